@@ -1,0 +1,1 @@
+//! The DPDK binding of Weft: EAL, Port, Mempool, Mbuf.

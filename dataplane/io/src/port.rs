@@ -1,0 +1,117 @@
+//! The one seam between code that decides and hardware that moves frames.
+//!
+//! A [`Port`] hands out Ethernet frames in bursts and takes them back in bursts, as a DPDK port
+//! does. The engines see only `&mut [u8]`; they never learn which port the bytes came from.
+//! Wrappers (`Fault`, `Trace`, `Restamp`) are ports around ports.
+//!
+//! Invariants: a frame is owned by exactly one place (I7: no aliasing between what was received
+//! and what is sent); nothing here blocks except [`Port::wait`]; a full transmit ring leaves the
+//! unsent frames with the caller, who counts them as loss (PROTOCOL section 10).
+
+use arrayvec::ArrayVec;
+use weft_wire::{MacAddr, Nanos};
+
+/// Frames per burst, as in testpmd's default of 32.
+pub const BURST_MAX: usize = 32;
+
+/// Up to [`BURST_MAX`] frames, owned, in order.
+pub type Burst<F> = ArrayVec<F, BURST_MAX>;
+
+/// An owned buffer that holds one Ethernet frame (without FCS) in one contiguous piece.
+///
+/// `as_ref`/`as_mut` give the frame's bytes. Dropping a frame returns its buffer to its pool.
+pub trait Frame: AsRef<[u8]> + AsMut<[u8]> {
+    /// The whole writable buffer, of which the frame is a prefix.
+    fn buffer_mut(&mut self) -> &mut [u8];
+
+    /// Sets the frame's length in bytes.
+    ///
+    /// # Panics
+    /// If `len` exceeds the buffer: a bug in Weft, never a consequence of network input.
+    fn set_len(&mut self, len: usize);
+}
+
+/// A source and sink of Ethernet frames. `now` is the caller's clock; wrappers use it for delays
+/// and capture times, replay ports for pacing.
+pub trait Port {
+    /// The buffer type of this port.
+    type Frame: Frame;
+
+    /// Appends frames that have arrived, at most as many as `rx` has room for; returns how many.
+    /// Never blocks. A port that is out of buffers counts [`PortStats::rx_nombuf`].
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<Self::Frame>) -> usize;
+
+    /// Sends frames from the front of `tx`; returns how many. Frames that were not accepted stay
+    /// in `tx`, in order; the caller re-offers or drops them, never both.
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<Self::Frame>) -> usize;
+
+    /// An empty frame from the pool; `None` when the pool is exhausted (counted, I8).
+    fn alloc(&mut self) -> Option<Self::Frame>;
+
+    /// A second frame with the bytes of `frame`, whose first `header_len` bytes may be rewritten
+    /// without changing `frame`. A port may share the rest, which neither owner may write again.
+    fn copy(&mut self, frame: &Self::Frame, header_len: usize) -> Option<Self::Frame> {
+        let _ = header_len;
+        let mut copy = self.alloc()?;
+        let bytes = frame.as_ref();
+        copy.set_len(bytes.len());
+        copy.as_mut().copy_from_slice(bytes);
+        Some(copy)
+    }
+
+    /// Returns frames to the pool, emptying `frames`; a port may do it in bulk.
+    fn free(&mut self, frames: &mut Burst<Self::Frame>) {
+        frames.clear();
+    }
+
+    /// What the port is: name, address, MTU.
+    fn info(&self) -> PortInfo;
+
+    /// Counters since the port was opened, in DPDK's words.
+    fn stats(&self) -> PortStats;
+
+    /// False once no further frame can ever arrive (end of a capture, peer gone).
+    fn is_open(&self) -> bool {
+        true
+    }
+
+    /// Sleeps until a frame may have arrived or `timeout_ns` has passed. Idle back-off only:
+    /// returning early, or always at the timeout, is correct.
+    fn wait(&mut self, timeout_ns: u64) {
+        std::thread::sleep(std::time::Duration::from_nanos(timeout_ns));
+    }
+}
+
+/// What a port is.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PortInfo {
+    /// Name for people and labels: the device, socket address or file.
+    pub name: String,
+    /// `memory`, `pcap`, `udp`, `af_packet`, or the DPDK driver such as `net_memif`.
+    pub driver: String,
+    /// The port's own Ethernet address.
+    pub mac: MacAddr,
+    /// Largest IP packet in bytes (1500 on plain Ethernet), so a frame is at most `mtu + 14`.
+    pub mtu: usize,
+}
+
+/// Counters of a port, named as in `rte_eth_stats`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PortStats {
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Bytes received, Ethernet header included, FCS not.
+    pub rx_bytes: u64,
+    /// Frames lost because the receive ring or socket buffer was full.
+    pub rx_missed: u64,
+    /// Frames that the port refused: bad length, error from the driver or the kernel.
+    pub rx_errors: u64,
+    /// Frames lost because the pool had no buffer.
+    pub rx_nombuf: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Bytes sent, Ethernet header included, FCS not.
+    pub tx_bytes: u64,
+    /// Frames that the driver or the kernel failed to send.
+    pub tx_errors: u64,
+}

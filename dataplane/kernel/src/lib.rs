@@ -1,0 +1,1 @@
+//! Slice arithmetic of the aggregator, dispatched at run time.

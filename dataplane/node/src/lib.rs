@@ -1,0 +1,1 @@
+//! The aggregator daemon: lcores, configuration, statistics.

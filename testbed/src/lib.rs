@@ -1,0 +1,1 @@
+//! The weft command: labs, runs, benches, reports.
