@@ -1,7 +1,21 @@
-//! The wire format of Weft: newtypes, layout, views, quantisation.
+//! The wire format of Weft, as `proto/SPEC.md` describes it.
+//!
+//! | module | answers |
+//! | --- | --- |
+//! | [`frame`] | is this Ethernet frame a whole UDP datagram, and how is one written |
+//! | [`header`] | what the 32-byte header says |
+//! | [`hello`] | what a handshake body says |
+//!
+//! No I/O, no allocation, no unsafe. Views never judge content; parsed forms are always valid.
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod frame;
+pub mod header;
+pub mod hello;
 mod types;
 
-pub use types::{MacAddr, MacAddrError, Nanos};
+pub use types::{
+    ChunkIndex, Cookie, Epoch, GroupId, JobId, MEMBERS_MAX, MacAddr, MacAddrError, Members, Nanos,
+    Rank,
+};

@@ -1,0 +1,569 @@
+//! The 32-byte header of every Weft datagram (`proto/SPEC.md`, section "Header").
+//!
+//! [`Packet`] is a view over octets without judgement of content; [`Header`] is the parsed, valid
+//! form. Accessors of `Packet` cannot panic once [`Packet::check_len`] has succeeded. When
+//! emitting into a dirty, reused buffer use [`Packet::new_unchecked`] and [`Header::emit`], which
+//! writes every byte of the header: `new_checked` would judge what the buffer held before.
+
+use core::fmt;
+
+use crate::types::{ChunkIndex, Cookie, GroupId, JobId, Members};
+
+mod field {
+    use core::ops::Range;
+
+    pub(super) const VERSION_KIND: usize = 0;
+    pub(super) const FLAGS: usize = 1;
+    pub(super) const JOB: Range<usize> = 2..4;
+    pub(super) const COOKIE: Range<usize> = 4..8;
+    pub(super) const GROUP: Range<usize> = 8..12;
+    pub(super) const CHUNK: Range<usize> = 12..16;
+    pub(super) const ELEMENT: usize = 16;
+    pub(super) const EXPONENT: usize = 17;
+    pub(super) const COUNT: Range<usize> = 18..20;
+    pub(super) const CRC: Range<usize> = 20..24;
+    pub(super) const MEMBERS: Range<usize> = 24..32;
+}
+
+/// Length of the header in bytes.
+pub const HEADER_LEN: usize = field::MEMBERS.end;
+
+/// The protocol version this crate speaks.
+pub const VERSION: u8 = 1;
+
+/// What the UDP port base spells: "WE".
+pub const PORT_BASE: u16 = 0x5745;
+
+/// Every field of the header as (name, first byte, bit within the byte from the top, bits). SPEC,
+/// the dissector and this table are held against each other by a test.
+pub const LAYOUT: &[(&str, usize, usize, usize)] = &[
+    ("version", field::VERSION_KIND, 0, 4),
+    ("kind", field::VERSION_KIND, 4, 4),
+    ("flags", field::FLAGS, 0, 5),
+    ("outcome", field::FLAGS, 5, 3),
+    ("job", field::JOB.start, 0, 16),
+    ("cookie", field::COOKIE.start, 0, 32),
+    ("group", field::GROUP.start, 0, 32),
+    ("chunk", field::CHUNK.start, 0, 32),
+    ("element_type", field::ELEMENT, 0, 4),
+    ("operation", field::ELEMENT, 4, 4),
+    ("exponent", field::EXPONENT, 0, 8),
+    ("count", field::COUNT.start, 0, 16),
+    ("crc", field::CRC.start, 0, 32),
+    ("members", field::MEMBERS.start, 0, 64),
+];
+
+/// The kind of a datagram.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A member's contribution to a chunk, or a leaf's sum going up.
+    Contrib = 1,
+    /// The sum coming down; going up, the hand-over of a sum after a restart.
+    Answer = 2,
+    /// The server's acknowledgement of a pushed update.
+    Ack = 3,
+    /// What a box knows of a chunk: the outcome field says HAVE, STALE or WAIT.
+    State = 4,
+    /// The server's credit for one sum.
+    Pull = 5,
+    /// The handshake: a body of [`crate::hello::Hello`] follows.
+    Hello = 6,
+    /// Header-only question for the state of a chunk.
+    Status = 7,
+}
+
+impl Kind {
+    /// Every kind with its name in SPEC and the dissector.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Contrib, "CONTRIB"),
+        (Self::Answer, "ANSWER"),
+        (Self::Ack, "ACK"),
+        (Self::State, "STATE"),
+        (Self::Pull, "PULL"),
+        (Self::Hello, "HELLO"),
+        (Self::Status, "STATUS"),
+    ];
+
+    const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            1 => Some(Self::Contrib),
+            2 => Some(Self::Answer),
+            3 => Some(Self::Ack),
+            4 => Some(Self::State),
+            5 => Some(Self::Pull),
+            6 => Some(Self::Hello),
+            7 => Some(Self::Status),
+            _ => None,
+        }
+    }
+}
+
+/// The five flag bits; OR-able.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// Not the first transmission of this datagram.
+    pub const RETRANSMIT: Self = Self(0x80);
+    /// Sent to the destination without an aggregator.
+    pub const DIRECT: Self = Self(0x40);
+    /// The copy for a replica.
+    pub const REPLICA: Self = Self(0x20);
+    /// At least one element of at least one contribution was clamped (PROTOCOL section 9).
+    pub const CLAMPED: Self = Self(0x10);
+    /// A contribution met congestion on its way up (ECN, OR-ed into the sum).
+    pub const CONGESTION: Self = Self(0x08);
+
+    /// Every flag with its name in SPEC and the dissector.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::RETRANSMIT, "RETRANSMIT"),
+        (Self::DIRECT, "DIRECT"),
+        (Self::REPLICA, "REPLICA"),
+        (Self::CLAMPED, "CLAMPED"),
+        (Self::CONGESTION, "CONGESTION"),
+    ];
+
+    /// True when every flag of `other` is set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Flags of either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// `self` with only the flags of `other`.
+    #[must_use]
+    pub const fn only(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+/// The three outcome bits: what became of an update, or what a STATE says.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// Nothing to say.
+    #[default]
+    None = 0,
+    /// All chunks of the update are at the server.
+    Staged = 1,
+    /// The update entered the model.
+    Committed = 2,
+    /// The update will never enter.
+    Void = 3,
+    /// The controller refused the update.
+    Dropped = 4,
+    /// STATE: the slot holds this chunk; `members` has come in.
+    Have = 5,
+    /// STATE: the tag is not current; ask the final destination or rejoin.
+    Stale = 6,
+    /// STATE: not yet; ask again later.
+    Wait = 7,
+}
+
+impl Outcome {
+    /// Every outcome with its name in SPEC and the dissector.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::None, "NONE"),
+        (Self::Staged, "STAGED"),
+        (Self::Committed, "COMMITTED"),
+        (Self::Void, "VOID"),
+        (Self::Dropped, "DROPPED"),
+        (Self::Have, "HAVE"),
+        (Self::Stale, "STALE"),
+        (Self::Wait, "WAIT"),
+    ];
+
+    const fn from_bits(bits: u8) -> Self {
+        match bits & 7 {
+            0 => Self::None,
+            1 => Self::Staged,
+            2 => Self::Committed,
+            3 => Self::Void,
+            4 => Self::Dropped,
+            5 => Self::Have,
+            6 => Self::Stale,
+            _ => Self::Wait,
+        }
+    }
+}
+
+/// What an element is on the wire. All are big-endian.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum ElementType {
+    /// No elements (header-only kinds, HELLO).
+    #[default]
+    None = 0,
+    /// Two's complement fixed point, 4 bytes; `exponent` scales it.
+    I32 = 1,
+    /// IEEE 754 binary32, 4 bytes.
+    F32 = 2,
+    /// bfloat16, 2 bytes; summed in f32.
+    Bf16 = 3,
+}
+
+impl ElementType {
+    /// Every type with its name in SPEC, the dissector and configuration files.
+    pub const ALL: &'static [(Self, &'static str)] =
+        &[(Self::None, "none"), (Self::I32, "i32"), (Self::F32, "f32"), (Self::Bf16, "bf16")];
+
+    /// Bytes of one element on the wire.
+    #[must_use]
+    pub const fn len_bytes(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::I32 | Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::None),
+            1 => Some(Self::I32),
+            2 => Some(Self::F32),
+            3 => Some(Self::Bf16),
+            _ => None,
+        }
+    }
+}
+
+/// How contributions become one.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Operation {
+    /// Nothing to combine.
+    #[default]
+    None = 0,
+    /// Element-wise sum.
+    Sum = 1,
+    /// Element-wise maximum (block exponents).
+    Max = 2,
+}
+
+impl Operation {
+    /// Every operation with its name in SPEC and the dissector.
+    pub const ALL: &'static [(Self, &'static str)] =
+        &[(Self::None, "NONE"), (Self::Sum, "SUM"), (Self::Max, "MAX")];
+
+    const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::None),
+            1 => Some(Self::Sum),
+            2 => Some(Self::Max),
+            _ => None,
+        }
+    }
+}
+
+/// Why octets are not a Weft datagram. Checked in this order (PROTOCOL section 8).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HeaderError {
+    /// Shorter than the header, or than the header and `count` elements.
+    Length,
+    /// Another protocol version.
+    Version,
+    /// A kind, element type or operation without meaning.
+    Kind,
+}
+
+impl fmt::Display for HeaderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Length => "datagram shorter than its header says",
+            Self::Version => "unknown protocol version",
+            Self::Kind => "unknown kind, element type or operation",
+        })
+    }
+}
+
+impl core::error::Error for HeaderError {}
+
+/// A view over a Weft datagram (the UDP payload).
+#[derive(Clone, Debug)]
+pub struct Packet<T: AsRef<[u8]>> {
+    buffer: T,
+}
+
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// Wraps octets without looking at them.
+    pub const fn new_unchecked(buffer: T) -> Self {
+        Self { buffer }
+    }
+
+    /// Wraps octets and checks their length.
+    ///
+    /// # Errors
+    /// [`HeaderError::Length`] as [`Packet::check_len`].
+    pub fn new_checked(buffer: T) -> Result<Self, HeaderError> {
+        let packet = Self::new_unchecked(buffer);
+        packet.check_len()?;
+        Ok(packet)
+    }
+
+    /// Checks that the buffer holds a header.
+    ///
+    /// # Errors
+    /// [`HeaderError::Length`] when it does not; accessors would panic.
+    pub fn check_len(&self) -> Result<(), HeaderError> {
+        if self.buffer.as_ref().len() < HEADER_LEN { Err(HeaderError::Length) } else { Ok(()) }
+    }
+
+    /// Returns the wrapped buffer.
+    pub fn into_inner(self) -> T {
+        self.buffer
+    }
+
+    /// The protocol version.
+    pub fn version(&self) -> u8 {
+        self.buffer.as_ref()[field::VERSION_KIND] >> 4
+    }
+
+    /// The kind, if it has a meaning.
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::from_bits(self.buffer.as_ref()[field::VERSION_KIND] & 0x0f)
+    }
+
+    /// The flag bits.
+    pub fn flags(&self) -> Flags {
+        Flags(self.buffer.as_ref()[field::FLAGS] & 0xf8)
+    }
+
+    /// The outcome bits.
+    pub fn outcome(&self) -> Outcome {
+        Outcome::from_bits(self.buffer.as_ref()[field::FLAGS])
+    }
+
+    /// The job.
+    pub fn job(&self) -> JobId {
+        JobId(u16::from_be_bytes(self.array(field::JOB.start)))
+    }
+
+    /// The cookie.
+    pub fn cookie(&self) -> Cookie {
+        Cookie(u32::from_be_bytes(self.array(field::COOKIE.start)))
+    }
+
+    /// The group, row and generation.
+    pub fn group(&self) -> GroupId {
+        GroupId(u32::from_be_bytes(self.array(field::GROUP.start)))
+    }
+
+    /// The chunk.
+    pub fn chunk(&self) -> ChunkIndex {
+        ChunkIndex(u32::from_be_bytes(self.array(field::CHUNK.start)))
+    }
+
+    /// The element type, if it has a meaning.
+    pub fn element_type(&self) -> Option<ElementType> {
+        ElementType::from_bits(self.buffer.as_ref()[field::ELEMENT] >> 4)
+    }
+
+    /// The operation, if it has a meaning.
+    pub fn operation(&self) -> Option<Operation> {
+        Operation::from_bits(self.buffer.as_ref()[field::ELEMENT] & 0x0f)
+    }
+
+    /// The scale exponent: value = element x 2^exponent.
+    pub fn exponent(&self) -> i8 {
+        i8::from_be_bytes(self.array(field::EXPONENT))
+    }
+
+    /// How many elements the payload has.
+    pub fn count(&self) -> u16 {
+        u16::from_be_bytes(self.array(field::COUNT.start))
+    }
+
+    /// The CRC32C; 0 when not used.
+    pub fn crc(&self) -> u32 {
+        u32::from_be_bytes(self.array(field::CRC.start))
+    }
+
+    /// The contributors.
+    pub fn members(&self) -> Members {
+        Members(u64::from_be_bytes(self.array(field::MEMBERS.start)))
+    }
+
+    /// What follows the header.
+    pub fn payload(&self) -> &[u8] {
+        &self.buffer.as_ref()[HEADER_LEN..]
+    }
+
+    fn array<const N: usize>(&self, start: usize) -> [u8; N] {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(&self.buffer.as_ref()[start..start + N]);
+        bytes
+    }
+}
+
+impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// What follows the header, writable.
+    pub fn payload_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer.as_mut()[HEADER_LEN..]
+    }
+
+    /// Sets the flag bits, leaving the outcome.
+    pub fn set_flags(&mut self, flags: Flags) {
+        let byte = &mut self.buffer.as_mut()[field::FLAGS];
+        *byte = (flags.0 & 0xf8) | (*byte & 7);
+    }
+
+    /// Sets the CRC field.
+    pub fn set_crc(&mut self, crc: u32) {
+        self.buffer.as_mut()[field::CRC].copy_from_slice(&crc.to_be_bytes());
+    }
+
+    /// Computes the CRC over the whole buffer with the CRC field as 0 and stores it. A computed 0
+    /// is sent as all ones, as UDP does, for 0 means "not used".
+    pub fn seal(&mut self, crc32c: impl FnOnce(&[u8]) -> u32) {
+        self.set_crc(0);
+        let crc = non_zero(crc32c(self.buffer.as_ref()));
+        self.set_crc(crc);
+    }
+
+    /// True when the CRC field is the CRC of the buffer. Zeroes the field while it computes and
+    /// puts it back.
+    pub fn verify_crc(&mut self, crc32c: impl FnOnce(&[u8]) -> u32) -> bool {
+        let carried = self.crc();
+        self.set_crc(0);
+        let computed = non_zero(crc32c(self.buffer.as_ref()));
+        self.set_crc(carried);
+        carried == computed
+    }
+}
+
+const fn non_zero(crc: u32) -> u32 {
+    if crc == 0 { u32::MAX } else { crc }
+}
+
+impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Header::parse(self) {
+            Ok(header) => fmt::Display::fmt(&header, f),
+            Err(error) => write!(f, "WEFT ({error})"),
+        }
+    }
+}
+
+/// A valid header, CRC aside.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// What the datagram is.
+    pub kind: Kind,
+    /// Flag bits.
+    pub flags: Flags,
+    /// Outcome bits.
+    pub outcome: Outcome,
+    /// The job.
+    pub job: JobId,
+    /// The sender's proof of membership.
+    pub cookie: Cookie,
+    /// The group.
+    pub group: GroupId,
+    /// The chunk.
+    pub chunk: ChunkIndex,
+    /// What an element is.
+    pub element_type: ElementType,
+    /// How elements combine.
+    pub operation: Operation,
+    /// Scale exponent of fixed-point elements.
+    pub exponent: i8,
+    /// Elements in the payload.
+    pub count: u16,
+    /// Contributors.
+    pub members: Members,
+}
+
+impl Header {
+    /// Parses a header and checks that `count` elements follow, or nothing at all: header-only
+    /// answers to a data frame keep its element fields.
+    ///
+    /// # Errors
+    /// [`HeaderError`] in the order of PROTOCOL section 8: length, version, kind.
+    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, HeaderError> {
+        packet.check_len()?;
+        if packet.version() != VERSION {
+            return Err(HeaderError::Version);
+        }
+        let kind = packet.kind().ok_or(HeaderError::Kind)?;
+        let element_type = packet.element_type().ok_or(HeaderError::Kind)?;
+        let operation = packet.operation().ok_or(HeaderError::Kind)?;
+        let header = Self {
+            kind,
+            flags: packet.flags(),
+            outcome: packet.outcome(),
+            job: packet.job(),
+            cookie: packet.cookie(),
+            group: packet.group(),
+            chunk: packet.chunk(),
+            element_type,
+            operation,
+            exponent: packet.exponent(),
+            count: packet.count(),
+            members: packet.members(),
+        };
+        let payload_len = packet.payload().len();
+        let fits = match kind {
+            Kind::Contrib | Kind::Answer => payload_len == header.payload_len(),
+            Kind::Hello => payload_len >= crate::hello::BODY_LEN,
+            Kind::Ack | Kind::State | Kind::Pull | Kind::Status => payload_len == 0,
+        };
+        if fits { Ok(header) } else { Err(HeaderError::Length) }
+    }
+
+    /// Bytes that `count` elements take.
+    #[must_use]
+    pub const fn payload_len(&self) -> usize {
+        self.count as usize * self.element_type.len_bytes()
+    }
+
+    /// Writes every byte of the header, the CRC field as 0.
+    ///
+    /// # Panics
+    /// If the packet's buffer is shorter than [`HEADER_LEN`].
+    pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
+        let bytes = &mut packet.buffer.as_mut()[..HEADER_LEN];
+        bytes[field::VERSION_KIND] = (VERSION << 4) | self.kind as u8;
+        bytes[field::FLAGS] = (self.flags.0 & 0xf8) | self.outcome as u8;
+        bytes[field::JOB].copy_from_slice(&self.job.0.to_be_bytes());
+        bytes[field::COOKIE].copy_from_slice(&self.cookie.0.to_be_bytes());
+        bytes[field::GROUP].copy_from_slice(&self.group.0.to_be_bytes());
+        bytes[field::CHUNK].copy_from_slice(&self.chunk.0.to_be_bytes());
+        bytes[field::ELEMENT] = ((self.element_type as u8) << 4) | self.operation as u8;
+        bytes[field::EXPONENT] = self.exponent.to_be_bytes()[0];
+        bytes[field::COUNT].copy_from_slice(&self.count.to_be_bytes());
+        bytes[field::CRC].fill(0);
+        bytes[field::MEMBERS].copy_from_slice(&self.members.0.to_be_bytes());
+    }
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or("?", |(_, n)| n);
+        write!(f, "WEFT {name}")?;
+        if self.outcome != Outcome::None {
+            write!(f, " {:?}", self.outcome)?;
+        }
+        write!(
+            f,
+            " job={} group={}.{} chunk={} members={}",
+            self.job.0,
+            self.group.row(),
+            self.group.generation(),
+            self.chunk.0,
+            self.members
+        )?;
+        if self.count > 0 {
+            write!(f, " count={} {:?} {:?}", self.count, self.element_type, self.operation)?;
+        }
+        Ok(())
+    }
+}
