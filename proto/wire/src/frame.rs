@@ -317,7 +317,7 @@ impl Encap {
             unreachable!("both ends are IPv4 by construction")
         };
         self.write_ethernet(frame, ETHERTYPE_IPV4);
-        let ip_len = udp_len + IPV4_LEN as u16;
+        let ip_len = udp_len + 20;
         let checksum = !fold(u64::from(self.ipv4_sum) + u64::from(ip_len));
         let ip = &mut frame[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN];
         ip[0] = 0x45;
