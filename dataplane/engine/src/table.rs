@@ -19,6 +19,8 @@ pub const JOBS_MAX: usize = 256;
 pub const ROWS_MAX: usize = 1024;
 /// Largest window of a lane, in slots.
 pub const WINDOW_MAX: usize = 2048;
+/// Chunks of one formation of a group; step arithmetic has room above it.
+pub const CHUNKS_MAX: u32 = 1 << 31;
 /// Lanes of one box.
 pub const SHARDS_MAX: usize = 64;
 
@@ -269,8 +271,8 @@ fn check_row(
     if u64::from(row.fan_in) < weights || row.fan_in > i32::MAX.unsigned_abs() {
         return error("fan_in", "must be at least the members' weights together");
     }
-    if row.chunks_max == 0 {
-        return error("chunks_max", "must be positive");
+    if row.chunks_max == 0 || row.chunks_max > CHUNKS_MAX {
+        return error("chunks_max", "must be from 1 to 2^31");
     }
     if let Some(parent) = &row.parent
         && parent.endpoint.addr.is_ipv4() != config.local.addr.is_ipv4()

@@ -1,0 +1,3 @@
+//! The roles: one state machine per kind of box.
+
+pub mod aggregator;
