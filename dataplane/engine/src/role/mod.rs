@@ -1,0 +1,3 @@
+//! What a box or a process is to a group.
+
+pub mod worker;
