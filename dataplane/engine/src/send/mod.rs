@@ -1,0 +1,5 @@
+//! When to send, how much, and when again. Each type is plain arithmetic on `now`.
+
+pub mod pacer;
+pub mod retransmit;
+pub mod window;

@@ -1,0 +1,188 @@
+//! How many steps may be in flight: additive increase, multiplicative decrease (PROTOCOL
+//! section 10, SPEC "Member").
+//!
+//! The window halves at most once a round trip on loss or on a congestion mark, grows by one for
+//! every window of answers while it is the limit, and never exceeds the lease. A timeout that a
+//! HAVE shows to be spurious (the contribution was there, another member is late) gives back what
+//! it took, as Eifel does (RFC 4015). Invariant: `1 <= size <= max`. O(1).
+
+use weft_wire::Nanos;
+
+/// A congestion window in steps.
+#[derive(Clone, Copy, Debug)]
+pub struct CongestionWindow {
+    size: u32,
+    max: u32,
+    answers: u32,
+    reduced_at: Option<Nanos>,
+    before_timeout: Option<u32>,
+}
+
+impl CongestionWindow {
+    /// A window of `initial` steps that never exceeds `max`; both are at least 1.
+    #[must_use]
+    pub fn new(initial: u32, max: u32) -> Self {
+        let max = max.max(1);
+        Self {
+            size: initial.clamp(1, max),
+            max,
+            answers: 0,
+            reduced_at: None,
+            before_timeout: None,
+        }
+    }
+
+    /// Steps that may be in flight.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Takes a new answer. `limited` says that the window was full when it came, for a window
+    /// that is not used says nothing about the path.
+    pub fn on_answer(&mut self, limited: bool) {
+        if !limited {
+            return;
+        }
+        self.answers += 1;
+        if self.answers >= self.size {
+            self.answers = 0;
+            self.size = (self.size + 1).min(self.max);
+        }
+    }
+
+    /// Takes a timeout without any word of the step. True when the window was halved.
+    pub fn on_timeout(&mut self, now: Nanos, round_trip: Nanos) -> bool {
+        let before = self.size;
+        let halved = self.halve(now, round_trip);
+        if halved {
+            self.before_timeout = Some(before);
+        }
+        halved
+    }
+
+    /// Takes a congestion mark, or a loss that is certain. True when the window was halved.
+    pub fn on_congestion(&mut self, now: Nanos, round_trip: Nanos) -> bool {
+        self.before_timeout = None;
+        self.halve(now, round_trip)
+    }
+
+    /// The last timeout was no loss: the box had the contribution all along.
+    pub fn on_spurious_timeout(&mut self) {
+        if let Some(before) = self.before_timeout.take() {
+            self.size = self.size.max(before);
+        }
+    }
+
+    fn halve(&mut self, now: Nanos, round_trip: Nanos) -> bool {
+        if self.reduced_at.is_some_and(|at| now.since(at) < round_trip) {
+            return false;
+        }
+        self.reduced_at = Some(now);
+        self.answers = 0;
+        self.size = (self.size / 2).max(1);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RTT: Nanos = Nanos(1_000);
+
+    #[test]
+    fn it_halves_once_a_round_trip() {
+        let mut window = CongestionWindow::new(64, 128);
+        assert!(window.on_timeout(Nanos(5_000), RTT));
+        assert!(!window.on_congestion(Nanos(5_999), RTT));
+        assert_eq!(window.size(), 32);
+        assert!(window.on_congestion(Nanos(6_000), RTT));
+        assert_eq!(window.size(), 16);
+    }
+
+    #[test]
+    fn it_grows_by_one_for_a_window_of_answers() {
+        let mut window = CongestionWindow::new(4, 6);
+        for _ in 0..3 {
+            window.on_answer(true);
+        }
+        assert_eq!(window.size(), 4);
+        window.on_answer(true);
+        assert_eq!(window.size(), 5);
+        for _ in 0..100 {
+            window.on_answer(true);
+        }
+        assert_eq!(window.size(), 6);
+    }
+
+    #[test]
+    fn an_unused_window_does_not_grow() {
+        let mut window = CongestionWindow::new(4, 64);
+        for _ in 0..100 {
+            window.on_answer(false);
+        }
+        assert_eq!(window.size(), 4);
+    }
+
+    #[test]
+    fn a_spurious_timeout_is_undone_but_a_mark_is_not() {
+        let mut window = CongestionWindow::new(64, 64);
+        window.on_timeout(Nanos(1), RTT);
+        window.on_spurious_timeout();
+        assert_eq!(window.size(), 64);
+        window.on_spurious_timeout();
+        window.on_congestion(Nanos(10_000), RTT);
+        window.on_spurious_timeout();
+        assert_eq!(window.size(), 32);
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Answer(bool),
+        Timeout,
+        Mark,
+        Spurious,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            any::<bool>().prop_map(Step::Answer),
+            Just(Step::Timeout),
+            Just(Step::Mark),
+            Just(Step::Spurious),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_between_one_and_the_lease(
+            initial in 0u32..100,
+            max in 0u32..100,
+            steps in prop::collection::vec((step(), 0u64..3_000), 0..300),
+        ) {
+            let mut window = CongestionWindow::new(initial, max);
+            let mut now = Nanos(0);
+            let mut reduced_at: Option<Nanos> = None;
+            for (step, wait) in steps {
+                now = Nanos(now.0 + wait);
+                let before = window.size();
+                let halved = match step {
+                    Step::Answer(limited) => { window.on_answer(limited); false }
+                    Step::Timeout => window.on_timeout(now, RTT),
+                    Step::Mark => window.on_congestion(now, RTT),
+                    Step::Spurious => { window.on_spurious_timeout(); false }
+                };
+                if halved {
+                    prop_assert!(reduced_at.is_none_or(|at| now.since(at) >= RTT));
+                    prop_assert_eq!(window.size(), (before / 2).max(1));
+                    reduced_at = Some(now);
+                }
+                prop_assert!(window.size() >= 1);
+                prop_assert!(window.size() <= max.max(1));
+            }
+        }
+    }
+}
