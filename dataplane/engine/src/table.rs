@@ -211,11 +211,7 @@ fn check_job(job: &JobConfig, earlier: &[JobConfig]) -> Result<(), TableError> {
     Ok(())
 }
 
-fn check_row(
-    config: &BoxConfig,
-    row: &RowConfig,
-    earlier: &[RowConfig],
-) -> Result<(), TableError> {
+fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Result<(), TableError> {
     let error = |field, problem| {
         Err(TableError { entry: "row", index: u32::from(row.row), field, problem })
     };

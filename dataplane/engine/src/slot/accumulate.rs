@@ -178,9 +178,8 @@ impl Store {
                 (_, SumOrder::Rank) => {
                     kernels.store_f32(&mut words.slice_mut()[row], wire);
                     let first_row = bank.0 * self.rows * self.stride;
-                    let (rows, sum) = words.slice_mut()[first_row..end].split_at_mut(
-                        (self.rows - 1) * self.stride,
-                    );
+                    let (rows, sum) = words.slice_mut()[first_row..end]
+                        .split_at_mut((self.rows - 1) * self.stride);
                     kernels.sum_rows_f32_emit(rows, self.stride, &mut sum[..self.elements], wire);
                 }
             },

@@ -196,8 +196,7 @@ impl Aggregator {
         let before = if first { Members::EMPTY } else { bank.members };
         let members = before.union(rank.bit());
         let complete = members == lease.mask;
-        let from =
-            Contribution { rank: rank.index(), limit: lease.members[rank.index()].limit };
+        let from = Contribution { rank: rank.index(), limit: lease.members[rank.index()].limit };
         let marked = incoming.udp.congestion;
         let exponent = incoming.header.exponent;
         let carried = incoming.header.flags.only(INHERITED);
@@ -265,7 +264,12 @@ impl Aggregator {
     }
 
     /// Keeps an answer that was computed elsewhere and sends it to all members.
-    fn install_answer(&mut self, index: LeaseIndex, step: u32, mut incoming: Incoming<'_>) -> Verdict {
+    fn install_answer(
+        &mut self,
+        index: LeaseIndex,
+        step: u32,
+        mut incoming: Incoming<'_>,
+    ) -> Verdict {
         let header = incoming.header;
         let lease = &mut self.leases[index.0];
         let mask = lease.mask;

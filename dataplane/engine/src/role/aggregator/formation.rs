@@ -48,6 +48,7 @@ impl Aggregator {
             .ok_or(DropReason::BadMembers)?;
         self.check_lane(lease, rank, &incoming)?;
         let datagram_len = incoming.udp.payload_len;
+        let mac = incoming.udp.source_mac;
         let mut packet = Packet::new_unchecked(incoming.datagram());
         if !packet.verify_crc(weft_kernel::crc32c) {
             return Err(DropReason::Integrity);
@@ -59,7 +60,6 @@ impl Aggregator {
         if padded != 0 && padded != datagram_len {
             return Err(DropReason::Length);
         }
-        let mac = incoming.udp.source_mac;
         let answer = match hello.phase {
             Step::Hello => Answer::new(Step::Challenge, Members::EMPTY),
             Step::Join => {
@@ -89,7 +89,11 @@ impl Aggregator {
         hasher.write_u64(life);
         let present = lease.members[rank.index()].life;
         // A JOIN of the present life must stay valid while its WELCOME is lost.
-        hasher.write_u64(if present == life { lease.members[rank.index()].previous_life } else { present });
+        hasher.write_u64(if present == life {
+            lease.members[rank.index()].previous_life
+        } else {
+            present
+        });
         hasher.finish()
     }
 
@@ -159,9 +163,11 @@ impl Aggregator {
         lease.session = if fresh { self.random.next_non_zero() } else { hello.session };
         lease.begin_epoch(&mut self.random);
         self.stats.formations += 1;
-        self.stats
-            .transitions
-            .count(if fresh { Transition::SeedFresh } else { Transition::SeedResumed });
+        self.stats.transitions.count(if fresh {
+            Transition::SeedFresh
+        } else {
+            Transition::SeedResumed
+        });
         if lease.upstream.is_some() {
             lease.phase = Phase::AwaitingRoot;
             let session = if fresh { 0 } else { lease.session };
@@ -209,8 +215,7 @@ impl Aggregator {
             body.low_step = lease.wanted.low();
             if !lease.wanted.is_empty() {
                 bitmap = lease.wanted.bitmap();
-                body.step_bits =
-                    u16::try_from(lease.wanted.capacity()).expect("at most 8192 bits");
+                body.step_bits = u16::try_from(lease.wanted.capacity()).expect("at most 8192 bits");
             }
         }
         let encap = member.encap.with_target_mac(mac);

@@ -23,7 +23,7 @@ use weft_wire::{Nanos, Rank};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::send::TokenBucket;
+use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 
 pub use lease::{LeaseReport, MemberReport, Phase};
@@ -120,7 +120,17 @@ impl Aggregator {
         }
         let secret = (random.next_u64(), random.next_u64());
         let stats = Stats::default();
-        Self { local: config.local, lane, shards: config.shards, jobs, rows, leases, random, secret, stats }
+        Self {
+            local: config.local,
+            lane,
+            shards: config.shards,
+            jobs,
+            rows,
+            leases,
+            random,
+            secret,
+            stats,
+        }
     }
 
     /// Decides the fate of the frame in `buffer[..len]`. The rest of `buffer` is room for a longer
@@ -237,7 +247,12 @@ impl Aggregator {
     }
 
     /// The lane that a frame belongs to by its source port, and by its chunk.
-    fn check_lane(&self, lease: &Lease, rank: Rank, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+    fn check_lane(
+        &self,
+        lease: &Lease,
+        rank: Rank,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
         let member = &lease.members[rank.index()];
         if incoming.udp.source.ip() != member.addr.ip() {
             return Err(DropReason::WrongSource);
@@ -259,7 +274,12 @@ fn finish(encap: &Encap, integrity: Integrity, frame: &mut [u8]) {
 }
 
 /// Seals the datagram of a frame that is about to leave and completes its headers.
-fn dispatch_out(encap: &Encap, integrity: Integrity, buffer: &mut [u8], datagram_len: usize) -> usize {
+fn dispatch_out(
+    encap: &Encap,
+    integrity: Integrity,
+    buffer: &mut [u8],
+    datagram_len: usize,
+) -> usize {
     let start = encap.header_len();
     if integrity == Integrity::Crc32c {
         let mut packet = Packet::new_unchecked(&mut buffer[start..start + datagram_len]);

@@ -194,7 +194,9 @@ impl Aggregator {
                 }
                 self.handle_answer_from_root(index, incoming)
             }
-            Kind::State if header.outcome == Outcome::Stale && header.cookie == upstream.cookie_up => {
+            Kind::State
+                if header.outcome == Outcome::Stale && header.cookie == upstream.cookie_up =>
+            {
                 let mut packet = Packet::new_unchecked(incoming.datagram());
                 if !packet.verify_crc(weft_kernel::crc32c) && packet.crc() != 0 {
                     return Err(DropReason::Integrity);
