@@ -60,8 +60,9 @@ fn to_bf16(value: f32) -> [u8; 2] {
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
     let quiet = (bits >> 16) | 0x40;
     let upper = if value.is_nan() { quiet } else { rounded };
-    let [_, _, high, low] = upper.to_be_bytes();
-    [high, low]
+    #[expect(clippy::cast_possible_truncation, reason = "both were shifted right by 16")]
+    let half = upper as u16;
+    half.to_be_bytes()
 }
 
 #[inline(always)]
