@@ -143,75 +143,104 @@ fn for_every_shape(check: impl Fn(&Kernels, usize, usize, &mut Inputs, &str)) {
     }
 }
 
-type Combine<T> = fn(T, T) -> T;
-type Fold<T> = fn(&Kernels, &mut [T], &[u8]);
-type FoldEmit<T> = fn(&Kernels, &mut [T], &mut [u8]);
+/// How a payload is read and written, by the reference.
+struct Codec<T> {
+    read: fn(&[u8]) -> Vec<T>,
+    write: fn(&[T]) -> Vec<u8>,
+}
 
-/// A contribution folded into a slot, with and without writing the result to the packet.
+const I32: Codec<i32> = Codec { read: reference::read_i32, write: reference::write_i32 };
+const F32: Codec<f32> = Codec { read: reference::read_f32, write: reference::write_f32 };
+const BF16: Codec<f32> = Codec { read: reference::read_bf16, write: reference::write_bf16 };
+
+/// An operation that folds a contribution into a slot, its completing form, and their meaning.
+struct Fold<T> {
+    fold: fn(&Kernels, &mut [T], &[u8]),
+    fold_emit: fn(&Kernels, &mut [T], &mut [u8]),
+    combine: fn(T, T) -> T,
+}
+
+/// A payload and where it starts in its frame.
+#[derive(Clone, Copy)]
+struct Wire<'a> {
+    payload: &'a [u8],
+    offset: usize,
+}
+
 #[track_caller]
 fn check_fold<T: Copy>(
     kernels: &Kernels,
     slot: &[T],
-    wire: (&[u8], usize),
-    (fold, fold_emit): (Fold<T>, FoldEmit<T>),
-    (read, combine, write): (fn(&[u8]) -> Vec<T>, Combine<T>, fn(&[T]) -> Vec<u8>),
+    wire: Wire<'_>,
+    operation: &Fold<T>,
+    codec: &Codec<T>,
     context: &str,
 ) where
     [T]: Bits,
 {
-    let (wire, offset) = wire;
-    let expected: Vec<T> = slot.iter().zip(read(wire)).map(|(s, w)| combine(*s, w)).collect();
+    let contribution = (codec.read)(wire.payload);
+    let expected: Vec<T> =
+        slot.iter().zip(contribution).map(|(s, w)| (operation.combine)(*s, w)).collect();
 
-    let frame = Frame::new(offset, wire);
+    let mut frame = Frame::new(wire.offset, wire.payload);
     let mut result = slot.to_vec();
-    fold(kernels, &mut result, frame.payload());
+    (operation.fold)(kernels, &mut result, frame.payload());
     assert_eq!(result.bits(), expected.bits(), "{context}");
 
-    let mut frame = Frame::new(offset, wire);
     let mut result = slot.to_vec();
-    fold_emit(kernels, &mut result, frame.payload_mut());
+    (operation.fold_emit)(kernels, &mut result, frame.payload_mut());
     assert_eq!(result.bits(), expected.bits(), "{context}: slot after emit");
-    frame.assert_payload(&write(&expected), context);
+    frame.assert_payload(&(codec.write)(&expected), context);
 }
 
 #[track_caller]
-fn check_store_and_emit<T: Copy + Default>(
+fn check_store<T: Copy + Default>(
     kernels: &Kernels,
-    wire: (&[u8], usize),
-    (store, emit): (Fold<T>, fn(&Kernels, &[T], &mut [u8])),
-    (read, write): (fn(&[u8]) -> Vec<T>, fn(&[T]) -> Vec<u8>),
+    wire: Wire<'_>,
+    store: fn(&Kernels, &mut [T], &[u8]),
+    codec: &Codec<T>,
     context: &str,
 ) where
     [T]: Bits,
 {
-    let (wire, offset) = wire;
-    let expected = read(wire);
-    let frame = Frame::new(offset, wire);
+    let expected = (codec.read)(wire.payload);
+    let frame = Frame::new(wire.offset, wire.payload);
     let mut slot = vec![T::default(); expected.len()];
     store(kernels, &mut slot, frame.payload());
     assert_eq!(slot.bits(), expected.bits(), "{context}");
+}
 
-    let mut frame = Frame::new(offset, &vec![0; wire.len()]);
-    emit(kernels, &expected, frame.payload_mut());
-    frame.assert_payload(&write(&expected), context);
+#[track_caller]
+fn check_emit<T>(
+    kernels: &Kernels,
+    slot: &[T],
+    offset: usize,
+    emit: fn(&Kernels, &[T], &mut [u8]),
+    codec: &Codec<T>,
+    context: &str,
+) {
+    let expected = (codec.write)(slot);
+    let mut frame = Frame::new(offset, &vec![0; expected.len()]);
+    emit(kernels, slot, frame.payload_mut());
+    frame.assert_payload(&expected, context);
 }
 
 #[test]
 fn i32_operations_equal_the_reference() {
-    use reference::{read_i32, write_i32};
+    let add = Fold {
+        fold: Kernels::add_i32,
+        fold_emit: Kernels::add_i32_emit,
+        combine: reference::add_i32,
+    };
+    let max = Fold { fold: Kernels::max_i32, fold_emit: Kernels::max_i32_emit, combine: i32::max };
     for_every_shape(|kernels, len, offset, inputs, context| {
         let slot = inputs.i32s(len);
-        let wire = write_i32(&inputs.i32s(len));
-        let wire = (&wire[..], offset);
-        let scalar = (read_i32 as fn(&[u8]) -> _, write_i32 as fn(&[i32]) -> _);
-        let (store, emit): (Fold<_>, fn(&Kernels, &[i32], &mut [u8])) =
-            (Kernels::store_i32, Kernels::emit_i32);
-        check_store_and_emit(kernels, wire, (store, emit), scalar, context);
-        let add = (Kernels::add_i32 as Fold<_>, Kernels::add_i32_emit as FoldEmit<_>);
-        let max = (Kernels::max_i32 as Fold<_>, Kernels::max_i32_emit as FoldEmit<_>);
-        let (read, write) = scalar;
-        check_fold(kernels, &slot, wire, add, (read, reference::add_i32, write), context);
-        check_fold(kernels, &slot, wire, max, (read, i32::max, write), context);
+        let payload = reference::write_i32(&inputs.i32s(len));
+        let wire = Wire { payload: &payload, offset };
+        check_store(kernels, wire, Kernels::store_i32, &I32, context);
+        check_fold(kernels, &slot, wire, &add, &I32, context);
+        check_fold(kernels, &slot, wire, &max, &I32, context);
+        check_emit(kernels, &slot, offset, Kernels::emit_i32, &I32, context);
     });
 }
 
@@ -270,37 +299,37 @@ fn one_clamped_element_anywhere_is_reported() {
 
 #[test]
 fn f32_operations_equal_the_reference() {
-    use reference::{read_f32, write_f32};
+    let add = Fold {
+        fold: Kernels::add_f32,
+        fold_emit: Kernels::add_f32_emit,
+        combine: reference::add_f32,
+    };
     for_every_shape(|kernels, len, offset, inputs, context| {
         let slot = inputs.f32s(len);
-        let wire = write_f32(&inputs.f32s(len));
-        let wire = (&wire[..], offset);
-        let (store, emit): (Fold<_>, fn(&Kernels, &[f32], &mut [u8])) =
-            (Kernels::store_f32, Kernels::emit_f32);
-        check_store_and_emit(kernels, wire, (store, emit), (read_f32, write_f32), context);
-        let add = (Kernels::add_f32 as Fold<_>, Kernels::add_f32_emit as FoldEmit<_>);
-        let scalar = (read_f32 as fn(&[u8]) -> _, reference::add_f32 as _, write_f32 as _);
-        check_fold(kernels, &slot, wire, add, scalar, context);
+        let payload = reference::write_f32(&inputs.f32s(len));
+        let wire = Wire { payload: &payload, offset };
+        check_store(kernels, wire, Kernels::store_f32, &F32, context);
+        check_fold(kernels, &slot, wire, &add, &F32, context);
+        check_emit(kernels, &slot, offset, Kernels::emit_f32, &F32, context);
     });
 }
 
 #[test]
 fn bf16_operations_equal_the_reference() {
-    use reference::{read_bf16, write_bf16};
+    let add = Fold {
+        fold: Kernels::add_bf16,
+        fold_emit: Kernels::add_bf16_emit,
+        combine: reference::add_f32,
+    };
     for_every_shape(|kernels, len, offset, inputs, context| {
         let slot = inputs.f32s(len);
-        let wire = write_bf16(&inputs.f32s(len));
-        let wire = (&wire[..], offset);
-        let (store, emit): (Fold<_>, fn(&Kernels, &[f32], &mut [u8])) =
-            (Kernels::store_bf16, Kernels::emit_bf16);
-        check_store_and_emit(kernels, wire, (store, emit), (read_bf16, write_bf16), context);
-        let add = (Kernels::add_bf16 as Fold<_>, Kernels::add_bf16_emit as FoldEmit<_>);
-        let scalar = (read_bf16 as fn(&[u8]) -> _, reference::add_f32 as _, write_bf16 as _);
-        check_fold(kernels, &slot, wire, add, scalar, context);
-
-        let mut frame = Frame::new(offset, &vec![0; len * 2]);
-        kernels.emit_bf16(&slot, frame.payload_mut());
-        frame.assert_payload(&write_bf16(&slot), context);
+        // Cut, not rounded, so that signalling NaN arrive too.
+        let cut = |v: &f32| [v.to_be_bytes()[0], v.to_be_bytes()[1]];
+        let payload: Vec<u8> = inputs.f32s(len).iter().flat_map(cut).collect();
+        let wire = Wire { payload: &payload, offset };
+        check_store(kernels, wire, Kernels::store_bf16, &BF16, context);
+        check_fold(kernels, &slot, wire, &add, &BF16, context);
+        check_emit(kernels, &slot, offset, Kernels::emit_bf16, &BF16, context);
     });
 }
 

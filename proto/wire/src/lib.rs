@@ -2,6 +2,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod quant;
 mod types;
 
 pub use types::{MacAddr, MacAddrError, Nanos};
