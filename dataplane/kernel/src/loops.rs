@@ -44,8 +44,8 @@ fn clamp(value: i32, limit: i32) -> i32 {
 
 #[inline(always)]
 fn sum_f32(a: f32, b: f32) -> f32 {
-    let bits = (a + b).to_bits();
-    f32::from_bits(if bits & !SIGN_BIT > INFINITY_BITS { NAN_BITS } else { bits })
+    let sum = a + b;
+    f32::from_bits(if sum.is_nan() { NAN_BITS } else { sum.to_bits() })
 }
 
 #[inline(always)]
@@ -59,9 +59,10 @@ fn to_bf16(value: f32) -> [u8; 2] {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
     let quiet = (bits >> 16) | 0x40;
-    let upper = if bits & !SIGN_BIT > INFINITY_BITS { quiet } else { rounded };
-    let [_, _, high, low] = upper.to_be_bytes();
-    [high, low]
+    let upper = if value.is_nan() { quiet } else { rounded };
+    #[expect(clippy::cast_possible_truncation, reason = "both were shifted right by 16")]
+    let half = upper as u16;
+    half.to_be_bytes()
 }
 
 #[inline(always)]
@@ -226,19 +227,28 @@ fn round_ties_even(value: f32) -> f32 {
     if value.abs() < INTEGERS_FROM { rounded } else { value }
 }
 
+/// Converts without the language's saturating `as`, which the compiler does not vectorise:
+/// outside i32's range only the sign counts, and what has no sign (NaN) becomes 0.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "`as` saturates, and the clamp follows")]
-pub(crate) fn quantise_f32(values: &[f32], scale: f32, limit: i32, wire: &mut [u8]) -> u32 {
+fn to_i32_clamped(rounded: f32, limit: i32) -> (i32, bool) {
     const BEYOND_I32: f32 = 2_147_483_648.0;
+    let in_range = rounded.abs() < BEYOND_I32;
+    let convertible = if in_range { rounded } else { 0.0 };
+    // SAFETY: `convertible` is an integer strictly between -2^31 and 2^31, and no NaN.
+    let integer: i32 = unsafe { convertible.to_int_unchecked() };
+    let beyond = if rounded > 0.0 { limit } else { -limit };
+    let beyond = if rounded.is_nan() { 0 } else { beyond };
+    let clamped = if in_range { clamp(integer, limit) } else { beyond };
+    (clamped, !in_range || clamped != integer)
+}
+
+#[inline(always)]
+pub(crate) fn quantise_f32(values: &[f32], scale: f32, limit: i32, wire: &mut [u8]) -> u32 {
     let mut clamped_count = 0;
     for (v, w) in values.iter().zip(words_mut(wire)) {
-        let rounded = round_ties_even(*v * scale);
-        let integer = rounded as i32;
-        let clamped = clamp(integer, limit);
-        // NaN fails every comparison. From 2^31 on the cast has already clamped.
-        let in_range = rounded < BEYOND_I32;
-        clamped_count += u32::from(clamped != integer || !in_range);
-        *w = clamped.to_be_bytes();
+        let (integer, clamped) = to_i32_clamped(round_ties_even(*v * scale), limit);
+        clamped_count += u32::from(clamped);
+        *w = integer.to_be_bytes();
     }
     clamped_count
 }

@@ -13,6 +13,7 @@
 pub mod frame;
 pub mod header;
 pub mod hello;
+pub mod quant;
 mod types;
 
 pub use types::{
