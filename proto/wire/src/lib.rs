@@ -10,6 +10,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod frame;
 pub mod header;
 pub mod hello;
