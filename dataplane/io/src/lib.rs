@@ -8,9 +8,11 @@
 //! [`pool`] is where the software ports take their frames from.
 #![deny(unsafe_code)]
 
+mod breath;
 pub mod memory;
 pub mod pool;
 mod port;
 pub mod udp;
 
+pub use breath::{AggregatorLane, HostSide, LaneStats};
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};

@@ -311,6 +311,37 @@ impl Encap {
         frame[start + 6..start + 8].copy_from_slice(&checksum.to_be_bytes());
     }
 
+    /// Rewrites the headers of a frame that `previous` (the same source, another target) emitted
+    /// with `payload_len` bytes of payload, in `header`, the frame's first [`Encap::header_len`]
+    /// bytes. A UDP checksum, if there is one, is updated (RFC 1624), not computed again, so the
+    /// payload need not be there.
+    ///
+    /// # Panics
+    /// If `header` is shorter than the headers.
+    pub fn readdress(&self, previous: &Self, header: &mut [u8], payload_len: usize) {
+        let at = self.header_len() - UDP_LEN + 6;
+        let carried = u16::from_be_bytes([header[at], header[at + 1]]);
+        self.emit(header, payload_len);
+        if carried == 0 {
+            return;
+        }
+        let words = |end: &Endpoint| {
+            let port = end.addr.port();
+            match end.addr.ip() {
+                IpAddr::V4(address) => sum_words(&address.octets(), port),
+                IpAddr::V6(address) => sum_words(&address.octets(), port),
+            }
+        };
+        let sum = u64::from(!carried)
+            + u64::from(!words(&previous.target))
+            + u64::from(words(&self.target));
+        let checksum = match !fold(sum) {
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        header[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+
     fn write_ethernet(&self, frame: &mut [u8], ethertype: u16) {
         frame[0..6].copy_from_slice(&self.target.mac.0);
         frame[6..12].copy_from_slice(&self.source.mac.0);

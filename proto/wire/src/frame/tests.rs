@@ -520,4 +520,37 @@ proptest! {
         prop_assert_eq!(oracle.payload(), &frame[udp.payload_range()]);
         prop_assert_eq!(oracle.checksum(), udp.checksum);
     }
+
+    /// A readdressed frame is what the other encapsulation would have written itself.
+    #[test]
+    fn readdressing_equals_emitting_anew(
+        encap in any_encap(),
+        port in any::<u16>(),
+        last in any::<u8>(),
+        payload in proptest::collection::vec(any::<u8>(), 0..100),
+        finished in any::<bool>(),
+    ) {
+        let mut target = encap.target();
+        target.mac = MacAddr([2, 0, 0, 0, 0, last]);
+        target.addr = match target.addr.ip() {
+            IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::new(10, 0, 0, last).into(), port),
+            IpAddr::V6(_) => {
+                SocketAddr::new(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into(), port)
+            }
+        };
+        let other = Encap::new(encap.source(), target).expect("one family");
+        let write = |encap: &Encap| {
+            let mut frame = vec![0; encap.header_len()];
+            frame.extend_from_slice(&payload);
+            encap.emit(&mut frame, payload.len());
+            if finished {
+                encap.finish(&mut frame);
+            }
+            frame
+        };
+        let mut frame = write(&encap);
+        let header_len = encap.header_len();
+        other.readdress(&encap, &mut frame[..header_len], payload.len());
+        prop_assert_eq!(frame, write(&other));
+    }
 }

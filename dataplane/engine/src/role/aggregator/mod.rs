@@ -201,12 +201,12 @@ impl Aggregator {
         self.leases[lease.0].members[0].encap.header_len()
     }
 
-    /// Rewrites the headers of a multicast frame for the member with index `member`.
-    pub fn readdress(&self, lease: LeaseIndex, member: usize, frame: &mut [u8]) {
-        let lease = &self.leases[lease.0];
-        let encap = &lease.members[member].encap;
-        encap.emit(frame, frame.len() - encap.header_len());
-        finish(encap, lease.row.integrity, frame);
+    /// Rewrites `header`, the first [`Aggregator::encap_len`] bytes of a copy of a multicast frame
+    /// of `frame_len` bytes, for the member with index `member`. The payload need not be there.
+    pub fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
+        let members = &self.leases[lease.0].members;
+        let encap = &members[member].encap;
+        encap.readdress(&members[0].encap, header, frame_len - encap.header_len());
     }
 
     /// Writes the next frame that no incoming frame asked for (a leaf's own handshake with the
