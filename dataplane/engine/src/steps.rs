@@ -1,0 +1,105 @@
+//! A set of steps near a low mark: which sums a member holds, or which a box wants handed over.
+//!
+//! On the wire it is `low_step` and a bitmap: bit `j` is bit `j % 8`, least significant first, of
+//! byte `j / 8`, and stands for step `low + j` (SPEC#handshake). Every step below `low` is in a
+//! *held* set by definition; a *wanted* set has none there.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How many windows a member may run ahead of its lowest missing step.
+pub const AHEAD_WINDOWS: u32 = 4;
+
+/// Bits for steps `low .. low + capacity`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StepSet {
+    low: u32,
+    bytes: Vec<u8>,
+}
+
+impl StepSet {
+    /// An empty set with room for [`AHEAD_WINDOWS`] windows above `low`.
+    #[must_use]
+    pub fn new(window: u32) -> Self {
+        Self { low: 0, bytes: vec![0; (window * AHEAD_WINDOWS).div_ceil(8) as usize] }
+    }
+
+    /// The low mark.
+    #[must_use]
+    pub fn low(&self) -> u32 {
+        self.low
+    }
+
+    /// Steps above `low` that the set can tell of.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        u32::try_from(self.bytes.len() * 8).expect("a set covers at most 8192 steps")
+    }
+
+    /// The bitmap as it goes on the wire.
+    #[must_use]
+    pub fn bitmap(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Empties the set and moves the low mark.
+    pub fn reset(&mut self, low: u32) {
+        self.low = low;
+        self.bytes.fill(0);
+    }
+
+    /// Takes a set from the wire; false (and unchanged) when it does not fit.
+    pub fn load(&mut self, low: u32, bitmap: &[u8]) -> bool {
+        if bitmap.len() > self.bytes.len() {
+            return false;
+        }
+        self.reset(low);
+        self.bytes[..bitmap.len()].copy_from_slice(bitmap);
+        true
+    }
+
+    /// True when the step's bit is set; steps outside the bitmap are not.
+    #[must_use]
+    pub fn has_bit(&self, step: u32) -> bool {
+        self.offset(step).is_some_and(|(byte, bit)| self.bytes[byte] & bit != 0)
+    }
+
+    /// As a held set: below `low`, or with its bit set.
+    #[must_use]
+    pub fn holds(&self, step: u32) -> bool {
+        step < self.low || self.has_bit(step)
+    }
+
+    /// Sets a step's bit; false when it is out of reach.
+    pub fn insert(&mut self, step: u32) -> bool {
+        self.offset(step).is_some_and(|(byte, bit)| {
+            self.bytes[byte] |= bit;
+            true
+        })
+    }
+
+    /// Clears a step's bit; true when it was set.
+    pub fn remove(&mut self, step: u32) -> bool {
+        self.offset(step).is_some_and(|(byte, bit)| {
+            let had = self.bytes[byte] & bit != 0;
+            self.bytes[byte] &= !bit;
+            had
+        })
+    }
+
+    /// True when no bit is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.iter().all(|byte| *byte == 0)
+    }
+
+    /// The steps whose bits are set, in increasing order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.capacity()).map(|j| self.low.wrapping_add(j)).filter(|step| self.has_bit(*step))
+    }
+
+    fn offset(&self, step: u32) -> Option<(usize, u8)> {
+        let j = step.checked_sub(self.low)?;
+        (j < self.capacity()).then(|| ((j / 8) as usize, 1 << (j % 8)))
+    }
+}
