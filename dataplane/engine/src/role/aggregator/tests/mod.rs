@@ -11,11 +11,15 @@ use weft_wire::header::{Kind, Outcome};
 use weft_wire::hello::{Hello, Phase as Step, Reason};
 use weft_wire::{Cookie, Members, Nanos};
 
-use rig::*;
+use rig::{row as any_row, *};
 
 use super::Phase;
 use crate::drops::DropReason;
 use crate::slot::counter::Transition;
+
+fn row_of(members: u8) -> crate::table::RowConfig {
+    any_row(0, 0, members)
+}
 
 #[test]
 fn the_last_contribution_becomes_the_answer_to_all() {
@@ -55,7 +59,7 @@ fn a_repeat_gets_have_then_the_kept_answer() {
 /// PROTOCOL section 1's counterexample, step by step: it must not give 2 x w0.
 #[test]
 fn a_late_frame_of_an_old_chunk_cannot_enter_a_new_sum() {
-    let row = rig::row(0, 0, 2);
+    let row = row_of(2);
     let narrow = crate::table::RowConfig { window: 1, ..row.clone() };
     let mut aggregator = aggregator(config(vec![narrow]), 1);
     let mut group = vec![Member::new(&row, 0, 1), Member::new(&row, 1, 2)];
@@ -108,7 +112,7 @@ fn a_group_of_one_is_answered_at_once() {
 
 #[test]
 fn the_lease_opens_when_all_have_joined() {
-    let row = rig::row(0, 0, 3);
+    let row = row_of(3);
     let mut aggregator = aggregator(config(vec![row.clone()]), 1);
     let mut group: Vec<_> = (0..3).map(|r| Member::new(&row, r, 7)).collect();
     for rank in [2, 0] {
@@ -125,7 +129,7 @@ fn the_lease_opens_when_all_have_joined() {
 
 #[test]
 fn a_probe_is_answered_with_as_many_bytes() {
-    let row = rig::row(0, 0, 1);
+    let row = row_of(1);
     let mut aggregator = aggregator(config(vec![row.clone()]), 1);
     let member = Member::new(&row, 0, 7);
     let mut probe = Hello::new(Step::Hello);
@@ -201,7 +205,7 @@ fn a_new_life_ends_the_session_and_the_others_are_told() {
 
 #[test]
 fn a_recorded_handshake_of_an_earlier_life_changes_nothing() {
-    let row = rig::row(0, 0, 1);
+    let row = row_of(1);
     let mut aggregator = aggregator(config(vec![row.clone()]), 1);
     let old = Member::new(&row, 0, 1);
     let challenge = send(&mut aggregator, old.hello(Hello::new(Step::Hello), &[])).unwrap();
