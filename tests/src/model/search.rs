@@ -13,6 +13,7 @@ use std::fmt;
 use std::hash::Hash;
 
 use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 /// A protocol, small enough to visit all its states.
 pub trait Model {
@@ -89,7 +90,7 @@ impl fmt::Display for Counterexample {
 /// If the model has more than `state_count_max` states: a model that grew by accident must not
 /// eat the machine.
 pub fn explore<M: Model>(model: &M, state_count_max: usize) -> Result<Explored, Counterexample> {
-    let mut graph = Graph { states: IndexSet::new(), parents: Vec::new(), edges: Vec::new() };
+    let mut graph = Graph { states: IndexSet::default(), parents: Vec::new(), edges: Vec::new() };
     graph.visit(model.initial(), 0);
     let mut steps = Vec::new();
     let mut next = 0;
@@ -119,7 +120,7 @@ pub fn explore<M: Model>(model: &M, state_count_max: usize) -> Result<Explored, 
 
 /// The visited part of a model's state graph; a state's index is its place in breadth-first order.
 struct Graph<S> {
-    states: IndexSet<S>,
+    states: IndexSet<S, FxBuildHasher>,
     /// For each state the one that it was first reached from; the initial state is its own.
     parents: Vec<u32>,
     /// (from, to), by rising `from`.

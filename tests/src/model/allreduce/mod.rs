@@ -161,8 +161,9 @@ impl Model for Allreduce {
 
     fn describe(&self, state: &State) -> String {
         let waiting = state.workers.iter().enumerate().filter(|(_, worker)| !worker.has_left);
-        let texts: Vec<String> =
-            waiting.map(|(rank, worker)| format!("w{rank} {}", worker.wants(self.layout))).collect();
+        let texts: Vec<String> = waiting
+            .map(|(rank, worker)| format!("w{rank} {}", worker.wants(self.layout)))
+            .collect();
         texts.join(", ")
     }
 }

@@ -27,13 +27,7 @@ const CHUNK_COUNT_MAX: usize = 8;
 
 impl Worker {
     pub(super) const fn new() -> Self {
-        Self {
-            epoch: 1,
-            is_welcome: true,
-            wanted: 0,
-            had: [0; CHUNK_COUNT_MAX],
-            has_left: false,
-        }
+        Self { epoch: 1, is_welcome: true, wanted: 0, had: [0; CHUNK_COUNT_MAX], has_left: false }
     }
 
     /// Learns that the aggregator lives in `epoch`. From here on answers of the old epoch are

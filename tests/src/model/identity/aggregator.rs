@@ -1,12 +1,16 @@
 //! Whom the aggregator lets into a group, and whose frames it takes (rule 6).
 //!
 //! Nothing orders two lives of a rank: a late HELLO of a dead process looks like a fresh one. So a
-//! HELLO only gets an answer. A life enters by a JOIN with the cookie from that answer, which a
-//! process that died before cannot send, and its JOIN retires every other cookie that the rank was
-//! given until then, which refuses a late JOIN of the life before.
+//! HELLO only gets an answer, and a life enters by a JOIN with the cookie from that answer, which a
+//! process that died before cannot send. So of two lives that can join, the later one got its
+//! cookie later: a JOIN is refused if a later cookie of its rank has joined.
 
-use super::{Data, Identity, Lives, Message, Rules, Sum, WORKER_COUNT_MAX};
+use super::message::{Data, Message, Sum};
+use super::{Identity, Lives, Rules, WORKER_COUNT_MAX};
 use crate::model::network::Network;
+
+/// Lives of one rank that the model has room for.
+const LIFE_COUNT_MAX: usize = 3;
 
 /// The aggregator's table of lives, and the one group that it forms or serves.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,10 +22,10 @@ pub struct Aggregator {
     is_open: bool,
     /// The lives that joined; 0 for a rank that has not.
     lives: Lives,
-    /// Per rank, the lives that have been given a cookie, as a bitmap.
-    welcomed: [u8; WORKER_COUNT_MAX],
-    /// Per rank, the lives whose cookies are void, as a bitmap.
-    retired: [u8; WORKER_COUNT_MAX],
+    /// Per rank, the lives that were given a cookie, in that order; then zeros.
+    welcomed: [[u8; LIFE_COUNT_MAX]; WORKER_COUNT_MAX],
+    /// Per rank, the place in `welcomed` of the latest cookie that has joined.
+    newest: [usize; WORKER_COUNT_MAX],
     /// Per chunk, the contributions so far.
     slots: Vec<Sum>,
     /// Ghost: counts the groups that were opened, over all restarts.
@@ -36,7 +40,7 @@ impl Aggregator {
             is_open: false,
             lives: Lives::default(),
             welcomed: Default::default(),
-            retired: Default::default(),
+            newest: Default::default(),
             slots: vec![Sum::default(); chunks],
             formation: 0,
         }
@@ -57,29 +61,27 @@ impl Aggregator {
     ) {
         match message {
             Message::Hello { worker, life } => {
-                if self.retired[usize::from(worker)] >> life & 1 == 1 {
-                    return;
+                let lives = &mut self.welcomed[usize::from(worker)];
+                if let Some(free) = lives.iter_mut().find(|place| **place == 0 || **place == life) {
+                    *free = life;
                 }
-                self.welcomed[usize::from(worker)] |= 1 << life;
                 network.send(Message::Welcome { worker, life, epoch: self.epoch });
                 if model.rules == Rules::HelloBinds {
                     self.join(model, worker, life, network);
                 }
             }
             Message::Join { worker, life, epoch } if epoch == self.epoch => {
-                if self.retired[usize::from(worker)] >> life & 1 == 0 {
-                    self.join(model, worker, life, network);
-                }
+                self.join(model, worker, life, network);
             }
             Message::Contribution { worker, life, epoch, generation, chunk, formation } => {
                 let bound = self.lives[usize::from(worker)];
                 let life_fits = life == bound || model.rules == Rules::CookieWithoutLife;
-                if epoch != self.epoch || !life_fits {
+                let generation_fits =
+                    generation == self.generation || model.rules == Rules::GroupWithoutGeneration;
+                if epoch != self.epoch {
                     return;
                 }
-                let is_current =
-                    generation == self.generation || model.rules == Rules::GroupWithoutGeneration;
-                if is_current && self.is_open {
+                if self.is_open && generation_fits && life_fits {
                     self.collect(model, worker, chunk, Data { life, formation }, network);
                 } else if generation < self.generation {
                     network.send(Message::GivenUp { epoch, generation });
@@ -90,14 +92,11 @@ impl Aggregator {
     }
 
     /// A life of `worker` that can answer takes part in the next group, or is in this one already.
-    fn join(
-        &mut self,
-        model: &Identity,
-        worker: u8,
-        life: u8,
-        network: &mut Network<Message>,
-    ) {
+    fn join(&mut self, model: &Identity, worker: u8, life: u8, network: &mut Network<Message>) {
         let rank = usize::from(worker);
+        let place = self.welcomed[rank].iter().position(|&welcomed| welcomed == life);
+        let Some(place) = place.filter(|&place| place >= self.newest[rank]) else { return };
+        self.newest[rank] = place;
         let is_member = match model.rules {
             Rules::CookieWithoutLife => self.lives[rank] != 0,
             _ => self.lives[rank] == life,
@@ -110,7 +109,6 @@ impl Aggregator {
                 self.lives = Lives::default();
             }
             self.lives[rank] = life;
-            self.retired[rank] = self.welcomed[rank] & !(1 << life);
             let ranks = usize::from(model.workers);
             if !self.is_open && self.lives[..ranks].iter().all(|&life| life != 0) {
                 self.is_open = true;

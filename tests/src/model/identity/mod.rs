@@ -16,12 +16,14 @@
 //! [`aggregator`] is the rule; this file is the world around it, and what a worker does.
 
 pub mod aggregator;
+pub mod message;
 
 use std::fmt;
 
 use crate::model::network::Network;
 use crate::model::search::Model;
 use aggregator::Aggregator;
+use message::{Message, Sum};
 
 /// The protocol as specified, or with one rule broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,40 +99,10 @@ struct Membership {
     had: u8,
 }
 
-/// Whose data a contribution is: the life that made it, and the formation that it was made for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Data {
-    pub(crate) life: u8,
-    pub(crate) formation: u8,
-}
-
-/// A sum: each rank's data.
-pub(crate) type Sum = [Option<Data>; WORKER_COUNT_MAX];
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Broken {
     Mixed { worker: u8, chunk: u8, formation: u8, sum: Sum },
     Torn { worker: u8, chunk: u8, before: Lives, now: Lives },
-}
-
-/// A message of the identity model. (`epoch`, `life`) is the cookie; `formation` is a ghost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "the fields are the words of the protocol")]
-pub enum Message {
-    /// Up: a process of this rank wants a cookie.
-    Hello { worker: u8, life: u8 },
-    /// Down: its cookie.
-    Welcome { worker: u8, life: u8, epoch: u8 },
-    /// Up: the holder of this cookie lives, and takes part in the next group.
-    Join { worker: u8, life: u8, epoch: u8 },
-    /// Down: the group is open, with this life of the rank as a member.
-    Opened { worker: u8, life: u8, epoch: u8, generation: u8, formation: u8 },
-    /// Up: a gradient chunk.
-    Contribution { worker: u8, life: u8, epoch: u8, generation: u8, chunk: u8, formation: u8 },
-    /// Down, multicast: a chunk's sum.
-    Answer { epoch: u8, generation: u8, chunk: u8, sum: Sum },
-    /// Down, multicast: this generation's group will not end; join the next.
-    GivenUp { epoch: u8, generation: u8 },
 }
 
 /// One step of an [`Identity`].
@@ -227,8 +199,10 @@ impl Model for Identity {
                     None => format!("nothing of w{rank}"),
                 });
                 let parts: Vec<String> = parts.collect();
-                format!("w{worker} in formation {formation} accepts for c{chunk} a sum with {}",
-                    parts.join(" and "))
+                format!(
+                    "w{worker} in formation {formation} accepts for c{chunk} a sum with {}",
+                    parts.join(" and ")
+                )
             }
             Broken::Torn { worker, chunk, before, now } => format!(
                 "torn update: w{worker} accepts c{chunk} from the lives {:?}, another chunk of the \
@@ -302,12 +276,12 @@ impl Identity {
             generation == group.generation || self.rules == Rules::GroupWithoutGeneration
         };
         match message {
-            Message::Welcome { worker: to, life, epoch } if to == worker => {
-                if life_fits(life) && epoch > this.cookie_epoch {
-                    this.cookie_epoch = epoch;
-                    this.has_cookie = true;
-                    this.group = None;
-                }
+            Message::Welcome { worker: to, life, epoch }
+                if to == worker && life_fits(life) && epoch > this.cookie_epoch =>
+            {
+                this.cookie_epoch = epoch;
+                this.has_cookie = true;
+                this.group = None;
             }
             Message::Opened { worker: to, life, epoch, generation, formation } if to == worker => {
                 let is_newer = this.group.is_none_or(|group| generation > group.generation);
@@ -359,42 +333,6 @@ impl Identity {
 impl Worker {
     const fn new(life: u8) -> Self {
         Self { life, cookie_epoch: 0, has_cookie: false, group: None }
-    }
-}
-
-impl Message {
-    const fn goes_up(self) -> bool {
-        matches!(self, Self::Hello { .. } | Self::Join { .. } | Self::Contribution { .. })
-    }
-}
-
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Hello { worker, life } => write!(f, "hello of w{worker}, life {life}"),
-            Self::Welcome { worker, life, epoch } => {
-                write!(f, "welcome of w{worker}, life {life}, to epoch {epoch}")
-            }
-            Self::Join { worker, life, epoch } => {
-                write!(f, "join of w{worker}, life {life}, epoch {epoch}")
-            }
-            Self::Opened { worker, life, epoch, generation, formation } => write!(
-                f,
-                "opened for w{worker}, life {life}: epoch {epoch}, generation {generation} \
-                 (formation {formation})"
-            ),
-            Self::Contribution { worker, life, epoch, generation, chunk, formation } => write!(
-                f,
-                "contribution w{worker}:c{chunk} of life {life}, epoch {epoch}, \
-                 generation {generation} (formation {formation})"
-            ),
-            Self::Answer { epoch, generation, chunk, .. } => {
-                write!(f, "answer c{chunk} of epoch {epoch}, generation {generation}")
-            }
-            Self::GivenUp { epoch, generation } => {
-                write!(f, "given up: epoch {epoch}, generation {generation}")
-            }
-        }
     }
 }
 
