@@ -1,1 +1,3 @@
 //! Tests that span crates.
+
+pub mod model;
