@@ -120,6 +120,12 @@ impl Worker {
         self.lease.as_ref()
     }
 
+    /// The group's row at the box.
+    #[must_use]
+    pub fn row(&self) -> u16 {
+        self.config.row
+    }
+
     /// What has been counted.
     #[must_use]
     pub fn stats(&self) -> &WorkerStats {
