@@ -399,9 +399,8 @@ fn spoilt_and_cut_off_captures_never_fail_in_lua() {
         .collect();
     let frames: Vec<_> = cut.chain(spoilt.iter().map(|frame| whole(frame))).collect();
     assert!(frames.len() > 5000, "{} frames", frames.len());
-    let failures = tshark("spoilt", &frames, &["-Y", "_ws.lua.error || _ws.malformed"]);
-    assert_eq!(failures.lines().filter(|line| line.contains("WEFT")).collect::<Vec<_>>(), [""; 0]);
     let tree = tshark("spoilt-tree", &frames, &["-O", "weft", "-Y", "weft"]);
-    assert!(tree.contains("cut off by the capture"));
+    assert!(tree.contains("Bad CRC32C") && tree.contains("CRC status: Unverified"));
+    // An exception in the dissector ends in one of these two, whatever its cause.
     assert!(!tree.contains("Lua Error") && !tree.contains("Malformed Packet"));
 }
