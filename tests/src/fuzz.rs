@@ -4,7 +4,7 @@
 //! A target fails by panicking: no input may make the wire crate panic, and what it accepts must
 //! hold together.
 
-use weft_wire::frame::Udp;
+use weft_wire::frame::{ETHERNET_LEN, IPV6_LEN, Udp};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{BODY_LEN, Hello};
 
@@ -23,6 +23,11 @@ pub fn frame_parse(data: &[u8]) {
     let payload = data.get(udp.payload_range()).expect("an accepted datagram lies in the frame");
     assert!(udp.payload_start == 42 || udp.payload_start == 62);
     let _ = udp.checksum_ok(data);
+    // The IP packet lies in the frame too, whatever the UDP length says.
+    let length_at = if udp.source.is_ipv4() { 16 } else { 18 };
+    let ip_len = usize::from(data[length_at]) << 8 | usize::from(data[length_at + 1]);
+    let ip_start = if udp.source.is_ipv4() { ETHERNET_LEN } else { ETHERNET_LEN + IPV6_LEN };
+    assert!(ip_start + ip_len <= data.len());
     // Padding behind the datagram says nothing.
     assert_eq!(Udp::parse(&[data, &[0xa5; 3]].concat()), Ok(udp));
     header_parse(payload);
