@@ -175,7 +175,8 @@ impl Lane {
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
-        if udp.congestion || header.flags.contains(Flags::CONGESTION) {
+        let marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
+        if marked {
             stats.congestion_marks += 1;
             if self.cwnd.on_congestion(now, self.rtt.round_trip()) {
                 stats.window_reductions += 1;
@@ -184,7 +185,7 @@ impl Lane {
         match steps.take_answer(now, step, header.exponent, header.flags, sum) {
             Answer::New { rtt, in_flight } => {
                 stats.answers += 1;
-                self.cwnd.on_answer(in_flight >= self.cwnd.size());
+                self.cwnd.on_answer(!marked && in_flight >= self.cwnd.size());
                 self.sample(rtt, stats);
                 let chunk = header.chunk.0 - ctx.base;
                 payload.read_chunk(chunk, header.exponent, header.flags, sum);

@@ -487,3 +487,6 @@ pub const WINDOW_MAX: u16 = 2048;
 /// opened, round complete, and one that stops.
 const EVENTS_MAX: usize = 16;
 const EVENTS_KEPT: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,7 @@ pub(super) struct Steps {
     due: VecDeque<u32>,
     /// No step under way has a deadline before this.
     next_deadline: Nanos,
+    /// Steps that the box has not said to have.
     in_flight: u32,
     /// The lowest step whose sum is missing.
     low: u32,
@@ -128,7 +129,9 @@ impl Steps {
         self.next_deadline
     }
 
-    /// What to send now with a congestion window of `size`.
+    /// What to send now with a congestion window of `size`. The lowest missing step goes whatever
+    /// the window: members whose windows are full of different steps would wait for each other
+    /// for ever, but all of them can send the lowest step that any of them lacks.
     pub(super) fn peek(&mut self, size: u32) -> Option<Action> {
         while let Some(&step) = self.due.front() {
             let slot = self.slot(step);
@@ -142,8 +145,10 @@ impl Steps {
             }
             self.due.pop_front();
         }
-        while self.in_flight < size {
-            let &Reverse(step) = self.ready.peek()?;
+        while let Some(&Reverse(step)) = self.ready.peek() {
+            if self.in_flight >= size && step > self.low {
+                return None;
+            }
             let slot = self.slot(step);
             let send = match slot.state {
                 State::Idle => Send::Contribution,
@@ -233,7 +238,8 @@ impl Steps {
         if !slot.contributed {
             return Answer::Unexpected;
         }
-        let timed = slot.state.under_way() && slot.repeats == 0;
+        // A step that a HAVE spoke of has been timed by it; what followed was another's delay.
+        let timed = slot.state == State::Contributed && slot.repeats == 0;
         let rtt = timed.then(|| now.since(slot.sent_at));
         slot.next += window;
         slot.contributed = false;
@@ -257,6 +263,8 @@ impl Steps {
         match (slot.state, named) {
             (State::Contributed, true) => {
                 slot.state = State::Known;
+                self.in_flight -= 1;
+                let slot = self.slot(step);
                 let rtt = (slot.repeats == 0).then(|| now.since(slot.sent_at));
                 Have::Known { rtt, spurious: slot.repeats > 0 }
             }
@@ -264,8 +272,9 @@ impl Steps {
             // Only a STATUS is answered so; a repeat of this word finds `Contributed`.
             (State::Known, false) => {
                 slot.state = State::Contributed;
-                if !slot.queued {
-                    slot.queued = true;
+                let queued = core::mem::replace(&mut slot.queued, true);
+                self.in_flight += 1;
+                if !queued {
                     self.due.push_back(step);
                 }
                 Have::Lost
@@ -280,7 +289,10 @@ impl Steps {
         let window = self.window;
         let slot = self.slot_mut(step);
         match slot.state {
-            State::Known if step == slot.next => slot.state = State::Contributed,
+            State::Known if step == slot.next => {
+                slot.state = State::Contributed;
+                self.in_flight += 1;
+            }
             State::HandedOver if step == slot.current(window) => self.release(step),
             _ => {}
         }
@@ -342,11 +354,11 @@ impl Steps {
     fn release(&mut self, step: u32) {
         let end = self.end;
         let slot = self.slot_mut(step);
-        let under_way = slot.state.under_way();
+        let in_flight = slot.state.in_flight();
         slot.state = State::Idle;
         slot.queued = false;
         let next = slot.next;
-        self.in_flight -= u32::from(under_way);
+        self.in_flight -= u32::from(in_flight);
         if next < end {
             self.ready.push(Reverse(next));
         }
@@ -435,6 +447,12 @@ enum State {
 }
 
 impl State {
+    /// On its way to the box, as far as we know.
+    fn in_flight(self) -> bool {
+        matches!(self, Self::Contributed | Self::HandedOver)
+    }
+
+    /// Waiting for the box's word.
     fn under_way(self) -> bool {
         matches!(self, Self::Contributed | Self::Known | Self::HandedOver)
     }
