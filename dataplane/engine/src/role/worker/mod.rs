@@ -22,7 +22,6 @@ mod data;
 mod event;
 mod handshake;
 mod lane;
-mod random;
 mod stats;
 mod steps;
 
@@ -42,6 +41,7 @@ pub use handshake::{set_step_bit, step_bit};
 pub use lane::Crc32c;
 pub use stats::WorkerStats;
 
+use crate::random::SplitMix64;
 use crate::send::pacer::TokenBucket;
 use data::Sent;
 use handshake::LaneEvent;
@@ -97,7 +97,7 @@ impl Worker {
         Ok(Self {
             config,
             crc32c,
-            life: random::SplitMix64::new(seed).next(),
+            life: SplitMix64::new(seed).next_non_zero(),
             state: WorkerState::Connecting,
             lanes,
             turn: 0,
