@@ -28,6 +28,9 @@ pub(super) struct FakeBox {
     pub(super) step_count: u32,
     /// UDP payload that the path to the box carries.
     pub(super) path_mtu: usize,
+    /// The last element of a sum tells the formation that summed it, as a floating-point sum
+    /// might: summed twice, it has other bits.
+    pub(super) stamps: bool,
     /// Sums carry this flag too.
     pub(super) mark: Flags,
     secret: u64,
@@ -96,6 +99,7 @@ impl FakeBox {
             integrity: Integrity::Crc32c,
             step_count: 1 << 20,
             path_mtu: 65_507,
+            stamps: false,
             mark: Flags::NONE,
             secret: 0x5eed,
             formations: 7,
@@ -385,6 +389,9 @@ impl FakeBox {
             return Vec::new();
         }
         bank.answered = true;
+        if let (true, Some(last)) = (self.stamps, bank.sum.last_mut()) {
+            *last = self.formations.cast_signed();
+        }
         *self.summed.entry((lane, step)).or_default() += 1;
         self.answer_all(lane, step)
     }
@@ -481,7 +488,7 @@ impl FakeBox {
             packet.seal(crc32c);
         }
         encap.emit(&mut frame, HEADER_LEN + body.len());
-        if self.integrity == Integrity::Checksum16 {
+        if self.integrity == Integrity::Checksum16 || target.addr.is_ipv6() {
             encap.finish(&mut frame);
         }
         frame
