@@ -6,4 +6,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod lab;
+pub mod scenario;
 pub mod workload;
