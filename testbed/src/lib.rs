@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod lab;
+pub mod report;
 pub mod scenario;
 pub mod workload;

@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, lab};
+use commands::{Failure, Format, lab, report};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -27,12 +27,15 @@ enum Command {
     /// Build networks of namespaces on this machine
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Redraw the report of a run from its directory
+    Report(report::ReportArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
+        Command::Report(arguments) => report::run(&arguments, cli.format),
     };
     match result {
         Ok(code) => ExitCode::from(code),

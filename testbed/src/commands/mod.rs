@@ -1,6 +1,7 @@
 //! One file per subcommand, and what they share: formats, exit codes, standard output.
 
 pub(crate) mod lab;
+pub(crate) mod report;
 
 use std::io::Write as _;
 
