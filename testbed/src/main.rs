@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, lab, report};
+use commands::{Failure, Format, doctor, lab, report};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -28,7 +28,15 @@ enum Command {
     #[command(subcommand)]
     Lab(lab::LabCommand),
     /// Redraw the report of a run from its directory
+    ///
+    /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
+    /// it failed or did not end.
     Report(report::ReportArgs),
+    /// Say what this machine can run, and how to fix what it cannot
+    ///
+    /// One line for each finding. The exit status is 0 when the demo runs here in some mode,
+    /// else 3.
+    Doctor(doctor::DoctorArgs),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +44,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
+        Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
     };
     match result {
         Ok(code) => ExitCode::from(code),

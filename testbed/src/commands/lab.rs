@@ -23,8 +23,13 @@ use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     /// Bring a topology up
+    ///
+    /// Every host and switch gets a network namespace of its own, `wf-<lab>-<node>`. Without root
+    /// the lab lives in a user namespace and ends with the command after `--`.
     Up(UpArgs),
     /// Take a lab down; content when it is down already
+    ///
+    /// Ends the processes in the lab's namespaces and removes these, and nothing else.
     Down(DownArgs),
     /// Run a command in a node of a lab
     Exec(ExecArgs),
@@ -32,9 +37,6 @@ pub(crate) enum LabCommand {
     List,
 }
 
-/// Brings a topology up: every host and switch in a network namespace of its own.
-///
-/// Without root the lab lives in a user namespace and ends with the command after `--`.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
     /// A Mininet-style topology.json, or a scenario (.toml).

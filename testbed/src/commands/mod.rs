@@ -1,5 +1,6 @@
 //! One file per subcommand, and what they share: formats, exit codes, standard output.
 
+pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod report;
 

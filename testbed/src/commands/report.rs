@@ -9,9 +9,6 @@ use weft_testbed::report::{COLUMNS, Report, RunFiles, Verdict, metrics, round_ti
 
 use super::{Exit, Format, Outcome, emit, emit_csv, emit_json};
 
-/// Redraws the report of a run, and its histogram of round times, from the run's directory alone.
-///
-/// The exit status is the run's verdict: 1 when it failed or did not end.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The run's directory.

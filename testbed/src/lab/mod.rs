@@ -146,7 +146,7 @@ fn create(plan: &Plan) -> Result<Made, LabError> {
 
 fn configure(node: &plan::NodePlan, warnings: &mut Vec<String>) -> Result<(), LabError> {
     let namespace = &node.namespace;
-    let enter = |source| LabError::Enter { namespace: namespace.clone(), source };
+    let enter = |reason| LabError::Enter { namespace: namespace.clone(), reason };
     let write = || {
         let mut failed = Vec::new();
         for (path, value) in &node.settings {
@@ -251,12 +251,12 @@ pub enum LabError {
         command: String,
     },
     /// A namespace cannot be entered.
-    #[error("cannot enter network namespace {namespace}: {source}")]
+    #[error("cannot enter network namespace {namespace}: {reason}")]
     Enter {
         /// Which.
         namespace: String,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A command of the topology file failed.
     #[error("command `{command}` of node `{node}` failed: {reason}")]

@@ -152,7 +152,7 @@ fn batch(tool: &'static str, namespace: Option<&str>, lines: &[String]) -> Resul
     }
     command.args(["-batch", "-"]).stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let start = |source| ToolError::Start { tool, source };
+    let start = |reason| ToolError::Start { tool, reason };
     let mut child = command.spawn().map_err(start)?;
     if let Some(mut stdin) = child.stdin.take() {
         // A tool that stops at a bad line closes its end early; its exit status tells.
@@ -177,7 +177,7 @@ fn run(mut command: Command, tool: &'static str, shown: String) -> Result<String
     let Output { status, stdout, stderr } = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| ToolError::Start { tool, source })?;
+        .map_err(|reason| ToolError::Start { tool, reason })?;
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
@@ -196,12 +196,12 @@ fn failed_line(stderr: &str) -> Option<usize> {
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The program cannot be run.
-    #[error("cannot run `{tool}`: {source}; install it with `apt install iproute2`")]
+    #[error("cannot run `{tool}`: {reason}; install it with `apt install iproute2`")]
     Start {
         /// The program.
         tool: &'static str,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The program failed.
     #[error("`{tool} {command}` failed: {stderr}")]

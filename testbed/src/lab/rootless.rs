@@ -28,8 +28,14 @@ pub enum Privilege {
 /// Whether this process has the capabilities that a lab needs, in the user namespace it is in.
 #[must_use]
 pub fn is_privileged() -> bool {
+    capabilities() & NEEDED == NEEDED
+}
+
+/// The effective capabilities of this process, one bit each.
+#[must_use]
+pub fn capabilities() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    effective_capabilities(&status).is_some_and(|held| held & NEEDED == NEEDED)
+    effective_capabilities(&status).unwrap_or(0)
 }
 
 /// Gives this process the rights for a lab. Must run before the first thread is started.

@@ -58,7 +58,7 @@ impl Topology {
         for (index, link) in file.links.into_iter().enumerate() {
             builder
                 .link(link)
-                .map_err(|problem| TopologyError::Link { index, source: Box::new(problem) })?;
+                .map_err(|problem| TopologyError::Link { index, reason: Box::new(problem) })?;
         }
         builder.finish(file.mtu.unwrap_or(MTU_DEFAULT))
     }

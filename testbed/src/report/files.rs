@@ -88,7 +88,7 @@ impl RunWriter {
     pub fn finish(mut self, outcome: RunOutcome) -> Result<(), FilesError> {
         let failed = |name: &str| {
             let path = self.directory.join(name);
-            move |error| FilesError::Io { path, source: error }
+            move |error| FilesError::Io { path, reason: error }
         };
         self.rounds.flush().map_err(failed(ROUNDS))?;
         self.transfers.flush().map_err(failed(TRANSFERS))?;
@@ -171,44 +171,44 @@ pub enum FilesError {
         directory: PathBuf,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Io {
         /// Which.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A table has a wrong row.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     Csv {
         /// Which.
         path: PathBuf,
         /// Why, with the line.
-        source: csv::Error,
+        reason: csv::Error,
     },
     /// JSON does not hold what it should.
-    #[error("{}:{line}: {source}", path.display())]
+    #[error("{}:{line}: {reason}", path.display())]
     Json {
         /// Which.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// Why.
-        source: serde_json::Error,
+        reason: serde_json::Error,
     },
 }
 
 impl FilesError {
-    fn io(path: &Path, source: std::io::Error) -> Self {
-        Self::Io { path: path.to_owned(), source }
+    fn io(path: &Path, reason: std::io::Error) -> Self {
+        Self::Io { path: path.to_owned(), reason }
     }
 
-    fn csv(path: &Path, source: csv::Error) -> Self {
-        Self::Csv { path: path.to_owned(), source }
+    fn csv(path: &Path, reason: csv::Error) -> Self {
+        Self::Csv { path: path.to_owned(), reason }
     }
 
-    fn json(path: &Path, line: usize, source: serde_json::Error) -> Self {
-        Self::Json { path: path.to_owned(), line, source }
+    fn json(path: &Path, line: usize, reason: serde_json::Error) -> Self {
+        Self::Json { path: path.to_owned(), line, reason }
     }
 }
 

@@ -57,7 +57,7 @@ pub struct Bin {
     pub count: u64,
 }
 
-/// Sorts values into at most [`BINS_MAX`] bins of equal, round width up to the 99th percentile,
+/// Sorts values into at most `BINS_MAX` bins of equal, round width up to the 99th percentile,
 /// and one for the tail, so that a few slow rounds do not flatten the picture.
 #[must_use]
 pub fn bins(values: &[u64]) -> Vec<Bin> {

@@ -19,6 +19,7 @@ pub use columns::{COLUMNS, Column, EventRow, RoundRow, TransferRow};
 pub use files::{FilesError, RunFiles, RunWriter};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;
+pub(crate) use machine::dpdk_version;
 pub use render::{metrics, text};
 pub use svg::round_times_svg;
 

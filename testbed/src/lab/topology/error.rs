@@ -8,15 +8,15 @@ use super::{
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// JSON or a field's type is wrong; says line and column.
-    #[error("{0}")]
+    #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// A link is at fault.
-    #[error("links[{index}]: {source}")]
+    #[error("links[{index}]: {reason}")]
     Link {
         /// Position in the list, from 0.
         index: usize,
         /// What is wrong with it.
-        source: Box<Self>,
+        reason: Box<Self>,
     },
     /// A link is not written in a known shape.
     #[error("expected [\"h1\", \"s1-p1\"] or [[\"h1\", \"s1-p1\"], {{\"bw\": 100}}]: {reason}")]
