@@ -92,7 +92,7 @@ fn a_lab_forwards_at_its_rates_and_goes_without_a_trace() {
     let ipv6 = stdout(&in_node(a, "h3", "ip", "-6 -br addr show dev eth0"));
     assert!(ipv6.contains("fd09::3/64") && !ipv6.contains("fe80"), "{ipv6}");
 
-    let mut straggler = netns::command(&a.namespace("h2"), "sleep").arg("600").spawn().unwrap();
+    let mut straggler = netns::command(&a.namespace("h2"), "sleep").arg("20").spawn().unwrap();
     assert_eq!(lab::down(a).unwrap(), 4);
     assert!(!straggler.wait().unwrap().success(), "a process of the lab outlived it");
     assert_eq!(lab::down(a).unwrap(), 0);

@@ -55,6 +55,12 @@ fn gradient_is_a_function_of_the_step_not_of_the_history() {
     let far = gradient_of(400);
     assert_eq!(gradient_of(3), first);
     assert_ne!(first, far);
+    // 359 images make 11 batches, so step 14 is the same position of the next epoch.
+    assert_ne!(gradient_of(14), first, "every epoch has its own order");
+    let mut fresh = Trainer::new(1, 4, 5, &config).unwrap();
+    let mut gradient = vec![0.0; far.len()];
+    fresh.gradient(400, &mut gradient);
+    assert_eq!(gradient, far);
 }
 
 #[test]
