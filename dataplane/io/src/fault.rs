@@ -1,6 +1,6 @@
 //! A port with faults: loss, duplication, reordering, delay, corruption.
 //!
-//! [`decide`] says what happens to a datagram; this file does it. Frames that are not Weft
+//! [`fate`] says what happens to a datagram; this file does it. Frames that are not Weft
 //! datagrams pass untouched. Each direction has its own rates; both share the attempt counts and
 //! the holding queue.
 //!

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`memory`] | rings between threads of this process | |
 //! | [`udp`] | kernel UDP sockets, sendmmsg/recvmmsg | |
+//! | [`af_packet`] | packet sockets on a network interface, TPACKET_V3 | |
 //! | [`pcap`] | capture files | |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |
 //! | [`trace`] | | a capture of what the port saw |
@@ -12,6 +13,7 @@
 //! [`pool`] is where the software ports take their frames from.
 #![deny(unsafe_code)]
 
+pub mod af_packet;
 pub mod fault;
 pub mod memory;
 pub mod pcap;
