@@ -5,7 +5,7 @@ mod common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{configure, ethernet, fill, inside_namespace, payload, receive};
+use common::{configure, ethernet, fill, inside_namespace, payload, receive, skip};
 use weft_io::af_packet::{AfPacketConfig, AfPacketError, AfPacketPort, Steering};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::{Encap, Endpoint, FrameError, Udp};
@@ -347,7 +347,7 @@ fn a_missing_right_is_named() {
     let drop_rights = ["--bounding-set", "-net_raw", "--inh-caps", "-net_raw"];
     let mut command = std::process::Command::new("setpriv");
     if !command.args(drop_rights).arg("true").status().is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: `setpriv` cannot drop CAP_NET_RAW here");
+        skip("`setpriv` cannot drop CAP_NET_RAW here");
         return;
     }
     let status = std::process::Command::new("setpriv")
