@@ -24,3 +24,13 @@ pub mod trace;
 pub mod udp;
 
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+
+/// A port may be opened on one thread and polled on another.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<af_packet::AfPacketPort>();
+    is_send::<fault::Fault<memory::MemoryPort>>();
+    is_send::<memory::MemoryPort>();
+    is_send::<pcap::PcapPort>();
+    is_send::<udp::UdpPort>();
+};
