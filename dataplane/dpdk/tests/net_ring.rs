@@ -15,7 +15,7 @@ const NOW: Nanos = Nanos(0);
 
 #[test]
 fn net_ring() {
-    let args = eal_args().vdev("net_ring0").vdev("net_ring1").vdev("net_ring2").vdev("net_ring3");
+    let args = eal_args().vdev("net_ring0").vdev("net_ring1").vdev("net_ring2").vdev("net_null0");
     let eal = Eal::init(&args).expect("EAL starts without hugepages");
     assert!(matches!(Eal::init(&args), Err(EalError::AlreadyStarted)));
     assert!(weft_dpdk::rte_version().starts_with("DPDK "));
@@ -41,6 +41,7 @@ fn net_ring() {
     a_chain_that_fits_no_buffer_is_an_error(&eal, &mut port);
     frames_may_be_freed_on_any_thread(&eal, &mut port);
     a_handle_moves_between_threads(&eal);
+    one_port_gives_a_handle_per_transmit_queue(&eal);
     unread_frames_do_not_leak_when_a_port_closes(&eal, port);
 }
 
@@ -332,6 +333,27 @@ fn a_handle_moves_between_threads(eal: &EalHandle) {
     .join()
     .expect("the thread ends well");
     balanced(&mut queue, |queue| drop(frame_of(queue, &[1, 2, 3])));
+}
+
+fn one_port_gives_a_handle_per_transmit_queue(eal: &EalHandle) {
+    // net_null delivers a full burst of zeroes whenever it is asked, and swallows what is sent.
+    let config = PortConfig { rx_queues: 2, tx_queues: 3, ..PortConfig::named("net_null0") };
+    let mut queues = DpdkPort::open(eal, &config).expect("the port opens");
+    assert_eq!(queues.iter().map(DpdkQueue::queue).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(queues.iter().map(DpdkQueue::receives).collect::<Vec<_>>(), [true, true, false]);
+    assert!(queues.iter().all(|queue| queue.steering() == Steering::Unsupported));
+    let received: Vec<_> = queues.iter_mut().map(|queue| rx(queue).len()).collect();
+    assert_eq!(received, [32, 32, 0]);
+    for queue in &mut queues {
+        let mut tx: Burst<_> = [frame_of(queue, &[0; 64])].into_iter().collect();
+        assert_eq!(queue.tx_burst(NOW, &mut tx), 1);
+    }
+    let stats: Vec<_> = queues.iter().map(Port::stats).collect();
+    assert_eq!(stats.iter().map(|stats| stats.rx_packets).collect::<Vec<_>>(), [32, 32, 0]);
+    assert_eq!(stats.iter().map(|stats| stats.tx_packets).collect::<Vec<_>>(), [1, 1, 1]);
+    let balance: Vec<_> =
+        queues.iter().map(|queue| queue.pool().count() - queue.pool().available()).collect();
+    assert_eq!(balance, [0, 0, 0]);
 }
 
 fn unread_frames_do_not_leak_when_a_port_closes(eal: &EalHandle, mut port: DpdkQueue) {
