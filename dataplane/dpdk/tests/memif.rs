@@ -27,7 +27,7 @@ fn another_process_sends_every_frame_back() {
     }
     let folder = TempDir::new("memif");
     let socket = folder.path().join("memif.sock");
-    let (_eal, mut port) = open(&socket, "server");
+    let (_eal, mut port) = open(&folder, &socket, "server");
     let mut peer = Peer(
         Command::new(std::env::current_exe().expect("this binary has a path"))
             .args(["--exact", "another_process_sends_every_frame_back", "--nocapture"])
@@ -75,7 +75,8 @@ fn another_process_sends_every_frame_back() {
 
 /// The second process: sends back `FRAMES` frames with their addresses swapped.
 fn echo(socket: &Path) {
-    let (_eal, mut port) = open(socket, "client");
+    let folder = TempDir::new("memif-echo");
+    let (_eal, mut port) = open(&folder, socket, "client");
     let deadline = Instant::now() + PATIENCE;
     let mut burst = Burst::new();
     let mut sent = 0;
@@ -101,12 +102,12 @@ fn swap_addresses(frame: &mut [u8]) {
     destination.swap_with_slice(&mut rest[..6]);
 }
 
-fn open(socket: &Path, role: &str) -> (Eal, DpdkQueue) {
+fn open(folder: &TempDir, socket: &Path, role: &str) -> (Eal, DpdkQueue) {
     let devargs = format!(
         "net_memif0,role={role},id=0,socket={},socket-abstract=no,bsize=2048,rsize=10",
         socket.display()
     );
-    let eal = Eal::init(&eal_args().vdev(devargs)).expect("EAL starts");
+    let eal = Eal::init(&eal_args(folder).vdev(devargs)).expect("EAL starts");
     let queue =
         DpdkPort::open(&eal, &PortConfig::named("net_memif0")).expect("the port opens").remove(0);
     (eal, queue)

@@ -21,7 +21,7 @@ fn frames_pass_from_file_to_file() {
     std::fs::write(&input, capture(&frames)).expect("the capture is written");
 
     let devargs = format!("net_pcap0,rx_pcap={},tx_pcap={}", input.display(), output.display());
-    let eal = Eal::init(&eal_args().vdev(devargs)).expect("EAL starts");
+    let eal = Eal::init(&eal_args(&folder).vdev(devargs)).expect("EAL starts");
     let config = PortConfig { mtu: 2000, ..PortConfig::named("net_pcap0") };
     let mut port = DpdkPort::open(&eal, &config).expect("the port opens").remove(0);
     let pool = port.pool().clone();

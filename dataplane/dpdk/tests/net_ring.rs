@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "each test binary uses its part")]
 mod common;
 
-use common::{eal_args, frame_of, pattern, rx};
+use common::{TempDir, eal_args, frame_of, pattern, rx};
 use weft_dpdk::{
     DpdkPort, DpdkQueue, Eal, EalError, EalHandle, PortConfig, PortError, PortId, Steering,
 };
@@ -15,7 +15,9 @@ const NOW: Nanos = Nanos(0);
 
 #[test]
 fn net_ring() {
-    let args = eal_args().vdev("net_ring0").vdev("net_ring1").vdev("net_ring2").vdev("net_null0");
+    let folder = TempDir::new("ring");
+    let args =
+        eal_args(&folder).vdev("net_ring0").vdev("net_ring1").vdev("net_ring2").vdev("net_null0");
     let eal = Eal::init(&args).expect("EAL starts without hugepages");
     assert!(matches!(Eal::init(&args), Err(EalError::AlreadyStarted)));
     assert!(weft_dpdk::rte_version().starts_with("DPDK "));

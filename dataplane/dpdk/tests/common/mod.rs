@@ -7,8 +7,10 @@ use weft_dpdk::{EalArgs, Mbuf};
 use weft_io::{Burst, Port};
 use weft_wire::Nanos;
 
-/// No hugepages, no root, no PCI, no telemetry, no files.
-pub(crate) fn eal_args() -> EalArgs {
+/// No hugepages, no root, no PCI, no telemetry; EAL's folder for run-time files is `folder`.
+pub(crate) fn eal_args(folder: &TempDir) -> EalArgs {
+    // SAFETY: libtest's main thread waits for the only test, and no other thread runs yet.
+    unsafe { std::env::set_var("RUNTIME_DIRECTORY", folder.path()) };
     EalArgs::new().memory_mib(128).file_prefix(format!("weft_test_{}", std::process::id()))
 }
 
