@@ -213,12 +213,15 @@ uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
 	return kept;
 }
 
-void weft_port_drain(uint16_t port, uint16_t queue, unsigned int bursts)
+/* Twice what net_ring's rings hold; bounded because net_pcap may never run dry. */
+#define DRAIN_BURSTS_MAX 64
+
+void weft_frames_drain(uint16_t port, uint16_t queue)
 {
 	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
 	uint16_t got = WEFT_BURST_MAX;
 
-	for (unsigned int i = 0; i < bursts && got != 0; i++) {
+	for (unsigned int i = 0; i < DRAIN_BURSTS_MAX && got != 0; i++) {
 		got = rte_eth_rx_burst(port, queue, mbufs, WEFT_BURST_MAX);
 		rte_pktmbuf_free_bulk(mbufs, got);
 	}
