@@ -44,7 +44,6 @@ const STATIC_SYSTEM: [&str; 5] = ["pcap", "numa", "bsd", "dl", "m"];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/shim");
-    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let libdpdk = match pkg_config::Config::new()
         .atleast_version("21.11")
         .cargo_metadata(false)

@@ -72,6 +72,8 @@ fn another_process_sends_every_frame_back() {
     drop(port);
     let status = peer.0.wait().expect("the second process ends");
     assert!(status.success(), "the second process: {status}");
+    let again = DpdkPort::open(&eal, &PortConfig::named("net_memif0"));
+    drop(again.expect("a memif is stopped, not closed, so it opens again"));
     drop(eal);
     assert!(!socket.exists(), "the socket's file would keep the next server from starting");
 }
