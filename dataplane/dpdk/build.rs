@@ -59,6 +59,8 @@ fn main() {
 
     let mut shim = cc::Build::new();
     shim.files(["src/shim/port.c", "src/shim/frame.c"]).opt_level(2).warnings(true);
+    // A function that a release lacks must fail here, not when the program is linked.
+    shim.flag("-Werror=implicit-function-declaration");
     for path in &libdpdk.include_paths {
         shim.flag("-isystem").flag(path.to_string_lossy().as_ref());
     }
