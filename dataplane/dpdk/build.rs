@@ -1,8 +1,8 @@
 //! Compiles the shim with the flags that libdpdk's packager chose, and links libdpdk.
 //!
-//! Those flags (`-include rte_config.h -march=…`) reach the shim only. DPDK's inline functions need
-//! at least the instruction set that the package was built for, and the shim does no arithmetic
-//! that a newer one would speed up; weft-kernel picks its own at run time.
+//! Those flags (`-include rte_config.h -march=…`) reach the shim only. DPDK's inline functions
+//! need at least the instruction set that the package was built for, and the shim does no
+//! arithmetic that a newer one would speed up; weft-kernel picks its own at run time.
 
 use std::process::{Command, exit};
 

@@ -33,8 +33,8 @@
 //! net_pcap never says that a file has ended: stop after a count or some idle polls.
 //!
 //! **Linking.** Shared by default: five core libraries, and EAL loads drivers as plugins. Feature
-//! `dpdk-static` links the core and the virtual devices (ring, null, pcap, af_packet, memif, virtio,
-//! vhost, tap) into the program; it also needs `libpcap-dev libnuma-dev libbsd-dev`.
+//! `dpdk-static` links the core and the virtual devices (ring, null, pcap, af_packet, memif,
+//! virtio, vhost, tap) into the program; it also needs `libpcap-dev libnuma-dev libbsd-dev`.
 //!
 //! **Not supported.** Receive and checksum offloads, scattered receive into the engine (chains are
 //! linearised), timestamps, secondary processes.
