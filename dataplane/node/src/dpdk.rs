@@ -41,7 +41,7 @@ impl Node<'_> {
         };
         let mut queues = DpdkPort::open(&eal, &port)?;
         let inner = queues.remove(0);
-        let mac = config.port.mac.unwrap_or(inner.info().mac);
+        let mac = config.port.mac.unwrap_or_else(|| inner.info().mac);
         let host = Host::answering(config.port.ip, mac, config.port.mtu, self.seed);
         let map = self.settings.lanes.clone();
         let (front, sides) = steer(inner, queues, map, config.lcores.ring_frames, None);

@@ -42,7 +42,7 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
         let Some(known) = lanes.iter().cloned().collect::<Option<Vec<_>>>() else { continue };
         let report = || Report::new(config, shared.start.elapsed().as_secs_f64(), &known);
         if !period.is_zero() && last.0.elapsed() >= period {
-            let report = report().with_rates_since(&last.1, last.0.elapsed().as_secs_f64());
+            let report = report().with_rates_since(&last.1, last.0.elapsed());
             last = (Instant::now(), report.port.clone());
             match config.node.stats_format {
                 Format::Text => eprint!("{}", write_text(&report)),

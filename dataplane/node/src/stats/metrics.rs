@@ -74,7 +74,8 @@ fn write_port(out: &mut String, port: &PortReport) -> fmt::Result {
 }
 
 fn write_lanes(out: &mut String, report: &Report) -> fmt::Result {
-    let counters: [(&str, fn(&super::LaneReport) -> u64); 5] = [
+    type Value = fn(&super::LaneReport) -> u64;
+    let counters: [(&str, Value); 5] = [
         ("frames", |lane| lane.frames),
         ("busy_breaths", |lane| lane.busy_breaths),
         ("idle_breaths", |lane| lane.idle_breaths),
@@ -92,7 +93,8 @@ fn write_lanes(out: &mut String, report: &Report) -> fmt::Result {
 }
 
 fn write_jobs(out: &mut String, jobs: &[JobReport]) -> fmt::Result {
-    let counters: [(&str, fn(&JobReport) -> u64); 10] = [
+    type Value = fn(&JobReport) -> u64;
+    let counters: [(&str, Value); 10] = [
         ("contributions_added", |job| job.contributions_added),
         ("chunks_completed", |job| job.chunks_completed),
         ("answers_sent", |job| job.answers_sent),

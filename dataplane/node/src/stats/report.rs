@@ -1,6 +1,7 @@
 //! The report: lanes added up, with names, in the shape of the JSON output.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 use weft_engine::drops::DropReason;
@@ -194,22 +195,11 @@ impl Report {
 
     /// Fills in the rates since `earlier`.
     #[must_use]
-    pub fn with_rates_since(mut self, earlier: &PortReport, period_s: f64) -> Self {
-        let per_second = |now: u64, then: u64, scale: u64| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                reason = "a rate for people"
-            )]
-            let rate = (now.saturating_sub(then) * scale) as f64 / period_s.max(1e-9);
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "rates are not negative, and saturate"
-            )]
-            let rate = rate as u64;
-            rate
+    pub fn with_rates_since(mut self, earlier: &PortReport, period: Duration) -> Self {
+        let per_second = |now: u64, then: u64, scale: u128| {
+            let micros = period.as_micros().max(1);
+            let rate = u128::from(now.saturating_sub(then)) * scale * 1_000_000 / micros;
+            u64::try_from(rate).unwrap_or(u64::MAX)
         };
         let port = &self.port;
         self.rates = Some(Rates {
