@@ -16,14 +16,14 @@ pub enum Class {
     Drop(DropReason),
 }
 
-/// Classifies a frame that came in on a box listening on UDP port `port`.
+/// Classifies a frame that came in on a box; `listens` says on which UDP ports it does.
 #[must_use]
-pub fn classify(frame: &[u8], port: u16) -> Class {
+pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
     let udp = match Udp::parse(frame) {
         Ok(udp) => udp,
         Err(error) => return of_frame_error(error),
     };
-    if udp.target.port() != port {
+    if !listens(udp.target.port()) {
         return Class::Host;
     }
     match Header::parse(&Packet::new_unchecked(&frame[udp.payload_range()])) {

@@ -157,6 +157,9 @@ impl Table {
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(of_box("shards", "must be a power of two, at most 64"));
         }
+        if config.local.addr.port().checked_add(config.shards).is_none() {
+            return Err(of_box("local", "needs a port with room for one port per lane above it"));
+        }
         if config.jobs.len() > JOBS_MAX {
             return Err(of_box("jobs", "are more than 256"));
         }
@@ -270,10 +273,14 @@ fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Resu
     if row.chunks_max == 0 || row.chunks_max > CHUNKS_MAX {
         return error("chunks_max", "must be from 1 to 2^31");
     }
-    if let Some(parent) = &row.parent
-        && parent.endpoint.addr.is_ipv4() != config.local.addr.is_ipv4()
-    {
-        return error("parent", "must be of the box's address family");
+    if let Some(parent) = &row.parent {
+        if parent.endpoint.addr.is_ipv4() != config.local.addr.is_ipv4() {
+            return error("parent", "must be of the box's address family");
+        }
+        let ports = [parent.source_port, parent.endpoint.addr.port()];
+        if ports.iter().any(|port| port.checked_add(config.shards).is_none()) {
+            return error("parent", "needs ports with room for one port per lane above them");
+        }
     }
     Ok(())
 }

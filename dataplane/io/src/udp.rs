@@ -15,6 +15,7 @@
 //! Not supported: IPv6 scopes (link-local addresses), and binding to the unspecified address, for
 //! the headers of received frames must name the address that they were sent to.
 
+mod frame_set;
 mod headers;
 mod mmsg;
 mod socket;
@@ -26,6 +27,7 @@ use arrayvec::ArrayVec;
 use weft_wire::frame::{ETHERNET_LEN, Udp};
 use weft_wire::{MacAddr, Nanos};
 
+use self::frame_set::FrameSet;
 use self::socket::Socket;
 use crate::pool::{Pool, PoolFrame};
 use crate::port::{BURST_MAX, Burst, Port, PortInfo, PortStats};
@@ -338,52 +340,6 @@ struct Departure {
     socket: usize,
     target: SocketAddr,
     payload: Range<usize>,
-}
-
-/// A set of positions in a burst.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-struct FrameSet(u32);
-
-const _: () = assert!(BURST_MAX <= u32::BITS as usize);
-
-impl FrameSet {
-    fn of<T>(items: &[T], belongs: impl Fn(&T) -> bool) -> Self {
-        let bit = |(index, item): (usize, &T)| u32::from(belongs(item)) << index;
-        Self(items.iter().enumerate().map(bit).fold(0, |set, bit| set | bit))
-    }
-
-    const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    const fn len(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    const fn contains(self, index: usize) -> bool {
-        self.0 >> index & 1 != 0
-    }
-
-    const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    fn first(self) -> Option<usize> {
-        self.iter().next()
-    }
-
-    /// The set without its `count` lowest positions.
-    fn skip(self, count: usize) -> Self {
-        (0..count).fold(self, |set, _| Self(set.0 & set.0.wrapping_sub(1)))
-    }
-
-    fn iter(self) -> impl Iterator<Item = usize> {
-        (0..BURST_MAX).filter(move |index| self.contains(*index))
-    }
 }
 
 fn check(config: &UdpConfig) -> Result<(), UdpError> {

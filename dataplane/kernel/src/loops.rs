@@ -243,10 +243,15 @@ fn to_i32_clamped(rounded: f32, limit: i32) -> (i32, bool) {
 }
 
 #[inline(always)]
-pub(crate) fn quantise_f32(values: &[f32], scale: f32, limit: i32, wire: &mut [u8]) -> u32 {
+pub(crate) fn quantise_f32(
+    values: &[f32],
+    inverse_quantum: f32,
+    limit: i32,
+    wire: &mut [u8],
+) -> u32 {
     let mut clamped_count = 0;
     for (v, w) in values.iter().zip(words_mut(wire)) {
-        let (integer, clamped) = to_i32_clamped(round_ties_even(*v * scale), limit);
+        let (integer, clamped) = to_i32_clamped(round_ties_even(*v * inverse_quantum), limit);
         clamped_count += u32::from(clamped);
         *w = integer.to_be_bytes();
     }
@@ -255,9 +260,9 @@ pub(crate) fn quantise_f32(values: &[f32], scale: f32, limit: i32, wire: &mut [u
 
 #[inline(always)]
 #[expect(clippy::cast_precision_loss, reason = "an f32 result is what the caller asked for")]
-pub(crate) fn dequantise_i32(wire: &[u8], inverse_scale: f32, values: &mut [f32]) {
+pub(crate) fn dequantise_i32(wire: &[u8], quantum: f32, values: &mut [f32]) {
     for (v, w) in values.iter_mut().zip(words(wire)) {
-        *v = i32::from_be_bytes(*w) as f32 * inverse_scale;
+        *v = i32::from_be_bytes(*w) as f32 * quantum;
     }
 }
 

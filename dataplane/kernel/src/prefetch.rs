@@ -17,8 +17,10 @@ pub fn prefetch_read<T>(data: &[T]) {
     });
 }
 
-/// Asks for the cache lines of `data`, to be written soon, where the processor can tell the two
-/// apart.
+/// Asks for the cache lines of `data`, to be written soon.
+///
+/// The write hint reaches the processor only when the compilation target has it (`prfchw`);
+/// otherwise it is a read hint, which serves a slot as well: its lines belong to one lcore.
 #[inline]
 pub fn prefetch_write<T>(data: &[T]) {
     for_each_line(data, |line| {

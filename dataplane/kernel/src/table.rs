@@ -104,8 +104,8 @@ macro_rules! for_each_operation {
             add_bf16(slot: &mut [f32], wire: &[u8]);
             add_bf16_emit(slot: &mut [f32], wire: &mut [u8]);
             emit_bf16(slot: &[f32], wire: &mut [u8]);
-            quantise_f32(values: &[f32], scale: f32, limit: i32, wire: &mut [u8]) -> u32;
-            dequantise_i32(wire: &[u8], inverse_scale: f32, values: &mut [f32]);
+            quantise_f32(values: &[f32], inverse_quantum: f32, limit: i32, wire: &mut [u8]) -> u32;
+            dequantise_i32(wire: &[u8], quantum: f32, values: &mut [f32]);
             max_abs_f32(values: &[f32]) -> f32;
         }
     };

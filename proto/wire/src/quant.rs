@@ -64,13 +64,13 @@ pub fn exponent_for(max_abs: f32, fan_in: u32) -> i8 {
 /// Exponents outside [`EXPONENT_MIN`]`..=`[`EXPONENT_MAX`] count as the nearest inside; neither
 /// [`exponent_for`] nor [`decode_exponent`] returns one.
 #[must_use]
-pub const fn scale(exponent: i8) -> f32 {
+pub const fn quantum(exponent: i8) -> f32 {
     power_of_two(within_range(exponent))
 }
 
 /// Returns `2^-exponent`: what a value is multiplied with before it is rounded.
 #[must_use]
-pub const fn inverse_scale(exponent: i8) -> f32 {
+pub const fn inverse_quantum(exponent: i8) -> f32 {
     power_of_two(-within_range(exponent))
 }
 
@@ -78,7 +78,7 @@ pub const fn inverse_scale(exponent: i8) -> f32 {
 /// differs from the exact sum: half a quantum each. Saturates at infinity.
 #[must_use]
 pub fn error_bound(exponent: i8, fan_in: u32) -> f64 {
-    f64::from(scale(exponent)) * 0.5 * f64::from(fan_in)
+    f64::from(quantum(exponent)) * 0.5 * f64::from(fan_in)
 }
 
 /// Returns the element of a MAX chunk that stands for `exponent`; greater exponents have greater

@@ -1,3 +1,4 @@
 //! The roles: one state machine per kind of box.
 
 pub mod aggregator;
+pub mod worker;

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use weft_io::udp::pseudo_mac;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::frame::{Encap, Endpoint, Udp};
-use weft_wire::{MacAddr, Nanos};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos};
 
 /// The headers from one socket address to another, with addresses as the UDP port makes them.
 pub(crate) fn encap(source: SocketAddr, target: SocketAddr) -> Encap {
@@ -30,6 +31,42 @@ pub(crate) fn datagram<P: Port>(port: &mut P, encap: &Encap, payload: &[u8]) -> 
     let mut frame = port.alloc().expect("a frame for a test");
     fill(&mut frame, encap, payload);
     frame
+}
+
+/// A header for tests; its fields but `chunk` and `members` are the same every time.
+pub(crate) fn header(chunk: u32, members: u64) -> Header {
+    Header {
+        kind: Kind::Contrib,
+        flags: Flags::NONE,
+        outcome: Outcome::None,
+        job: JobId(3),
+        cookie: Cookie(0x0102_0304),
+        group: GroupId::new(5, 6),
+        chunk: ChunkIndex(chunk),
+        element_type: ElementType::I32,
+        operation: Operation::Sum,
+        exponent: -4,
+        count: 16,
+        members: Members(members),
+    }
+}
+
+/// The UDP payload of a contribution: a header and 16 elements.
+pub(crate) fn contribution(chunk: u32, members: u64) -> [u8; HEADER_LEN + 64] {
+    let mut datagram = [0x5a; HEADER_LEN + 64];
+    header(chunk, members).emit(&mut Packet::new_unchecked(&mut datagram[..]));
+    datagram
+}
+
+/// The route that tests on memory ports use.
+pub(crate) fn route() -> Encap {
+    let addr = |text: &str| text.parse().expect("an address");
+    encap(addr("10.0.0.1:22341"), addr("10.0.0.2:22341"))
+}
+
+/// The chunk of a frame that carries a Weft datagram.
+pub(crate) fn chunk_of(frame: &[u8]) -> u32 {
+    Packet::new_checked(payload(frame)).expect("a header").chunk().0
 }
 
 /// Makes an Ethernet frame of another protocol.
@@ -101,4 +138,9 @@ pub(crate) fn configure(command: &str) -> bool {
     let mut words = command.split(' ');
     let mut process = std::process::Command::new(words.next().expect("a command"));
     process.args(words).status().is_ok_and(|status| status.success())
+}
+
+/// A path in the build's scratch directory.
+pub(crate) fn scratch(name: &str) -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }

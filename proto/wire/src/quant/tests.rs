@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 /// What a worker does to a value: scale, round to nearest even, clamp; and whether it clamped.
 fn quantise(value: f32, exponent: i8, fan_in: u32) -> (i32, bool) {
-    let rounded = f64::from(value * inverse_scale(exponent)).round_ties_even();
+    let rounded = f64::from(value * inverse_quantum(exponent)).round_ties_even();
     let limit = f64::from(clamp_limit(fan_in));
     #[expect(clippy::cast_possible_truncation, reason = "clamped to an i32's range")]
     let integer = rounded.clamp(-limit, limit) as i32;
@@ -69,15 +69,15 @@ fn every_input_has_a_defined_exponent() {
 }
 
 #[test]
-fn scales_are_exact_normal_powers_of_two() {
+fn quanta_are_exact_normal_powers_of_two() {
     for exponent in EXPONENT_MIN..=EXPONENT_MAX {
         let exact = 2f64.powi(i32::from(exponent));
-        assert_eq!(f64::from(scale(exponent)).to_bits(), exact.to_bits());
-        assert_eq!(f64::from(inverse_scale(exponent)).to_bits(), exact.recip().to_bits());
-        assert!(scale(exponent).is_normal() && inverse_scale(exponent).is_normal());
+        assert_eq!(f64::from(quantum(exponent)).to_bits(), exact.to_bits());
+        assert_eq!(f64::from(inverse_quantum(exponent)).to_bits(), exact.recip().to_bits());
+        assert!(quantum(exponent).is_normal() && inverse_quantum(exponent).is_normal());
     }
-    assert_eq!(scale(i8::MIN).to_bits(), scale(EXPONENT_MIN).to_bits());
-    assert_eq!(inverse_scale(i8::MAX).to_bits(), inverse_scale(EXPONENT_MAX).to_bits());
+    assert_eq!(quantum(i8::MIN).to_bits(), quantum(EXPONENT_MIN).to_bits());
+    assert_eq!(inverse_quantum(i8::MAX).to_bits(), inverse_quantum(EXPONENT_MAX).to_bits());
 }
 
 #[test]
@@ -143,15 +143,15 @@ proptest! {
         for value in &values {
             let (integer, clamped) = quantise(*value, exponent, fan_in);
             prop_assert!(!clamped);
-            let quantum = f64::from(scale(exponent));
+            let quantum = f64::from(quantum(exponent));
             let error = (f64::from(integer) * quantum - f64::from(*value)).abs();
             prop_assert!(error <= error_bound(exponent, 1), "{value} {exponent}");
             sum = sum.checked_add(integer).expect("the limit keeps every sum inside i32");
         }
         // In quanta, of which there are at most 2^31: f64 sums them to well below 1e-3.
-        let quanta = |v: &f32| f64::from(*v) * f64::from(inverse_scale(exponent));
+        let quanta = |v: &f32| f64::from(*v) * f64::from(inverse_quantum(exponent));
         let exact: f64 = values.iter().map(quanta).sum();
-        let bound = error_bound(exponent, members) / f64::from(scale(exponent)) + 1e-3;
+        let bound = error_bound(exponent, members) / f64::from(quantum(exponent)) + 1e-3;
         prop_assert!((exact - f64::from(sum)).abs() <= bound, "{exact} {sum}");
     }
 

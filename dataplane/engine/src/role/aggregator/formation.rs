@@ -195,9 +195,10 @@ impl Aggregator {
         body.life = hello.life;
         body.shards = self.shards;
         body.mask = lease.mask;
-        if answer.phase == Step::Challenge {
-            body.token = self.token(lease, rank, hello.life);
-        }
+        body.token = match answer.phase {
+            Step::Challenge => self.token(lease, rank, hello.life),
+            _ => hello.token,
+        };
         let mut bitmap: &[u8] = &[];
         if answer.phase == Step::Welcome {
             body.epoch = lease.epoch;
@@ -279,7 +280,7 @@ impl Lease {
         }
         self.closed = self.closed.union(rank.bit());
         if self.closed == self.mask && !self.is_closed_upstream() {
-            return Ok(Answer::new(Step::Waiting, self.closed));
+            return Ok(Answer::new(Step::Closed, Members::EMPTY));
         }
         Ok(Answer::new(Step::Closed, self.closed))
     }

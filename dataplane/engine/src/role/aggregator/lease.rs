@@ -88,6 +88,9 @@ impl Lease {
         let banks = usize::from(window) * 2;
         let store = Store::new(kernels, arithmetic, elements, row.members.len(), banks);
         let unit = i32::MAX / i32::try_from(row.fan_in).expect("the table bounds the fan-in");
+        // Whoever receives from this lane steers by the source port too (PROTOCOL section 10).
+        let mut source = config.local;
+        source.addr.set_port(config.local.addr.port() + lane);
         let members = row
             .members
             .iter()
@@ -97,8 +100,7 @@ impl Lease {
                 let weight = i32::try_from(member.weight).expect("at most the fan-in");
                 Member {
                     addr,
-                    encap: Encap::new(config.local, target)
-                        .expect("the table admits one address family"),
+                    encap: Encap::new(source, target).expect("the table admits one address family"),
                     is_box: member.is_box,
                     limit: unit * weight,
                     life: 0,
@@ -137,6 +139,10 @@ impl Lease {
 
     pub(super) fn is_from_root(&self, source: SocketAddr) -> bool {
         self.upstream.as_ref().is_some_and(|upstream| upstream.root_addr() == source)
+    }
+
+    pub(super) fn upstream_port(&self) -> Option<u16> {
+        self.upstream.as_ref().map(Upstream::port)
     }
 
     /// Opens an epoch: new cookies for everyone, and slots that admit exactly the steps that some

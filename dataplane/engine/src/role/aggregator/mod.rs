@@ -137,7 +137,7 @@ impl Aggregator {
     /// answer. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
-        let outcome = match classify(&buffer[..len], self.local.addr.port()) {
+        let outcome = match classify(&buffer[..len], |port| self.listens(port)) {
             Class::Host => return Verdict::Host,
             Class::Drop(reason) => Err(reason),
             Class::Weft(udp, _) if udp.target.ip() != self.local.addr.ip() => {
@@ -163,6 +163,12 @@ impl Aggregator {
         let lease = &self.leases[index.0];
         let step = packet.chunk().0 / u32::from(self.shards);
         lease.slots.store.prefetch(lease.slots.locate(step));
+    }
+
+    /// The box's own port, or one that a leaf's lane speaks to its root from.
+    fn listens(&self, port: u16) -> bool {
+        port == self.local.addr.port()
+            || self.leases.iter().any(|lease| lease.upstream_port() == Some(port))
     }
 
     fn dispatch(&mut self, incoming: Incoming<'_>) -> Result<Verdict, DropReason> {

@@ -42,6 +42,7 @@ enum Standing {
 #[derive(Debug)]
 pub(super) struct Upstream {
     encap: Encap,
+    root: SocketAddr,
     job: JobId,
     row: u16,
     bit: Members,
@@ -73,7 +74,10 @@ impl Upstream {
             mac: config.local.mac,
             addr: SocketAddr::new(config.local.addr.ip(), parent.source_port + lane),
         };
+        let mut root = parent.endpoint.addr;
+        root.set_port(root.port() + lane);
         Self {
+            root,
             encap: Encap::new(source, parent.endpoint).expect("the table admits one family"),
             job: row.job,
             row: parent.row,
@@ -94,8 +98,14 @@ impl Upstream {
         }
     }
 
+    /// Where the root's lane sends from: its port and the lane.
     pub(super) fn root_addr(&self) -> SocketAddr {
-        self.encap.target().addr
+        self.root
+    }
+
+    /// Where this lane sends up from.
+    pub(super) fn port(&self) -> u16 {
+        self.encap.source().addr.port()
     }
 
     pub(super) fn timeout(&self) -> Nanos {
@@ -170,10 +180,6 @@ impl Aggregator {
         index: LeaseIndex,
         mut incoming: Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lane_port = self.leases[index.0].upstream.as_ref().map(|up| up.encap.source().addr);
-        if lane_port.is_none_or(|addr| addr.ip() != incoming.udp.target.ip()) {
-            return Err(DropReason::NotForUs);
-        }
         if incoming.header.kind == Kind::Hello {
             return self.handle_hello_from_root(index, incoming);
         }

@@ -1,0 +1,135 @@
+//! What the caller gives a worker and what it learns from the box: configuration, payload, lease.
+
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Operation};
+use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{JobId, Members, Nanos, Rank};
+
+/// Configuration of one member of one group at one box.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerConfig {
+    /// The job, by its index at the box.
+    pub job: JobId,
+    /// The group's row at the box.
+    pub row: u16,
+    /// This member's position in the group.
+    pub rank: Rank,
+    /// Where frames come from. The port is the member's port base: lane `i` uses port + `i`.
+    pub local: Endpoint,
+    /// The box. A MAC of [`weft_wire::MacAddr::BROADCAST`] is learnt from its replies.
+    pub target: Endpoint,
+    /// Element type of the group. The box refuses any other.
+    pub element_type: ElementType,
+    /// Operation of the group.
+    pub operation: Operation,
+    /// Steps in flight per lane at the start; at most the lease's window is used. Default 64.
+    pub cwnd_initial: u32,
+    /// Retransmission timeout before the first round trip was measured. Default 20 ms.
+    pub rto_initial_ns: u64,
+    /// Least retransmission timeout. Default 1 ms.
+    pub rto_min_ns: u64,
+    /// Greatest retransmission timeout, back-off included. Default 1 s.
+    pub rto_max_ns: u64,
+    /// Interval of handshake polls; it backs off to four times this. Default 20 ms.
+    pub hello_interval_ns: u64,
+    /// How long a box may leave the handshake unanswered. Default 5 s.
+    pub connect_timeout_ns: u64,
+    /// How long a round, or the wait for other members, may go without progress. Default 30 s.
+    pub member_timeout_ns: u64,
+    /// How long [`super::Worker::close`] waits for the others. Default 2 s.
+    pub close_linger_ns: u64,
+    /// UDP payload bytes of the probe that shows the path carries full datagrams; 0 for no probe.
+    /// Default: a header and 1024 bytes.
+    pub probe_len: u16,
+    /// Ceiling of the sending rate over all lanes, Ethernet bytes; `None` for no ceiling.
+    pub rate_bytes_per_sec: Option<u64>,
+    /// Burst of that ceiling. Default 64 KiB.
+    pub burst_bytes: u64,
+}
+
+impl WorkerConfig {
+    /// A configuration with the defaults of the fields' documentation, summing i32.
+    #[must_use]
+    pub fn new(job: JobId, row: u16, rank: Rank, local: Endpoint, target: Endpoint) -> Self {
+        Self {
+            job,
+            row,
+            rank,
+            local,
+            target,
+            element_type: ElementType::I32,
+            operation: Operation::Sum,
+            cwnd_initial: 64,
+            rto_initial_ns: Nanos::from_millis(20).0,
+            rto_min_ns: Nanos::from_millis(1).0,
+            rto_max_ns: Nanos::from_millis(1_000).0,
+            hello_interval_ns: Nanos::from_millis(20).0,
+            connect_timeout_ns: Nanos::from_millis(5_000).0,
+            member_timeout_ns: Nanos::from_millis(30_000).0,
+            close_linger_ns: Nanos::from_millis(2_000).0,
+            probe_len: PROBE_LEN_DEFAULT,
+            rate_bytes_per_sec: None,
+            burst_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// The caller's data, chunk by chunk, in place: a chunk's place holds the contribution until its
+/// sum has arrived, then the sum. The worker keeps its own copy of sums that others may need.
+pub trait Payload {
+    /// Writes the contribution to `chunk` of this round over all of `out`, in network byte order;
+    /// what lies beyond the data is zero. Called again for each repeat, with the same result.
+    fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta;
+
+    /// Takes the sum of `chunk` of this round, in network byte order.
+    fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]);
+}
+
+/// What goes with a contribution.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ChunkMeta {
+    /// Scale exponent. Not used where the lease fixes one.
+    pub exponent: i8,
+    /// An element was clamped.
+    pub clamped: bool,
+}
+
+/// What the box says of the lease.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LeaseInfo {
+    /// Lanes of the box.
+    pub shards: u16,
+    /// Slots of each lane.
+    pub window: u16,
+    /// Elements of every chunk.
+    pub elements: u16,
+    /// Element type, as configured.
+    pub element_type: ElementType,
+    /// Operation, as configured.
+    pub operation: Operation,
+    /// Contributions in a final sum, over all levels.
+    pub fan_in: u32,
+    /// All members of the group.
+    pub mask: Members,
+    /// What happens when a sum does not fit.
+    pub overflow: Overflow,
+    /// What protects the payload.
+    pub integrity: Integrity,
+    /// The job's exponent, or `None` when chunks carry their own.
+    pub exponent: Option<i8>,
+    /// Steps that each lane has before the group must be formed anew.
+    pub step_count: u32,
+}
+
+impl LeaseInfo {
+    /// Bytes of a chunk's payload.
+    #[must_use]
+    pub const fn chunk_len(&self) -> usize {
+        self.elements as usize * self.element_type.len_bytes()
+    }
+}
+
+const PROBE_LEN_DEFAULT: u16 = {
+    assert!(HEADER_LEN == 32);
+    32 + 1024
+};

@@ -1,0 +1,310 @@
+//! The data half of a lane: contributions, STATUS and hand-overs going up, ANSWER and STATE
+//! coming down (SPEC "Checks", "Slot", "Member").
+//!
+//! A frame is refused under the first reason that fits, before anything has changed.
+
+use weft_wire::frame::Udp;
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::hello::Integrity;
+use weft_wire::{Cookie, Members, Nanos};
+
+use super::config::{LeaseInfo, Payload};
+use super::event::Refusal;
+use super::handshake::LaneEvent;
+use super::lane::{Context, Inbound, Lane, LanePhase, Terms};
+use super::stats::WorkerStats;
+use super::steps::{Action, Answer, Have, Send};
+use crate::send::pacer::TokenBucket;
+
+/// What became of an attempt to send data.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sent {
+    /// A frame of this many bytes stands in the buffer.
+    Frame(usize),
+    /// Something could go, but the pacer holds it until then.
+    PacedUntil(Nanos),
+    Nothing,
+}
+
+impl Lane {
+    /// Writes the next data frame.
+    pub(super) fn poll_data(
+        &mut self,
+        now: Nanos,
+        ctx: Context<'_>,
+        payload: &dyn Payload,
+        pacer: &mut Option<TokenBucket>,
+        frame: &mut [u8],
+        stats: &mut WorkerStats,
+    ) -> Sent {
+        let (LanePhase::Open, Some(lease), Some(terms)) = (self.phase, ctx.lease, self.terms)
+        else {
+            return Sent::Nothing;
+        };
+        let cwnd = self.cwnd.size();
+        let Some(action) = self.steps.as_mut().and_then(|steps| steps.peek(cwnd)) else {
+            return Sent::Nothing;
+        };
+        let body_len = if action.send == Send::Status { 0 } else { lease.chunk_len() };
+        if let Some(pacer) = pacer {
+            let bytes = (self.encap.header_len() + HEADER_LEN + body_len) as u64;
+            if !pacer.take(now, bytes) {
+                return Sent::PacedUntil(pacer.ready_at(bytes));
+            }
+        }
+        let exponent = self.write_data(ctx, lease, terms, action, payload, frame);
+        let rtt = self.rtt;
+        if let Some(steps) = &mut self.steps {
+            steps.sent(action, now, &rtt, exponent);
+        }
+        match action.send {
+            Send::Contribution if action.repeat => stats.retransmissions += 1,
+            Send::Contribution => stats.chunks_sent += 1,
+            Send::Status => stats.status_probes += 1,
+            Send::HandOver => stats.handovers_sent += 1,
+        }
+        Sent::Frame(self.wrap(ctx, frame, body_len, false))
+    }
+
+    /// Writes header and payload of an action and returns the exponent sent.
+    fn write_data(
+        &self,
+        ctx: Context<'_>,
+        lease: &LeaseInfo,
+        terms: Terms,
+        action: Action,
+        payload: &dyn Payload,
+        frame: &mut [u8],
+    ) -> i8 {
+        let chunk = self.chunk(action.step, lease.shards);
+        let steps = self.steps.as_ref().expect("an action comes from the steps");
+        let start = self.encap.header_len() + HEADER_LEN;
+        let body = &mut frame[start..];
+        let (kind, members, mut flags, exponent) = match action.send {
+            Send::Contribution => {
+                let meta = payload.write_chunk(chunk.0 - ctx.base, &mut body[..lease.chunk_len()]);
+                let flags = if meta.clamped { Flags::CLAMPED } else { Flags::NONE };
+                let exponent = lease.exponent.unwrap_or(meta.exponent);
+                (Kind::Contrib, ctx.config.rank.bit(), flags, exponent)
+            }
+            Send::Status => {
+                let exponent = steps.exponent_sent(action.step);
+                (Kind::Status, ctx.config.rank.bit(), Flags::NONE, exponent)
+            }
+            Send::HandOver => {
+                let held = steps.held(action.step).expect("a sum handed over is kept till then");
+                body[..held.sum.len()].copy_from_slice(held.sum);
+                (Kind::Answer, lease.mask, held.flags, held.exponent)
+            }
+        };
+        if action.repeat && action.send != Send::Status {
+            flags = flags.union(Flags::RETRANSMIT);
+        }
+        let header = Header {
+            kind,
+            flags,
+            outcome: Outcome::None,
+            job: ctx.config.job,
+            cookie: terms.cookie_up,
+            group: terms.group,
+            chunk,
+            element_type: lease.element_type,
+            operation: lease.operation,
+            exponent,
+            count: lease.elements,
+            members,
+        };
+        header.emit(&mut Packet::new_unchecked(&mut frame[start - HEADER_LEN..start]));
+        exponent
+    }
+
+    /// Takes an ANSWER or STATE whose header has been checked as far as the row.
+    pub(super) fn handle_data(
+        &mut self,
+        inbound: Inbound<'_>,
+        frame: &mut [u8],
+        payload: &mut dyn Payload,
+        stats: &mut WorkerStats,
+    ) -> Result<LaneEvent, Refusal> {
+        let Inbound { now, ctx, header, udp } = inbound;
+        let (LanePhase::Open, Some(lease), Some(terms)) = (self.phase, ctx.lease, self.terms)
+        else {
+            return Err(Refusal::NotOpen);
+        };
+        let cookie = judge_cookie(header, terms)?;
+        if cookie == CookieMatch::Down && header.group != terms.group {
+            return Err(Refusal::Group);
+        }
+        if udp.source != self.box_addr() {
+            return Err(Refusal::Source);
+        }
+        if cookie == CookieMatch::Down {
+            check_row(header, lease, self.index)?;
+        }
+        check_integrity(frame, udp, lease.integrity, ctx)?;
+        match cookie {
+            CookieMatch::Echo => {
+                self.take_word(now);
+                self.begin_handshake(now);
+                return Ok(LaneEvent::None);
+            }
+            CookieMatch::OtherEpoch => {
+                // A box that talks to us under the right cookie needs no asking.
+                if !self.silence.is_over() {
+                    self.solicit(now, ctx);
+                }
+                return Err(Refusal::OldCookie);
+            }
+            CookieMatch::Down => self.take_word(now),
+        }
+        let step = header.chunk.0 / u32::from(lease.shards);
+        if header.kind == Kind::State {
+            return self.take_state(inbound, step, lease.mask, stats);
+        }
+        let sum = &frame[udp.payload_range()][HEADER_LEN..];
+        self.take_answer(inbound, step, sum, payload, stats)
+    }
+
+    fn take_answer(
+        &mut self,
+        inbound: Inbound<'_>,
+        step: u32,
+        sum: &[u8],
+        payload: &mut dyn Payload,
+        stats: &mut WorkerStats,
+    ) -> Result<LaneEvent, Refusal> {
+        let Inbound { now, ctx, header, udp } = inbound;
+        let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
+        let marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
+        if marked {
+            stats.congestion_marks += 1;
+            if self.cwnd.on_congestion(now, self.rtt.round_trip()) {
+                stats.window_reductions += 1;
+            }
+        }
+        match steps.take_answer(now, step, header.exponent, header.flags, sum) {
+            Answer::New { rtt, in_flight } => {
+                stats.answers += 1;
+                self.cwnd.on_answer(!marked && in_flight >= self.cwnd.size());
+                self.sample(rtt, stats);
+                let chunk = header.chunk.0 - ctx.base;
+                payload.read_chunk(chunk, header.exponent, header.flags, sum);
+                Ok(LaneEvent::NewSum)
+            }
+            Answer::HandedOver => {
+                stats.handovers_done += 1;
+                Ok(LaneEvent::HandedOver)
+            }
+            Answer::Duplicate => {
+                stats.duplicate_answers += 1;
+                Ok(LaneEvent::None)
+            }
+            Answer::Unexpected => Err(Refusal::Chunk),
+        }
+    }
+
+    fn take_state(
+        &mut self,
+        inbound: Inbound<'_>,
+        step: u32,
+        mask: Members,
+        stats: &mut WorkerStats,
+    ) -> Result<LaneEvent, Refusal> {
+        let Inbound { now, ctx, header, .. } = inbound;
+        let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
+        match header.outcome {
+            Outcome::Have => {
+                stats.have += 1;
+                let named = header.members.contains(ctx.config.rank.bit());
+                self.missing = Some(mask.without(header.members));
+                match steps.take_have(now, step, named) {
+                    Have::Known { rtt, spurious } => {
+                        if spurious {
+                            self.cwnd.on_spurious_timeout();
+                        }
+                        self.sample(rtt, stats);
+                    }
+                    Have::Lost => {
+                        stats.have_without_us += 1;
+                        if self.cwnd.on_congestion(now, self.rtt.round_trip()) {
+                            stats.window_reductions += 1;
+                        }
+                    }
+                    Have::Ignored => {}
+                }
+            }
+            Outcome::Stale => {
+                stats.stale += 1;
+                steps.take_stale(step);
+            }
+            // WAIT: the timers ask again.
+            _ => {}
+        }
+        Ok(LaneEvent::None)
+    }
+
+    fn sample(&mut self, rtt: Option<Nanos>, stats: &mut WorkerStats) {
+        if let Some(rtt) = rtt {
+            self.rtt.sample(rtt);
+            stats.smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
+        }
+    }
+}
+
+/// Whose cookie a frame of the box carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum CookieMatch {
+    /// The one agreed for this direction.
+    Down,
+    /// Ours, sent back: the box does not know it.
+    Echo,
+    /// One of another epoch: an old frame, or the box has a new epoch.
+    OtherEpoch,
+}
+
+fn judge_cookie(header: &Header, terms: Terms) -> Result<CookieMatch, Refusal> {
+    let cookie: Cookie = header.cookie;
+    if cookie == terms.cookie_down {
+        Ok(CookieMatch::Down)
+    } else if header.kind == Kind::State && cookie == terms.cookie_up {
+        Ok(CookieMatch::Echo)
+    } else if !cookie.is_of(terms.epoch) {
+        Ok(CookieMatch::OtherEpoch)
+    } else {
+        Err(Refusal::ForeignCookie)
+    }
+}
+
+fn check_row(header: &Header, lease: &LeaseInfo, lane: u16) -> Result<(), Refusal> {
+    if header.kind == Kind::Answer && header.members != lease.mask {
+        return Err(Refusal::Members);
+    }
+    if header.chunk.0 % u32::from(lease.shards) != u32::from(lane) {
+        return Err(Refusal::Chunk);
+    }
+    let same_row = header.count == lease.elements
+        && header.element_type == lease.element_type
+        && header.operation == lease.operation
+        && lease.exponent.is_none_or(|fixed| fixed == header.exponent);
+    if header.kind == Kind::Answer && !same_row { Err(Refusal::Elements) } else { Ok(()) }
+}
+
+/// Checks the CRC where there is one, and that what protects the row is there.
+pub(super) fn check_integrity(
+    frame: &mut [u8],
+    udp: &Udp,
+    integrity: Integrity,
+    ctx: Context<'_>,
+) -> Result<(), Refusal> {
+    let mut packet = Packet::new_unchecked(&mut frame[udp.payload_range()]);
+    let good = if packet.crc() != 0 {
+        packet.verify_crc(ctx.crc32c)
+    } else {
+        match integrity {
+            Integrity::Crc32c => false,
+            Integrity::Checksum16 => udp.checksum_ok(frame),
+            Integrity::None => udp.checksum == 0 || udp.checksum_ok(frame),
+        }
+    };
+    if good { Ok(()) } else { Err(Refusal::Integrity) }
+}

@@ -1,0 +1,236 @@
+//! What a worker reports: events, the ways it can fail, and why it refuses a frame.
+
+use core::fmt;
+
+use weft_wire::Members;
+use weft_wire::hello::Reason;
+
+/// Something that the caller may want to know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// Every lane's lease is open: rounds can begin.
+    Opened,
+    /// Every sum of the round has been given to the payload.
+    RoundComplete,
+    /// The box had lost this lane's lease; the group formed it again and goes on.
+    Resynced {
+        /// The lane.
+        lane: u16,
+    },
+    /// The worker has stopped for good.
+    Failed(WorkerError),
+    /// The close exchange is over and the worker has stopped.
+    Closed {
+        /// True when the box said that every member has closed; false when the linger ran out.
+        by_all: bool,
+    },
+}
+
+/// Why a worker stopped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WorkerError {
+    /// Local and target addresses are of different families.
+    AddressFamily,
+    /// The box never answered this lane's handshake.
+    NoAnswer {
+        /// The lane, by which the UDP source port can be told.
+        lane: u16,
+    },
+    /// Short datagrams reach the box and come back, full ones do not.
+    MtuTooSmall {
+        /// UDP payload bytes of the probe.
+        probe_len: u16,
+    },
+    /// The lease's chunks are longer than the probe that was tried.
+    ProbeTooShort {
+        /// UDP payload bytes of a chunk.
+        datagram_len: usize,
+    },
+    /// The others did not come, or fell silent.
+    MembersMissing {
+        /// Those missing in the box's last word. Empty when the box had all of this level and
+        /// waited for the level above.
+        missing: Members,
+    },
+    /// The box fell silent.
+    BoxSilent,
+    /// The box answers, but neither sums come nor a word of whom it waits for.
+    Stuck,
+    /// The box refused.
+    Refused {
+        /// Why.
+        reason: Reason,
+        /// The ranks that the refusal concerns.
+        members: Members,
+    },
+    /// The lease that the box offered cannot be used.
+    BadLease(LeaseFault),
+}
+
+/// What is wrong with an offered lease.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LeaseFault {
+    /// The window is no power of two, or above the protocol's maximum.
+    Window,
+    /// No lanes, or more than [`super::LANES_MAX`], or more than the local ports.
+    Shards,
+    /// No elements, or more than a datagram holds.
+    Elements,
+    /// This rank is not in the mask.
+    Mask,
+    /// A lane, or the lease after a resync, differs from what was agreed before.
+    Changed,
+}
+
+impl fmt::Display for WorkerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AddressFamily => f.write_str(
+                "local and target addresses differ in family: use two IPv4 or two IPv6 addresses",
+            ),
+            Self::NoAnswer { lane } => write!(
+                f,
+                "no answer from the aggregator to the handshake of lane {lane}: check its address, \
+                 port and that it runs"
+            ),
+            Self::MtuTooSmall { probe_len } => write!(
+                f,
+                "short datagrams reach the aggregator but {probe_len} bytes of UDP payload do not: \
+                 raise the MTU on the path or use fewer elements per chunk"
+            ),
+            Self::ProbeTooShort { datagram_len } => write!(
+                f,
+                "the aggregator's chunks take {datagram_len} bytes of UDP payload, more than the \
+                 probe: set probe_len to at least that"
+            ),
+            Self::MembersMissing { missing } if missing.is_empty() => f.write_str(
+                "no progress: all members are at the aggregator, which waits for the level above",
+            ),
+            Self::MembersMissing { missing } => {
+                f.write_str("waited too long for rank")?;
+                write_ranks(f, *missing)
+            }
+            Self::BoxSilent => f.write_str(
+                "the aggregator stopped answering: check that it runs and that the link is up",
+            ),
+            Self::Stuck => f.write_str(
+                "the aggregator answers but the round does not go on: see its drop counters",
+            ),
+            Self::Refused { reason, members } => {
+                match reason {
+                    Reason::MemberLost => f.write_str("the session ended: restarted was rank")?,
+                    Reason::OtherSession => f.write_str("another session is resumed by rank")?,
+                    Reason::UnknownGroup | Reason::None => {
+                        return f.write_str(
+                            "the aggregator does not know this job and row: check its table",
+                        );
+                    }
+                }
+                write_ranks(f, *members)
+            }
+            Self::BadLease(fault) => write!(
+                f,
+                "the aggregator offered a lease that cannot be used ({fault:?}): check its table"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for WorkerError {}
+
+fn write_ranks(f: &mut fmt::Formatter<'_>, members: Members) -> fmt::Result {
+    for (index, rank) in members.iter().enumerate() {
+        write!(f, "{} {rank}", if index == 0 { "" } else { "," })?;
+    }
+    Ok(())
+}
+
+/// Why a round cannot begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RoundError {
+    /// Not every lane is open yet, or the worker has stopped.
+    NotOpen,
+    /// The last round is not complete.
+    InProgress,
+    /// The lease has too few steps left: close, and join with a new worker.
+    StepsExhausted,
+}
+
+impl fmt::Display for RoundError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotOpen => "cannot begin a round: the lease is not open",
+            Self::InProgress => "cannot begin a round: the last one is not complete",
+            Self::StepsExhausted => {
+                "cannot begin a round: the lease has too few steps left; close and connect again"
+            }
+        })
+    }
+}
+
+impl core::error::Error for RoundError {}
+
+/// Why a worker refused a frame. Each is a counter of [`super::WorkerStats`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// No whole UDP datagram.
+    Frame,
+    /// To another address or port than a lane's.
+    Addressee,
+    /// Shorter or longer than its header says.
+    Length,
+    /// Another protocol version.
+    Version,
+    /// A kind, element type or operation without meaning, or one that no box sends to a member.
+    Kind,
+    /// Another job.
+    Job,
+    /// A cookie of an earlier epoch.
+    OldCookie,
+    /// A cookie of nobody we know.
+    ForeignCookie,
+    /// Another row or generation.
+    Group,
+    /// Not from the box's address.
+    Source,
+    /// A sum that is not everybody's.
+    Members,
+    /// A chunk of another lane, or none that was asked for.
+    Chunk,
+    /// Element count, type, operation or exponent of another row.
+    Elements,
+    /// CRC or checksum wrong, or missing where it is demanded.
+    Integrity,
+    /// A handshake body that cannot be read, or of another life or round trip.
+    Handshake,
+    /// A data frame for a lane that is not open.
+    NotOpen,
+}
+
+impl Refusal {
+    /// Every reason with its name in statistics.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Frame, "frame"),
+        (Self::Addressee, "addressee"),
+        (Self::Length, "length"),
+        (Self::Version, "version"),
+        (Self::Kind, "kind"),
+        (Self::Job, "job"),
+        (Self::OldCookie, "old_cookie"),
+        (Self::ForeignCookie, "foreign_cookie"),
+        (Self::Group, "group"),
+        (Self::Source, "source"),
+        (Self::Members, "members"),
+        (Self::Chunk, "chunk"),
+        (Self::Elements, "elements"),
+        (Self::Integrity, "integrity"),
+        (Self::Handshake, "handshake"),
+        (Self::NotOpen, "not_open"),
+    ];
+
+    /// How many there are.
+    pub const COUNT: usize = Self::NotOpen as usize + 1;
+}
+
+const _: () = assert!(Refusal::ALL.len() == Refusal::COUNT);

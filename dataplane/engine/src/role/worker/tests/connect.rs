@@ -1,0 +1,148 @@
+//! The first handshake, and the last.
+
+use weft_wire::Members;
+use weft_wire::header::Kind;
+use weft_wire::hello::Reason;
+
+use super::*;
+
+fn failure(sim: &mut Sim, rank: usize) -> WorkerError {
+    let found = |sim: &Sim| {
+        sim.events[rank].iter().find_map(|event| match event {
+            Event::Failed(error) => Some(*error),
+            _ => None,
+        })
+    };
+    assert!(sim.run(Nanos::from_millis(10_000), |sim| found(sim).is_some()), "{:?}", sim.events);
+    found(sim).unwrap()
+}
+
+#[test]
+fn the_mac_is_learnt_from_the_first_reply() {
+    let mut sim = Sim::new(1, 4, 1);
+    let mut macs = Vec::new();
+    let mut frame = vec![0; 4096];
+    let len = sim.workers[0].poll_transmit(sim.now, &sim.data[0], &mut frame).unwrap();
+    macs.push(frame[..6].to_vec());
+    sim.post(true, 0, frame[..len].to_vec());
+    sim.connect();
+    sim.begin_all(1);
+    let len = sim.workers[0].poll_transmit(sim.now, &sim.data[0], &mut frame).unwrap();
+    assert_eq!(macs, [vec![0xff; 6]]);
+    assert_eq!(frame[..6], boxy().mac.0);
+    sim.post(true, 0, frame[..len].to_vec());
+    sim.finish_round(Nanos::from_millis(100));
+}
+
+#[test]
+fn an_absent_box_is_an_error_after_the_connect_timeout() {
+    let mut sim = Sim::new(2, 4, 1);
+    let start = sim.now;
+    sim.hook = Box::new(|_| Fate::Drop);
+    assert_eq!(failure(&mut sim, 0), WorkerError::NoAnswer { lane: 0 });
+    assert!(sim.now.since(start) <= Nanos::from_millis(2_001));
+}
+
+#[test]
+fn a_lane_that_the_box_does_not_hear_is_named() {
+    let mut sim = Sim::new(1, 4, 3);
+    sim.hook = Box::new(|p| {
+        let lane_2 = p.header.kind == Kind::Hello && p.header.chunk.0 == 2;
+        if lane_2 { Fate::Drop } else { Fate::Pass }
+    });
+    assert_eq!(failure(&mut sim, 0), WorkerError::NoAnswer { lane: 2 });
+}
+
+#[test]
+fn a_small_mtu_is_an_error_of_its_own_and_comes_early() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.fake.path_mtu = 511;
+    let start = sim.now;
+    assert_eq!(failure(&mut sim, 0), WorkerError::MtuTooSmall { probe_len: 512 });
+    assert!(sim.now.since(start) < Nanos::from_millis(1_000));
+}
+
+#[test]
+fn an_mtu_that_just_fits_connects() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.fake.path_mtu = 512;
+    sim.connect();
+}
+
+#[test]
+fn a_member_that_never_joins_is_named() {
+    let mut sim = Sim::new(3, 4, 1);
+    sim.asleep_until[2] = Nanos::MAX;
+    let error = failure(&mut sim, 0);
+    assert_eq!(error, WorkerError::MembersMissing { missing: Members(0b100) });
+    let polls = sim.workers[0].stats().hellos_sent;
+    // Three seconds at 80 ms between polls.
+    assert!((30..50).contains(&polls), "{polls}");
+}
+
+#[test]
+fn a_late_member_is_waited_for() {
+    let mut sim = Sim::new(3, 4, 2);
+    sim.asleep_until[2] = Nanos::from_millis(1_500);
+    sim.connect();
+    sim.begin_all(10);
+    sim.finish_round(Nanos::from_millis(100));
+}
+
+#[test]
+fn a_chunk_longer_than_the_probe_is_refused() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.fake.elements = 121;
+    assert_eq!(failure(&mut sim, 0), WorkerError::ProbeTooShort { datagram_len: 516 });
+}
+
+#[test]
+fn unusable_leases_are_refused() {
+    type Break = fn(&mut Sim);
+    let cases: [(Break, LeaseFault); 4] = [
+        (|sim| sim.fake.window = 3, LeaseFault::Window),
+        (|sim| sim.fake.window = 4096, LeaseFault::Window),
+        (|sim| sim.fake.shards = 65, LeaseFault::Shards),
+        (|sim| sim.fake.elements = 0, LeaseFault::Elements),
+    ];
+    for (break_it, fault) in cases {
+        let mut sim = Sim::new(1, 4, 1);
+        break_it(&mut sim);
+        assert_eq!(failure(&mut sim, 0), WorkerError::BadLease(fault));
+    }
+}
+
+#[test]
+fn a_restarted_member_ends_the_session_of_the_others() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(8);
+    sim.finish_round(Nanos::from_millis(100));
+    sim.replace(1, config(1), 999);
+    let joining = |sim: &Sim| sim.workers[1].stats().hellos_sent >= 3;
+    assert!(sim.run(Nanos::from_millis(200), joining));
+    sim.begin(0, 4);
+    let error = failure(&mut sim, 0);
+    let reason = Reason::MemberLost;
+    assert_eq!(error, WorkerError::Refused { reason, members: Members(0b10) });
+}
+
+#[test]
+fn closing_without_the_others_ends_with_the_linger() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    let start = sim.now;
+    sim.workers[0].close(start);
+    let closed = Event::Closed { by_all: false };
+    assert!(sim.run(Nanos::from_millis(4_000), |sim| sim.events[0].contains(&closed)));
+    assert_eq!(sim.now.since(start), Nanos::from_millis(2_000));
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    use alloc::string::ToString;
+    let missing = WorkerError::MembersMissing { missing: Members(0b1010) };
+    assert_eq!(missing.to_string(), "waited too long for rank 1, 3");
+    assert!(WorkerError::MtuTooSmall { probe_len: 1056 }.to_string().contains("raise the MTU"));
+    assert!(WorkerError::NoAnswer { lane: 1 }.to_string().contains("lane 1"));
+}

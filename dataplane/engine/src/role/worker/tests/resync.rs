@@ -1,0 +1,192 @@
+//! Restarts of the box: hand-over, and sums that nobody holds.
+
+use proptest::prelude::*;
+use weft_wire::header::Kind;
+
+use super::*;
+
+const SECOND: Nanos = Nanos::from_millis(1_000);
+
+#[test]
+fn a_restart_in_the_middle_hands_over_and_goes_on() {
+    let mut sim = Sim::new(3, 8, 2);
+    sim.connect();
+    sim.begin_all(400);
+    let half = |sim: &Sim| sim.workers[0].stats().answers >= 200;
+    assert!(sim.run(SECOND, half));
+    sim.fake.restart();
+    sim.finish_round(Nanos::from_millis(3_000));
+    for worker in &sim.workers {
+        assert_eq!(worker.stats().resyncs, 2, "one per lane");
+    }
+    assert!(sim.events[0].contains(&Event::Resynced { lane: 1 }));
+}
+
+#[test]
+fn a_sum_that_one_member_lacks_is_handed_over_not_summed_again() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    // Rank 1 gets no sum of steps 4 to 7; then the box restarts.
+    sim.hook = Box::new(|p| {
+        let lost = !p.up && p.rank == 1 && (4..8).contains(&p.header.chunk.0);
+        if lost && p.header.kind == Kind::Answer { Fate::Drop } else { Fate::Pass }
+    });
+    sim.begin_all(8);
+    assert!(sim.run(SECOND, |sim| sim.completed(0)));
+    assert!(!sim.completed(1));
+    sim.fake.restart();
+    sim.hook = Box::new(|_| Fate::Pass);
+    // Rank 0 is idle after its round; its next round is what makes it hear of the restart.
+    let end = sim.workers[1].stats().answers + 4;
+    sim.round += 1;
+    sim.begin(0, 3);
+    assert!(sim.run(SECOND, |sim| sim.workers[1].stats().answers == end), "{:?}", sim.events);
+    assert_eq!(sim.fake.handovers, 4);
+    assert_eq!(sim.workers[0].stats().handovers_done, 4);
+    assert!(sim.fake.summed.values().all(|&times| times == 1), "{:?}", sim.fake.summed);
+    sim.begin(1, 3);
+    sim.events.iter_mut().for_each(Vec::clear);
+    sim.finish_round(SECOND);
+}
+
+#[test]
+fn a_restart_in_the_last_window_is_repaired_while_closing() {
+    let mut sim = Sim::new(3, 4, 1);
+    sim.connect();
+    sim.hook = Box::new(|p| {
+        let lost = !p.up && p.rank == 2 && p.header.chunk.0 >= 8;
+        if lost && p.header.kind == Kind::Answer { Fate::Drop } else { Fate::Pass }
+    });
+    sim.begin_all(12);
+    assert!(sim.run(SECOND, |sim| sim.completed(0) && sim.completed(1)));
+    sim.workers[0].close(sim.now);
+    sim.workers[1].close(sim.now);
+    sim.fake.restart();
+    sim.hook = Box::new(|_| Fate::Pass);
+    let done = sim.run(SECOND, |sim| sim.completed(2));
+    assert!(done, "{:?} {:#?}", sim.events, sim.workers[0].stats());
+    sim.check_sums();
+    assert_eq!(sim.fake.handovers, 4);
+    sim.workers[2].close(sim.now);
+    let closed = Event::Closed { by_all: true };
+    let all = sim.run(SECOND, |sim| sim.events.iter().all(|events| events.contains(&closed)));
+    assert!(all, "{:?}", sim.events);
+}
+
+#[test]
+fn one_lane_resyncs_while_the_other_goes_on() {
+    let mut sim = Sim::new(2, 4, 2);
+    sim.connect();
+    sim.begin_all(400);
+    assert!(sim.run(SECOND, |sim| sim.workers[0].stats().answers >= 50));
+    // Lane 1 alone is lost, and nothing of its handshake passes.
+    sim.fake.lanes[1] = fake_box::BoxLane::default();
+    sim.hook = Box::new(|p| {
+        let blocked = p.header.kind == Kind::Hello && p.header.chunk.0 == 1;
+        if blocked { Fate::Drop } else { Fate::Pass }
+    });
+    let lane_0_done = |sim: &Sim| !sim.workers[0].lanes[0].steps.as_ref().unwrap().unfinished();
+    assert!(sim.run(SECOND, lane_0_done));
+    assert!(sim.workers[0].lanes[1].steps.as_ref().unwrap().unfinished());
+    sim.hook = Box::new(|_| Fate::Pass);
+    sim.finish_round(SECOND);
+    assert_eq!(sim.workers[0].stats().resyncs, 1);
+}
+
+#[test]
+fn a_restart_that_eats_every_stale_is_found_by_hello() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(40);
+    assert!(sim.run(SECOND, |sim| sim.workers[0].stats().answers >= 8));
+    sim.fake.restart();
+    sim.hook = Box::new(|p| if p.header.kind == Kind::State { Fate::Drop } else { Fate::Pass });
+    sim.finish_round(Nanos::from_millis(3_000));
+    assert_eq!(sim.workers[0].stats().resyncs, 1);
+}
+
+#[test]
+fn a_silent_spell_without_a_restart_ends_in_the_same_epoch() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(40);
+    assert!(sim.run(SECOND, |sim| sim.workers[0].stats().answers >= 8));
+    let until = sim.now.saturating_add(Nanos::from_millis(300));
+    let hellos = sim.workers[0].stats().hellos_sent;
+    sim.hook = Box::new(move |p| if p.now < until { Fate::Drop } else { Fate::Pass });
+    sim.finish_round(Nanos::from_millis(3_000));
+    assert!(sim.workers[0].stats().hellos_sent > hellos + 1);
+    assert_eq!(sim.workers[0].stats().resyncs, 0);
+}
+
+#[test]
+fn sums_of_the_old_epoch_are_not_taken_between_join_and_welcome() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(4);
+    // The answers to rank 0 come half a second late, after its JOIN has said that it lacks them.
+    sim.hook = Box::new(|p| {
+        let late = !p.up && p.rank == 0 && p.header.kind == Kind::Answer;
+        if late { Fate::Delay(Nanos::from_millis(30)) } else { Fate::Pass }
+    });
+    assert!(sim.run(SECOND, |sim| sim.completed(1)));
+    sim.fake.restart();
+    // Rank 1 comes late, so rank 0 waits in the handshake when they arrive.
+    sim.asleep_until[1] = sim.now.saturating_add(Nanos::from_millis(100));
+    let now = sim.now;
+    sim.workers[0].lanes[0].begin_handshake(now);
+    let refused = |sim: &Sim| sim.workers[0].stats().refused(Refusal::NotOpen) == 4;
+    assert!(sim.run(SECOND, refused), "{:#?}", sim.workers[0].stats());
+    assert_eq!(sim.workers[0].stats().answers, 0);
+    sim.hook = Box::new(|_| Fate::Pass);
+    sim.workers[1].close(sim.now);
+    assert!(sim.run(SECOND, |sim| sim.completed(0)), "{:?}", sim.events);
+    sim.check_sums();
+    assert_eq!(sim.fake.handovers, 4);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn sums_are_exact_and_summed_once_over_restarts(
+        seed in any::<u64>(),
+        members in 2usize..5,
+        window_log in 0u32..4,
+        shards in 1u16..3,
+        drop in 0u64..150,
+        duplicate in 0u64..150,
+        delay in 0u64..150,
+        restarts in prop::collection::vec(0u64..300, 1..4),
+    ) {
+        let mut sim = Sim::new(members, 1 << window_log, shards);
+        sim.hook = faults(seed, drop, duplicate, delay, 20);
+        sim.connect();
+        sim.be_patient();
+        sim.begin_all(60);
+        for pause in restarts {
+            let target = sim.total(|s| s.answers) + pause;
+            let _ = sim.run(Nanos::from_millis(200), |sim| sim.total(|s| s.answers) >= target);
+            sim.fake.restart();
+        }
+        // Whoever is done closes, and so still hands over.
+        let mut closing = vec![false; members];
+        for _ in 0..members {
+            let found = sim.run(Nanos::from_millis(60_000), |sim| {
+                (0..members).any(|rank| sim.completed(rank) && !closing[rank])
+            });
+            prop_assert!(found, "{}", sim.describe());
+            for rank in 0..members {
+                if sim.completed(rank) && !closing[rank] {
+                    closing[rank] = true;
+                    let now = sim.now;
+                    sim.workers[rank].close(now);
+                }
+            }
+            if closing.iter().all(|&closing| closing) {
+                break;
+            }
+        }
+        sim.check_sums();
+        prop_assert_eq!(sim.total(|s| s.answers), 60 * members as u64);
+    }
+}

@@ -1,0 +1,264 @@
+//! Rounds of allreduce: windows, repeats, congestion, pace.
+
+use proptest::prelude::*;
+use weft_wire::header::Kind;
+use weft_wire::hello::Integrity;
+
+use super::*;
+
+const SECOND: Nanos = Nanos::from_millis(1_000);
+
+#[test]
+fn three_workers_sum_rounds_over_two_lanes() {
+    let mut sim = Sim::new(3, 8, 2);
+    sim.connect();
+    for chunks in [1, 100, 37] {
+        sim.begin_all(chunks);
+        sim.finish_round(SECOND);
+    }
+    assert_eq!(sim.total(|s| s.retransmissions), 0);
+    assert_eq!(sim.total(|s| s.chunks_sent), 3 * 138);
+    assert_eq!(sim.total(|s| s.answers), 3 * 138);
+    sim.close_all();
+    let all = sim.run(SECOND, |sim| {
+        sim.events.iter().all(|events| events.contains(&Event::Closed { by_all: true }))
+    });
+    assert!(all, "{:?}", sim.events);
+    assert!(sim.workers.iter().all(|worker| worker.poll_timeout() == Nanos::MAX));
+}
+
+#[test]
+fn a_window_of_one_and_a_group_of_one_work() {
+    let mut sim = Sim::new(1, 1, 1);
+    sim.connect();
+    sim.begin_all(5);
+    sim.finish_round(SECOND);
+}
+
+#[test]
+fn an_empty_round_is_complete_at_once() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.connect();
+    sim.begin_all(0);
+    sim.finish_round(SECOND);
+}
+
+#[test]
+fn a_round_waits_for_the_last_one_and_for_the_lease() {
+    let mut sim = Sim::new(2, 4, 1);
+    assert_eq!(sim.workers[0].begin_round(sim.now, 1), Err(RoundError::NotOpen));
+    sim.fake.step_count = 10;
+    sim.connect();
+    sim.begin_all(4);
+    assert_eq!(sim.workers[0].begin_round(sim.now, 1), Err(RoundError::InProgress));
+    sim.finish_round(SECOND);
+    assert_eq!(sim.workers[0].begin_round(sim.now, 7), Err(RoundError::StepsExhausted));
+    sim.begin_all(6);
+    sim.finish_round(SECOND);
+    assert_eq!(sim.workers[0].begin_round(sim.now, 1), Err(RoundError::StepsExhausted));
+}
+
+#[test]
+fn loss_of_the_whole_first_window_is_repaired() {
+    let mut sim = Sim::new(2, 8, 1);
+    sim.connect();
+    let mut left = 16;
+    sim.hook = Box::new(move |p| {
+        if p.up && p.header.kind == Kind::Contrib && left > 0 {
+            left -= 1;
+            return Fate::Drop;
+        }
+        Fate::Pass
+    });
+    sim.begin_all(40);
+    sim.finish_round(SECOND);
+    assert_eq!(sim.total(|s| s.retransmissions), 16);
+    assert!(sim.total(|s| s.window_reductions) >= 2);
+}
+
+#[test]
+fn lost_answers_are_fetched_from_the_box() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    let mut seen = alloc::collections::BTreeSet::new();
+    sim.hook = Box::new(move |p| {
+        let answer = !p.up && p.header.kind == Kind::Answer;
+        let lost = answer && (p.header.chunk.0 as usize + p.rank) % 2 == 0;
+        if lost && seen.insert(p.header.chunk.0) { Fate::Drop } else { Fate::Pass }
+    });
+    sim.begin_all(60);
+    sim.finish_round(SECOND);
+    assert!((60..120).contains(&sim.total(|s| s.retransmissions)));
+}
+
+#[test]
+fn a_late_worker_costs_the_others_one_window_of_repeats() {
+    let (window, late) = (16u16, Nanos::from_millis(500));
+    let mut sim = Sim::new(3, window, 2);
+    sim.connect();
+    sim.begin_all(256);
+    sim.asleep_until[2] = sim.now.saturating_add(late);
+    sim.finish_round(SECOND);
+    for rank in 0..2 {
+        let stats = sim.workers[rank].stats();
+        assert!(stats.retransmissions <= 2 * u64::from(window), "{stats:?}");
+        assert!(stats.retransmissions > 0 && stats.have > 0, "{stats:?}");
+        // With back-off from 20 ms to 1 s, some five probes a step.
+        assert!(stats.status_probes <= 7 * 2 * u64::from(window), "{stats:?}");
+        assert!(stats.status_probes > 0, "{stats:?}");
+    }
+    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), u32::from(window), "no loss, no reduction");
+}
+
+#[test]
+fn have_without_us_brings_the_contribution_again() {
+    let mut sim = Sim::new(2, 2, 1);
+    sim.connect();
+    sim.begin_all(2);
+    sim.asleep_until[1] = sim.now.saturating_add(Nanos::from_millis(300));
+    // Wait until rank 0 probes, then make the box forget that it had rank 0's contribution.
+    let probing = sim.run(SECOND, |sim| sim.workers[0].stats().status_probes > 0);
+    assert!(probing);
+    let lease = sim.fake.lanes[0].open.as_mut().unwrap();
+    lease.banks.clear();
+    sim.finish_round(SECOND);
+    assert!(sim.workers[0].stats().have_without_us > 0);
+}
+
+#[test]
+fn have_feeds_the_round_trip_only_for_a_first_transmission() {
+    let mut sim = Sim::new(2, 2, 1);
+    sim.connect();
+    sim.begin_all(2);
+    sim.asleep_until[1] = sim.now.saturating_add(Nanos::from_millis(400));
+    // Every HAVE is answered to a repeat, every answer too: Karn leaves nothing to learn from.
+    let rto_before = sim.workers[0].lanes[0].rtt.rto();
+    sim.finish_round(SECOND);
+    assert!(sim.workers[0].stats().have > 0);
+    assert_eq!(sim.workers[0].lanes[0].rtt.rto(), rto_before);
+    // A duplicate on the way makes the box say HAVE to a step that was sent once.
+    sim.hook = Box::new(|p| match p.header.kind {
+        Kind::Contrib if p.rank == 0 => Fate::Duplicate,
+        _ => Fate::Pass,
+    });
+    sim.begin_all(2);
+    sim.asleep_until[1] = sim.now.saturating_add(Nanos::from_millis(10));
+    sim.finish_round(SECOND);
+    assert!(sim.workers[0].stats().smoothed_rtt.0 < Nanos::from_millis(1).0);
+    assert!(sim.workers[0].stats().smoothed_rtt.0 > 0);
+}
+
+#[test]
+fn congestion_marks_halve_the_window_once_a_round_trip() {
+    let mut sim = Sim::new(2, 64, 1);
+    sim.connect();
+    sim.begin_all(64);
+    sim.finish_round(SECOND);
+    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), 64);
+    sim.fake.mark = Flags::CONGESTION;
+    sim.begin_all(64);
+    sim.finish_round(SECOND);
+    let stats = sim.workers[0].stats();
+    assert_eq!(stats.congestion_marks, 64);
+    assert_eq!(stats.window_reductions, 1);
+    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), 32);
+}
+
+#[test]
+fn the_pacer_bounds_the_rate() {
+    let mut sim = Sim::new(1, 64, 1);
+    let mut paced = config(0);
+    let frame_len = 42 + 32 + 16;
+    paced.rate_bytes_per_sec = Some(100 * frame_len);
+    paced.burst_bytes = 10 * frame_len;
+    sim.replace(0, paced, 5);
+    sim.connect();
+    let start = sim.now;
+    sim.begin_all(60);
+    sim.finish_round(SECOND);
+    // 60 frames, 10 of them as a burst, at 100 a second.
+    assert!(sim.now.since(start) >= Nanos::from_millis(500), "{:?}", sim.now.since(start));
+    assert!(sim.now.since(start) <= Nanos::from_millis(502), "{:?}", sim.now.since(start));
+}
+
+#[test]
+fn a_member_that_never_contributes_is_named() {
+    let mut sim = Sim::new(3, 4, 1);
+    sim.connect();
+    sim.begin_all(8);
+    sim.asleep_until[1] = Nanos::MAX;
+    let failed = Event::Failed(WorkerError::MembersMissing { missing: FakeBox::rank(1).bit() });
+    let begun = sim.now;
+    let both = sim.run(Nanos::from_millis(4_000), |sim| {
+        sim.events[0].contains(&failed) && sim.events[2].contains(&failed)
+    });
+    assert!(both, "{:?}", sim.events);
+    assert!(sim.now.since(begun) <= Nanos::from_millis(3_100));
+}
+
+#[test]
+fn a_dead_box_is_an_error_that_says_so() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(8);
+    sim.hook = Box::new(|_| Fate::Drop);
+    let failed = Event::Failed(WorkerError::BoxSilent);
+    let both = sim.run(Nanos::from_millis(4_000), |sim| {
+        sim.events.iter().all(|events| events.contains(&failed))
+    });
+    assert!(both, "{:?}", sim.events);
+    assert!(sim.workers[0].stats().hellos_sent > 3, "a silent box is asked who it is");
+}
+
+#[test]
+fn checksum16_and_none_work_too() {
+    for integrity in [Integrity::Checksum16, Integrity::None] {
+        let mut sim = Sim::new(2, 4, 1);
+        sim.fake.integrity = integrity;
+        sim.connect();
+        sim.begin_all(20);
+        sim.finish_round(SECOND);
+        assert_eq!(sim.total(|s| s.refused.iter().sum()), 0);
+    }
+}
+
+#[test]
+fn nobody_runs_more_than_four_windows_ahead() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    // Step 0 never gets through for a while; the other slots run on.
+    sim.hook = Box::new(|p| {
+        let stuck = p.header.chunk.0 == 0 && p.header.kind != Kind::Hello;
+        if stuck && p.now < Nanos::from_millis(400) { Fate::Drop } else { Fate::Pass }
+    });
+    sim.begin_all(100);
+    let _ = sim.run(Nanos::from_millis(300), |_| false);
+    let steps = sim.workers[0].lanes[0].steps.as_ref().unwrap();
+    assert_eq!(steps.held_range(), (0, 16));
+    sim.finish_round(Nanos::from_millis(2_000));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn sums_are_exact_whatever_the_network_does(
+        seed in any::<u64>(),
+        members in 1usize..5,
+        window_log in 0u32..5,
+        shards in 1u16..4,
+        drop in 0u64..200,
+        duplicate in 0u64..200,
+        delay in 0u64..200,
+        corrupt in 0u64..100,
+    ) {
+        let mut sim = Sim::new(members, 1 << window_log, shards);
+        sim.hook = faults(seed, drop, duplicate, delay, corrupt);
+        sim.connect();
+        sim.be_patient();
+        for chunks in [30, 7] {
+            sim.begin_all(chunks);
+            sim.finish_round(Nanos::from_millis(60_000));
+        }
+        prop_assert_eq!(sim.total(|s| s.answers), 37 * members as u64);
+    }
+}
