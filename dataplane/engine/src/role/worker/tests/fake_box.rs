@@ -65,7 +65,7 @@ pub(super) struct Lease {
     lives: Vec<(u64, u64)>,
     /// Up and down, per rank.
     pub(super) cookies: Vec<(Cookie, Cookie)>,
-    wanted: BTreeSet<u32>,
+    pub(super) wanted: BTreeSet<u32>,
     holders: BTreeMap<u32, u64>,
     pub(super) banks: BTreeMap<(u32, u32), Bank>,
     closed: u64,

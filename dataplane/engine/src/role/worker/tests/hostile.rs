@@ -51,6 +51,8 @@ fn each_wrong_field_is_refused_under_its_own_reason() {
         (Header { members: Members(7), ..good }, Refusal::Members),
         (Header { chunk: ChunkIndex(3), ..good }, Refusal::Chunk),
         (Header { chunk: ChunkIndex(8), ..good }, Refusal::Chunk),
+        // The next step of its slot, but not in this round: nobody can have all contributions.
+        (Header { chunk: ChunkIndex(4), ..good }, Refusal::Chunk),
         (Header { chunk: ChunkIndex(u32::MAX - 1), ..good }, Refusal::Chunk),
         (Header { element_type: ElementType::F32, ..good }, Refusal::Elements),
         (Header { operation: Operation::Max, ..good }, Refusal::Elements),
