@@ -78,7 +78,7 @@ pub enum LeaseFault {
     Elements,
     /// This rank is not in the mask.
     Mask,
-    /// A lane, or the lease after a resync, differs from what was agreed before.
+    /// A lane, the lease after a resync, or its session differs from what was agreed before.
     Changed,
 }
 
