@@ -204,7 +204,7 @@ pub enum Refusal {
     Integrity,
     /// A handshake body that cannot be read, or of another life or round trip.
     Handshake,
-    /// A data frame for a lane that is not open.
+    /// A data frame for a lane that is not open, or any frame after the worker has stopped.
     NotOpen,
 }
 

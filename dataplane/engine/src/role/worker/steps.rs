@@ -102,7 +102,7 @@ impl Steps {
             self.due.pop_front();
         }
         while let Some(&Reverse(step)) = self.ready.peek() {
-            if self.in_flight >= size && step > self.low {
+            if self.in_flight >= size && step != self.low {
                 return None;
             }
             let slot = self.slot(step);

@@ -143,15 +143,7 @@ fn a_handshake_of_another_life_is_refused() {
 #[test]
 fn an_old_welcome_does_not_open_a_lane() {
     let mut sim = Sim::new(2, 4, 1);
-    let welcomes = std::rc::Rc::new(std::cell::RefCell::new(0));
-    let seen = welcomes.clone();
-    // Every handshake datagram from the box also comes again, 200 ms later.
-    sim.hook = Box::new(move |p| {
-        *seen.borrow_mut() += u32::from(!p.up && p.header.kind == Kind::Hello);
-        Fate::Pass
-    });
     sim.connect();
-    assert!(*welcomes.borrow() > 0);
     let mut old = Vec::new();
     let mut frame = vec![0; 4096];
     let now = sim.now;
