@@ -1,1 +1,6 @@
-//! Tests that span crates.
+//! Tests that span crates, and what several of them share.
+
+pub mod crc32c;
+pub mod fuzz;
+pub mod model;
+pub mod vectors;

@@ -1,1 +1,34 @@
-//! What a training program uses: Session, allreduce.
+//! What a training program uses: connect, sum with the other workers, go on.
+//!
+//! ```no_run
+//! use weft_client::{Config, Numbers, Session};
+//!
+//! # fn main() -> Result<(), weft_client::Error> {
+//! let config = Config::new("10.0.0.1:7000".parse().unwrap(), "10.0.0.100:22341".parse().unwrap())
+//!     .rank(0)
+//!     .numbers(Numbers::Fixed);
+//! let mut session = Session::connect(&config)?;
+//! let mut gradient = vec![0.5_f32; 100_000];
+//! session.allreduce(&mut gradient)?; // now the sum over all workers, the same bits everywhere
+//! session.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | type | what it is |
+//! | --- | --- |
+//! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
+//! | [`Session`] | one life of one worker; blocking calls, one round at a time |
+//! | [`Error`] | why not; names the members that are missing |
+//!
+//! The state machine is `weft_engine::role::worker`; here are the port, the clock and the data.
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+mod payload;
+mod session;
+
+pub use config::{Config, Numbers};
+pub use error::Error;
+pub use session::{RoundReport, Session, Statistics};

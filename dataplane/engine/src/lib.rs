@@ -1,10 +1,35 @@
 //! The sans-IO state machines of Weft.
+//!
+//! # The life of a packet
+//!
+//! | step | where | question |
+//! | --- | --- | --- |
+//! | 1 | `Port::rx_burst` (weft-io, weft-dpdk) | which frames arrived |
+//! | 2 | [`classify`] | is it Weft's, is it whole |
+//! | 3 | [`weft_wire::header::Header::parse`] | is it well-formed |
+//! | 4 | [`role::aggregator::Aggregator::handle_frame`] | whose is it: row, rank, cookie, lane, quota |
+//! | 5 | [`slot::bitmap`] | seen already? |
+//! | 6 | [`slot::next_step`] | add, answer, or refuse |
+//! | 7 | [`slot::accumulate`] | the sum |
+//! | 8 | [`slot::counter`] | what happened, for the record |
+//! | 9 | [`role::aggregator::Verdict`] | drop, hold, send, or multicast, in place |
+//! | 10 | `Port::tx_burst` | out |
+//!
+//! The same slot stages in the same order make up the P4 program.
+//!
+//! Nothing here reads a clock, a socket or a random device: time and seeds are arguments (I10).
+//! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lease is
+//! made; no frame allocates, blocks or panics (I7, I8).
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate std;
 
+pub mod classify;
+pub mod drops;
+pub mod random;
 pub mod role;
 pub mod send;
+pub mod slot;
+pub mod steps;
+pub mod table;

@@ -1,6 +1,6 @@
 //! A set of steps near a low mark: which sums a member holds, or which a box wants handed over.
 //!
-//! On the wire it is `low_step` and a bitmap: bit `j` is bit `j % 8`, least significant first, of
+//! On the wire it is `low_step` and a bitmap: bit `j` is bit `j % 8`, most significant first, of
 //! byte `j / 8`, and stands for step `low + j` (SPEC#handshake). Every step below `low` is in a
 //! *held* set by definition; a *wanted* set has none there.
 
@@ -100,6 +100,6 @@ impl StepSet {
 
     fn offset(&self, step: u32) -> Option<(usize, u8)> {
         let j = step.checked_sub(self.low)?;
-        (j < self.capacity()).then(|| ((j / 8) as usize, 1 << (j % 8)))
+        (j < self.capacity()).then(|| ((j / 8) as usize, 0x80 >> (j % 8)))
     }
 }

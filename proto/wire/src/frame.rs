@@ -10,6 +10,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::types::MacAddr;
 
+#[cfg(test)]
+mod tests;
+
 /// Length of an Ethernet header in bytes.
 pub const ETHERNET_LEN: usize = 14;
 /// Length of an IPv4 header without options.
@@ -164,10 +167,10 @@ impl Udp {
         ip_payload_len: usize,
         ends: Ends,
     ) -> Result<Self, FrameError> {
-        let udp: &[u8; UDP_LEN] = frame[start..].first_chunk().ok_or(FrameError::Truncated)?;
+        let packet = frame[start..].get(..ip_payload_len).ok_or(FrameError::Truncated)?;
+        let udp: &[u8; UDP_LEN] = packet.first_chunk().ok_or(FrameError::Truncated)?;
         let udp_len = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
-        let whole = udp_len >= UDP_LEN && udp_len <= ip_payload_len;
-        if !whole || start + udp_len > frame.len() {
+        if udp_len < UDP_LEN || udp_len > packet.len() {
             return Err(FrameError::Truncated);
         }
         Ok(Self {
@@ -273,7 +276,7 @@ impl Encap {
     /// `frame`, and returns the frame's length. The UDP checksum is left 0.
     ///
     /// # Panics
-    /// If `frame` is shorter than the headers, or the datagram longer than 65,535 bytes.
+    /// If `frame` is shorter than the headers, or the IP length field cannot say the datagram's.
     pub fn emit(&self, frame: &mut [u8], payload_len: usize) -> usize {
         let udp_len = u16::try_from(UDP_LEN + payload_len).expect("a datagram fits its length");
         let header_len = self.header_len();
@@ -291,17 +294,52 @@ impl Encap {
     }
 
     /// Fills in the UDP checksum of the emitted frame: always for IPv6, and for IPv4 when the
-    /// group's integrity is the UDP checksum.
+    /// group's integrity is the UDP checksum. Bytes of `frame` behind the datagram do not count.
+    ///
+    /// # Panics
+    /// If `frame` is shorter than what [`Encap::emit`] said.
     pub fn finish(&self, frame: &mut [u8]) {
         let start = self.header_len() - UDP_LEN;
         frame[start + 6..start + 8].fill(0);
-        let datagram = &frame[start..];
-        let seed = pseudo_sum(self.source.addr.ip(), self.target.addr.ip(), datagram.len());
+        let udp_len = usize::from(u16::from_be_bytes([frame[start + 4], frame[start + 5]]));
+        let datagram = &frame[start..start + udp_len];
+        let seed = pseudo_sum(self.source.addr.ip(), self.target.addr.ip(), udp_len);
         let checksum = match !sum_words(datagram, seed) {
             0 => 0xffff,
             sum => sum,
         };
         frame[start + 6..start + 8].copy_from_slice(&checksum.to_be_bytes());
+    }
+
+    /// Rewrites the headers of a frame that `previous` (the same source, another target) emitted
+    /// with `payload_len` bytes of payload, in `header`, the frame's first [`Encap::header_len`]
+    /// bytes. A UDP checksum, if there is one, is updated (RFC 1624), not computed again, so the
+    /// payload need not be there.
+    ///
+    /// # Panics
+    /// If `header` is shorter than the headers.
+    pub fn readdress(&self, previous: &Self, header: &mut [u8], payload_len: usize) {
+        let at = self.header_len() - UDP_LEN + 6;
+        let carried = u16::from_be_bytes([header[at], header[at + 1]]);
+        self.emit(header, payload_len);
+        if carried == 0 {
+            return;
+        }
+        let words = |end: &Endpoint| {
+            let port = end.addr.port();
+            match end.addr.ip() {
+                IpAddr::V4(address) => sum_words(&address.octets(), port),
+                IpAddr::V6(address) => sum_words(&address.octets(), port),
+            }
+        };
+        let sum = u64::from(!carried)
+            + u64::from(!words(&previous.target))
+            + u64::from(words(&self.target));
+        let checksum = match !fold(sum) {
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        header[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
     fn write_ethernet(&self, frame: &mut [u8], ethertype: u16) {
@@ -317,7 +355,7 @@ impl Encap {
             unreachable!("both ends are IPv4 by construction")
         };
         self.write_ethernet(frame, ETHERTYPE_IPV4);
-        let ip_len = udp_len + 20;
+        let ip_len = udp_len.checked_add(20).expect("a datagram fits its length");
         let checksum = !fold(u64::from(self.ipv4_sum) + u64::from(ip_len));
         let ip = &mut frame[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN];
         ip[0] = 0x45;

@@ -7,7 +7,14 @@
 
 use core::fmt;
 
+use crate::hello::Hello;
 use crate::types::{ChunkIndex, Cookie, GroupId, JobId, Members};
+
+mod code;
+#[cfg(test)]
+mod tests;
+
+pub use code::{ElementType, Flags, Kind, Operation, Outcome};
 
 mod field {
     use core::ops::Range;
@@ -53,217 +60,6 @@ pub const LAYOUT: &[(&str, usize, usize, usize)] = &[
     ("members", field::MEMBERS.start, 0, 64),
 ];
 
-/// The kind of a datagram.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Kind {
-    /// A member's contribution to a chunk, or a leaf's sum going up.
-    Contrib = 1,
-    /// The sum coming down; going up, the hand-over of a sum after a restart.
-    Answer = 2,
-    /// The server's acknowledgement of a pushed update.
-    Ack = 3,
-    /// What a box knows of a chunk: the outcome field says HAVE, STALE or WAIT.
-    State = 4,
-    /// The server's credit for one sum.
-    Pull = 5,
-    /// The handshake: a body of [`crate::hello::Hello`] follows.
-    Hello = 6,
-    /// Header-only question for the state of a chunk.
-    Status = 7,
-}
-
-impl Kind {
-    /// Every kind with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Contrib, "CONTRIB"),
-        (Self::Answer, "ANSWER"),
-        (Self::Ack, "ACK"),
-        (Self::State, "STATE"),
-        (Self::Pull, "PULL"),
-        (Self::Hello, "HELLO"),
-        (Self::Status, "STATUS"),
-    ];
-
-    const fn from_bits(bits: u8) -> Option<Self> {
-        match bits {
-            1 => Some(Self::Contrib),
-            2 => Some(Self::Answer),
-            3 => Some(Self::Ack),
-            4 => Some(Self::State),
-            5 => Some(Self::Pull),
-            6 => Some(Self::Hello),
-            7 => Some(Self::Status),
-            _ => None,
-        }
-    }
-}
-
-/// The five flag bits; OR-able.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Flags(pub u8);
-
-impl Flags {
-    /// No flag.
-    pub const NONE: Self = Self(0);
-    /// Not the first transmission of this datagram.
-    pub const RETRANSMIT: Self = Self(0x80);
-    /// Sent to the destination without an aggregator.
-    pub const DIRECT: Self = Self(0x40);
-    /// The copy for a replica.
-    pub const REPLICA: Self = Self(0x20);
-    /// At least one element of at least one contribution was clamped (PROTOCOL section 9).
-    pub const CLAMPED: Self = Self(0x10);
-    /// A contribution met congestion on its way up (ECN, OR-ed into the sum).
-    pub const CONGESTION: Self = Self(0x08);
-
-    /// Every flag with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::RETRANSMIT, "RETRANSMIT"),
-        (Self::DIRECT, "DIRECT"),
-        (Self::REPLICA, "REPLICA"),
-        (Self::CLAMPED, "CLAMPED"),
-        (Self::CONGESTION, "CONGESTION"),
-    ];
-
-    /// True when every flag of `other` is set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Flags of either.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// `self` with only the flags of `other`.
-    #[must_use]
-    pub const fn only(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-/// The three outcome bits: what became of an update, or what a STATE says.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Outcome {
-    /// Nothing to say.
-    #[default]
-    None = 0,
-    /// All chunks of the update are at the server.
-    Staged = 1,
-    /// The update entered the model.
-    Committed = 2,
-    /// The update will never enter.
-    Void = 3,
-    /// The controller refused the update.
-    Dropped = 4,
-    /// STATE: the slot holds this chunk; `members` has come in.
-    Have = 5,
-    /// STATE: the tag is not current; ask the final destination or rejoin.
-    Stale = 6,
-    /// STATE: not yet; ask again later.
-    Wait = 7,
-}
-
-impl Outcome {
-    /// Every outcome with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::None, "NONE"),
-        (Self::Staged, "STAGED"),
-        (Self::Committed, "COMMITTED"),
-        (Self::Void, "VOID"),
-        (Self::Dropped, "DROPPED"),
-        (Self::Have, "HAVE"),
-        (Self::Stale, "STALE"),
-        (Self::Wait, "WAIT"),
-    ];
-
-    const fn from_bits(bits: u8) -> Self {
-        match bits & 7 {
-            0 => Self::None,
-            1 => Self::Staged,
-            2 => Self::Committed,
-            3 => Self::Void,
-            4 => Self::Dropped,
-            5 => Self::Have,
-            6 => Self::Stale,
-            _ => Self::Wait,
-        }
-    }
-}
-
-/// What an element is on the wire. All are big-endian.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum ElementType {
-    /// No elements (header-only kinds, HELLO).
-    #[default]
-    None = 0,
-    /// Two's complement fixed point, 4 bytes; `exponent` scales it.
-    I32 = 1,
-    /// IEEE 754 binary32, 4 bytes.
-    F32 = 2,
-    /// bfloat16, 2 bytes; summed in f32.
-    Bf16 = 3,
-}
-
-impl ElementType {
-    /// Every type with its name in SPEC, the dissector and configuration files.
-    pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::None, "none"), (Self::I32, "i32"), (Self::F32, "f32"), (Self::Bf16, "bf16")];
-
-    /// Bytes of one element on the wire.
-    #[must_use]
-    pub const fn len_bytes(self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::I32 | Self::F32 => 4,
-            Self::Bf16 => 2,
-        }
-    }
-
-    const fn from_bits(bits: u8) -> Option<Self> {
-        match bits {
-            0 => Some(Self::None),
-            1 => Some(Self::I32),
-            2 => Some(Self::F32),
-            3 => Some(Self::Bf16),
-            _ => None,
-        }
-    }
-}
-
-/// How contributions become one.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Operation {
-    /// Nothing to combine.
-    #[default]
-    None = 0,
-    /// Element-wise sum.
-    Sum = 1,
-    /// Element-wise maximum (block exponents).
-    Max = 2,
-}
-
-impl Operation {
-    /// Every operation with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::None, "NONE"), (Self::Sum, "SUM"), (Self::Max, "MAX")];
-
-    const fn from_bits(bits: u8) -> Option<Self> {
-        match bits {
-            0 => Some(Self::None),
-            1 => Some(Self::Sum),
-            2 => Some(Self::Max),
-            _ => None,
-        }
-    }
-}
-
 /// Why octets are not a Weft datagram. Checked in this order (PROTOCOL section 8).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HeaderError {
@@ -288,6 +84,20 @@ impl fmt::Display for HeaderError {
 impl core::error::Error for HeaderError {}
 
 /// A view over a Weft datagram (the UDP payload).
+///
+/// ```
+/// use weft_wire::header::{Header, HeaderError, Packet};
+///
+/// // A STATUS of rank 0 of job 3 for chunk 9.
+/// let mut octets = [0; 32];
+/// octets[..4].copy_from_slice(&[0x17, 0, 0, 3]);
+/// octets[15] = 9;
+/// octets[31] = 1;
+/// let packet = Packet::new_checked(&octets)?;
+/// assert_eq!(packet.to_string(), "WEFT STATUS job=3 group=0.0 chunk=9 members=0x1");
+/// assert_eq!(Header::parse(&packet)?.chunk.0, 9);
+/// # Ok::<(), HeaderError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Packet<T: AsRef<[u8]>> {
     buffer: T,
@@ -445,10 +255,19 @@ const fn non_zero(crc: u32) -> u32 {
 }
 
 impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
+    /// Writes one line, as tcpdump would.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Header::parse(self) {
-            Ok(header) => fmt::Display::fmt(&header, f),
-            Err(error) => write!(f, "WEFT ({error})"),
+        let header = match Header::parse(self) {
+            Ok(header) => header,
+            Err(error) => return write!(f, "WEFT ({error})"),
+        };
+        fmt::Display::fmt(&header, f)?;
+        if header.kind != Kind::Hello {
+            return Ok(());
+        }
+        match Hello::parse(self.payload()) {
+            Ok((hello, _)) => write!(f, " {hello}"),
+            Err(error) => write!(f, " ({error})"),
         }
     }
 }
@@ -547,10 +366,9 @@ impl Header {
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Kind::ALL.iter().find(|(kind, _)| *kind == self.kind).map_or("?", |(_, n)| n);
-        write!(f, "WEFT {name}")?;
+        write!(f, "WEFT {}", self.kind)?;
         if self.outcome != Outcome::None {
-            write!(f, " {:?}", self.outcome)?;
+            write!(f, " {}", self.outcome)?;
         }
         write!(
             f,
@@ -562,7 +380,10 @@ impl fmt::Display for Header {
             self.members
         )?;
         if self.count > 0 {
-            write!(f, " count={} {:?} {:?}", self.count, self.element_type, self.operation)?;
+            write!(f, " count={} {} {}", self.count, self.element_type, self.operation)?;
+        }
+        if self.flags != Flags::NONE {
+            write!(f, " [{}]", self.flags)?;
         }
         Ok(())
     }

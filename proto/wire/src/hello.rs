@@ -1,12 +1,18 @@
 //! The body of a HELLO datagram: the handshake that makes epochs, cookies and RESYNC
 //! (`proto/SPEC.md`, section "Handshake"; PROTOCOL sections 3 and 6).
 //!
-//! HELLO -> CHALLENGE -> JOIN -> WELCOME | WAIT | REFUSED, and CLOSE -> CLOSED at the end. The
+//! HELLO -> CHALLENGE -> JOIN -> WELCOME | WAITING | REFUSED, and CLOSE -> CLOSED at the end. The
 //! challenge keeps a delayed HELLO of an earlier life from disturbing an open lease.
 
 use core::fmt;
 
 use crate::types::{Cookie, Epoch, Members};
+
+mod code;
+#[cfg(test)]
+mod tests;
+
+pub use code::{Integrity, Overflow, Phase, Reason};
 
 mod field {
     use core::ops::Range;
@@ -65,122 +71,13 @@ pub const LAYOUT: &[(&str, usize, usize)] = &[
     ("mask", field::MASK.start, 8),
 ];
 
-/// Where in the handshake a HELLO datagram stands.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Phase {
-    /// Member to box: who I am; `life` is random per life.
-    Hello = 1,
-    /// Box to member: echoes `life`, gives a `token`.
-    Challenge = 2,
-    /// Member to box: `life` and `token`; `session`, `low_step` and the bitmap say what it holds.
-    Join = 3,
-    /// Box to member: the lease is open; cookies, geometry and the steps wanted by hand-over.
-    Welcome = 4,
-    /// Box to member: joined, but the header's `members` alone have; ask again.
-    Waiting = 5,
-    /// Box to member: `reason` says why not; the header's `members` says because of whom.
-    Refused = 6,
-    /// Member to box: I hold every sum I need.
-    Close = 7,
-    /// Box to member: the header's `members` have closed.
-    Closed = 8,
-}
-
-impl Phase {
-    /// Every phase with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::Hello, "HELLO"),
-        (Self::Challenge, "CHALLENGE"),
-        (Self::Join, "JOIN"),
-        (Self::Welcome, "WELCOME"),
-        (Self::Waiting, "WAITING"),
-        (Self::Refused, "REFUSED"),
-        (Self::Close, "CLOSE"),
-        (Self::Closed, "CLOSED"),
-    ];
-
-    const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::Hello),
-            2 => Some(Self::Challenge),
-            3 => Some(Self::Join),
-            4 => Some(Self::Welcome),
-            5 => Some(Self::Waiting),
-            6 => Some(Self::Refused),
-            7 => Some(Self::Close),
-            8 => Some(Self::Closed),
-            _ => None,
-        }
-    }
-}
-
-/// Why a box refused.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Reason {
-    /// Not refused.
-    #[default]
-    None = 0,
-    /// The job or row is not in the box's table.
-    UnknownGroup = 1,
-    /// The members named in the header began a new life; the session cannot go on.
-    MemberLost = 2,
-    /// The member's session is not the one that the others resume.
-    OtherSession = 3,
-}
-
-impl Reason {
-    /// Every reason with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::None, "NONE"),
-        (Self::UnknownGroup, "UNKNOWN_GROUP"),
-        (Self::MemberLost, "MEMBER_LOST"),
-        (Self::OtherSession, "OTHER_SESSION"),
-    ];
-
-    const fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            0 => Some(Self::None),
-            1 => Some(Self::UnknownGroup),
-            2 => Some(Self::MemberLost),
-            3 => Some(Self::OtherSession),
-            _ => None,
-        }
-    }
-}
-
-/// What protects the payload.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Integrity {
-    /// Nothing beyond the link's own check.
-    None = 0,
-    /// CRC32C over header and payload: the default in software.
-    #[default]
-    Crc32c = 1,
-    /// The UDP checksum: what a P4 peer can do.
-    Checksum16 = 2,
-}
-
-/// What happens when a sum does not fit its type (PROTOCOL section 9).
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Overflow {
-    /// Sums wrap modulo 2^32: exact, order-free.
-    Wrap = 0,
-    /// Each contribution is clamped to floor((2^31 - 1) / fan-in) first, so no sum can overflow.
-    #[default]
-    Clamp = 1,
-}
-
 /// Why octets are not a HELLO body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HelloError;
 
 impl fmt::Display for HelloError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HELLO body too short or with a phase, reason or mode without meaning")
+        f.write_str("HELLO body without meaning or shorter than it says")
     }
 }
 
@@ -289,17 +186,8 @@ impl Hello {
             window: be16(fixed, field::WINDOW.start),
             shards: be16(fixed, field::SHARDS.start),
             elements: be16(fixed, field::ELEMENTS.start),
-            integrity: match fixed[field::INTEGRITY] {
-                0 => Integrity::None,
-                1 => Integrity::Crc32c,
-                2 => Integrity::Checksum16,
-                _ => return Err(HelloError),
-            },
-            overflow: match fixed[field::OVERFLOW] {
-                0 => Overflow::Wrap,
-                1 => Overflow::Clamp,
-                _ => return Err(HelloError),
-            },
+            integrity: Integrity::from_byte(fixed[field::INTEGRITY]).ok_or(HelloError)?,
+            overflow: Overflow::from_byte(fixed[field::OVERFLOW]).ok_or(HelloError)?,
             fan_in: be32(fixed, field::FAN_IN.start),
             step_count: be32(fixed, field::STEP_COUNT.start),
             low_step: be32(fixed, field::LOW_STEP.start),
@@ -352,6 +240,20 @@ impl Hello {
         body[field::EXPONENT_MODE] = u8::from(self.exponent_fixed);
         body[field::MASK].copy_from_slice(&self.mask.0.to_be_bytes());
         body[BODY_LEN..BODY_LEN + bitmap.len()].copy_from_slice(bitmap);
+    }
+}
+
+impl fmt::Display for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "phase={}", self.phase)?;
+        if self.reason != Reason::None {
+            write!(f, " reason={}", self.reason)?;
+        }
+        write!(
+            f,
+            " life={:016x} session={:016x} epoch={} window={} low_step={} step_bits={}",
+            self.life, self.session, self.epoch.0, self.window, self.low_step, self.step_bits
+        )
     }
 }
 

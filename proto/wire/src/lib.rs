@@ -5,14 +5,19 @@
 //! | [`frame`] | is this Ethernet frame a whole UDP datagram, and how is one written |
 //! | [`header`] | what the 32-byte header says |
 //! | [`hello`] | what a handshake body says |
+//! | [`quant`] | how values become fixed-point numbers and back |
 //!
 //! No I/O, no allocation, no unsafe. Views never judge content; parsed forms are always valid.
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod frame;
 pub mod header;
 pub mod hello;
+pub mod quant;
 mod types;
 
 pub use types::{

@@ -2,6 +2,14 @@
 
 use core::fmt;
 
+#[cfg(test)]
+mod tests;
+
+/// The name of a code in its `ALL` table.
+pub(crate) fn name_of<T: PartialEq>(all: &[(T, &'static str)], code: T) -> &'static str {
+    all.iter().find(|(known, _)| *known == code).map_or("?", |(_, name)| name)
+}
+
 /// A point in time, or a span, in nanoseconds. The origin is the caller's: engines only compare
 /// and subtract. Decision code never reads a clock (DESIGN I10).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -11,16 +19,16 @@ impl Nanos {
     /// The latest representable time; "no deadline".
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Builds a span from milliseconds.
+    /// Builds a span from milliseconds, stopping at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
-        Self(millis * 1_000_000)
+        Self(millis.saturating_mul(1_000_000))
     }
 
-    /// Builds a span from microseconds.
+    /// Builds a span from microseconds, stopping at [`Nanos::MAX`].
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {
-        Self(micros * 1_000)
+        Self(micros.saturating_mul(1_000))
     }
 
     /// Adds a span, stopping at [`Nanos::MAX`].
@@ -77,7 +85,9 @@ impl core::str::FromStr for MacAddr {
         let mut octets = [0u8; 6];
         let mut parts = text.split(':');
         for octet in &mut octets {
-            let part = parts.next().filter(|p| p.len() == 2).ok_or(MacAddrError)?;
+            // from_str_radix alone would take a sign.
+            let two_digits = |p: &&str| p.len() == 2 && p.bytes().all(|b| b.is_ascii_hexdigit());
+            let part = parts.next().filter(two_digits).ok_or(MacAddrError)?;
             *octet = u8::from_str_radix(part, 16).map_err(|_| MacAddrError)?;
         }
         if parts.next().is_some() { Err(MacAddrError) } else { Ok(Self(octets)) }

@@ -1,3 +1,4 @@
-//! What a box or a process is to a group.
+//! The roles: one state machine per kind of box.
 
+pub mod aggregator;
 pub mod worker;

@@ -137,7 +137,7 @@ impl Lane {
         if cookie == CookieMatch::Down && header.group != terms.group {
             return Err(Refusal::Group);
         }
-        if udp.source != self.encap.target().addr {
+        if udp.source != self.box_addr() {
             return Err(Refusal::Source);
         }
         if cookie == CookieMatch::Down {

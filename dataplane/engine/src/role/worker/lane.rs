@@ -3,6 +3,8 @@
 //! Lanes share nothing but the pacer. This file holds the state, its timers and how a datagram is
 //! wrapped; `handshake.rs` and `data.rs` hold the two halves of the conversation.
 
+use core::net::SocketAddr;
+
 use weft_wire::frame::{Encap, Udp};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
 use weft_wire::hello::Integrity;
@@ -289,6 +291,13 @@ impl Lane {
             Some(since) => since.saturating_add(Nanos(config.member_timeout_ns)),
             None => self.started_at.saturating_add(Nanos(config.connect_timeout_ns)),
         }
+    }
+
+    /// Where the box's lane sends from: the port it listens on and the lane.
+    pub(super) fn box_addr(&self) -> SocketAddr {
+        let mut addr = self.encap.target().addr;
+        addr.set_port(addr.port().wrapping_add(self.index));
+        addr
     }
 
     /// The chunk of a step of this lane.

@@ -23,7 +23,6 @@ mod event;
 mod handshake;
 mod lane;
 mod poll;
-mod random;
 mod receive;
 mod slot;
 mod stats;
@@ -42,6 +41,7 @@ pub use handshake::{set_step_bit, step_bit};
 pub use lane::Crc32c;
 pub use stats::WorkerStats;
 
+use crate::random::SplitMix64;
 use crate::send::pacer::TokenBucket;
 use lane::{Lane, LanePhase, Poll, Shared};
 
@@ -92,7 +92,7 @@ impl Worker {
             shared: Shared {
                 config,
                 crc32c,
-                life: random::SplitMix64::new(seed).next(),
+                life: SplitMix64::new(seed).next_non_zero(),
                 lease: None,
                 base: 0,
                 closing: false,
@@ -115,6 +115,12 @@ impl Worker {
     #[must_use]
     pub fn lease(&self) -> Option<&LeaseInfo> {
         self.shared.lease.as_ref()
+    }
+
+    /// The group's row at the box.
+    #[must_use]
+    pub fn row(&self) -> u16 {
+        self.shared.config.row
     }
 
     /// What has been counted.

@@ -72,7 +72,7 @@ impl Worker {
         if header.kind != Kind::Hello {
             return Ok((index, lane.handle_data(inbound, frame, payload, &mut self.stats)?));
         }
-        if udp.source != self.shared.config.target.addr {
+        if udp.source != lane.box_addr() {
             return Err(Refusal::Source);
         }
         check_integrity(frame, &udp, Integrity::Crc32c, ctx)?;

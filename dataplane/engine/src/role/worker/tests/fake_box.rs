@@ -1,11 +1,11 @@
 //! A root aggregator in the plainest form that SPEC allows, for tests of the worker alone: one
 //! `BTreeMap` of banks per lane, no limits, no drop counters.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::format;
-use std::string::String;
-use std::vec;
-use std::vec::Vec;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
@@ -496,7 +496,9 @@ impl FakeBox {
     pub(super) fn wrap(&self, rank: usize, lane: u16, header: &Header, body: &[u8]) -> Vec<u8> {
         let mut target = self.members[rank];
         target.addr.set_port(target.addr.port() + lane);
-        let encap = Encap::new(self.endpoint, target).unwrap();
+        let mut source = self.endpoint;
+        source.addr.set_port(source.addr.port() + lane);
+        let encap = Encap::new(source, target).unwrap();
         let start = encap.header_len();
         let mut frame = vec![0; start + HEADER_LEN + body.len()];
         frame[start + HEADER_LEN..].copy_from_slice(body);

@@ -6,20 +6,20 @@ mod hostile;
 mod resync;
 mod rounds;
 
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
-use std::boxed::Box;
-use std::collections::BTreeMap;
-use std::format;
-use std::string::String;
-use std::vec;
-use std::vec::Vec;
 
 use weft_wire::frame::{Endpoint, Udp};
 use weft_wire::header::{Flags, Header, Packet};
 use weft_wire::{JobId, MacAddr, Nanos};
 
-use super::random::SplitMix64;
 use super::*;
+use crate::random::SplitMix64;
 use fake_box::{FakeBox, ROW};
 
 const JOB: JobId = JobId(5);
@@ -98,7 +98,8 @@ impl Payload for Data {
 }
 
 fn value(rank: usize, round: usize, index: usize) -> i32 {
-    let word = SplitMix64::new((rank as u64) << 40 | (round as u64) << 32 | index as u64).next();
+    let word =
+        SplitMix64::new((rank as u64) << 40 | (round as u64) << 32 | index as u64).next_u64();
     let [a, b, c, d, ..] = word.to_be_bytes();
     i32::from_be_bytes([a, b, c, d])
 }
@@ -394,8 +395,8 @@ impl Sim {
 fn faults(seed: u64, drop: u64, duplicate: u64, delay: u64, corrupt: u64) -> Hook {
     let mut random = SplitMix64::new(seed);
     Box::new(move |_| {
-        let dice = random.next() % 1000;
-        let extra = Nanos(random.next() % Nanos::from_millis(2).0);
+        let dice = random.next_u64() % 1000;
+        let extra = Nanos(random.next_u64() % Nanos::from_millis(2).0);
         match dice {
             d if d < drop => Fate::Drop,
             d if d < drop + duplicate => Fate::Duplicate,

@@ -80,7 +80,7 @@ fn loss_of_the_whole_first_window_is_repaired() {
 fn lost_answers_are_fetched_from_the_box() {
     let mut sim = Sim::new(2, 4, 1);
     sim.connect();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = alloc::collections::BTreeSet::new();
     sim.hook = Box::new(move |p| {
         let answer = !p.up && p.header.kind == Kind::Answer;
         let lost = answer && (p.header.chunk.0 as usize + p.rank).is_multiple_of(2);

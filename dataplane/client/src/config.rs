@@ -1,0 +1,168 @@
+//! Who a worker is, where its aggregator is, and what its numbers are.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weft_engine::role::worker::WorkerConfig;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::{JobId, MacAddr, Rank};
+
+use crate::Error;
+
+/// What travels for each number, and so how a sum is rounded (PROTOCOL section 9).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Numbers {
+    /// i32 fixed point with the job's exponent, as the aggregator's row says: exact and
+    /// independent of the order of arrival. `allreduce` quantises; `allreduce_i32` does not.
+    #[default]
+    Fixed,
+    /// i32 fixed point with an exponent per block, agreed by a MAX round first. The row of the
+    /// exponents is `exponent_row`; one more round trip per call, 0.4 % more traffic.
+    Block {
+        /// The row whose operation is MAX.
+        exponent_row: u16,
+    },
+    /// IEEE 754 binary32. Reproducible bits only if the row sums in rank order.
+    F32,
+    /// bfloat16 on the wire, summed in f32: half the bytes.
+    Bf16,
+}
+
+impl Numbers {
+    pub(crate) fn element_type(self) -> ElementType {
+        match self {
+            Self::Fixed | Self::Block { .. } => ElementType::I32,
+            Self::F32 => ElementType::F32,
+            Self::Bf16 => ElementType::Bf16,
+        }
+    }
+}
+
+/// A worker's configuration. Build it with [`Config::new`] and the methods named after the fields.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This worker's address; lane `i` uses its port + `i`.
+    pub local: SocketAddr,
+    /// Where the aggregator listens.
+    pub aggregator: SocketAddr,
+    /// The aggregator's Ethernet address, for ports without a kernel; learnt when broadcast.
+    pub aggregator_mac: MacAddr,
+    /// Index of the job at the aggregator. Default 0.
+    pub job: u16,
+    /// Row of the group at the aggregator. Default 0.
+    pub row: u16,
+    /// Position in the group, from 0. Default 0.
+    pub rank: u8,
+    /// What travels. Default [`Numbers::Fixed`].
+    pub numbers: Numbers,
+    /// Lanes of the aggregator, so UDP ports to bind. Default 1.
+    pub lanes: u16,
+    /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
+    pub mtu: u16,
+    /// How long the aggregator may take to answer the first handshake. Default 5 s.
+    pub connect_timeout: Duration,
+    /// How long a round, or the wait for the other workers, may go without progress. Default 30 s.
+    pub member_timeout: Duration,
+    /// How long [`crate::Session::close`] waits for the others. Default 2 s.
+    pub close_linger: Duration,
+    /// Ceiling of the sending rate in bytes of Ethernet frames per second. Default none.
+    pub rate_bytes_per_sec: Option<u64>,
+    /// Seed of this life's random numbers, for tests. Default: from the operating system.
+    pub seed: Option<u64>,
+}
+
+impl Config {
+    /// The defaults of the fields' documentation.
+    #[must_use]
+    pub fn new(local: SocketAddr, aggregator: SocketAddr) -> Self {
+        Self {
+            local,
+            aggregator,
+            aggregator_mac: MacAddr::BROADCAST,
+            job: 0,
+            row: 0,
+            rank: 0,
+            numbers: Numbers::Fixed,
+            lanes: 1,
+            mtu: 1500,
+            connect_timeout: Duration::from_secs(5),
+            member_timeout: Duration::from_secs(30),
+            close_linger: Duration::from_secs(2),
+            rate_bytes_per_sec: None,
+            seed: None,
+        }
+    }
+
+    /// Sets the job.
+    #[must_use]
+    pub fn job(mut self, job: u16) -> Self {
+        self.job = job;
+        self
+    }
+
+    /// Sets the row.
+    #[must_use]
+    pub fn row(mut self, row: u16) -> Self {
+        self.row = row;
+        self
+    }
+
+    /// Sets the rank.
+    #[must_use]
+    pub fn rank(mut self, rank: u8) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// Sets what travels.
+    #[must_use]
+    pub fn numbers(mut self, numbers: Numbers) -> Self {
+        self.numbers = numbers;
+        self
+    }
+
+    /// Sets the lanes.
+    #[must_use]
+    pub fn lanes(mut self, lanes: u16) -> Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// Sets the MTU.
+    #[must_use]
+    pub fn mtu(mut self, mtu: u16) -> Self {
+        self.mtu = mtu;
+        self
+    }
+
+    /// The engine's configuration for one row of this worker.
+    pub(crate) fn worker(
+        &self,
+        row: u16,
+        operation: Operation,
+        mac: MacAddr,
+    ) -> Result<WorkerConfig, Error> {
+        let rank = Rank::new(self.rank)
+            .ok_or(Error::Config { field: "rank", problem: "must be 0 to 63" })?;
+        let local = Endpoint { mac, addr: self.local };
+        let target = Endpoint { mac: self.aggregator_mac, addr: self.aggregator };
+        let overhead: u16 = if self.local.is_ipv4() { 28 } else { 48 };
+        let mut worker = WorkerConfig::new(JobId(self.job), row, rank, local, target);
+        worker.element_type = self.numbers.element_type();
+        worker.operation = operation;
+        worker.connect_timeout_ns = nanos(self.connect_timeout);
+        worker.member_timeout_ns = nanos(self.member_timeout);
+        worker.close_linger_ns = nanos(self.close_linger);
+        worker.rate_bytes_per_sec = self.rate_bytes_per_sec;
+        worker.probe_len = self
+            .mtu
+            .checked_sub(overhead)
+            .ok_or(Error::Config { field: "mtu", problem: "is smaller than the headers" })?;
+        Ok(worker)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

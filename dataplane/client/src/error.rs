@@ -1,0 +1,45 @@
+//! Why a session could not be made or go on.
+
+use weft_engine::role::worker::{RoundError, WorkerError};
+use weft_io::udp::UdpError;
+
+/// Why a call failed. After any error but [`Error::Config`] and [`Error::Wrong`] the session is
+/// over; a new [`crate::Session::connect`] begins a new life.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration cannot work.
+    #[error("configuration: `{field}` {problem}")]
+    Config {
+        /// The field.
+        field: &'static str,
+        /// What is wrong, and what would be right.
+        problem: &'static str,
+    },
+    /// The local UDP ports could not be opened.
+    #[error("could not open this worker's port")]
+    Port(#[source] UdpError),
+    /// The operating system gave no random seed.
+    #[error("could not get a random seed from the operating system: {0}")]
+    Random(getrandom::Error),
+    /// The aggregator has another number of lanes than the configuration.
+    #[error("the aggregator has {actual} lanes, not {configured}: set `lanes` to {actual}")]
+    Lanes {
+        /// What the configuration says.
+        configured: u16,
+        /// What the aggregator says.
+        actual: u16,
+    },
+    /// The session ended: the message names the aggregator or the members that are missing.
+    #[error("the session ended: {0}")]
+    Session(WorkerError),
+    /// A round could not begin.
+    #[error("could not begin a round: {0}")]
+    Round(RoundError),
+    /// The call does not fit the session's numbers.
+    #[error("{0}")]
+    Wrong(&'static str),
+    /// The port will deliver nothing any more.
+    #[error("the port is closed: no frame can arrive any more")]
+    PortClosed,
+}

@@ -1,0 +1,148 @@
+//! The caller's vectors, chunk by chunk, in place.
+//!
+//! A chunk's place holds the contribution until its sum arrives, then the sum (the worker engine
+//! keeps what others may still need). Repeats of a contribution give the same bytes, because the
+//! place does not change in between.
+
+use std::ops::Range;
+
+use weft_engine::role::worker::{ChunkMeta, Payload};
+use weft_kernel::Kernels;
+use weft_wire::header::Flags;
+use weft_wire::quant;
+
+/// Where chunk `chunk` lies in a vector of `len` elements.
+fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
+    let start = chunk as usize * elements;
+    start.min(len)..(start + elements).min(len)
+}
+
+/// i32 as they are: for integers, and for block exponents.
+#[derive(Debug)]
+pub(crate) struct Integers<'a> {
+    pub(crate) kernels: &'static Kernels,
+    pub(crate) elements: usize,
+    pub(crate) data: &'a mut [i32],
+    /// Padding of the last chunk: the operation's neutral element.
+    pub(crate) padding: i32,
+    pub(crate) exponent: i8,
+    pub(crate) clamped: u64,
+}
+
+impl Payload for Integers<'_> {
+    fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
+        let place = place(chunk, self.elements, self.data.len());
+        let (filled, rest) = out.split_at_mut(place.len() * 4);
+        self.kernels.emit_i32(&self.data[place], filled);
+        for word in rest.chunks_exact_mut(4) {
+            word.copy_from_slice(&self.padding.to_be_bytes());
+        }
+        ChunkMeta { exponent: self.exponent, clamped: false }
+    }
+
+    fn read_chunk(&mut self, chunk: u32, _: i8, flags: Flags, sum: &[u8]) {
+        let place = place(chunk, self.elements, self.data.len());
+        self.clamped += u64::from(flags.contains(Flags::CLAMPED));
+        let len = place.len() * 4;
+        self.kernels.store_i32(&mut self.data[place], &sum[..len]);
+    }
+}
+
+/// f32 as i32 fixed point: one exponent for all chunks, or one per chunk.
+#[derive(Debug)]
+pub(crate) struct FixedPoint<'a> {
+    pub(crate) kernels: &'static Kernels,
+    pub(crate) elements: usize,
+    pub(crate) data: &'a mut [f32],
+    pub(crate) limit: i32,
+    pub(crate) exponents: Exponents<'a>,
+    pub(crate) clamped: u64,
+}
+
+/// Where the exponents come from.
+#[derive(Debug)]
+pub(crate) enum Exponents<'a> {
+    /// The lease's.
+    Job(i8),
+    /// Encoded ones, agreed by MAX; one per chunk.
+    Agreed(&'a [i32]),
+}
+
+impl Exponents<'_> {
+    fn of(&self, chunk: u32) -> i8 {
+        match self {
+            Self::Job(exponent) => *exponent,
+            // A sum of encodings cannot come from this row; MIN then scales to the least harm.
+            Self::Agreed(encoded) => {
+                quant::decode_exponent(encoded[chunk as usize]).unwrap_or(quant::EXPONENT_MIN)
+            }
+        }
+    }
+}
+
+impl Payload for FixedPoint<'_> {
+    fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
+        let place = place(chunk, self.elements, self.data.len());
+        let exponent = self.exponents.of(chunk);
+        let (filled, rest) = out.split_at_mut(place.len() * 4);
+        let inverse = quant::inverse_quantum(exponent);
+        let clamped = self.kernels.quantise_f32(&self.data[place], inverse, self.limit, filled);
+        rest.fill(0);
+        ChunkMeta { exponent, clamped: clamped > 0 }
+    }
+
+    fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {
+        let place = place(chunk, self.elements, self.data.len());
+        self.clamped += u64::from(flags.contains(Flags::CLAMPED));
+        let len = place.len() * 4;
+        self.kernels.dequantise_i32(&sum[..len], quant::quantum(exponent), &mut self.data[place]);
+    }
+}
+
+/// f32 or bf16 on the wire.
+#[derive(Debug)]
+pub(crate) struct Floats<'a> {
+    pub(crate) kernels: &'static Kernels,
+    pub(crate) elements: usize,
+    pub(crate) data: &'a mut [f32],
+    pub(crate) bf16: bool,
+}
+
+impl Payload for Floats<'_> {
+    fn write_chunk(&self, chunk: u32, out: &mut [u8]) -> ChunkMeta {
+        let place = place(chunk, self.elements, self.data.len());
+        let (filled, rest) = out.split_at_mut(place.len() * if self.bf16 { 2 } else { 4 });
+        if self.bf16 {
+            self.kernels.emit_bf16(&self.data[place], filled);
+        } else {
+            self.kernels.emit_f32(&self.data[place], filled);
+        }
+        rest.fill(0);
+        ChunkMeta::default()
+    }
+
+    fn read_chunk(&mut self, chunk: u32, _: i8, _: Flags, sum: &[u8]) {
+        let place = place(chunk, self.elements, self.data.len());
+        if self.bf16 {
+            let len = place.len() * 2;
+            self.kernels.store_bf16(&mut self.data[place], &sum[..len]);
+        } else {
+            let len = place.len() * 4;
+            self.kernels.store_f32(&mut self.data[place], &sum[..len]);
+        }
+    }
+}
+
+/// What a member that has no round under way gives and takes: nothing.
+#[derive(Debug)]
+pub(crate) struct Nothing;
+
+impl Payload for Nothing {
+    fn write_chunk(&self, _: u32, _: &mut [u8]) -> ChunkMeta {
+        unreachable!("no chunk is asked for outside a round")
+    }
+
+    fn read_chunk(&mut self, _: u32, _: i8, _: Flags, _: &[u8]) {
+        unreachable!("no sum is taken outside a round")
+    }
+}

@@ -1,0 +1,479 @@
+//! The data path of a lane: contributions, questions, hand-overs, and the root's answers.
+
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::hello::Integrity;
+use weft_wire::{ChunkIndex, Cookie, Members, Rank};
+
+use super::lease::{Lease, Phase};
+use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use crate::drops::DropReason;
+use crate::slot::accumulate::Contribution;
+use crate::slot::bitmap::{Seen, look};
+use crate::slot::counter::Transition;
+use crate::slot::next_step::{NextStep, of_contribution, of_status};
+use crate::slot::{Bank, State};
+
+/// Flags that a sum inherits from its contributions.
+const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
+
+impl Aggregator {
+    /// CONTRIB and STATUS of a member.
+    pub(super) fn handle_step(
+        &mut self,
+        index: LeaseIndex,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &self.leases[index.0];
+        let rank = incoming
+            .header
+            .members
+            .single()
+            .filter(|rank| lease.mask.contains(rank.bit()))
+            .ok_or(DropReason::BadMembers)?;
+        if let Err(reason) = self.check_identity(lease, rank, &incoming) {
+            return self.refuse_stale(index, rank, reason, incoming);
+        }
+        self.charge(index, &incoming)?;
+        let lease = &self.leases[index.0];
+        let step = self.check_chunk(lease, &incoming)?;
+        let is_status = incoming.header.kind == Kind::Status;
+        if !is_status {
+            lease.check_elements(&incoming.header)?;
+        }
+        lease.check_integrity(&mut incoming)?;
+        let seen = look(&lease.slots, step, rank.bit());
+        let bank = lease.slots.bank(lease.slots.locate(step));
+        let completed_it = usize::from(bank.completed_by) == rank.index();
+        let next = if is_status {
+            of_status(bank.state, seen, completed_it)
+        } else {
+            of_contribution(bank.state, seen, completed_it)
+        };
+        match next {
+            NextStep::Claim | NextStep::Add => self.take(index, rank, step, next, incoming),
+            NextStep::Stale => {
+                self.stats.transitions.count(Transition::RefuseForeign);
+                let reason = DropReason::StaleStep;
+                self.stats.drops.count(reason);
+                Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, None, incoming))
+            }
+            NextStep::KeptAnswer => self.repeat_answer(index, rank, step, incoming),
+            NextStep::Have | NextStep::HaveAndResend => {
+                Ok(self.have(index, rank, step, seen, next, incoming))
+            }
+        }
+    }
+
+    /// A sum that a member hands over after a restart (SPEC#resync).
+    pub(super) fn handle_hand_over(
+        &mut self,
+        index: LeaseIndex,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &self.leases[index.0];
+        let rank = lease.member_at(incoming.udp.source).ok_or(DropReason::WrongSource)?;
+        if let Err(reason) = self.check_identity(lease, rank, &incoming) {
+            return self.refuse_stale(index, rank, reason, incoming);
+        }
+        if incoming.header.members != lease.mask {
+            return Err(DropReason::BadMembers);
+        }
+        self.charge(index, &incoming)?;
+        let lease = &mut self.leases[index.0];
+        let step = incoming.header.chunk.0 / u32::from(self.shards);
+        if step >= lease.step_count {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        lease.check_elements(&incoming.header)?;
+        lease.check_integrity(&mut incoming)?;
+        if !lease.wanted.has_bit(step) || !lease.members[rank.index()].held.holds(step) {
+            return Err(DropReason::Unwanted);
+        }
+        let place = lease.slots.locate(step);
+        let bank = lease.slots.bank(place);
+        let current = bank.state != State::Empty && bank.step == step;
+        if current && bank.state == State::Answered {
+            self.stats.drops.count(DropReason::Duplicate);
+            return self.repeat_answer(index, rank, step, incoming);
+        }
+        if !current && !lease.slots.is_claimable(step) {
+            return Err(DropReason::StaleStep);
+        }
+        self.stats.transitions.count(Transition::HandOver);
+        self.job_mut(index).stats.hand_overs += 1;
+        Ok(self.install_answer(index, step, incoming))
+    }
+
+    /// The root's answer to a leaf.
+    pub(super) fn handle_answer_from_root(
+        &mut self,
+        index: LeaseIndex,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &mut self.leases[index.0];
+        let step = incoming.header.chunk.0 / u32::from(self.shards);
+        if step >= lease.step_count {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        lease.check_elements(&incoming.header)?;
+        lease.check_integrity(&mut incoming)?;
+        if let Some(upstream) = &mut lease.upstream {
+            upstream.hand_over_done(step);
+        }
+        let place = lease.slots.locate(step);
+        let bank = lease.slots.bank(place);
+        let current = bank.state != State::Empty && bank.step == step;
+        if current && bank.state == State::Answered {
+            return Err(DropReason::Duplicate);
+        }
+        if lease.phase != Phase::Open || !(current || lease.slots.is_claimable(step)) {
+            return Err(DropReason::StaleStep);
+        }
+        self.stats.transitions.count(Transition::AnswerFromRoot);
+        Ok(self.install_answer(index, step, incoming))
+    }
+
+    /// Job, epoch, life, generation, address and lane: who is speaking (SPEC#checks).
+    fn check_identity(
+        &self,
+        lease: &Lease,
+        rank: Rank,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let header = &incoming.header;
+        let member = &lease.members[rank.index()];
+        if lease.phase != Phase::Open || !header.cookie.is_of(lease.epoch) {
+            return Err(DropReason::StaleEpoch);
+        }
+        if header.cookie != member.cookie_up {
+            return Err(DropReason::BadCookie);
+        }
+        if header.group != lease.group {
+            return Err(DropReason::StaleGroup);
+        }
+        self.check_lane(lease, rank, incoming)
+    }
+
+    /// Takes the frame's bytes from the job's token bucket, so that a greedy job cannot eat the
+    /// lcore (PROTOCOL section 10).
+    fn charge(&mut self, index: LeaseIndex, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        let bytes = (incoming.udp.payload_start + incoming.udp.payload_len) as u64;
+        let job = self.job_mut(index);
+        if job.bucket.as_mut().is_none_or(|bucket| bucket.take(incoming.now, bytes)) {
+            return Ok(());
+        }
+        job.stats.over_quota += 1;
+        Err(DropReason::OverQuota)
+    }
+
+    fn check_chunk(&self, lease: &Lease, incoming: &Incoming<'_>) -> Result<u32, DropReason> {
+        let chunk = incoming.header.chunk.0;
+        let shards = u32::from(self.shards);
+        if chunk & (shards - 1) != u32::from(self.lane) {
+            return Err(DropReason::WrongShard);
+        }
+        let step = chunk / shards;
+        if step < lease.step_count { Ok(step) } else { Err(DropReason::ChunkOutOfRange) }
+    }
+
+    /// Puts a contribution into its bank; the completing one turns the frame into the sum.
+    fn take(
+        &mut self,
+        index: LeaseIndex,
+        rank: Rank,
+        step: u32,
+        next: NextStep,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let frame_len = (incoming.udp.payload_start + incoming.udp.payload_len) as u64;
+        let lease = &mut self.leases[index.0];
+        let place = lease.slots.locate(step);
+        let (bank, store) = lease.slots.bank_and_store(place);
+        let first = next == NextStep::Claim;
+        if !first && bank.exponent != incoming.header.exponent {
+            return Err(DropReason::Exponent);
+        }
+        let before = if first { Members::EMPTY } else { bank.members };
+        let members = before.union(rank.bit());
+        let complete = members == lease.mask;
+        let from = Contribution { rank: rank.index(), limit: lease.members[rank.index()].limit };
+        let marked = incoming.udp.congestion;
+        let exponent = incoming.header.exponent;
+        let carried = incoming.header.flags.only(INHERITED);
+        let now = incoming.now;
+        let wire = &mut incoming.datagram()[HEADER_LEN..];
+        let clamped = match (first, complete) {
+            (true, _) => store.first(place, from, wire),
+            (false, false) => store.add(place, from, wire),
+            (false, true) => store.add_last(place, from, wire),
+        };
+        if first && complete {
+            store.emit(place, wire);
+        }
+        if first {
+            *bank = Bank {
+                state: State::Collecting,
+                has_data: true,
+                exponent,
+                step,
+                claimed_at: now,
+                ..Bank::default()
+            };
+        }
+        bank.members = members;
+        bank.flags = bank.flags.union(carried);
+        if clamped {
+            bank.flags = bank.flags.union(Flags::CLAMPED);
+        }
+        if marked {
+            bank.flags = bank.flags.union(Flags::CONGESTION);
+        }
+        lease.members[rank.index()].lag.count(now.since(bank.claimed_at));
+        let job = &mut self.jobs[usize::from(lease.row.job.0)].as_mut().expect("checked").stats;
+        job.contributions_added += 1;
+        job.bytes_accepted += frame_len;
+        job.contributions_clamped += u64::from(clamped);
+        job.contributions_marked += u64::from(marked);
+        self.stats.transitions.count(if first { Transition::Claim } else { Transition::Add });
+        if !complete {
+            return Ok(Verdict::Hold);
+        }
+        job.chunks_completed += 1;
+        bank.completed_by = u8::try_from(rank.index()).expect("a rank is below 64");
+        Ok(self.complete(index, step, incoming))
+    }
+
+    /// The bank of `step` holds the full sum and so does the frame's payload: send it on.
+    fn complete(&mut self, index: LeaseIndex, step: u32, incoming: Incoming<'_>) -> Verdict {
+        let lease = &mut self.leases[index.0];
+        let place = lease.slots.locate(step);
+        let has_root = lease.upstream.is_some();
+        let bank = lease.slots.bank_mut(place);
+        if has_root {
+            bank.state = State::Sent;
+            self.stats.transitions.count(Transition::CompleteLeaf);
+            return match self.emit_up(index, step, incoming.buffer, true) {
+                Some(len) => Verdict::Send { len },
+                // The root is not there yet; a repeat of the completing rank will try again.
+                None => Verdict::Hold,
+            };
+        }
+        bank.state = State::Answered;
+        self.stats.transitions.count(Transition::CompleteRoot);
+        self.multicast(index, step, incoming)
+    }
+
+    /// Keeps an answer that was computed elsewhere and sends it to all members.
+    fn install_answer(
+        &mut self,
+        index: LeaseIndex,
+        step: u32,
+        mut incoming: Incoming<'_>,
+    ) -> Verdict {
+        let header = incoming.header;
+        let lease = &mut self.leases[index.0];
+        let mask = lease.mask;
+        let place = lease.slots.locate(step);
+        let (bank, store) = lease.slots.bank_and_store(place);
+        store.keep(place, &incoming.datagram()[HEADER_LEN..]);
+        *bank = Bank {
+            state: State::Answered,
+            has_data: true,
+            exponent: header.exponent,
+            flags: header.flags.only(INHERITED),
+            step,
+            members: mask,
+            completed_by: bank.completed_by,
+            claimed_at: bank.claimed_at,
+        };
+        self.multicast(index, step, incoming)
+    }
+
+    /// Turns the frame, whose payload is the answer, into the answer to member 0.
+    fn multicast(&mut self, index: LeaseIndex, step: u32, incoming: Incoming<'_>) -> Verdict {
+        self.job_mut(index).stats.answers_sent += 1;
+        let len = self.emit_answer(index, 0, step, incoming.buffer);
+        Verdict::Multicast { len, lease: index }
+    }
+
+    /// Gives the sender the kept answer again.
+    fn repeat_answer(
+        &mut self,
+        index: LeaseIndex,
+        rank: Rank,
+        step: u32,
+        incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &self.leases[index.0];
+        let place = lease.slots.locate(step);
+        if !lease.slots.bank(place).has_data {
+            // The virtual predecessor: every member said that it holds this sum.
+            self.stats.drops.count(DropReason::StaleStep);
+            return Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, None, incoming));
+        }
+        let start = lease.members[rank.index()].encap.header_len() + HEADER_LEN;
+        let payload_len = usize::from(lease.row.elements) * lease.row.element_type.len_bytes();
+        let wire = incoming.buffer.get_mut(start..start + payload_len).ok_or(DropReason::Length)?;
+        lease.slots.store.emit(place, wire);
+        self.stats.transitions.count(Transition::RepeatAnswered);
+        let is_contribution = incoming.header.kind == Kind::Contrib;
+        let stats = &mut self.job_mut(index).stats;
+        stats.answers_repeated += 1;
+        if is_contribution {
+            stats.duplicates += 1;
+            self.stats.drops.count(DropReason::Duplicate);
+        }
+        let len = self.emit_answer(index, rank.index(), step, incoming.buffer);
+        Ok(Verdict::Send { len })
+    }
+
+    /// Writes the headers of the answer to `step`, whose payload is already in place.
+    fn emit_answer(&self, index: LeaseIndex, member: usize, step: u32, buffer: &mut [u8]) -> usize {
+        let lease = &self.leases[index.0];
+        let bank = lease.slots.bank(lease.slots.locate(step));
+        let encap = &lease.members[member].encap;
+        let header = Header {
+            cookie: lease.cookie_down,
+            group: lease.group,
+            members: lease.mask,
+            ..self.data_header(lease, Kind::Answer, bank)
+        };
+        let start = encap.header_len();
+        let datagram_len = HEADER_LEN + header.payload_len();
+        header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
+        dispatch_out(encap, lease.row.integrity, buffer, datagram_len)
+    }
+
+    /// Header fields that every datagram with elements of this bank has.
+    pub(super) fn data_header(&self, lease: &Lease, kind: Kind, bank: &Bank) -> Header {
+        let lane = u32::from(self.lane);
+        Header {
+            kind,
+            flags: bank.flags.only(INHERITED),
+            outcome: Outcome::None,
+            job: lease.row.job,
+            cookie: Cookie::default(),
+            group: lease.group,
+            chunk: ChunkIndex(bank.step * u32::from(self.shards) + lane),
+            element_type: lease.row.element_type,
+            operation: lease.row.operation,
+            exponent: bank.exponent,
+            count: lease.row.elements,
+            members: Members::EMPTY,
+        }
+    }
+
+    fn have(
+        &mut self,
+        index: LeaseIndex,
+        rank: Rank,
+        step: u32,
+        seen: Seen,
+        next: NextStep,
+        incoming: Incoming<'_>,
+    ) -> Verdict {
+        let lease = &mut self.leases[index.0];
+        let bank = lease.slots.bank(lease.slots.locate(step));
+        let (state, known) = (bank.state, bank.members);
+        let members = if seen == Seen::Claimable { Members::EMPTY } else { known };
+        if next == NextStep::HaveAndResend
+            && let Some(upstream) = &mut lease.upstream
+        {
+            upstream.queue_resend(step);
+            self.stats.transitions.count(Transition::ResendUp);
+        }
+        if seen == Seen::Claimable {
+            self.stats.transitions.count(Transition::StatusUnclaimed);
+        } else if state == State::Sent {
+            self.stats.transitions.count(Transition::RepeatSent);
+        } else if seen == Seen::Repeat {
+            self.stats.transitions.count(Transition::RepeatCollecting);
+        }
+        if incoming.header.kind == Kind::Contrib {
+            self.stats.drops.count(DropReason::Duplicate);
+            self.job_mut(index).stats.duplicates += 1;
+        }
+        self.state(index, rank, Outcome::Have, members, None, incoming)
+    }
+
+    /// Refuses a frame of another epoch, life or generation, and tells the member if the frame
+    /// really came from its address: that is how it learns of a restart. The wrong cookie is
+    /// echoed, which shows that this box saw the frame.
+    fn refuse_stale(
+        &mut self,
+        index: LeaseIndex,
+        rank: Rank,
+        reason: DropReason,
+        incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &self.leases[index.0];
+        let stale = matches!(
+            reason,
+            DropReason::StaleEpoch | DropReason::BadCookie | DropReason::StaleGroup
+        );
+        if !stale || self.check_lane(lease, rank, &incoming).is_err() {
+            return Err(reason);
+        }
+        self.stats.drops.count(reason);
+        let cookie = incoming.header.cookie;
+        Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, Some(cookie), incoming))
+    }
+
+    /// Turns the frame into a header-only STATE to the member.
+    fn state(
+        &self,
+        index: LeaseIndex,
+        rank: Rank,
+        outcome: Outcome,
+        members: Members,
+        echo: Option<Cookie>,
+        incoming: Incoming<'_>,
+    ) -> Verdict {
+        let lease = &self.leases[index.0];
+        let header = Header {
+            kind: Kind::State,
+            flags: Flags::NONE,
+            outcome,
+            cookie: echo.unwrap_or(lease.cookie_down),
+            members,
+            ..incoming.header
+        };
+        let member = &lease.members[rank.index()];
+        // A restarted box has not learnt the member's Ethernet address yet.
+        let encap = member.encap.with_target_mac(incoming.udp.source_mac);
+        let start = encap.header_len();
+        let buffer = incoming.buffer;
+        header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + HEADER_LEN]));
+        Verdict::Send { len: dispatch_out(&encap, lease.row.integrity, buffer, HEADER_LEN) }
+    }
+}
+
+impl Lease {
+    fn check_elements(&self, header: &Header) -> Result<(), DropReason> {
+        if header.count != self.row.elements {
+            return Err(DropReason::ElementCount);
+        }
+        if header.element_type != self.row.element_type {
+            return Err(DropReason::ElementType);
+        }
+        if header.operation != self.row.operation {
+            return Err(DropReason::Operation);
+        }
+        if self.row.exponent.is_some_and(|exponent| exponent != header.exponent) {
+            return Err(DropReason::Exponent);
+        }
+        Ok(())
+    }
+
+    fn check_integrity(&self, incoming: &mut Incoming<'_>) -> Result<(), DropReason> {
+        let udp = incoming.udp;
+        let frame_end = udp.payload_range().end;
+        let mut packet = Packet::new_unchecked(incoming.datagram());
+        let ok = match self.row.integrity {
+            Integrity::Crc32c => packet.verify_crc(weft_kernel::crc32c),
+            Integrity::None => packet.crc() == 0 || packet.verify_crc(weft_kernel::crc32c),
+            Integrity::Checksum16 => udp.checksum_ok(&incoming.buffer[..frame_end]),
+        };
+        if ok { Ok(()) } else { Err(DropReason::Integrity) }
+    }
+}

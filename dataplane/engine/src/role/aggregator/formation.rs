@@ -1,0 +1,297 @@
+//! The handshake: who is a member, since when, and when a lease opens (SPEC#handshake).
+//!
+//! Invariant: slots belong to one epoch; a member of an earlier life or epoch cannot reach them
+//! (I1, I6). A HELLO costs no state; only a JOIN that proves a fresh round trip does.
+
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+use weft_wire::Members;
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
+use weft_wire::{ChunkIndex, Cookie, MacAddr, Rank};
+
+use super::lease::{Lease, Phase};
+use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use crate::drops::DropReason;
+use crate::slot::counter::Transition;
+
+/// What to answer a handshake datagram with.
+struct Answer {
+    phase: Step,
+    reason: Reason,
+    members: Members,
+}
+
+impl Answer {
+    const fn new(phase: Step, members: Members) -> Self {
+        Self { phase, reason: Reason::None, members }
+    }
+
+    const fn refused(reason: Reason, members: Members) -> Self {
+        Self { phase: Step::Refused, reason, members }
+    }
+}
+
+impl Aggregator {
+    pub(super) fn handle_hello(
+        &mut self,
+        index: LeaseIndex,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &self.leases[index.0];
+        let rank = incoming
+            .header
+            .members
+            .single()
+            .filter(|rank| lease.mask.contains(rank.bit()))
+            .ok_or(DropReason::BadMembers)?;
+        self.check_lane(lease, rank, &incoming)?;
+        let datagram_len = incoming.udp.payload_len;
+        let mac = incoming.udp.source_mac;
+        let mut packet = Packet::new_unchecked(incoming.datagram());
+        if !packet.verify_crc(weft_kernel::crc32c) {
+            return Err(DropReason::Integrity);
+        }
+        let (hello, bitmap) =
+            Hello::parse(packet.payload_mut()).map_err(|_| DropReason::Handshake)?;
+        // A padded probe is answered with as many bytes as came, never more.
+        let padded = usize::from(hello.probe_len);
+        if padded != 0 && padded != datagram_len {
+            return Err(DropReason::Length);
+        }
+        let answer = match hello.phase {
+            Step::Hello => Answer::new(Step::Challenge, Members::EMPTY),
+            Step::Join => {
+                if hello.life == 0 || hello.token != self.token(lease, rank, hello.life) {
+                    return Err(DropReason::Token);
+                }
+                let lease = &mut self.leases[index.0];
+                lease.load_held(rank, &hello, bitmap)?;
+                let member = &mut lease.members[rank.index()];
+                member.encap = member.encap.with_target_mac(mac);
+                self.join(index, rank, &hello)
+            }
+            Step::Close => self.leases[index.0].close(rank, hello.life)?,
+            _ => return Err(DropReason::Handshake),
+        };
+        Ok(self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer))
+    }
+
+    /// Proof of a fresh round trip: only the box can make it, and only for the member's present
+    /// life, so a JOIN recorded in an earlier life does not match any more.
+    fn token(&self, lease: &Lease, rank: Rank, life: u64) -> u64 {
+        let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
+        hasher.write_u16(lease.row.job.0);
+        hasher.write_u16(lease.row.row);
+        hasher.write_u16(self.lane);
+        hasher.write_usize(rank.index());
+        hasher.write_u64(life);
+        let present = lease.members[rank.index()].life;
+        // A JOIN of the present life must stay valid while its WELCOME is lost.
+        hasher.write_u64(if present == life {
+            lease.members[rank.index()].previous_life
+        } else {
+            present
+        });
+        hasher.finish()
+    }
+
+    fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
+        let lease = &mut self.leases[index.0];
+        let bit = rank.bit();
+        if hello.session != 0
+            && let Some((session, who)) = lease.lost
+            && session == hello.session
+        {
+            return Answer::refused(Reason::MemberLost, who);
+        }
+        if lease.phase != Phase::Forming {
+            let member = &lease.members[rank.index()];
+            if member.life == hello.life && lease.joined.contains(bit) {
+                return lease.welcome_or_waiting();
+            }
+            let rejoins = member.is_box && hello.session == lease.session;
+            if rejoins && lease.phase == Phase::Open {
+                let cookie = Cookie::new(lease.epoch, self.random.next_u32());
+                lease.members[rank.index()].begin_life(hello);
+                lease.members[rank.index()].cookie_up = cookie;
+                lease.closed = lease.closed.without(bit);
+                return lease.welcome_or_waiting();
+            }
+            if hello.session != 0 {
+                // A leftover of an earlier session cannot disturb this one.
+                return Answer::refused(Reason::OtherSession, bit);
+            }
+            if lease.closed.contains(bit) && lease.closed != lease.mask {
+                // The others may still need the last window; let them finish.
+                return Answer::new(Step::Waiting, lease.closed);
+            }
+            if lease.closed != lease.mask {
+                lease.lost = Some((lease.session, bit));
+                self.stats.sessions_broken += 1;
+            }
+            lease.phase = Phase::Forming;
+            lease.joined = Members::EMPTY;
+            lease.disarm_upstream();
+        }
+        self.register(index, rank, hello)
+    }
+
+    fn register(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
+        let lease = &mut self.leases[index.0];
+        let bit = rank.bit();
+        let others = lease.joined.without(bit);
+        let waiting_for = others.iter().next().map(|other| lease.members[other.index()].session);
+        match waiting_for {
+            None => lease.joined = Members::EMPTY,
+            Some(session) if session == hello.session => {}
+            Some(0) => return Answer::refused(Reason::MemberLost, others),
+            Some(session) if hello.session == 0 => {
+                lease.lost = Some((session, bit));
+                lease.joined = Members::EMPTY;
+                self.stats.sessions_broken += 1;
+            }
+            Some(_) => return Answer::refused(Reason::OtherSession, others),
+        }
+        lease.members[rank.index()].begin_life(hello);
+        lease.joined = lease.joined.union(bit);
+        if lease.joined != lease.mask {
+            return lease.welcome_or_waiting();
+        }
+        let fresh = hello.session == 0;
+        lease.session = if fresh { self.random.next_non_zero() } else { hello.session };
+        lease.begin_epoch(&mut self.random);
+        self.stats.formations += 1;
+        self.stats.transitions.count(if fresh {
+            Transition::SeedFresh
+        } else {
+            Transition::SeedResumed
+        });
+        if lease.upstream.is_some() {
+            lease.phase = Phase::AwaitingRoot;
+            let session = if fresh { 0 } else { lease.session };
+            lease.arm_upstream(session, &mut self.random);
+        } else {
+            lease.phase = Phase::Open;
+        }
+        lease.welcome_or_waiting()
+    }
+
+    fn answer_hello(
+        &self,
+        index: LeaseIndex,
+        rank: Rank,
+        mac: MacAddr,
+        hello: &Hello,
+        answer: &Answer,
+        buffer: &mut [u8],
+    ) -> Verdict {
+        let lease = &self.leases[index.0];
+        let member = &lease.members[rank.index()];
+        let mut body = Hello::new(answer.phase);
+        body.reason = answer.reason;
+        body.probe_len = hello.probe_len;
+        body.life = hello.life;
+        body.shards = self.shards;
+        body.mask = lease.mask;
+        body.token = match answer.phase {
+            Step::Challenge => self.token(lease, rank, hello.life),
+            _ => hello.token,
+        };
+        let mut bitmap: &[u8] = &[];
+        if answer.phase == Step::Welcome {
+            body.epoch = lease.epoch;
+            body.session = lease.session;
+            body.cookie_up = member.cookie_up;
+            body.cookie_down = lease.cookie_down;
+            body.window = lease.window;
+            body.elements = lease.row.elements;
+            body.integrity = lease.row.integrity;
+            body.overflow = lease.row.overflow;
+            body.fan_in = lease.row.fan_in;
+            body.step_count = lease.step_count;
+            body.exponent = lease.row.exponent.unwrap_or(0);
+            body.exponent_fixed = lease.row.exponent.is_some();
+            body.low_step = lease.wanted.low();
+            if !lease.wanted.is_empty() {
+                bitmap = lease.wanted.bitmap();
+                body.step_bits = u16::try_from(lease.wanted.capacity()).expect("at most 8192 bits");
+            }
+        }
+        let encap = member.encap.with_target_mac(mac);
+        let header = Header {
+            kind: Kind::Hello,
+            flags: Flags::NONE,
+            outcome: Outcome::None,
+            job: lease.row.job,
+            cookie: Cookie::default(),
+            group: lease.group,
+            chunk: ChunkIndex(u32::from(self.lane)),
+            element_type: ElementType::None,
+            operation: Operation::None,
+            exponent: 0,
+            count: 0,
+            members: answer.members,
+        };
+        let start = encap.header_len();
+        let datagram_len = HEADER_LEN + body.body_len();
+        let Some(datagram) = buffer.get_mut(start..start + datagram_len) else {
+            return Verdict::Hold;
+        };
+        let mut packet = Packet::new_unchecked(datagram);
+        header.emit(&mut packet);
+        body.emit(bitmap, packet.payload_mut());
+        Verdict::Send { len: dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len) }
+    }
+}
+
+impl Lease {
+    /// Notes which sums a joining member holds. A repeat of a JOIN that the lease has already
+    /// acted on changes nothing: what it says is old news.
+    fn load_held(&mut self, rank: Rank, hello: &Hello, bitmap: &[u8]) -> Result<(), DropReason> {
+        let settled = self.phase != Phase::Forming
+            && self.joined.contains(rank.bit())
+            && self.members[rank.index()].life == hello.life;
+        if settled {
+            return Ok(());
+        }
+        let held = &mut self.members[rank.index()].held;
+        if hello.session == 0 {
+            held.reset(0);
+            return Ok(());
+        }
+        if hello.low_step > self.step_count || !held.load(hello.low_step, bitmap) {
+            return Err(DropReason::Handshake);
+        }
+        Ok(())
+    }
+
+    fn welcome_or_waiting(&self) -> Answer {
+        match self.phase {
+            Phase::Open => Answer::new(Step::Welcome, self.mask),
+            Phase::Forming | Phase::AwaitingRoot => Answer::new(Step::Waiting, self.joined),
+        }
+    }
+
+    fn close(&mut self, rank: Rank, life: u64) -> Result<Answer, DropReason> {
+        if self.phase != Phase::Open || self.members[rank.index()].life != life {
+            return Err(DropReason::StaleEpoch);
+        }
+        self.closed = self.closed.union(rank.bit());
+        if self.closed == self.mask && !self.is_closed_upstream() {
+            return Ok(Answer::new(Step::Closed, Members::EMPTY));
+        }
+        Ok(Answer::new(Step::Closed, self.closed))
+    }
+}
+
+impl super::lease::Member {
+    fn begin_life(&mut self, hello: &Hello) {
+        if self.life != hello.life {
+            self.previous_life = self.life;
+        }
+        self.life = hello.life;
+        self.session = hello.session;
+    }
+}

@@ -1,0 +1,262 @@
+//! A lease: the slots that one group uses in one lane, its members, and where its formation stands.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use weft_kernel::Kernels;
+use weft_wire::frame::{Encap, Endpoint};
+use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
+
+use super::upstream::Upstream;
+use crate::random::SplitMix64;
+use crate::slot::Slots;
+use crate::slot::accumulate::{Arithmetic, Store};
+use crate::slot::counter::Lag;
+use crate::steps::StepSet;
+use crate::table::{BoxConfig, RowConfig};
+
+/// Where the formation of a lease stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// Members are missing.
+    Forming,
+    /// All members are here; the root is not yet (leaf only).
+    AwaitingRoot,
+    /// Contributions flow.
+    Open,
+}
+
+/// A lease and everything its frames are checked against.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) row: RowConfig,
+    pub(super) mask: Members,
+    pub(super) members: Vec<Member>,
+    pub(super) phase: Phase,
+    pub(super) epoch: Epoch,
+    pub(super) group: GroupId,
+    /// 0 until the first formation.
+    pub(super) session: u64,
+    pub(super) cookie_down: Cookie,
+    pub(super) joined: Members,
+    pub(super) closed: Members,
+    /// The session that ended because members began anew, and who they are.
+    pub(super) lost: Option<(u64, Members)>,
+    pub(super) wanted: StepSet,
+    pub(super) slots: Slots,
+    /// Steps of this lane before the group must be formed again.
+    pub(super) step_count: u32,
+    /// Slots of this lane.
+    pub(super) window: u16,
+    pub(super) upstream: Option<Upstream>,
+}
+
+/// A member of the group, in this lane.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Its address in this lane.
+    pub(super) addr: SocketAddr,
+    pub(super) encap: Encap,
+    pub(super) is_box: bool,
+    /// Clamp limit of its contributions.
+    pub(super) limit: i32,
+    /// 0: never joined.
+    pub(super) life: u64,
+    pub(super) previous_life: u64,
+    pub(super) session: u64,
+    pub(super) cookie_up: Cookie,
+    pub(super) held: StepSet,
+    pub(super) lag: Lag,
+}
+
+impl Lease {
+    pub(super) fn new(
+        config: &BoxConfig,
+        row: &RowConfig,
+        lane: u16,
+        kernels: &'static Kernels,
+        random: &mut SplitMix64,
+    ) -> Self {
+        let window = row.window / config.shards;
+        let arithmetic = Arithmetic {
+            element_type: row.element_type,
+            operation: row.operation,
+            sum_order: row.sum_order,
+            overflow: row.overflow,
+        };
+        let elements = usize::from(row.elements);
+        let banks = usize::from(window) * 2;
+        let store = Store::new(kernels, arithmetic, elements, row.members.len(), banks);
+        let unit = i32::MAX / i32::try_from(row.fan_in).expect("the table bounds the fan-in");
+        // Whoever receives from this lane steers by the source port too (PROTOCOL section 10).
+        let mut source = config.local;
+        source.addr.set_port(config.local.addr.port() + lane);
+        let members = row
+            .members
+            .iter()
+            .map(|member| {
+                let addr = SocketAddr::new(member.addr.ip(), member.addr.port() + lane);
+                let target = Endpoint { mac: MacAddr::default(), addr };
+                let weight = i32::try_from(member.weight).expect("at most the fan-in");
+                Member {
+                    addr,
+                    encap: Encap::new(source, target).expect("the table admits one address family"),
+                    is_box: member.is_box,
+                    limit: unit * weight,
+                    life: 0,
+                    previous_life: 0,
+                    session: 0,
+                    cookie_up: Cookie::default(),
+                    held: StepSet::new(u32::from(window)),
+                    lag: Lag::default(),
+                }
+            })
+            .collect();
+        let upstream = row
+            .parent
+            .as_ref()
+            .map(|parent| Upstream::new(config, row, parent, lane, random.next_non_zero()));
+        Self {
+            mask: Members::first(row.members.len()),
+            members,
+            phase: Phase::Forming,
+            epoch: Epoch(random.next_u32()),
+            group: GroupId::new(row.row, 0),
+            session: 0,
+            cookie_down: Cookie::default(),
+            joined: Members::EMPTY,
+            closed: Members::EMPTY,
+            lost: None,
+            wanted: StepSet::new(u32::from(window)),
+            slots: Slots::new(u32::from(window), store),
+            // A lane serves every shards-th chunk; the last, shorter stride is not worth a rule.
+            step_count: (row.chunks_max / u32::from(config.shards)).max(1),
+            window,
+            upstream,
+            row: row.clone(),
+        }
+    }
+
+    pub(super) fn is_from_root(&self, source: SocketAddr) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| upstream.root_addr() == source)
+    }
+
+    pub(super) fn upstream_port(&self) -> Option<u16> {
+        self.upstream.as_ref().map(Upstream::port)
+    }
+
+    /// Opens an epoch: new cookies for everyone, and slots that admit exactly the steps that some
+    /// member still lacks (SPEC#slot, SPEC#resync).
+    pub(super) fn begin_epoch(&mut self, random: &mut SplitMix64) {
+        self.epoch = Epoch(self.epoch.0.wrapping_add(1));
+        self.group = GroupId::new(self.row.row, self.group.generation().wrapping_add(1));
+        self.cookie_down = Cookie::new(self.epoch, random.next_u32());
+        for member in &mut self.members {
+            member.cookie_up = Cookie::new(self.epoch, random.next_u32());
+        }
+        self.closed = Members::EMPTY;
+        let low = self.members.iter().map(|member| member.held.low()).min().unwrap_or(0);
+        self.wanted.reset(low);
+        let (members, wanted) = (&self.members, &mut self.wanted);
+        let window = u32::from(self.window);
+        self.slots.seed(|slot| {
+            let mut step = low + (slot.wrapping_sub(low) & (window - 1));
+            while members.iter().all(|member| member.held.holds(step)) {
+                step += window;
+            }
+            if members.iter().any(|member| member.held.holds(step)) {
+                wanted.insert(step);
+            }
+            step
+        });
+    }
+
+    /// What this box can say upwards about the sums it keeps.
+    pub(super) fn held(&self, into: &mut StepSet) {
+        let window = u32::from(self.window);
+        let frontier = |slot: u32| {
+            let index = self.slots.locate(slot);
+            let answered = [index, index.other()].map(|index| {
+                let bank = self.slots.bank(index);
+                (bank.state == crate::slot::State::Answered).then_some(bank.step)
+            });
+            answered.into_iter().flatten().max().map_or(slot, |step| step + window)
+        };
+        let low = (0..window).map(frontier).min().unwrap_or(0);
+        into.reset(low);
+        for slot in 0..window {
+            let mut step = low + (slot.wrapping_sub(low) & (window - 1));
+            while step < frontier(slot) {
+                into.insert(step);
+                step += window;
+            }
+        }
+    }
+
+    pub(super) fn member_at(&self, addr: SocketAddr) -> Option<Rank> {
+        let rank = self.members.iter().position(|member| member.addr == addr)?;
+        Rank::new(u8::try_from(rank).ok()?)
+    }
+
+    pub(super) fn report(&self) -> LeaseReport<'_> {
+        LeaseReport { lease: self }
+    }
+}
+
+/// A read-only view of a lease.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseReport<'a> {
+    lease: &'a Lease,
+}
+
+impl<'a> LeaseReport<'a> {
+    /// The row.
+    #[must_use]
+    pub fn row(&self) -> &'a RowConfig {
+        &self.lease.row
+    }
+
+    /// Where its formation stands.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.lease.phase
+    }
+
+    /// The present epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.lease.epoch
+    }
+
+    /// The present group id.
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        self.lease.group
+    }
+
+    /// Members that have joined and not closed.
+    #[must_use]
+    pub fn present(&self) -> Members {
+        self.lease.joined.without(self.lease.closed)
+    }
+
+    /// The slots, for gauges and tests.
+    #[must_use]
+    pub fn slots(&self) -> &'a Slots {
+        &self.lease.slots
+    }
+
+    /// The members.
+    pub fn members(&self) -> impl Iterator<Item = MemberReport> + 'a {
+        self.lease.members.iter().map(|member| MemberReport { addr: member.addr, lag: member.lag })
+    }
+}
+
+/// What a lease knows of a member.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberReport {
+    /// Its address in the lane.
+    pub addr: SocketAddr,
+    /// How late its contributions come.
+    pub lag: Lag,
+}

@@ -1,0 +1,300 @@
+//! The aggregator of one lane: collect contributions in slots, send the sum, bring the answer down.
+//!
+//! Decides the fate of every frame that reaches a lane. It is called once per frame with the
+//! frame's buffer and rewrites it in place when something goes out, so no payload is copied. It
+//! owns its leases alone: lanes share nothing, so there are no locks (DESIGN "Hot path"). Checks
+//! run in the order of SPEC#checks, all before a slot is touched (I7). O(1) per frame.
+
+mod data;
+mod formation;
+mod lease;
+mod stats;
+mod upstream;
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_kernel::Kernels;
+use weft_wire::frame::{Encap, Endpoint, Udp};
+use weft_wire::header::{Header, Kind, Packet};
+use weft_wire::hello::Integrity;
+use weft_wire::{Nanos, Rank};
+
+use crate::classify::{Class, classify};
+use crate::drops::DropReason;
+use crate::random::SplitMix64;
+use crate::send::pacer::TokenBucket;
+use crate::table::{JOBS_MAX, ROWS_MAX, Table};
+
+pub use lease::{LeaseReport, MemberReport, Phase};
+pub use stats::{JobStats, Stats};
+
+use lease::Lease;
+
+/// What to do with a frame after [`Aggregator::handle_frame`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Refused, and counted under this reason. The buffer is free.
+    Drop(DropReason),
+    /// Taken in; nothing goes out now. The buffer is free.
+    Hold,
+    /// Not Weft's: for the host side of the port (ARP, NDP, ping).
+    Host,
+    /// The buffer now holds a frame of this length to send.
+    Send {
+        /// Length of the frame in bytes.
+        len: usize,
+    },
+    /// The buffer now holds a frame to member 0 of the lease; send it, and a copy readdressed by
+    /// [`Aggregator::readdress`] to each other member.
+    Multicast {
+        /// Length of the frame in bytes.
+        len: usize,
+        /// The lease whose members get it.
+        lease: LeaseIndex,
+    },
+}
+
+/// Index of a lease within a lane.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LeaseIndex(usize);
+
+/// The aggregator of one lane.
+#[derive(Debug)]
+pub struct Aggregator {
+    local: Endpoint,
+    lane: u16,
+    shards: u16,
+    jobs: Vec<Option<Job>>,
+    /// Row index to lease.
+    rows: Vec<Option<LeaseIndex>>,
+    leases: Vec<Lease>,
+    random: SplitMix64,
+    secret: (u64, u64),
+    stats: Stats,
+}
+
+#[derive(Debug)]
+struct Job {
+    bucket: Option<TokenBucket>,
+    stats: JobStats,
+}
+
+/// A frame under examination: what [`classify`] found, and the buffer it lies in.
+struct Incoming<'a> {
+    udp: Udp,
+    header: Header,
+    buffer: &'a mut [u8],
+    now: Nanos,
+}
+
+impl Incoming<'_> {
+    fn datagram(&mut self) -> &mut [u8] {
+        let range = self.udp.payload_range();
+        &mut self.buffer[range]
+    }
+}
+
+impl Aggregator {
+    /// Builds the lane `lane` of a box and takes all memory it will ever use. `seed` must differ
+    /// from start to start: epochs, cookies and tokens come from it (PROTOCOL section 6).
+    #[must_use]
+    pub fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
+        let config = table.config();
+        assert!(lane < config.shards, "a lane of the box");
+        let mut random = SplitMix64::new(seed ^ (u64::from(lane) << 48));
+        let mut jobs: Vec<Option<Job>> = Vec::new();
+        jobs.resize_with(JOBS_MAX, || None);
+        for job in &config.jobs {
+            let shards = u64::from(config.shards);
+            let bucket = job.rate_bytes_per_sec.map(|rate| {
+                TokenBucket::new((rate / shards).max(1), (job.burst_bytes / shards).max(2048))
+            });
+            jobs[usize::from(job.job.0)] = Some(Job { bucket, stats: JobStats::default() });
+        }
+        let mut rows = vec![None; ROWS_MAX];
+        let mut leases = Vec::with_capacity(config.rows.len());
+        for row in &config.rows {
+            rows[usize::from(row.row)] = Some(LeaseIndex(leases.len()));
+            leases.push(Lease::new(config, row, lane, kernels, &mut random));
+        }
+        let secret = (random.next_u64(), random.next_u64());
+        let stats = Stats::default();
+        Self {
+            local: config.local,
+            lane,
+            shards: config.shards,
+            jobs,
+            rows,
+            leases,
+            random,
+            secret,
+            stats,
+        }
+    }
+
+    /// Decides the fate of the frame in `buffer[..len]`. The rest of `buffer` is room for a longer
+    /// answer. Never panics on any content.
+    pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+        self.stats.frames += 1;
+        let outcome = match classify(&buffer[..len], |port| self.listens(port)) {
+            Class::Host => return Verdict::Host,
+            Class::Drop(reason) => Err(reason),
+            Class::Weft(udp, _) if udp.target.ip() != self.local.addr.ip() => {
+                Err(DropReason::NotForUs)
+            }
+            Class::Weft(udp, header) => self.dispatch(Incoming { udp, header, buffer, now }),
+        };
+        outcome.unwrap_or_else(|reason| {
+            self.stats.drops.count(reason);
+            Verdict::Drop(reason)
+        })
+    }
+
+    /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
+    /// is in cache by then. Reads the header without judging it.
+    pub fn prefetch(&self, frame: &[u8]) {
+        let Some(datagram) = frame.get(42..) else { return };
+        let packet = Packet::new_unchecked(datagram);
+        if packet.check_len().is_err() {
+            return;
+        }
+        let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
+        let lease = &self.leases[index.0];
+        let step = packet.chunk().0 / u32::from(self.shards);
+        lease.slots.store.prefetch(lease.slots.locate(step));
+    }
+
+    /// The box's own port, or one that a leaf's lane speaks to its root from.
+    fn listens(&self, port: u16) -> bool {
+        port == self.local.addr.port()
+            || self.leases.iter().any(|lease| lease.upstream_port() == Some(port))
+    }
+
+    fn dispatch(&mut self, incoming: Incoming<'_>) -> Result<Verdict, DropReason> {
+        let header = &incoming.header;
+        let job = usize::from(header.job.0);
+        if !self.jobs.get(job).is_some_and(Option::is_some) {
+            return Err(DropReason::UnknownJob);
+        }
+        let index = self
+            .rows
+            .get(usize::from(header.group.row()))
+            .copied()
+            .flatten()
+            .filter(|index| self.leases[index.0].row.job == header.job)
+            .ok_or(DropReason::UnknownGroup)?;
+        if self.leases[index.0].is_from_root(incoming.udp.source) {
+            return self.handle_from_root(index, incoming);
+        }
+        match header.kind {
+            Kind::Hello => self.handle_hello(index, incoming),
+            Kind::Contrib | Kind::Status => self.handle_step(index, incoming),
+            Kind::Answer => self.handle_hand_over(index, incoming),
+            Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
+        }
+    }
+
+    /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.
+    #[must_use]
+    pub fn fan_out(&self, lease: LeaseIndex) -> usize {
+        self.leases[lease.0].members.len()
+    }
+
+    /// Bytes of Ethernet, IP and UDP header that [`Aggregator::readdress`] rewrites.
+    #[must_use]
+    pub fn encap_len(&self, lease: LeaseIndex) -> usize {
+        self.leases[lease.0].members[0].encap.header_len()
+    }
+
+    /// Rewrites `header`, the first [`Aggregator::encap_len`] bytes of a copy of a multicast frame
+    /// of `frame_len` bytes, for the member with index `member`. The payload need not be there.
+    pub fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
+        let members = &self.leases[lease.0].members;
+        let encap = &members[member].encap;
+        encap.readdress(&members[0].encap, header, frame_len - encap.header_len());
+    }
+
+    /// Writes the next frame that no incoming frame asked for (a leaf's own handshake with the
+    /// root, its hand-overs and repeated sums) and returns its length. Call after each burst and
+    /// at [`Aggregator::poll_timeout`], until it returns `None`.
+    #[must_use]
+    pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        (0..self.leases.len()).find_map(|index| self.poll_upstream(LeaseIndex(index), now, frame))
+    }
+
+    /// When [`Aggregator::poll_transmit`] will have something without further input;
+    /// [`Nanos::MAX`]: never.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Nanos {
+        let due = self.leases.iter().filter_map(|lease| Some(lease.upstream.as_ref()?.timeout()));
+        due.min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Counters of the lane.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counters of the jobs, by index on the wire.
+    pub fn jobs(&self) -> impl Iterator<Item = (u16, &JobStats)> {
+        (0u16..).zip(&self.jobs).filter_map(|(id, job)| Some((id, &job.as_ref()?.stats)))
+    }
+
+    /// State of every lease, for reports and tests.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseReport<'_>> {
+        self.leases.iter().map(Lease::report)
+    }
+
+    fn job_mut(&mut self, lease: LeaseIndex) -> &mut Job {
+        let job = usize::from(self.leases[lease.0].row.job.0);
+        self.jobs[job].as_mut().expect("the table gives every row a job")
+    }
+
+    /// The lane that a frame belongs to by its source port, and by its chunk.
+    fn check_lane(
+        &self,
+        lease: &Lease,
+        rank: Rank,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let member = &lease.members[rank.index()];
+        if incoming.udp.source.ip() != member.addr.ip() {
+            return Err(DropReason::WrongSource);
+        }
+        let base = member.addr.port() - self.lane;
+        match incoming.udp.source.port().checked_sub(base) {
+            Some(lane) if lane == self.lane => Ok(()),
+            Some(lane) if lane < self.shards => Err(DropReason::WrongShard),
+            _ => Err(DropReason::WrongSource),
+        }
+    }
+}
+
+/// Fills in the UDP checksum where the receiver will demand one.
+fn finish(encap: &Encap, integrity: Integrity, frame: &mut [u8]) {
+    if encap.target().addr.is_ipv6() || integrity == Integrity::Checksum16 {
+        encap.finish(frame);
+    }
+}
+
+/// Seals the datagram of a frame that is about to leave and completes its headers.
+fn dispatch_out(
+    encap: &Encap,
+    integrity: Integrity,
+    buffer: &mut [u8],
+    datagram_len: usize,
+) -> usize {
+    let start = encap.header_len();
+    if integrity == Integrity::Crc32c {
+        let mut packet = Packet::new_unchecked(&mut buffer[start..start + datagram_len]);
+        packet.seal(weft_kernel::crc32c);
+    }
+    let len = encap.emit(buffer, datagram_len);
+    finish(encap, integrity, &mut buffer[..len]);
+    len
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! A leaf between its members and a root, frame by frame.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{Kind, Outcome};
+use weft_wire::hello::{Hello, Phase as Step};
+use weft_wire::{MacAddr, Members, Nanos, Rank};
+
+use super::super::{Aggregator, Verdict};
+use super::rig::*;
+use crate::slot::counter::Transition;
+use crate::table::{BoxConfig, MemberConfig, ParentConfig, RowConfig};
+
+fn root_endpoint() -> Endpoint {
+    Endpoint { mac: MacAddr([2, 0, 0, 0, 0, 0xee]), addr: "10.0.0.200:22341".parse().unwrap() }
+}
+
+/// Root with one leaf, leaf with two members.
+fn configs() -> (BoxConfig, BoxConfig) {
+    let mut leaf_row = row(0, 0, 2);
+    leaf_row.parent = Some(ParentConfig {
+        endpoint: root_endpoint(),
+        row: 0,
+        rank: Rank::new(0).unwrap(),
+        source_port: 9000,
+    });
+    let mut leaf_addr = box_endpoint().addr;
+    leaf_addr.set_port(9000);
+    let root_row = RowConfig {
+        members: vec![MemberConfig { addr: leaf_addr, weight: 2, is_box: true }],
+        fan_in: 2,
+        ..row(0, 0, 1)
+    };
+    let mut root = config(vec![root_row]);
+    root.local = root_endpoint();
+    (root, config(vec![leaf_row]))
+}
+
+struct Tree {
+    root: Aggregator,
+    leaf: Aggregator,
+    /// Frames that the leaf sent to its members.
+    down: Vec<Out>,
+}
+
+impl Tree {
+    /// Gives a frame to the leaf and lets leaf and root talk until both are silent.
+    fn deliver(&mut self, frame: Vec<u8>) {
+        let mut at_leaf = vec![frame];
+        loop {
+            let mut at_root = Vec::new();
+            for frame in at_leaf.drain(..) {
+                if let Some(out) = self.at_leaf(frame) {
+                    at_root.push(out);
+                }
+            }
+            let mut buffer = vec![0; MAX_FRAME];
+            while let Some(len) = self.leaf.poll_transmit(Nanos(0), &mut buffer) {
+                at_root.push(buffer[..len].to_vec());
+            }
+            for frame in at_root {
+                if let Some(out) = step(&mut self.root, frame) {
+                    at_leaf.push(out);
+                }
+            }
+            if at_leaf.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn at_leaf(&mut self, frame: Vec<u8>) -> Option<Vec<u8>> {
+        let out = step(&mut self.leaf, frame)?;
+        let read = read(&out);
+        if read.target == root_endpoint().addr {
+            return Some(out);
+        }
+        self.down.push(read);
+        None
+    }
+
+    fn last(&self) -> &Out {
+        self.down.last().expect("the leaf said something")
+    }
+}
+
+fn step(aggregator: &mut Aggregator, frame: Vec<u8>) -> Option<Vec<u8>> {
+    let len = frame.len();
+    let mut buffer = frame;
+    buffer.resize(MAX_FRAME, 0);
+    match aggregator.handle_frame(Nanos(0), &mut buffer, len) {
+        Verdict::Send { len } | Verdict::Multicast { len, .. } => Some(buffer[..len].to_vec()),
+        _ => None,
+    }
+}
+
+fn join(tree: &mut Tree, member: &mut Member, held: Option<(u32, &[u8])>) -> Hello {
+    tree.deliver(member.hello(Hello::new(Step::Hello), &[]));
+    let mut body = Hello::new(Step::Join);
+    body.token = tree.last().hello.unwrap().token;
+    body.session = member.session;
+    let mut bitmap: &[u8] = &[];
+    if let Some((low, bytes)) = held {
+        body.low_step = low;
+        body.step_bits = u16::try_from(bytes.len() * 8).unwrap();
+        bitmap = bytes;
+    }
+    tree.deliver(member.hello(body, bitmap));
+    let out = tree.last().clone();
+    let hello = out.hello.unwrap();
+    if hello.phase == Step::Welcome {
+        member.session = hello.session;
+        member.cookie = hello.cookie_up;
+        member.cookie_down = hello.cookie_down;
+        member.group = out.header.group;
+    }
+    hello
+}
+
+fn open_tree() -> (Tree, Vec<Member>) {
+    let (root, leaf) = configs();
+    let row = leaf.rows[0].clone();
+    let mut tree = Tree { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() };
+    let mut group = vec![Member::new(&row, 0, 1), Member::new(&row, 1, 2)];
+    for _ in 0..2 {
+        for member in &mut group {
+            join(&mut tree, member, None);
+        }
+    }
+    assert_ne!(group[0].session, 0);
+    (tree, group)
+}
+
+#[test]
+fn sums_go_up_and_answers_come_down() {
+    let (mut tree, group) = open_tree();
+    tree.deliver(group[0].contribution(0, 1));
+    tree.deliver(group[1].contribution(0, 2));
+    assert_eq!((tree.last().header.kind, tree.last().values.clone()), (Kind::Answer, vec![3; 4]));
+    assert_eq!(tree.last().header.cookie, group[0].cookie_down);
+    assert_eq!(tree.leaf.stats().transitions.of(Transition::CompleteLeaf), 1);
+    assert_eq!(tree.leaf.stats().transitions.of(Transition::AnswerFromRoot), 1);
+    assert_eq!(tree.root.stats().transitions.of(Transition::CompleteRoot), 1);
+    tree.deliver(group[0].status(0));
+    assert_eq!(tree.last().values, vec![3; 4], "the leaf kept the answer");
+}
+
+#[test]
+fn the_completing_rank_makes_the_leaf_send_up_again() {
+    let (mut tree, group) = open_tree();
+    tree.deliver(group[0].contribution(0, 1));
+    // The leaf's sum is lost on its way up.
+    let lost = step(&mut tree.leaf, group[1].contribution(0, 2)).unwrap();
+    assert_eq!(read(&lost).target, root_endpoint().addr);
+    tree.deliver(group[0].status(0));
+    assert_eq!(tree.last().header.outcome, Outcome::Have, "rank 0 did not complete it");
+    tree.deliver(group[1].status(0));
+    assert_eq!(tree.last().values, vec![3; 4]);
+}
+
+#[test]
+fn a_restarted_leaf_rejoins_the_open_root() {
+    let (mut tree, mut group) = open_tree();
+    tree.deliver(group[0].contribution(0, 1));
+    tree.deliver(group[1].contribution(0, 2));
+    let (_, leaf) = configs();
+    tree.leaf = aggregator(leaf, 77);
+    // Both hold chunk 0 and nothing else.
+    join(&mut tree, &mut group[0], Some((1, &[0])));
+    join(&mut tree, &mut group[1], Some((1, &[0])));
+    for member in &mut group {
+        assert_eq!(join(&mut tree, member, None).phase, Step::Welcome);
+    }
+    assert_eq!(tree.root.stats().sessions_broken, 0, "a leaf has no data of its own");
+    tree.deliver(group[0].contribution(2, 10));
+    tree.deliver(group[1].contribution(2, 20));
+    assert_eq!(tree.last().values, vec![30; 4]);
+}
+
+#[test]
+fn a_leaf_resumes_with_a_restarted_root() {
+    let (mut tree, group) = open_tree();
+    tree.deliver(group[0].contribution(0, 1));
+    tree.deliver(group[1].contribution(0, 2));
+    let (root, _) = configs();
+    tree.root = aggregator(root, 78);
+    tree.deliver(group[0].contribution(2, 10));
+    tree.deliver(group[1].contribution(2, 20));
+    // The sum met a STALE; the leaf has resumed by now, and the rank's repeat sends it up again.
+    tree.deliver(group[1].status(2));
+    assert_eq!(tree.last().values, vec![30; 4]);
+    assert_eq!(tree.root.stats().transitions.of(Transition::SeedResumed), 1);
+}
+
+#[test]
+fn a_new_session_at_the_leaf_is_one_at_the_root() {
+    let (mut tree, group) = open_tree();
+    let (_, leaf) = configs();
+    let mut fresh: Vec<Member> =
+        (0..2).map(|rank| Member::new(&leaf.rows[0], rank, 40 + u64::from(rank))).collect();
+    for _ in 0..2 {
+        for member in &mut fresh {
+            join(&mut tree, member, None);
+        }
+    }
+    assert_ne!(fresh[0].session, group[0].session);
+    tree.deliver(fresh[0].contribution(0, 3));
+    tree.deliver(fresh[1].contribution(0, 4));
+    assert_eq!(tree.last().values, vec![7; 4]);
+}
+
+#[test]
+fn closing_waits_for_the_root() {
+    let (mut tree, group) = open_tree();
+    tree.deliver(group[0].hello(Hello::new(Step::Close), &[]));
+    tree.deliver(group[1].hello(Hello::new(Step::Close), &[]));
+    assert_eq!(tree.last().header.members, Members::EMPTY, "the root has not said so");
+    tree.deliver(group[1].hello(Hello::new(Step::Close), &[]));
+    assert_eq!(tree.last().hello.unwrap().phase, Step::Closed);
+    assert_eq!(tree.last().header.members, tree.last().hello.unwrap().mask);
+}

@@ -1,0 +1,249 @@
+//! The aggregator, cell by cell of SPEC#slot and SPEC#handshake.
+
+mod hostile;
+mod leaf;
+mod rig;
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::header::{Kind, Outcome};
+use weft_wire::hello::{Hello, Phase as Step, Reason};
+use weft_wire::{Cookie, Members, Nanos};
+
+use rig::{row as any_row, *};
+
+use super::Phase;
+use crate::drops::DropReason;
+use crate::slot::counter::Transition;
+
+fn row_of(members: u8) -> crate::table::RowConfig {
+    any_row(0, 0, members)
+}
+
+#[test]
+fn the_last_contribution_becomes_the_answer_to_all() {
+    let (mut aggregator, group, _) = open(3);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    absorb(&mut aggregator, group[2].contribution(0, 20));
+    let answer = send(&mut aggregator, group[1].contribution(0, 300)).unwrap();
+    assert!(answer.multicast);
+    assert_eq!(answer.header.kind, Kind::Answer);
+    assert_eq!(answer.values, vec![321; 4]);
+    assert_eq!(answer.header.members, Members(0b111));
+    assert_eq!(answer.header.cookie, group[0].cookie_down);
+    assert_eq!(answer.target, member_addr(0, 0));
+    let jobs: Vec<_> = aggregator.jobs().collect();
+    assert_eq!((jobs[0].1.contributions_added, jobs[0].1.chunks_completed), (3, 1));
+}
+
+#[test]
+fn a_repeat_gets_have_then_the_kept_answer() {
+    let (mut aggregator, group, _) = open(2);
+    absorb(&mut aggregator, group[0].contribution(0, 5));
+    let have = send(&mut aggregator, group[0].contribution(0, 5)).unwrap();
+    assert_eq!((have.header.kind, have.header.outcome), (Kind::State, Outcome::Have));
+    assert_eq!(have.header.members, group[0].rank.bit());
+    assert_eq!(have.values, []);
+    let absent = send(&mut aggregator, group[1].status(0)).unwrap();
+    assert_eq!(absent.header.members, group[0].rank.bit(), "the asker is not in it");
+    send(&mut aggregator, group[1].contribution(0, 6)).unwrap();
+    for frame in [group[0].contribution(0, 5), group[0].status(0)] {
+        let kept = send(&mut aggregator, frame).unwrap();
+        assert_eq!((kept.header.kind, kept.values), (Kind::Answer, vec![11; 4]));
+        assert!(!kept.multicast, "to the sender only");
+        assert_eq!(kept.target, member_addr(0, 0));
+    }
+}
+
+/// PROTOCOL section 1's counterexample, step by step: it must not give 2 x w0.
+#[test]
+fn a_late_frame_of_an_old_chunk_cannot_enter_a_new_sum() {
+    let row = row_of(2);
+    let narrow = crate::table::RowConfig { window: 1, ..row.clone() };
+    let mut aggregator = aggregator(config(vec![narrow]), 1);
+    let mut group = vec![Member::new(&row, 0, 1), Member::new(&row, 1, 2)];
+    form(&mut aggregator, &mut group);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    send(&mut aggregator, group[1].contribution(0, 2)).unwrap();
+    absorb(&mut aggregator, group[0].contribution(1, 10));
+    let kept = send(&mut aggregator, group[0].contribution(0, 1)).unwrap();
+    assert_eq!(kept.values, vec![3; 4]);
+    let have = send(&mut aggregator, group[0].contribution(1, 10)).unwrap();
+    assert_eq!(have.header.outcome, Outcome::Have);
+    let answer = send(&mut aggregator, group[1].contribution(1, 20)).unwrap();
+    assert_eq!(answer.values, vec![30; 4]);
+}
+
+#[test]
+fn a_bank_is_claimed_only_after_its_successor_is_complete() {
+    let (mut aggregator, group, _) = open(2);
+    // Window 2: slot 0 serves steps 0, 2, 4 and so on.
+    let stale = send(&mut aggregator, group[0].contribution(2, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale, "step 0 is not complete");
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    let stale = send(&mut aggregator, group[0].contribution(4, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale, "step 2 is not complete");
+    send(&mut aggregator, group[1].contribution(0, 1)).unwrap();
+    absorb(&mut aggregator, group[0].contribution(2, 1));
+    send(&mut aggregator, group[1].contribution(2, 1)).unwrap();
+    absorb(&mut aggregator, group[1].contribution(4, 1));
+    let stale = send(&mut aggregator, group[0].contribution(0, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale, "step 0 is gone");
+    assert_eq!(aggregator.stats().drops.of(DropReason::StaleStep), 3);
+    assert_eq!(aggregator.stats().transitions.of(Transition::RefuseForeign), 3);
+}
+
+#[test]
+fn a_status_changes_nothing() {
+    let (mut aggregator, group, _) = open(2);
+    let before = snapshot(&aggregator);
+    let have = send(&mut aggregator, group[0].status(0)).unwrap();
+    assert_eq!((have.header.outcome, have.header.members), (Outcome::Have, Members::EMPTY));
+    assert_eq!(snapshot(&aggregator), before);
+}
+
+#[test]
+fn a_group_of_one_is_answered_at_once() {
+    let (mut aggregator, group, _) = open(1);
+    let answer = send(&mut aggregator, group[0].contribution(0, 9)).unwrap();
+    assert_eq!((answer.header.kind, answer.values), (Kind::Answer, vec![9; 4]));
+}
+
+#[test]
+fn the_lease_opens_when_all_have_joined() {
+    let row = row_of(3);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let mut group: Vec<_> = (0..3).map(|r| Member::new(&row, r, 7)).collect();
+    for rank in [2, 0] {
+        let waiting = group[rank].join(&mut aggregator, None);
+        assert_eq!(waiting.hello.unwrap().phase, Step::Waiting);
+        assert!(waiting.header.members.contains(group[rank].rank.bit()));
+    }
+    let stale = send(&mut aggregator, group[0].contribution(0, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale);
+    let welcome = group[1].join(&mut aggregator, None).hello.unwrap();
+    assert_eq!((welcome.phase, welcome.window, welcome.mask), (Step::Welcome, 2, Members(7)));
+    assert_ne!(welcome.session, 0);
+}
+
+#[test]
+fn a_probe_is_answered_with_as_many_bytes() {
+    let row = row_of(1);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let member = Member::new(&row, 0, 7);
+    let mut probe = Hello::new(Step::Hello);
+    probe.probe_len = 1472;
+    let challenge = send(&mut aggregator, member.hello(probe, &[])).unwrap();
+    assert_eq!(challenge.len, 42 + 1472);
+    // A probe that lies about its length would make the box amplify.
+    let mut frame = member.hello(probe, &[]);
+    frame.truncate(42 + 32 + 200);
+    let lying = Member::new(&row, 0, 7);
+    let mut header = lying.header(Kind::Hello, 0);
+    header.cookie = Cookie::default();
+    let frame = lying.frame(&header, &frame[42 + 32..]);
+    assert_eq!(send(&mut aggregator, frame).unwrap_err(), DropReason::Length);
+}
+
+/// A restarted box: chunks that someone holds are handed over, only the others are summed again.
+#[test]
+fn resync_hands_over_what_survivors_hold() {
+    let (mut aggregator, mut group, row) = open(2);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    send(&mut aggregator, group[1].contribution(0, 2)).unwrap();
+    let mut restarted = rig::aggregator(config(vec![row]), 99);
+    let stale = send(&mut restarted, group[0].contribution(1, 5)).unwrap();
+    assert_eq!((stale.header.outcome, stale.header.cookie), (Outcome::Stale, group[0].cookie));
+    // Rank 0 saw the answer to chunk 0, rank 1 did not.
+    group[0].join(&mut restarted, Some((1, &[0])));
+    let welcome = group[1].join(&mut restarted, Some((0, &[0]))).hello.unwrap();
+    assert_eq!((welcome.phase, welcome.low_step, welcome.step_bits), (Step::Welcome, 0, 8));
+    let welcome = group[0].join(&mut restarted, None).hello.unwrap();
+    assert_eq!(welcome.session, group[1].session, "the session goes on");
+    // Rank 1 contributes again, which alone can never complete.
+    absorb(&mut restarted, group[1].contribution(0, 2));
+    let mut header = group[1].header(Kind::Answer, 0);
+    header.members = Members(0b11);
+    let refused = group[1].frame(&header, &payload(666));
+    assert_eq!(send(&mut restarted, refused).unwrap_err(), DropReason::Unwanted);
+    header.cookie = group[0].cookie;
+    let sum = send(&mut restarted, group[0].frame(&header, &payload(3))).unwrap();
+    assert!(sum.multicast);
+    assert_eq!((sum.header.kind, sum.values), (Kind::Answer, vec![3; 4]));
+    // And the stream goes on where it was.
+    absorb(&mut restarted, group[0].contribution(2, 10));
+    let answer = send(&mut restarted, group[1].contribution(2, 20)).unwrap();
+    assert_eq!(answer.values, vec![30; 4]);
+    assert_eq!(restarted.stats().transitions.of(Transition::HandOver), 1);
+    assert_eq!(restarted.stats().transitions.of(Transition::SeedResumed), 1);
+}
+
+#[test]
+fn a_new_life_ends_the_session_and_the_others_are_told() {
+    let (mut aggregator, mut group, row) = open(2);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    let mut reborn = Member::new(&row, 1, 555);
+    let waiting = reborn.join(&mut aggregator, None);
+    assert_eq!(waiting.hello.unwrap().phase, Step::Waiting);
+    let stale = send(&mut aggregator, group[0].contribution(1, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale);
+    let refused = group[0].join(&mut aggregator, Some((0, &[])));
+    let hello = refused.hello.unwrap();
+    assert_eq!((hello.phase, hello.reason), (Step::Refused, Reason::MemberLost));
+    assert_eq!(refused.header.members, reborn.rank.bit());
+    // Begun anew, the two form again in another epoch, and nothing of the old sums is left.
+    let old = group[0].cookie;
+    let mut fresh = Member::new(&row, 0, 556);
+    fresh.join(&mut aggregator, None);
+    reborn.join(&mut aggregator, None);
+    assert_ne!(fresh.cookie, old);
+    absorb(&mut aggregator, fresh.contribution(0, 7));
+    let answer = send(&mut aggregator, reborn.contribution(0, 8)).unwrap();
+    assert_eq!(answer.values, vec![15; 4]);
+}
+
+#[test]
+fn a_recorded_handshake_of_an_earlier_life_changes_nothing() {
+    let row = row_of(1);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let old = Member::new(&row, 0, 1);
+    let challenge = send(&mut aggregator, old.hello(Hello::new(Step::Hello), &[])).unwrap();
+    let mut join = Hello::new(Step::Join);
+    join.token = challenge.hello.unwrap().token;
+    let recorded = old.hello(join, &[]);
+    assert_eq!(
+        send(&mut aggregator, recorded.clone()).unwrap().hello.unwrap().phase,
+        Step::Welcome
+    );
+    let mut new = Member::new(&row, 0, 2);
+    new.join(&mut aggregator, None);
+    let epoch = aggregator.leases().next().unwrap().epoch();
+    assert_eq!(send(&mut aggregator, recorded).unwrap_err(), DropReason::Token);
+    assert_eq!(aggregator.leases().next().unwrap().epoch(), epoch);
+}
+
+#[test]
+fn all_close_before_a_new_session_begins() {
+    let (mut aggregator, group, row) = open(2);
+    let closed = send(&mut aggregator, group[0].hello(Hello::new(Step::Close), &[])).unwrap();
+    assert_eq!(closed.header.members, group[0].rank.bit());
+    let mut next = Member::new(&row, 0, 900);
+    let waiting = next.join(&mut aggregator, None);
+    assert_eq!(waiting.hello.unwrap().phase, Step::Waiting, "rank 1 may still need the sums");
+    let closed = send(&mut aggregator, group[1].hello(Hello::new(Step::Close), &[])).unwrap();
+    assert_eq!(closed.header.members, Members(0b11));
+    next.join(&mut aggregator, None);
+    assert_eq!(aggregator.leases().next().unwrap().phase(), Phase::Forming);
+    assert_eq!(aggregator.stats().sessions_broken, 0);
+}
+
+#[test]
+fn the_straggler_report_says_who_was_late() {
+    let (mut aggregator, group, _) = open(2);
+    deliver(&mut aggregator, group[1].contribution(0, 1), Nanos(1_000));
+    deliver(&mut aggregator, group[0].contribution(0, 1), Nanos(6_000));
+    let lease = aggregator.leases().next().unwrap();
+    let lags: Vec<u64> = lease.members().map(|member| member.lag.max.0).collect();
+    assert_eq!(lags, [5_000, 0]);
+}

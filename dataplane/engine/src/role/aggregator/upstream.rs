@@ -1,0 +1,436 @@
+//! A leaf's membership of the root's lease (SPEC#two-levels).
+//!
+//! The leaf is a member like any other: it says HELLO, JOINs with the sums it keeps, hands over
+//! what the root wants. It has timers for these only; its sums are sent again when the completing
+//! rank repeats itself, so slots stay free of timers.
+
+use arrayvec::ArrayVec;
+use core::net::SocketAddr;
+
+use weft_wire::frame::{Encap, Endpoint};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members, Nanos};
+
+use super::lease::{Lease, Phase};
+use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use crate::drops::DropReason;
+use crate::random::SplitMix64;
+use crate::slot::State;
+use crate::steps::StepSet;
+use crate::table::{BoxConfig, ParentConfig, RowConfig};
+
+/// First pause between handshake datagrams; doubles up to [`HANDSHAKE_PAUSE_MAX`].
+const HANDSHAKE_PAUSE: Nanos = Nanos::from_millis(2);
+/// Longest pause between handshake datagrams.
+const HANDSHAKE_PAUSE_MAX: Nanos = Nanos::from_millis(100);
+/// Sums that wait to be sent up again; a further one is dropped, for its rank repeats itself.
+const RESEND_MAX: usize = 64;
+
+/// Where a leaf stands with the root.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Standing {
+    Idle,
+    Hello,
+    Join,
+    Open,
+    Closing,
+    Closed,
+}
+
+/// A leaf's end of its path to the root, in one lane.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    encap: Encap,
+    root: SocketAddr,
+    job: JobId,
+    row: u16,
+    bit: Members,
+    mask: Members,
+    standing: Standing,
+    life: u64,
+    token: u64,
+    session: u64,
+    cookie_up: Cookie,
+    cookie_down: Cookie,
+    group: GroupId,
+    next_at: Nanos,
+    pause: Nanos,
+    resend: ArrayVec<u32, RESEND_MAX>,
+    /// Sums that the root wants and this leaf keeps.
+    hand_over: StepSet,
+    hand_over_next: u32,
+}
+
+impl Upstream {
+    pub(super) fn new(
+        config: &BoxConfig,
+        row: &RowConfig,
+        parent: &ParentConfig,
+        lane: u16,
+        life: u64,
+    ) -> Self {
+        let source = Endpoint {
+            mac: config.local.mac,
+            addr: SocketAddr::new(config.local.addr.ip(), parent.source_port + lane),
+        };
+        let mut root = parent.endpoint.addr;
+        root.set_port(root.port() + lane);
+        Self {
+            root,
+            encap: Encap::new(source, parent.endpoint).expect("the table admits one family"),
+            job: row.job,
+            row: parent.row,
+            bit: parent.rank.bit(),
+            mask: Members::EMPTY,
+            standing: Standing::Idle,
+            life,
+            token: 0,
+            session: 0,
+            cookie_up: Cookie::default(),
+            cookie_down: Cookie::default(),
+            group: GroupId::default(),
+            next_at: Nanos::MAX,
+            pause: HANDSHAKE_PAUSE,
+            resend: ArrayVec::new(),
+            hand_over: StepSet::new(u32::from(row.window / config.shards)),
+            hand_over_next: 0,
+        }
+    }
+
+    /// Where the root's lane sends from: its port and the lane.
+    pub(super) fn root_addr(&self) -> SocketAddr {
+        self.root
+    }
+
+    /// Where this lane sends up from.
+    pub(super) fn port(&self) -> u16 {
+        self.encap.source().addr.port()
+    }
+
+    pub(super) fn timeout(&self) -> Nanos {
+        if self.standing == Standing::Open && !self.resend.is_empty() {
+            return Nanos(0);
+        }
+        self.next_at
+    }
+
+    pub(super) fn queue_resend(&mut self, step: u32) {
+        if !self.resend.contains(&step) {
+            // A full queue is loss: the completing rank asks again.
+            let _ = self.resend.try_push(step);
+        }
+    }
+
+    pub(super) fn hand_over_done(&mut self, step: u32) {
+        self.hand_over.remove(step);
+    }
+
+    fn enter(&mut self, standing: Standing) {
+        self.standing = standing;
+        self.pause = HANDSHAKE_PAUSE;
+        self.next_at = match standing {
+            Standing::Idle | Standing::Closed => Nanos::MAX,
+            Standing::Open if self.hand_over.is_empty() => Nanos::MAX,
+            _ => Nanos(0),
+        };
+    }
+
+    fn back_off(&mut self, now: Nanos) {
+        self.next_at = now.saturating_add(self.pause);
+        self.pause = Nanos((self.pause.0 * 2).min(HANDSHAKE_PAUSE_MAX.0));
+    }
+}
+
+impl Lease {
+    /// Begins the handshake with the root: afresh (`session` 0) as a new life, or to resume.
+    pub(super) fn arm_upstream(&mut self, session: u64, random: &mut SplitMix64) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.session = session;
+            if session == 0 {
+                upstream.life = random.next_non_zero();
+            }
+            upstream.resend.clear();
+            upstream.hand_over.reset(0);
+            upstream.enter(Standing::Hello);
+        }
+    }
+
+    pub(super) fn disarm_upstream(&mut self) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.enter(Standing::Idle);
+        }
+    }
+
+    /// True when there is no root, or the root knows that every one of its members has closed.
+    /// The first call starts closing.
+    pub(super) fn is_closed_upstream(&mut self) -> bool {
+        let Some(upstream) = &mut self.upstream else { return true };
+        if upstream.standing == Standing::Open {
+            upstream.enter(Standing::Closing);
+        }
+        upstream.standing == Standing::Closed
+    }
+}
+
+impl Aggregator {
+    /// A frame from the root's address.
+    pub(super) fn handle_from_root(
+        &mut self,
+        index: LeaseIndex,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        if incoming.header.kind == Kind::Hello {
+            return self.handle_hello_from_root(index, incoming);
+        }
+        let lease = &mut self.leases[index.0];
+        let upstream = lease.upstream.as_mut().expect("the frame is from its root");
+        let header = incoming.header;
+        let shards = u32::from(self.shards);
+        if header.chunk.0 & (shards - 1) != u32::from(self.lane) {
+            return Err(DropReason::WrongShard);
+        }
+        match header.kind {
+            Kind::Answer => {
+                if header.cookie != upstream.cookie_down {
+                    return Err(DropReason::BadCookie);
+                }
+                if header.group != upstream.group {
+                    return Err(DropReason::StaleGroup);
+                }
+                self.handle_answer_from_root(index, incoming)
+            }
+            Kind::State
+                if header.outcome == Outcome::Stale && header.cookie == upstream.cookie_up =>
+            {
+                let mut packet = Packet::new_unchecked(incoming.datagram());
+                if !packet.verify_crc(weft_kernel::crc32c) && packet.crc() != 0 {
+                    return Err(DropReason::Integrity);
+                }
+                // The root began a new epoch: resume with what this leaf keeps.
+                if matches!(upstream.standing, Standing::Open | Standing::Closing) {
+                    upstream.enter(Standing::Hello);
+                }
+                Ok(Verdict::Hold)
+            }
+            Kind::State => Ok(Verdict::Hold),
+            _ => Err(DropReason::Kind),
+        }
+    }
+
+    fn handle_hello_from_root(
+        &mut self,
+        index: LeaseIndex,
+        mut incoming: Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let mac = incoming.udp.source_mac;
+        let header = incoming.header;
+        let mut packet = Packet::new_unchecked(incoming.datagram());
+        if !packet.verify_crc(weft_kernel::crc32c) {
+            return Err(DropReason::Integrity);
+        }
+        let (hello, bitmap) =
+            Hello::parse(packet.payload_mut()).map_err(|_| DropReason::Handshake)?;
+        let lease = &mut self.leases[index.0];
+        let upstream = lease.upstream.as_mut().expect("the frame is from its root");
+        if hello.life != upstream.life {
+            return Err(DropReason::Unsolicited);
+        }
+        match (hello.phase, upstream.standing) {
+            (Step::Challenge, Standing::Hello) => {
+                upstream.encap = upstream.encap.with_target_mac(mac);
+                upstream.token = hello.token;
+                upstream.enter(Standing::Join);
+            }
+            (Step::Welcome, Standing::Join) => {
+                let fits = hello.window == lease.window
+                    && hello.elements == lease.row.elements
+                    && hello.shards == self.shards;
+                if !fits {
+                    return Err(DropReason::Handshake);
+                }
+                upstream.session = hello.session;
+                upstream.cookie_up = hello.cookie_up;
+                upstream.cookie_down = hello.cookie_down;
+                upstream.group = header.group;
+                lease.session = hello.session;
+                lease.open_upstream(&hello, bitmap);
+            }
+            (Step::Refused, Standing::Join) if hello.reason != Reason::UnknownGroup => {
+                self.stats.sessions_broken += 1;
+                let session = lease.session;
+                lease.lost = Some((session, Members::EMPTY));
+                lease.phase = Phase::Forming;
+                lease.joined = Members::EMPTY;
+                upstream.enter(Standing::Idle);
+            }
+            (Step::Closed, Standing::Closing) if header.members == hello.mask => {
+                upstream.enter(Standing::Closed);
+            }
+            (Step::Waiting | Step::Closed | Step::Refused, _) => {}
+            _ => return Err(DropReason::Unsolicited),
+        }
+        Ok(Verdict::Hold)
+    }
+
+    /// Writes the next frame that this lease's leaf owes the root.
+    pub(super) fn poll_upstream(
+        &mut self,
+        index: LeaseIndex,
+        now: Nanos,
+        frame: &mut [u8],
+    ) -> Option<usize> {
+        while let Some(step) = self.next_resend(index) {
+            if let Some(len) = self.emit_up(index, step, frame, false) {
+                return Some(len);
+            }
+        }
+        let upstream = self.leases[index.0].upstream.as_mut()?;
+        if now < upstream.next_at {
+            return None;
+        }
+        let phase = match upstream.standing {
+            Standing::Hello => Step::Hello,
+            Standing::Join => Step::Join,
+            Standing::Closing => Step::Close,
+            Standing::Open => return self.poll_hand_over(index, now, frame),
+            Standing::Idle | Standing::Closed => return None,
+        };
+        upstream.back_off(now);
+        Some(self.emit_hello_up(index, phase, frame))
+    }
+
+    fn next_resend(&mut self, index: LeaseIndex) -> Option<u32> {
+        let upstream = self.leases[index.0].upstream.as_mut()?;
+        (upstream.standing == Standing::Open).then(|| upstream.resend.pop()).flatten()
+    }
+
+    fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> usize {
+        let lease = &self.leases[index.0];
+        let mut held = StepSet::new(u32::from(lease.window));
+        let upstream = lease.upstream.as_ref().expect("polled");
+        let mut body = Hello::new(phase);
+        body.life = upstream.life;
+        if phase == Step::Join {
+            body.token = upstream.token;
+            body.session = upstream.session;
+            if upstream.session != 0 {
+                lease.held(&mut held);
+                body.low_step = held.low();
+                body.step_bits = u16::try_from(held.capacity()).expect("at most 8192 bits");
+            }
+        }
+        let header = Header {
+            kind: Kind::Hello,
+            flags: Flags::NONE,
+            outcome: Outcome::None,
+            job: upstream.job,
+            cookie: Cookie::default(),
+            group: GroupId::new(upstream.row, 0),
+            chunk: ChunkIndex(u32::from(self.lane)),
+            element_type: ElementType::None,
+            operation: Operation::None,
+            exponent: 0,
+            count: 0,
+            members: upstream.bit,
+        };
+        let start = upstream.encap.header_len();
+        let datagram_len = HEADER_LEN + body.body_len();
+        let mut packet = Packet::new_unchecked(&mut frame[start..start + datagram_len]);
+        header.emit(&mut packet);
+        body.emit(held.bitmap(), packet.payload_mut());
+        dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len)
+    }
+
+    /// Hands over the sums that the root wants, one per call; pauses after each pass.
+    fn poll_hand_over(&mut self, index: LeaseIndex, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        let upstream = self.leases[index.0].upstream.as_mut()?;
+        if upstream.hand_over.is_empty() {
+            upstream.next_at = Nanos::MAX;
+            return None;
+        }
+        let from = upstream.hand_over_next;
+        let Some(step) = upstream.hand_over.iter().find(|step| *step >= from) else {
+            upstream.hand_over_next = 0;
+            upstream.back_off(now);
+            return None;
+        };
+        upstream.hand_over_next = step + 1;
+        self.emit_data_up(index, step, Kind::Answer, frame, false)
+    }
+
+    /// Writes this leaf's sum of `step` as its contribution to the root. `in_place`: the payload
+    /// is in the frame already. `None` when there is nothing to send or no root to send it to.
+    pub(super) fn emit_up(
+        &mut self,
+        index: LeaseIndex,
+        step: u32,
+        frame: &mut [u8],
+        in_place: bool,
+    ) -> Option<usize> {
+        let lease = &self.leases[index.0];
+        let bank = lease.slots.bank(lease.slots.locate(step));
+        if bank.state != State::Sent || bank.step != step {
+            return None;
+        }
+        self.emit_data_up(index, step, Kind::Contrib, frame, in_place)
+    }
+
+    fn emit_data_up(
+        &self,
+        index: LeaseIndex,
+        step: u32,
+        kind: Kind,
+        frame: &mut [u8],
+        in_place: bool,
+    ) -> Option<usize> {
+        let lease = &self.leases[index.0];
+        let upstream = lease.upstream.as_ref()?;
+        if upstream.standing != Standing::Open {
+            return None;
+        }
+        let place = lease.slots.locate(step);
+        let bank = lease.slots.bank(place);
+        let mut header = Header {
+            cookie: upstream.cookie_up,
+            group: upstream.group,
+            members: if kind == Kind::Answer { upstream.mask } else { upstream.bit },
+            ..self.data_header(lease, kind, bank)
+        };
+        if !in_place {
+            header.flags = header.flags.union(Flags::RETRANSMIT);
+        }
+        let start = upstream.encap.header_len();
+        let datagram_len = HEADER_LEN + header.payload_len();
+        let datagram = frame.get_mut(start..start + datagram_len)?;
+        if !in_place {
+            lease.slots.store.emit(place, &mut datagram[HEADER_LEN..]);
+        }
+        header.emit(&mut Packet::new_unchecked(datagram));
+        Some(dispatch_out(&upstream.encap, lease.row.integrity, frame, datagram_len))
+    }
+}
+
+impl Lease {
+    /// The root welcomed this leaf: open for the members, and note what the root wants.
+    fn open_upstream(&mut self, hello: &Hello, bitmap: &[u8]) {
+        let upstream = self.upstream.as_mut().expect("the root spoke");
+        upstream.mask = hello.mask;
+        upstream.hand_over.reset(0);
+        if upstream.hand_over.load(hello.low_step, bitmap) {
+            for j in 0..upstream.hand_over.capacity() {
+                let step = hello.low_step.saturating_add(j);
+                let bank = self.slots.bank(self.slots.locate(step));
+                let keeps = bank.state == State::Answered && bank.step == step && bank.has_data;
+                if !keeps {
+                    upstream.hand_over.remove(step);
+                }
+            }
+        }
+        upstream.hand_over_next = 0;
+        upstream.enter(Standing::Open);
+        if self.phase == Phase::AwaitingRoot {
+            self.phase = Phase::Open;
+        }
+    }
+}

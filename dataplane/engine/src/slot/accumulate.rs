@@ -1,0 +1,264 @@
+//! The sum: which kernel runs on which row of memory. Wrong in here would be wrong sums (I2).
+//!
+//! Slots are 64-byte aligned and in host order; packets are big-endian at any alignment. The
+//! first contribution stores (no zeroing), the completing one writes slot and packet at once.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_kernel::Kernels;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::Overflow;
+
+use super::BankIndex;
+use crate::table::SumOrder;
+
+const LINE_BYTES: usize = 64;
+const LINE_WORDS: usize = LINE_BYTES / 4;
+
+/// The arithmetic of one lease.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Arithmetic {
+    /// What an element is.
+    pub element_type: ElementType,
+    /// How elements combine.
+    pub operation: Operation,
+    /// Order of floating-point additions.
+    pub sum_order: SumOrder,
+    /// What happens when an i32 sum does not fit.
+    pub overflow: Overflow,
+}
+
+/// The data of a lease's banks.
+#[derive(Debug)]
+pub struct Store {
+    kernels: &'static Kernels,
+    arithmetic: Arithmetic,
+    elements: usize,
+    stride: usize,
+    rows: usize,
+    words: Words,
+}
+
+#[derive(Debug)]
+enum Words {
+    I32(Aligned<i32>),
+    F32(Aligned<f32>),
+}
+
+/// One contribution on its way into a bank.
+#[derive(Clone, Copy, Debug)]
+pub struct Contribution {
+    /// Whose.
+    pub rank: usize,
+    /// Largest magnitude of an element when the row clamps.
+    pub limit: i32,
+}
+
+impl Store {
+    /// Takes the memory of `banks` banks.
+    #[must_use]
+    pub fn new(
+        kernels: &'static Kernels,
+        arithmetic: Arithmetic,
+        elements: usize,
+        members: usize,
+        banks: usize,
+    ) -> Self {
+        let stride = elements.next_multiple_of(LINE_WORDS);
+        // Rank order keeps a row per member and one for the sum.
+        let rows = if arithmetic.sum_order == SumOrder::Rank { members + 1 } else { 1 };
+        let len = banks * rows * stride;
+        let words = match arithmetic.element_type {
+            ElementType::I32 => Words::I32(Aligned::new(len)),
+            ElementType::F32 | ElementType::Bf16 => Words::F32(Aligned::new(len)),
+            ElementType::None => unreachable!("the table admits only real element types"),
+        };
+        Self { kernels, arithmetic, elements, stride, rows, words }
+    }
+
+    /// Bytes of memory taken.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        match &self.words {
+            Words::I32(words) => words.data.len() * 4,
+            Words::F32(words) => words.data.len() * 4,
+        }
+    }
+
+    /// Hints that a bank will be written soon.
+    pub fn prefetch(&self, bank: BankIndex) {
+        let start = self.sum_start(bank);
+        match &self.words {
+            Words::I32(words) => {
+                weft_kernel::prefetch_write(&words.slice()[start..start + self.elements]);
+            }
+            Words::F32(words) => {
+                weft_kernel::prefetch_write(&words.slice()[start..start + self.elements]);
+            }
+        }
+    }
+
+    /// Stores a step's first contribution. True when an element was clamped.
+    pub fn first(&mut self, bank: BankIndex, from: Contribution, wire: &[u8]) -> bool {
+        let (start, row, end) = self.place(bank, from.rank);
+        let (kernels, arithmetic) = (self.kernels, self.arithmetic);
+        match &mut self.words {
+            Words::I32(words) => {
+                let slot = &mut words.slice_mut()[start..end];
+                if arithmetic.clamps() {
+                    return kernels.store_i32_clamped(slot, wire, from.limit);
+                }
+                kernels.store_i32(slot, wire);
+            }
+            Words::F32(words) => match (arithmetic.element_type, arithmetic.sum_order) {
+                (ElementType::Bf16, _) => {
+                    kernels.store_bf16(&mut words.slice_mut()[start..end], wire);
+                }
+                (_, SumOrder::Arrival) => {
+                    kernels.store_f32(&mut words.slice_mut()[start..end], wire);
+                }
+                (_, SumOrder::Rank) => kernels.store_f32(&mut words.slice_mut()[row], wire),
+            },
+        }
+        false
+    }
+
+    /// Adds a further contribution. True when an element was clamped.
+    pub fn add(&mut self, bank: BankIndex, from: Contribution, wire: &[u8]) -> bool {
+        let (start, row, end) = self.place(bank, from.rank);
+        let (kernels, arithmetic) = (self.kernels, self.arithmetic);
+        match &mut self.words {
+            Words::I32(words) => {
+                let slot = &mut words.slice_mut()[start..end];
+                match arithmetic.operation {
+                    Operation::Max => kernels.max_i32(slot, wire),
+                    _ if arithmetic.clamps() => {
+                        return kernels.add_i32_clamped(slot, wire, from.limit);
+                    }
+                    _ => kernels.add_i32(slot, wire),
+                }
+            }
+            Words::F32(words) => match (arithmetic.element_type, arithmetic.sum_order) {
+                (ElementType::Bf16, _) => {
+                    kernels.add_bf16(&mut words.slice_mut()[start..end], wire);
+                }
+                (_, SumOrder::Arrival) => {
+                    kernels.add_f32(&mut words.slice_mut()[start..end], wire);
+                }
+                (_, SumOrder::Rank) => kernels.store_f32(&mut words.slice_mut()[row], wire),
+            },
+        }
+        false
+    }
+
+    /// Adds the last contribution and writes the sum to both slot and packet. True when an
+    /// element was clamped.
+    pub fn add_last(&mut self, bank: BankIndex, from: Contribution, wire: &mut [u8]) -> bool {
+        let (start, row, end) = self.place(bank, from.rank);
+        let (kernels, arithmetic) = (self.kernels, self.arithmetic);
+        match &mut self.words {
+            Words::I32(words) => {
+                let slot = &mut words.slice_mut()[start..end];
+                match arithmetic.operation {
+                    Operation::Max => kernels.max_i32_emit(slot, wire),
+                    _ if arithmetic.clamps() => {
+                        return kernels.add_i32_clamped_emit(slot, wire, from.limit);
+                    }
+                    _ => kernels.add_i32_emit(slot, wire),
+                }
+            }
+            Words::F32(words) => match (arithmetic.element_type, arithmetic.sum_order) {
+                (ElementType::Bf16, _) => {
+                    kernels.add_bf16_emit(&mut words.slice_mut()[start..end], wire);
+                }
+                (_, SumOrder::Arrival) => {
+                    kernels.add_f32_emit(&mut words.slice_mut()[start..end], wire);
+                }
+                (_, SumOrder::Rank) => {
+                    kernels.store_f32(&mut words.slice_mut()[row], wire);
+                    let first_row = bank.0 * self.rows * self.stride;
+                    let (rows, sum) = words.slice_mut()[first_row..end]
+                        .split_at_mut((self.rows - 1) * self.stride);
+                    kernels.sum_rows_f32_emit(rows, self.stride, &mut sum[..self.elements], wire);
+                }
+            },
+        }
+        false
+    }
+
+    /// Writes a group of one's only contribution back as the sum; the bank keeps it too. bf16 is
+    /// rounded like any sum.
+    pub fn emit(&self, bank: BankIndex, wire: &mut [u8]) {
+        let start = self.sum_start(bank);
+        let end = start + self.elements;
+        match &self.words {
+            Words::I32(words) => self.kernels.emit_i32(&words.slice()[start..end], wire),
+            Words::F32(words) if self.arithmetic.element_type == ElementType::Bf16 => {
+                self.kernels.emit_bf16(&words.slice()[start..end], wire);
+            }
+            Words::F32(words) => self.kernels.emit_f32(&words.slice()[start..end], wire),
+        }
+    }
+
+    /// Keeps an answer that was computed elsewhere: the root's, or one handed over.
+    pub fn keep(&mut self, bank: BankIndex, wire: &[u8]) {
+        let start = self.sum_start(bank);
+        let end = start + self.elements;
+        match &mut self.words {
+            Words::I32(words) => {
+                self.kernels.store_i32(&mut words.slice_mut()[start..end], wire);
+            }
+            Words::F32(words) if self.arithmetic.element_type == ElementType::Bf16 => {
+                self.kernels.store_bf16(&mut words.slice_mut()[start..end], wire);
+            }
+            Words::F32(words) => {
+                self.kernels.store_f32(&mut words.slice_mut()[start..end], wire);
+            }
+        }
+    }
+
+    /// (start of the sum, range of the rank's row, end of the sum), in words.
+    fn place(&self, bank: BankIndex, rank: usize) -> (usize, core::ops::Range<usize>, usize) {
+        let start = self.sum_start(bank);
+        let row = if self.rows == 1 { start } else { (bank.0 * self.rows + rank) * self.stride };
+        (start, row..row + self.elements, start + self.elements)
+    }
+
+    fn sum_start(&self, bank: BankIndex) -> usize {
+        (bank.0 * self.rows + self.rows - 1) * self.stride
+    }
+}
+
+impl Arithmetic {
+    fn clamps(self) -> bool {
+        self.operation == Operation::Sum && self.overflow == Overflow::Clamp
+    }
+}
+
+/// A vector whose used part starts on a cache line, without unsafe: it is a little longer than
+/// asked for and remembers where the line starts.
+#[derive(Debug)]
+struct Aligned<T> {
+    data: Vec<T>,
+    start: usize,
+    len: usize,
+}
+
+impl<T: Clone + Default> Aligned<T> {
+    fn new(len: usize) -> Self {
+        assert_eq!(size_of::<T>(), 4, "offsets are counted in 4-byte words");
+        let data = vec![T::default(); len + LINE_WORDS];
+        let misaligned = data.as_ptr().addr() % LINE_BYTES;
+        let start = (LINE_BYTES - misaligned) % LINE_BYTES / 4;
+        Self { data, start, len }
+    }
+
+    fn slice(&self) -> &[T] {
+        &self.data[self.start..self.start + self.len]
+    }
+
+    fn slice_mut(&mut self) -> &mut [T] {
+        &mut self.data[self.start..self.start + self.len]
+    }
+}

@@ -1,0 +1,186 @@
+//! One breath of an aggregator lane: receive a burst, let the engine decide, send what it says.
+//!
+//! Does the I/O that [`Verdict`] asks for and nothing else; run to completion on one lcore. The
+//! transmit side never blocks: frames that a full ring refuses are freed and counted, and the
+//! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
+
+use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
+use weft_wire::Nanos;
+
+use crate::port::{Burst, Frame, Port};
+
+/// Frames whose slots are prefetched together, while the group before them is handled.
+const PREFETCH_GROUP: usize = 8;
+
+/// What answers the frames that are not Weft's, so that the port is a host that others can reach.
+pub trait HostSide<P: Port> {
+    /// Takes a frame and may hand one back to send: an ARP or NDP reply, an ICMP echo.
+    fn handle(&mut self, now: Nanos, port: &mut P, frame: P::Frame) -> Option<P::Frame>;
+}
+
+/// Answers nothing: for ports behind a kernel that does.
+impl<P: Port> HostSide<P> for () {
+    fn handle(&mut self, _: Nanos, _: &mut P, _: P::Frame) -> Option<P::Frame> {
+        None
+    }
+}
+
+/// An aggregator lane on a port.
+#[derive(Debug)]
+pub struct AggregatorLane<P: Port> {
+    port: P,
+    engine: Aggregator,
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+    done: Burst<P::Frame>,
+    stats: LaneStats,
+}
+
+/// How busy a lane was, and what it lost on its way out.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LaneStats {
+    /// Breaths that found at least one frame.
+    pub busy_breaths: u64,
+    /// Breaths that found none.
+    pub idle_breaths: u64,
+    /// Frames freed because the transmit ring was full.
+    pub tx_dropped: u64,
+    /// Copies or own frames not made because the pool was empty.
+    pub tx_nombuf: u64,
+}
+
+impl<P: Port> AggregatorLane<P> {
+    /// Puts an engine on a port.
+    pub fn new(port: P, engine: Aggregator) -> Self {
+        Self {
+            port,
+            engine,
+            rx: Burst::new_const(),
+            tx: Burst::new_const(),
+            done: Burst::new_const(),
+            stats: LaneStats::default(),
+        }
+    }
+
+    /// Receives one burst, handles it and sends what came of it; returns how many frames came.
+    /// Frames that are not Weft's go to `host`.
+    pub fn breathe(&mut self, now: Nanos, host: &mut impl HostSide<P>) -> usize {
+        let received = self.port.rx_burst(now, &mut self.rx);
+        if received == 0 {
+            self.stats.idle_breaths += 1;
+        } else {
+            self.stats.busy_breaths += 1;
+        }
+        let mut rx = core::mem::take(&mut self.rx);
+        self.prefetch(&rx[..rx.len().min(PREFETCH_GROUP)]);
+        while !rx.is_empty() {
+            let group = rx.len().min(PREFETCH_GROUP);
+            self.prefetch(&rx[group..rx.len().min(2 * PREFETCH_GROUP)]);
+            for frame in rx.drain(..group) {
+                self.handle(now, frame, host);
+            }
+        }
+        if now >= self.engine.poll_timeout() {
+            self.poll_engine(now);
+        }
+        self.flush(now);
+        self.port.free(&mut self.done);
+        received
+    }
+
+    /// The engine, for reports.
+    pub fn engine(&self) -> &Aggregator {
+        &self.engine
+    }
+
+    /// The port.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The port, to wait on it.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// What the lane did.
+    pub fn stats(&self) -> LaneStats {
+        self.stats
+    }
+
+    fn prefetch(&self, frames: &[P::Frame]) {
+        for frame in frames {
+            self.engine.prefetch(frame.as_ref());
+        }
+    }
+
+    fn handle(&mut self, now: Nanos, mut frame: P::Frame, host: &mut impl HostSide<P>) {
+        let len = frame.as_ref().len();
+        match self.engine.handle_frame(now, frame.buffer_mut(), len) {
+            Verdict::Drop(_) | Verdict::Hold => {
+                if self.done.is_full() {
+                    self.port.free(&mut self.done);
+                }
+                self.done.push(frame);
+            }
+            Verdict::Host => {
+                if let Some(answer) = host.handle(now, &mut self.port, frame) {
+                    self.send(now, answer);
+                }
+            }
+            Verdict::Send { len } => {
+                frame.set_len(len);
+                self.send(now, frame);
+            }
+            Verdict::Multicast { len, lease } => {
+                frame.set_len(len);
+                self.multicast(now, frame, lease);
+            }
+        }
+    }
+
+    /// Sends the copies first: they may share the payload, which the original then still owns.
+    fn multicast(&mut self, now: Nanos, frame: P::Frame, lease: LeaseIndex) {
+        let header_len = self.engine.encap_len(lease);
+        let frame_len = frame.as_ref().len();
+        for member in 1..self.engine.fan_out(lease) {
+            match self.port.copy(&frame, header_len) {
+                Some(mut copy) => {
+                    self.engine.readdress(lease, member, copy.as_mut(), frame_len);
+                    self.send(now, copy);
+                }
+                None => self.stats.tx_nombuf += 1,
+            }
+        }
+        self.send(now, frame);
+    }
+
+    fn poll_engine(&mut self, now: Nanos) {
+        loop {
+            let Some(mut frame) = self.port.alloc() else {
+                self.stats.tx_nombuf += 1;
+                return;
+            };
+            let Some(len) = self.engine.poll_transmit(now, frame.buffer_mut()) else { return };
+            frame.set_len(len);
+            self.send(now, frame);
+        }
+    }
+
+    fn send(&mut self, now: Nanos, frame: P::Frame) {
+        if self.tx.is_full() {
+            self.flush(now);
+        }
+        self.tx.push(frame);
+    }
+
+    /// Offers what is waiting to the port once; what it refuses is loss.
+    fn flush(&mut self, now: Nanos) {
+        if self.tx.is_empty() {
+            return;
+        }
+        self.port.tx_burst(now, &mut self.tx);
+        self.stats.tx_dropped += self.tx.len() as u64;
+        self.port.free(&mut self.tx);
+    }
+}

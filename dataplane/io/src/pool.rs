@@ -1,0 +1,136 @@
+//! A fixed set of frame buffers, all allocated at the start.
+//!
+//! Every software port takes its frames from a [`Pool`] and a dropped [`PoolFrame`] returns to the
+//! pool it came from, on whichever thread that happens. Invariant: after [`Pool::new`] nothing
+//! here allocates, and `free + in use = capacity`, so returning a buffer cannot fail. An empty
+//! pool is a defined outcome, counted by the port (DESIGN I8). O(1) per frame, lock-free.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::port::Frame;
+
+/// A pool of frame buffers of one size. Clones share the buffers.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    free: Arc<ArrayQueue<Box<[u8]>>>,
+    frame_len_max: usize,
+}
+
+impl Pool {
+    /// Allocates `frame_count` buffers of `frame_len_max` bytes each (at least one buffer).
+    #[must_use]
+    pub fn new(frame_count: usize, frame_len_max: usize) -> Self {
+        let free = ArrayQueue::new(frame_count.max(1));
+        for _ in 0..free.capacity() {
+            free.push(vec![0; frame_len_max].into_boxed_slice()).expect("a slot per buffer");
+        }
+        Self { free: Arc::new(free), frame_len_max }
+    }
+
+    /// Takes an empty frame; `None` when all are in use. Its buffer holds what was there before.
+    pub fn alloc(&self) -> Option<PoolFrame> {
+        let buffer = self.free.pop()?;
+        Some(PoolFrame { buffer, len: 0, home: Arc::clone(&self.free) })
+    }
+
+    /// Buffers not in use at this moment.
+    #[must_use]
+    pub fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    /// All buffers, in use or not.
+    #[must_use]
+    pub fn frame_count(&self) -> usize {
+        self.free.capacity()
+    }
+
+    /// Bytes of each buffer.
+    #[must_use]
+    pub fn frame_len_max(&self) -> usize {
+        self.frame_len_max
+    }
+}
+
+/// A frame whose buffer belongs to a [`Pool`].
+#[derive(Debug)]
+pub struct PoolFrame {
+    buffer: Box<[u8]>,
+    len: usize,
+    home: Arc<ArrayQueue<Box<[u8]>>>,
+}
+
+impl Frame for PoolFrame {
+    fn buffer_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    fn set_len(&mut self, len: usize) {
+        assert!(len <= self.buffer.len(), "a frame fits its buffer");
+        self.len = len;
+    }
+}
+
+impl AsRef<[u8]> for PoolFrame {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl AsMut<[u8]> for PoolFrame {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+impl Drop for PoolFrame {
+    fn drop(&mut self) {
+        let returned = self.home.push(std::mem::take(&mut self.buffer));
+        debug_assert!(returned.is_ok(), "a pool has room for each of its buffers");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_pool_gives_nothing_until_a_frame_returns() {
+        let pool = Pool::new(2, 64);
+        let first = pool.alloc().expect("two buffers");
+        let second = pool.alloc().expect("two buffers");
+        assert!(pool.alloc().is_none());
+        drop(first);
+        assert_eq!(pool.free_count(), 1);
+        assert!(pool.alloc().is_some());
+        drop(second);
+        assert_eq!(pool.free_count(), 2);
+    }
+
+    #[test]
+    fn frames_return_home_from_another_thread() {
+        let pool = Pool::new(8, 64);
+        let frames: Vec<_> = std::iter::from_fn(|| pool.alloc()).collect();
+        assert_eq!(frames.len(), 8);
+        std::thread::spawn(move || drop(frames)).join().expect("the thread ends");
+        assert_eq!(pool.free_count(), 8);
+    }
+
+    #[test]
+    fn a_new_frame_is_empty_and_grows_to_its_buffer() {
+        let pool = Pool::new(1, 64);
+        let mut frame = pool.alloc().expect("one buffer");
+        assert!(frame.as_ref().is_empty());
+        frame.set_len(64);
+        frame.as_mut().fill(7);
+        assert_eq!(frame.as_ref(), [7; 64]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a frame fits its buffer")]
+    fn a_frame_longer_than_its_buffer_is_a_bug() {
+        Pool::new(1, 64).alloc().expect("one buffer").set_len(65);
+    }
+}

@@ -1,0 +1,234 @@
+//! Makes replayed contributions new: for benches on ports that deliver the same frames for ever.
+//!
+//! [`Restamp`] lets a [`Stamp`] rewrite each received frame in place before the engine sees it. A
+//! frame that the stamp refuses is freed and counted. [`WindowStamp`] numbers contributions so that
+//! each is the next one its member may send under the successor rule (SPEC#slot).
+//!
+//! The cost is charged to Weft in every figure: it runs on the same lcore, in the same burst.
+
+use weft_wire::header::{HEADER_LEN, LAYOUT, Packet};
+use weft_wire::{Cookie, GroupId, MEMBERS_MAX, Nanos};
+
+use crate::port::{Burst, Port, PortInfo, PortStats};
+
+/// Rewrites a received frame in place.
+pub trait Stamp {
+    /// Returns false when the frame is of no use.
+    fn stamp(&mut self, frame: &mut [u8]) -> bool;
+}
+
+impl<F: FnMut(&mut [u8]) -> bool> Stamp for F {
+    fn stamp(&mut self, frame: &mut [u8]) -> bool {
+        self(frame)
+    }
+}
+
+/// A port whose received frames are stamped.
+#[derive(Debug)]
+pub struct Restamp<P, S> {
+    port: P,
+    stamp: S,
+    refused: u64,
+}
+
+impl<P: Port, S: Stamp> Restamp<P, S> {
+    /// Wraps `port`.
+    pub fn new(port: P, stamp: S) -> Self {
+        Self { port, stamp, refused: 0 }
+    }
+
+    /// The wrapped port.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The stamp.
+    pub fn stamp(&self) -> &S {
+        &self.stamp
+    }
+
+    /// The stamp, to give it other orders.
+    pub fn stamp_mut(&mut self) -> &mut S {
+        &mut self.stamp
+    }
+
+    /// Frames that the stamp refused.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl<P: Port, S: Stamp> Port for Restamp<P, S> {
+    type Frame = P::Frame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
+        let before = rx.len();
+        self.port.rx_burst(now, rx);
+        let mut index = 0;
+        let stamp = &mut self.stamp;
+        let received = rx.len();
+        rx.retain(|frame| {
+            index += 1;
+            index <= before || stamp.stamp(frame.as_mut())
+        });
+        self.refused += (received - rx.len()) as u64;
+        rx.len() - before
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
+        self.port.tx_burst(now, tx)
+    }
+
+    fn alloc(&mut self) -> Option<P::Frame> {
+        self.port.alloc()
+    }
+
+    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
+        self.port.copy(frame, header_len)
+    }
+
+    fn free(&mut self, frames: &mut Burst<P::Frame>) {
+        self.port.free(frames);
+    }
+
+    fn info(&self) -> PortInfo {
+        self.port.info()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.port.stats()
+    }
+
+    fn is_open(&self) -> bool {
+        self.port.is_open()
+    }
+
+    fn wait(&mut self, timeout_ns: u64) {
+        self.port.wait(timeout_ns);
+    }
+}
+
+/// What a [`WindowStamp`] writes.
+#[derive(Clone, Debug)]
+pub struct WindowStampConfig {
+    /// Where the datagram starts in each frame: 42 (IPv4) or 62 (IPv6).
+    pub payload_start: usize,
+    /// The group, as welcomed.
+    pub group: GroupId,
+    /// Each member's cookie, by rank; as many as the group has members, 1 to 64.
+    pub cookies: Vec<Cookie>,
+    /// Slots of the lane.
+    pub window: u32,
+    /// Lanes of the box.
+    pub shards: u32,
+    /// The lane that this port feeds, below `shards`.
+    pub shard: u32,
+    /// First step.
+    pub step_start: u32,
+    /// First step that is not sent any more: the lane's `step_count`.
+    pub step_end: u32,
+    /// Seals each datagram anew; `None` where the group's integrity is not `crc32c`.
+    pub crc32c: Option<fn(&[u8]) -> u32>,
+}
+
+/// Gives every contribution of a member the next step of that member.
+///
+/// No member gets more than a window ahead of the slowest, so every accepted frame may claim or
+/// join its slot. A frame is refused when its member must wait for another one, when all steps are
+/// used up, or when it is no contribution of a member.
+#[derive(Clone, Debug)]
+pub struct WindowStamp {
+    config: WindowStampConfig,
+    /// Next step of each member.
+    steps: [u32; MEMBERS_MAX],
+    /// No member's next step is below this.
+    lowest: u32,
+    fields: Fields,
+}
+
+impl WindowStamp {
+    /// Starts all members at `step_start`.
+    ///
+    /// # Panics
+    /// If there are no or more than 64 cookies, no shards, or `shard` is not below `shards`.
+    #[must_use]
+    pub fn new(config: WindowStampConfig) -> Self {
+        assert!((1..=MEMBERS_MAX).contains(&config.cookies.len()), "1 to 64 members");
+        assert!(config.shard < config.shards, "the shard is one of the shards");
+        Self {
+            steps: [config.step_start; MEMBERS_MAX],
+            lowest: config.step_start,
+            fields: Fields::locate(),
+            config,
+        }
+    }
+
+    /// Steps that every member has contributed to.
+    #[must_use]
+    pub fn complete_steps(&self) -> u32 {
+        self.lowest_step() - self.config.step_start
+    }
+
+    fn lowest_step(&self) -> u32 {
+        let members = self.config.cookies.len();
+        self.steps[..members].iter().copied().min().unwrap_or(self.config.step_start)
+    }
+
+    /// The next step of the member, if it may send one.
+    fn advance(&mut self, rank: usize) -> Option<u32> {
+        let step = self.steps[rank];
+        if step - self.lowest >= self.config.window {
+            self.lowest = self.lowest_step();
+        }
+        if step - self.lowest >= self.config.window || step >= self.config.step_end {
+            return None;
+        }
+        self.steps[rank] = step + 1;
+        Some(step)
+    }
+}
+
+impl Stamp for WindowStamp {
+    fn stamp(&mut self, frame: &mut [u8]) -> bool {
+        let Some(datagram) = frame.get_mut(self.config.payload_start..) else { return false };
+        let Ok(packet) = Packet::new_checked(&*datagram) else { return false };
+        let rank = packet.members().single().map(weft_wire::Rank::index);
+        let element_len = packet.element_type().map_or(0, |element| element.len_bytes());
+        let datagram_len = HEADER_LEN + usize::from(packet.count()) * element_len;
+        let Some(rank) = rank.filter(|rank| *rank < self.config.cookies.len()) else {
+            return false;
+        };
+        let Some(datagram) = datagram.get_mut(..datagram_len) else { return false };
+        let Some(step) = self.advance(rank) else { return false };
+        // Chunks run modulo 2^32 over a session.
+        let chunk = step.wrapping_mul(self.config.shards).wrapping_add(self.config.shard);
+        let mut put = |at: usize, word: u32| {
+            datagram[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        };
+        put(self.fields.chunk, chunk);
+        put(self.fields.group, self.config.group.0);
+        put(self.fields.cookie, self.config.cookies[rank].0);
+        if let Some(crc32c) = self.config.crc32c {
+            Packet::new_unchecked(datagram).seal(crc32c);
+        }
+        true
+    }
+}
+
+/// Where the rewritten fields lie in a datagram.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    cookie: usize,
+    group: usize,
+    chunk: usize,
+}
+
+impl Fields {
+    fn locate() -> Self {
+        let byte = |name: &str| {
+            let field = LAYOUT.iter().find(|(field, ..)| *field == name);
+            field.map_or_else(|| unreachable!("the header has a field {name}"), |field| field.1)
+        };
+        Self { cookie: byte("cookie"), group: byte("group"), chunk: byte("chunk") }
+    }
+}

@@ -1,0 +1,359 @@
+//! Weft frames over the kernel's UDP sockets: no privileges, any machine, the slowest port.
+//!
+//! One port is one socket (a box) or several on consecutive UDP ports (a worker's lanes). Sockets
+//! carry payloads only, so the port writes the 42 or 62 bytes of headers in front of each received
+//! payload, and reads them off each frame to send: engines, traces and classification see what a
+//! wire would show. Ethernet addresses are made up from the IP ([`pseudo_mac`]), time to live and
+//! identification are those of `weft_wire::frame::Encap`, and a received ECN mark is kept.
+//!
+//! Invariants: `sendmmsg`/`recvmmsg` once per socket and burst; no allocation after
+//! [`UdpPort::open`], except the message headers (about 20 KiB) when a port is first used on
+//! another thread than the one that opened it. Every frame taken from `tx` is sent or counted as
+//! [`PortStats::tx_errors`]; when a socket buffer is full the rest stays with the caller. A failing
+//! send costs one frame, so no error can spin.
+//!
+//! Not supported: IPv6 scopes (link-local addresses), and binding to the unspecified address, for
+//! the headers of received frames must name the address that they were sent to.
+
+mod frame_set;
+mod headers;
+mod mmsg;
+mod socket;
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use weft_wire::frame::{ETHERNET_LEN, Udp};
+use weft_wire::{MacAddr, Nanos};
+
+use self::frame_set::FrameSet;
+use self::socket::Socket;
+use crate::pool::{Pool, PoolFrame};
+use crate::port::{BURST_MAX, Burst, Port, PortInfo, PortStats};
+
+/// Most sockets of one port.
+pub const SOCKETS_MAX: usize = 64;
+
+/// What a UDP port is opened with.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// This host's address and the first UDP port; port 0 lets the kernel choose.
+    pub addr: SocketAddr,
+    /// Sockets on consecutive UDP ports, 1 to [`SOCKETS_MAX`].
+    pub socket_count: usize,
+    /// Largest IP packet in bytes. Larger datagrams are refused in both directions.
+    pub mtu: usize,
+    /// Buffers in the pool, each of `mtu + 14` bytes.
+    pub frame_count: usize,
+    /// Bytes asked for as each socket's receive and send buffer; the kernel may grant less
+    /// ([`UdpPort::granted`]).
+    pub socket_buffer_bytes: usize,
+    /// Write a UDP checksum into received IPv4 frames as well, for groups whose integrity is
+    /// `checksum16`. The kernel has verified the carried one and does not hand it over.
+    pub ipv4_checksum: bool,
+}
+
+impl UdpConfig {
+    /// One socket at `addr`, Ethernet's MTU of 1500, 1024 frames, 4 MiB socket buffers.
+    #[must_use]
+    pub fn new(addr: SocketAddr) -> Self {
+        Self {
+            addr,
+            socket_count: 1,
+            mtu: 1500,
+            frame_count: 1024,
+            socket_buffer_bytes: 4 << 20,
+            ipv4_checksum: false,
+        }
+    }
+}
+
+/// Why a UDP port could not be opened. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum UdpError {
+    /// Another process, or another port of this one, has the UDP port.
+    #[error(
+        "UDP port {addr} is in use: stop the process that `ss -ulpn 'sport = :{port}'` names, or \
+         choose another port base", port = .addr.port()
+    )]
+    InUse {
+        /// The address that was refused.
+        addr: SocketAddr,
+    },
+    /// No interface has the address.
+    #[error("no interface of this host has the address {ip}: see `ip address` for those it has")]
+    NoSuchAddress {
+        /// The address that was refused.
+        ip: IpAddr,
+    },
+    /// The configuration cannot work, whatever the host.
+    #[error("UDP port {addr}: {problem}")]
+    Config {
+        /// The address asked for.
+        addr: SocketAddr,
+        /// What is wrong, and what to write instead.
+        problem: &'static str,
+    },
+    /// The kernel refused a socket or one of its options.
+    #[error("could not {attempt} for UDP port {addr}")]
+    Socket {
+        /// The address asked for.
+        addr: SocketAddr,
+        /// What was attempted.
+        attempt: &'static str,
+        /// The kernel's answer.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Socket buffer bytes that the kernel granted, for its own book-keeping included: about half of
+/// them hold payload.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GrantedBuffers {
+    /// Smallest receive buffer among the sockets.
+    pub rx_bytes: usize,
+    /// Smallest send buffer among the sockets.
+    pub tx_bytes: usize,
+}
+
+/// A port over UDP sockets.
+#[derive(Debug)]
+pub struct UdpPort {
+    sockets: Vec<Socket>,
+    /// Frames taken from the pool ahead of a receive.
+    spare: Burst<PoolFrame>,
+    pool: Pool,
+    info: PortInfo,
+    stats: PortStats,
+    header_len: usize,
+    ipv4_checksum: bool,
+    /// Socket that the next receive starts with, so that no lane starves another.
+    next_rx: usize,
+}
+
+impl UdpPort {
+    /// Binds the sockets and allocates the frames.
+    ///
+    /// # Errors
+    /// [`UdpError`], one line that says what to do.
+    pub fn open(config: &UdpConfig) -> Result<Self, UdpError> {
+        check(config)?;
+        let sockets = socket::bind_all(config)?;
+        let addr = sockets[0].addr();
+        mmsg::prepare_thread();
+        let name =
+            if sockets.len() == 1 { addr.to_string() } else { format!("{addr}+{}", sockets.len()) };
+        let mac = pseudo_mac(addr.ip());
+        Ok(Self {
+            sockets,
+            spare: Burst::new(),
+            pool: Pool::new(config.frame_count, config.mtu + ETHERNET_LEN),
+            info: PortInfo { name, driver: "udp".to_owned(), mac, mtu: config.mtu },
+            stats: PortStats::default(),
+            header_len: headers::len(addr.ip()),
+            ipv4_checksum: config.ipv4_checksum,
+            next_rx: 0,
+        })
+    }
+
+    /// The address of the first socket; the others follow on the next UDP ports.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.sockets[0].addr()
+    }
+
+    /// The socket buffers that the kernel granted.
+    #[must_use]
+    pub fn granted(&self) -> GrantedBuffers {
+        let least = |bytes: fn(&Socket) -> usize| self.sockets.iter().map(bytes).min().unwrap_or(0);
+        GrantedBuffers {
+            rx_bytes: least(Socket::rx_buffer_bytes),
+            tx_bytes: least(Socket::tx_buffer_bytes),
+        }
+    }
+
+    /// Receives from one socket until `rx` is full or the socket, or the pool, is empty.
+    fn receive(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
+        while self.spare.len() < rx.remaining_capacity() {
+            let Some(frame) = self.pool.alloc() else { break };
+            self.spare.push(frame);
+        }
+        let want = rx.remaining_capacity().min(self.spare.len());
+        if want == 0 {
+            self.stats.rx_nombuf += 1;
+            return 0;
+        }
+        let socket = &self.sockets[index];
+        let mut received = ArrayVec::new();
+        let frames = &mut self.spare[..want];
+        if mmsg::receive(socket, frames, self.header_len, &mut received).is_err() {
+            self.stats.rx_errors += 1;
+        }
+        let mut count = 0;
+        for (message, mut frame) in received.iter().zip(self.spare.drain(..received.len())) {
+            if headers::write(&mut frame, message, socket.addr(), self.ipv4_checksum) {
+                self.stats.rx_packets += 1;
+                self.stats.rx_bytes += frame.as_ref().len() as u64;
+                rx.push(frame);
+                count += 1;
+            } else {
+                self.stats.rx_errors += 1;
+            }
+        }
+        count
+    }
+
+    /// Where a frame's payload lies and goes, and the socket that sends it. `None` when no socket
+    /// can: not UDP, too long, or from an address that is not this port's.
+    fn plan(&self, frame: &PoolFrame) -> Option<Departure> {
+        let udp = Udp::parse(frame.as_ref()).ok()?;
+        let first = self.local_addr();
+        let lane = usize::from(udp.source.port().checked_sub(first.port())?);
+        let sendable = lane < self.sockets.len()
+            && udp.source.ip() == first.ip()
+            && udp.target.is_ipv4() == first.is_ipv4()
+            && frame.as_ref().len() <= self.info.mtu + ETHERNET_LEN;
+        sendable.then(|| Departure {
+            socket: lane,
+            target: udp.target,
+            payload: udp.payload_range(),
+        })
+    }
+
+    /// Sends the frames of `batch` (indices into `tx`, all of one socket); returns those that the
+    /// socket had no room for.
+    fn send(
+        &mut self,
+        tx: &[PoolFrame],
+        plans: &[Option<Departure>],
+        mut batch: FrameSet,
+    ) -> FrameSet {
+        while !batch.is_empty() {
+            let departures = batch
+                .iter()
+                .filter_map(|index| plans[index].as_ref().map(|plan| (plan, tx[index].as_ref())));
+            let socket = batch.first().and_then(|index| plans[index].as_ref()).map(|p| p.socket);
+            let Some(socket) = socket else { break };
+            match mmsg::send(&self.sockets[socket], departures) {
+                Ok(0) => break,
+                Ok(sent) => {
+                    for index in batch.iter().take(sent) {
+                        self.stats.tx_packets += 1;
+                        self.stats.tx_bytes += tx[index].as_ref().len() as u64;
+                    }
+                    batch = batch.skip(sent);
+                }
+                Err(errno) if mmsg::is_full(errno) => break,
+                Err(_) => {
+                    self.stats.tx_errors += 1;
+                    batch = batch.skip(1);
+                }
+            }
+        }
+        batch
+    }
+}
+
+impl Port for UdpPort {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        let mut count = 0;
+        for _ in 0..self.sockets.len() {
+            if rx.is_full() {
+                break;
+            }
+            count += self.receive(self.next_rx, rx);
+            self.next_rx = (self.next_rx + 1) % self.sockets.len();
+        }
+        count
+    }
+
+    /// Sends in order within each socket; one `sendmmsg` serves all frames of a socket.
+    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        let offered = tx.len();
+        let plans: ArrayVec<Option<Departure>, BURST_MAX> =
+            tx.iter().map(|frame| self.plan(frame)).collect();
+        let mut pending = FrameSet::of(&plans, Option::is_some);
+        self.stats.tx_errors += (offered - pending.len()) as u64;
+        let mut refused = FrameSet::default();
+        while let Some(Some(plan)) = pending.first().map(|index| plans[index].as_ref()) {
+            let socket = plan.socket;
+            let batch = FrameSet::of(&plans, |plan| {
+                plan.as_ref().is_some_and(|plan| plan.socket == socket)
+            });
+            refused = refused.union(self.send(tx, &plans, batch));
+            pending = pending.without(batch);
+        }
+        let mut index = 0;
+        tx.retain(|_| {
+            index += 1;
+            refused.contains(index - 1)
+        });
+        offered - tx.len()
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        let frame = self.pool.alloc();
+        self.stats.rx_nombuf += u64::from(frame.is_none());
+        frame
+    }
+
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn stats(&self) -> PortStats {
+        PortStats { rx_missed: self.sockets.iter().map(Socket::rx_missed).sum(), ..self.stats }
+    }
+
+    fn wait(&mut self, timeout_ns: u64) {
+        socket::wait(&self.sockets, timeout_ns);
+    }
+}
+
+/// A locally administered Ethernet address for a host that is only known by its IP: 02:00 and the
+/// four octets of an IPv4 address, 02:06 and the folded octets of an IPv6 address.
+#[must_use]
+pub fn pseudo_mac(ip: IpAddr) -> MacAddr {
+    match ip {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            MacAddr([0x02, 0x00, a, b, c, d])
+        }
+        IpAddr::V6(ip) => {
+            let mut folded = [0; 4];
+            for (index, octet) in ip.octets().into_iter().enumerate() {
+                folded[index % 4] ^= octet;
+            }
+            let [a, b, c, d] = folded;
+            MacAddr([0x02, 0x06, a, b, c, d])
+        }
+    }
+}
+
+/// How a frame leaves.
+#[derive(Clone, Debug)]
+struct Departure {
+    socket: usize,
+    target: SocketAddr,
+    payload: Range<usize>,
+}
+
+fn check(config: &UdpConfig) -> Result<(), UdpError> {
+    let headers_len = headers::len(config.addr.ip()) - ETHERNET_LEN;
+    let problem = if config.addr.ip().is_unspecified() {
+        "give the address of one interface instead of the unspecified one"
+    } else if !(1..=SOCKETS_MAX).contains(&config.socket_count) {
+        "the number of sockets must be 1 to 64"
+    } else if usize::from(config.addr.port()) + config.socket_count > 1 << 16 {
+        "its sockets would pass port 65535: choose a lower port"
+    } else if config.mtu <= headers_len || config.mtu > usize::from(u16::MAX) {
+        "the MTU must be above its headers and at most 65535"
+    } else {
+        return Ok(());
+    };
+    Err(UdpError::Config { addr: config.addr, problem })
+}

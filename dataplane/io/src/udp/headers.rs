@@ -1,0 +1,59 @@
+//! Decides what the headers of a received payload look like: those that its sender's
+//! `weft_wire::frame::Encap` would have put on a wire, with the ECN mark that it arrived with.
+
+use std::net::{IpAddr, SocketAddr};
+
+use weft_wire::frame::{ETHERNET_LEN, Encap, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
+
+use super::mmsg::Received;
+use super::pseudo_mac;
+use crate::pool::PoolFrame;
+use crate::port::Frame;
+
+/// Bytes in front of a payload: 42 or 62.
+pub(super) const fn len(ip: IpAddr) -> usize {
+    ETHERNET_LEN + UDP_LEN + if ip.is_ipv4() { IPV4_LEN } else { IPV6_LEN }
+}
+
+/// Writes the headers of a payload that lies at its place in `frame` already, and sets the
+/// frame's length. False when the message is unusable: truncated, or without a sender.
+pub(super) fn write(
+    frame: &mut PoolFrame,
+    message: &Received,
+    target: SocketAddr,
+    ipv4_checksum: bool,
+) -> bool {
+    let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
+    let encap = message.source.and_then(|source| Encap::new(end(source), end(target)));
+    let Some(encap) = encap.filter(|_| !message.truncated) else { return false };
+    let frame_len = encap.emit(frame.buffer_mut(), message.payload_len);
+    frame.set_len(frame_len);
+    set_traffic_class(frame.as_mut(), target.is_ipv4(), message.traffic_class);
+    if ipv4_checksum || target.is_ipv6() {
+        encap.finish(frame.as_mut());
+    }
+    true
+}
+
+/// Puts the received traffic class (DSCP and ECN) into emitted headers.
+fn set_traffic_class(frame: &mut [u8], ipv4: bool, traffic_class: u8) {
+    let ip = &mut frame[ETHERNET_LEN..];
+    if !ipv4 {
+        ip[0] = ip[0] & 0xf0 | traffic_class >> 4;
+        ip[1] = ip[1] & 0x0f | traffic_class << 4;
+        return;
+    }
+    // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
+    let before = u16::from_be_bytes([ip[0], ip[1]]);
+    ip[1] = traffic_class;
+    let after = u16::from_be_bytes([ip[0], ip[1]]);
+    let checksum = u16::from_be_bytes([ip[10], ip[11]]);
+    let checksum = !add(add(!checksum, !before), after);
+    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Ones-complement addition.
+const fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u16
+}

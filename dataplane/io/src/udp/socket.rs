@@ -1,0 +1,159 @@
+//! Opens the sockets of a UDP port: addresses, buffer sizes, ECN, DF, drop counters.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use arrayvec::ArrayVec;
+// The macro names its two helpers without a path.
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::sys::time::TimeSpec;
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
+use socket2::{Domain, Protocol, SockAddr, Type};
+
+use super::{SOCKETS_MAX, UdpConfig, UdpError};
+
+/// RFC 3168: ECN-capable transport, codepoint 0.
+const ECT0: u32 = 0b10;
+/// Tries to find free consecutive ports when the kernel chooses the first.
+const PORT_TRIES: usize = 32;
+/// Place of the drop counter in `SO_MEMINFO` (`SK_MEMINFO_DROPS`).
+const MEMINFO_DROPS: usize = 8;
+
+/// A bound, non-blocking socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    inner: socket2::Socket,
+    addr: SocketAddr,
+    rx_buffer_bytes: usize,
+    tx_buffer_bytes: usize,
+}
+
+impl Socket {
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    pub(super) fn raw_fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+
+    pub(super) fn rx_buffer_bytes(&self) -> usize {
+        self.rx_buffer_bytes
+    }
+
+    pub(super) fn tx_buffer_bytes(&self) -> usize {
+        self.tx_buffer_bytes
+    }
+
+    /// Datagrams that the kernel dropped at this socket, most for want of buffer.
+    pub(super) fn rx_missed(&self) -> u64 {
+        getsockopt(&self.inner, MemInfo).map_or(0, |info| u64::from(info[MEMINFO_DROPS]))
+    }
+
+    fn bind(addr: SocketAddr, buffer_bytes: usize) -> Result<Self, UdpError> {
+        let failed = |attempt| move |source| UdpError::Socket { addr, attempt, source };
+        let kind = Type::DGRAM.nonblocking().cloexec();
+        let inner = socket2::Socket::new(Domain::for_address(addr), kind, Some(Protocol::UDP))
+            .map_err(failed("make a socket"))?;
+        if addr.is_ipv6() {
+            inner.set_only_v6(true).map_err(failed("set IPV6_V6ONLY"))?;
+        }
+        inner.bind(&SockAddr::from(addr)).map_err(|source| match source.kind() {
+            std::io::ErrorKind::AddrInUse => UdpError::InUse { addr },
+            std::io::ErrorKind::AddrNotAvailable => UdpError::NoSuchAddress { ip: addr.ip() },
+            _ => failed("bind a socket")(source),
+        })?;
+        configure(&inner, addr).map_err(failed("set ECN and path MTU options"))?;
+        let (rx_buffer_bytes, tx_buffer_bytes) = grow_buffers(&inner, buffer_bytes)
+            .map_err(|errno| failed("size the socket buffers")(errno.into()))?;
+        let bound = inner.local_addr().map_err(failed("read the bound address"))?;
+        let addr = bound.as_socket().unwrap_or(addr);
+        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes })
+    }
+}
+
+/// Binds the port's sockets to consecutive UDP ports.
+pub(super) fn bind_all(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
+    let tries = if config.addr.port() == 0 { PORT_TRIES } else { 1 };
+    let mut outcome = bind_from(config);
+    for _ in 1..tries {
+        if !matches!(outcome, Err(UdpError::InUse { .. })) {
+            break;
+        }
+        outcome = bind_from(config);
+    }
+    outcome
+}
+
+fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
+    let first = Socket::bind(config.addr, config.socket_buffer_bytes)?;
+    let mut addr = first.addr();
+    let mut sockets = vec![first];
+    while sockets.len() < config.socket_count {
+        let port = addr.port().checked_add(1).ok_or(UdpError::InUse { addr })?;
+        addr.set_port(port);
+        sockets.push(Socket::bind(addr, config.socket_buffer_bytes)?);
+    }
+    Ok(sockets)
+}
+
+/// Sleeps until a socket is readable or the time has passed.
+pub(super) fn wait(sockets: &[Socket], timeout_ns: u64) {
+    let mut fds: ArrayVec<PollFd<'_>, SOCKETS_MAX> =
+        sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect();
+    // An interrupted wait returns early, which `Port::wait` allows.
+    let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(timeout_ns));
+    let _ = ppoll(&mut fds, Some(timeout), None);
+}
+
+fn configure(socket: &socket2::Socket, addr: SocketAddr) -> std::io::Result<()> {
+    if addr.is_ipv4() {
+        socket.set_tos_v4(ECT0)?;
+        socket.set_recv_tos_v4(true)?;
+        setsockopt(socket, IpMtuDiscover, &libc::IP_PMTUDISC_PROBE)?;
+    } else {
+        socket.set_tclass_v6(ECT0)?;
+        socket.set_recv_tclass_v6(true)?;
+        setsockopt(socket, Ipv6MtuDiscover, &libc::IPV6_PMTUDISC_PROBE)?;
+    }
+    Ok(())
+}
+
+/// Asks for buffers beyond the system's limit, then within it; returns what was granted.
+fn grow_buffers(socket: &socket2::Socket, bytes: usize) -> nix::Result<(usize, usize)> {
+    if setsockopt(socket, sockopt::RcvBufForce, &bytes).is_err() {
+        setsockopt(socket, sockopt::RcvBuf, &bytes)?;
+    }
+    if setsockopt(socket, sockopt::SndBufForce, &bytes).is_err() {
+        setsockopt(socket, sockopt::SndBuf, &bytes)?;
+    }
+    Ok((getsockopt(socket, sockopt::RcvBuf)?, getsockopt(socket, sockopt::SndBuf)?))
+}
+
+sockopt_impl!(
+    /// DF on every datagram, and no belief in ICMP about the path: too long is an error at once.
+    IpMtuDiscover,
+    SetOnly,
+    libc::IPPROTO_IP,
+    libc::IP_MTU_DISCOVER,
+    libc::c_int
+);
+
+sockopt_impl!(
+    /// As [`IpMtuDiscover`].
+    Ipv6MtuDiscover,
+    SetOnly,
+    libc::IPPROTO_IPV6,
+    libc::IPV6_MTU_DISCOVER,
+    libc::c_int
+);
+
+sockopt_impl!(
+    /// The socket's memory counters.
+    MemInfo,
+    GetOnly,
+    libc::SOL_SOCKET,
+    libc::SO_MEMINFO,
+    [u32; 9]
+);

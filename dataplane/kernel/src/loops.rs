@@ -1,0 +1,279 @@
+//! The loops themselves, one per operation, written so that the compiler vectorises them.
+//!
+//! Nothing here names an instruction. Every function is `inline(always)`: `table.rs` compiles
+//! each once per instruction set, inside a function that enables the set's features. The
+//! invariants that make vectorisation work are "exact slices in, `as_chunks` on the wire side,
+//! no early exit, flags gathered as integers"; the bench and the assembly show when it stops.
+//!
+//! Lengths are checked by the caller ([`crate::Kernels`]); a wrong length here would only shorten
+//! a loop, never read outside a slice.
+//!
+//! Numbers: PROTOCOL section 9.
+
+/// The one NaN that sums produce. Which operand's payload survives an addition depends on the
+/// processor and on how the compiler orders the operands, so without this the same contributions
+/// would give different bytes on different instruction sets (DESIGN I10).
+const NAN_BITS: u32 = 0x7fc0_0000;
+const SIGN_BIT: u32 = 0x8000_0000;
+const INFINITY_BITS: u32 = 0x7f80_0000;
+
+#[inline(always)]
+fn words(wire: &[u8]) -> &[[u8; 4]] {
+    wire.as_chunks().0
+}
+
+#[inline(always)]
+fn words_mut(wire: &mut [u8]) -> &mut [[u8; 4]] {
+    wire.as_chunks_mut().0
+}
+
+#[inline(always)]
+fn halves(wire: &[u8]) -> &[[u8; 2]] {
+    wire.as_chunks().0
+}
+
+#[inline(always)]
+fn halves_mut(wire: &mut [u8]) -> &mut [[u8; 2]] {
+    wire.as_chunks_mut().0
+}
+
+#[inline(always)]
+fn clamp(value: i32, limit: i32) -> i32 {
+    value.min(limit).max(-limit)
+}
+
+#[inline(always)]
+fn sum_f32(a: f32, b: f32) -> f32 {
+    let sum = a + b;
+    f32::from_bits(if sum.is_nan() { NAN_BITS } else { sum.to_bits() })
+}
+
+#[inline(always)]
+fn from_bf16(wire: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_be_bytes(wire)) << 16)
+}
+
+/// Rounds to nearest even; a NaN keeps its sign and upper payload and becomes quiet.
+#[inline(always)]
+fn to_bf16(value: f32) -> [u8; 2] {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    let quiet = (bits >> 16) | 0x40;
+    let upper = if value.is_nan() { quiet } else { rounded };
+    #[expect(clippy::cast_possible_truncation, reason = "both were shifted right by 16")]
+    let half = upper as u16;
+    half.to_be_bytes()
+}
+
+#[inline(always)]
+pub(crate) fn store_i32(slot: &mut [i32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        *s = i32::from_be_bytes(*w);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_i32(slot: &mut [i32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        *s = s.wrapping_add(i32::from_be_bytes(*w));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_i32_emit(slot: &mut [i32], wire: &mut [u8]) {
+    for (s, w) in slot.iter_mut().zip(words_mut(wire)) {
+        *s = s.wrapping_add(i32::from_be_bytes(*w));
+        *w = s.to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn store_i32_clamped(slot: &mut [i32], wire: &[u8], limit: i32) -> bool {
+    let mut differing_bits = 0;
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        let value = i32::from_be_bytes(*w);
+        *s = clamp(value, limit);
+        differing_bits |= value ^ *s;
+    }
+    differing_bits != 0
+}
+
+#[inline(always)]
+pub(crate) fn add_i32_clamped(slot: &mut [i32], wire: &[u8], limit: i32) -> bool {
+    let mut differing_bits = 0;
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        let value = i32::from_be_bytes(*w);
+        let clamped = clamp(value, limit);
+        differing_bits |= value ^ clamped;
+        *s = s.wrapping_add(clamped);
+    }
+    differing_bits != 0
+}
+
+#[inline(always)]
+pub(crate) fn add_i32_clamped_emit(slot: &mut [i32], wire: &mut [u8], limit: i32) -> bool {
+    let mut differing_bits = 0;
+    for (s, w) in slot.iter_mut().zip(words_mut(wire)) {
+        let value = i32::from_be_bytes(*w);
+        let clamped = clamp(value, limit);
+        differing_bits |= value ^ clamped;
+        *s = s.wrapping_add(clamped);
+        *w = s.to_be_bytes();
+    }
+    differing_bits != 0
+}
+
+#[inline(always)]
+pub(crate) fn max_i32(slot: &mut [i32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        *s = (*s).max(i32::from_be_bytes(*w));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn max_i32_emit(slot: &mut [i32], wire: &mut [u8]) {
+    for (s, w) in slot.iter_mut().zip(words_mut(wire)) {
+        *s = (*s).max(i32::from_be_bytes(*w));
+        *w = s.to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn emit_i32(slot: &[i32], wire: &mut [u8]) {
+    for (s, w) in slot.iter().zip(words_mut(wire)) {
+        *w = s.to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn store_f32(slot: &mut [f32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        *s = f32::from_be_bytes(*w);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_f32(slot: &mut [f32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(words(wire)) {
+        *s = sum_f32(*s, f32::from_be_bytes(*w));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_f32_emit(slot: &mut [f32], wire: &mut [u8]) {
+    for (s, w) in slot.iter_mut().zip(words_mut(wire)) {
+        *s = sum_f32(*s, f32::from_be_bytes(*w));
+        *w = s.to_be_bytes();
+    }
+}
+
+#[inline(always)]
+pub(crate) fn emit_f32(slot: &[f32], wire: &mut [u8]) {
+    for (s, w) in slot.iter().zip(words_mut(wire)) {
+        *w = s.to_be_bytes();
+    }
+}
+
+/// Row by row into the slot, which stays in L1: one load and one store more per element than a
+/// tile of registers, but a loop that every instruction set vectorises.
+#[inline(always)]
+pub(crate) fn sum_rows_f32_emit(rows: &[f32], stride: usize, slot: &mut [f32], wire: &mut [u8]) {
+    let elements = slot.len();
+    slot.copy_from_slice(&rows[..elements]);
+    for row in rows[stride..].chunks_exact(stride) {
+        for (s, r) in slot.iter_mut().zip(row) {
+            *s = sum_f32(*s, *r);
+        }
+    }
+    emit_f32(slot, wire);
+}
+
+#[inline(always)]
+pub(crate) fn store_bf16(slot: &mut [f32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(halves(wire)) {
+        *s = from_bf16(*w);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_bf16(slot: &mut [f32], wire: &[u8]) {
+    for (s, w) in slot.iter_mut().zip(halves(wire)) {
+        *s = sum_f32(*s, from_bf16(*w));
+    }
+}
+
+#[inline(always)]
+pub(crate) fn add_bf16_emit(slot: &mut [f32], wire: &mut [u8]) {
+    for (s, w) in slot.iter_mut().zip(halves_mut(wire)) {
+        *s = sum_f32(*s, from_bf16(*w));
+        *w = to_bf16(*s);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn emit_bf16(slot: &[f32], wire: &mut [u8]) {
+    for (s, w) in slot.iter().zip(halves_mut(wire)) {
+        *w = to_bf16(*s);
+    }
+}
+
+/// Rounds to the nearest integer, ties to even, without the SSE4.1 instruction: below 2^23 adding
+/// and subtracting 2^23 rounds, from 2^23 on every f32 is an integer already.
+#[inline(always)]
+fn round_ties_even(value: f32) -> f32 {
+    const INTEGERS_FROM: f32 = 8_388_608.0;
+    let magic = INTEGERS_FROM.copysign(value);
+    let rounded = (value + magic) - magic;
+    if value.abs() < INTEGERS_FROM { rounded } else { value }
+}
+
+/// Converts without the language's saturating `as`, which the compiler does not vectorise:
+/// outside i32's range only the sign counts, and what has no sign (NaN) becomes 0.
+#[inline(always)]
+fn to_i32_clamped(rounded: f32, limit: i32) -> (i32, bool) {
+    const BEYOND_I32: f32 = 2_147_483_648.0;
+    let in_range = rounded.abs() < BEYOND_I32;
+    let convertible = if in_range { rounded } else { 0.0 };
+    // SAFETY: `convertible` is an integer strictly between -2^31 and 2^31, and no NaN.
+    let integer: i32 = unsafe { convertible.to_int_unchecked() };
+    let beyond = if rounded > 0.0 { limit } else { -limit };
+    let beyond = if rounded.is_nan() { 0 } else { beyond };
+    let clamped = if in_range { clamp(integer, limit) } else { beyond };
+    (clamped, !in_range || clamped != integer)
+}
+
+#[inline(always)]
+pub(crate) fn quantise_f32(
+    values: &[f32],
+    inverse_quantum: f32,
+    limit: i32,
+    wire: &mut [u8],
+) -> u32 {
+    let mut clamped_count = 0;
+    for (v, w) in values.iter().zip(words_mut(wire)) {
+        let (integer, clamped) = to_i32_clamped(round_ties_even(*v * inverse_quantum), limit);
+        clamped_count += u32::from(clamped);
+        *w = integer.to_be_bytes();
+    }
+    clamped_count
+}
+
+#[inline(always)]
+#[expect(clippy::cast_precision_loss, reason = "an f32 result is what the caller asked for")]
+pub(crate) fn dequantise_i32(wire: &[u8], quantum: f32, values: &mut [f32]) {
+    for (v, w) in values.iter_mut().zip(words(wire)) {
+        *v = i32::from_be_bytes(*w) as f32 * quantum;
+    }
+}
+
+/// Compares bit patterns, which order like the magnitudes: an integer maximum vectorises, a
+/// floating-point one does not.
+#[inline(always)]
+pub(crate) fn max_abs_f32(values: &[f32]) -> f32 {
+    let mut max = 0;
+    for v in values {
+        let magnitude = v.to_bits() & !SIGN_BIT;
+        max = max.max(if magnitude < INFINITY_BITS { magnitude } else { 0 });
+    }
+    f32::from_bits(max)
+}

@@ -1,0 +1,71 @@
+//! Cache hints. They change no value and cannot fault, so any slice will do.
+
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Asks for the cache lines of `data`, to be read soon.
+#[inline]
+pub fn prefetch_read<T>(data: &[T]) {
+    for_each_line(data, |line| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: SSE is part of x86_64, and a prefetch never faults, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    });
+}
+
+/// Asks for the cache lines of `data`, to be written soon.
+///
+/// The write hint reaches the processor only when the compilation target has it (`prfchw`);
+/// otherwise it is a read hint, which serves a slot as well: its lines belong to one lcore.
+#[inline]
+pub fn prefetch_write<T>(data: &[T]) {
+    for_each_line(data, |line| {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            // SAFETY: SSE is part of x86_64, and a prefetch never faults, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = line;
+    });
+}
+
+/// Visits one address in every cache line that `data` touches.
+#[inline(always)]
+fn for_each_line<T>(data: &[T], mut visit: impl FnMut(*const i8)) {
+    let start = data.as_ptr().cast::<i8>();
+    let len_bytes = size_of_val(data);
+    if len_bytes == 0 {
+        return;
+    }
+    let before = start.addr() % CACHE_LINE_BYTES;
+    for offset in (0..before + len_bytes).step_by(CACHE_LINE_BYTES) {
+        visit(start.wrapping_sub(before).wrapping_add(offset));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_touched_line_is_visited_once() {
+        let buffer = [0u8; 1024];
+        for start in 0..70 {
+            for len in 0..300 {
+                let data = &buffer[start..start + len];
+                let mut lines = Vec::new();
+                for_each_line(data, |line| lines.push(line.addr() / CACHE_LINE_BYTES));
+                let mut touched: Vec<usize> =
+                    data.iter().map(|b| (&raw const *b).addr() / CACHE_LINE_BYTES).collect();
+                touched.dedup();
+                assert_eq!(lines, touched, "start {start} len {len}");
+            }
+        }
+    }
+}
