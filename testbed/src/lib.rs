@@ -9,5 +9,6 @@
 pub mod doctor;
 pub mod lab;
 pub mod report;
+pub mod run;
 pub mod scenario;
 pub mod workload;

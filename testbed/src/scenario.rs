@@ -200,6 +200,22 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// Reads a restart as the command line writes it: `a1@40`.
+    ///
+    /// # Errors
+    /// Says what was expected.
+    pub fn restart(text: &str) -> Result<RestartSection, ScenarioError> {
+        let parsed = text.split_once('@').and_then(|(name, round)| {
+            Some(RestartSection { name: name.to_owned(), after_round: round.parse().ok()? })
+        });
+        parsed.ok_or_else(|| ScenarioError {
+            file: "--restart".to_owned(),
+            line: 1,
+            field: None,
+            reason: format!("expected BOX@ROUND such as a1@40, not `{text}`"),
+        })
+    }
+
     /// The lab of this scenario with `aggregators` aggregators.
     ///
     /// # Errors

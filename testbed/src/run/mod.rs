@@ -9,10 +9,12 @@
 //! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
 //! | `memory` | the same in one process, over memory ports |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
+//! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
 //!
 //! Both ways of running give the same messages, recordings and report.
 
 mod bottleneck;
+mod finished;
 mod memory;
 mod message;
 mod plan;
@@ -24,8 +26,9 @@ pub mod worker;
 use std::path::PathBuf;
 
 pub use bottleneck::{Bottleneck, Usage};
+pub use finished::{Finished, Ground};
 pub use memory::run_in_memory;
-pub use message::{BoxCounters, WorkerMessage, WorkerSummary};
+pub use message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
 pub use plan::{Io, Plan, PlanError, WorkerPlan};
 pub use processes::{ProcessError, find_node, run_processes};
 pub use recording::{Recording, RecordingError, RecordingReader};

@@ -64,7 +64,8 @@ impl Recording {
         sum: &[f32],
     ) -> Result<(), RecordingError> {
         let count = u32::try_from(exponents.len()).expect("one exponent per chunk at most");
-        let exponents: Vec<u8> = exponents.iter().map(|exponent| exponent.to_le_bytes()[0]).collect();
+        let exponents: Vec<u8> =
+            exponents.iter().map(|exponent| exponent.to_le_bytes()[0]).collect();
         self.write(&count.to_le_bytes())?;
         self.write(&exponents)?;
         self.floats(gradient)?;
