@@ -1,1 +1,31 @@
-//! The aggregator daemon: lcores, configuration, statistics.
+//! The aggregator daemon: lcores, configuration, statistics, the host side of a port.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`config`] | reads the TOML file; its comments are the manual |
+//! | [`cli`] | the command line |
+//! | [`node`] | opens the port, runs the lanes, ends them |
+//! | [`lane`] | one lane's thread |
+//! | [`idle`] | decides when a lane sleeps |
+//! | [`steer`] | decides which lane a frame belongs to |
+//! | [`steered`] | hands frames between lanes |
+//! | [`host`] | ARP, NDP and ping through smoltcp |
+//! | [`environment`] | finds out before the start why a start would fail |
+//! | [`stats`] | snapshots, reports, text, metrics |
+//!
+//! The binary is `main.rs`; everything here can be tested without it.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+#[cfg(feature = "dpdk")]
+mod dpdk;
+pub mod environment;
+pub mod host;
+pub mod idle;
+pub mod lane;
+pub mod node;
+mod reporter;
+pub mod stats;
+pub mod steer;
+pub mod steered;

@@ -18,6 +18,7 @@ use core::cmp::Reverse;
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
+use super::slot::{Slot, State};
 use crate::send::retransmit::RttEstimator;
 
 /// The steps of one lane.
@@ -34,6 +35,8 @@ pub(super) struct Steps {
     next_deadline: Nanos,
     /// Steps that the box has not said to have.
     in_flight: u32,
+    /// Steps that the box has said to have.
+    known: u32,
     /// The lowest step whose sum is missing.
     low: u32,
     /// The first step after the round.
@@ -108,6 +111,7 @@ impl Steps {
             due: VecDeque::with_capacity(2 * slot_count),
             next_deadline: Nanos::MAX,
             in_flight: 0,
+            known: 0,
             low: 0,
             end: 0,
         }
@@ -122,6 +126,11 @@ impl Steps {
     /// True while a sum of the round is missing.
     pub(super) fn unfinished(&self) -> bool {
         self.low < self.end
+    }
+
+    /// True when nothing is under way or about to be.
+    pub(super) fn idle(&self) -> bool {
+        self.in_flight + self.known == 0 && self.ready.is_empty()
     }
 
     /// No deadline passes before this.
@@ -264,6 +273,7 @@ impl Steps {
             (State::Contributed, true) => {
                 slot.state = State::Known;
                 self.in_flight -= 1;
+                self.known += 1;
                 let slot = self.slot(step);
                 let rtt = (slot.repeats == 0).then(|| now.since(slot.sent_at));
                 Have::Known { rtt, spurious: slot.repeats > 0 }
@@ -274,6 +284,7 @@ impl Steps {
                 slot.state = State::Contributed;
                 let queued = core::mem::replace(&mut slot.queued, true);
                 self.in_flight += 1;
+                self.known -= 1;
                 if !queued {
                     self.due.push_back(step);
                 }
@@ -292,6 +303,7 @@ impl Steps {
             State::Known if step == slot.next => {
                 slot.state = State::Contributed;
                 self.in_flight += 1;
+                self.known -= 1;
             }
             State::HandedOver if step == slot.current(window) => self.release(step),
             _ => {}
@@ -301,7 +313,7 @@ impl Steps {
     /// Begins anew in a new epoch: nothing is under way, and of the `wanted` steps those that we
     /// hold are handed over before their slot goes on.
     pub(super) fn resume(&mut self, wanted: impl Iterator<Item = u32>) {
-        self.in_flight = 0;
+        (self.in_flight, self.known) = (0, 0);
         self.due.clear();
         self.next_deadline = Nanos::MAX;
         for slot in &mut self.slots {
@@ -350,15 +362,22 @@ impl Steps {
         self.slot(step).next > step
     }
 
+    /// Entries that both queues can hold without more memory, if it is the same for both.
+    #[cfg(test)]
+    pub(super) fn queue_capacity(&self) -> Option<usize> {
+        (self.ready.capacity() == self.due.capacity()).then(|| self.due.capacity())
+    }
+
     /// Ends what is under way in the slot of this step and lets the slot go on.
     fn release(&mut self, step: u32) {
         let end = self.end;
         let slot = self.slot_mut(step);
-        let in_flight = slot.state.in_flight();
+        let (in_flight, known) = (slot.state.in_flight(), slot.state == State::Known);
         slot.state = State::Idle;
         slot.queued = false;
         let next = slot.next;
         self.in_flight -= u32::from(in_flight);
+        self.known -= u32::from(known);
         if next < end {
             self.ready.push(Reverse(next));
         }
@@ -386,75 +405,6 @@ impl Steps {
     fn slot_mut(&mut self, step: u32) -> &mut Slot {
         let index = self.index(step);
         &mut self.slots[index]
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    sent_at: Nanos,
-    deadline: Nanos,
-    /// The step whose sum this slot needs next. The sum of `next - window` is kept.
-    next: u32,
-    state: State,
-    /// Transmissions after the first, of any kind: the back-off.
-    repeats: u8,
-    /// In `due`.
-    queued: bool,
-    /// A contribution to `next` was sent in this session, so a sum of all can exist.
-    contributed: bool,
-    exponent: i8,
-    sum_exponent: i8,
-    sum_flags: Flags,
-}
-
-impl Slot {
-    fn new(step: u32) -> Self {
-        Self {
-            sent_at: Nanos(0),
-            deadline: Nanos::MAX,
-            next: step,
-            state: State::Idle,
-            repeats: 0,
-            queued: false,
-            contributed: false,
-            exponent: 0,
-            sum_exponent: 0,
-            sum_flags: Flags::NONE,
-        }
-    }
-
-    /// The step that the slot's state is about.
-    fn current(&self, window: u32) -> u32 {
-        match self.state {
-            State::HandOver | State::HandedOver => self.next - window,
-            State::Idle | State::Contributed | State::Known => self.next,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
-    /// Nothing sent: `next` waits in `ready`, or lies beyond the round.
-    Idle,
-    /// Our contribution is under way; the box has said nothing of it.
-    Contributed,
-    /// The box has our contribution and waits for others.
-    Known,
-    /// The kept sum is wanted and waits in `ready`.
-    HandOver,
-    /// The kept sum was sent up and has not come down yet.
-    HandedOver,
-}
-
-impl State {
-    /// On its way to the box, as far as we know.
-    fn in_flight(self) -> bool {
-        matches!(self, Self::Contributed | Self::HandedOver)
-    }
-
-    /// Waiting for the box's word.
-    fn under_way(self) -> bool {
-        matches!(self, Self::Contributed | Self::Known | Self::HandedOver)
     }
 }
 

@@ -140,7 +140,7 @@ fn closing_without_the_others_ends_with_the_linger() {
 
 #[test]
 fn errors_say_what_to_do() {
-    use std::string::ToString;
+    use alloc::string::ToString;
     let missing = WorkerError::MembersMissing { missing: Members(0b1010) };
     assert_eq!(missing.to_string(), "waited too long for rank 1, 3");
     assert!(WorkerError::MtuTooSmall { probe_len: 1056 }.to_string().contains("raise the MTU"));

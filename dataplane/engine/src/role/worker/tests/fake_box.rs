@@ -1,11 +1,11 @@
 //! A root aggregator in the plainest form that SPEC allows, for tests of the worker alone: one
 //! `BTreeMap` of banks per lane, no limits, no drop counters.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::format;
-use std::string::String;
-use std::vec;
-use std::vec::Vec;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
@@ -28,6 +28,9 @@ pub(super) struct FakeBox {
     pub(super) step_count: u32,
     /// UDP payload that the path to the box carries.
     pub(super) path_mtu: usize,
+    /// The last element of a sum tells the formation that summed it, as a floating-point sum
+    /// might: summed twice, it has other bits.
+    pub(super) stamps: bool,
     /// Sums carry this flag too.
     pub(super) mark: Flags,
     secret: u64,
@@ -96,6 +99,7 @@ impl FakeBox {
             integrity: Integrity::Crc32c,
             step_count: 1 << 20,
             path_mtu: 65_507,
+            stamps: false,
             mark: Flags::NONE,
             secret: 0x5eed,
             formations: 7,
@@ -385,6 +389,9 @@ impl FakeBox {
             return Vec::new();
         }
         bank.answered = true;
+        if let (true, Some(last)) = (self.stamps, bank.sum.last_mut()) {
+            *last = self.formations.cast_signed();
+        }
         *self.summed.entry((lane, step)).or_default() += 1;
         self.answer_all(lane, step)
     }
@@ -469,7 +476,9 @@ impl FakeBox {
     pub(super) fn wrap(&self, rank: usize, lane: u16, header: &Header, body: &[u8]) -> Vec<u8> {
         let mut target = self.members[rank];
         target.addr.set_port(target.addr.port() + lane);
-        let encap = Encap::new(self.endpoint, target).unwrap();
+        let mut source = self.endpoint;
+        source.addr.set_port(source.addr.port() + lane);
+        let encap = Encap::new(source, target).unwrap();
         let start = encap.header_len();
         let mut frame = vec![0; start + HEADER_LEN + body.len()];
         frame[start + HEADER_LEN..].copy_from_slice(body);
@@ -479,7 +488,7 @@ impl FakeBox {
             packet.seal(crc32c);
         }
         encap.emit(&mut frame, HEADER_LEN + body.len());
-        if self.integrity == Integrity::Checksum16 {
+        if self.integrity == Integrity::Checksum16 || target.addr.is_ipv6() {
             encap.finish(&mut frame);
         }
         frame

@@ -141,7 +141,7 @@ fn a_handshake_of_another_life_is_refused() {
 #[test]
 fn an_old_welcome_does_not_open_a_lane() {
     let mut sim = Sim::new(2, 4, 1);
-    let welcomes = std::rc::Rc::new(std::cell::RefCell::new(0));
+    let welcomes = alloc::rc::Rc::new(core::cell::RefCell::new(0));
     let seen = welcomes.clone();
     // Every handshake datagram from the box also comes again, 200 ms later.
     sim.hook = Box::new(move |p| {

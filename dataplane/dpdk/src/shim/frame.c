@@ -1,0 +1,276 @@
+/*
+ * Pools, frames and bursts behind the ABI of shim.h: what runs per frame or per burst.
+ *
+ * Invariant: a frame handed to Rust by rx, alloc or copy is one direct segment with one reference,
+ * so Rust may write all of it. Only weft_frame_share makes anything else.
+ */
+#include <rte_version.h>
+#if RTE_VERSION < RTE_VERSION_NUM(22, 11, 0, 0)
+#define ALLOW_EXPERIMENTAL_API
+#endif
+
+#include <errno.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
+#include <rte_mempool.h>
+#include <rte_prefetch.h>
+
+#include "shim.h"
+
+_Static_assert(sizeof(struct weft_frame) == 24, "sys.rs mirrors this layout");
+
+static struct rte_mempool *pool_of(struct weft_pool *pool)
+{
+	return (struct rte_mempool *)pool;
+}
+
+/* rte_pktmbuf_pool_create, but with `flags`. */
+static struct rte_mempool *create(const char *name, unsigned int count, unsigned int cache,
+				  uint16_t data_room, int socket, unsigned int flags)
+{
+	struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = data_room };
+	struct rte_mempool *pool =
+		rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + data_room, cache,
+					 sizeof(private), socket, flags);
+
+	if (pool == NULL)
+		return NULL;
+	int rc = rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL);
+	if (rc == 0) {
+		rte_pktmbuf_pool_init(pool, &private);
+		rc = rte_mempool_populate_default(pool);
+	}
+	if (rc < 0) {
+		rte_mempool_free(pool);
+		rte_errno = -rc;
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	return pool;
+}
+
+struct weft_pool *weft_pool_create(const char *name, unsigned int count, unsigned int cache,
+				   uint16_t data_room, int socket, int *error)
+{
+	/*
+	 * A buffer may not cross a page, so that devices can reach it by DMA: on 4 KiB pages one
+	 * buffer of 2176 bytes fits each, all at the same offset, and their headers share a few
+	 * sets of the L1 cache. Without hugepages there is no DMA, so pack them: examples/burst_cost
+	 * echoes on net_ring in a third of the time.
+	 */
+	unsigned int flags = rte_eal_has_hugepages() ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
+	struct rte_mempool *pool = create(name, count, cache, data_room, socket, flags);
+
+	*error = pool == NULL ? -rte_errno : 0;
+	return (struct weft_pool *)pool;
+}
+
+unsigned int weft_pool_available(const struct weft_pool *pool)
+{
+	return rte_mempool_avail_count((const struct rte_mempool *)pool);
+}
+
+uint16_t weft_headroom(void)
+{
+	return RTE_PKTMBUF_HEADROOM;
+}
+
+/* True if nobody else can see the bytes and they are in one piece. */
+static inline int is_exclusive(const struct rte_mbuf *m)
+{
+	return m->nb_segs == 1 && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1;
+}
+
+static inline void fill(struct weft_frame *frame, struct rte_mbuf *m)
+{
+	uint16_t room = m->buf_len - m->data_off;
+
+	frame->mbuf = m;
+	frame->data = rte_pktmbuf_mtod(m, uint8_t *);
+	frame->len = m->data_len;
+	frame->room = room;
+	frame->owned = room;
+	frame->shared_len = 0;
+}
+
+/* Rust changes lengths in its struct only; the mbuf learns them before DPDK looks. */
+static inline struct rte_mbuf *sync(const struct weft_frame *frame)
+{
+	struct rte_mbuf *m = frame->mbuf;
+
+	m->data_len = frame->len;
+	m->pkt_len = (uint32_t)frame->len + frame->shared_len;
+	/* Receive flags say nothing about transmission, and some share their bits with requests. */
+	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	return m;
+}
+
+int weft_frame_alloc(struct weft_pool *pool, struct weft_frame *frame)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool_of(pool));
+
+	if (unlikely(m == NULL))
+		return -ENOMEM;
+	fill(frame, m);
+	return 0;
+}
+
+/* A new single segment with all bytes of `from`'s chain. */
+static int copy_chain(struct weft_pool *pool, const struct rte_mbuf *from, struct weft_frame *to)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool_of(pool));
+	uint8_t *at;
+
+	if (unlikely(m == NULL))
+		return -ENOMEM;
+	if (unlikely(from->pkt_len > rte_pktmbuf_tailroom(m))) {
+		rte_pktmbuf_free(m);
+		return -EMSGSIZE;
+	}
+	at = rte_pktmbuf_mtod(m, uint8_t *);
+	for (const struct rte_mbuf *seg = from; seg != NULL; seg = seg->next) {
+		memcpy(at, rte_pktmbuf_mtod(seg, const uint8_t *), seg->data_len);
+		at += seg->data_len;
+	}
+	m->data_len = (uint16_t)from->pkt_len;
+	m->pkt_len = from->pkt_len;
+	fill(to, m);
+	return 0;
+}
+
+int weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from, struct weft_frame *to)
+{
+	return copy_chain(pool, sync(from), to);
+}
+
+int weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
+		     const struct weft_frame *from, uint16_t header_len, struct weft_frame *to)
+{
+	struct rte_mbuf *original = sync(from), *head, *tail;
+
+	/* A chain that is shared again may break at its own first segment. */
+	if (header_len > original->data_len)
+		return -EINVAL;
+	if (header_len == original->data_len)
+		original = original->next;
+	if (original == NULL || clones == NULL)
+		return -EINVAL;
+	head = rte_pktmbuf_alloc(pool_of(pool));
+	if (unlikely(head == NULL))
+		return -ENOMEM;
+	if (unlikely(header_len > rte_pktmbuf_tailroom(head))) {
+		rte_pktmbuf_free(head);
+		return -EMSGSIZE;
+	}
+	tail = rte_pktmbuf_clone(original, pool_of(clones));
+	if (unlikely(tail == NULL)) {
+		rte_pktmbuf_free(head);
+		return -ENOMEM;
+	}
+	if (original == from->mbuf)
+		rte_pktmbuf_adj(tail, header_len);
+	else
+		tail->pkt_len = from->shared_len;
+	memcpy(rte_pktmbuf_mtod(head, uint8_t *), from->data, header_len);
+	head->data_len = header_len;
+	head->pkt_len = header_len;
+	rte_pktmbuf_chain(head, tail);
+	fill(to, head);
+	to->owned = header_len;
+	to->shared_len = (uint16_t)(head->pkt_len - header_len);
+	return 0;
+}
+
+void weft_frame_free(struct weft_frame *frame)
+{
+	rte_pktmbuf_free(frame->mbuf);
+}
+
+void weft_frame_free_bulk(struct weft_frame *frames, uint16_t n)
+{
+	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
+
+	for (uint16_t i = 0; i < n; i++)
+		mbufs[i] = frames[i].mbuf;
+	rte_pktmbuf_free_bulk(mbufs, n);
+}
+
+/* Replaces a received chain or shared buffer by something exclusive, or frees and counts it. */
+static struct rte_mbuf *make_exclusive(struct weft_pool *pool, struct rte_mbuf *m,
+				       struct weft_rx_count *count)
+{
+	struct weft_frame copy;
+	int rc;
+
+	/* Linearising writes behind the first segment's data, so that one must be ours alone. */
+	if (RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 && rte_pktmbuf_linearize(m) == 0)
+		return m;
+	rc = copy_chain(pool, m, &copy);
+	rte_pktmbuf_free(m);
+	if (rc == 0)
+		return copy.mbuf;
+	if (rc == -ENOMEM)
+		count->nombuf++;
+	else
+		count->errors++;
+	return NULL;
+}
+
+uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
+		       struct weft_frame *frames, uint16_t n, struct weft_rx_count *count)
+{
+	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
+	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(n, WEFT_BURST_MAX));
+	uint16_t kept = 0;
+
+	for (uint16_t i = 0; i < got; i++) {
+		struct rte_mbuf *m = mbufs[i];
+
+		if (unlikely(!is_exclusive(m))) {
+			m = make_exclusive(pool, m, count);
+			if (m == NULL)
+				continue;
+		}
+		fill(&frames[kept], m);
+		/* Ethernet, IP, UDP and Weft headers end at byte 106 (IPv4): two lines. */
+		rte_prefetch0(frames[kept].data);
+		rte_prefetch0(frames[kept].data + RTE_CACHE_LINE_MIN_SIZE);
+		count->bytes += m->data_len;
+		kept++;
+	}
+	return kept;
+}
+
+/* Twice what net_ring's rings hold; bounded because net_pcap may never run dry. */
+#define DRAIN_BURSTS_MAX 64
+
+void weft_frames_drain(uint16_t port, uint16_t queue)
+{
+	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
+	uint16_t got = WEFT_BURST_MAX;
+
+	for (unsigned int i = 0; i < DRAIN_BURSTS_MAX && got != 0; i++) {
+		got = rte_eth_rx_burst(port, queue, mbufs, WEFT_BURST_MAX);
+		rte_pktmbuf_free_bulk(mbufs, got);
+	}
+}
+
+uint16_t weft_tx_burst(uint16_t port, uint16_t queue, const struct weft_frame *frames, uint16_t n,
+		       uint64_t *bytes)
+{
+	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
+	uint16_t sent;
+
+	n = RTE_MIN(n, WEFT_BURST_MAX);
+	for (uint16_t i = 0; i < n; i++)
+		mbufs[i] = sync(&frames[i]);
+	sent = rte_eth_tx_burst(port, queue, mbufs, n);
+	for (uint16_t i = 0; i < sent; i++)
+		*bytes += (uint64_t)frames[i].len + frames[i].shared_len;
+	return sent;
+}

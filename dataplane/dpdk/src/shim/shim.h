@@ -1,0 +1,113 @@
+/*
+ * The C ABI between weft-dpdk and libdpdk.
+ *
+ * DPDK's burst functions, mbuf accessors and mempool fast paths are static inlines over structures
+ * whose layout changes between releases. They are called here, in C, and Rust sees only opaque
+ * pointers and the structs below, so a new DPDK release touches this folder alone.
+ *
+ * Functions that can fail return 0 or a negative errno. sys.rs mirrors this file; keep them equal.
+ */
+#ifndef WEFT_SHIM_H
+#define WEFT_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFT_BURST_MAX 32
+#define WEFT_NAME_MAX 64
+
+struct weft_pool; /* struct rte_mempool */
+
+/* One frame as Rust holds it; `struct weft_frame[n]` is what bursts fill and consume. */
+struct weft_frame {
+	void *mbuf;
+	uint8_t *data;		/* first byte of the frame */
+	uint16_t len;		/* bytes in the first segment */
+	uint16_t room;		/* writable bytes from `data` to the end of the buffer */
+	uint16_t owned;		/* leading bytes that no other mbuf refers to */
+	uint16_t shared_len;	/* bytes in the segments behind the first, all shared */
+};
+
+struct weft_rx_count {
+	uint64_t bytes;
+	uint64_t errors;	/* frames that did not fit one buffer of the pool */
+	uint64_t nombuf;	/* frames whose private copy found the pool empty */
+};
+
+struct weft_port_info {
+	char name[WEFT_NAME_MAX];
+	char driver[WEFT_NAME_MAX];
+	uint8_t mac[6];
+	uint16_t min_mtu;
+	uint16_t max_mtu;
+	uint16_t max_rx_queues;
+	uint16_t max_tx_queues;
+	int16_t socket;
+	uint8_t tx_multi_segs;	/* frames of several segments can be sent */
+	uint8_t rss_l4_src;	/* RSS over the UDP source port alone */
+};
+
+struct weft_port_conf {
+	uint16_t rx_queues;
+	uint16_t tx_queues;
+	uint16_t mtu;
+	uint8_t tx_multi_segs;
+	uint8_t rss_l4_src;
+};
+
+struct weft_port_stats {
+	uint64_t imissed;
+	uint64_t ierrors;
+	uint64_t oerrors;
+	uint64_t rx_nombuf;
+};
+
+/* EAL and lcores */
+int weft_eal_init(int argc, char **argv);
+int weft_eal_cleanup(void);
+const char *weft_version(void);
+const char *weft_strerror(int errnum);
+int weft_first_cpu(void);
+int weft_pin_thread(unsigned int cpu);
+int weft_lcore_id(void);
+int weft_thread_register(void);
+void weft_thread_unregister(void);
+int weft_socket_id(void);
+uint64_t weft_tsc(void);
+uint64_t weft_tsc_hz(void);
+
+/* Ports */
+int weft_port_probe(const char *devargs);
+int weft_port_next(uint16_t from);
+int weft_port_info(uint16_t port, struct weft_port_info *info);
+int weft_port_configure(uint16_t port, const struct weft_port_conf *conf);
+int weft_port_rx_queue(uint16_t port, uint16_t queue, uint16_t descriptors, struct weft_pool *pool);
+int weft_port_tx_queue(uint16_t port, uint16_t queue, uint16_t descriptors);
+int weft_port_start(uint16_t port, uint16_t mtu, int promiscuous);
+int weft_port_close(uint16_t port, uint16_t rx_queues);
+int weft_port_link(uint16_t port);
+int weft_port_stats(uint16_t port, struct weft_port_stats *stats);
+int weft_port_xstats(uint16_t port, char (*names)[WEFT_NAME_MAX], uint64_t *values, unsigned int n);
+
+/* Pools and frames. `clones` may be NULL: then weft_frame_share never succeeds. */
+struct weft_pool *weft_pool_create(const char *name, unsigned int count, unsigned int cache,
+				   uint16_t data_room, int socket, int *error);
+unsigned int weft_pool_available(const struct weft_pool *pool);
+uint16_t weft_headroom(void);
+int weft_frame_alloc(struct weft_pool *pool, struct weft_frame *frame);
+int weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from, struct weft_frame *to);
+int weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
+		     const struct weft_frame *from, uint16_t header_len, struct weft_frame *to);
+void weft_frame_free(struct weft_frame *frame);
+void weft_frame_free_bulk(struct weft_frame *frames, uint16_t n);
+
+/* Frees what waits in a receive queue; for weft_port_close. */
+void weft_frames_drain(uint16_t port, uint16_t queue);
+
+/* Bursts of at most WEFT_BURST_MAX frames */
+uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
+		       struct weft_frame *frames, uint16_t n, struct weft_rx_count *count);
+uint16_t weft_tx_burst(uint16_t port, uint16_t queue, const struct weft_frame *frames, uint16_t n,
+		       uint64_t *bytes);
+
+#endif

@@ -1,0 +1,142 @@
+//! The declarations of `shim/shim.h`, mirrored by hand; keep both equal.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+
+pub(crate) const NAME_MAX: usize = 64;
+
+/// An `rte_mempool`, never looked into.
+#[repr(C)]
+pub(crate) struct Pool {
+    _opaque: [u8; 0],
+}
+
+/// `struct weft_frame`. `owned` shrinks when a copy starts to share the frame's payload, which
+/// happens through a shared reference; nothing in C writes it behind Rust's back.
+#[repr(C)]
+pub(crate) struct Frame {
+    pub(crate) mbuf: NonNull<c_void>,
+    pub(crate) data: NonNull<u8>,
+    pub(crate) len: u16,
+    pub(crate) room: u16,
+    pub(crate) owned: Cell<u16>,
+    pub(crate) shared_len: u16,
+}
+
+const _: () = assert!(size_of::<Frame>() == 24);
+
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct RxCount {
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    pub(crate) nombuf: u64,
+}
+
+#[repr(C)]
+pub(crate) struct PortInfo {
+    pub(crate) name: [c_char; NAME_MAX],
+    pub(crate) driver: [c_char; NAME_MAX],
+    pub(crate) mac: [u8; 6],
+    pub(crate) min_mtu: u16,
+    pub(crate) max_mtu: u16,
+    pub(crate) max_rx_queues: u16,
+    pub(crate) max_tx_queues: u16,
+    pub(crate) socket: i16,
+    pub(crate) tx_multi_segs: u8,
+    pub(crate) rss_l4_src: u8,
+}
+
+#[repr(C)]
+pub(crate) struct PortConf {
+    pub(crate) rx_queues: u16,
+    pub(crate) tx_queues: u16,
+    pub(crate) mtu: u16,
+    pub(crate) tx_multi_segs: u8,
+    pub(crate) rss_l4_src: u8,
+}
+
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct PortStats {
+    pub(crate) imissed: u64,
+    pub(crate) ierrors: u64,
+    pub(crate) oerrors: u64,
+    pub(crate) rx_nombuf: u64,
+}
+
+unsafe extern "C" {
+    pub(crate) fn weft_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub(crate) fn weft_eal_cleanup() -> c_int;
+    pub(crate) fn weft_version() -> *const c_char;
+    pub(crate) fn weft_strerror(errnum: c_int) -> *const c_char;
+    pub(crate) fn weft_first_cpu() -> c_int;
+    pub(crate) fn weft_pin_thread(cpu: c_uint) -> c_int;
+    pub(crate) fn weft_lcore_id() -> c_int;
+    pub(crate) fn weft_thread_register() -> c_int;
+    pub(crate) fn weft_thread_unregister();
+    pub(crate) fn weft_socket_id() -> c_int;
+    pub(crate) fn weft_tsc() -> u64;
+    pub(crate) fn weft_tsc_hz() -> u64;
+
+    pub(crate) fn weft_port_probe(devargs: *const c_char) -> c_int;
+    pub(crate) fn weft_port_next(from: u16) -> c_int;
+    pub(crate) fn weft_port_info(port: u16, info: *mut PortInfo) -> c_int;
+    pub(crate) fn weft_port_configure(port: u16, conf: *const PortConf) -> c_int;
+    pub(crate) fn weft_port_rx_queue(
+        port: u16,
+        queue: u16,
+        descriptors: u16,
+        pool: *mut Pool,
+    ) -> c_int;
+    pub(crate) fn weft_port_tx_queue(port: u16, queue: u16, descriptors: u16) -> c_int;
+    pub(crate) fn weft_port_start(port: u16, mtu: u16, promiscuous: c_int) -> c_int;
+    pub(crate) fn weft_port_close(port: u16, rx_queues: u16) -> c_int;
+    pub(crate) fn weft_port_link(port: u16) -> c_int;
+    pub(crate) fn weft_port_stats(port: u16, stats: *mut PortStats) -> c_int;
+    pub(crate) fn weft_port_xstats(
+        port: u16,
+        names: *mut [c_char; NAME_MAX],
+        values: *mut u64,
+        n: c_uint,
+    ) -> c_int;
+
+    pub(crate) fn weft_pool_create(
+        name: *const c_char,
+        count: c_uint,
+        cache: c_uint,
+        data_room: u16,
+        socket: c_int,
+        error: *mut c_int,
+    ) -> *mut Pool;
+    pub(crate) fn weft_pool_available(pool: *const Pool) -> c_uint;
+    pub(crate) fn weft_headroom() -> u16;
+    pub(crate) fn weft_frame_alloc(pool: *mut Pool, frame: *mut Frame) -> c_int;
+    pub(crate) fn weft_frame_copy(pool: *mut Pool, from: *const Frame, to: *mut Frame) -> c_int;
+    pub(crate) fn weft_frame_share(
+        pool: *mut Pool,
+        clones: *mut Pool,
+        from: *const Frame,
+        header_len: u16,
+        to: *mut Frame,
+    ) -> c_int;
+    pub(crate) fn weft_frame_free(frame: *mut Frame);
+    pub(crate) fn weft_frame_free_bulk(frames: *mut Frame, n: u16);
+
+    pub(crate) fn weft_rx_burst(
+        port: u16,
+        queue: u16,
+        pool: *mut Pool,
+        frames: *mut Frame,
+        n: u16,
+        count: *mut RxCount,
+    ) -> u16;
+    pub(crate) fn weft_tx_burst(
+        port: u16,
+        queue: u16,
+        frames: *const Frame,
+        n: u16,
+        bytes: *mut u64,
+    ) -> u16;
+}

@@ -1,0 +1,208 @@
+//! From the shape of a configuration to its meaning: decides what a [`NodeConfig`] stands for, or
+//! which key of it cannot be. Jobs and rows are judged by [`Table`] alone; its errors are mapped
+//! to the keys they came from.
+
+use std::net::SocketAddr;
+
+use weft_engine::table::{
+    BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
+};
+use weft_wire::frame::Endpoint;
+use weft_wire::{JobId, MacAddr, Rank};
+
+use super::{NodeConfig, RowSection};
+use crate::steer::LaneMap;
+
+/// A configuration that was found good.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file, with every default filled in.
+    pub config: NodeConfig,
+    /// The box. Its Ethernet address is the configured one, else zero until the port is open.
+    pub table: BoxConfig,
+    /// Which lane a frame belongs to.
+    pub lanes: LaneMap,
+}
+
+/// A step of the path to a key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    pub(super) path: Vec<Step>,
+    pub(super) problem: String,
+}
+
+impl Problem {
+    fn of(section: &str, key: &str, problem: impl Into<String>) -> Self {
+        Self { path: vec![name(section), name(key)], problem: problem.into() }
+    }
+
+    fn of_entry(section: &str, index: usize, key: &str, problem: impl Into<String>) -> Self {
+        let path = vec![name(section), Step::Index(index), name(key)];
+        Self { path, problem: problem.into() }
+    }
+
+    fn of_parent(row: usize, key: &str, problem: impl Into<String>) -> Self {
+        let path = vec![name("row"), Step::Index(row), name("parent"), name(key)];
+        Self { path, problem: problem.into() }
+    }
+}
+
+fn name(key: &str) -> Step {
+    Step::Key(key.to_owned())
+}
+
+/// Longest pause that still lets a node end within a second.
+const PAUSE_MAX_US: u64 = 100_000;
+/// IPv4's and IPv6's smallest MTU.
+const MTU_MIN: [u16; 2] = [576, 1280];
+
+pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
+    check_sections(&config)?;
+    let udp_port = config.port.udp_port;
+    for row in &mut config.row {
+        let weights = row.members.iter().fold(0u32, |sum, m| sum.saturating_add(m.weight));
+        row.fan_in.get_or_insert(weights);
+        if let Some(parent) = &mut row.parent {
+            parent.source_port.get_or_insert(udp_port);
+        }
+    }
+    let jobs = config.job.iter().map(|job| JobConfig {
+        job: JobId(job.id),
+        slots_max: job.slots_max,
+        rate_bytes_per_sec: job.rate_bytes_per_sec,
+        burst_bytes: job.burst_bytes,
+    });
+    let rows = config.row.iter().enumerate().map(|(index, row)| resolve_row(&config, index, row));
+    let table = BoxConfig {
+        local: Endpoint {
+            mac: config.port.mac.unwrap_or_default(),
+            addr: SocketAddr::new(config.port.ip.ip, udp_port),
+        },
+        shards: config.lcores.shards,
+        mtu: config.port.mtu,
+        jobs: jobs.collect(),
+        rows: rows.collect::<Result<_, _>>()?,
+    };
+    let table = Table::new(table).map_err(|error| place(&config, &error))?.config().clone();
+    let lanes = LaneMap::new(&table).map_err(|conflict| {
+        let index = position(&config, conflict.row);
+        Problem::of_entry("row", index, "members", conflict.to_string())
+    })?;
+    Ok(Settings { config, table, lanes })
+}
+
+fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
+    let port = &config.port;
+    if port.udp_port == 0 {
+        return Err(Problem::of("port", "udp_port", "must be a port from 1 to 65535"));
+    }
+    let mtu_min = MTU_MIN[usize::from(port.ip.ip.is_ipv6())];
+    if port.mtu < mtu_min {
+        return Err(Problem::of("port", "mtu", format!("must be at least {mtu_min}")));
+    }
+    if port.frame_count < 64 {
+        return Err(Problem::of("port", "frame_count", "must be at least 64, two bursts"));
+    }
+    let cpus = &config.lcores.cpus;
+    if !cpus.is_empty() && cpus.len() != usize::from(config.lcores.shards) {
+        let shards = config.lcores.shards;
+        let problem = format!("must name one CPU for each of the {shards} shards, or none");
+        return Err(Problem::of("lcores", "cpus", problem));
+    }
+    if config.lcores.ring_frames < 32 {
+        return Err(Problem::of("lcores", "ring_frames", "must hold at least one burst (32)"));
+    }
+    let idle = &config.idle;
+    if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {
+        return Err(Problem::of("idle", "pause_min_us", "must be from 1 to pause_max_us"));
+    }
+    if idle.pause_max_us > PAUSE_MAX_US {
+        return Err(Problem::of("idle", "pause_max_us", "must be at most 100000"));
+    }
+    Ok(())
+}
+
+fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<RowConfig, Problem> {
+    let members = row.members.iter().map(|member| MemberConfig {
+        addr: member.addr,
+        weight: member.weight,
+        is_box: member.is_box,
+    });
+    let parent = row.parent.as_ref().map(|parent| {
+        let source_port = parent.source_port.unwrap_or(config.port.udp_port);
+        if source_port != config.port.udp_port {
+            let problem = "must be port.udp_port: the root's frames come to the port that the box \
+                           listens on";
+            return Err(Problem::of_parent(index, "source_port", problem));
+        }
+        if config.lcores.shards != 1 {
+            let problem = "a leaf has one lane: set lcores.shards = 1";
+            return Err(Problem::of_entry("row", index, "parent", problem));
+        }
+        let rank = Rank::new(parent.rank)
+            .ok_or_else(|| Problem::of_parent(index, "rank", "must be from 0 to 63"))?;
+        let mac = parent.mac.unwrap_or(MacAddr::BROADCAST);
+        let endpoint = Endpoint { mac, addr: parent.addr };
+        Ok(ParentConfig { endpoint, row: parent.row, rank, source_port })
+    });
+    Ok(RowConfig {
+        row: row.row,
+        job: JobId(row.job),
+        members: members.collect(),
+        element_type: row.element_type.into(),
+        operation: row.operation.into(),
+        sum_order: row.sum_order.into(),
+        overflow: row.overflow.into(),
+        integrity: row.integrity.into(),
+        elements: row.elements,
+        window: row.window,
+        chunks_max: row.chunks_max,
+        exponent: row.exponent,
+        fan_in: row.fan_in.unwrap_or(0),
+        parent: parent.transpose()?,
+    })
+}
+
+/// The key that a [`TableError`] is about.
+fn place(config: &NodeConfig, error: &TableError) -> Problem {
+    match (error.entry, error.field) {
+        ("job", field) => {
+            let is_it = |job: &super::JobSection| u32::from(job.id) == error.index;
+            // A number that is taken is at fault where it appears again.
+            let index = match field {
+                "job" => config.job.iter().rposition(is_it),
+                _ => config.job.iter().position(is_it),
+            };
+            let key = if field == "job" { "id" } else { field };
+            Problem::of_entry("job", index.unwrap_or(0), key, error.problem)
+        }
+        ("row", field) => {
+            let is_it = |row: &RowSection| u32::from(row.row) == error.index;
+            let index = match field {
+                "row" => config.row.iter().rposition(is_it),
+                _ => config.row.iter().position(is_it),
+            };
+            let (key, problem) = match field {
+                "weight" => ("members", format!("weight {}", error.problem)),
+                field => (field, error.problem.to_owned()),
+            };
+            Problem::of_entry("row", index.unwrap_or(0), key, problem)
+        }
+        (_, "shards") => Problem::of("lcores", "shards", error.problem),
+        (_, field) => {
+            let section = if field == "jobs" { "job" } else { "row" };
+            Problem { path: vec![name(section)], problem: error.problem.to_owned() }
+        }
+    }
+}
+
+fn position(config: &NodeConfig, row: u16) -> usize {
+    config.row.iter().position(|section| section.row == row).unwrap_or(0)
+}

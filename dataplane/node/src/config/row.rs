@@ -1,0 +1,222 @@
+//! `[[row]]`: a group as this box serves it.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use weft_engine::table::SumOrder;
+use weft_wire::MacAddr;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::{Integrity, Overflow};
+
+use super::text;
+
+/// `[[row]]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowSection {
+    /// Row index on the wire, below 1024, different for each row.
+    pub row: u16,
+    /// Id of the job that owns it.
+    pub job: u16,
+    /// `i32` (default), `f32`, or `bf16` (summed in f32).
+    #[serde(default)]
+    pub element_type: ElementName,
+    /// `sum` (default) or `max` (i32 only).
+    #[serde(default)]
+    pub operation: OperationName,
+    /// f32 additions as they `arrival` (default, fast) or by `rank` (bit-reproducible; takes a row
+    /// of memory per member and slot).
+    #[serde(default)]
+    pub sum_order: SumOrderName,
+    /// i32 sums that do not fit: `wrap` (default), or `clamp` each contribution first.
+    #[serde(default)]
+    pub overflow: OverflowName,
+    /// `crc32c` (default), `checksum16` (UDP's, for P4 peers), or `none`.
+    #[serde(default)]
+    pub integrity: IntegrityName,
+    /// Elements per chunk. Default 256, which fits an MTU of 1500 with 4-byte elements.
+    #[serde(default = "default_elements")]
+    pub elements: u16,
+    /// Slots over all lanes, a power of two, at most 2048 per lane. Default 256.
+    #[serde(default = "default_window")]
+    pub window: u16,
+    /// Chunks before the group must be formed again, at most 2^31. Default 2^31.
+    #[serde(default = "default_chunks_max")]
+    pub chunks_max: u32,
+    /// Job-fixed scale exponent: a value is element x 2^exponent. Default: the members agree on one
+    /// per chunk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exponent: Option<i8>,
+    /// Contributions in a final sum, over all levels. Default: the members' weights together, which
+    /// is right at the root and where there is one level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fan_in: Option<u32>,
+    /// The members by rank, 1 to 64: `"ip:port"`, or a table with `addr`, `weight`, `is_box`. The
+    /// port is the member's lane 0; its lane `i` sends from `port + i`.
+    pub members: Vec<MemberSection>,
+    /// On a leaf: where its sums go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentSection>,
+}
+
+const fn default_elements() -> u16 {
+    256
+}
+
+const fn default_window() -> u16 {
+    256
+}
+
+const fn default_chunks_max() -> u32 {
+    1 << 31
+}
+
+/// A member of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct MemberSection {
+    /// Address and UDP port of its lane 0.
+    pub addr: SocketAddr,
+    /// Workers that its contribution stands for: 1 (default), or a leaf's fan-in.
+    pub weight: u32,
+    /// True for a leaf aggregator, which may rejoin an open lease. Default false.
+    pub is_box: bool,
+}
+
+impl<'de> Deserialize<'de> for MemberSection {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(MemberVisitor)
+    }
+}
+
+/// Takes both spellings, with errors about the one that was used.
+struct MemberVisitor;
+
+impl<'de> de::Visitor<'de> for MemberVisitor {
+    type Value = MemberSection;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"ip:port\" or { addr = \"ip:port\", weight = 1, is_box = false }")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<MemberSection, E> {
+        let addr =
+            text.parse().map_err(|_| E::custom(format!("expected \"ip:port\", not \"{text}\"")))?;
+        Ok(MemberSection { addr, weight: 1, is_box: false })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<MemberSection, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Member {
+            addr: SocketAddr,
+            #[serde(default = "one")]
+            weight: u32,
+            #[serde(default)]
+            is_box: bool,
+        }
+        const fn one() -> u32 {
+            1
+        }
+        let member = Member::deserialize(MapAccessDeserializer::new(map))?;
+        let Member { addr, weight, is_box } = member;
+        Ok(MemberSection { addr, weight, is_box })
+    }
+}
+
+/// The root of a leaf. A leaf has one lane so far, and sends up from the port that it listens on.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ParentSection {
+    /// Where the root listens.
+    pub addr: SocketAddr,
+    /// The row at the root.
+    pub row: u16,
+    /// This leaf's rank there.
+    pub rank: u8,
+    /// UDP port that the leaf sends up from. Default, and the only one so far: `port.udp_port`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_port: Option<u16>,
+    /// The root's Ethernet address. Default: broadcast until its first answer.
+    #[serde(default, with = "text::optional", skip_serializing_if = "Option::is_none")]
+    pub mac: Option<MacAddr>,
+}
+
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident => $target:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl From<$name> for $target {
+            fn from(name: $name) -> Self {
+                match name {
+                    $($name::$variant => Self::$variant,)+
+                }
+            }
+        }
+    };
+}
+
+names! {
+    /// What an element is.
+    ElementName => ElementType {
+        /// Two's complement fixed point.
+        #[default]
+        I32,
+        /// IEEE 754 binary32.
+        F32,
+        /// bfloat16, summed in f32.
+        Bf16,
+    }
+}
+
+names! {
+    /// How elements combine.
+    OperationName => Operation {
+        /// They are added.
+        #[default]
+        Sum,
+        /// The largest is kept.
+        Max,
+    }
+}
+
+names! {
+    /// Order of floating-point additions.
+    SumOrderName => SumOrder {
+        /// As they arrive.
+        #[default]
+        Arrival,
+        /// By rank, at completion.
+        Rank,
+    }
+}
+
+names! {
+    /// What happens when an i32 sum does not fit.
+    OverflowName => Overflow {
+        /// It wraps, which is exact modulo 2^32.
+        #[default]
+        Wrap,
+        /// Each contribution is clamped so that none can overflow.
+        Clamp,
+    }
+}
+
+names! {
+    /// What protects the payload.
+    IntegrityName => Integrity {
+        /// CRC32C in the header.
+        #[default]
+        Crc32c,
+        /// UDP's checksum.
+        Checksum16,
+        /// Nothing.
+        None,
+    }
+}

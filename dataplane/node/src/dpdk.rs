@@ -1,0 +1,177 @@
+//! A node on a DPDK device: EAL from the configuration or the command line, one queue per lane.
+
+use std::net::IpAddr;
+
+use weft_dpdk::{DpdkPort, Eal, EalArgs, Lcore, Memory, PortConfig, PortId};
+use weft_io::Port;
+
+use crate::config::{DpdkSection, PortSection};
+use crate::environment;
+use crate::host::Host;
+use crate::node::{Node, NodeError};
+use crate::stats::LaneSnapshot;
+use crate::steered::steer;
+
+impl Node<'_> {
+    pub(crate) fn run_dpdk(
+        &self,
+        eal_args: Option<Vec<String>>,
+    ) -> Result<Vec<LaneSnapshot>, NodeError> {
+        let config = &self.settings.config;
+        let args = match &eal_args {
+            Some(raw) => raw.clone(),
+            None => generated(&config.dpdk).to_args(0),
+        };
+        preflight(&args, config.port.ip.ip)?;
+        let args = eal_args.map_or_else(|| generated(&config.dpdk), EalArgs::from_raw);
+        let eal = Eal::init(&args)?;
+        let shards = config.lcores.shards;
+        let port = PortConfig {
+            port: device(&eal, &config.port)?,
+            mtu: config.port.mtu,
+            rx_queues: 1,
+            tx_queues: shards,
+            rxd: config.dpdk.rx_descriptors,
+            txd: config.dpdk.tx_descriptors,
+            mbuf_count: config.dpdk.mbuf_count,
+            mbuf_data_room_bytes: config.port.mtu.saturating_add(FRAME_OVERHEAD).max(ROOM_MIN),
+            copy_break_bytes: config.dpdk.copy_break_bytes,
+            // The device filters for its own address.
+            promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
+        };
+        let mut queues = DpdkPort::open(&eal, &port)?;
+        let inner = queues.remove(0);
+        let mac = config.port.mac.unwrap_or_else(|| inner.info().mac);
+        let host = Host::answering(config.port.ip, mac, config.port.mtu, self.seed);
+        let map = self.settings.lanes.clone();
+        let (front, sides) = steer(inner, queues, map, config.lcores.ring_frames, None);
+        let handle = (*eal).clone();
+        self.run_lanes(front, sides, host, |cpu| -> Result<Lcore, NodeError> {
+            Ok(handle.register_lcore(cpu)?)
+        })
+    }
+}
+
+/// EAL arguments of a configuration.
+fn generated(section: &DpdkSection) -> EalArgs {
+    let memory = match (section.no_huge, section.in_memory) {
+        (true, _) => Memory::NoHuge,
+        (false, true) => Memory::InMemory,
+        (false, false) => Memory::Hugetlbfs(None),
+    };
+    let prefix = section.file_prefix.clone();
+    let mut args = EalArgs::new()
+        .memory(memory)
+        .memory_mib(section.memory_mib)
+        .file_prefix(prefix.unwrap_or_else(|| format!("weft{}", std::process::id())))
+        .pci(!section.no_pci.unwrap_or(section.allow.is_empty()))
+        .log_level(&section.log_level);
+    if let Some(lcores) = &section.lcores {
+        args = args.lcores(lcores);
+    }
+    for vdev in &section.vdev {
+        args = args.vdev(vdev);
+    }
+    if section.no_pci != Some(true) {
+        for device in &section.allow {
+            args = args.allow(device);
+        }
+    }
+    section.extra.iter().fold(args, EalArgs::arg)
+}
+
+/// What EAL would report in many lines, or not at all.
+fn preflight(args: &[String], ip: IpAddr) -> Result<(), NodeError> {
+    let refuse = |line: String| Err(NodeError::Environment(line));
+    let needs_huge = !args.iter().any(|arg| arg == "--no-huge");
+    if needs_huge && environment::free_hugepages() == Some(0) {
+        return refuse(
+            "no hugepage is free: `echo 512 > /proc/sys/vm/nr_hugepages` as root, or set \
+             dpdk.no_huge = true (virtual devices only)"
+                .to_owned(),
+        );
+    }
+    for interface in args.iter().filter_map(|arg| packet_interface(arg)) {
+        if !environment::has_interface(interface) {
+            return refuse(format!(
+                "net_af_packet: no interface {interface} in this network namespace; see `ip link`"
+            ));
+        }
+        if !environment::may_open_packet_sockets() {
+            return refuse(format!(
+                "net_af_packet on {interface} needs CAP_NET_RAW: run as root, or `setcap \
+                 cap_net_raw+ep` this binary"
+            ));
+        }
+    }
+    if let Some(interface) = environment::interface_with(ip) {
+        return refuse(format!(
+            "the kernel has {ip} on {interface} and would answer as well: `ip address flush dev \
+             {interface}`, or choose another port.ip"
+        ));
+    }
+    Ok(())
+}
+
+/// The kernel interface that a `net_af_packet` argument names.
+fn packet_interface(arg: &str) -> Option<&str> {
+    let devargs = arg.strip_prefix("--vdev=").unwrap_or(arg);
+    let options = devargs.strip_prefix("net_af_packet")?.split(',');
+    options.into_iter().find_map(|option| option.strip_prefix("iface="))
+}
+
+fn device(eal: &Eal, section: &PortSection) -> Result<PortId, NodeError> {
+    if let Some(name) = &section.device {
+        return Ok(PortId::Name(name.clone()));
+    }
+    let names: Vec<String> = eal.ports().into_iter().map(|port| port.name).collect();
+    match names.as_slice() {
+        [only] => Ok(PortId::Name(only.clone())),
+        [] => Err(NodeError::Environment(
+            "EAL knows no device: add one to dpdk.vdev, or bind a NIC and name it in dpdk.allow"
+                .to_owned(),
+        )),
+        several => Err(NodeError::Environment(format!(
+            "EAL knows several devices: set port.device to one of {}",
+            several.join(", ")
+        ))),
+    }
+}
+
+/// Ethernet header and DPDK's headroom.
+const FRAME_OVERHEAD: u16 = 14 + 128;
+/// DPDK's usual buffer: 2048 bytes and the headroom.
+const ROOM_MIN: u16 = 2048 + 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interface_of_an_af_packet_device_is_found() {
+        assert_eq!(
+            packet_interface("--vdev=net_af_packet0,iface=veth0,blocksz=4096"),
+            Some("veth0")
+        );
+        assert_eq!(packet_interface("net_af_packet1,iface=eth1"), Some("eth1"));
+        assert_eq!(packet_interface("--vdev=net_null0,iface=eth1"), None);
+    }
+
+    #[test]
+    fn generated_arguments_follow_the_section() {
+        let section = DpdkSection {
+            vdev: vec!["net_null0".into()],
+            file_prefix: Some("x".into()),
+            extra: vec!["--no-telemetry".into()],
+            ..DpdkSection::default()
+        };
+        let args = generated(&section).to_args(0);
+        for expected in ["--no-huge", "--no-pci", "--file-prefix=x", "--vdev=net_null0"] {
+            assert!(args.iter().any(|arg| arg == expected), "{expected} in {args:?}");
+        }
+        let nic = DpdkSection { allow: vec!["0000:01:00.0".into()], no_huge: false, ..section };
+        let args = generated(&nic).to_args(0);
+        assert!(args.iter().any(|arg| arg == "--in-memory"));
+        assert!(!args.iter().any(|arg| arg == "--no-pci"));
+    }
+}

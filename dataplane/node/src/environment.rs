@@ -1,0 +1,68 @@
+//! Finds out, before anything is started, what about this machine would make a start fail late or
+//! fail silently. Each finding is one line that says what to do.
+
+use std::net::IpAddr;
+
+use nix::ifaddrs::getifaddrs;
+
+/// Interface of this machine that has the address `ip`.
+#[must_use]
+pub fn interface_with(ip: IpAddr) -> Option<String> {
+    let interfaces = getifaddrs().ok()?;
+    interfaces.into_iter().find_map(|interface| {
+        let addr = interface.address?;
+        let v4 = addr.as_sockaddr_in().map(|addr| IpAddr::V4(addr.ip()));
+        let v6 = addr.as_sockaddr_in6().map(|addr| IpAddr::V6(addr.ip()));
+        (v4.or(v6) == Some(ip)).then_some(interface.interface_name)
+    })
+}
+
+/// True if this machine (this network namespace) has the interface.
+#[must_use]
+pub fn has_interface(name: &str) -> bool {
+    // Unlike /sys, /proc/net follows the network namespace without a new mount.
+    let Ok(table) = std::fs::read_to_string("/proc/net/dev") else { return true };
+    table.lines().filter_map(|line| line.split_once(':')).any(|(known, _)| known.trim() == name)
+}
+
+/// MTU of an interface, if it can be known.
+#[must_use]
+pub fn interface_mtu(name: &str) -> Option<usize> {
+    if !has_interface(name) {
+        return None;
+    }
+    std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
+}
+
+/// True unless this process is known to lack CAP_NET_RAW.
+#[must_use]
+pub fn may_open_packet_sockets() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    bits.is_none_or(|bits| bits >> CAP_NET_RAW & 1 == 1)
+}
+
+/// Free hugepages of any size, if the kernel says.
+#[must_use]
+pub fn free_hugepages() -> Option<u64> {
+    let sizes = std::fs::read_dir("/sys/kernel/mm/hugepages").ok()?;
+    let free = sizes.filter_map(|size| {
+        let text = std::fs::read_to_string(size.ok()?.path().join("free_hugepages")).ok()?;
+        text.trim().parse::<u64>().ok()
+    });
+    Some(free.sum())
+}
+
+/// A seed that differs from start to start.
+///
+/// # Errors
+/// If the operating system's random device cannot be read.
+pub fn random_seed() -> std::io::Result<u64> {
+    use std::io::Read;
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+const CAP_NET_RAW: u32 = 13;

@@ -1,0 +1,64 @@
+//! A lane's thread: breathe, sleep when idle, publish counters, stop when told.
+//!
+//! Does I/O around [`AggregatorLane`]. Counters leave through a queue of one that is overwritten
+//! once per period, so the lane never waits for a reader and takes no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crossbeam_queue::ArrayQueue;
+use weft_io::AggregatorLane;
+use weft_wire::Nanos;
+
+use crate::config::IdleSection;
+use crate::host::Host;
+use crate::idle::Idle;
+use crate::stats::LaneSnapshot;
+use crate::steered::LanePort;
+
+/// What all lanes share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Set to end the lanes.
+    pub stop: Arc<AtomicBool>,
+    /// Zero of the node's clock.
+    pub start: Instant,
+    /// When to sleep.
+    pub idle: IdleSection,
+    /// Time between two snapshots; `None` publishes none.
+    pub snapshot_period_ns: Option<u64>,
+    /// The latest snapshot of each lane that nobody has read.
+    pub snapshots: Vec<ArrayQueue<LaneSnapshot>>,
+}
+
+impl Shared {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Runs lane `index` until it is told to stop or its port closes; returns its last counters.
+pub fn run<P: LanePort>(
+    mut lane: AggregatorLane<P>,
+    index: usize,
+    mut host: Host,
+    shared: &Shared,
+) -> LaneSnapshot {
+    let mut idle = Idle::new(shared.idle);
+    let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
+    while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
+        let now = shared.now();
+        let frames = lane.breathe(now, &mut host);
+        let due = lane.engine().poll_timeout().min(snapshot_due);
+        if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {
+            lane.port_mut().wait(pause_ns);
+        }
+        if now >= snapshot_due {
+            shared.snapshots[index].force_push(LaneSnapshot::take(index, &lane, &host));
+            let period = Nanos(shared.snapshot_period_ns.unwrap_or(u64::MAX));
+            snapshot_due = now.saturating_add(period);
+        }
+    }
+    LaneSnapshot::take(index, &lane, &host)
+}

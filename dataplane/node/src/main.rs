@@ -1,0 +1,78 @@
+//! `weft-node`: see `--help`, and [`weft_node::config`] for the configuration file.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weft_node::cli::Invocation;
+use weft_node::config::{self, Format};
+use weft_node::node::{self, NodeError, Options};
+use weft_node::stats::{Report, write_text};
+
+fn main() -> ExitCode {
+    let invocation = match Invocation::parse(std::env::args_os()) {
+        Ok(invocation) => invocation,
+        Err(error) => error.exit(),
+    };
+    match start(invocation) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weft-node: {}", one_line(&error));
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn start(invocation: Invocation) -> Result<(), NodeError> {
+    let Invocation { cli, eal_args } = invocation;
+    let mut settings = config::load(&cli.config)?;
+    let node = &mut settings.config.node;
+    node.stats_period_s = cli.stats_period.unwrap_or(node.stats_period_s);
+    node.stats_format = cli.format.unwrap_or(node.stats_format);
+    let format = node.stats_format;
+    if cli.print_config {
+        print!("{}", settings.config.to_toml());
+        return Ok(());
+    }
+    if cli.check_config {
+        println!("{}: good", cli.config.display());
+        return Ok(());
+    }
+    let report = node::run(&settings, Options { eal_args, stop: stop_on_signals()? })?;
+    print_report(&report, format);
+    Ok(())
+}
+
+fn print_report(report: &Report, format: Format) {
+    match format {
+        Format::Text => print!("{}", write_text(report)),
+        Format::Json => println!("{}", report.to_json()),
+    }
+}
+
+/// A flag that the first SIGINT or SIGTERM sets; the second ends the process at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, NodeError> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(NodeError::Signals)?;
+    }
+    Ok(stop)
+}
+
+/// The error and its causes on one line.
+fn one_line(error: &NodeError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        let words = error.to_string();
+        // Some messages already end with their cause.
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
