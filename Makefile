@@ -42,7 +42,7 @@ lint: ## formatting, clippy and documentation, warnings are errors
 .PHONY: bench
 bench: ## the arithmetic kernels (criterion) and the cost of a DPDK burst
 	$(CARGO) bench -p weft-kernel
-	$(CARGO) run --release -p weft-dpdk --example burst_cost
+	$(CARGO) run --release -p weft-dpdk --example burst_cost -- echo --vdev=net_ring0
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
@@ -50,3 +50,9 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
 		(cd tests/fuzz && cargo +nightly fuzz run --fuzz-dir . $${target%.rs} -- \
 			-max_total_time=$(FUZZ_SECONDS)) || exit 1; \
 	done
+
+.PHONY: clean-lab
+clean-lab: ## take down every lab on this machine
+	@$(CARGO) build -q -p weft-testbed
+	@weft=$${CARGO_TARGET_DIR:-target}/debug/weft; \
+		$$weft lab list | while read -r lab _; do $$weft lab down "$$lab"; done
