@@ -22,9 +22,15 @@ pub struct Scenario {
     /// Where.
     #[serde(default)]
     pub lab: LabSection,
+    /// Which boxes sum.
+    #[serde(default)]
+    pub aggregation: AggregationSection,
     /// What the fault port does to frames.
     #[serde(default)]
     pub faults: FaultSection,
+    /// Boxes that are killed and started again.
+    #[serde(default)]
+    pub restart: Vec<RestartSection>,
 }
 
 /// `[job]`: the training run.
@@ -123,6 +129,42 @@ impl Default for LabSection {
     }
 }
 
+/// `[aggregation]`: the boxes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AggregationSection {
+    /// Leaf aggregators below the root, each with an equal share of the workers; 0 for one level.
+    /// Leaves are `a1`, `a2` and so on; the root, or the only box, is `a0`.
+    pub leaves: u8,
+    /// Slots of the group's lease.
+    pub window: u16,
+}
+
+impl Default for AggregationSection {
+    fn default() -> Self {
+        Self { leaves: 0, window: 128 }
+    }
+}
+
+impl AggregationSection {
+    /// Names of the boxes, the root first.
+    #[must_use]
+    pub fn boxes(&self) -> Vec<String> {
+        (0..=self.leaves).map(|index| format!("a{index}")).collect()
+    }
+}
+
+/// `[[restart]]`: a box that dies without a word and comes back at once.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestartSection {
+    /// Name of the box.
+    #[serde(rename = "box")]
+    pub name: String,
+    /// It is killed when rank 0 has finished this round, counted from 0.
+    pub after_round: u32,
+}
+
 /// `[faults]`: probabilities per frame.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -201,6 +243,21 @@ impl Scenario {
             return Err(("lab", "rate_mbit", reason));
         }
         self.topology(1).map_err(|error| ("lab", "mtu", error.to_string()))?;
+        let leaves = self.aggregation.leaves;
+        if leaves > 0 && (leaves > job.workers || !job.workers.is_multiple_of(leaves)) {
+            let reason = format!("is {leaves}; expected a divisor of the {} workers", job.workers);
+            return Err(("aggregation", "leaves", reason));
+        }
+        let window = self.aggregation.window;
+        if !window.is_power_of_two() || window > 2048 {
+            let reason = format!("is {window}; expected a power of two, at most 2048");
+            return Err(("aggregation", "window", reason));
+        }
+        if let Some(restart) =
+            self.restart.iter().find(|restart| !self.aggregation.boxes().contains(&restart.name))
+        {
+            return Err(("restart", "box", format!("names no box: {}", restart.name)));
+        }
         let faults = &self.faults;
         for (key, value) in [
             ("loss", faults.loss),

@@ -12,8 +12,8 @@ use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
 use super::handshake::LaneEvent;
 use super::lane::{Inbound, Lane, LanePhase, Shared, Terms};
+use super::slot::{Action, Answer, Have, Send};
 use super::stats::WorkerStats;
-use super::steps::{Action, Answer, Have, Send};
 use crate::send::pacer::TokenBucket;
 
 /// What became of an attempt to send data.

@@ -301,7 +301,9 @@ impl Lane {
             LeaseFault::Elements
         } else if !hello.mask.contains(config.rank.bit()) {
             LeaseFault::Mask
-        } else if ctx.lease.is_some_and(|agreed| agreed != lease) {
+        } else if ctx.lease.is_some_and(|agreed| agreed != lease)
+            || (self.session != 0 && self.session != hello.session)
+        {
             LeaseFault::Changed
         } else if config.probe_len > 0 && datagram_len > usize::from(config.probe_len) {
             return Err(WorkerError::ProbeTooShort { datagram_len });

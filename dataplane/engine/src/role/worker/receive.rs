@@ -46,6 +46,9 @@ impl Worker {
         frame: &mut [u8],
         payload: &mut dyn Payload,
     ) -> Result<(usize, LaneEvent), Refusal> {
+        if self.state == WorkerState::Stopped {
+            return Err(Refusal::NotOpen);
+        }
         let udp = Udp::parse(frame).map_err(|_| Refusal::Frame)?;
         let index = self.lane_of(udp.target).ok_or(Refusal::Addressee)?;
         let packet = Packet::new_unchecked(&frame[udp.payload_range()]);
