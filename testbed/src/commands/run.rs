@@ -206,17 +206,19 @@ fn print_plan(plan: &Plan) -> Outcome {
 }
 
 fn default_directory(name: &str) -> PathBuf {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Path::new("out").join(format!("{name}-{seconds}"))
+    Path::new("out").join(format!("{name}-{}", unix_s()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "people want to know when a run was")]
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
     RunRecord {
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEFT_COMMIT").to_owned(),
-        started_unix_s: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |time| time.as_secs()),
+        started_unix_s: unix_s(),
         arguments: std::env::args().collect(),
         seed: arguments.seed,
         configuration: serde_json::to_value(scenario).unwrap_or_default(),
