@@ -44,6 +44,7 @@ impl Node<'_> {
         let mac = config.port.mac.unwrap_or_else(|| inner.info().mac);
         let host = Host::answering(config.port.ip, mac, config.port.mtu, self.seed);
         let map = self.settings.lanes.clone();
+        let inner = self.wrap(inner)?;
         let (front, sides) = steer(inner, queues, map, config.lcores.ring_frames, None);
         let handle = (*eal).clone();
         self.run_lanes(front, sides, host, |cpu| -> Result<Lcore, NodeError> {

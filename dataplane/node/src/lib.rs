@@ -9,6 +9,7 @@
 //! | [`idle`] | decides when a lane sleeps |
 //! | [`steer`] | decides which lane a frame belongs to |
 //! | [`steered`] | hands frames between lanes |
+//! | [`wrap`] | puts captures and faults around a port |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
 //! | [`stats`] | snapshots, reports, text, metrics |
@@ -29,3 +30,4 @@ mod reporter;
 pub mod stats;
 pub mod steer;
 pub mod steered;
+pub mod wrap;

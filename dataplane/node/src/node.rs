@@ -3,11 +3,14 @@
 //! Lane 0 runs on the calling thread, each further lane on its own. Whatever can fail fails before
 //! the ready line; afterwards a node ends only when it is told to or its port closes.
 
+use std::fs::File;
+use std::io::BufWriter;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
 use weft_engine::role::aggregator::Aggregator;
@@ -15,6 +18,7 @@ use weft_engine::table::Table;
 use weft_io::udp::{UdpConfig, UdpError, UdpPort};
 use weft_io::{AggregatorLane, Port, PortInfo};
 use weft_kernel::Kernels;
+use weft_wire::Nanos;
 use weft_wire::hello::Integrity;
 
 use crate::config::{ConfigError, Format, Io, Settings};
@@ -24,6 +28,7 @@ use crate::lane::{self, Shared};
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
 use crate::steered::{FrontPort, LanePort, RelayPort, SidePort, steer};
+use crate::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +90,14 @@ pub enum NodeError {
         lane: usize,
         /// The kernel's answer.
         #[source]
+        source: std::io::Error,
+    },
+    /// The capture.
+    #[error("writing the capture {}: {source}; choose another trace.pcap", .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
         source: std::io::Error,
     },
     /// The metrics listener.
@@ -162,7 +175,8 @@ impl Node<'_> {
         let ip = section.ip.ip;
         check_udp_mtu(ip, section.mtu)?;
         let rows = &self.settings.table.rows;
-        let inner = UdpPort::open(&UdpConfig {
+        let port = UdpPort::open(&UdpConfig {
+            socket_count: self.settings.udp_sockets,
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
             socket_buffer_bytes: section.socket_buffer_bytes,
@@ -172,10 +186,11 @@ impl Node<'_> {
         let lanes = &self.settings.config.lcores;
         let relay = Arc::new(ArrayQueue::new(lanes.ring_frames));
         let senders = (1..lanes.shards)
-            .map(|_| RelayPort::new(section.frame_count, Arc::clone(&relay), inner.info()))
+            .map(|_| RelayPort::new(section.frame_count, Arc::clone(&relay), port.info()))
             .collect();
         let relay = (lanes.shards > 1).then_some(relay);
         let map = self.settings.lanes.clone();
+        let inner = self.wrap(port)?;
         let (front, sides) = steer(inner, senders, map, lanes.ring_frames, relay);
         self.run_lanes(front, sides, Host::silent(), |cpu| cpu.map_or(Ok(()), pin))
     }
@@ -189,7 +204,7 @@ impl Node<'_> {
     /// returns is dropped there after the lane's port.
     pub(crate) fn run_lanes<P, S, G>(
         &self,
-        front: FrontPort<P>,
+        front: FrontPort<Wrapped<P>>,
         sides: Vec<SidePort<S>>,
         host: Host,
         prepare: impl Fn(Option<u32>) -> Result<G, NodeError> + Sync,
@@ -237,6 +252,21 @@ impl Node<'_> {
             snapshots.extend(threads.into_iter().filter_map(|thread| thread.join().ok().flatten()));
             Ok(snapshots)
         })
+    }
+
+    /// Puts `[trace]` and `[faults]` around a port.
+    pub(crate) fn wrap<P: Port>(&self, port: P) -> Result<Wrapped<P>, NodeError> {
+        let config = &self.settings.config;
+        let faults = config.faults.map(|faults| faults.to_config());
+        let Some(trace) = &config.trace else {
+            return Ok(Wrapped::without_capture(port, faults.as_ref()));
+        };
+        let failed = |source| NodeError::Capture { path: trace.pcap.clone(), source };
+        let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();
+        let origin = Nanos(u64::try_from(origin).unwrap_or(0));
+        Wrapped::with_capture(port, faults.as_ref(), output, origin).map_err(failed)
     }
 
     /// The table with the address that the port turned out to have.

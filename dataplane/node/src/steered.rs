@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::sync::{Parker, Unparker};
+use weft_io::fault::FaultCounts;
 use weft_io::pool::{Pool, PoolFrame};
 use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 
 use crate::steer::LaneMap;
+use crate::wrap::Wrapped;
 
 /// What steering did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -33,6 +35,11 @@ pub struct SteerStats {
 pub trait LanePort: Port {
     /// What steering did at this lane.
     fn steer_stats(&self) -> SteerStats;
+
+    /// Faults of received and of sent frames, where a wrapper makes some.
+    fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
+        None
+    }
 }
 
 /// Lane 0's port.
@@ -188,9 +195,13 @@ impl<P: Port> Port for FrontPort<P> {
     }
 }
 
-impl<P: Port> LanePort for FrontPort<P> {
+impl<P: Port> LanePort for FrontPort<Wrapped<P>> {
     fn steer_stats(&self) -> SteerStats {
         self.stats
+    }
+
+    fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
+        self.inner.fault_counts()
     }
 }
 

@@ -11,10 +11,13 @@
 //! | `[dpdk]` | [`DpdkSection`]: EAL and the DPDK device; only read when `io = "dpdk"` |
 //! | `[lcores]` | [`LcoresSection`]: lanes and the CPUs they run on |
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
+//! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
+//! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 
 mod dpdk;
+mod faults;
 mod locate;
 mod resolve;
 mod row;
@@ -28,6 +31,7 @@ use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
 pub use dpdk::DpdkSection;
+pub use faults::{FaultsSection, TraceSection};
 pub use resolve::Settings;
 pub use row::{
     ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
@@ -55,6 +59,12 @@ pub struct NodeConfig {
     /// When a polling lcore sleeps.
     #[serde(default)]
     pub idle: IdleSection,
+    /// Faults, for tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultsSection>,
+    /// A capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSection>,
     /// The jobs.
     #[serde(default)]
     pub job: Vec<JobSection>,
