@@ -34,6 +34,17 @@ pub fn interface_mtu(name: &str) -> Option<usize> {
     std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
 }
 
+/// What is wrong with sending packets of `mtu` bytes through an interface: one that is too long
+/// would be lost without a word.
+#[must_use]
+pub fn mtu_problem(interface: &str, mtu: u16) -> Option<String> {
+    let limit = interface_mtu(interface).filter(|limit| *limit < usize::from(mtu))?;
+    Some(format!(
+        "port.mtu = {mtu}: interface {interface} has an MTU of {limit}; set port.mtu = {limit} or \
+         less, or `ip link set {interface} mtu {mtu}`"
+    ))
+}
+
 /// True unless this process is known to lack CAP_NET_RAW.
 #[must_use]
 pub fn may_open_packet_sockets() -> bool {

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +14,12 @@ use std::time::{Instant, SystemTime};
 use crossbeam_queue::ArrayQueue;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
+use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpError, UdpPort};
 use weft_io::{AggregatorLane, Port, PortInfo};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
+use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::hello::Integrity;
 
 use crate::config::{ConfigError, Format, Io, Settings};
@@ -27,7 +28,7 @@ use crate::host::Host;
 use crate::lane::{self, Shared};
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
-use crate::steered::{FrontPort, LanePort, RelayPort, SidePort, steer};
+use crate::steered::{LanePort, RelayPort, SteeredPort, steer};
 use crate::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
@@ -172,8 +173,11 @@ pub(crate) struct Node<'a> {
 impl Node<'_> {
     fn run_udp(&self) -> Result<Vec<LaneSnapshot>, NodeError> {
         let section = &self.settings.config.port;
-        let ip = section.ip.ip;
-        check_udp_mtu(ip, section.mtu)?;
+        let interface = environment::interface_with(section.ip.ip);
+        if let Some(line) = interface.and_then(|name| environment::mtu_problem(&name, section.mtu))
+        {
+            return Err(NodeError::Environment(line));
+        }
         let rows = &self.settings.table.rows;
         let port = UdpPort::open(&UdpConfig {
             socket_count: self.settings.udp_sockets,
@@ -185,13 +189,14 @@ impl Node<'_> {
         })?;
         let lanes = &self.settings.config.lcores;
         let relay = Arc::new(ArrayQueue::new(lanes.ring_frames));
-        let senders = (1..lanes.shards)
-            .map(|_| RelayPort::new(section.frame_count, Arc::clone(&relay), port.info()))
-            .collect();
-        let relay = (lanes.shards > 1).then_some(relay);
-        let map = self.settings.lanes.clone();
-        let inner = self.wrap(port)?;
-        let (front, sides) = steer(inner, senders, map, lanes.ring_frames, relay);
+        let sender = |_| {
+            let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);
+            Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), port.info()))
+        };
+        let senders = (1..lanes.shards).map(sender).collect();
+        let port = self.wrap(port)?;
+        let (map, ring_frames) = (&self.settings.lanes, lanes.ring_frames);
+        let (front, sides) = steer(port, senders, false, map, ring_frames, Some(relay));
         self.run_lanes(front, sides, Host::silent(), |cpu| cpu.map_or(Ok(()), pin))
     }
 
@@ -204,8 +209,8 @@ impl Node<'_> {
     /// returns is dropped there after the lane's port.
     pub(crate) fn run_lanes<P, S, G>(
         &self,
-        front: FrontPort<Wrapped<P>>,
-        sides: Vec<SidePort<S>>,
+        front: SteeredPort<Wrapped<P>>,
+        sides: Vec<SteeredPort<Wrapped<S>>>,
         host: Host,
         prepare: impl Fn(Option<u32>) -> Result<G, NodeError> + Sync,
     ) -> Result<Vec<LaneSnapshot>, NodeError>
@@ -313,18 +318,6 @@ impl Node<'_> {
                 eprintln!("{line}");
             }
         }
-    }
-}
-
-/// A datagram that is longer than the interface's MTU would be lost without a word.
-fn check_udp_mtu(ip: IpAddr, mtu: u16) -> Result<(), NodeError> {
-    let Some(interface) = environment::interface_with(ip) else { return Ok(()) };
-    match environment::interface_mtu(&interface) {
-        Some(limit) if limit < usize::from(mtu) => Err(NodeError::Environment(format!(
-            "port.mtu = {mtu}: interface {interface} has an MTU of {limit}; set port.mtu = {limit} \
-             or less, or `ip link set {interface} mtu {mtu}`"
-        ))),
-        _ => Ok(()),
     }
 }
 

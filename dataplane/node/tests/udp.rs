@@ -93,7 +93,7 @@ fn two_members_get_the_sum_and_the_statistics_match() {
     assert_eq!(job["name"], "j");
     assert_eq!(job["contributions_added"], 2);
     assert_eq!(job["chunks_completed"], 1);
-    assert_eq!(job["answers_sent"], 2, "one for each member");
+    assert_eq!(job["answers_sent"], 1, "one multicast");
     assert_eq!(job["answers_repeated"], 1);
     assert_eq!(report["formations"], 1);
     assert_eq!(report["transitions"]["claim"], 1);
@@ -102,7 +102,8 @@ fn two_members_get_the_sum_and_the_statistics_match() {
     assert_eq!(report["rows"][0]["members"][1]["present"], true);
     let sent = report["port"]["tx_packets"].as_u64().expect("a count");
     let received = report["port"]["rx_packets"].as_u64().expect("a count");
-    assert!(received >= 7 && sent == received + 1, "every frame is answered, the last one twice");
+    // The first contribution is held, the second answered twice, all else once.
+    assert!(received >= 7 && sent == received, "{sent} sent, {received} received");
 }
 
 #[test]
@@ -113,9 +114,17 @@ fn a_terminated_node_prints_testpmds_block() {
     std::thread::sleep(Duration::from_millis(2300));
     let ended = node.end(Signal::SIGTERM);
     assert_eq!(ended.code, Some(0));
-    for words in ["Forward statistics for port", "RX-packets: 0", "RX-missed:", "RX-errors:",
-        "RX-nombuf:", "TX-packets:", "TX-errors:", "job 1 (j):", "drops: none"]
-    {
+    for words in [
+        "Forward statistics for port",
+        "RX-packets: 0",
+        "RX-missed:",
+        "RX-errors:",
+        "RX-nombuf:",
+        "TX-packets:",
+        "TX-errors:",
+        "job 1 (j):",
+        "drops: none",
+    ] {
         assert!(ended.stdout.contains(words), "{words} in {}", ended.stdout);
     }
     let periodic = ended.stderr.join("\n");
@@ -253,7 +262,8 @@ fn metrics_are_served_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
     drop(listener);
-    let setup = setup("metrics", 1, &format!("[node]\nname = \"a \\\"b\\\"\"\nmetrics = \"{addr}\""));
+    let setup =
+        setup("metrics", 1, &format!("[node]\nname = \"a \\\"b\\\"\"\nmetrics = \"{addr}\""));
     let node = Running::start(&mut weft_node(&setup.config, &[]));
     let body = get(addr, "/metrics");
     assert!(body.starts_with("HTTP/1.1 200 OK"), "{body}");

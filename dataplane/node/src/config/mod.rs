@@ -187,11 +187,12 @@ pub struct LcoresSection {
     /// Lanes: threads with their own slots; a power of two, at most 64. Lane `i` serves the frames
     /// from UDP source port `member port + i`. Default 1.
     ///
-    /// Lane 0 receives and hands the other lanes their frames through bounded rings.
+    /// On `dpdk` each lane has its own queues, if the device has as many; frames that come in at
+    /// another lane are handed over through bounded rings. Else lane 0 receives and sends for all.
     pub shards: u16,
     /// The CPU of each lane, one per lane; empty (default) leaves them to the scheduler.
     pub cpus: Vec<u32>,
-    /// Frames that fit the ring to each further lane; a full ring is counted. Default 1024.
+    /// Frames that fit the ring to each lane; what finds it full is lost and counted. Default 1024.
     pub ring_frames: usize,
 }
 

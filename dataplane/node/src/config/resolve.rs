@@ -128,12 +128,9 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     if let Some((key, problem)) = config.faults.and_then(|faults| faults.problem()) {
         return Err(Problem::of("faults", key, problem));
     }
-    let wraps = [("faults", config.faults.is_some()), ("trace", config.trace.is_some())];
-    for (section, _) in wraps.into_iter().filter(|(_, is_there)| *is_there) {
-        if config.port.io == Io::Dpdk && config.lcores.shards > 1 {
-            let problem = "is for one lane on dpdk, where each lane sends by itself";
-            return Err(Problem { path: vec![name(section)], problem: problem.to_owned() });
-        }
+    if config.trace.is_some() && config.port.io == Io::Dpdk && config.lcores.shards > 1 {
+        let problem = "is for one lane on dpdk, where each lane sends by itself";
+        return Err(Problem { path: vec![name("trace")], problem: problem.to_owned() });
     }
     let idle = &config.idle;
     if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {
