@@ -104,7 +104,14 @@ fn a_dpdk_port_is_a_host_and_sums() {
     lab.refusal(&good, "the kernel has 10.77.0.1 on vn0");
     assert!(ip(&["-n", &lab.node, "addr", "flush", "dev", "vn0"]).status.success());
 
-    let node = Running::start(&mut lab.weft_node(&good, &["--format", "json"]));
+    // One queue for both lanes, and one for each, over which the kernel spreads frames by a hash.
+    serves(&lab, &good, true);
+    serves(&lab, &config("dpdk-queues", "vn0,qpairs=2", 1500), false);
+    eal_arguments_before_the_dashes_replace_the_section(&lab, &good);
+}
+
+fn serves(lab: &Lab, config: &ConfigFile, one_queue: bool) {
+    let node = Running::start(&mut lab.weft_node(config, &["--format", "json"]));
     let ready: serde_json::Value = serde_json::from_str(&node.ready).expect("JSON");
     assert_eq!(ready["driver"], "net_af_packet");
 
@@ -114,7 +121,7 @@ fn a_dpdk_port_is_a_host_and_sums() {
     let neighbours = String::from_utf8_lossy(&neighbours.stdout).into_owned();
     assert!(neighbours.contains(ready["mac"].as_str().expect("a MAC")), "{neighbours}");
 
-    sum_on_every_lane(&lab);
+    sum_on_every_lane(lab);
 
     let ended = node.end(Signal::SIGINT);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
@@ -122,11 +129,10 @@ fn a_dpdk_port_is_a_host_and_sums() {
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
     assert_eq!(report["jobs"][0]["chunks_completed"], LANES);
     assert!(report["host"]["answered"].as_u64() >= Some(2), "ARP and ping: {}", report["host"]);
-    assert!(report["steering"]["handed_over"].as_u64() >= Some(6), "{}", report["steering"]);
+    let handed_over = report["steering"]["handed_over"].as_u64().expect("a count");
+    assert!(!one_queue || handed_over >= 6, "lane 1 lives on lane 0's frames: {handed_over}");
     assert_eq!(report["drops"]["wrong_shard"], 0);
     assert!(ended.stderr.iter().all(|line| !line.contains("weft-node:")), "{:?}", ended.stderr);
-
-    eal_arguments_before_the_dashes_replace_the_section(&lab, &good);
 }
 
 fn sum_on_every_lane(lab: &Lab) {

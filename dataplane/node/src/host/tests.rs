@@ -33,17 +33,26 @@ fn ask(host: &mut Host, port: &mut MemoryPort, now: Nanos, bytes: &[u8]) -> Opti
 }
 
 fn arp_request(target: [u8; 4]) -> Vec<u8> {
+    arp_frame(ArpOperation::REQUEST, [0xff; 6], [0; 6], target)
+}
+
+fn arp_frame(
+    operation: ArpOperation,
+    destination: [u8; 6],
+    target_mac: [u8; 6],
+    target: [u8; 4],
+) -> Vec<u8> {
     let arp = ArpPacket::new(
         ArpHardwareId::ETHERNET,
         EtherType::IPV4,
-        ArpOperation::REQUEST,
+        operation,
         &PEER_MAC,
         &PEER,
-        &[0; 6],
+        &target_mac,
         &target,
     )
     .expect("lengths agree");
-    let builder = PacketBuilder::ethernet2(PEER_MAC, [0xff; 6]).arp(arp);
+    let builder = PacketBuilder::ethernet2(PEER_MAC, destination).arp(arp);
     let mut frame = Vec::new();
     builder.write(&mut frame).expect("memory takes it");
     frame
@@ -143,4 +152,23 @@ fn behind_a_kernel_it_only_counts() {
     let (mut host, mut port) = (Host::silent(), port());
     assert_eq!(ask(&mut host, &mut port, Nanos(0), &arp_request(BOX)), None);
     assert_eq!(host.stats(), HostStats { frames: 1, answered: 0, over_rate: 0 });
+}
+
+/// A node that restarted is known to its peers, but does not know them.
+#[test]
+fn the_first_ping_of_a_stranger_is_answered_once_its_address_is_known() {
+    let (mut host, mut port) = (host("10.0.0.1/24"), port());
+    let question = ask(&mut host, &mut port, Nanos(0), &ping(&[9; 32])).expect("a question");
+    let headers = PacketHeaders::from_ethernet_slice(&question).expect("it is whole");
+    let Some(NetHeaders::Arp(arp)) = headers.net else { panic!("no ARP: {headers:?}") };
+    assert_eq!(arp.operation, ArpOperation::REQUEST);
+    assert_eq!(arp.target_protocol_addr(), &PEER);
+
+    let known = arp_frame(ArpOperation::REPLY, BOX_MAC, BOX_MAC, BOX);
+    let answer = ask(&mut host, &mut port, Nanos(0), &known).expect("the echo");
+    let headers = PacketHeaders::from_ethernet_slice(&answer).expect("it is whole");
+    let Some(TransportHeader::Icmpv4(icmp)) = headers.transport else { panic!("no ICMP") };
+    assert!(matches!(icmp.icmp_type, Icmpv4Type::EchoReply(_)));
+    assert_eq!(headers.payload.slice(), [9; 32]);
+    assert_eq!(ask(&mut host, &mut port, Nanos(0), &known), None, "answered once");
 }
