@@ -166,6 +166,52 @@ fn four_lanes_share_one_udp_port() {
 }
 
 #[test]
+fn a_leaf_sends_its_sum_up_and_brings_the_roots_answer_down() {
+    const LANES: u16 = 2;
+    let first = free_ports(4 * LANES);
+    let [root, leaf, one, other] = [0, 1, 2, 3].map(|index| first + index * LANES);
+    let section = |port: u16, row: &str| {
+        format!(
+            "[port]\nio = \"udp\"\nip = \"127.0.0.1\"\nudp_port = {port}\n[lcores]\n\
+             shards = {LANES}\n[[job]]\nid = 1\n[[row]]\nrow = 0\njob = 1\nelements = {ELEMENTS}\n\
+             window = 16\nexponent = 0\nfan_in = 2\n{row}\n"
+        )
+    };
+    let member =
+        format!("members = [{{ addr = \"127.0.0.1:{leaf}\", weight = 2, is_box = true }}]");
+    let root_config = ConfigFile::new("root", &section(root, &member));
+    let parent = format!(
+        "members = [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]\n\
+         parent = {{ addr = \"127.0.0.1:{root}\", row = 0, rank = 0 }}"
+    );
+    let leaf_config = ConfigFile::new("leaf", &section(leaf, &parent));
+    let root_node = Running::start(&mut weft_node(&root_config, &["--format", "json"]));
+    let leaf_node = Running::start(&mut weft_node(&leaf_config, &["--format", "json"]));
+
+    let lane = 1;
+    let mut members = [(0, one), (1, other)]
+        .map(|(rank, port)| Member::new(loopback(port + lane), loopback(leaf), rank, lane));
+    join_all(&mut members);
+    for (member, rank) in members.iter().zip(0..) {
+        member.contribute(1, &values(rank));
+    }
+    let expected: Vec<i32> =
+        values(0).iter().zip(values(1)).map(|(a, b)| a.wrapping_add(b)).collect();
+    for member in &members {
+        assert_eq!(member.answer(1).0, expected);
+    }
+    let report = |node: Running| -> serde_json::Value {
+        serde_json::from_str(&node.end(Signal::SIGINT).stdout).expect("one JSON object")
+    };
+    let (root, leaf) = (report(root_node), report(leaf_node));
+    assert_eq!(leaf["transitions"]["complete_leaf"], 1);
+    assert_eq!(leaf["transitions"]["answer_from_root"], 1);
+    assert_eq!(root["transitions"]["complete_root"], 1);
+    assert_eq!(root["jobs"][0]["contributions_added"], 1);
+    assert_eq!(root["rows"][0]["phases"][1], "open");
+}
+
+#[test]
 fn an_idle_node_leaves_the_cpu_alone() {
     let setup = setup("idle", 2, "");
     let node = Running::start(&mut weft_node(&setup.config, &[]));
