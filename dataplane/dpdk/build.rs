@@ -1,8 +1,8 @@
 //! Compiles the shim with the flags that libdpdk's packager chose, and links libdpdk.
 //!
-//! Those flags (`-include rte_config.h -march=…`) reach the shim only. DPDK's inline functions need
-//! at least the instruction set that the package was built for, and the shim does no arithmetic
-//! that a newer one would speed up; weft-kernel picks its own at run time.
+//! Those flags (`-include rte_config.h -march=…`) reach the shim only. DPDK's inline functions
+//! need at least the instruction set that the package was built for, and the shim does no
+//! arithmetic that a newer one would speed up; weft-kernel picks its own at run time.
 
 use std::process::{Command, exit};
 
@@ -44,7 +44,6 @@ const STATIC_SYSTEM: [&str; 5] = ["pcap", "numa", "bsd", "dl", "m"];
 
 fn main() {
     println!("cargo::rerun-if-changed=src/shim");
-    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let libdpdk = match pkg_config::Config::new()
         .atleast_version("21.11")
         .cargo_metadata(false)
@@ -60,6 +59,8 @@ fn main() {
 
     let mut shim = cc::Build::new();
     shim.files(["src/shim/port.c", "src/shim/frame.c"]).opt_level(2).warnings(true);
+    // A function that a release lacks must fail here, not when the program is linked.
+    shim.flag("-Werror=implicit-function-declaration");
     for path in &libdpdk.include_paths {
         shim.flag("-isystem").flag(path.to_string_lossy().as_ref());
     }

@@ -1,1 +1,13 @@
 //! The weft command: labs, runs, benches, reports.
+//!
+//! The library holds what the `weft` binary is made of, so that tests and benches can use the
+//! pieces: the scenario file, the lab of network namespaces, the workloads with their independent
+//! reference, the run directory with its reports, and the doctor.
+
+#![forbid(unsafe_code)]
+
+pub mod doctor;
+pub mod lab;
+pub mod report;
+pub mod scenario;
+pub mod workload;

@@ -201,6 +201,19 @@ impl<P: Port> Session<P> {
         &self.lease
     }
 
+    /// The exponents of the last `allreduce`, one per block, or the job's one.
+    #[must_use]
+    pub fn exponents(&self) -> Vec<i8> {
+        match self.numbers {
+            Numbers::Block { .. } => self
+                .encoded
+                .iter()
+                .map(|encoded| quant::decode_exponent(*encoded).unwrap_or(quant::EXPONENT_MIN))
+                .collect(),
+            _ => vec![self.lease.exponent.unwrap_or(0)],
+        }
+    }
+
     /// Counters since the session began.
     #[must_use]
     pub fn statistics(&self) -> Statistics {

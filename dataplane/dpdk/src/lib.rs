@@ -24,9 +24,17 @@
 //! the headers of 21.11, 23.11, 24.11, 25.11 and 26.07 (`check-headers.sh`), but has not run on
 //! them, nor on any physical NIC.
 //!
+//! **Drivers' limits, as of 22.11.** net_af_packet copies what arrives without looking at the
+//! buffer's size: `mbuf_data_room_bytes` must be at least its `framesz` (default 2048) plus 128.
+//! net_memif logs one error about `mp action` without a shared configuration, which is harmless;
+//! it unmaps its rings on EAL's interrupt thread when the peer leaves, while an lcore may be inside
+//! a burst; and it cannot be closed safely while the program runs, so such a port is only stopped
+//! (`shim/port.c`), and EAL's memory then stays mapped until the process ends.
+//! net_pcap never says that a file has ended: stop after a count or some idle polls.
+//!
 //! **Linking.** Shared by default: five core libraries, and EAL loads drivers as plugins. Feature
-//! `dpdk-static` links the core and the virtual devices (ring, null, pcap, af_packet, memif, virtio,
-//! vhost, tap) into the program; it also needs `libpcap-dev libnuma-dev libbsd-dev`.
+//! `dpdk-static` links the core and the virtual devices (ring, null, pcap, af_packet, memif,
+//! virtio, vhost, tap) into the program; it also needs `libpcap-dev libnuma-dev libbsd-dev`.
 //!
 //! **Not supported.** Receive and checksum offloads, scattered receive into the engine (chains are
 //! linearised), timestamps, secondary processes.

@@ -10,7 +10,7 @@ pub use queue::DpdkQueue;
 
 use crate::eal::{EalHandle, error_text};
 use crate::{EalError, Mempool, sys};
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_wire::MacAddr;
@@ -42,10 +42,12 @@ pub struct PortConfig {
     /// Buffers per queue handle; default 2048. Small pools stay in cache; a pool must exceed the
     /// descriptors of its queue.
     pub mbuf_count: u32,
-    /// Bytes per buffer, 128 of them DPDK's headroom; default 2176. At least `mtu + 14 + 128`.
+    /// Bytes per buffer, 128 of them DPDK's headroom; default 2176. At least `mtu + 14 + 128`, and
+    /// for net_af_packet at least its `framesz` + 128.
     pub mbuf_data_room_bytes: u16,
     /// Longest frame that [`copy`](weft_io::Port::copy) copies whole; longer ones share their
-    /// payload, if the device sends frames of several segments. Default 2048.
+    /// payload, if the device sends frames of several segments. Default 4096: both ways cost the
+    /// same near there on the CPU it was measured on (`examples/burst_cost.rs`).
     pub copy_break_bytes: usize,
     /// Receives frames for other addresses too, where the device filters at all; default off.
     pub promiscuous: bool,
@@ -64,7 +66,7 @@ impl PortConfig {
             txd: 512,
             mbuf_count: 2048,
             mbuf_data_room_bytes: 2176,
-            copy_break_bytes: 2048,
+            copy_break_bytes: 4096,
             promiscuous: false,
         }
     }
@@ -137,7 +139,7 @@ pub enum PortError {
 /// A device that was configured and started.
 ///
 /// It closes when its last queue is dropped; DPDK then forgets it, and only
-/// [`EalHandle::probe`] brings it back.
+/// [`EalHandle::probe`] brings it back. A net_memif is stopped, and may be opened again.
 #[derive(Debug)]
 pub struct DpdkPort {
     index: u16,
@@ -273,17 +275,13 @@ impl DpdkPort {
 
 impl Drop for DpdkPort {
     fn drop(&mut self) {
-        if self.started {
-            for queue in 0..self.rx_queues {
-                // What a loop-back device still holds would never return to its pool.
-                // SAFETY: the port is started, and no handle is left that could poll the queue.
-                unsafe { sys::weft_port_drain(self.index, queue, DRAIN_BURSTS_MAX) };
-            }
-        }
         let mut open = self.eal.open_ports();
         open.retain(|index| *index != self.index);
-        // SAFETY: the port is ours to close; nobody can open it before the lock is released.
-        unsafe { sys::weft_port_close(self.index) };
+        // A port that never started must not be polled, nor has it anything to free.
+        let rx_queues = if self.started { self.rx_queues } else { 0 };
+        // SAFETY: the port is ours to close, and no handle is left that could poll its queues.
+        // Nobody can open it before the lock is released.
+        unsafe { sys::weft_port_close(self.index, rx_queues) };
     }
 }
 
@@ -392,9 +390,6 @@ fn text(chars: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes)
         .map_or_else(|_| String::new(), |text| text.to_string_lossy().into_owned())
 }
-
-/// Twice what net_ring's rings hold, in bursts of 32; bounded because net_pcap may never run dry.
-const DRAIN_BURSTS_MAX: c_uint = 64;
 
 /// Destination, source and type of an Ethernet frame.
 const ETHERNET_HEADER_LEN: usize = 14;

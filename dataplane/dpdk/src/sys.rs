@@ -92,8 +92,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub(crate) fn weft_port_tx_queue(port: u16, queue: u16, descriptors: u16) -> c_int;
     pub(crate) fn weft_port_start(port: u16, mtu: u16, promiscuous: c_int) -> c_int;
-    pub(crate) fn weft_port_close(port: u16) -> c_int;
-    pub(crate) fn weft_port_drain(port: u16, queue: u16, bursts: c_uint);
+    pub(crate) fn weft_port_close(port: u16, rx_queues: u16) -> c_int;
     pub(crate) fn weft_port_link(port: u16) -> c_int;
     pub(crate) fn weft_port_stats(port: u16, stats: *mut PortStats) -> c_int;
     pub(crate) fn weft_port_xstats(

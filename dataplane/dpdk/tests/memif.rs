@@ -27,7 +27,7 @@ fn another_process_sends_every_frame_back() {
     }
     let folder = TempDir::new("memif");
     let socket = folder.path().join("memif.sock");
-    let (_eal, mut port) = open(&folder, &socket, "server");
+    let (eal, mut port) = open(&folder, &socket, "server");
     let mut peer = Peer(
         Command::new(std::env::current_exe().expect("this binary has a path"))
             .args(["--exact", "another_process_sends_every_frame_back", "--nocapture"])
@@ -70,7 +70,12 @@ fn another_process_sends_every_frame_back() {
     assert_eq!((stats.rx_bytes, stats.tx_bytes), (11_000_000, 11_000_000));
     assert_eq!(port.pool().available(), free, "buffers leaked");
     drop(port);
-    assert!(peer.0.wait().expect("the second process ends").success());
+    let status = peer.0.wait().expect("the second process ends");
+    assert!(status.success(), "the second process: {status}");
+    let again = DpdkPort::open(&eal, &PortConfig::named("net_memif0"));
+    drop(again.expect("a memif is stopped, not closed, so it opens again"));
+    drop(eal);
+    assert!(!socket.exists(), "the socket's file would keep the next server from starting");
 }
 
 /// The second process: sends back `FRAMES` frames with their addresses swapped.

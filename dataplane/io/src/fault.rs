@@ -1,6 +1,6 @@
 //! A port with faults: loss, duplication, reordering, delay, corruption.
 //!
-//! [`decide`] says what happens to a datagram; this file does it. Frames that are not Weft
+//! [`fate`] says what happens to a datagram; this file does it. Frames that are not Weft
 //! datagrams pass untouched. Each direction has its own rates; both share the attempt counts and
 //! the holding queue.
 //!
@@ -264,7 +264,7 @@ struct Lane<F> {
     /// Frames to pass on now, in order.
     ready: VecDeque<F>,
     held: Vec<Held<F>>,
-    /// Weft frames judged so far: the clock of reordering.
+    /// Weft frames not lost so far: the clock of reordering.
     passed: u64,
     counts: FaultCounts,
 }
@@ -273,7 +273,7 @@ struct Lane<F> {
 struct Held<F> {
     frame: F,
     due: Nanos,
-    /// Leaves once this many frames have been judged.
+    /// Leaves once this many frames have passed.
     due_passed: u64,
 }
 
@@ -331,12 +331,11 @@ impl Judge {
         let fate = fate(&lane.rates, self.config.seed, key, self.attempts.next(key));
         lane.counts.judged += 1;
         lane.counts.doubly_hit += u64::from(fate.fault_count() > 1);
-        lane.passed += 1;
         if fate.lost {
             lane.counts.lost += 1;
-            lane.release(now, &mut self.held);
             return;
         }
+        lane.passed += 1;
         if let Some(word) = fate.corrupted {
             lane.counts.corrupted += 1;
             corrupt(&mut frame.as_mut()[payload], word);

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`memory`] | rings between threads of this process | |
 //! | [`udp`] | kernel UDP sockets, sendmmsg/recvmmsg | |
+//! | [`af_packet`] | packet sockets on a network interface, TPACKET_V3 | |
 //! | [`pcap`] | capture files | |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |
 //! | [`trace`] | | a capture of what the port saw |
@@ -12,6 +13,7 @@
 //! [`pool`] is where the software ports take their frames from.
 #![deny(unsafe_code)]
 
+pub mod af_packet;
 mod breath;
 pub mod fault;
 pub mod memory;
@@ -24,3 +26,13 @@ pub mod udp;
 
 pub use breath::{AggregatorLane, HostSide, LaneStats};
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+
+/// A port may be opened on one thread and polled on another.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<af_packet::AfPacketPort>();
+    is_send::<fault::Fault<memory::MemoryPort>>();
+    is_send::<memory::MemoryPort>();
+    is_send::<pcap::PcapPort>();
+    is_send::<udp::UdpPort>();
+};

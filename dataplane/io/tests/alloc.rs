@@ -6,8 +6,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::SocketAddr;
 
-use common::{datagram, encap};
+use common::{configure, contribution, datagram, encap, inside_namespace};
+use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
+use weft_io::fault::{Fault, FaultConfig, FaultRates};
 use weft_io::memory::{hub, link};
+use weft_io::pcap::{PcapConfig, PcapPort};
+use weft_io::restamp::Restamp;
+use weft_io::trace::Trace;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Port};
 use weft_wire::frame::Encap;
@@ -21,7 +26,6 @@ thread_local! {
 
 // SAFETY: every call is passed on to the system's allocator; the counter is a plain thread-local
 // without a destructor, so touching it cannot allocate.
-#[allow(unsafe_code, reason = "an allocator is unsafe by its trait")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -45,25 +49,31 @@ fn allocations_of(work: impl FnOnce()) -> u64 {
 }
 
 /// Moves 100 bursts there and back in place; returns frames that came back.
-fn ping_pong<P: Port>(left: &mut P, right: &mut P, there: &Encap, back: &Encap) -> usize {
+fn ping_pong<P: Port, Q: Port>(left: &mut P, right: &mut Q, there: &Encap, back: &Encap) -> usize {
     let mut returned = 0;
+    let payload = contribution(1, 1);
     for round in 0..100 {
-        let now = Nanos(round * 1000);
-        let (mut tx, mut rx) = (Burst::new(), Burst::new());
+        let now = Nanos(round * 100_000);
+        let mut tx = Burst::new();
         while !tx.is_full() {
-            tx.push(datagram(left, there, &[7; 1024]));
+            let Some(mut frame) = left.alloc() else { break };
+            common::fill(&mut frame, there, &payload);
+            tx.push(frame);
         }
         left.tx_burst(now, &mut tx);
         left.free(&mut tx);
-        right.rx_burst(now, &mut rx);
-        for frame in &mut rx {
-            back.emit(frame.as_mut(), 1024);
+        let mut echo = Burst::new();
+        right.wait(2_000_000);
+        right.rx_burst(now, &mut echo);
+        for frame in &mut echo {
+            back.emit(frame.as_mut(), payload.len());
         }
-        right.tx_burst(now, &mut rx);
-        right.free(&mut rx);
+        right.tx_burst(now, &mut echo);
+        right.free(&mut echo);
+        left.wait(2_000_000);
+        let mut rx = Burst::new();
         returned += left.rx_burst(now, &mut rx);
         left.free(&mut rx);
-        left.wait(1);
     }
     returned
 }
@@ -115,4 +125,65 @@ fn udp_on_loopback() {
     let mut returned = 0;
     assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
     assert!(returned > 1600, "{returned} of 3200 came back");
+}
+
+#[test]
+fn faults_and_a_trace_around_a_memory_link() {
+    let (left, mut right) = link(256, 1500, ["left", "right"]);
+    let rates = FaultRates { loss: 0.1, duplicate: 0.1, reorder: 0.1, delay: 0.1, corrupt: 0.1 };
+    let config = FaultConfig { rx: rates, tx: rates, ..FaultConfig::default() };
+    let faulty = Fault::new(left, &config);
+    let traced = Trace::new(faulty, std::io::sink(), Nanos(0)).expect("a sink");
+    let mut left = Restamp::new(traced, |_: &mut [u8]| true);
+    let (there, back) = routes();
+    let mut returned = 0;
+    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
+    assert!(returned > 2000, "{returned}");
+    assert!(left.port().port().tx_counts().doubly_hit > 0);
+}
+
+#[test]
+fn captures() {
+    let output = common::scratch("alloc.pcap");
+    let config = PcapConfig { output: Some(output.clone()), ..PcapConfig::default() };
+    let mut writer = PcapPort::open(&config).expect("a capture");
+    let (there, _) = routes();
+    let mut tx = Burst::new();
+    let writing = allocations_of(|| {
+        for _ in 0..1000 {
+            tx.push(datagram(&mut writer, &there, &[1; 1000]));
+            writer.tx_burst(Nanos(0), &mut tx);
+        }
+    });
+    assert_eq!(writing, 0);
+    writer.finish().expect("written");
+    let input = Some(output.clone());
+    let mut reader =
+        PcapPort::open(&PcapConfig { input, ..PcapConfig::default() }).expect("a capture");
+    let reading = allocations_of(|| {
+        while reader.is_open() {
+            let mut rx = Burst::new();
+            reader.rx_burst(Nanos(0), &mut rx);
+        }
+    });
+    assert_eq!(reading, 0);
+    assert_eq!(reader.stats().rx_packets, 1000);
+    std::fs::remove_file(output).expect("removed");
+}
+
+#[test]
+fn af_packet_on_veth() {
+    if !inside_namespace("af_packet_on_veth") {
+        return;
+    }
+    assert!(configure("ip link add near type veth peer name far"));
+    assert!(configure("ip link set near up") && configure("ip link set far up"));
+    let mut left = AfPacketPort::open(&AfPacketConfig::new("near")).expect("a port");
+    let mut right = AfPacketPort::open(&AfPacketConfig::new("far")).expect("a port");
+    let (there, back) = routes();
+    let there = there.with_target_mac(right.info().mac);
+    let back = back.with_target_mac(left.info().mac);
+    let mut returned = 0;
+    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
+    assert!(returned > 1000, "{returned} of 3200 came back");
 }

@@ -138,6 +138,25 @@ fn a_flood_into_a_full_ring_counts_there_and_reaches_the_others() {
 }
 
 #[test]
+fn no_frame_overtakes_a_refused_one() {
+    let mut ports = hub(1, 1500, &["a", "b", "c"]);
+    let macs: Vec<MacAddr> = ports.iter().map(|port| port.info().mac).collect();
+    send_one(&mut ports[0], macs[1], macs[0], 1);
+    let mut tx = Burst::new();
+    for (target, mark) in [(2, 2), (1, 3), (2, 4)] {
+        tx.push(ethernet(&mut ports[0], macs[target], macs[0], mark));
+    }
+    assert_eq!(ports[0].tx_burst(NOW, &mut tx), 1);
+    assert_eq!(marks(&mut ports[2]), [2]);
+    // There is room for the third again, but the second is in front of it.
+    assert_eq!(ports[0].tx_burst(NOW, &mut tx), 0);
+    assert_eq!(marks(&mut ports[2]), []);
+    assert_eq!(marks(&mut ports[1]), [1]);
+    assert_eq!(ports[0].tx_burst(NOW, &mut tx), 2);
+    assert_eq!((marks(&mut ports[1]), marks(&mut ports[2])), (vec![3], vec![4]));
+}
+
+#[test]
 fn a_link_crosses_threads_and_wakes_a_sleeper() {
     let (mut left, mut right) = link(32, 1500, ["left", "right"]);
     let echo = std::thread::spawn(move || {

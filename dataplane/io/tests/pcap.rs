@@ -4,7 +4,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{chunk_of, contribution, datagram, route, scratch};
+use common::{chunk_of, contribution, datagram, route, scratch, skip};
 use etherparse::PacketBuilder;
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{LegacyPcapReader, PcapBlockOwned, PcapError as ParserError};
@@ -238,7 +238,7 @@ fn a_missing_file_is_named() {
 #[test]
 fn a_full_disk_is_counted() {
     if !Path::new("/dev/full").exists() {
-        eprintln!("SKIPPED: this host has no /dev/full");
+        skip("this host has no /dev/full");
         return;
     }
     let output = Some(PathBuf::from("/dev/full"));

@@ -4,7 +4,7 @@ mod common;
 
 use std::net::{SocketAddr, UdpSocket};
 
-use common::{configure, datagram, encap, ethernet, inside_namespace, payload, receive};
+use common::{configure, datagram, encap, ethernet, inside_namespace, payload, receive, skip};
 use weft_io::udp::{UdpConfig, UdpError, UdpPort, pseudo_mac};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::Udp;
@@ -78,7 +78,7 @@ fn ipv4_bursts_cross_both_ways() {
 #[test]
 fn ipv6_bursts_cross_both_ways() {
     if UdpSocket::bind("[::1]:0").is_err() {
-        eprintln!("SKIPPED: this host has no IPv6 loopback address ::1");
+        skip("this host has no IPv6 loopback address ::1");
         return;
     }
     bursts_cross_both_ways("::1");
@@ -92,7 +92,7 @@ fn a_full_send_buffer_refuses_and_loses_nothing() {
     // Loopback frees the send buffer at once, so a slow queue must stand in for a wire.
     assert!(configure("ip link set lo up"));
     if !configure("tc qdisc add dev lo root tbf rate 20mbit burst 4000 limit 100000") {
-        eprintln!("SKIPPED: this kernel has no tbf qdisc");
+        skip("this kernel has no tbf qdisc");
         return;
     }
     let config = UdpConfig {

@@ -12,7 +12,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_cycles.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
@@ -46,9 +48,75 @@ int weft_eal_init(int argc, char **argv)
 	return 0;
 }
 
+struct errand {
+	void (*work)(void *arg);
+	void *arg;
+	int done;
+};
+
+static void run_errand(void *arg)
+{
+	struct errand *errand = arg;
+
+	errand->work(errand->arg);
+	__atomic_store_n(&errand->done, 1, __ATOMIC_RELEASE);
+}
+
+/* Alarms run on EAL's interrupt thread. Waits for the end; fails without having run anything. */
+static int run_on_interrupt_thread(void (*work)(void *arg), void *arg)
+{
+	struct errand errand = { .work = work, .arg = arg };
+	int rc = rte_eal_alarm_set(1, run_errand, &errand);
+
+	if (rc != 0)
+		return rc;
+	while (!__atomic_load_n(&errand.done, __ATOMIC_ACQUIRE))
+		usleep(100);
+	return 0;
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/*
+ * Waits until EAL's interrupt thread has walked its list of sources after the last change to it.
+ * The first errand may share its wake-up with that walk; when the second has run, it is over.
+ */
+static void settle_interrupts(void)
+{
+	run_on_interrupt_thread(nothing, NULL);
+	run_on_interrupt_thread(nothing, NULL);
+}
+
+static int is_memif(uint16_t port)
+{
+	struct rte_eth_dev_info dev;
+
+	return rte_eth_dev_info_get(port, &dev) == 0 && dev.driver_name != NULL &&
+	       strcmp(dev.driver_name, "net_memif") == 0;
+}
+
+/*
+ * Closing a net_memif server frees the handle of its listening socket, but leaves it in the list
+ * of interrupt sources (22.11 to 26.07). The next walk over that list reads freed memory. So memif
+ * ports are only stopped while the program runs; they close here, after the last walk, which also
+ * removes the socket's file; and then the memory stays mapped until the process ends.
+ */
 int weft_eal_cleanup(void)
 {
-	return rte_eal_cleanup();
+	int dangling = 0;
+	uint16_t port;
+
+	settle_interrupts();
+	RTE_ETH_FOREACH_DEV(port) {
+		if (is_memif(port)) {
+			rte_eth_dev_close(port);
+			dangling = 1;
+		}
+	}
+	return dangling ? 0 : rte_eal_cleanup();
 }
 
 const char *weft_version(void)
@@ -218,12 +286,38 @@ int weft_port_start(uint16_t port, uint16_t mtu, int promiscuous)
 	return rc;
 }
 
-int weft_port_close(uint16_t port)
-{
-	int stopped = rte_eth_dev_stop(port);
-	int closed = rte_eth_dev_close(port);
+struct closing {
+	uint16_t port;
+	uint16_t rx_queues;
+	int rc;
+};
 
-	return stopped != 0 ? stopped : closed;
+static void stop_port(void *arg)
+{
+	struct closing *closing = arg;
+
+	/* What a loop-back device still holds would never return to its pool. */
+	for (uint16_t queue = 0; queue < closing->rx_queues; queue++)
+		weft_frames_drain(closing->port, queue);
+	closing->rc = rte_eth_dev_stop(closing->port);
+}
+
+/*
+ * net_memif tears a connection down on EAL's interrupt thread when the peer leaves, without a lock
+ * against stop: both at once free the same memory twice. On that thread they take turns.
+ */
+int weft_port_close(uint16_t port, uint16_t rx_queues)
+{
+	struct closing closing = { .port = port, .rx_queues = rx_queues };
+
+	if (is_memif(port)) {
+		if (run_on_interrupt_thread(stop_port, &closing) != 0)
+			stop_port(&closing);
+		return closing.rc;
+	}
+	stop_port(&closing);
+	int closed = rte_eth_dev_close(port);
+	return closing.rc != 0 ? closing.rc : closed;
 }
 
 int weft_port_link(uint16_t port)

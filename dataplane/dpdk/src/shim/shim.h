@@ -84,8 +84,7 @@ int weft_port_configure(uint16_t port, const struct weft_port_conf *conf);
 int weft_port_rx_queue(uint16_t port, uint16_t queue, uint16_t descriptors, struct weft_pool *pool);
 int weft_port_tx_queue(uint16_t port, uint16_t queue, uint16_t descriptors);
 int weft_port_start(uint16_t port, uint16_t mtu, int promiscuous);
-int weft_port_close(uint16_t port);
-void weft_port_drain(uint16_t port, uint16_t queue, unsigned int bursts);
+int weft_port_close(uint16_t port, uint16_t rx_queues);
 int weft_port_link(uint16_t port);
 int weft_port_stats(uint16_t port, struct weft_port_stats *stats);
 int weft_port_xstats(uint16_t port, char (*names)[WEFT_NAME_MAX], uint64_t *values, unsigned int n);
@@ -101,6 +100,9 @@ int weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
 		     const struct weft_frame *from, uint16_t header_len, struct weft_frame *to);
 void weft_frame_free(struct weft_frame *frame);
 void weft_frame_free_bulk(struct weft_frame *frames, uint16_t n);
+
+/* Frees what waits in a receive queue; for weft_port_close. */
+void weft_frames_drain(uint16_t port, uint16_t queue);
 
 /* Bursts of at most WEFT_BURST_MAX frames */
 uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,

@@ -11,9 +11,9 @@ use weft_wire::{Cookie, Members, Nanos};
 use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
 use super::handshake::LaneEvent;
-use super::lane::{Context, Inbound, Lane, LanePhase, Terms};
+use super::lane::{Inbound, Lane, LanePhase, Shared, Terms};
+use super::slot::{Action, Answer, Have, Send};
 use super::stats::WorkerStats;
-use super::steps::{Action, Answer, Have, Send};
 use crate::send::pacer::TokenBucket;
 
 /// What became of an attempt to send data.
@@ -31,13 +31,14 @@ impl Lane {
     pub(super) fn poll_data(
         &mut self,
         now: Nanos,
-        ctx: Context<'_>,
+        ctx: &Shared,
         payload: &dyn Payload,
         pacer: &mut Option<TokenBucket>,
         frame: &mut [u8],
         stats: &mut WorkerStats,
     ) -> Sent {
-        let (LanePhase::Open, Some(lease), Some(terms)) = (self.phase, ctx.lease, self.terms)
+        let (LanePhase::Open, Some(lease), Some(terms)) =
+            (self.phase, ctx.lease.as_ref(), self.terms)
         else {
             return Sent::Nothing;
         };
@@ -69,7 +70,7 @@ impl Lane {
     /// Writes header and payload of an action and returns the exponent sent.
     fn write_data(
         &self,
-        ctx: Context<'_>,
+        ctx: &Shared,
         lease: &LeaseInfo,
         terms: Terms,
         action: Action,
@@ -127,7 +128,8 @@ impl Lane {
         stats: &mut WorkerStats,
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
-        let (LanePhase::Open, Some(lease), Some(terms)) = (self.phase, ctx.lease, self.terms)
+        let (LanePhase::Open, Some(lease), Some(terms)) =
+            (self.phase, ctx.lease.as_ref(), self.terms)
         else {
             return Err(Refusal::NotOpen);
         };
@@ -146,7 +148,7 @@ impl Lane {
             CookieMatch::Echo => {
                 self.take_word(now);
                 self.begin_handshake(now);
-                return Ok(LaneEvent::None);
+                return Ok(LaneEvent::Lost);
             }
             CookieMatch::OtherEpoch => {
                 // A box that talks to us under the right cookie needs no asking.
@@ -294,7 +296,7 @@ pub(super) fn check_integrity(
     frame: &mut [u8],
     udp: &Udp,
     integrity: Integrity,
-    ctx: Context<'_>,
+    ctx: &Shared,
 ) -> Result<(), Refusal> {
     let mut packet = Packet::new_unchecked(&mut frame[udp.payload_range()]);
     let good = if packet.crc() != 0 {

@@ -12,7 +12,7 @@ use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Nanos};
 
 use super::config::LeaseInfo;
 use super::event::{LeaseFault, Refusal, WorkerError};
-use super::lane::{Context, Inbound, Lane, LanePhase, Poll, Terms};
+use super::lane::{Inbound, Lane, LanePhase, Poll, Shared, Terms};
 use super::stats::WorkerStats;
 use super::steps::Steps;
 use super::{LANES_MAX, WINDOW_MAX};
@@ -22,6 +22,8 @@ use crate::send::window::CongestionWindow;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LaneEvent {
     None,
+    /// The box has lost this lane's lease; the handshake has begun anew.
+    Lost,
     /// The first lease of this lane opened.
     Opened(LeaseInfo),
     /// The lease was formed anew and the lane goes on.
@@ -40,7 +42,7 @@ impl Lane {
     pub(super) fn poll_handshake(
         &mut self,
         now: Nanos,
-        ctx: Context<'_>,
+        ctx: &Shared,
         frame: &mut [u8],
         stats: &mut WorkerStats,
     ) -> Option<usize> {
@@ -77,7 +79,7 @@ impl Lane {
         Some(self.write_hello(ctx, phase, frame))
     }
 
-    fn write_hello(&mut self, ctx: Context<'_>, phase: Phase, frame: &mut [u8]) -> usize {
+    fn write_hello(&mut self, ctx: &Shared, phase: Phase, frame: &mut [u8]) -> usize {
         let mut bitmap = [0u8; STEP_BITS_MAX / 8];
         let mut hello = Hello { life: ctx.life, session: self.session, ..Hello::new(phase) };
         match phase {
@@ -159,10 +161,11 @@ impl Lane {
             Phase::Waiting if joining => {
                 self.take_word(now);
                 self.poll.unanswered = 0;
-                self.waiting_since.get_or_insert(now);
-                let mask = ctx.lease.map_or(hello.mask, |lease| lease.mask);
+                let mask = ctx.lease.as_ref().map_or(hello.mask, |lease| lease.mask);
                 self.missing = Some(mask.without(header.members));
-                Ok(LaneEvent::None)
+                let first = self.waiting_since.replace(self.waiting_since.unwrap_or(now));
+                let lost = first.is_none() && self.terms.is_some();
+                Ok(if lost { LaneEvent::Lost } else { LaneEvent::None })
             }
             Phase::Welcome if joining && hello.token == self.token => {
                 let event = self.take_welcome(now, ctx, header, &hello, bitmap);
@@ -198,14 +201,17 @@ impl Lane {
     fn take_challenge(
         &mut self,
         now: Nanos,
-        ctx: Context<'_>,
+        ctx: &Shared,
         hello: &Hello,
         datagram_len: usize,
     ) -> Result<LaneEvent, Refusal> {
         let asked = match self.phase {
             LanePhase::Hello => true,
             LanePhase::Join => hello.token != self.token,
-            LanePhase::Open => self.soliciting,
+            // A JOIN costs a round trip without sums: not while the box answers data.
+            LanePhase::Open => {
+                self.soliciting && (ctx.closing || self.idle() || !self.silence.is_over())
+            }
             LanePhase::Closed => false,
         };
         if !asked {
@@ -232,7 +238,7 @@ impl Lane {
     fn take_welcome(
         &mut self,
         now: Nanos,
-        ctx: Context<'_>,
+        ctx: &Shared,
         header: &Header,
         hello: &Hello,
         bitmap: &[u8],
@@ -270,8 +276,8 @@ impl Lane {
         LaneEvent::Opened(lease)
     }
 
-    fn check_lease(&self, ctx: Context<'_>, hello: &Hello) -> Result<LeaseInfo, WorkerError> {
-        let config = ctx.config;
+    fn check_lease(&self, ctx: &Shared, hello: &Hello) -> Result<LeaseInfo, WorkerError> {
+        let config = &ctx.config;
         let lease = LeaseInfo {
             shards: hello.shards,
             window: hello.window,
@@ -295,7 +301,9 @@ impl Lane {
             LeaseFault::Elements
         } else if !hello.mask.contains(config.rank.bit()) {
             LeaseFault::Mask
-        } else if ctx.lease.is_some_and(|agreed| *agreed != lease) {
+        } else if ctx.lease.is_some_and(|agreed| agreed != lease)
+            || (self.session != 0 && self.session != hello.session)
+        {
             LeaseFault::Changed
         } else if config.probe_len > 0 && datagram_len > usize::from(config.probe_len) {
             return Err(WorkerError::ProbeTooShort { datagram_len });

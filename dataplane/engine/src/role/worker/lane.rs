@@ -20,14 +20,15 @@ use crate::send::window::CongestionWindow;
 /// Computes the CRC32C of octets.
 pub type Crc32c = fn(&[u8]) -> u32;
 
-/// What every lane of a worker shares, for the length of one call.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Context<'a> {
-    pub(super) config: &'a WorkerConfig,
+/// What the lanes of a worker share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) config: WorkerConfig,
     pub(super) crc32c: Crc32c,
     /// Random word of this worker's life.
     pub(super) life: u64,
-    pub(super) lease: Option<&'a LeaseInfo>,
+    /// Agreed with lane 0; the other lanes must offer the same.
+    pub(super) lease: Option<LeaseInfo>,
     /// First chunk of the round.
     pub(super) base: u32,
     pub(super) closing: bool,
@@ -37,7 +38,7 @@ pub(super) struct Context<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inbound<'a> {
     pub(super) now: Nanos,
-    pub(super) ctx: Context<'a>,
+    pub(super) ctx: &'a Shared,
     pub(super) header: &'a Header,
     pub(super) udp: &'a Udp,
 }
@@ -70,6 +71,8 @@ pub(super) struct Lane {
     /// When the box last said anything that could be believed.
     pub(super) word_at: Option<Nanos>,
     pub(super) silence: Silence,
+    /// When the box last spoke or was last asked for its own sake.
+    quiet_since: Nanos,
 }
 
 /// Where a lane stands.
@@ -194,12 +197,14 @@ impl Lane {
             missing: None,
             word_at: None,
             silence: Silence::default(),
+            quiet_since: now,
         }
     }
 
     /// Takes note that the box has said something that can be believed.
     pub(super) fn take_word(&mut self, now: Nanos) {
         self.word_at = Some(now);
+        self.quiet_since = now;
         self.silence = Silence::default();
     }
 
@@ -213,10 +218,15 @@ impl Lane {
         self.waiting_since = None;
     }
 
-    /// Queues what is overdue, and asks a silent box who it is.
-    pub(super) fn handle_timeout(&mut self, now: Nanos, ctx: Context<'_>, stats: &mut WorkerStats) {
+    /// Queues what is overdue, and asks a silent box who it is. So does a lane with nothing under
+    /// way, from time to time: the others may wait for its sums after a restart.
+    pub(super) fn handle_timeout(&mut self, now: Nanos, ctx: &Shared, stats: &mut WorkerStats) {
         if self.phase != LanePhase::Open {
             return;
+        }
+        if now >= self.keepalive_at(&ctx.config) {
+            self.quiet_since = now;
+            self.solicit(now, ctx);
         }
         let Some(lost) = self.steps.as_mut().and_then(|steps| steps.expire(now)) else { return };
         if lost && self.cwnd.on_timeout(now, self.rtt.round_trip()) {
@@ -228,7 +238,7 @@ impl Lane {
     }
 
     /// Asks with a HELLO whether the box is still the one we know, while data goes on.
-    pub(super) fn solicit(&mut self, now: Nanos, ctx: Context<'_>) {
+    pub(super) fn solicit(&mut self, now: Nanos, ctx: &Shared) {
         if !self.soliciting && !ctx.closing && self.phase == LanePhase::Open {
             self.soliciting = true;
             self.poll = Poll::start(now);
@@ -236,12 +246,25 @@ impl Lane {
     }
 
     /// The next time at which this lane has something to do.
-    pub(super) fn next_deadline(&self) -> Nanos {
+    pub(super) fn next_deadline(&self, config: &WorkerConfig) -> Nanos {
         let steps = match (&self.steps, self.phase) {
             (Some(steps), LanePhase::Open) => steps.next_deadline(),
             _ => Nanos::MAX,
         };
-        steps.min(self.poll.at)
+        steps.min(self.poll.at).min(self.keepalive_at(config))
+    }
+
+    /// True for an open lane with nothing to send, which would not notice a restart of the box.
+    pub(super) fn idle(&self) -> bool {
+        self.phase == LanePhase::Open && self.steps.as_ref().is_some_and(Steps::idle)
+    }
+
+    fn keepalive_at(&self, config: &WorkerConfig) -> Nanos {
+        if !self.idle() {
+            return Nanos::MAX;
+        }
+        let interval_ns = (config.member_timeout_ns / KEEPALIVES_PER_TIMEOUT).max(1);
+        self.quiet_since.saturating_add(Nanos(interval_ns))
     }
 
     /// Why the first handshake has failed by now, if it has.
@@ -286,12 +309,12 @@ impl Lane {
     /// place, and protects it. Returns the frame's length.
     pub(super) fn wrap(
         &self,
-        ctx: Context<'_>,
+        ctx: &Shared,
         frame: &mut [u8],
         body_len: usize,
         handshake: bool,
     ) -> usize {
-        let integrity = ctx.lease.map_or(Integrity::Crc32c, |lease| lease.integrity);
+        let integrity = ctx.lease.as_ref().map_or(Integrity::Crc32c, |lease| lease.integrity);
         let start = self.encap.header_len();
         let datagram_len = HEADER_LEN + body_len;
         if handshake || integrity == Integrity::Crc32c {
@@ -311,5 +334,7 @@ const PADDED_TRIES: u32 = 12;
 const SHORT_ANSWERS_MIN: u32 = 4;
 /// Handshake polls back off to `interval << 2`.
 const BACKOFF_SHIFT_MAX: u32 = 2;
+/// An idle lane asks the box this often within `member_timeout`.
+const KEEPALIVES_PER_TIMEOUT: u64 = 8;
 /// Timeouts in a row without a word before a HELLO asks who the box is.
 const SILENT_TIMEOUTS: u32 = 3;

@@ -18,6 +18,7 @@ use core::cmp::Reverse;
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
+use super::slot::{Action, Answer, Have, Held, Send, Slot, State};
 use crate::send::retransmit::RttEstimator;
 
 /// The steps of one lane.
@@ -34,63 +35,12 @@ pub(super) struct Steps {
     next_deadline: Nanos,
     /// Steps that the box has not said to have.
     in_flight: u32,
+    /// Steps that the box has said to have.
+    known: u32,
     /// The lowest step whose sum is missing.
     low: u32,
     /// The first step after the round.
     end: u32,
-}
-
-/// What to send next. Nothing has changed until [`Steps::sent`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Action {
-    pub(super) step: u32,
-    pub(super) send: Send,
-    pub(super) repeat: bool,
-}
-
-/// The three things that a member sends about a step.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Send {
-    Contribution,
-    Status,
-    HandOver,
-}
-
-/// What an ANSWER was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
-    /// A sum that was missing; with the round trip if it answers a first transmission, and what
-    /// was in flight until then.
-    New {
-        rtt: Option<Nanos>,
-        in_flight: u32,
-    },
-    /// A sum that this member handed over.
-    HandedOver,
-    Duplicate,
-    /// A step that this member did not contribute to.
-    Unexpected,
-}
-
-/// What a HAVE was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Have {
-    /// The contribution is there. A repeat that finds it so was not needed.
-    Known {
-        rtt: Option<Nanos>,
-        spurious: bool,
-    },
-    /// The contribution is lost; it goes again now.
-    Lost,
-    Ignored,
-}
-
-/// A kept sum.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held<'a> {
-    pub(super) sum: &'a [u8],
-    pub(super) exponent: i8,
-    pub(super) flags: Flags,
 }
 
 impl Steps {
@@ -108,6 +58,7 @@ impl Steps {
             due: VecDeque::with_capacity(2 * slot_count),
             next_deadline: Nanos::MAX,
             in_flight: 0,
+            known: 0,
             low: 0,
             end: 0,
         }
@@ -122,6 +73,11 @@ impl Steps {
     /// True while a sum of the round is missing.
     pub(super) fn unfinished(&self) -> bool {
         self.low < self.end
+    }
+
+    /// True when nothing is under way or about to be.
+    pub(super) fn idle(&self) -> bool {
+        self.in_flight + self.known == 0 && self.ready.is_empty()
     }
 
     /// No deadline passes before this.
@@ -146,7 +102,7 @@ impl Steps {
             self.due.pop_front();
         }
         while let Some(&Reverse(step)) = self.ready.peek() {
-            if self.in_flight >= size && step > self.low {
+            if self.in_flight >= size && step != self.low {
                 return None;
             }
             let slot = self.slot(step);
@@ -264,6 +220,7 @@ impl Steps {
             (State::Contributed, true) => {
                 slot.state = State::Known;
                 self.in_flight -= 1;
+                self.known += 1;
                 let slot = self.slot(step);
                 let rtt = (slot.repeats == 0).then(|| now.since(slot.sent_at));
                 Have::Known { rtt, spurious: slot.repeats > 0 }
@@ -274,6 +231,7 @@ impl Steps {
                 slot.state = State::Contributed;
                 let queued = core::mem::replace(&mut slot.queued, true);
                 self.in_flight += 1;
+                self.known -= 1;
                 if !queued {
                     self.due.push_back(step);
                 }
@@ -292,6 +250,7 @@ impl Steps {
             State::Known if step == slot.next => {
                 slot.state = State::Contributed;
                 self.in_flight += 1;
+                self.known -= 1;
             }
             State::HandedOver if step == slot.current(window) => self.release(step),
             _ => {}
@@ -301,7 +260,7 @@ impl Steps {
     /// Begins anew in a new epoch: nothing is under way, and of the `wanted` steps those that we
     /// hold are handed over before their slot goes on.
     pub(super) fn resume(&mut self, wanted: impl Iterator<Item = u32>) {
-        self.in_flight = 0;
+        (self.in_flight, self.known) = (0, 0);
         self.due.clear();
         self.next_deadline = Nanos::MAX;
         for slot in &mut self.slots {
@@ -350,15 +309,22 @@ impl Steps {
         self.slot(step).next > step
     }
 
+    /// Entries that both queues can hold without more memory, if it is the same for both.
+    #[cfg(test)]
+    pub(super) fn queue_capacity(&self) -> Option<usize> {
+        (self.ready.capacity() == self.due.capacity()).then(|| self.due.capacity())
+    }
+
     /// Ends what is under way in the slot of this step and lets the slot go on.
     fn release(&mut self, step: u32) {
         let end = self.end;
         let slot = self.slot_mut(step);
-        let in_flight = slot.state.in_flight();
+        let (in_flight, known) = (slot.state.in_flight(), slot.state == State::Known);
         slot.state = State::Idle;
         slot.queued = false;
         let next = slot.next;
         self.in_flight -= u32::from(in_flight);
+        self.known -= u32::from(known);
         if next < end {
             self.ready.push(Reverse(next));
         }
@@ -386,75 +352,6 @@ impl Steps {
     fn slot_mut(&mut self, step: u32) -> &mut Slot {
         let index = self.index(step);
         &mut self.slots[index]
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    sent_at: Nanos,
-    deadline: Nanos,
-    /// The step whose sum this slot needs next. The sum of `next - window` is kept.
-    next: u32,
-    state: State,
-    /// Transmissions after the first, of any kind: the back-off.
-    repeats: u8,
-    /// In `due`.
-    queued: bool,
-    /// A contribution to `next` was sent in this session, so a sum of all can exist.
-    contributed: bool,
-    exponent: i8,
-    sum_exponent: i8,
-    sum_flags: Flags,
-}
-
-impl Slot {
-    fn new(step: u32) -> Self {
-        Self {
-            sent_at: Nanos(0),
-            deadline: Nanos::MAX,
-            next: step,
-            state: State::Idle,
-            repeats: 0,
-            queued: false,
-            contributed: false,
-            exponent: 0,
-            sum_exponent: 0,
-            sum_flags: Flags::NONE,
-        }
-    }
-
-    /// The step that the slot's state is about.
-    fn current(&self, window: u32) -> u32 {
-        match self.state {
-            State::HandOver | State::HandedOver => self.next - window,
-            State::Idle | State::Contributed | State::Known => self.next,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
-    /// Nothing sent: `next` waits in `ready`, or lies beyond the round.
-    Idle,
-    /// Our contribution is under way; the box has said nothing of it.
-    Contributed,
-    /// The box has our contribution and waits for others.
-    Known,
-    /// The kept sum is wanted and waits in `ready`.
-    HandOver,
-    /// The kept sum was sent up and has not come down yet.
-    HandedOver,
-}
-
-impl State {
-    /// On its way to the box, as far as we know.
-    fn in_flight(self) -> bool {
-        matches!(self, Self::Contributed | Self::HandedOver)
-    }
-
-    /// Waiting for the box's word.
-    fn under_way(self) -> bool {
-        matches!(self, Self::Contributed | Self::Known | Self::HandedOver)
     }
 }
 

@@ -50,12 +50,26 @@ struct Data {
     /// Chunks whose sum has arrived; none may arrive twice.
     done: Vec<bool>,
     flags: Flags,
+    clamped: bool,
+    /// Each chunk carries its own exponent.
+    own_exponents: bool,
 }
 
 impl Data {
     fn new(rank: usize, round: usize, chunks: usize, elements_per_chunk: usize) -> Self {
         let values = (0..chunks * elements_per_chunk).map(|i| value(rank, round, i)).collect();
-        Self { elements_per_chunk, values, done: vec![false; chunks], flags: Flags::NONE }
+        Self {
+            elements_per_chunk,
+            values,
+            done: vec![false; chunks],
+            flags: Flags::NONE,
+            clamped: false,
+            own_exponents: false,
+        }
+    }
+
+    fn exponent(&self, chunk: u32) -> i8 {
+        if self.own_exponents { i8::try_from(chunk % 256).unwrap_or(-1) } else { 0 }
     }
 }
 
@@ -66,11 +80,13 @@ impl Payload for Data {
         for (place, value) in out.chunks_exact_mut(4).zip(&self.values[start..]) {
             place.copy_from_slice(&value.to_be_bytes());
         }
-        ChunkMeta { exponent: 0, clamped: false }
+        ChunkMeta { exponent: self.exponent(chunk), clamped: self.clamped }
     }
 
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {
-        assert_eq!(exponent, 0);
+        if self.own_exponents {
+            assert_eq!(exponent, self.exponent(chunk));
+        }
         assert!(!self.done[chunk as usize], "a sum twice");
         self.done[chunk as usize] = true;
         self.flags = self.flags.union(flags);
@@ -84,7 +100,8 @@ impl Payload for Data {
 fn value(rank: usize, round: usize, index: usize) -> i32 {
     let word =
         SplitMix64::new((rank as u64) << 40 | (round as u64) << 32 | index as u64).next_u64();
-    i32::from_be_bytes([word as u8, (word >> 8) as u8, (word >> 16) as u8, (word >> 24) as u8])
+    let [a, b, c, d, ..] = word.to_be_bytes();
+    i32::from_be_bytes([a, b, c, d])
 }
 
 /// A frame on its way, as the fault hook sees it.
@@ -150,8 +167,17 @@ fn config(rank: usize) -> WorkerConfig {
 
 impl Sim {
     fn new(member_count: usize, window: u16, shards: u16) -> Self {
-        let members: Vec<Endpoint> = (0..member_count).map(member).collect();
-        let fake = FakeBox::new(boxy(), members, window, shards);
+        Self::with_addresses(member_count, window, shards, |endpoint| endpoint)
+    }
+
+    fn with_addresses(
+        member_count: usize,
+        window: u16,
+        shards: u16,
+        map: fn(Endpoint) -> Endpoint,
+    ) -> Self {
+        let members: Vec<Endpoint> = (0..member_count).map(member).map(map).collect();
+        let fake = FakeBox::new(map(boxy()), members, window, shards);
         let mut sim = Self {
             now: Nanos::from_millis(1),
             fake,
@@ -165,7 +191,9 @@ impl Sim {
             round: 0,
         };
         for rank in 0..member_count {
-            sim.add_worker(config(rank));
+            let mut config = config(rank);
+            (config.local, config.target) = (map(config.local), map(config.target));
+            sim.add_worker(config);
         }
         sim
     }
@@ -202,7 +230,8 @@ impl Sim {
             Fate::Corrupt => {
                 // The box's own checks are not under test: corrupt frames going up are lost.
                 let mut frame = frame;
-                let at = frame.len() - 1 - (self.sequence as usize % 12);
+                let from_end = usize::try_from(self.sequence % 12).unwrap();
+                let at = frame.len() - 1 - from_end;
                 frame[at] ^= 0x15;
                 if !up {
                     arrive(self, frame, Nanos(0));
@@ -301,6 +330,7 @@ impl Sim {
         let all = self.run(limit, |sim| (0..count).all(|rank| sim.completed(rank)));
         assert!(all, "not all completed: {}", self.describe());
         self.check_sums();
+        self.check_memory();
     }
 
     fn describe(&self) -> String {
@@ -318,6 +348,12 @@ impl Sim {
 
     fn check_sums(&self) {
         for index in 0..self.data[0].values.len() {
+            if self.fake.stamps && index % usize::from(self.fake.elements) == 3 {
+                let stamp = self.data[0].values[index];
+                let same = self.data.iter().all(|data| data.values[index] == stamp);
+                assert!(same, "sums of different formations for element {index}");
+                continue;
+            }
             let sum = (0..self.workers.len())
                 .fold(0i32, |sum, rank| sum.wrapping_add(value(rank, self.round, index)));
             for data in &self.data {
@@ -332,11 +368,21 @@ impl Sim {
         }
     }
 
+    /// No queue has outgrown what was taken when its lane opened.
+    fn check_memory(&self) {
+        for worker in &self.workers {
+            for steps in worker.lanes.iter().filter_map(|lane| lane.steps.as_ref()) {
+                assert_eq!(steps.queue_capacity(), Some(2 * usize::from(self.fake.window)));
+            }
+            assert!(worker.events.capacity() <= EVENTS_MAX);
+        }
+    }
+
     /// Leaves the time limits to the test.
     fn be_patient(&mut self) {
         for worker in &mut self.workers {
-            worker.config.member_timeout_ns = Nanos::from_millis(60_000).0;
-            worker.config.close_linger_ns = Nanos::from_millis(60_000).0;
+            worker.shared.config.member_timeout_ns = Nanos::from_millis(60_000).0;
+            worker.shared.config.close_linger_ns = Nanos::from_millis(60_000).0;
         }
     }
 

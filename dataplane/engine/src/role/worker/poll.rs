@@ -1,0 +1,121 @@
+//! What a worker does next, when, and how its patience ends.
+
+use weft_wire::Nanos;
+
+use super::config::Payload;
+use super::data::Sent;
+use super::event::{Event, WorkerError};
+use super::lane::LanePhase;
+use super::steps::Steps;
+use super::{Worker, WorkerState};
+
+impl Worker {
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if self.state == WorkerState::Stopped {
+            return;
+        }
+        if self.paced_until <= now {
+            self.paced_until = Nanos::MAX;
+        }
+        let ctx = &self.shared;
+        for lane in &mut self.lanes {
+            lane.handle_timeout(now, ctx, &mut self.stats);
+        }
+        if let Some(event) = self.overdue(now) {
+            self.stop(event);
+        }
+    }
+
+    /// How the worker ends now, if its patience is over.
+    fn overdue(&self, now: Nanos) -> Option<Event> {
+        match self.state {
+            WorkerState::Connecting => {
+                let mut lanes = self.lanes.iter().filter(|lane| lane.phase != LanePhase::Open);
+                lanes
+                    .find_map(|lane| lane.connect_error(now, &self.shared.config))
+                    .map(Event::Failed)
+            }
+            WorkerState::InRound if now >= self.member_deadline() => {
+                Some(Event::Failed(self.round_error(now)))
+            }
+            WorkerState::Closing if now >= self.close_at => Some(Event::Closed { by_all: false }),
+            _ => None,
+        }
+    }
+
+    fn member_deadline(&self) -> Nanos {
+        self.progress_at.saturating_add(Nanos(self.shared.config.member_timeout_ns))
+    }
+
+    /// Names whom the round waits for: the members missing where the box last said so.
+    fn round_error(&self, now: Nanos) -> WorkerError {
+        let mut stuck =
+            self.lanes.iter().filter(|lane| lane.steps.as_ref().is_some_and(Steps::unfinished));
+        let recent = |at: Nanos| now.since(at).0 < self.shared.config.member_timeout_ns;
+        match stuck.clone().find(|lane| !lane.word_at.is_some_and(recent)) {
+            Some(_) => WorkerError::BoxSilent,
+            None => stuck
+                .find_map(|lane| lane.missing)
+                .map_or(WorkerError::Stuck, |missing| WorkerError::MembersMissing { missing }),
+        }
+    }
+
+    /// Writes the next Ethernet frame to `frame` and returns its length; `None` when there is
+    /// nothing to send now. `frame` holds at least [`Worker::frame_len_max`] bytes.
+    ///
+    /// # Panics
+    /// If `frame` is shorter than the frame to be written.
+    #[must_use]
+    pub fn poll_transmit(
+        &mut self,
+        now: Nanos,
+        payload: &dyn Payload,
+        frame: &mut [u8],
+    ) -> Option<usize> {
+        if self.state == WorkerState::Stopped {
+            return None;
+        }
+        self.paced_until = Nanos::MAX;
+        let ctx = &self.shared;
+        let lane_count = self.lanes.len();
+        for offset in 0..lane_count {
+            let index = (self.turn + offset) % lane_count;
+            let lane = &mut self.lanes[index];
+            if let Some(len) = lane.poll_handshake(now, ctx, frame, &mut self.stats) {
+                return Some(len);
+            }
+            let stats = &mut self.stats;
+            match lane.poll_data(now, ctx, payload, &mut self.pacer, frame, stats) {
+                Sent::Frame(len) => {
+                    self.turn = (index + 1) % lane_count;
+                    return Some(len);
+                }
+                Sent::PacedUntil(at) => self.paced_until = self.paced_until.min(at),
+                Sent::Nothing => {}
+            }
+        }
+        None
+    }
+
+    /// When [`Worker::handle_timeout`] and [`Worker::poll_transmit`] must be called next, if
+    /// nothing else happens. Valid once `poll_transmit` has given nothing.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Nanos {
+        let patience = match self.state {
+            WorkerState::Stopped => return Nanos::MAX,
+            WorkerState::Connecting => self
+                .lanes
+                .iter()
+                .filter(|lane| lane.phase != LanePhase::Open)
+                .map(|lane| lane.connect_deadline(&self.shared.config))
+                .min()
+                .unwrap_or(Nanos::MAX),
+            WorkerState::InRound => self.member_deadline(),
+            WorkerState::Closing => self.close_at,
+            WorkerState::Ready => Nanos::MAX,
+        };
+        let lanes = self.lanes.iter().map(|lane| lane.next_deadline(&self.shared.config)).min();
+        patience.min(lanes.unwrap_or(Nanos::MAX)).min(self.paced_until)
+    }
+}

@@ -1,0 +1,142 @@
+//! Frames coming in: the checks that all kinds share, and what their effect means for the worker.
+//!
+//! Order of the checks: frame, addressee, length, version, kind, job, row; then those of the kind
+//! (SPEC "Checks"). What fails changes nothing but one counter.
+
+use core::net::SocketAddr;
+
+use weft_wire::Nanos;
+use weft_wire::frame::{Encap, Udp};
+use weft_wire::header::{HEADER_LEN, Header, HeaderError, Kind, Packet};
+use weft_wire::hello::Integrity;
+
+use super::config::{LeaseInfo, Payload};
+use super::data::check_integrity;
+use super::event::{Event, Refusal};
+use super::handshake::LaneEvent;
+use super::lane::{Inbound, Lane, LanePhase};
+use super::{EVENTS_KEPT, EVENTS_MAX, Worker, WorkerState};
+
+impl Worker {
+    /// Takes a frame. Its octets are put back as they were.
+    ///
+    /// # Errors
+    /// [`Refusal`] saying why the frame changed nothing; it has been counted.
+    pub fn handle_frame(
+        &mut self,
+        now: Nanos,
+        frame: &mut [u8],
+        payload: &mut dyn Payload,
+    ) -> Result<(), Refusal> {
+        match self.receive(now, frame, payload) {
+            Ok((lane, event)) => {
+                self.take_event(now, lane, event);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.stats.refused[refusal as usize] += 1;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn receive(
+        &mut self,
+        now: Nanos,
+        frame: &mut [u8],
+        payload: &mut dyn Payload,
+    ) -> Result<(usize, LaneEvent), Refusal> {
+        if self.state == WorkerState::Stopped {
+            return Err(Refusal::NotOpen);
+        }
+        let udp = Udp::parse(frame).map_err(|_| Refusal::Frame)?;
+        let index = self.lane_of(udp.target).ok_or(Refusal::Addressee)?;
+        let packet = Packet::new_unchecked(&frame[udp.payload_range()]);
+        let header = Header::parse(&packet).map_err(|error| match error {
+            HeaderError::Length => Refusal::Length,
+            HeaderError::Version => Refusal::Version,
+            HeaderError::Kind => Refusal::Kind,
+        })?;
+        if !matches!(header.kind, Kind::Answer | Kind::State | Kind::Hello) {
+            return Err(Refusal::Kind);
+        }
+        if header.job != self.shared.config.job {
+            return Err(Refusal::Job);
+        }
+        if header.group.row() != self.shared.config.row {
+            return Err(Refusal::Group);
+        }
+        let ctx = &self.shared;
+        let inbound = Inbound { now, ctx, header: &header, udp: &udp };
+        let lane = &mut self.lanes[index];
+        if header.kind != Kind::Hello {
+            return Ok((index, lane.handle_data(inbound, frame, payload, &mut self.stats)?));
+        }
+        if udp.source != lane.box_addr() {
+            return Err(Refusal::Source);
+        }
+        check_integrity(frame, &udp, Integrity::Crc32c, ctx)?;
+        let body = &frame[udp.payload_range()][HEADER_LEN..];
+        Ok((index, lane.handle_hello(inbound, body, &mut self.stats)?))
+    }
+
+    fn lane_of(&self, target: SocketAddr) -> Option<usize> {
+        let local = self.shared.config.local.addr;
+        let index = usize::from(target.port().checked_sub(local.port())?);
+        (target.ip() == local.ip() && index < self.lanes.len()).then_some(index)
+    }
+
+    fn take_event(&mut self, now: Nanos, lane: usize, event: LaneEvent) {
+        match event {
+            LaneEvent::None => return,
+            LaneEvent::Lost => {
+                // One box, one restart: a lane that has nothing to send would not notice.
+                let ctx = &self.shared;
+                for lane in self.lanes.iter_mut().filter(|lane| lane.idle()) {
+                    lane.solicit(now, ctx);
+                }
+                return;
+            }
+            LaneEvent::Opened(lease) => self.take_opened(now, lease),
+            LaneEvent::Resynced => {
+                if self.events.len() < EVENTS_MAX - EVENTS_KEPT {
+                    let lane = self.lanes[lane].index;
+                    self.events.push_back(Event::Resynced { lane });
+                }
+                // No step has moved.
+                return;
+            }
+            LaneEvent::NewSum => {
+                self.missing_chunks -= 1;
+                self.finish_round();
+            }
+            LaneEvent::HandedOver => {}
+            LaneEvent::Closed => {
+                if self.lanes.iter().all(|lane| lane.phase == LanePhase::Closed) {
+                    self.stop(Event::Closed { by_all: true });
+                }
+            }
+            LaneEvent::Failed(error) => self.stop(Event::Failed(error)),
+        }
+        self.progress_at = now;
+    }
+
+    /// A lane has its first lease: with lane 0 the others begin, with the last one rounds can.
+    fn take_opened(&mut self, now: Nanos, lease: LeaseInfo) {
+        if self.shared.lease.is_none() {
+            self.shared.lease = Some(lease);
+            self.lanes.reserve_exact(usize::from(lease.shards) - 1);
+            for index in 1..lease.shards {
+                let mut local = self.shared.config.local;
+                local.addr.set_port(local.addr.port() + index);
+                let target = self.lanes[0].encap.target();
+                let encap = Encap::new(local, target).expect("lane 0 has the same addresses");
+                self.lanes.push(Lane::new(index, encap, &self.shared.config, now));
+            }
+        }
+        if self.lanes.iter().all(|lane| lane.steps.is_some()) {
+            self.state = WorkerState::Ready;
+            self.events.push_back(Event::Opened);
+        }
+    }
+}

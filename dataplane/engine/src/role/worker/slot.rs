@@ -1,0 +1,128 @@
+//! One slot of a lane as its member sees it: at most one step under way, and the sum before it;
+//! and what is said about a slot's step, up and down.
+
+use weft_wire::Nanos;
+use weft_wire::header::Flags;
+
+/// A slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) sent_at: Nanos,
+    pub(super) deadline: Nanos,
+    /// The step whose sum this slot needs next. The sum of `next - window` is kept.
+    pub(super) next: u32,
+    pub(super) state: State,
+    /// Transmissions after the first, of any kind: the back-off.
+    pub(super) repeats: u8,
+    /// In `due`.
+    pub(super) queued: bool,
+    /// A contribution to `next` was sent in this session, so a sum of all can exist.
+    pub(super) contributed: bool,
+    pub(super) exponent: i8,
+    pub(super) sum_exponent: i8,
+    pub(super) sum_flags: Flags,
+}
+
+impl Slot {
+    pub(super) fn new(step: u32) -> Self {
+        Self {
+            sent_at: Nanos(0),
+            deadline: Nanos::MAX,
+            next: step,
+            state: State::Idle,
+            repeats: 0,
+            queued: false,
+            contributed: false,
+            exponent: 0,
+            sum_exponent: 0,
+            sum_flags: Flags::NONE,
+        }
+    }
+
+    /// The step that the slot's state is about.
+    pub(super) fn current(&self, window: u32) -> u32 {
+        match self.state {
+            State::HandOver | State::HandedOver => self.next - window,
+            State::Idle | State::Contributed | State::Known => self.next,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// Nothing sent: `next` waits in `ready`, or lies beyond the round.
+    Idle,
+    /// Our contribution is under way; the box has said nothing of it.
+    Contributed,
+    /// The box has our contribution and waits for others.
+    Known,
+    /// The kept sum is wanted and waits in `ready`.
+    HandOver,
+    /// The kept sum was sent up and has not come down yet.
+    HandedOver,
+}
+
+impl State {
+    /// On its way to the box, as far as we know.
+    pub(super) fn in_flight(self) -> bool {
+        matches!(self, Self::Contributed | Self::HandedOver)
+    }
+
+    /// Waiting for the box's word.
+    pub(super) fn under_way(self) -> bool {
+        matches!(self, Self::Contributed | Self::Known | Self::HandedOver)
+    }
+}
+
+/// What to send next. Nothing has changed until [`Steps::sent`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Action {
+    pub(super) step: u32,
+    pub(super) send: Send,
+    pub(super) repeat: bool,
+}
+
+/// The three things that a member sends about a step.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Send {
+    Contribution,
+    Status,
+    HandOver,
+}
+
+/// What an ANSWER was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    /// A sum that was missing; with the round trip if it answers a first transmission, and what
+    /// was in flight until then.
+    New {
+        rtt: Option<Nanos>,
+        in_flight: u32,
+    },
+    /// A sum that this member handed over.
+    HandedOver,
+    Duplicate,
+    /// A step that this member did not contribute to.
+    Unexpected,
+}
+
+/// What a HAVE was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Have {
+    /// The contribution is there. A repeat that finds it so was not needed.
+    Known {
+        rtt: Option<Nanos>,
+        spurious: bool,
+    },
+    /// The contribution is lost; it goes again now.
+    Lost,
+    Ignored,
+}
+
+/// A kept sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'a> {
+    pub(super) sum: &'a [u8],
+    pub(super) exponent: i8,
+    pub(super) flags: Flags,
+}

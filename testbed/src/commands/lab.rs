@@ -1,0 +1,269 @@
+//! `weft lab up|down|exec|list`.
+
+use std::fs;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weft_testbed::lab::rootless::{self, Privilege};
+use weft_testbed::lab::{self, LabError, LabName, Topology, netns};
+use weft_testbed::scenario::Scenario;
+
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Bring a topology up
+    ///
+    /// Every host and switch gets a network namespace of its own, `wf-<lab>-<node>`. Without root
+    /// the lab lives in a user namespace and ends with the command after `--`.
+    Up(UpArgs),
+    /// Take a lab down; content when it is down already
+    ///
+    /// Ends the processes in the lab's namespaces and removes these, and nothing else.
+    Down(DownArgs),
+    /// Run a command in a node of a lab
+    Exec(ExecArgs),
+    /// List the labs of this machine
+    List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// A Mininet-style topology.json, or a scenario (.toml).
+    file: PathBuf,
+    /// Name of the lab: 1 to 16 lower-case letters and digits [default: from the file].
+    #[arg(long)]
+    name: Option<LabName>,
+    /// Run this once the lab is up, with WEFT_LAB set to its name, then take the lab down.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DownArgs {
+    /// Name of the lab, or the file that it was brought up from.
+    lab: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExecArgs {
+    /// Name of the lab.
+    lab: LabName,
+    /// Node, such as h1.
+    node: String,
+    /// What to run there.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+pub(crate) fn run(command: LabCommand, format: Format) -> Outcome {
+    match command {
+        LabCommand::Up(arguments) => up(&arguments, format),
+        LabCommand::Down(arguments) => down(&arguments, format),
+        LabCommand::Exec(arguments) => exec(&arguments),
+        LabCommand::List => list(format),
+    }
+}
+
+#[derive(Serialize)]
+struct UpRow<'a> {
+    lab: &'a str,
+    nodes: usize,
+    warnings: usize,
+}
+
+fn up(arguments: &UpArgs, format: Format) -> Outcome {
+    let (topology, named) = load(&arguments.file)?;
+    let name = arguments.name.clone().or(named).ok_or_else(|| {
+        Exit::Usage.because(anyhow!("the file's name gives no lab name; pass --name"))
+    })?;
+    if arguments.command.is_empty() && !rootless::is_privileged() {
+        return Err(Exit::CannotRun.because(anyhow!(
+            "without root a lab ends with the process that made it: run as root, or give a \
+             command to run in it, `weft lab up {} -- COMMAND`",
+            arguments.file.display()
+        )));
+    }
+    if rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?
+        == Privilege::UserNamespace
+    {
+        eprintln!("weft: no root: the lab lives in a user namespace and ends with the command");
+    }
+    // From here on a signal must not leave half a lab behind.
+    let signalled = catch_signals()?;
+    let lab = lab::up(&name, &topology).map_err(explain)?;
+    for warning in &lab.warnings {
+        eprintln!("weft: warning: {warning}");
+    }
+    if arguments.command.is_empty() {
+        if signalled.load(Ordering::Relaxed) {
+            lab::down(&name).map_err(explain)?;
+            return Err(Exit::Failed.because(anyhow!("interrupted; the lab was taken down")));
+        }
+        let row = UpRow { lab: &name.to_string(), nodes: lab.nodes, warnings: lab.warnings.len() };
+        match format {
+            Format::Text => emit(&format!("lab {name} is up: {} namespaces\n", lab.nodes))?,
+            Format::Json => emit_json(&row)?,
+            Format::Csv => emit_csv(&[row])?,
+        }
+        return Ok(0);
+    }
+    let status = attend(&name, &arguments.command, &signalled);
+    let removed = lab::down(&name).map_err(explain);
+    let status = status?;
+    removed?;
+    Ok(exit_code(status))
+}
+
+/// Runs the command of `lab up … -- COMMAND` to its end; passes a first SIGINT or SIGTERM on.
+fn attend(
+    name: &LabName,
+    command: &[String],
+    signalled: &AtomicBool,
+) -> Result<ExitStatus, Failure> {
+    let mut child = Command::new(&command[0])
+        .args(&command[1..])
+        .env("WEFT_LAB", name.to_string())
+        .spawn()
+        .with_context(|| format!("cannot run `{}`", command[0]))
+        .map_err(|error| Exit::Failed.because(error))?;
+    let mut told = false;
+    loop {
+        let ended = child.try_wait().map_err(|error| Exit::Failed.because(error))?;
+        if let Some(status) = ended {
+            return Ok(status);
+        }
+        if signalled.load(Ordering::Relaxed) && !told {
+            told = true;
+            terminate(&child);
+        }
+        std::thread::sleep(CHILD_POLL);
+    }
+}
+
+fn terminate(child: &Child) {
+    if let Ok(pid) = i32::try_from(child.id()) {
+        // The child may have ended in the meantime, which is what we want.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    }
+}
+
+fn catch_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| Exit::Failed.because(error))?;
+    }
+    Ok(flag)
+}
+
+#[derive(Serialize)]
+struct DownRow<'a> {
+    lab: &'a str,
+    removed: usize,
+}
+
+fn down(arguments: &DownArgs, format: Format) -> Outcome {
+    let name = match arguments.lab.parse::<LabName>() {
+        Ok(name) => name,
+        Err(_) if Path::new(&arguments.lab).exists() => {
+            let (_, named) = load(Path::new(&arguments.lab))?;
+            named.ok_or_else(|| Exit::Usage.because(anyhow!("the file gives no lab name")))?
+        }
+        Err(error) => return Err(Exit::Usage.because(error)),
+    };
+    let removed = lab::down(&name).map_err(explain)?;
+    let row = DownRow { lab: &name.to_string(), removed };
+    match format {
+        Format::Text => emit(&format!("lab {name} is down: {removed} namespaces removed\n"))?,
+        Format::Json => emit_json(&row)?,
+        Format::Csv => emit_csv(&[row])?,
+    }
+    Ok(0)
+}
+
+fn exec(arguments: &ExecArgs) -> Outcome {
+    let ExecArgs { lab, node, command } = arguments;
+    let nodes = lab::nodes_of(lab).map_err(explain)?;
+    if !nodes.contains(node) {
+        let reason = if nodes.is_empty() {
+            anyhow!("lab `{lab}` is not up; `weft lab list` shows those that are")
+        } else {
+            anyhow!("lab `{lab}` has no node `{node}`; it has {}", nodes.join(", "))
+        };
+        return Err(Exit::Failed.because(reason));
+    }
+    let error = netns::command(&lab.namespace(node), &command[0]).args(&command[1..]).exec();
+    Err(Exit::CannotRun.because(anyhow::Error::new(error).context("cannot run `ip netns exec`")))
+}
+
+fn list(format: Format) -> Outcome {
+    let labs = lab::list().map_err(explain)?;
+    match format {
+        Format::Text => {
+            let line = |lab: &lab::LabEntry| format!("{:<16} {}\n", lab.name, lab.nodes.join(" "));
+            emit(&labs.iter().map(line).collect::<String>())?;
+        }
+        Format::Json => emit_json(&labs)?,
+        Format::Csv => {
+            #[derive(Serialize)]
+            struct Row<'a> {
+                lab: &'a str,
+                node: &'a str,
+            }
+            let rows: Vec<Row<'_>> = labs
+                .iter()
+                .flat_map(|lab| lab.nodes.iter().map(|node| Row { lab: &lab.name, node }))
+                .collect();
+            emit_csv(&rows)?;
+        }
+    }
+    Ok(0)
+}
+
+/// Reads a topology, and the lab name that the file suggests.
+fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> {
+    let shown = path.display().to_string();
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {shown}"))
+        .map_err(|error| Exit::Usage.because(error))?;
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        let scenario =
+            Scenario::parse(&shown, &text).map_err(|error| Exit::Usage.because(error))?;
+        let topology = scenario.topology(1).map_err(|error| Exit::Usage.because(error))?;
+        return Ok((topology, LabName::from_stem(&scenario.name)));
+    }
+    let topology = Topology::from_json(&text)
+        .map_err(|error| Exit::Usage.because(anyhow!("{shown}: {error}")))?;
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    Ok((topology, stem.as_deref().and_then(LabName::from_stem)))
+}
+
+fn explain(error: LabError) -> Failure {
+    let cannot = matches!(
+        error,
+        LabError::Privilege
+            | LabError::KernelLacks { .. }
+            | LabError::Rate(_)
+            | LabError::Tool(netns::ToolError::Start { .. })
+    );
+    if cannot { Exit::CannotRun.because(error) } else { Exit::Failed.because(error) }
+}
+
+/// A command's own status; 128 + signal when a signal ended it, as shells have it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(Exit::Failed as u8)
+}
+
+const CHILD_POLL: Duration = Duration::from_millis(20);

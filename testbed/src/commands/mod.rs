@@ -1,0 +1,75 @@
+//! One file per subcommand, and what they share: formats, exit codes, standard output.
+
+pub(crate) mod doctor;
+pub(crate) mod lab;
+pub(crate) mod report;
+
+use std::io::Write as _;
+
+/// How data is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON value.
+    Json,
+    /// A header line, then one line per row.
+    Csv,
+}
+
+/// The exit statuses that scripts may rely on, besides 0.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// The verdict is "failed", or an operation failed.
+    Failed = 1,
+    /// Wrong usage, or an input file that makes no sense.
+    Usage = 2,
+    /// This machine or user cannot do it.
+    CannotRun = 3,
+}
+
+impl Exit {
+    /// Pairs an error with this status.
+    pub(crate) fn because(self, error: impl Into<anyhow::Error>) -> Failure {
+        Failure { exit: self, error: error.into() }
+    }
+}
+
+/// An error and the exit status that it means.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+}
+
+/// What a subcommand returns: the exit status of a command that was able to do its work.
+pub(crate) type Outcome = Result<u8, Failure>;
+
+/// Writes data. A reader that has gone away (`weft … | head`) is no error.
+pub(crate) fn emit(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Exit::Failed.because(anyhow::Error::new(error).context("writing to stdout")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a JSON value.
+pub(crate) fn emit_json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Exit::Failed.because(error))?;
+    emit(&(text + "\n"))
+}
+
+/// Writes rows with a header from their field names.
+pub(crate) fn emit_csv<T: serde::Serialize>(rows: &[T]) -> Result<(), Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows {
+        writer.serialize(row).map_err(|error| Exit::Failed.because(error))?;
+    }
+    let bytes = writer.into_inner().map_err(|error| Exit::Failed.because(error.into_error()))?;
+    emit(&String::from_utf8_lossy(&bytes))
+}

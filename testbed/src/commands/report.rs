@@ -1,0 +1,65 @@
+//! `weft report DIR`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use weft_testbed::report::{COLUMNS, Report, RunFiles, Verdict, metrics, round_times_svg, text};
+
+use super::{Exit, Format, Outcome, emit, emit_csv, emit_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The run's directory.
+    #[arg(required_unless_present = "columns")]
+    directory: Option<PathBuf>,
+    /// Write the histogram here [default: round_times.svg in the run's directory].
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    svg: Option<PathBuf>,
+    /// Explain the columns of a run directory's files instead.
+    #[arg(long, conflicts_with_all = ["directory", "svg"], help_heading = "Output")]
+    columns: bool,
+}
+
+pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
+    let directory = match &arguments.directory {
+        Some(directory) if !arguments.columns => directory,
+        _ => return columns(format),
+    };
+    let files = RunFiles::read(directory).map_err(|error| Exit::Usage.because(error))?;
+    let report = Report::new(&files);
+    match format {
+        Format::Text => emit(&text(&report))?,
+        Format::Json => emit_json(&report)?,
+        Format::Csv => emit_csv(&metrics(&report))?,
+    }
+    let title = format!("Round times of {}", directory.display());
+    let picture = round_times_svg(&title, &report.round_times_ns)
+        .map_err(|error| Exit::Failed.because(error))?;
+    if let Some(picture) = picture {
+        let path = arguments.svg.clone().unwrap_or_else(|| directory.join("round_times.svg"));
+        fs::write(&path, picture)
+            .with_context(|| format!("writing {}", path.display()))
+            .map_err(|error| Exit::Failed.because(error))?;
+        eprintln!("weft: histogram in {}", path.display());
+    } else if arguments.svg.is_some() {
+        return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
+    }
+    let ok = report.outcome.is_some_and(|outcome| outcome.verdict == Verdict::Ok);
+    Ok(if ok { 0 } else { Exit::Failed as u8 })
+}
+
+fn columns(format: Format) -> Outcome {
+    match format {
+        Format::Text => {
+            let line = |c: &weft_testbed::report::Column| {
+                format!("{:<14} {:<18} {}\n", c.file, c.column, c.meaning)
+            };
+            emit(&COLUMNS.iter().map(line).collect::<String>())?;
+        }
+        Format::Json => emit_json(&COLUMNS)?,
+        Format::Csv => emit_csv(COLUMNS)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,302 @@
+//! Decides how a link's rate is enforced: writes the `tc` commands for HTB or TBF and reads back
+//! what the kernel says it does. No I/O.
+//!
+//! Invariant: a rate counts only once [`RateCheck::verify`] has found it in the kernel's own
+//! words, for on kernels without a queueing discipline some tools go on with none (Mininet's
+//! `TCLink` does, with exit status 0).
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A link's rate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rate {
+    bits_per_sec: u64,
+}
+
+impl Rate {
+    /// A rate of `mbit` million bits per second, from 10 kbit/s to 100 Gbit/s.
+    #[must_use]
+    pub fn from_mbit(mbit: f64) -> Option<Self> {
+        if !(RATE_MBIT_MIN..=RATE_MBIT_MAX).contains(&mbit) {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+        let bits_per_sec = (mbit * 1e6).round() as u64;
+        Some(Self { bits_per_sec })
+    }
+
+    /// Bits per second, as on the wire (Ethernet header included, preamble and FCS not).
+    #[must_use]
+    pub const fn bits_per_sec(self) -> u64 {
+        self.bits_per_sec
+    }
+
+    /// Bytes per second.
+    #[must_use]
+    pub const fn bytes_per_sec(self) -> u64 {
+        self.bits_per_sec / 8
+    }
+
+    /// Bucket that lets the kernel wake once a millisecond and still keep the rate.
+    const fn burst_bytes(self, mtu: u32) -> u64 {
+        self.bytes_per_sec() / 1000 + 2 * (mtu as u64 + ETHERNET_HEADER_LEN)
+    }
+
+    /// Whether `reported` is this rate. `tc` prints whole kbit/s, Mbit/s and so on, rounded down.
+    fn matches(self, reported: f64) -> bool {
+        let expected = self.bits_per_sec as f64;
+        (reported - expected).abs() <= expected / 1000.0 + 8.0
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} Mbit/s", self.bits_per_sec as f64 / 1e6)
+    }
+}
+
+/// A queueing discipline that enforces a rate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shaper {
+    /// Hierarchical token bucket with one class, which leaves room for classes of other users.
+    Htb,
+    /// Token bucket filter.
+    Tbf,
+}
+
+impl Shaper {
+    /// The kernel's name for it.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Htb => "htb",
+            Self::Tbf => "tbf",
+        }
+    }
+
+    /// Commands for `tc -batch` that shape what leaves through `interface`.
+    #[must_use]
+    pub fn batch(self, interface: &str, rate: Rate, mtu: u32, queue_packets: u32) -> Vec<String> {
+        let bits = rate.bits_per_sec();
+        let burst = rate.burst_bytes(mtu);
+        let frame = u64::from(mtu) + ETHERNET_HEADER_LEN;
+        match self {
+            Self::Htb => vec![
+                format!("qdisc add dev {interface} root handle 1: htb default 1"),
+                format!(
+                    "class add dev {interface} parent 1: classid 1:1 htb rate {bits}bit \
+                     ceil {bits}bit burst {burst} cburst {burst} quantum {frame}"
+                ),
+                format!(
+                    "qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue_packets}"
+                ),
+            ],
+            Self::Tbf => {
+                let limit = u64::from(queue_packets) * frame;
+                vec![format!(
+                    "qdisc add dev {interface} root handle 1: tbf rate {bits}bit burst {burst} \
+                     limit {limit}"
+                )]
+            }
+        }
+    }
+}
+
+/// A rate that an interface must turn out to have.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RateCheck {
+    /// The interface, inside its namespace.
+    pub interface: String,
+    /// The discipline asked for.
+    pub shaper: Shaper,
+    /// The rate asked for.
+    pub rate: Rate,
+}
+
+impl RateCheck {
+    /// Compares the kernel's words with what was asked for: `qdiscs` from
+    /// `tc -j qdisc show dev …`, `classes` from `tc class show dev …` (text: iproute2 of Debian 12
+    /// ignores `-j` there).
+    ///
+    /// # Errors
+    /// When the discipline is missing or has another rate.
+    pub fn verify(&self, qdiscs: &str, classes: &str) -> Result<(), TcError> {
+        let missing =
+            || TcError::Missing { interface: self.interface.clone(), kind: self.shaper.kind() };
+        let listed: Vec<Qdisc> = serde_json::from_str(qdiscs).map_err(|_| missing())?;
+        let root = listed.iter().find(|q| q.root && q.kind == self.shaper.kind());
+        let root = root.ok_or_else(missing)?;
+        let found = match self.shaper {
+            Shaper::Htb => class_rate(classes, "1:1").ok_or_else(missing)?,
+            // JSON carries bytes per second, which whole bits may not divide into.
+            Shaper::Tbf => root.options.rate.ok_or_else(missing)? * 8.0,
+        };
+        if self.rate.matches(found) {
+            return Ok(());
+        }
+        let interface = self.interface.clone();
+        Err(TcError::Rate { interface, found_bits_per_sec: found, asked: self.rate })
+    }
+}
+
+/// Finds the queueing discipline that the kernel does not have in the words of a failed `tc`.
+#[must_use]
+pub fn lacks_discipline(stderr: &str) -> bool {
+    let words = ["qdisc kind is unknown", "Unknown qdisc", "Qdisc type", "qdisc not found"];
+    words.iter().any(|word| stderr.contains(word))
+}
+
+/// What the kernel did not do.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum TcError {
+    /// The discipline is not there.
+    #[error(
+        "{interface} has no `{kind}` after `tc` succeeded; load it with `modprobe sch_{kind}` or \
+         use a kernel that has CONFIG_NET_SCH_{}", kind.to_uppercase()
+    )]
+    Missing {
+        /// The interface.
+        interface: String,
+        /// The discipline.
+        kind: &'static str,
+    },
+    /// The discipline has another rate.
+    #[error("{interface} runs at {found_bits_per_sec} bit/s instead of {asked}")]
+    Rate {
+        /// The interface.
+        interface: String,
+        /// What the kernel reports.
+        found_bits_per_sec: f64,
+        /// What was asked for.
+        asked: Rate,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct Qdisc {
+    kind: String,
+    #[serde(default)]
+    root: bool,
+    #[serde(default)]
+    options: QdiscOptions,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct QdiscOptions {
+    /// Bytes per second.
+    rate: Option<f64>,
+}
+
+/// Reads `class htb 1:1 root … rate 100Mbit ceil …`.
+fn class_rate(text: &str, class: &str) -> Option<f64> {
+    let line = text.lines().find(|line| {
+        let mut words = line.split_whitespace();
+        words.next() == Some("class") && words.nth(1) == Some(class)
+    })?;
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == "rate")?;
+    parse_rate(words.next()?)
+}
+
+/// Reads a rate as `tc` prints it, in bits per second.
+fn parse_rate(text: &str) -> Option<f64> {
+    let digits = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "bit" => 1.0,
+        "Kbit" => 1e3,
+        "Mbit" => 1e6,
+        "Gbit" => 1e9,
+        "Tbit" => 1e12,
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * factor)
+}
+
+const RATE_MBIT_MIN: f64 = 0.01;
+const RATE_MBIT_MAX: f64 = 100_000.0;
+const ETHERNET_HEADER_LEN: u64 = 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(shaper: Shaper, mbit: f64) -> RateCheck {
+        let rate = Rate::from_mbit(mbit).unwrap();
+        RateCheck { interface: "eth0".to_owned(), shaper, rate }
+    }
+
+    const HTB: &str = r#"[{"kind":"htb","handle":"1:","root":true,"refcnt":3,"options":{"r2q":10}},
+        {"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":1000}}]"#;
+    const CLASS: &str = "class htb 1:1 root leaf 10: prio 0 rate 100Mbit ceil 100Mbit burst 15514b cburst 15514b \n";
+
+    #[test]
+    fn htb_batch_is_one_class_that_takes_everything() {
+        let lines = Shaper::Htb.batch("eth0", Rate::from_mbit(100.0).unwrap(), 1500, 1000);
+        assert_eq!(
+            lines,
+            [
+                "qdisc add dev eth0 root handle 1: htb default 1",
+                "class add dev eth0 parent 1: classid 1:1 htb rate 100000000bit \
+                 ceil 100000000bit burst 15528 cburst 15528 quantum 1514",
+                "qdisc add dev eth0 parent 1:1 handle 10: pfifo limit 1000",
+            ]
+        );
+    }
+
+    #[test]
+    fn tbf_batch_bounds_the_queue_in_bytes() {
+        let lines = Shaper::Tbf.batch("s1-p1", Rate::from_mbit(0.5).unwrap(), 1500, 10);
+        assert_eq!(
+            lines,
+            ["qdisc add dev s1-p1 root handle 1: tbf rate 500000bit burst 3090 limit 15140"]
+        );
+    }
+
+    #[test]
+    fn the_kernels_words_decide() {
+        assert_eq!(check(Shaper::Htb, 100.0).verify(HTB, CLASS), Ok(()));
+        let wrong = check(Shaper::Htb, 200.0).verify(HTB, CLASS);
+        assert!(matches!(wrong, Err(TcError::Rate { found_bits_per_sec: 100e6, .. })), "{wrong:?}");
+        let tbf = r#"[{"kind":"tbf","handle":"1:","root":true,"options":{"rate":12500000}}]"#;
+        assert_eq!(check(Shaper::Tbf, 100.0).verify(tbf, ""), Ok(()));
+        assert!(matches!(
+            check(Shaper::Tbf, 50.0).verify(tbf, ""),
+            Err(TcError::Rate { found_bits_per_sec: 100e6, .. })
+        ));
+        let none = r#"[{"kind":"noqueue","handle":"0:","root":true,"options":{}}]"#;
+        for (qdiscs, classes) in [(none, ""), (HTB, ""), ("", CLASS), ("[]", CLASS), (tbf, CLASS)] {
+            let found = check(Shaper::Htb, 100.0).verify(qdiscs, classes);
+            assert!(matches!(found, Err(TcError::Missing { kind: "htb", .. })), "{qdiscs}");
+        }
+    }
+
+    #[test]
+    fn printed_rates_are_read_with_their_units() {
+        let table = [("1500bit", 1500.0), ("64Kbit", 64e3), ("2500Mbit", 2.5e9), ("1Tbit", 1e12)];
+        for (text, expected) in table {
+            assert_eq!(parse_rate(text), Some(expected), "{text}");
+        }
+        for text in ["", "12", "Mbit", "5MBps"] {
+            assert_eq!(parse_rate(text), None, "{text}");
+        }
+        // 1234.567 Mbit/s is printed rounded down to whole Mbit/s.
+        assert!(Rate::from_mbit(1_234.567).unwrap().matches(1234e6));
+        assert!(!Rate::from_mbit(1_234.567).unwrap().matches(1230e6));
+    }
+
+    #[test]
+    fn rates_have_bounds() {
+        for mbit in [0.0, -1.0, 0.001, 2e5, f64::NAN, f64::INFINITY] {
+            assert_eq!(Rate::from_mbit(mbit), None, "{mbit}");
+        }
+    }
+
+    #[test]
+    fn a_missing_discipline_is_told_from_other_failures() {
+        assert!(lacks_discipline("Error: Specified qdisc kind is unknown.\nCommand failed -:1"));
+        assert!(!lacks_discipline("Cannot find device \"eth0\"\nCommand failed -:1"));
+    }
+}

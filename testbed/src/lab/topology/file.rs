@@ -1,0 +1,163 @@
+//! The text of `topology.json`: which fields exist, and the three ways to write a link.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{QUEUE_PACKETS_DEFAULT, Shape, TopologyError};
+use crate::lab::tc::{Rate, Shaper};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) hosts: BTreeMap<String, RawHost>,
+    #[serde(default)]
+    pub(super) switches: BTreeMap<String, RawSwitch>,
+    #[serde(default)]
+    pub(super) links: Vec<RawLink>,
+    #[serde(default)]
+    pub(super) mtu: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHost {
+    #[serde(default)]
+    pub(super) ip: Option<String>,
+    #[serde(default)]
+    pub(super) mac: Option<String>,
+    #[serde(default)]
+    pub(super) commands: Vec<String>,
+}
+
+/// A switch is a learning bridge here; what programs a P4 switch is accepted and not used.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSwitch {
+    #[serde(default, rename = "runtime_json")]
+    _runtime_json: Option<String>,
+    #[serde(default, rename = "cli_input")]
+    _cli_input: Option<String>,
+    #[serde(default, rename = "program")]
+    _program: Option<String>,
+    #[serde(default, rename = "cpu_port")]
+    _cpu_port: Option<Value>,
+}
+
+/// A link before its parts are told apart.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct RawLink(Vec<Value>);
+
+impl RawLink {
+    /// Accepts `[a, b]`, `[a, b, {…}]`, `[[a, b], {…}]`, and the P4 tutorials'
+    /// `[a, b, latency, bandwidth]`.
+    pub(super) fn normalise(self) -> Result<([String; 2], LinkOptions), TopologyError> {
+        let shape = |reason: &str| TopologyError::LinkShape { reason: reason.to_owned() };
+        let mut parts = self.0;
+        if let Some(Value::Array(ends)) = parts.first() {
+            let mut flat = ends.clone();
+            if flat.len() != 2 {
+                return Err(shape("the inner list must have two ends"));
+            }
+            flat.extend(parts.drain(1..));
+            parts = flat;
+        }
+        let ends = match parts.get(..2) {
+            Some([Value::String(a), Value::String(b)]) => [a.clone(), b.clone()],
+            _ => return Err(shape("two names are missing")),
+        };
+        let options = match &parts[2..] {
+            [] => LinkOptions::default(),
+            [options @ Value::Object(_)] => {
+                LinkOptions::deserialize(options).map_err(|error| shape(&error.to_string()))?
+            }
+            [delay] => LinkOptions { delay: Some(delay.clone()), ..LinkOptions::default() },
+            [delay, bw] => LinkOptions {
+                delay: Some(delay.clone()),
+                bw: Some(number(bw).ok_or_else(|| shape("bandwidth must be a number, Mbit/s"))?),
+                ..LinkOptions::default()
+            },
+            _ => return Err(shape("too many parts")),
+        };
+        Ok((ends, options))
+    }
+}
+
+/// Options of Mininet's `TCLink`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkOptions {
+    /// Mbit/s.
+    bw: Option<f64>,
+    delay: Option<Value>,
+    jitter: Option<Value>,
+    /// Percent.
+    loss: Option<Value>,
+    /// Packets.
+    max_queue_size: Option<u32>,
+    use_htb: Option<bool>,
+    use_tbf: Option<bool>,
+}
+
+impl LinkOptions {
+    pub(super) fn shape(self) -> Result<Option<Shape>, TopologyError> {
+        for (field, value) in
+            [("delay", &self.delay), ("jitter", &self.jitter), ("loss", &self.loss)]
+        {
+            if value.as_ref().is_some_and(|value| !is_zero(value)) {
+                return Err(TopologyError::NeedsNetem { field });
+            }
+        }
+        let Some(bw) = self.bw else {
+            return if self.max_queue_size.is_some() {
+                Err(TopologyError::Range {
+                    field: "max_queue_size",
+                    value: "given without bw".to_owned(),
+                    expected: "a rate beside it",
+                })
+            } else {
+                Ok(None)
+            };
+        };
+        let rate = Rate::from_mbit(bw).ok_or_else(|| TopologyError::Range {
+            field: "bw",
+            value: bw.to_string(),
+            expected: "0.01 to 100000 Mbit/s",
+        })?;
+        let tbf = self.use_tbf.unwrap_or(false) || self.use_htb == Some(false);
+        let queue_packets = self.max_queue_size.unwrap_or(QUEUE_PACKETS_DEFAULT);
+        if queue_packets == 0 {
+            return Err(TopologyError::Range {
+                field: "max_queue_size",
+                value: "0".to_owned(),
+                expected: "at least 1 packet",
+            });
+        }
+        let shaper = if tbf { Shaper::Tbf } else { Shaper::Htb };
+        Ok(Some(Shape { rate, shaper, queue_packets }))
+    }
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+/// Whether a delay or loss asks for nothing: 0, "0", "0ms".
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => {
+            let digits =
+                text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '%');
+            digits.is_empty() || digits.parse() == Ok(0.0)
+        }
+        Value::Null => true,
+        _ => false,
+    }
+}

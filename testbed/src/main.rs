@@ -1,0 +1,61 @@
+//! `weft`: labs, runs and reports of the Weft dataplane.
+
+#![forbid(unsafe_code)]
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use commands::{Failure, Format, doctor, lab, report};
+
+/// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
+///
+/// Data goes to standard output; progress and messages go to standard error.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version = VERSION, after_help = EXIT_CODES, subcommand_required = true)]
+struct Cli {
+    /// How data is written.
+    #[arg(long, global = true, value_enum, default_value_t, help_heading = "Output")]
+    format: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build networks of namespaces on this machine
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
+    /// Redraw the report of a run from its directory
+    ///
+    /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
+    /// it failed or did not end.
+    Report(report::ReportArgs),
+    /// Say what this machine can run, and how to fix what it cannot
+    ///
+    /// One line for each finding. The exit status is 0 when the demo runs here in some mode,
+    /// else 3.
+    Doctor(doctor::DoctorArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Lab(command) => lab::run(command, cli.format),
+        Command::Report(arguments) => report::run(&arguments, cli.format),
+        Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(Failure { exit, error }) => {
+            eprintln!("weft: {error:#}");
+            ExitCode::from(exit as u8)
+        }
+    }
+}
+
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEFT_COMMIT"), ")");
+
+const EXIT_CODES: &str = "\
+Exit status: 0 done, 1 failed, 2 wrong usage or input file, 3 cannot run here or degraded.";

@@ -1,0 +1,188 @@
+//! A run's directory, and the report that is drawn from it alone.
+//!
+//! [`RunWriter`] writes the directory while a run goes on; [`RunFiles`] reads one back;
+//! [`Report`] computes what people and scripts want to know; `render` and `svg` draw it.
+//! `weft run` prints the same report from the same files, so `weft report` later shows no less.
+
+mod columns;
+mod files;
+mod histogram;
+mod machine;
+mod render;
+mod svg;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use columns::{COLUMNS, Column, EventRow, RoundRow, TransferRow};
+pub use files::{FilesError, RunFiles, RunWriter};
+pub use histogram::{Bin, Quantiles, bins};
+pub use machine::Machine;
+pub(crate) use machine::dpdk_version;
+pub use render::{metrics, text};
+pub use svg::round_times_svg;
+
+/// `run.json`: what was run, on what, and how it ended.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RunRecord {
+    /// Version of Weft.
+    pub weft_version: String,
+    /// Commit that the binary was built from, or `unknown`.
+    pub commit: String,
+    /// Start of the run, seconds since 1970.
+    pub started_unix_s: u64,
+    /// The command line.
+    pub arguments: Vec<String>,
+    /// Seed of every random choice.
+    pub seed: u64,
+    /// The scenario with every default filled in.
+    pub configuration: serde_json::Value,
+    /// Where it ran.
+    pub machine: Machine,
+    /// How it ended; absent while it runs and after a crash.
+    pub outcome: Option<RunOutcome>,
+}
+
+/// How a run ended. Outside scripts read these names.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RunOutcome {
+    /// Whether everything that the run promises held.
+    pub verdict: Verdict,
+    /// Why not, or what was degraded; empty otherwise.
+    pub reasons: Vec<String>,
+    /// Port that was asked for.
+    pub io_requested: String,
+    /// Port that carried the frames.
+    pub io: String,
+    /// Rounds that were completed.
+    pub rounds: u64,
+    /// Completed rounds per second.
+    pub rounds_per_second: f64,
+    /// Share of held-out images that the final model labels correctly.
+    pub accuracy: f64,
+    /// Whether every worker's final model has the reference's bits.
+    pub model_identical: bool,
+    /// SHA-256 of the final model.
+    pub model_sha256: String,
+    /// Elements of sums that differ from the reference.
+    pub wrong_sums: u64,
+    /// Chunks whose sum came from an aggregator.
+    pub chunks_aggregated: u64,
+    /// Chunks that were sent past the aggregators.
+    pub chunks_direct: u64,
+    /// Contributions that were sent again.
+    pub retransmissions: u64,
+    /// Repeated contributions that aggregators recognised and did not add.
+    pub duplicates_dropped: u64,
+    /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server` or `faults`.
+    pub bottleneck: String,
+    /// The measurement behind `bottleneck`.
+    pub bottleneck_evidence: String,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+impl RunOutcome {
+    /// Share of chunks that an aggregator summed.
+    #[must_use]
+    pub fn aggregated_share(&self) -> f64 {
+        let all = self.chunks_aggregated + self.chunks_direct;
+        if all == 0 { 0.0 } else { self.chunks_aggregated as f64 / all as f64 }
+    }
+}
+
+/// The verdict of a run.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Everything held.
+    Ok,
+    /// Something did not.
+    Failed,
+}
+
+/// What a run directory says, computed from its files.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Option<RunOutcome>,
+    /// Times of rounds.
+    pub round_time_ns: Option<Quantiles>,
+    /// Who was late.
+    pub stragglers: Vec<Straggler>,
+    /// How often each kind of event was recorded.
+    pub events: BTreeMap<String, u64>,
+    /// Version of Weft.
+    pub weft_version: String,
+    /// Commit that the binary was built from.
+    pub commit: String,
+    /// The command line.
+    pub arguments: Vec<String>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Times of rounds for the histogram; in `rounds.csv` for scripts.
+    #[serde(skip)]
+    pub round_times_ns: Vec<u64>,
+}
+
+/// How late one worker was, compared with the first worker of each round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Straggler {
+    /// The worker.
+    pub rank: u32,
+    /// Its lag over all rounds.
+    pub lag_ns: Quantiles,
+    /// Rounds in which it was the last to start.
+    pub rounds_last: u64,
+}
+
+impl Report {
+    /// Computes the report of a run.
+    #[must_use]
+    pub fn new(files: &RunFiles) -> Self {
+        let round_times_ns: Vec<u64> = files.rounds.iter().map(|row| row.duration_ns).collect();
+        let mut events = BTreeMap::new();
+        for row in &files.events {
+            *events.entry(row.event.clone()).or_insert(0) += 1;
+        }
+        let record = &files.record;
+        Self {
+            outcome: record.outcome.clone(),
+            round_time_ns: Quantiles::of(&round_times_ns),
+            stragglers: stragglers(&files.transfers),
+            events,
+            weft_version: record.weft_version.clone(),
+            commit: record.commit.clone(),
+            arguments: record.arguments.clone(),
+            machine: record.machine.clone(),
+            round_times_ns,
+        }
+    }
+}
+
+/// Lags by rank; a round with a single transfer has no first and last, and is left out.
+fn stragglers(transfers: &[TransferRow]) -> Vec<Straggler> {
+    let mut rounds: BTreeMap<u64, Vec<(u32, u64)>> = BTreeMap::new();
+    for row in transfers {
+        rounds.entry(row.round).or_default().push((row.rank, row.start_ns));
+    }
+    let mut lags: BTreeMap<u32, (Vec<u64>, u64)> = BTreeMap::new();
+    for starts in rounds.values().filter(|starts| starts.len() > 1) {
+        let first = starts.iter().map(|(_, start)| *start).min().unwrap_or(0);
+        let last = starts.iter().max_by_key(|(_, start)| *start).map(|(rank, _)| *rank);
+        for &(rank, start) in starts {
+            let (lag, times_last) = lags.entry(rank).or_default();
+            lag.push(start - first);
+            *times_last += u64::from(Some(rank) == last);
+        }
+    }
+    let row = |(rank, (lag, rounds_last)): (u32, (Vec<u64>, u64))| {
+        Quantiles::of(&lag).map(|lag_ns| Straggler { rank, lag_ns, rounds_last })
+    };
+    lags.into_iter().filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! The `weft` binary as scripts see it: exit statuses, JSON on standard output, files written.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use weft_testbed::report::{Machine, RoundRow, RunOutcome, RunRecord, RunWriter, Verdict};
+
+fn weft(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft runs")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).expect("one JSON value on standard output")
+}
+
+fn write_run(directory: &Path, verdict: Verdict) {
+    let record = RunRecord {
+        weft_version: "0.1.0".to_owned(),
+        commit: "unknown".to_owned(),
+        started_unix_s: 0,
+        arguments: vec![],
+        seed: 7,
+        configuration: serde_json::Value::Null,
+        machine: Machine::read(),
+        outcome: None,
+    };
+    let mut writer = RunWriter::create(directory, record).unwrap();
+    for round in 0..50 {
+        let duration_ns = 1_000_000 + round * 1_000;
+        writer.round(&RoundRow { round, duration_ns, ..RoundRow::default() }).unwrap();
+    }
+    let outcome = RunOutcome {
+        verdict,
+        reasons: vec![],
+        io_requested: "memory".to_owned(),
+        io: "memory".to_owned(),
+        rounds: 50,
+        rounds_per_second: 10.0,
+        accuracy: 0.96,
+        model_identical: true,
+        model_sha256: "00".to_owned(),
+        wrong_sums: 0,
+        chunks_aggregated: 1,
+        chunks_direct: 0,
+        retransmissions: 0,
+        duplicates_dropped: 0,
+        bottleneck: "cpu".to_owned(),
+        bottleneck_evidence: "measured".to_owned(),
+        seed: 7,
+    };
+    writer.finish(outcome).unwrap();
+}
+
+#[test]
+fn report_draws_from_the_directory_alone_and_exits_with_the_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, verdict, status) in [("good", Verdict::Ok, 0), ("bad", Verdict::Failed, 1)] {
+        let path = directory.path().join(name);
+        write_run(&path, verdict);
+        let output = weft(&["report", path.to_str().unwrap(), "--format", "json"]);
+        assert_eq!(output.status.code(), Some(status), "{name}");
+        assert_eq!(json(&output)["round_time_ns"]["count"], 50);
+        let picture = fs::read_to_string(path.join("round_times.svg")).unwrap();
+        assert!(picture.contains("</svg>"));
+    }
+    let csv = weft(&["report", directory.path().join("good").to_str().unwrap(), "--format", "csv"]);
+    assert!(String::from_utf8_lossy(&csv.stdout).contains("\naccuracy,0.96\n"));
+    let missing = weft(&["report", directory.path().join("none").to_str().unwrap()]);
+    assert_eq!(missing.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+    assert!(message.contains("run.json") && message.lines().count() == 1, "{message}");
+    assert_eq!(weft(&["report"]).status.code(), Some(2));
+}
+
+#[test]
+fn doctor_says_the_same_in_json_and_in_its_exit_status() {
+    let output = weft(&["doctor", "--format", "json"]);
+    let value = json(&output);
+    let can_run = value["can_run"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(if can_run { 0 } else { 3 }));
+    let findings = value["findings"].as_array().unwrap();
+    let text = String::from_utf8(weft(&["doctor"]).stdout).unwrap();
+    assert_eq!(text.lines().count(), findings.len());
+    for (line, finding) in text.lines().zip(findings) {
+        let level = finding["level"].as_str().unwrap();
+        assert!(line.starts_with(&format!("{level} {}: ", finding["name"].as_str().unwrap())));
+        assert_eq!(level == "ok", finding["fix"].is_null(), "{line}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Labs on the kernel that is really there: up, forward, shape, down, and nothing left behind.
+//!
+//! Needs root or unprivileged user namespaces; says SKIPPED with the reason where there is neither.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use weft_testbed::lab::{self, LabError, LabName, Topology, netns, rootless};
+
+const TOPOLOGY: &str = r#"{
+    "hosts": {
+        "h1": {"ip": "10.9.0.1/24", "mac": "02:00:00:00:00:11"},
+        "h2": {"ip": "10.9.0.2/24"},
+        "h3": {"ip": "fd09::3/64", "commands": ["ip addr add 10.9.0.3/24 dev eth0"]}
+    },
+    "switches": {"s1": {}},
+    "links": [
+        [["h1", "s1-p1"], {"bw": 50}],
+        ["h2", "s1", {"bw": 20.5, "use_tbf": true}],
+        ["h3", "s1"]
+    ],
+    "mtu": 3000
+}"#;
+
+/// A lab of this test process, taken down when the test ends however it ends.
+struct Guard(LabName);
+
+impl Guard {
+    fn new(letter: char) -> Self {
+        Self(format!("t{}{letter}", std::process::id()).parse().expect("a lab name"))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = lab::down(&self.0);
+    }
+}
+
+fn skip_without_rights(test: &str) -> bool {
+    let skip = !rootless::is_privileged();
+    if skip {
+        eprintln!("SKIPPED {test}: needs CAP_NET_ADMIN and CAP_SYS_ADMIN; run as root");
+    }
+    skip
+}
+
+fn in_node(name: &LabName, node: &str, program: &str, arguments: &str) -> Output {
+    let mut command = netns::command(&name.namespace(node), program);
+    command.args(arguments.split_whitespace()).output().expect("ip netns exec")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn own_links() -> String {
+    stdout(&Command::new("ip").args(["-br", "link"]).output().expect("ip link"))
+}
+
+#[test]
+fn a_lab_forwards_at_its_rates_and_goes_without_a_trace() {
+    if skip_without_rights("a_lab_forwards_at_its_rates_and_goes_without_a_trace") {
+        return;
+    }
+    let (lab_a, lab_b) = (Guard::new('a'), Guard::new('b'));
+    let (a, b) = (&lab_a.0, &lab_b.0);
+    let topology = Topology::from_json(TOPOLOGY).unwrap();
+    let up = lab::up(a, &topology).unwrap();
+    assert_eq!((up.nodes, up.warnings), (4, vec![]));
+    lab::up(b, &topology).unwrap();
+    assert!(matches!(lab::up(a, &topology), Err(LabError::AlreadyUp { .. })));
+    assert!(!own_links().contains("s1-p"), "a link of the lab is outside it");
+
+    for (from, to) in [("h1", "10.9.0.2"), ("h3", "10.9.0.1")] {
+        // 2972 + 28 bytes: the MTU of the file reaches every interface on the path.
+        let ping = in_node(a, from, "ping", &format!("-c1 -w5 -Mdo -s2972 {to}"));
+        assert!(ping.status.success(), "{from} to {to}: {}", stdout(&ping));
+    }
+    let class = stdout(&in_node(a, "h1", "tc", "class show dev eth0"));
+    assert!(class.contains("rate 50Mbit ceil 50Mbit"), "{class}");
+    let qdisc = stdout(&in_node(a, "s1", "tc", "-j qdisc show dev s1-p2"));
+    assert!(qdisc.contains("\"rate\":2562500"), "{qdisc}");
+    let mac = stdout(&in_node(a, "h1", "cat", "/sys/class/net/eth0/address"));
+    assert_eq!(mac.trim(), "02:00:00:00:00:11");
+    let offloads = stdout(&in_node(a, "h1", "ethtool", "-k eth0"));
+    assert!(offloads.contains("generic-segmentation-offload: off"), "{offloads}");
+    // Only the address of the file: no link-local one, from which stray packets would come.
+    let ipv6 = stdout(&in_node(a, "h3", "ip", "-6 -br addr show dev eth0"));
+    assert!(ipv6.contains("fd09::3/64") && !ipv6.contains("fe80"), "{ipv6}");
+
+    let mut straggler = netns::command(&a.namespace("h2"), "sleep").arg("20").spawn().unwrap();
+    assert_eq!(lab::down(a).unwrap(), 4);
+    assert!(!straggler.wait().unwrap().success(), "a process of the lab outlived it");
+    assert_eq!(lab::down(a).unwrap(), 0);
+    assert_eq!(lab::nodes_of(a).unwrap(), [""; 0]);
+    assert_eq!(lab::nodes_of(b).unwrap(), ["h1", "h2", "h3", "s1"]);
+    assert!(in_node(b, "h1", "ping", "-c1 -w5 10.9.0.2").status.success());
+    assert_eq!(lab::down(b).unwrap(), 4);
+}
+
+#[test]
+fn a_half_failed_up_leaves_nothing() {
+    if skip_without_rights("a_half_failed_up_leaves_nothing") {
+        return;
+    }
+    let lab = Guard::new('c');
+    let text = TOPOLOGY.replace("ip addr add 10.9.0.3/24 dev eth0", "exit 5");
+    let error = lab::up(&lab.0, &Topology::from_json(&text).unwrap()).unwrap_err();
+    let message = error.to_string();
+    assert!(message.contains("`exit 5` of node `h3`") && message.contains("5"), "{message}");
+    assert_eq!(lab::nodes_of(&lab.0).unwrap(), [""; 0]);
+}
+
+/// Why this machine cannot run the rootless test, as found by other means than Weft's.
+fn rootless_obstacle(user: Option<u32>) -> Option<String> {
+    let mut probe = Command::new("unshare");
+    probe.args(["-Urnm", "sh", "-c", "mount -t tmpfs x /run && mount -t sysfs x /sys"]);
+    if let Some(user) = user {
+        probe.uid(user).gid(user);
+    }
+    match probe.output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(format!("cannot run `unshare`: {error}")),
+    }
+}
+
+#[test]
+fn without_root_a_lab_lives_in_a_user_namespace() {
+    const NOBODY: u32 = 65534;
+    let user = nix::unistd::geteuid().is_root().then_some(NOBODY);
+    if let Some(reason) = rootless_obstacle(user) {
+        eprintln!("SKIPPED without_root_a_lab_lives_in_a_user_namespace: {reason}");
+        return;
+    }
+    // A copy, since the build directory need not be open to another user.
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    open(directory.path());
+    let weft = directory.path().join("weft");
+    fs::copy(env!("CARGO_BIN_EXE_weft"), &weft).unwrap();
+    let file = directory.path().join("rootless.json");
+    fs::write(&file, TOPOLOGY).unwrap();
+    open(&weft);
+    open(&file);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&weft);
+        command.args(["lab", "up"]).arg(&file).args(arguments).current_dir("/");
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        command.output().unwrap()
+    };
+    let script = format!(
+        "{0} lab list --format csv && {0} lab exec $WEFT_LAB h1 -- ping -c1 -w5 10.9.0.2 && \
+         {0} lab exec $WEFT_LAB h1 -- tc class show dev eth0 && exit 7",
+        weft.display()
+    );
+    let output = run(&["--", "sh", "-c", &script]);
+    let (out, err) = (stdout(&output), String::from_utf8_lossy(&output.stderr).into_owned());
+    assert_eq!(output.status.code(), Some(7), "{out}{err}");
+    assert!(out.contains("rootless,h3") && out.contains("rate 50Mbit"), "{out}");
+    assert!(err.contains("user namespace"), "{err}");
+    let name: LabName = "rootless".parse().unwrap();
+    assert_eq!(lab::nodes_of(&name).unwrap(), [""; 0], "it must not exist outside");
+
+    let refused = run(&[]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("-- COMMAND"));
+}
+
+#[test]
+fn exit_statuses_tell_usage_from_failure() {
+    let weft = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().unwrap()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bad.toml");
+    fs::write(&file, "name = \"x\"\n[job]\nworkers = true\n").unwrap();
+    let bad = weft(&["lab", "up", file.to_str().unwrap()]);
+    assert_eq!(bad.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&bad.stderr).into_owned();
+    assert!(message.contains("bad.toml:3: job.workers: "), "{message}");
+    assert_eq!(weft(&["lab", "down", "No/Name"]).status.code(), Some(2));
+    assert_eq!(weft(&["lab", "exec", "nosuchlab0", "h1", "--", "true"]).status.code(), Some(1));
+    assert_eq!(weft(&["lab", "down", "nosuchlab0"]).status.code(), Some(0));
+}
