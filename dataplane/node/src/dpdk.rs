@@ -10,8 +10,9 @@ use weft_io::Port;
 
 use crate::config::{DpdkSection, PortSection};
 use crate::environment;
+use crate::error::NodeError;
 use crate::host::Host;
-use crate::node::{Node, NodeError};
+use crate::node::Node;
 use crate::stats::LaneSnapshot;
 use crate::steered::{FramePool, Relay, RelayPort, steer};
 use crate::wrap::Wrapped;
@@ -48,10 +49,9 @@ impl Node<'_> {
         let host = Host::answering(config.port.ip, mac, config.port.mtu, self.seed);
         let handle = (*eal).clone();
         let lcore = |cpu| -> Result<Lcore, NodeError> { Ok(handle.register_lcore(cpu)?) };
-        let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
-        let first = self.wrap(first)?;
         if queues.is_empty() {
             // One queue for all lanes: lane 0 sends for the others.
+            let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
             let relay: Relay<Mbuf> = Arc::new(ArrayQueue::new(ring_frames));
             let sender = |_| -> Result<_, NodeError> {
                 let (count, room) = (port.mbuf_count, port.mbuf_data_room_bytes);
@@ -59,14 +59,12 @@ impl Node<'_> {
                 Ok(Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), info.clone())))
             };
             let senders = (1..config.lcores.shards).map(sender).collect::<Result<_, _>>()?;
-            let (front, sides) = steer(first, senders, false, map, ring_frames, Some(relay));
+            let (front, sides) =
+                steer(self.wrap(first)?, senders, false, map, ring_frames, Some(relay));
             return self.run_lanes(front, sides, host, lcore);
         }
         let others_receive = queues[0].receives();
-        let faults = config.faults.map(|faults| faults.to_config());
-        let wrap = |queue| Wrapped::without_capture(queue, faults.as_ref());
-        let others = queues.into_iter().map(wrap).collect();
-        let (front, sides) = steer(first, others, others_receive, map, ring_frames, None);
+        let (front, sides) = self.steer_receiving(first, queues, others_receive)?;
         self.run_lanes(front, sides, host, lcore)
     }
 }
@@ -158,12 +156,8 @@ fn preflight(args: &[String], port: &PortSection) -> Result<(), NodeError> {
             return refuse(line);
         }
     }
-    let ip = port.ip.ip;
-    if let Some(interface) = environment::interface_with(ip) {
-        return refuse(format!(
-            "the kernel has {ip} on {interface} and would answer as well: `ip address flush dev \
-             {interface}`, or choose another port.ip"
-        ));
+    if let Some(line) = environment::kernel_answers(port.ip.ip) {
+        return refuse(line);
     }
     Ok(())
 }

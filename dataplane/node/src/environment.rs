@@ -17,6 +17,16 @@ pub fn interface_with(ip: IpAddr) -> Option<String> {
     })
 }
 
+/// What is wrong with answering for `ip` on a port that the kernel shares.
+#[must_use]
+pub fn kernel_answers(ip: IpAddr) -> Option<String> {
+    let interface = interface_with(ip)?;
+    Some(format!(
+        "the kernel has {ip} on {interface} and would answer as well: `ip address flush dev \
+         {interface}`, or choose another port.ip"
+    ))
+}
+
 /// True if this machine (this network namespace) has the interface.
 #[must_use]
 pub fn has_interface(name: &str) -> bool {

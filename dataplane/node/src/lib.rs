@@ -12,6 +12,7 @@
 //! | [`wrap`] | puts captures and faults around a port |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
+//! | [`error`] | why a node did not run |
 //! | [`stats`] | snapshots, reports, text, metrics |
 //!
 //! The binary is `main.rs`; everything here can be tested without it.
@@ -22,6 +23,7 @@ pub mod config;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 pub mod environment;
+pub mod error;
 pub mod host;
 pub mod idle;
 pub mod lane;

@@ -150,7 +150,7 @@ fn recipes() -> Vec<PathBuf> {
 #[test]
 fn every_recipe_is_good() {
     let recipes = recipes();
-    assert!(recipes.len() >= 6, "{recipes:?}");
+    assert!(recipes.len() >= 7, "{recipes:?}");
     for recipe in recipes {
         let path = recipe.to_str().expect("the path is UTF-8");
         let output = weft_node(&["--config", path, "--check-config"]);

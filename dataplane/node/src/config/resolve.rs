@@ -109,6 +109,9 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     if port.udp_port == 0 {
         return Err(Problem::of("port", "udp_port", "must be a port from 1 to 65535"));
     }
+    if port.io == Io::AfPacket && port.device.is_none() {
+        return Err(Problem::of("port", "device", "must name the interface for af_packet"));
+    }
     let mtu_min = MTU_MIN[usize::from(port.ip.ip.is_ipv6())];
     if port.mtu < mtu_min {
         return Err(Problem::of("port", "mtu", format!("must be at least {mtu_min}")));
@@ -128,8 +131,8 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     if let Some((key, problem)) = config.faults.and_then(|faults| faults.problem()) {
         return Err(Problem::of("faults", key, problem));
     }
-    if config.trace.is_some() && config.port.io == Io::Dpdk && config.lcores.shards > 1 {
-        let problem = "is for one lane on dpdk, where each lane sends by itself";
+    if config.trace.is_some() && config.port.io != Io::Udp && config.lcores.shards > 1 {
+        let problem = "is for one lane on ports where each lane sends by itself";
         return Err(Problem { path: vec![name("trace")], problem: problem.to_owned() });
     }
     let idle = &config.idle;
