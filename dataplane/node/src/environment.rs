@@ -20,6 +20,10 @@ pub fn interface_with(ip: IpAddr) -> Option<String> {
 /// What is wrong with answering for `ip` on a port that the kernel shares.
 #[must_use]
 pub fn kernel_answers(ip: IpAddr) -> Option<String> {
+    if ip.is_loopback() {
+        // The kernel answers for it to nobody but itself; a memif's peer may still use it.
+        return None;
+    }
     let interface = interface_with(ip)?;
     Some(format!(
         "the kernel has {ip} on {interface} and would answer as well: `ip address flush dev \

@@ -15,7 +15,7 @@ use weft_testbed::lab::rootless;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    Finished, Ground, Io, Observed, Plan, Proof, WorkerMessage, find_node, monotonic_ns,
+    Finished, Ground, Io, Observed, Place, Plan, Proof, WorkerMessage, find_node, monotonic_ns,
     recording_path, run_in_memory, run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
@@ -36,6 +36,9 @@ pub(crate) struct RunArgs {
     /// Run directory, which must not exist [default: out/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
+    #[arg(long)]
+    no_lab: bool,
     /// Fail instead of falling back to another port.
     #[arg(long)]
     strict: bool,
@@ -91,8 +94,8 @@ impl IoName {
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
     let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
-    let ground = choose_ground(requested, arguments)?;
-    let plan = Plan::new(&scenario, ground.io, ground.in_lab, arguments.seed)
+    let ground = choose_ground(requested, &scenario, arguments)?;
+    let plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
     if arguments.dry_run {
         return print_plan(&plan);
@@ -161,32 +164,49 @@ fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
 }
 
 /// Finds out what this machine allows. Must run before any thread: it may enter a namespace.
-fn choose_ground(requested: Io, arguments: &RunArgs) -> Result<Ground, Failure> {
-    if arguments.dry_run {
-        return Ok(Ground { io: requested, in_lab: requested != Io::Memory, degraded: None });
-    }
+fn choose_ground(
+    requested: Io,
+    scenario: &Scenario,
+    arguments: &RunArgs,
+) -> Result<Ground, Failure> {
+    let at = |io, place| Ok(Ground { io, place, degraded: None });
     if requested == Io::Memory {
-        return Ok(Ground { io: Io::Memory, in_lab: false, degraded: None });
+        return at(Io::Memory, Place::Loopback);
+    }
+    if arguments.dry_run {
+        return at(requested, if arguments.no_lab { Place::Loopback } else { Place::Lab });
     }
     let (_, dpdk) = find_node().map_err(|error| Exit::CannotRun.because(error))?;
     let degrade = |reason: String| {
         if arguments.strict {
             return Err(Exit::CannotRun.because(anyhow!("{reason} (--strict)")));
         }
-        Ok(Ground { io: Io::Udp, in_lab: false, degraded: Some(reason) })
+        Ok(Ground { io: Io::Udp, place: Place::Loopback, degraded: Some(reason) })
     };
     if requested == Io::Dpdk && !dpdk {
         return degrade(
             "weft-node was built without DPDK (`--features dpdk`): UDP on loopback".to_owned(),
         );
     }
-    match rootless::acquire() {
-        Ok(_) => Ok(Ground { io: requested, in_lab: true, degraded: None }),
-        Err(error) if requested == Io::Udp => {
-            eprintln!("weft: no lab ({error}): workers and aggregator share the loopback");
-            Ok(Ground { io: Io::Udp, in_lab: false, degraded: None })
+    let no_lab = if arguments.no_lab {
+        "--no-lab".to_owned()
+    } else {
+        match rootless::acquire() {
+            Ok(_) => return at(requested, Place::Lab),
+            Err(error) => error.to_string(),
         }
-        Err(error) => degrade(format!("no network namespaces ({error}): UDP on loopback")),
+    };
+    eprintln!("weft: no network namespaces ({no_lab})");
+    match requested {
+        Io::Udp | Io::Memory => at(Io::Udp, Place::Loopback),
+        Io::Dpdk if scenario.aggregation.leaves == 0 => {
+            eprintln!("weft: DPDK over a memif between two processes instead");
+            let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));
+            at(Io::Dpdk, Place::Memif(socket.to_string_lossy().into_owned()))
+        }
+        Io::Dpdk | Io::AfPacket => {
+            degrade(format!("no network namespaces ({no_lab}): UDP on loopback"))
+        }
     }
 }
 
@@ -259,7 +279,7 @@ fn carry_out(
             .map_err(|error| Exit::Failed.because(error))?;
     }
     let lab = match &plan.topology {
-        Some(topology) if ground.in_lab => {
+        Some(topology) => {
             let name = lab_name();
             let lab = lab::up(&name, topology).map_err(|error| Exit::CannotRun.because(error))?;
             for warning in &lab.warnings {

@@ -4,7 +4,7 @@ use weft_wire::header::ElementType;
 
 use super::bottleneck::{Bottleneck, Usage};
 use super::message::{RoundMessage, WorkerMessage};
-use super::plan::{Io, Plan};
+use super::plan::{Io, Place, Plan};
 use super::verify::Proof;
 use super::{Observed, monotonic_ns};
 use crate::lab::tc::Rate;
@@ -16,8 +16,8 @@ use crate::scenario::Scenario;
 pub struct Ground {
     /// The port.
     pub io: Io,
-    /// In namespaces; else on loopback or in memory.
-    pub in_lab: bool,
+    /// Where boxes and workers are.
+    pub place: Place,
     /// Why it is less than what was asked for.
     pub degraded: Option<String>,
 }
@@ -153,7 +153,7 @@ impl Finished<'_> {
                 .scenario
                 .lab
                 .rate_mbit
-                .filter(|_| self.ground.in_lab)
+                .filter(|_| self.ground.place == Place::Lab)
                 .and_then(Rate::from_mbit)
                 .map(|rate| rate.bits_per_sec() / 8),
             retransmissions: summaries.iter().map(|summary| summary.retransmissions).sum(),

@@ -46,11 +46,24 @@ impl Io {
     }
 }
 
+/// Where boxes and workers are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// Each in a network namespace of its own.
+    Lab,
+    /// All on this host's loopback, or in this process.
+    Loopback,
+    /// Workers on loopback, the DPDK box behind a memif with this socket, `weft-bridge` between.
+    Memif(String),
+}
+
 /// A run, box by box and worker by worker.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// What the boxes' ports are.
     pub io: Io,
+    /// Where they are.
+    pub place: Place,
     /// The network; `None` on loopback and in memory.
     pub topology: Option<Topology>,
     /// The boxes, the root first.
@@ -117,11 +130,12 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Plans a run over `io`: in a lab, or on this host's loopback.
+    /// Plans a run over `io` at a place.
     ///
     /// # Errors
     /// [`PlanError`] when the lab's address plan is too small.
-    pub fn new(scenario: &Scenario, io: Io, in_lab: bool, seed: u64) -> Result<Self, PlanError> {
+    pub fn new(scenario: &Scenario, io: Io, place: Place, seed: u64) -> Result<Self, PlanError> {
+        let in_lab = place == Place::Lab;
         let names = scenario.aggregation.boxes();
         let count = u8::try_from(names.len()).expect("the scenario bounds the leaves");
         let mut topology = in_lab.then(|| scenario.topology(count)).transpose()?;
@@ -132,14 +146,15 @@ impl Plan {
                 topology.leave_address_to_port(name);
             }
         }
-        let layout = Layout { scenario, io, topology: topology.as_ref() };
+        let layout = Layout { scenario, io, place: &place, topology: topology.as_ref() };
         let boxes = names
             .iter()
             .enumerate()
             .map(|(index, name)| BoxPlan { name: name.clone(), config: layout.node(index, name) })
             .collect();
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
-        Ok(Self { io, boxes, workers, elements: layout.elements(), topology })
+        let elements = layout.elements();
+        Ok(Self { io, boxes, workers, elements, topology, place })
     }
 }
 
@@ -147,6 +162,7 @@ impl Plan {
 struct Layout<'a> {
     scenario: &'a Scenario,
     io: Io,
+    place: &'a Place,
     topology: Option<&'a Topology>,
 }
 
@@ -227,6 +243,14 @@ impl Layout<'_> {
                     text,
                     "interface = \"{}\"\nqdisc_bypass = false\n",
                     self.interface(name)
+                );
+            }
+            Io::Dpdk if let Place::Memif(socket) = self.place => {
+                let _ = write!(
+                    text,
+                    "device = \"net_memif0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 128\n\
+                     vdev = [\"net_memif0,role=server,id=0,socket={socket},socket-abstract=no,\
+                     bsize=2048,rsize=10\"]\n"
                 );
             }
             Io::Dpdk => {
@@ -314,7 +338,7 @@ mod tests {
 
     #[test]
     fn one_level_has_one_box_with_all_workers() {
-        let plan = Plan::new(&scenario(0), Io::Dpdk, true, 1).unwrap();
+        let plan = Plan::new(&scenario(0), Io::Dpdk, Place::Lab, 1).unwrap();
         assert_eq!(plan.boxes.len(), 1);
         assert_eq!(plan.elements, 256);
         let config: toml::Table = plan.boxes[0].config.parse().unwrap();
@@ -325,7 +349,7 @@ mod tests {
 
     #[test]
     fn two_levels_share_the_workers_among_the_leaves() {
-        let plan = Plan::new(&scenario(2), Io::Udp, false, 1).unwrap();
+        let plan = Plan::new(&scenario(2), Io::Udp, Place::Loopback, 1).unwrap();
         let names: Vec<&str> = plan.boxes.iter().map(|b| b.name.as_str()).collect();
         assert_eq!(names, ["a0", "a1", "a2"]);
         let ranks: Vec<u8> = plan.workers.iter().map(|worker| worker.box_rank).collect();
@@ -342,7 +366,7 @@ mod tests {
     fn block_exponents_take_a_second_row() {
         let mut scenario = scenario(0);
         scenario.job.scale_exponent = ScaleExponent::Auto;
-        let plan = Plan::new(&scenario, Io::Udp, false, 1).unwrap();
+        let plan = Plan::new(&scenario, Io::Udp, Place::Loopback, 1).unwrap();
         let config: toml::Table = plan.boxes[0].config.parse().unwrap();
         assert_eq!(config["row"][1]["operation"].as_str(), Some("max"));
         assert!(!config["row"][0].as_table().unwrap().contains_key("exponent"));

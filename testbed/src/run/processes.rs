@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::plan::{BoxPlan, Plan, WorkerPlan};
+use super::plan::{BoxPlan, Place, Plan, WorkerPlan};
 use super::{BoxCounters, Observed, WorkerMessage, monotonic_ns};
 use crate::lab::{LabName, netns};
 use crate::scenario::RestartSection;
@@ -56,7 +56,7 @@ pub enum ProcessError {
         source: std::io::Error,
     },
     /// A box ended or said nothing at its start.
-    #[error("box {name} did not become ready: {said}")]
+    #[error("{name} did not become ready: {said}")]
     BoxNotReady {
         /// Its name.
         name: String,
@@ -109,6 +109,10 @@ pub fn run_processes(
     for running in &mut boxes {
         running.wait_until_ready()?;
     }
+    let _bridge = match &plan.place {
+        Place::Memif(socket) => Some(start_bridge(&node, plan, socket, directory)?),
+        Place::Lab | Place::Loopback => None,
+    };
     let (sender, receiver) = mpsc::channel();
     let mut workers = Vec::new();
     for plan in &plan.workers {
@@ -247,19 +251,7 @@ impl RunningBox {
     }
 
     fn wait_until_ready(&mut self) -> Result<(), ProcessError> {
-        let begun = Instant::now();
-        loop {
-            let said = fs::read_to_string(&self.log).unwrap_or_default();
-            if said.contains("\"ready\":true") {
-                return Ok(());
-            }
-            let ended = !matches!(self.process.0.try_wait(), Ok(None));
-            if ended || begun.elapsed() > READY_TIMEOUT {
-                let said = said.lines().last().unwrap_or("nothing").to_owned();
-                return Err(ProcessError::BoxNotReady { name: self.plan.name.clone(), said });
-            }
-            thread::sleep(Duration::from_millis(10));
-        }
+        wait_until_ready(&mut self.process, &self.plan.name, &self.log)
     }
 
     /// Kills the box without a word and starts it again: it comes back knowing nothing.
@@ -281,6 +273,45 @@ impl RunningBox {
             let _ = stdout.read_to_string(&mut text);
         }
         BoxCounters { cpu_ns, ..counters(&text).unwrap_or_default() }
+    }
+}
+
+/// Starts the program that stands between the workers' loopback and the box's memif.
+fn start_bridge(
+    node: &Path,
+    plan: &Plan,
+    socket: &str,
+    directory: &Path,
+) -> Result<Process, ProcessError> {
+    let log = directory.join("bridge.log");
+    let child = Command::new(node.with_file_name("weft-bridge"))
+        .arg(format!("--addr={}", plan.workers[0].aggregator))
+        .arg(format!("--socket={socket}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&log).map_err(io("creating the bridge's log"))?)
+        .env("RUNTIME_DIRECTORY", directory)
+        .spawn()
+        .map_err(io("starting weft-bridge"))?;
+    let mut process = Process(child);
+    wait_until_ready(&mut process, "weft-bridge", &log)?;
+    Ok(process)
+}
+
+/// Waits for the line that says so in a process's log.
+fn wait_until_ready(process: &mut Process, name: &str, log: &Path) -> Result<(), ProcessError> {
+    let begun = Instant::now();
+    loop {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        if said.contains("\"ready\":true") {
+            return Ok(());
+        }
+        let ended = !matches!(process.0.try_wait(), Ok(None));
+        if ended || begun.elapsed() > READY_TIMEOUT {
+            let said = said.lines().last().unwrap_or("nothing").to_owned();
+            return Err(ProcessError::BoxNotReady { name: name.to_owned(), said });
+        }
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
