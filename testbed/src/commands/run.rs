@@ -15,8 +15,8 @@ use weft_testbed::lab::rootless;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    Finished, Ground, Io, Observed, Place, Plan, Proof, WorkerMessage, find_node, monotonic_ns,
-    recording_path, run_in_memory, run_processes, verify,
+    Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, Proof, WorkerMessage, find_node,
+    monotonic_ns, recording_path, run_in_memory, run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
@@ -170,18 +170,22 @@ fn choose_ground(
     arguments: &RunArgs,
 ) -> Result<Ground, Failure> {
     let at = |io, place| Ok(Ground { io, place, degraded: None });
+    let port_base = loopback_base();
     if requested == Io::Memory {
-        return at(Io::Memory, Place::Loopback);
+        return at(Io::Memory, Place::Loopback { port_base });
     }
     if arguments.dry_run {
-        return at(requested, if arguments.no_lab { Place::Loopback } else { Place::Lab });
+        return at(
+            requested,
+            if arguments.no_lab { Place::Loopback { port_base } } else { Place::Lab },
+        );
     }
     let (_, dpdk) = find_node().map_err(|error| Exit::CannotRun.because(error))?;
     let degrade = |reason: String| {
         if arguments.strict {
             return Err(Exit::CannotRun.because(anyhow!("{reason} (--strict)")));
         }
-        Ok(Ground { io: Io::Udp, place: Place::Loopback, degraded: Some(reason) })
+        Ok(Ground { io: Io::Udp, place: Place::Loopback { port_base }, degraded: Some(reason) })
     };
     if requested == Io::Dpdk && !dpdk {
         return degrade(
@@ -198,16 +202,24 @@ fn choose_ground(
     };
     eprintln!("weft: no network namespaces ({no_lab})");
     match requested {
-        Io::Udp | Io::Memory => at(Io::Udp, Place::Loopback),
+        Io::Udp | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
         Io::Dpdk if scenario.aggregation.leaves == 0 => {
             eprintln!("weft: DPDK over a memif between two processes instead");
             let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));
-            at(Io::Dpdk, Place::Memif(socket.to_string_lossy().into_owned()))
+            let socket = socket.to_string_lossy().into_owned();
+            at(Io::Dpdk, Place::Memif { socket, port_base })
         }
         Io::Dpdk | Io::AfPacket => {
             degrade(format!("no network namespaces ({no_lab}): UDP on loopback"))
         }
     }
+}
+
+/// UDP ports of this process's own, below those that the kernel hands out, so that runs do not meet.
+fn loopback_base() -> u16 {
+    let places = (32_768 - 10_000) / LOOPBACK_PORTS;
+    let place = std::process::id() % u32::from(places);
+    10_000 + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
 }
 
 fn print_plan(plan: &Plan) -> Outcome {

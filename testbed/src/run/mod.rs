@@ -29,7 +29,7 @@ pub use bottleneck::{Bottleneck, Usage};
 pub use finished::{Finished, Ground};
 pub use memory::run_in_memory;
 pub use message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
-pub use plan::{Io, Place, Plan, PlanError, WorkerPlan};
+pub use plan::{Io, LOOPBACK_PORTS, Place, Plan, PlanError, WorkerPlan};
 pub use processes::{ProcessError, find_node, run_processes};
 pub use recording::{Recording, RecordingError, RecordingReader};
 pub use verify::{Proof, RoundProof, VerifyError, verify};

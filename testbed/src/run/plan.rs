@@ -10,10 +10,14 @@ use weft_client::Numbers;
 use crate::lab::topology::{Topology, TopologyError};
 use crate::scenario::{ScaleExponent, Scenario};
 
-/// UDP port that boxes listen on.
+/// UDP port that boxes in a lab listen on.
 const BOX_PORT: u16 = 22341;
-/// First UDP port of a worker's lanes; on loopback each rank gets 100 of them.
+/// First UDP port of the lanes of a worker in a lab.
 const WORKER_PORT: u16 = 23000;
+/// UDP ports between one process's lanes and the next on loopback.
+const LOOPBACK_STRIDE: u16 = 16;
+/// UDP ports that a run on loopback may use from its base on.
+pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
 /// Row of the gradients, and of the block exponents.
 const ROWS: [u16; 2] = [0, 1];
 /// Bytes of IPv4, UDP and Weft headers.
@@ -52,9 +56,26 @@ pub enum Place {
     /// Each in a network namespace of its own.
     Lab,
     /// All on this host's loopback, or in this process.
-    Loopback,
-    /// Workers on loopback, the DPDK box behind a memif with this socket, `weft-bridge` between.
-    Memif(String),
+    Loopback {
+        /// First of [`LOOPBACK_PORTS`] UDP ports.
+        port_base: u16,
+    },
+    /// Workers on loopback, the DPDK box behind a memif, `weft-bridge` between them.
+    Memif {
+        /// Path of the memif's socket.
+        socket: String,
+        /// First of [`LOOPBACK_PORTS`] UDP ports.
+        port_base: u16,
+    },
+}
+
+impl Place {
+    fn port_base(&self) -> Option<u16> {
+        match self {
+            Self::Lab => None,
+            Self::Loopback { port_base } | Self::Memif { port_base, .. } => Some(*port_base),
+        }
+    }
 }
 
 /// A run, box by box and worker by worker.
@@ -198,7 +219,8 @@ impl Layout<'_> {
     }
 
     fn box_addr(&self, index: usize) -> SocketAddr {
-        SocketAddr::from((self.box_ip(index), BOX_PORT))
+        let port = self.place.port_base().unwrap_or(BOX_PORT);
+        SocketAddr::from((self.box_ip(index), port))
     }
 
     fn worker_addr(&self, rank: u8) -> SocketAddr {
@@ -236,7 +258,9 @@ impl Layout<'_> {
         let mut text = format!("[node]\nname = \"{name}\"\nstats_format = \"json\"\n\n[port]\n");
         let mtu = self.scenario.lab.mtu;
         let io = self.io.name();
-        let _ = write!(text, "io = \"{io}\"\nip = \"{}/24\"\nmtu = {mtu}\n", self.box_ip(index));
+        let addr = self.box_addr(index);
+        let (ip, port) = (addr.ip(), addr.port());
+        let _ = write!(text, "io = \"{io}\"\nip = \"{ip}/24\"\nudp_port = {port}\nmtu = {mtu}\n");
         match self.io {
             Io::AfPacket => {
                 let _ = write!(
@@ -245,7 +269,7 @@ impl Layout<'_> {
                     self.interface(name)
                 );
             }
-            Io::Dpdk if let Place::Memif(socket) = self.place => {
+            Io::Dpdk if let Place::Memif { socket, .. } = self.place => {
                 let _ = write!(
                     text,
                     "device = \"net_memif0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 128\n\
@@ -349,7 +373,8 @@ mod tests {
 
     #[test]
     fn two_levels_share_the_workers_among_the_leaves() {
-        let plan = Plan::new(&scenario(2), Io::Udp, Place::Loopback, 1).unwrap();
+        let plan =
+            Plan::new(&scenario(2), Io::Udp, Place::Loopback { port_base: 20_000 }, 1).unwrap();
         let names: Vec<&str> = plan.boxes.iter().map(|b| b.name.as_str()).collect();
         assert_eq!(names, ["a0", "a1", "a2"]);
         let ranks: Vec<u8> = plan.workers.iter().map(|worker| worker.box_rank).collect();
@@ -366,7 +391,7 @@ mod tests {
     fn block_exponents_take_a_second_row() {
         let mut scenario = scenario(0);
         scenario.job.scale_exponent = ScaleExponent::Auto;
-        let plan = Plan::new(&scenario, Io::Udp, Place::Loopback, 1).unwrap();
+        let plan = Plan::new(&scenario, Io::Udp, Place::Loopback { port_base: 20_000 }, 1).unwrap();
         let config: toml::Table = plan.boxes[0].config.parse().unwrap();
         assert_eq!(config["row"][1]["operation"].as_str(), Some("max"));
         assert!(!config["row"][0].as_table().unwrap().contains_key("exponent"));

@@ -110,8 +110,8 @@ pub fn run_processes(
         running.wait_until_ready()?;
     }
     let _bridge = match &plan.place {
-        Place::Memif(socket) => Some(start_bridge(&node, plan, socket, directory)?),
-        Place::Lab | Place::Loopback => None,
+        Place::Memif { socket, .. } => Some(start_bridge(&node, plan, socket, directory)?),
+        Place::Lab | Place::Loopback { .. } => None,
     };
     let (sender, receiver) = mpsc::channel();
     let mut workers = Vec::new();
