@@ -79,11 +79,8 @@ impl Aggregator {
             return Err(DropReason::BadMembers);
         }
         self.charge(index, &incoming)?;
-        let lease = &mut self.leases[index.0];
-        let step = incoming.header.chunk.0 / u32::from(self.shards);
-        if step >= lease.step_count {
-            return Err(DropReason::ChunkOutOfRange);
-        }
+        let lease = &self.leases[index.0];
+        let step = self.check_chunk(lease, &incoming)?;
         lease.check_elements(&incoming.header)?;
         lease.check_integrity(&mut incoming)?;
         if !lease.wanted.has_bit(step) || !lease.members[rank.index()].held.holds(step) {

@@ -64,7 +64,8 @@ impl Lane {
                 if ask { Phase::Hello } else { Phase::Close }
             }
             LanePhase::Open
-                if self.soliciting && (self.poll.unanswered == 0 || !self.silence.is_over()) =>
+                if self.soliciting
+                    && (self.poll.unanswered == 0 || self.idle() || !self.silence.is_over()) =>
             {
                 Phase::Hello
             }
