@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use common::{ConfigFile, PATIENCE, Running, weft_node};
+use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use member::{Member, join_all};
 use nix::sys::signal::Signal;
 
@@ -247,7 +247,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 /// Runs a node that must refuse to start, and does so soon.
 fn refused(config: &ConfigFile, args: &[&str]) -> Output {
     let started = Instant::now();
-    let output = weft_node(config, args).output().expect("weft-node runs");
+    let output = run_to_end(&mut weft_node(config, args));
     assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(stderr.lines().count(), 1, "one line: {stderr}");

@@ -127,14 +127,15 @@ fn a_waiting_lane_is_woken_by_a_frame() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(move || {
             let start = std::time::Instant::now();
-            while marks(&mut side).is_empty() {
-                side.wait(10_000_000_000);
-            }
-            start.elapsed()
+            side.wait(10_000_000_000);
+            (marks(&mut side), start.elapsed())
         });
+        // It should sleep by then; if it does not yet, it will find the token that waking leaves.
+        std::thread::sleep(Duration::from_millis(20));
         send(&mut peer, 4002, 1);
         assert!(marks(&mut front).is_empty());
-        let waited = waiter.join().expect("no panic");
+        let (seen, waited) = waiter.join().expect("no panic");
+        assert_eq!(seen, [1]);
         assert!(waited < Duration::from_secs(5), "slept {waited:?}");
     });
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
 
-use crate::common::{ConfigFile, Running, weft_node};
+use crate::common::{ConfigFile, Running, run_to_end, weft_node};
 use crate::member::{Member, join_all};
 
 /// Two namespaces and the pair between them; removed when dropped.
@@ -58,7 +58,7 @@ impl Lab {
 
     pub(crate) fn refusal(&self, config: &ConfigFile, words: &str) {
         let started = Instant::now();
-        let output = self.weft_node(config, &[]).output().expect("ip runs");
+        let output = run_to_end(&mut self.weft_node(config, &[]));
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{stderr}");
         let last = stderr.lines().last().unwrap_or_default();
