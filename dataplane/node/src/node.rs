@@ -239,6 +239,7 @@ impl Node<'_> {
         };
         let failed = |source| NodeError::Capture { path: trace.pcap.clone(), source };
         let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
+        #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();
         let origin = Nanos(u64::try_from(origin).unwrap_or(0));
