@@ -94,7 +94,7 @@ impl Job {
 
     fn integer(&self, source: Source, place: Place, element: usize) -> i32 {
         let word = self.word(source, place, element);
-        let any = i32::from_be_bytes((word as u32).to_be_bytes());
+        let any = low_half(word).cast_signed();
         match self.numbers {
             Numbers::Max => any % 127,
             // Half of the elements fit whatever the fan-in, half are at the edges.
@@ -110,17 +110,18 @@ impl Job {
             return (word % 17) as f32 - 8.0;
         }
         // Sign, a mantissa of 23 bits, and exponents far enough apart that order matters.
-        let exponent = 110 + (word >> 32) % 30;
-        f32::from_bits((word as u32 & 0x807f_ffff) | (exponent as u32) << 23)
+        let exponent = 110 + low_half(word >> 32) % 30;
+        f32::from_bits((low_half(word) & 0x807f_ffff) | exponent << 23)
     }
 
     fn exponent(&self, place: Place) -> i8 {
-        if self.exponent_fixed { 0 } else { (place.chunk % 9) as i8 - 4 }
+        if self.exponent_fixed { 0 } else { [-4, -3, -1, 0, 1, 2, 5][place.chunk as usize % 7] }
     }
 
     /// Largest magnitude that a clamped contribution keeps.
     fn limit(&self) -> i32 {
-        i32::MAX / self.tree.iter().map(Vec::len).sum::<usize>() as i32
+        let workers: usize = self.tree.iter().map(Vec::len).sum();
+        i32::MAX / i32::try_from(workers).expect("a small number")
     }
 
     fn contribution(&self, source: Source, place: Place, out: &mut [u8]) {
@@ -212,6 +213,11 @@ impl Job {
             }
         }
     }
+}
+
+fn low_half(word: u64) -> u32 {
+    let [.., a, b, c, d] = word.to_be_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 #[derive(Clone, Copy, Debug)]

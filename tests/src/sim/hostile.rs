@@ -70,7 +70,7 @@ impl Enemy {
     pub fn flood(&mut self) -> Option<Vec<u8>> {
         let frame = self.contribution.clone()?;
         let (udp, mut header, payload) = take_apart(&frame)?;
-        if self.random.next_u64() % 2 == 0 {
+        if self.random.next_u64().is_multiple_of(2) {
             let ahead = self.random.next_u32() % 64;
             header.chunk.0 = (header.chunk.0 + ahead * u32::from(self.shards)) & 0xfff;
         }
@@ -96,7 +96,9 @@ impl Enemy {
             0 => {
                 frame.truncate((word >> 8) as usize % frame.len());
             }
-            1 => frame.iter_mut().for_each(|byte| *byte = self.random.next_u64() as u8),
+            1 => frame.iter_mut().for_each(|byte| {
+                [*byte, ..] = self.random.next_u64().to_be_bytes();
+            }),
             _ => {
                 weft_io::fault::corrupt(&mut frame[udp.payload_range()], word);
             }
@@ -265,6 +267,6 @@ fn patch_ipv4(frame: &mut [u8], at: usize, bytes: &[u8]) {
     let words = frame[14..34].chunks_exact(2);
     let sum: u32 = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
-    let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;
-    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    let [.., high, low] = (!((folded & 0xffff) + (folded >> 16))).to_be_bytes();
+    frame[24..26].copy_from_slice(&[high, low]);
 }

@@ -118,9 +118,10 @@ fn bereaved(scenario: &Scenario, report: &Report, member: &MemberNode) -> Option
         return Some(format!("ended {:?} after the death", member.ended_at.since(dead.ended_at)));
     }
     let here = dead.seat.box_index == member.seat.box_index;
-    // Survivors give up one after another, so those who did so first are missing too.
+    // Survivors give up one after another, so those who did so first are missing too; and the last
+    // HAVE may be of a step that this member's own contribution has not reached.
     let gone = |other: &&MemberNode| {
-        other.seat.box_index == member.seat.box_index && other.ended_at < member.ended_at
+        other.seat.box_index == member.seat.box_index && other.ended_at <= member.ended_at
     };
     let gone = report.members.iter().filter(gone);
     let gone = gone.fold(Members::EMPTY, |gone, other| gone.union(Members(1 << other.seat.rank)));

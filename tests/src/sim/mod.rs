@@ -327,7 +327,7 @@ impl<'a> World<'a> {
     }
 
     fn node_at(&self, ip: IpAddr) -> Option<usize> {
-        let boxes = (0..self.boxes.len()).map(|index| topology::box_endpoint(index));
+        let boxes = (0..self.boxes.len()).map(topology::box_endpoint);
         let members = (0..self.members.len()).map(topology::member_endpoint);
         boxes.chain(members).position(|endpoint| endpoint.addr.ip() == ip)
     }

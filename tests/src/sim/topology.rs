@@ -177,9 +177,14 @@ pub fn row_index(job: usize) -> u16 {
     u16::from(low_byte(3 + 4 * job))
 }
 
-/// The row of a job at the root of leaves, which need not be the leaves'.
+/// The row of a job at the root of leaves, which need not be the leaves': in odd seeds it is
+/// another job's row there, or none at all.
 fn root_row_index(scenario: &Scenario, job: usize) -> u16 {
-    if scenario.seed % 2 < 2 { row_index(job) } else { row_index(scenario.jobs - 1 - job) + 2 }
+    match (scenario.seed % 2, scenario.jobs) {
+        (0, _) => row_index(job),
+        (_, 1) => row_index(job) + 2,
+        (_, jobs) => row_index(jobs - 1 - job),
+    }
 }
 
 /// The job on the wire.

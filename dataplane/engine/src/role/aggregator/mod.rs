@@ -178,10 +178,7 @@ impl Aggregator {
             return Err(DropReason::UnknownJob);
         }
         let index = self
-            .rows
-            .get(usize::from(header.group.row()))
-            .copied()
-            .flatten()
+            .row_of(&incoming)
             .filter(|index| self.leases[index.0].row.job == header.job)
             .ok_or(DropReason::UnknownGroup)?;
         if self.leases[index.0].is_from_root(incoming.udp.source) {
@@ -193,6 +190,17 @@ impl Aggregator {
             Kind::Answer => self.handle_hand_over(index, incoming),
             Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
         }
+    }
+
+    /// The lease that a frame's row names: this box's row, or the root's for what comes from there.
+    fn row_of(&self, incoming: &Incoming<'_>) -> Option<LeaseIndex> {
+        let row = incoming.header.group.row();
+        if incoming.udp.target.port() == self.local.addr.port() {
+            return self.rows.get(usize::from(row)).copied().flatten();
+        }
+        let (source, job) = (incoming.udp.source, incoming.header.job);
+        let from_root = |lease: &Lease| lease.row.job == job && lease.is_row_of_root(source, row);
+        self.leases.iter().position(from_root).map(LeaseIndex)
     }
 
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.

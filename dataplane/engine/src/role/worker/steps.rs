@@ -296,6 +296,11 @@ impl Steps {
         self.slot(step).exponent
     }
 
+    /// The lowest step whose sum is missing.
+    pub(super) fn low(&self) -> u32 {
+        self.low
+    }
+
     /// The lowest missing step, and how many steps from there a bitmap must cover to show every
     /// sum held above it.
     pub(super) fn held_range(&self) -> (u32, u32) {

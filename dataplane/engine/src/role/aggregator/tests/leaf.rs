@@ -23,7 +23,7 @@ fn configs() -> (BoxConfig, BoxConfig) {
     let mut leaf_row = row(0, 0, 2);
     leaf_row.parent = Some(ParentConfig {
         endpoint: root_endpoint(),
-        row: 0,
+        row: 3,
         rank: Rank::new(0).unwrap(),
         source_port: 9000,
     });
@@ -32,7 +32,7 @@ fn configs() -> (BoxConfig, BoxConfig) {
     let root_row = RowConfig {
         members: vec![MemberConfig { addr: leaf_addr, weight: 2, is_box: true }],
         fan_in: 2,
-        ..row(0, 0, 1)
+        ..row(3, 0, 1)
     };
     let mut root = config(vec![root_row]);
     root.local = root_endpoint();
