@@ -2,5 +2,6 @@
 
 pub mod crc32c;
 pub mod fuzz;
+pub mod live;
 pub mod model;
 pub mod vectors;
