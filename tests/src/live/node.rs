@@ -20,7 +20,7 @@ use super::{PATIENCE, eventually, program};
 
 /// UDP port of the node.
 pub const NODE_PORT: u16 = 22341;
-/// First UDP port of rank 0 of row 0; ranks are 64 apart, rows 4096.
+/// First UDP port of rank 0 of job 0; ranks are 64 apart, jobs 4096. The rows of a job share them.
 const MEMBER_PORT: u16 = 24000;
 
 /// An address in 127/8 that no other test uses.
@@ -62,7 +62,7 @@ impl Config {
     #[must_use]
     pub fn row(mut self, row: u16, job: u16, workers: u8, more: &str) -> Self {
         let members: Vec<String> =
-            (0..workers).map(|rank| format!("\"{}\"", member(self.ip, row, rank))).collect();
+            (0..workers).map(|rank| format!("\"{}\"", member(self.ip, job, rank))).collect();
         let members = members.join(", ");
         let _ =
             writeln!(self.text, "[[row]]\nrow = {row}\njob = {job}\nmembers = [{members}]\n{more}");
@@ -70,8 +70,8 @@ impl Config {
     }
 }
 
-fn member(ip: Ipv4Addr, row: u16, rank: u8) -> SocketAddr {
-    SocketAddr::from((ip, MEMBER_PORT + 4096 * row + 64 * u16::from(rank)))
+fn member(ip: Ipv4Addr, job: u16, rank: u8) -> SocketAddr {
+    SocketAddr::from((ip, MEMBER_PORT + 4096 * job + 64 * u16::from(rank)))
 }
 
 /// A running `weft-node`; killed when dropped.
@@ -116,16 +116,16 @@ impl Node {
         SocketAddr::from((self.ip, NODE_PORT))
     }
 
-    /// Where `rank` of `row` sends from.
+    /// Where `rank` of `job` sends from.
     #[must_use]
-    pub fn member(&self, row: u16, rank: u8) -> SocketAddr {
-        member(self.ip, row, rank)
+    pub fn member(&self, job: u16, rank: u8) -> SocketAddr {
+        member(self.ip, job, rank)
     }
 
-    /// The client's configuration for `rank` of `row`.
+    /// The client's configuration for `rank` of `row` of `job`.
     #[must_use]
     pub fn client(&self, job: u16, row: u16, rank: u8) -> weft_client::Config {
-        weft_client::Config::new(self.member(row, rank), self.addr()).job(job).row(row).rank(rank)
+        weft_client::Config::new(self.member(job, rank), self.addr()).job(job).row(row).rank(rank)
     }
 
     /// Ends the node with SIGINT; returns its statistics.
