@@ -4,6 +4,7 @@
 //! the file, the line and the field; a [`Scenario`] that exists can be run.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -53,6 +54,13 @@ pub struct JobSection {
     pub element_type: ElementType,
     /// Scale of `i32` elements.
     pub scale_exponent: ScaleExponent,
+    /// How long a worker waits for the others before it gives up, in seconds. Default 30.
+    #[serde(default = "default_member_timeout_s")]
+    pub member_timeout_s: u16,
+}
+
+const fn default_member_timeout_s() -> u16 {
+    30
 }
 
 impl JobSection {
@@ -65,6 +73,12 @@ impl JobSection {
             learning_rate: self.learning_rate,
             momentum: self.momentum,
         }
+    }
+
+    /// [`JobSection::member_timeout_s`] as a duration.
+    #[must_use]
+    pub fn member_timeout(&self) -> Duration {
+        Duration::from_secs(self.member_timeout_s.into())
     }
 }
 
@@ -138,11 +152,13 @@ pub struct AggregationSection {
     pub leaves: u8,
     /// Slots of the group's lease.
     pub window: u16,
+    /// Lanes of every box, each a thread with its own slots.
+    pub lanes: u16,
 }
 
 impl Default for AggregationSection {
     fn default() -> Self {
-        Self { leaves: 0, window: 128 }
+        Self { leaves: 0, window: 128, lanes: 1 }
     }
 }
 
@@ -252,6 +268,11 @@ impl Scenario {
             };
             ("job", key, error.to_string())
         })?;
+        if !(1..=MEMBER_TIMEOUT_S_MAX).contains(&job.member_timeout_s) {
+            let reason =
+                format!("is {}; expected 1 to {MEMBER_TIMEOUT_S_MAX}", job.member_timeout_s);
+            return Err(("job", "member_timeout_s", reason));
+        }
         if let Some(mbit) = self.lab.rate_mbit
             && Rate::from_mbit(mbit).is_none()
         {
@@ -268,6 +289,17 @@ impl Scenario {
         if !window.is_power_of_two() || window > 2048 {
             let reason = format!("is {window}; expected a power of two, at most 2048");
             return Err(("aggregation", "window", reason));
+        }
+        let lanes = self.aggregation.lanes;
+        if !lanes.is_power_of_two() || lanes > window.min(LANES_MAX) {
+            let reason =
+                format!("is {lanes}; expected a power of two, at most {LANES_MAX} and the window");
+            return Err(("aggregation", "lanes", reason));
+        }
+        if let Some(restart) = self.restart.iter().find(|r| r.after_round >= job.rounds) {
+            let reason =
+                format!("is {}; the last round is {}", restart.after_round, job.rounds - 1);
+            return Err(("restart", "after_round", reason));
         }
         if let Some(restart) =
             self.restart.iter().find(|restart| !self.aggregation.boxes().contains(&restart.name))
@@ -358,6 +390,10 @@ fn key(line: &str) -> Option<&str> {
 
 /// Positions in a group's member bitmap.
 const WORKERS_MAX: u8 = 64;
+/// An hour: whoever waits longer has left.
+const MEMBER_TIMEOUT_S_MAX: u16 = 3600;
+/// A worker has a UDP port for each lane, and on loopback the ranks share an address.
+const LANES_MAX: u16 = 16;
 
 #[cfg(test)]
 mod tests {

@@ -15,8 +15,8 @@ use weft_testbed::lab::rootless;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, Proof, WorkerMessage, find_node,
-    monotonic_ns, recording_path, run_in_memory, run_processes, verify,
+    Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
+    WorkerMessage, find_node, monotonic_ns, recording_path, run_in_memory, run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
@@ -273,14 +273,10 @@ fn carry_out(
             bar.set_position(u64::from(round.round) + 1);
             bar.set_message(format!("loss {:.4}", round.loss));
         }
-        WorkerMessage::Failed { error } => bar.println(format!("weft: worker {rank}: {error}")),
+        WorkerMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
         _ => {}
     };
     if ground.io == Io::Memory {
-        if scenario.aggregation.leaves > 0 || !scenario.restart.is_empty() {
-            let error = anyhow!("--io memory has one box and no restarts: use udp or dpdk");
-            return Err(Exit::Usage.because(error));
-        }
         let result = run_in_memory(scenario, plan, arguments.seed, directory, &mut progress);
         bar.finish_and_clear();
         return result.map_err(|error| Exit::Usage.because(error));
@@ -314,7 +310,10 @@ fn carry_out(
     if let Some(name) = &lab {
         lab::down(name).map_err(|error| Exit::Failed.because(error))?;
     }
-    result.map_err(|error| Exit::CannotRun.because(error))
+    result.map_err(|error| match error {
+        ProcessError::Interrupted | ProcessError::Silence(_) => Exit::Failed.because(error),
+        _ => Exit::CannotRun.because(error),
+    })
 }
 
 /// A lab of this process's own, so that two runs do not meet.
@@ -340,12 +339,14 @@ fn prove(
     directory: &Path,
     observed: &Observed,
 ) -> Result<Proof, String> {
-    if let Some((rank, error)) = observed.failures().next() {
-        return Err(format!("worker {rank}: {error}"));
+    let failures: Vec<String> =
+        observed.failures().map(|(rank, error)| format!("worker {rank}: {error}")).collect();
+    if !failures.is_empty() {
+        return Err(failures.join("; "));
     }
     let finished = observed.summaries().count();
     if finished != plan.workers.len() {
-        return Err(format!("{} workers ended without a word", plan.workers.len() - finished));
+        return Err(format!("{finished} of {} workers finished", plan.workers.len()));
     }
     verify(scenario, seed, usize::from(plan.elements), directory).map_err(|error| error.to_string())
 }

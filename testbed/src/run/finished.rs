@@ -2,11 +2,11 @@
 
 use weft_wire::header::ElementType;
 
+use super::Observed;
 use super::bottleneck::{Bottleneck, Usage};
 use super::message::{RoundMessage, WorkerMessage};
 use super::plan::{Io, Place, Plan};
 use super::verify::Proof;
-use super::{Observed, monotonic_ns};
 use crate::lab::tc::Rate;
 use crate::report::{EventRow, FilesError, RoundRow, RunOutcome, RunWriter, TransferRow, Verdict};
 use crate::scenario::Scenario;
@@ -209,26 +209,24 @@ impl Finished<'_> {
                 loss: parts.iter().map(|part| part.loss).sum::<f32>() / parts.len() as f32,
             })?;
         }
-        let event = |t_ns: u64, event: &str, key: &str, value: serde_json::Value| EventRow {
+        let event = |t_ns: u64, event: &str, fields: &[(&str, serde_json::Value)]| EventRow {
             t_ns: t_ns.saturating_sub(begun_ns),
             event: event.to_owned(),
-            fields: std::iter::once((key.to_owned(), value)).collect(),
+            fields: fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
         };
         for (at_ns, name) in &self.observed.restarts {
-            writer.event(&event(*at_ns, "aggregator_restart", "box", name.as_str().into()))?;
+            let fields = [("box", name.as_str().into())];
+            writer.event(&event(*at_ns, "aggregator_restart", &fields))?;
         }
         for (rank, message) in &self.observed.messages {
+            let rank = ("rank", (*rank).into());
             match message {
                 WorkerMessage::Joined { at_ns } => {
-                    writer.event(&event(*at_ns, "worker_joined", "rank", (*rank).into()))?;
+                    writer.event(&event(*at_ns, "worker_joined", &[rank]))?;
                 }
-                WorkerMessage::Failed { error } => {
-                    writer.event(&event(
-                        monotonic_ns(),
-                        "worker_failed",
-                        "error",
-                        error.as_str().into(),
-                    ))?;
+                WorkerMessage::Failed { at_ns, error } => {
+                    let fields = [rank, ("error", error.as_str().into())];
+                    writer.event(&event(*at_ns, "worker_failed", &fields))?;
                 }
                 WorkerMessage::Round(_) | WorkerMessage::Done(_) => {}
             }

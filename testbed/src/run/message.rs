@@ -17,6 +17,8 @@ pub enum WorkerMessage {
     Done(WorkerSummary),
     /// The worker gave up.
     Failed {
+        /// When, by the monotonic clock.
+        at_ns: u64,
         /// Why.
         error: String,
     },

@@ -57,7 +57,7 @@ impl Observed {
     /// Why workers failed.
     pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
         self.messages.iter().filter_map(|(rank, message)| match message {
-            WorkerMessage::Failed { error } => Some((*rank, error.as_str())),
+            WorkerMessage::Failed { error, .. } => Some((*rank, error.as_str())),
             _ => None,
         })
     }

@@ -134,17 +134,23 @@ impl WorkerPlan {
         } else {
             Numbers::Fixed
         };
-        weft_client::Config::new(self.local, self.aggregator)
+        let mut config = weft_client::Config::new(self.local, self.aggregator)
             .rank(self.box_rank)
             .row(ROWS[0])
+            .lanes(self.scenario.aggregation.lanes)
             .mtu(self.mtu)
-            .numbers(numbers)
+            .numbers(numbers);
+        config.member_timeout = self.scenario.job.member_timeout();
+        config
     }
 }
 
 /// Why a scenario cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
+    /// What a single process cannot do.
+    #[error("--io memory has one box, one lane and no restarts: use udp or dpdk")]
+    Memory,
     /// The network cannot be laid out.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -154,10 +160,15 @@ impl Plan {
     /// Plans a run over `io` at a place.
     ///
     /// # Errors
-    /// [`PlanError`] when the lab's address plan is too small.
+    /// [`PlanError`] when the lab's address plan is too small, or the port cannot do it.
     pub fn new(scenario: &Scenario, io: Io, place: Place, seed: u64) -> Result<Self, PlanError> {
         let in_lab = place == Place::Lab;
-        let names = scenario.aggregation.boxes();
+        let aggregation = &scenario.aggregation;
+        let plain = aggregation.leaves == 0 && aggregation.lanes == 1;
+        if io == Io::Memory && !(plain && scenario.restart.is_empty()) {
+            return Err(PlanError::Memory);
+        }
+        let names = aggregation.boxes();
         let count = u8::try_from(names.len()).expect("the scenario bounds the leaves");
         let mut topology = in_lab.then(|| scenario.topology(count)).transpose()?;
         if matches!(io, Io::AfPacket | Io::Dpdk)
@@ -293,6 +304,7 @@ impl Layout<'_> {
             }
             Io::Memory | Io::Udp => {}
         }
+        let _ = writeln!(text, "\n[lcores]\nshards = {}", self.scenario.aggregation.lanes);
         text.push_str("\n[[job]]\nid = 0\nname = \"train\"\n");
         self.row(&mut text, index, 0);
         if self.scenario.job.scale_exponent == ScaleExponent::Auto {

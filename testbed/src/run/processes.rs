@@ -7,8 +7,9 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,8 @@ use crate::scenario::RestartSection;
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a box may take to write its statistics after SIGINT.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the run may go without a word from any worker.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the run may go without a word from any worker, beyond a worker's own patience.
+const SILENCE_MARGIN: Duration = Duration::from_secs(30);
 
 /// Why a run's processes could not do their work.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +64,9 @@ pub enum ProcessError {
         /// The last thing it said.
         said: String,
     },
-    /// No worker said anything for a minute.
-    #[error("no worker has said anything for {} s; the run was ended", SILENCE_TIMEOUT.as_secs())]
-    Silence,
+    /// No worker said anything for longer than a worker waits for the others.
+    #[error("no worker has said anything for {} s; the run was ended", .0.as_secs())]
+    Silence(Duration),
     /// SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,
@@ -121,7 +122,9 @@ pub fn run_processes(
     drop(sender);
     let mut observed = Observed::default();
     let mut due: Vec<&RestartSection> = restarts.iter().collect();
-    collect(&receiver, interrupted, &mut |rank, message| {
+    let patience = plan.workers.iter().map(|worker| worker.scenario.job.member_timeout()).max();
+    let patience = patience.unwrap_or_default() + SILENCE_MARGIN;
+    collect(&receiver, patience, interrupted, &mut |rank, message| {
         if let WorkerMessage::Round(round) = &message
             && rank == 0
         {
@@ -133,9 +136,7 @@ pub fn run_processes(
         observed.messages.push((rank, message));
         Ok(())
     })?;
-    for worker in &mut workers {
-        worker.process.end(STOP_TIMEOUT);
-    }
+    drop(workers);
     for mut running in boxes {
         let name = running.plan.name.clone();
         observed.boxes.push((name, running.stop()));
@@ -146,22 +147,25 @@ pub fn run_processes(
 /// Hands on what workers say until the last of them has ended.
 fn collect(
     receiver: &Receiver<(usize, WorkerMessage)>,
+    patience: Duration,
     interrupted: &dyn Fn() -> bool,
     take: &mut dyn FnMut(usize, WorkerMessage) -> Result<(), ProcessError>,
 ) -> Result<(), ProcessError> {
     let mut heard = Instant::now();
     loop {
-        match receiver.recv_timeout(Duration::from_millis(100)) {
+        let received = receiver.recv_timeout(Duration::from_millis(100));
+        // Asked for after every message, for workers may never be silent.
+        if interrupted() {
+            return Err(ProcessError::Interrupted);
+        }
+        match received {
             Ok((rank, message)) => {
                 heard = Instant::now();
                 take(rank, message)?;
             }
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) if interrupted() => {
-                return Err(ProcessError::Interrupted);
-            }
-            Err(RecvTimeoutError::Timeout) if heard.elapsed() > SILENCE_TIMEOUT => {
-                return Err(ProcessError::Silence);
+            Err(RecvTimeoutError::Timeout) if heard.elapsed() > patience => {
+                return Err(ProcessError::Silence(patience));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -357,10 +361,19 @@ fn counters(text: &str) -> Option<BoxCounters> {
     Some(counters)
 }
 
-/// A worker's process and the thread that reads what it says.
+/// A worker's process, killed when dropped, and the thread that reads what it says.
 #[derive(Debug)]
 struct RunningWorker {
-    process: Process,
+    process: Arc<Mutex<Process>>,
+}
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        // Nobody panics while holding it; and if, the process is killed with the last owner.
+        if let Ok(mut process) = self.process.lock() {
+            process.end(Duration::ZERO);
+        }
+    }
 }
 
 impl RunningWorker {
@@ -380,21 +393,40 @@ impl RunningWorker {
             .spawn()
             .map_err(io("starting a worker"))?;
         let mut stdin = child.stdin.take().expect("piped");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let process = Arc::new(Mutex::new(Process(child)));
         let text = serde_json::to_string(plan).expect("a plan is a JSON object");
         stdin.write_all(text.as_bytes()).map_err(io("telling a worker its plan"))?;
         drop(stdin);
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let rank = usize::from(plan.rank);
-        thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                if let Ok(message) = serde_json::from_str(&line)
-                    && sender.send((rank, message)).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        Ok(Self { process: Process(child) })
+        let shared = Arc::clone(&process);
+        thread::spawn(move || listen(stdout, &shared, rank, &sender));
+        Ok(Self { process })
+    }
+}
+
+/// Hands on what a worker says, and how it ended if it did not say so.
+fn listen(
+    stdout: BufReader<ChildStdout>,
+    process: &Mutex<Process>,
+    rank: usize,
+    sender: &Sender<(usize, WorkerMessage)>,
+) {
+    let mut finished = false;
+    for line in stdout.lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str(&line) else { continue };
+        finished |= matches!(message, WorkerMessage::Done(_) | WorkerMessage::Failed { .. });
+        if sender.send((rank, message)).is_err() {
+            return;
+        }
+    }
+    let Ok(mut process) = process.lock() else { return };
+    process.end(STOP_TIMEOUT);
+    if !finished {
+        let status = process.0.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
+        let error = format!("ended without a word: {status}");
+        // A receiver that is gone has given the run up.
+        let _ = sender.send((rank, WorkerMessage::Failed { at_ns: monotonic_ns(), error }));
     }
 }
 

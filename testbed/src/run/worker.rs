@@ -23,9 +23,10 @@ const DELAY_MAX_NS: u64 = 2_000_000;
 pub fn run_over_udp(plan: &WorkerPlan, directory: &Path, say: &mut dyn FnMut(WorkerMessage)) {
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
+    config.socket_count = usize::from(plan.scenario.aggregation.lanes);
     match UdpPort::open(&config) {
         Ok(port) => run(plan, directory, port, say),
-        Err(error) => say(WorkerMessage::Failed { error: chain(&error) }),
+        Err(error) => say(failed(chain(&error))),
     }
 }
 
@@ -40,8 +41,12 @@ pub fn run<P: Port>(
     let port = Fault::new(port, &faults);
     match train(plan, directory, port, say) {
         Ok(summary) => say(WorkerMessage::Done(summary)),
-        Err(error) => say(WorkerMessage::Failed { error: format!("{error:#}") }),
+        Err(error) => say(failed(format!("{error:#}"))),
     }
+}
+
+fn failed(error: String) -> WorkerMessage {
+    WorkerMessage::Failed { at_ns: monotonic_ns(), error }
 }
 
 fn train<P: Port>(
