@@ -93,12 +93,6 @@ impl Slots {
         Self { window, banks: vec![Bank::default(); window as usize * 2], store }
     }
 
-    /// Slots in the lease.
-    #[must_use]
-    pub fn window(&self) -> u32 {
-        self.window
-    }
-
     /// Finds the bank of a step by arithmetic (PROTOCOL section 2).
     #[must_use]
     pub fn locate(&self, step: u32) -> BankIndex {
