@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use weft_dpdk::{DpdkPort, Eal, EalArgs, Lcore, Memory, PortConfig, PortId};
+use weft_dpdk::{DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Memory, PortConfig, PortId};
 use weft_io::Port;
 
-use crate::config::{DpdkSection, PortSection};
+use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
 use crate::host::Host;
 use crate::node::{Node, NodeError};
@@ -18,28 +18,7 @@ impl Node<'_> {
         eal_args: Option<Vec<String>>,
     ) -> Result<Vec<LaneSnapshot>, NodeError> {
         let config = &self.settings.config;
-        let args = match &eal_args {
-            Some(raw) => raw.clone(),
-            None => generated(&config.dpdk).to_args(0),
-        };
-        preflight(&args, config.port.ip.ip)?;
-        let args = eal_args.map_or_else(|| generated(&config.dpdk), EalArgs::from_raw);
-        let eal = Eal::init(&args)?;
-        let shards = config.lcores.shards;
-        let port = PortConfig {
-            port: device(&eal, &config.port)?,
-            mtu: config.port.mtu,
-            rx_queues: 1,
-            tx_queues: shards,
-            rxd: config.dpdk.rx_descriptors,
-            txd: config.dpdk.tx_descriptors,
-            mbuf_count: config.dpdk.mbuf_count,
-            mbuf_data_room_bytes: config.port.mtu.saturating_add(FRAME_OVERHEAD).max(ROOM_MIN),
-            copy_break_bytes: config.dpdk.copy_break_bytes,
-            // The device filters for its own address.
-            promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
-        };
-        let mut queues = DpdkPort::open(&eal, &port)?;
+        let (eal, mut queues) = open(config, eal_args)?;
         let inner = queues.remove(0);
         let mac = config.port.mac.unwrap_or_else(|| inner.info().mac);
         let host = Host::answering(config.port.ip, mac, config.port.mtu, self.seed);
@@ -50,6 +29,36 @@ impl Node<'_> {
             Ok(handle.register_lcore(cpu)?)
         })
     }
+}
+
+/// Starts EAL and opens the configured device.
+pub(crate) fn open(
+    config: &NodeConfig,
+    eal_args: Option<Vec<String>>,
+) -> Result<(Eal, Vec<DpdkQueue>), NodeError> {
+    let args = match &eal_args {
+        Some(raw) => raw.clone(),
+        None => generated(&config.dpdk).to_args(0),
+    };
+    preflight(&args, config.port.ip.ip)?;
+    let args = eal_args.map_or_else(|| generated(&config.dpdk), EalArgs::from_raw);
+    let eal = Eal::init(&args)?;
+    let shards = config.lcores.shards;
+    let port = PortConfig {
+        port: device(&eal, &config.port)?,
+        mtu: config.port.mtu,
+        rx_queues: 1,
+        tx_queues: shards,
+        rxd: config.dpdk.rx_descriptors,
+        txd: config.dpdk.tx_descriptors,
+        mbuf_count: config.dpdk.mbuf_count,
+        mbuf_data_room_bytes: config.port.mtu.saturating_add(FRAME_OVERHEAD).max(ROOM_MIN),
+        copy_break_bytes: config.dpdk.copy_break_bytes,
+        // The device filters for its own address.
+        promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
+    };
+    let queues = DpdkPort::open(&eal, &port)?;
+    Ok((eal, queues))
 }
 
 /// EAL arguments of a configuration.

@@ -87,6 +87,9 @@ pub enum NodeError {
         #[source]
         source: std::io::Error,
     },
+    /// A bench.
+    #[error(transparent)]
+    Bench(#[from] crate::bench::BenchError),
     /// The metrics listener.
     #[error("listening on {addr} for /metrics: {source}; choose another node.metrics")]
     Metrics {
@@ -103,6 +106,7 @@ impl NodeError {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Config(_) | Self::UnusedEalArgs => 2,
+            Self::Bench(error) => error.exit_status(),
             _ => 3,
         }
     }

@@ -11,9 +11,11 @@
 //! | `[dpdk]` | [`DpdkSection`]: EAL and the DPDK device; only read when `io = "dpdk"` |
 //! | `[lcores]` | [`LcoresSection`]: lanes and the CPUs they run on |
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
+//! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 
+mod bench;
 mod dpdk;
 mod locate;
 mod resolve;
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
+pub use bench::{BenchMode, BenchSection};
 pub use dpdk::DpdkSection;
 pub use resolve::Settings;
 pub use row::{
@@ -55,6 +58,9 @@ pub struct NodeConfig {
     /// When a polling lcore sleeps.
     #[serde(default)]
     pub idle: IdleSection,
+    /// For benches only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench: Option<BenchSection>,
     /// The jobs.
     #[serde(default)]
     pub job: Vec<JobSection>,
