@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, doctor, lab, report};
+use commands::{Failure, Format, bench, doctor, lab, report};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -27,6 +27,9 @@ enum Command {
     /// Build networks of namespaces on this machine
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Redraw the report of a run from its directory
     ///
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
+        Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
     };
