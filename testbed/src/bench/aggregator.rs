@@ -234,8 +234,9 @@ fn memif_round(
     let spec = NodeSpec { vdev: memif(&socket, "server"), cpu: lane, bench: None };
     let mut aggregator = node.start(directory, "aggregator", case, &spec)?;
     aggregator.wait_for("\"ready\":true")?;
-    let (measured, cpu) = generate(node, case, settings, directory, &socket, &aggregator, false)?;
+    let (generator, cpu) = generate(node, case, settings, directory, &socket, &aggregator, false)?;
     let served: Served = parse("aggregator", &aggregator.interrupt()?)?;
+    let measured = measurement(&generator.interrupt()?)?;
     let rate = measured.packets as f64 / measured.wall_seconds;
     let mut round = Round {
         packets: measured.packets,
@@ -251,8 +252,9 @@ fn memif_round(
     let vdev = memif(&socket, "server");
     if let Some(mut echo) = testpmd(directory, "weft-macswap", &vdev, "macswap", [lane, other])? {
         wait_for_socket(&socket, &mut echo)?;
-        let (measured, _) = generate(node, case, settings, directory, &socket, &echo, true)?;
+        let (generator, _) = generate(node, case, settings, directory, &socket, &echo, true)?;
         echo.press_enter()?;
+        let measured = measurement(&generator.interrupt()?)?;
         let echoed = measured.packets as f64 / measured.wall_seconds;
         round.testpmd = Some(echoed);
         round.ratio = Some(rate / echoed);
@@ -265,8 +267,9 @@ fn memif_round(
     Ok(round)
 }
 
-/// Runs the generator against a device; returns what it measured and the CPU time that the device's
-/// polling thread took meanwhile.
+/// Runs the generator against a device until it has measured; returns it, and the CPU time that the
+/// device's polling thread took meanwhile. The device must end first: net_memif frees its rings
+/// under a polling lcore when the peer leaves.
 fn generate(
     node: &Node,
     case: &Case,
@@ -275,7 +278,7 @@ fn generate(
     socket: &Path,
     device: &Running,
     echo: bool,
-) -> Result<(Measurement, f64), BenchError> {
+) -> Result<(Running, f64), BenchError> {
     let mode = if echo { "echo" } else { "generate" };
     let bench = BenchSpec { mode, pcap: None, seconds: settings.seconds };
     let spec =
@@ -285,7 +288,7 @@ fn generate(
     let before = device.busiest_thread();
     generator.wait_for("bench: end")?;
     let cpu = (device.busiest_thread().saturating_sub(before)).as_secs_f64();
-    Ok((measurement(&generator.finish()?)?, cpu))
+    Ok((generator, cpu))
 }
 
 fn memif(socket: &Path, role: &str) -> String {

@@ -42,12 +42,17 @@ pub(super) fn run<P: Port>(
         members.join_port(&mut port, row, || outside.now())?
     };
     let mut generator = Generator::new(port, row, frames, session, settings, echo);
+    generator.alive = outside.now();
+    if echo {
+        generator.probe(outside)?;
+    }
     generator.run_for(settings.duration / 10, outside)?;
     let before = (outside.now(), outside.cpu(), generator.sent, generator.received);
     outside.mark("begin");
     generator.run_for(settings.duration, outside)?;
     let after = (outside.now(), outside.cpu(), generator.sent, generator.received);
     outside.mark("end");
+    outside.wait_to_end();
     Ok(Measurement {
         mode: if echo { "echo" } else { "generate" },
         packets: after.2 - before.2,
@@ -79,6 +84,8 @@ struct Generator<'a, P: Port> {
     received: u64,
     compared: u64,
     wrong: u64,
+    /// When the last answer came.
+    alive: Nanos,
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
 }
@@ -108,6 +115,7 @@ impl<'a, P: Port> Generator<'a, P> {
             received: 0,
             compared: 0,
             wrong: 0,
+            alive: Nanos(0),
             rx: Burst::new_const(),
             tx: Burst::new_const(),
         }
@@ -115,7 +123,6 @@ impl<'a, P: Port> Generator<'a, P> {
 
     fn run_for(&mut self, duration: Duration, outside: &impl Outside) -> Result<(), BenchError> {
         let end = outside.now().0 + u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
-        let mut alive = outside.now();
         loop {
             let now = outside.now();
             if now.0 >= end || outside.is_stopped() {
@@ -123,12 +130,48 @@ impl<'a, P: Port> Generator<'a, P> {
             }
             self.send(now);
             if self.receive(now) > 0 {
-                alive = now;
-            } else if now.since(alive).0 > STALL_NS {
+                self.alive = now;
+            } else if now.since(self.alive).0 > STALL_NS {
                 let out = self.sent - self.received;
                 return Err(BenchError::Stalled(Duration::from_nanos(STALL_NS), out));
             }
         }
+    }
+
+    /// Sends single frames until one comes back, for an echo has no handshake that would wait for
+    /// the link, and a memif loses what is sent while it connects.
+    fn probe(&mut self, outside: &impl Outside) -> Result<(), BenchError> {
+        let begun = outside.now();
+        let mut heard = 0;
+        while heard == 0 && !outside.is_stopped() {
+            if outside.now().since(begun).0 > STALL_NS {
+                return Err(BenchError::Stalled(Duration::from_nanos(STALL_NS), 1));
+            }
+            let template = self.frames.frame(0, 0);
+            if let Some(mut frame) = self.port.alloc() {
+                frame.set_len(template.len());
+                frame.as_mut().copy_from_slice(template);
+                self.tx.push(frame);
+            }
+            self.port.tx_burst(outside.now(), &mut self.tx);
+            self.port.free(&mut self.tx);
+            heard = self.drain(outside);
+        }
+        // What is still on its way must not be taken for an answer.
+        self.drain(outside);
+        self.alive = outside.now();
+        Ok(())
+    }
+
+    /// Throws away what arrives for a while; returns how much that was.
+    fn drain(&mut self, outside: &impl Outside) -> usize {
+        let begun = outside.now();
+        let mut count = 0;
+        while outside.now().since(begun).0 < PROBE_NS {
+            count += self.port.rx_burst(outside.now(), &mut self.rx);
+            self.port.free(&mut self.rx);
+        }
+        count
     }
 
     fn send(&mut self, now: Nanos) {
@@ -231,4 +274,7 @@ impl Fields {
     }
 }
 
+/// Time between two probes.
+const PROBE_NS: u64 = 30_000_000;
+/// Longest time without an answer.
 const STALL_NS: u64 = 5_000_000_000;

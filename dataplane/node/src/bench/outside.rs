@@ -70,4 +70,14 @@ impl replay::Outside for Process {
     fn mark(&self, event: &str) {
         eprintln!("weft-node bench: {event}");
     }
+
+    fn wait_to_end(&self) {
+        let begun = Instant::now();
+        while !self.is_stopped() && begun.elapsed() < LINGER_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
+
+/// How long a generator waits for its signal.
+const LINGER_MAX: Duration = Duration::from_secs(30);

@@ -29,6 +29,9 @@ pub(super) trait Outside {
     fn is_stopped(&self) -> bool;
     /// Says that the measured part begins or ends.
     fn mark(&self, event: &str);
+    /// Returns when the process is told to end. net_memif frees its rings under a polling lcore
+    /// when its peer leaves, so the generator must not leave first.
+    fn wait_to_end(&self);
 }
 
 /// Measures an aggregator on `port`, which must deliver `frames` over and over, in order.
