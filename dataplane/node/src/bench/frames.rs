@@ -59,6 +59,16 @@ impl Frames {
         &self.frames[step * self.members + rank]
     }
 
+    /// The frame at `index`, in the order of the capture.
+    pub(super) fn nth(&self, index: usize) -> &[u8] {
+        &self.frames[index]
+    }
+
+    /// How many frames there are.
+    pub(super) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Bytes of the longest frame.
     pub(super) fn frame_len(&self) -> usize {
         self.frames[0].len()

@@ -26,6 +26,7 @@ pub(super) fn run<P: Port>(
     table: &Table,
     frames: &Frames,
     settings: Settings,
+    duration: Duration,
     echo: bool,
     outside: &impl Outside,
 ) -> Result<Measurement, BenchError> {
@@ -46,10 +47,10 @@ pub(super) fn run<P: Port>(
     if echo {
         generator.probe(outside)?;
     }
-    generator.run_for(settings.duration / 10, outside)?;
+    generator.run_for(duration / 10, outside)?;
     let before = (outside.now(), outside.cpu(), generator.sent, generator.received);
     outside.mark("begin");
-    generator.run_for(settings.duration, outside)?;
+    generator.run_for(duration, outside)?;
     let after = (outside.now(), outside.cpu(), generator.sent, generator.received);
     outside.mark("end");
     outside.wait_to_end();

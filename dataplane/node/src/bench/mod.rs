@@ -5,21 +5,20 @@
 //! | `frames` | makes the contributions, and their sums by plain loops |
 //! | `join` | plays the members' handshake, so that a real engine opens its lease |
 //! | `replay` | the aggregator's lane on a device that replays the contributions |
+//! | `memory` | a device of memory that replays them without DPDK |
+//! | `outside` | devices, clocks, the stop flag |
 //! | `generate` | all members at once, against an aggregator or an echo on another process |
 //!
 //! What is measured is the lane that serves (`weft_io::AggregatorLane`) with its engine; the
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
 //! its time. Every sum is compared with `frames`, which shares no code with slots and kernels.
 
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "benches run on DPDK devices"))]
 mod frames;
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "benches run on DPDK devices"))]
-mod generate;
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "benches run on DPDK devices"))]
-mod join;
 #[cfg(feature = "dpdk")]
+mod generate;
+mod join;
+mod memory;
 mod outside;
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "benches run on DPDK devices"))]
 mod replay;
 
 use std::collections::BTreeMap;
@@ -110,16 +109,6 @@ impl Measurement {
 ///
 /// # Errors
 /// [`NodeError`], as a node's.
-#[cfg(feature = "dpdk")]
 pub fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
     outside::run(settings, options)
-}
-
-/// Benches run on DPDK devices.
-///
-/// # Errors
-/// [`NodeError::NoDpdk`].
-#[cfg(not(feature = "dpdk"))]
-pub fn run(_: &Settings, _: Options) -> Result<Measurement, NodeError> {
-    Err(NodeError::NoDpdk)
 }

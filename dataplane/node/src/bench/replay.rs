@@ -50,9 +50,9 @@ pub(super) fn run<P: Port>(
     let stamped = Restamp::new(port, stamp(&session, row, frames));
     let checked = Checked::new(stamped, frames, settings.check_every);
     let mut lane = AggregatorLane::new(checked, engine);
-    breathe_for(&mut lane, settings.duration / 10, outside);
+    breathe_until(&mut lane, settings.limit.tenth(), outside);
     let before = Counters::read(&lane, outside);
-    breathe_for(&mut lane, settings.duration, outside);
+    breathe_until(&mut lane, settings.limit, outside);
     let after = Counters::read(&lane, outside);
     let stats = lane.engine().stats();
     let reasons = DropReason::ALL.iter().map(|(reason, name)| (*name, stats.drops.of(*reason)));
@@ -75,7 +75,7 @@ pub(super) fn run<P: Port>(
 /// What a measurement is given besides port and frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
-    pub(super) duration: Duration,
+    pub(super) limit: Limit,
     pub(super) seed: u64,
     pub(super) check_every: u32,
 }
@@ -94,14 +94,38 @@ fn stamp(session: &Session, row: &RowConfig, frames: &Frames) -> WindowStamp {
     })
 }
 
-fn breathe_for<P: Port>(lane: &mut AggregatorLane<P>, duration: Duration, outside: &impl Outside) {
-    let end = outside.now().0 + u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
+/// When a measurement ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// After a time.
+    Time(Duration),
+    /// After a number of packets, rounded up to a burst.
+    Packets(u64),
+}
+
+impl Limit {
+    /// The warm-up of a measurement.
+    fn tenth(self) -> Self {
+        match self {
+            Self::Time(time) => Self::Time(time / 10),
+            Self::Packets(packets) => Self::Packets(packets / 10),
+        }
+    }
+}
+
+fn breathe_until<P: Port>(lane: &mut AggregatorLane<P>, limit: Limit, outside: &impl Outside) {
+    let begun = outside.now();
+    let mut packets = 0;
     loop {
         let now = outside.now();
-        if now.0 >= end || outside.is_stopped() {
+        let is_over = match limit {
+            Limit::Time(time) => u128::from(now.since(begun).0) >= time.as_nanos(),
+            Limit::Packets(count) => packets >= count,
+        };
+        if is_over || outside.is_stopped() {
             return;
         }
-        lane.breathe(now, &mut ());
+        packets += lane.breathe(now, &mut ()) as u64;
     }
 }
 

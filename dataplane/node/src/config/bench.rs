@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct BenchSection {
     /// `replay`: be the aggregator of a device that delivers the same frames for ever. `generate`:
     /// be all members of the row at once, against an aggregator on the other end of the device.
-    /// `echo`: as `generate`, against something that sends every frame back.
+    /// `echo`: as `generate`, against something that sends every frame back. `loop`: as `replay`, on
+    /// a device made of memory, without DPDK, for `packets` instead of `seconds`.
     pub mode: BenchMode,
     /// `replay`: this file is written before EAL starts, for a device that replays it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,6 +20,9 @@ pub struct BenchSection {
     /// How long to measure, after a warm-up of a tenth of it. Default 1.
     #[serde(default = "default_seconds")]
     pub seconds: f64,
+    /// `loop`: packets to handle. Default 10000.
+    #[serde(default = "default_packets")]
+    pub packets: u64,
     /// Different frames over all members. Default 256: contributions come from cache, as they would
     /// from a NIC that writes into it.
     #[serde(default = "default_frames")]
@@ -38,10 +42,16 @@ pub enum BenchMode {
     Generate,
     /// The members, against an echo.
     Echo,
+    /// An aggregator on frames from memory.
+    Loop,
 }
 
 const fn default_seconds() -> f64 {
     1.0
+}
+
+const fn default_packets() -> u64 {
+    10_000
 }
 
 const fn default_frames() -> u32 {
