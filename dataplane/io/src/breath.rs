@@ -9,8 +9,8 @@ use weft_wire::Nanos;
 
 use crate::port::{Burst, Frame, Port};
 
-/// Frames whose slots are prefetched together, while the group before them is handled.
-const PREFETCH_GROUP: usize = 8;
+/// How many frames ahead of the one that is handled slots are prefetched.
+const PREFETCH_AHEAD: usize = 4;
 
 /// What answers the frames that are not Weft's, so that the port is a host that others can reach.
 pub trait HostSide<P: Port> {
@@ -30,7 +30,6 @@ impl<P: Port> HostSide<P> for () {
 pub struct AggregatorLane<P: Port> {
     port: P,
     engine: Aggregator,
-    rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
     done: Burst<P::Frame>,
     stats: LaneStats,
@@ -55,7 +54,6 @@ impl<P: Port> AggregatorLane<P> {
         Self {
             port,
             engine,
-            rx: Burst::new_const(),
             tx: Burst::new_const(),
             done: Burst::new_const(),
             stats: LaneStats::default(),
@@ -65,20 +63,22 @@ impl<P: Port> AggregatorLane<P> {
     /// Receives one burst, handles it and sends what came of it; returns how many frames came.
     /// Frames that are not Weft's go to `host`.
     pub fn breathe(&mut self, now: Nanos, host: &mut impl HostSide<P>) -> usize {
-        let received = self.port.rx_burst(now, &mut self.rx);
+        let mut rx = Burst::new_const();
+        let received = self.port.rx_burst(now, &mut rx);
         if received == 0 {
             self.stats.idle_breaths += 1;
         } else {
             self.stats.busy_breaths += 1;
         }
-        let mut rx = core::mem::take(&mut self.rx);
-        self.prefetch(&rx[..rx.len().min(PREFETCH_GROUP)]);
-        while !rx.is_empty() {
-            let group = rx.len().min(PREFETCH_GROUP);
-            self.prefetch(&rx[group..rx.len().min(2 * PREFETCH_GROUP)]);
-            for frame in rx.drain(..group) {
-                self.handle(now, frame, host);
+        let mut frames = rx.into_iter();
+        for frame in frames.as_slice().iter().take(PREFETCH_AHEAD) {
+            self.engine.prefetch(frame.as_ref());
+        }
+        while let Some(frame) = frames.next() {
+            if let Some(ahead) = frames.as_slice().get(PREFETCH_AHEAD - 1) {
+                self.engine.prefetch(ahead.as_ref());
             }
+            self.handle(now, frame, host);
         }
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
@@ -106,12 +106,6 @@ impl<P: Port> AggregatorLane<P> {
     /// What the lane did.
     pub fn stats(&self) -> LaneStats {
         self.stats
-    }
-
-    fn prefetch(&self, frames: &[P::Frame]) {
-        for frame in frames {
-            self.engine.prefetch(frame.as_ref());
-        }
     }
 
     fn handle(&mut self, now: Nanos, mut frame: P::Frame, host: &mut impl HostSide<P>) {

@@ -14,7 +14,7 @@ mod datagram;
 #[cfg(test)]
 mod tests;
 
-pub use datagram::{Datagram, UdpAddr};
+pub use datagram::{Datagram, UdpAddr, ipv4_checksum_ok};
 
 /// Length of an Ethernet header in bytes.
 pub const ETHERNET_LEN: usize = 14;

@@ -43,7 +43,7 @@ impl Datagram {
         if ip[0] != 0x45 {
             return Err(FrameError::IpHeader);
         }
-        if !is_ipv4_checksum_ok(ip) {
+        if !ipv4_checksum_ok(ip) {
             return Err(FrameError::IpChecksum);
         }
         let ip_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
@@ -131,14 +131,14 @@ impl Datagram {
     #[inline]
     #[must_use]
     pub fn source(self, frame: &[u8]) -> UdpAddr {
-        self.end(frame, 0)
+        self.end::<0>(frame)
     }
 
     /// The addressee, read from the frame.
     #[inline]
     #[must_use]
     pub fn target(self, frame: &[u8]) -> UdpAddr {
-        self.end(frame, 1)
+        self.end::<1>(frame)
     }
 
     /// The sender's Ethernet address, read from the frame.
@@ -153,24 +153,28 @@ impl Datagram {
     /// Source (0) or target (1): addresses and ports are neighbours in their headers. A frame that
     /// the datagram was not found in gives an address of nobody.
     #[inline]
-    fn end(self, frame: &[u8], index: usize) -> UdpAddr {
-        let read = || {
-            if self.is_ipv6 {
-                let head: &[u8; 62] = frame.first_chunk()?;
-                let octets: &[u8; 16] = head[22 + 16 * index..].first_chunk()?;
-                let port: &[u8; 2] = head[54 + 2 * index..].first_chunk()?;
-                Some(UdpAddr { ip: u128::from_be_bytes(*octets), port: u16::from_be_bytes(*port) })
-            } else {
-                let head: &[u8; 42] = frame.first_chunk()?;
-                let octets: &[u8; 4] = head[26 + 4 * index..].first_chunk()?;
-                let port: &[u8; 2] = head[34 + 2 * index..].first_chunk()?;
-                Some(UdpAddr {
-                    ip: IPV4_MAPPED | u128::from(u32::from_be_bytes(*octets)),
-                    port: u16::from_be_bytes(*port),
-                })
-            }
-        };
-        read().unwrap_or_default()
+    fn end<const END: usize>(self, frame: &[u8]) -> UdpAddr {
+        if self.is_ipv6 {
+            return self.end_ipv6::<END>(frame);
+        }
+        let Some(head) = frame.first_chunk::<42>() else { return UdpAddr::default() };
+        let (ip, port) = (26 + 4 * END, 34 + 2 * END);
+        let octets = [head[ip], head[ip + 1], head[ip + 2], head[ip + 3]];
+        UdpAddr {
+            ip: IPV4_MAPPED | u128::from(u32::from_be_bytes(octets)),
+            port: u16::from_be_bytes([head[port], head[port + 1]]),
+        }
+    }
+
+    fn end_ipv6<const END: usize>(self, frame: &[u8]) -> UdpAddr {
+        let Some(head) = frame.first_chunk::<62>() else { return UdpAddr::default() };
+        let (ip, port) = (22 + 16 * END, 54 + 2 * END);
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&head[ip..ip + 16]);
+        UdpAddr {
+            ip: u128::from_be_bytes(octets),
+            port: u16::from_be_bytes([head[port], head[port + 1]]),
+        }
     }
 }
 
@@ -207,9 +211,11 @@ impl From<SocketAddr> for UdpAddr {
     }
 }
 
-/// A ones-complement sum does not care for the order of bytes as long as it is all ones.
+/// True when the checksum of an IPv4 header without options is right.
 #[inline]
-fn is_ipv4_checksum_ok(ip: &[u8; IPV4_LEN]) -> bool {
+#[must_use]
+pub fn ipv4_checksum_ok(ip: &[u8; IPV4_LEN]) -> bool {
+    // A ones-complement sum of all ones is that in any byte order.
     let (words, _) = ip.as_chunks::<4>();
     fold(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()) == 0xffff
 }

@@ -37,7 +37,7 @@ impl Aggregator {
     pub(super) fn handle_hello(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.0];
         let rank = incoming
@@ -46,9 +46,9 @@ impl Aggregator {
             .single()
             .filter(|rank| lease.mask.contains(rank.bit()))
             .ok_or(DropReason::BadMembers)?;
-        self.check_lane(lease, rank, &incoming)?;
-        let datagram_len = incoming.udp.payload_len;
-        let mac = incoming.udp.source_mac;
+        self.check_lane(lease, rank, incoming)?;
+        let datagram_len = incoming.udp.payload_len();
+        let mac = incoming.udp.source_mac(incoming.buffer);
         let mut packet = Packet::new_unchecked(incoming.datagram());
         if !packet.verify_crc(weft_kernel::crc32c) {
             return Err(DropReason::Integrity);
@@ -116,6 +116,7 @@ impl Aggregator {
                 let cookie = Cookie::new(lease.epoch, self.random.next_u32());
                 lease.members[rank.index()].begin_life(hello);
                 lease.members[rank.index()].cookie_up = cookie;
+                lease.renew_expected();
                 lease.closed = lease.closed.without(bit);
                 return lease.welcome_or_waiting();
             }
@@ -174,6 +175,7 @@ impl Aggregator {
             lease.arm_upstream(session, &mut self.random);
         } else {
             lease.phase = Phase::Open;
+            lease.renew_expected();
         }
         lease.welcome_or_waiting()
     }

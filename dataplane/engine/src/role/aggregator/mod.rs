@@ -8,6 +8,7 @@
 mod data;
 mod formation;
 mod lease;
+mod quick;
 mod stats;
 mod upstream;
 
@@ -15,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Encap, Endpoint, Udp};
+use weft_wire::frame::{Datagram, Encap, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{Nanos, Rank};
@@ -62,9 +63,11 @@ pub struct LeaseIndex(usize);
 /// The aggregator of one lane.
 #[derive(Debug)]
 pub struct Aggregator {
-    local: Endpoint,
+    local_addr: UdpAddr,
     lane: u16,
     shards: u16,
+    /// Shards are a power of two: its exponent.
+    shards_log2: u32,
     jobs: Vec<Option<Job>>,
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
@@ -82,13 +85,18 @@ struct Job {
 
 /// A frame under examination: what [`classify`] found, and the buffer it lies in.
 struct Incoming<'a> {
-    udp: Udp,
+    udp: Datagram,
     header: Header,
     buffer: &'a mut [u8],
     now: Nanos,
 }
 
 impl Incoming<'_> {
+    #[inline]
+    fn source(&self) -> UdpAddr {
+        self.udp.source(self.buffer)
+    }
+
     fn datagram(&mut self) -> &mut [u8] {
         let range = self.udp.payload_range();
         &mut self.buffer[range]
@@ -121,9 +129,10 @@ impl Aggregator {
         let secret = (random.next_u64(), random.next_u64());
         let stats = Stats::default();
         Self {
-            local: config.local,
+            local_addr: config.local.addr.into(),
             lane,
             shards: config.shards,
+            shards_log2: config.shards.trailing_zeros(),
             jobs,
             rows,
             leases,
@@ -137,18 +146,34 @@ impl Aggregator {
     /// answer. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
-        let outcome = match classify(&buffer[..len], |port| self.listens(port)) {
-            Class::Host => return Verdict::Host,
-            Class::Drop(reason) => Err(reason),
-            Class::Weft(udp, _) if udp.target.ip() != self.local.addr.ip() => {
-                Err(DropReason::NotForUs)
-            }
-            Class::Weft(udp, header) => self.dispatch(Incoming { udp, header, buffer, now }),
+        let outcome = match self.take_quickly(now, buffer, len) {
+            Some(outcome) => outcome,
+            None => self.take_slowly(now, buffer, len),
         };
         outcome.unwrap_or_else(|reason| {
             self.stats.drops.count(reason);
             Verdict::Drop(reason)
         })
+    }
+
+    /// The long way, which every frame may go.
+    fn take_slowly(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        len: usize,
+    ) -> Result<Verdict, DropReason> {
+        match classify(&buffer[..len], |port| self.listens(port)) {
+            Class::Host => Ok(Verdict::Host),
+            Class::Drop(reason) => Err(reason),
+            Class::Weft(udp, header) => {
+                if udp.target(buffer).is_same_host(self.local_addr) {
+                    self.dispatch(&mut Incoming { udp, header, buffer, now })
+                } else {
+                    Err(DropReason::NotForUs)
+                }
+            }
+        }
     }
 
     /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
@@ -161,17 +186,17 @@ impl Aggregator {
         }
         let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
         let lease = &self.leases[index.0];
-        let step = packet.chunk().0 / u32::from(self.shards);
+        let step = packet.chunk().0 >> self.shards_log2;
         lease.slots.store.prefetch(lease.slots.locate(step));
     }
 
     /// The box's own port, or one that a leaf's lane speaks to its root from.
     fn listens(&self, port: u16) -> bool {
-        port == self.local.addr.port()
+        port == self.local_addr.port()
             || self.leases.iter().any(|lease| lease.upstream_port() == Some(port))
     }
 
-    fn dispatch(&mut self, incoming: Incoming<'_>) -> Result<Verdict, DropReason> {
+    fn dispatch(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, DropReason> {
         let header = &incoming.header;
         let job = usize::from(header.job.0);
         if !self.jobs.get(job).is_some_and(Option::is_some) {
@@ -184,7 +209,7 @@ impl Aggregator {
             .flatten()
             .filter(|index| self.leases[index.0].row.job == header.job)
             .ok_or(DropReason::UnknownGroup)?;
-        if self.leases[index.0].is_from_root(incoming.udp.source) {
+        if self.leases[index.0].is_from_root(incoming.source()) {
             return self.handle_from_root(index, incoming);
         }
         match header.kind {
@@ -260,11 +285,12 @@ impl Aggregator {
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let member = &lease.members[rank.index()];
-        if incoming.udp.source.ip() != member.addr.ip() {
+        let source = incoming.source();
+        if !source.is_same_host(member.addr) {
             return Err(DropReason::WrongSource);
         }
         let base = member.addr.port() - self.lane;
-        match incoming.udp.source.port().checked_sub(base) {
+        match source.port().checked_sub(base) {
             Some(lane) if lane == self.lane => Ok(()),
             Some(lane) if lane < self.shards => Err(DropReason::WrongShard),
             _ => Err(DropReason::WrongSource),

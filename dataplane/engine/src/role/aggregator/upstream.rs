@@ -178,7 +178,7 @@ impl Aggregator {
     pub(super) fn handle_from_root(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         if incoming.header.kind == Kind::Hello {
             return self.handle_hello_from_root(index, incoming);
@@ -221,9 +221,9 @@ impl Aggregator {
     fn handle_hello_from_root(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let mac = incoming.udp.source_mac;
+        let mac = incoming.udp.source_mac(incoming.buffer);
         let header = incoming.header;
         let mut packet = Packet::new_unchecked(incoming.datagram());
         if !packet.verify_crc(weft_kernel::crc32c) {
@@ -431,6 +431,7 @@ impl Lease {
         upstream.enter(Standing::Open);
         if self.phase == Phase::AwaitingRoot {
             self.phase = Phase::Open;
+            self.renew_expected();
         }
     }
 }
