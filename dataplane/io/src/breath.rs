@@ -7,7 +7,7 @@
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
 use weft_wire::Nanos;
 
-use crate::port::{Burst, Frame, Port};
+use crate::port::{BURST_MAX, Burst, Frame, Port};
 
 /// How many frames ahead of the one that is handled slots are prefetched.
 const PREFETCH_AHEAD: usize = 4;
@@ -70,15 +70,22 @@ impl<P: Port> AggregatorLane<P> {
         } else {
             self.stats.busy_breaths += 1;
         }
-        let mut frames = rx.into_iter();
-        for frame in frames.as_slice().iter().take(PREFETCH_AHEAD) {
+        // First decide all, then move frames: a frame that the driver has just described is dear to
+        // move, because its parts are still on their way to the cache.
+        let mut verdicts = [Verdict::Hold; BURST_MAX];
+        for frame in rx.iter().take(PREFETCH_AHEAD) {
             self.engine.prefetch(frame.as_ref());
         }
-        while let Some(frame) = frames.next() {
-            if let Some(ahead) = frames.as_slice().get(PREFETCH_AHEAD - 1) {
+        for (index, verdict) in verdicts.iter_mut().enumerate().take(rx.len()) {
+            if let Some(ahead) = rx.get(index + PREFETCH_AHEAD) {
                 self.engine.prefetch(ahead.as_ref());
             }
-            self.handle(now, frame, host);
+            let frame = &mut rx[index];
+            let len = frame.as_ref().len();
+            *verdict = self.engine.handle_frame(now, frame.buffer_mut(), len);
+        }
+        for (frame, verdict) in rx.into_iter().zip(verdicts) {
+            self.carry_out(now, frame, verdict, host);
         }
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
@@ -108,9 +115,15 @@ impl<P: Port> AggregatorLane<P> {
         self.stats
     }
 
-    fn handle(&mut self, now: Nanos, mut frame: P::Frame, host: &mut impl HostSide<P>) {
-        let len = frame.as_ref().len();
-        match self.engine.handle_frame(now, frame.buffer_mut(), len) {
+    #[inline]
+    fn carry_out(
+        &mut self,
+        now: Nanos,
+        mut frame: P::Frame,
+        verdict: Verdict,
+        host: &mut impl HostSide<P>,
+    ) {
+        match verdict {
             Verdict::Drop(_) | Verdict::Hold => {
                 if self.done.is_full() {
                     self.port.free(&mut self.done);

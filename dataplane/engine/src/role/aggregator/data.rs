@@ -65,7 +65,12 @@ impl Aggregator {
                     frame_len: incoming.udp.payload_range().end,
                     now: incoming.now,
                 };
-                self.take(index, arrival, incoming.buffer)
+                let complete = self.take(index, arrival, incoming.buffer)?;
+                Ok(if complete {
+                    self.complete(index, step, incoming.buffer)
+                } else {
+                    Verdict::Hold
+                })
             }
             NextStep::Stale => {
                 self.stats.transitions.count(Transition::RefuseForeign);
@@ -196,14 +201,15 @@ impl Aggregator {
         if step < lease.step_count { Ok(step) } else { Err(DropReason::ChunkOutOfRange) }
     }
 
-    /// Puts a contribution into its bank; the completing one turns the frame into the sum.
+    /// Puts a contribution into its bank. True when that completes the step; then the frame's
+    /// payload is the sum too.
     #[inline]
     pub(super) fn take(
         &mut self,
         index: LeaseIndex,
         arrival: Arrival,
         buffer: &mut [u8],
-    ) -> Result<Verdict, DropReason> {
+    ) -> Result<bool, DropReason> {
         let Arrival { rank, step, first, now, .. } = arrival;
         let lease = &mut self.leases[index.0];
         let place = lease.slots.locate(step);
@@ -251,15 +257,15 @@ impl Aggregator {
         job.contributions_marked += u64::from(arrival.congestion);
         self.stats.transitions.count(if first { Transition::Claim } else { Transition::Add });
         if !complete {
-            return Ok(Verdict::Hold);
+            return Ok(false);
         }
         job.chunks_completed += 1;
         bank.completed_by = u8::try_from(rank.index()).expect("a rank is below 64");
-        Ok(self.complete(index, step, buffer))
+        Ok(true)
     }
 
     /// The bank of `step` holds the full sum and so does the frame's payload: send it on.
-    fn complete(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
+    pub(super) fn complete(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
         let lease = &mut self.leases[index.0];
         let place = lease.slots.locate(step);
         let has_root = lease.upstream.is_some();

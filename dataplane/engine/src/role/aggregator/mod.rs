@@ -31,6 +31,7 @@ pub use lease::{LeaseReport, MemberReport, Phase};
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;
+use quick::Quick;
 
 /// What to do with a frame after [`Aggregator::handle_frame`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -146,17 +147,24 @@ impl Aggregator {
     /// answer. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
-        let outcome = match self.take_quickly(now, buffer, len) {
-            Some(outcome) => outcome,
-            None => self.take_slowly(now, buffer, len),
-        };
-        outcome.unwrap_or_else(|reason| {
-            self.stats.drops.count(reason);
-            Verdict::Drop(reason)
-        })
+        match self.take_quickly(now, buffer, len) {
+            Quick::Hold => Verdict::Hold,
+            Quick::Complete(index, step) => self.complete(index, step, buffer),
+            Quick::Drop(reason) => self.refuse(reason),
+            Quick::Else => match self.take_slowly(now, buffer, len) {
+                Ok(verdict) => verdict,
+                Err(reason) => self.refuse(reason),
+            },
+        }
+    }
+
+    fn refuse(&mut self, reason: DropReason) -> Verdict {
+        self.stats.drops.count(reason);
+        Verdict::Drop(reason)
     }
 
     /// The long way, which every frame may go.
+    #[inline(never)]
     fn take_slowly(
         &mut self,
         now: Nanos,
