@@ -9,6 +9,31 @@ use weft_wire::Nanos;
 
 use crate::port::{BURST_MAX, Burst, Frame, Port};
 
+/// A verdict in one word: a burst of them is kept until all frames are decided.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Done,
+    Host,
+    Send(u16),
+    Multicast(u16, LeaseIndex),
+}
+
+impl Fate {
+    #[inline]
+    fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Drop(_) | Verdict::Hold => Self::Done,
+            Verdict::Host => Self::Host,
+            Verdict::Send { len } => Self::Send(frame_len(len)),
+            Verdict::Multicast { len, lease } => Self::Multicast(frame_len(len), lease),
+        }
+    }
+}
+
+fn frame_len(len: usize) -> u16 {
+    u16::try_from(len).expect("a datagram's length field has 16 bits, and so have frames")
+}
+
 /// How many frames ahead of the one that is handled slots are prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
@@ -72,20 +97,20 @@ impl<P: Port> AggregatorLane<P> {
         }
         // First decide all, then move frames: a frame that the driver has just described is dear to
         // move, because its parts are still on their way to the cache.
-        let mut verdicts = [Verdict::Hold; BURST_MAX];
+        let mut fates = [Fate::Done; BURST_MAX];
         for frame in rx.iter().take(PREFETCH_AHEAD) {
             self.engine.prefetch(frame.as_ref());
         }
-        for (index, verdict) in verdicts.iter_mut().enumerate().take(rx.len()) {
+        for (index, fate) in fates.iter_mut().enumerate().take(rx.len()) {
             if let Some(ahead) = rx.get(index + PREFETCH_AHEAD) {
                 self.engine.prefetch(ahead.as_ref());
             }
             let frame = &mut rx[index];
             let len = frame.as_ref().len();
-            *verdict = self.engine.handle_frame(now, frame.buffer_mut(), len);
+            *fate = Fate::of(self.engine.handle_frame(now, frame.buffer_mut(), len));
         }
-        for (frame, verdict) in rx.into_iter().zip(verdicts) {
-            self.carry_out(now, frame, verdict, host);
+        for (frame, fate) in rx.into_iter().zip(fates) {
+            self.carry_out(now, frame, fate, host);
         }
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
@@ -120,27 +145,27 @@ impl<P: Port> AggregatorLane<P> {
         &mut self,
         now: Nanos,
         mut frame: P::Frame,
-        verdict: Verdict,
+        fate: Fate,
         host: &mut impl HostSide<P>,
     ) {
-        match verdict {
-            Verdict::Drop(_) | Verdict::Hold => {
+        match fate {
+            Fate::Done => {
                 if self.done.is_full() {
                     self.port.free(&mut self.done);
                 }
                 self.done.push(frame);
             }
-            Verdict::Host => {
+            Fate::Host => {
                 if let Some(answer) = host.handle(now, &mut self.port, frame) {
                     self.send(now, answer);
                 }
             }
-            Verdict::Send { len } => {
-                frame.set_len(len);
+            Fate::Send(len) => {
+                frame.set_len(usize::from(len));
                 self.send(now, frame);
             }
-            Verdict::Multicast { len, lease } => {
-                frame.set_len(len);
+            Fate::Multicast(len, lease) => {
+                frame.set_len(usize::from(len));
                 self.multicast(now, frame, lease);
             }
         }

@@ -10,20 +10,25 @@
 #endif
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
+#include <rte_byteorder.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_mbuf_pool_ops.h>
-#include <rte_memcpy.h>
 #include <rte_mempool.h>
 #include <rte_prefetch.h>
 
 #include "shim.h"
 
 _Static_assert(sizeof(struct weft_frame) == 24, "sys.rs mirrors this layout");
+_Static_assert(offsetof(struct weft_frame, room) == offsetof(struct weft_frame, len) + 2 &&
+	       offsetof(struct weft_frame, owned) == offsetof(struct weft_frame, len) + 4 &&
+	       offsetof(struct weft_frame, shared_len) == offsetof(struct weft_frame, len) + 6,
+	       "describe() writes four lengths at once");
 
 /* The private area of every mbuf: a cache line, of which a frame takes a part. */
 #define PRIVATE_LEN RTE_CACHE_LINE_MIN_SIZE
@@ -104,10 +109,21 @@ static inline struct weft_frame *describe(struct rte_mbuf *m)
 
 	frame->mbuf = m;
 	frame->data = rte_pktmbuf_mtod(m, uint8_t *);
-	frame->len = m->data_len;
-	frame->room = room;
-	frame->owned = room;
-	frame->shared_len = 0;
+	/*
+	 * One store for the four lengths, as Rust reads them two at a time soon after, and a load
+	 * that spans two young stores has to wait for both.
+	 */
+	const uint16_t lengths[4] = { m->data_len, room, room, 0 };
+	uint64_t word = 0;
+
+	for (unsigned int i = 0; i < 4; i++) {
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+		word |= (uint64_t)lengths[i] << (16 * i);
+#else
+		word |= (uint64_t)lengths[i] << (16 * (3 - i));
+#endif
+	}
+	memcpy(&frame->len, &word, sizeof(word));
 	return frame;
 }
 
@@ -148,7 +164,7 @@ static inline struct rte_mbuf *copy_chain(struct weft_pool *pool, const struct r
 	}
 	at = rte_pktmbuf_mtod(m, uint8_t *);
 	for (const struct rte_mbuf *seg = from; seg != NULL; seg = seg->next) {
-		rte_memcpy(at, rte_pktmbuf_mtod(seg, const uint8_t *), seg->data_len);
+		memcpy(at, rte_pktmbuf_mtod(seg, const uint8_t *), seg->data_len);
 		at += seg->data_len;
 	}
 	m->data_len = (uint16_t)from->pkt_len;

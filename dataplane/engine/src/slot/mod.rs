@@ -115,7 +115,18 @@ impl Slots {
         BankIndex((slot * 2 + bank) as usize)
     }
 
+    /// Hints that a step's bank will be used soon.
+    #[inline]
+    pub fn prefetch(&self, step: u32) {
+        let index = self.locate(step);
+        if let Some(bank) = self.banks.get(index.0..=index.0) {
+            weft_kernel::prefetch_write(bank);
+        }
+        self.store.prefetch(index);
+    }
+
     /// A bank.
+    #[inline]
     #[must_use]
     pub fn bank(&self, index: BankIndex) -> &Bank {
         &self.banks[index.0]

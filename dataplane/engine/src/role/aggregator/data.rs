@@ -26,7 +26,7 @@ impl Aggregator {
         index: LeaseIndex,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let rank = incoming
             .header
             .members
@@ -37,7 +37,7 @@ impl Aggregator {
             return self.refuse_stale(index, rank, reason, incoming);
         }
         self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let step = self.check_chunk(lease, incoming)?;
         let is_status = incoming.header.kind == Kind::Status;
         if !is_status {
@@ -91,7 +91,7 @@ impl Aggregator {
         index: LeaseIndex,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let rank = lease.member_at(incoming.source()).ok_or(DropReason::WrongSource)?;
         if let Err(reason) = self.check_identity(lease, rank, incoming) {
             return self.refuse_stale(index, rank, reason, incoming);
@@ -100,7 +100,7 @@ impl Aggregator {
             return Err(DropReason::BadMembers);
         }
         self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let step = incoming.header.chunk.0 >> self.shards_log2;
         if step >= lease.step_count {
             return Err(DropReason::ChunkOutOfRange);
@@ -131,7 +131,7 @@ impl Aggregator {
         index: LeaseIndex,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let step = incoming.header.chunk.0 >> self.shards_log2;
         if step >= lease.step_count {
             return Err(DropReason::ChunkOutOfRange);
@@ -211,7 +211,7 @@ impl Aggregator {
         buffer: &mut [u8],
     ) -> Result<bool, DropReason> {
         let Arrival { rank, step, first, now, .. } = arrival;
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let place = lease.slots.locate(step);
         let (bank, store) = lease.slots.bank_and_store(place);
         if !first && bank.exponent != arrival.exponent {
@@ -266,7 +266,7 @@ impl Aggregator {
 
     /// The bank of `step` holds the full sum and so does the frame's payload: send it on.
     pub(super) fn complete(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let place = lease.slots.locate(step);
         let has_root = lease.upstream.is_some();
         let bank = lease.slots.bank_mut(place);
@@ -292,7 +292,7 @@ impl Aggregator {
         incoming: &mut Incoming<'_>,
     ) -> Verdict {
         let header = incoming.header;
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let mask = lease.mask;
         let place = lease.slots.locate(step);
         let (bank, store) = lease.slots.bank_and_store(place);
@@ -325,7 +325,7 @@ impl Aggregator {
         step: u32,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let place = lease.slots.locate(step);
         if !lease.slots.bank(place).has_data {
             // The virtual predecessor: every member said that it holds this sum.
@@ -350,7 +350,7 @@ impl Aggregator {
 
     /// Writes the headers of the answer to `step`, whose payload is already in place.
     fn emit_answer(&self, index: LeaseIndex, member: usize, step: u32, buffer: &mut [u8]) -> usize {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         let encap = &lease.members[member].encap;
         let header = Header {
@@ -393,7 +393,7 @@ impl Aggregator {
         next: NextStep,
         incoming: &mut Incoming<'_>,
     ) -> Verdict {
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         let (state, known) = (bank.state, bank.members);
         let members = if seen == Seen::Claimable { Members::EMPTY } else { known };
@@ -427,7 +427,7 @@ impl Aggregator {
         reason: DropReason,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let stale = matches!(
             reason,
             DropReason::StaleEpoch | DropReason::BadCookie | DropReason::StaleGroup
@@ -450,7 +450,7 @@ impl Aggregator {
         echo: Option<Cookie>,
         incoming: &mut Incoming<'_>,
     ) -> Verdict {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let header = Header {
             kind: Kind::State,
             flags: Flags::NONE,

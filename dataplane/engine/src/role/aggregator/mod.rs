@@ -59,7 +59,14 @@ pub enum Verdict {
 
 /// Index of a lease within a lane.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LeaseIndex(usize);
+pub struct LeaseIndex(u16);
+
+impl LeaseIndex {
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// The aggregator of one lane.
 #[derive(Debug)]
@@ -124,7 +131,8 @@ impl Aggregator {
         let mut rows = vec![None; ROWS_MAX];
         let mut leases = Vec::with_capacity(config.rows.len());
         for row in &config.rows {
-            rows[usize::from(row.row)] = Some(LeaseIndex(leases.len()));
+            rows[usize::from(row.row)] =
+                Some(LeaseIndex(u16::try_from(leases.len()).expect("at most 1024 rows")));
             leases.push(Lease::new(config, row, lane, kernels, &mut random));
         }
         let secret = (random.next_u64(), random.next_u64());
@@ -186,6 +194,7 @@ impl Aggregator {
 
     /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
     /// is in cache by then. Reads the header without judging it.
+    #[inline]
     pub fn prefetch(&self, frame: &[u8]) {
         let Some(datagram) = frame.get(42..) else { return };
         let packet = Packet::new_unchecked(datagram);
@@ -193,9 +202,9 @@ impl Aggregator {
             return;
         }
         let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let step = packet.chunk().0 >> self.shards_log2;
-        lease.slots.store.prefetch(lease.slots.locate(step));
+        lease.slots.prefetch(step);
     }
 
     /// The box's own port, or one that a leaf's lane speaks to its root from.
@@ -215,9 +224,9 @@ impl Aggregator {
             .get(usize::from(header.group.row()))
             .copied()
             .flatten()
-            .filter(|index| self.leases[index.0].row.job == header.job)
+            .filter(|index| self.leases[index.index()].row.job == header.job)
             .ok_or(DropReason::UnknownGroup)?;
-        if self.leases[index.0].is_from_root(incoming.source()) {
+        if self.leases[index.index()].is_from_root(incoming.source()) {
             return self.handle_from_root(index, incoming);
         }
         match header.kind {
@@ -231,19 +240,19 @@ impl Aggregator {
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.
     #[must_use]
     pub fn fan_out(&self, lease: LeaseIndex) -> usize {
-        self.leases[lease.0].members.len()
+        self.leases[lease.index()].members.len()
     }
 
     /// Bytes of Ethernet, IP and UDP header that [`Aggregator::readdress`] rewrites.
     #[must_use]
     pub fn encap_len(&self, lease: LeaseIndex) -> usize {
-        self.leases[lease.0].members[0].encap.header_len()
+        self.leases[lease.index()].members[0].encap.header_len()
     }
 
     /// Rewrites `header`, the first [`Aggregator::encap_len`] bytes of a copy of a multicast frame
     /// of `frame_len` bytes, for the member with index `member`. The payload need not be there.
     pub fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
-        let members = &self.leases[lease.0].members;
+        let members = &self.leases[lease.index()].members;
         let encap = &members[member].encap;
         encap.readdress(&members[0].encap, header, frame_len - encap.header_len());
     }
@@ -253,7 +262,10 @@ impl Aggregator {
     /// at [`Aggregator::poll_timeout`], until it returns `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        (0..self.leases.len()).find_map(|index| self.poll_upstream(LeaseIndex(index), now, frame))
+        (0..self.leases.len()).find_map(|index| {
+            let index = LeaseIndex(u16::try_from(index).ok()?);
+            self.poll_upstream(index, now, frame)
+        })
     }
 
     /// When [`Aggregator::poll_transmit`] will have something without further input;
@@ -281,7 +293,7 @@ impl Aggregator {
     }
 
     fn job_mut(&mut self, lease: LeaseIndex) -> &mut Job {
-        let job = usize::from(self.leases[lease.0].row.job.0);
+        let job = usize::from(self.leases[lease.index()].row.job.0);
         self.jobs[job].as_mut().expect("the table gives every row a job")
     }
 

@@ -92,27 +92,25 @@ impl Expected {
         Self { words: masked, masks }
     }
 
-    #[inline]
+    #[inline(always)]
     fn matches(&self, head: &[u8; LEN]) -> bool {
-        let words = words_of(head);
-        let mut differ = 0;
-        for index in 0..WORDS {
-            differ |= (words[index] & self.masks[index]) ^ self.words[index];
-        }
-        differ == 0
+        let (whole, _) = head.as_chunks::<8>();
+        let differ = whole.iter().zip(&self.words).zip(&self.masks);
+        let differ = differ.fold(0, |differ, ((bytes, word), mask)| {
+            differ | ((u64::from_ne_bytes(*bytes) & mask) ^ word)
+        });
+        let last = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        differ | ((last & self.masks[WORDS - 1]) ^ self.words[WORDS - 1]) == 0
     }
 }
 
-#[inline]
 fn words_of(head: &[u8; LEN]) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     let (whole, _) = head.as_chunks::<8>();
     for (word, bytes) in words.iter_mut().zip(whole) {
         *word = u64::from_ne_bytes(*bytes);
     }
-    if let Some(last) = head.last_chunk::<8>() {
-        words[WORDS - 1] = u64::from_ne_bytes(*last);
-    }
+    words[WORDS - 1] = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
     words
 }
 
@@ -130,13 +128,13 @@ impl Lease {
 
 impl Aggregator {
     /// Takes an ordinary contribution. `None`: it is something else, and nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_quickly(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Quick {
         let Some((index, arrival)) = self.recognise(now, buffer, len) else { return Quick::Else };
         if let Err(reason) = self.charge(index, now, arrival.frame_len) {
             return Quick::Drop(reason);
         }
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         if let Err(reason) = lease.check_integrity(buffer, DATAGRAM..arrival.frame_len) {
             return Quick::Drop(reason);
         }
@@ -148,14 +146,14 @@ impl Aggregator {
     }
 
     /// Recognises an ordinary contribution that its slot has room for. Changes nothing.
-    #[inline]
+    #[inline(always)]
     fn recognise(&self, now: Nanos, buffer: &[u8], len: usize) -> Option<(LeaseIndex, Arrival)> {
         let head: &[u8; LEN] = buffer.get(..len)?.first_chunk()?;
         let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
         let packet = Packet::new_unchecked(datagram);
         let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
         let rank: Rank = packet.members().single()?;
-        let lease = self.leases.get(index.0)?;
+        let lease = self.leases.get(index.index())?;
         let member = lease.members.get(rank.index())?;
         let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
         let frame_len = LEN + lease.payload_len;

@@ -183,7 +183,7 @@ impl Aggregator {
         if incoming.header.kind == Kind::Hello {
             return self.handle_hello_from_root(index, incoming);
         }
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let upstream = lease.upstream.as_mut().expect("the frame is from its root");
         let header = incoming.header;
         let shards = u32::from(self.shards);
@@ -231,7 +231,7 @@ impl Aggregator {
         }
         let (hello, bitmap) =
             Hello::parse(packet.payload_mut()).map_err(|_| DropReason::Handshake)?;
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let upstream = lease.upstream.as_mut().expect("the frame is from its root");
         if hello.life != upstream.life {
             return Err(DropReason::Unsolicited);
@@ -285,7 +285,7 @@ impl Aggregator {
                 return Some(len);
             }
         }
-        let upstream = self.leases[index.0].upstream.as_mut()?;
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
         if now < upstream.next_at {
             return None;
         }
@@ -301,12 +301,12 @@ impl Aggregator {
     }
 
     fn next_resend(&mut self, index: LeaseIndex) -> Option<u32> {
-        let upstream = self.leases[index.0].upstream.as_mut()?;
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
         (upstream.standing == Standing::Open).then(|| upstream.resend.pop()).flatten()
     }
 
     fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> usize {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let mut held = StepSet::new(u32::from(lease.window));
         let upstream = lease.upstream.as_ref().expect("polled");
         let mut body = Hello::new(phase);
@@ -344,7 +344,7 @@ impl Aggregator {
 
     /// Hands over the sums that the root wants, one per call; pauses after each pass.
     fn poll_hand_over(&mut self, index: LeaseIndex, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        let upstream = self.leases[index.0].upstream.as_mut()?;
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
         if upstream.hand_over.is_empty() {
             upstream.next_at = Nanos::MAX;
             return None;
@@ -368,7 +368,7 @@ impl Aggregator {
         frame: &mut [u8],
         in_place: bool,
     ) -> Option<usize> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         if bank.state != State::Sent || bank.step != step {
             return None;
@@ -384,7 +384,7 @@ impl Aggregator {
         frame: &mut [u8],
         in_place: bool,
     ) -> Option<usize> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let upstream = lease.upstream.as_ref()?;
         if upstream.standing != Standing::Open {
             return None;
