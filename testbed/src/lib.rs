@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod doctor;
 pub mod lab;
 pub mod report;

@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, doctor, lab, report, run, worker};
+use commands::{Failure, Format, bench, doctor, lab, report, run, worker};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -33,6 +33,9 @@ enum Command {
     /// reference. The exit status is 0 when all are right, 1 when the verdict is failed, 3 when the
     /// run was right but degraded: over another port than asked for.
     Run(run::RunArgs),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Redraw the report of a run from its directory
     ///
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command, cli.format),
         Command::Run(arguments) => run::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
+        Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
     };

@@ -7,7 +7,6 @@
 use crate::eal::EalHandle;
 use crate::{EalError, Mbuf, sys};
 use std::ffi::CString;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,7 +26,7 @@ unsafe impl Sync for Mempool {}
 
 impl Mempool {
     /// Creates a pool of `count` buffers with room for `data_room_bytes`, DPDK's headroom included,
-    /// on the NUMA socket `socket` (-1: any). Memory: `count * (data_room_bytes + 192)` or so.
+    /// on the NUMA socket `socket` (-1: any). Memory: `count * (data_room_bytes + 256)` or so.
     ///
     /// # Errors
     /// If EAL has not enough memory.
@@ -79,37 +78,31 @@ impl Mempool {
     }
 
     /// An empty frame; `None` when the pool is exhausted.
+    #[inline]
     #[must_use]
     pub fn alloc(&self) -> Option<Mbuf> {
-        // SAFETY: the pool is alive; the shim fills `frame` when it returns 0.
-        self.fill(|to| unsafe { sys::weft_frame_alloc(self.raw(), to) })
+        // SAFETY: the pool is alive; what the shim returns is a frame that nobody else owns.
+        unsafe { Mbuf::from_raw(sys::weft_frame_alloc(self.raw())) }
     }
 
     /// A frame of its own with all bytes of `from`, a shared payload included.
+    #[inline]
     pub(crate) fn copy(&self, from: &Mbuf) -> Option<Mbuf> {
         // SAFETY: as in `alloc`; `from` is an owned frame whose bytes nobody writes meanwhile,
         // since we hold a reference to it.
-        self.fill(|to| unsafe { sys::weft_frame_copy(self.raw(), from.raw(), to) })
+        unsafe { Mbuf::from_raw(sys::weft_frame_copy(self.raw(), from.raw())) }
     }
 
     /// A frame whose first `header_len` bytes are its own and whose rest is that of `from`,
     /// referred to by buffers of `clones`.
     pub(crate) fn share(&self, clones: &Self, from: &Mbuf, header_len: u16) -> Option<Mbuf> {
         // SAFETY: as in `copy`.
-        let copy = self.fill(|to| unsafe {
-            sys::weft_frame_share(self.raw(), clones.raw(), from.raw(), header_len, to)
-        })?;
+        let copy = unsafe {
+            let (pool, clones) = (self.raw(), clones.raw());
+            Mbuf::from_raw(sys::weft_frame_share(pool, clones, from.raw(), header_len))
+        }?;
         from.share_behind(header_len);
         Some(copy)
-    }
-
-    fn fill(&self, shim: impl FnOnce(*mut sys::Frame) -> i32) -> Option<Mbuf> {
-        let mut frame = MaybeUninit::uninit();
-        if shim(frame.as_mut_ptr()) != 0 {
-            return None;
-        }
-        // SAFETY: the shim returned 0, so it filled `frame` with a buffer that nobody else owns.
-        Some(unsafe { Mbuf::from_raw(frame.assume_init()) })
     }
 
     pub(crate) fn raw(&self) -> *mut sys::Pool {

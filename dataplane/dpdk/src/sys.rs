@@ -12,7 +12,7 @@ pub(crate) struct Pool {
     _opaque: [u8; 0],
 }
 
-/// `struct weft_frame`. `owned` shrinks when a copy starts to share the frame's payload, which
+/// `struct weft_frame`, which lies in its mbuf's private area. `owned` shrinks when a copy starts to share the frame's payload, which
 /// happens through a shared reference; nothing in C writes it behind Rust's back.
 #[repr(C)]
 pub(crate) struct Frame {
@@ -112,30 +112,29 @@ unsafe extern "C" {
     ) -> *mut Pool;
     pub(crate) fn weft_pool_available(pool: *const Pool) -> c_uint;
     pub(crate) fn weft_headroom() -> u16;
-    pub(crate) fn weft_frame_alloc(pool: *mut Pool, frame: *mut Frame) -> c_int;
-    pub(crate) fn weft_frame_copy(pool: *mut Pool, from: *const Frame, to: *mut Frame) -> c_int;
+    pub(crate) fn weft_frame_alloc(pool: *mut Pool) -> *mut Frame;
+    pub(crate) fn weft_frame_copy(pool: *mut Pool, from: *const Frame) -> *mut Frame;
     pub(crate) fn weft_frame_share(
         pool: *mut Pool,
         clones: *mut Pool,
         from: *const Frame,
         header_len: u16,
-        to: *mut Frame,
-    ) -> c_int;
+    ) -> *mut Frame;
     pub(crate) fn weft_frame_free(frame: *mut Frame);
-    pub(crate) fn weft_frame_free_bulk(frames: *mut Frame, n: u16);
+    pub(crate) fn weft_frame_free_bulk(frames: *const *mut Frame, n: u16);
 
     pub(crate) fn weft_rx_burst(
         port: u16,
         queue: u16,
         pool: *mut Pool,
-        frames: *mut Frame,
+        frames: *mut *mut Frame,
         n: u16,
         count: *mut RxCount,
     ) -> u16;
     pub(crate) fn weft_tx_burst(
         port: u16,
         queue: u16,
-        frames: *const Frame,
+        frames: *const *mut Frame,
         n: u16,
         bytes: *mut u64,
     ) -> u16;

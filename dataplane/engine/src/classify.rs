@@ -1,6 +1,6 @@
 //! Frame to class, or to a drop reason: everything that can be decided without a table.
 
-use weft_wire::frame::{FrameError, Udp};
+use weft_wire::frame::{Datagram, FrameError};
 use weft_wire::header::{Header, HeaderError, Packet};
 
 use crate::drops::DropReason;
@@ -9,7 +9,7 @@ use crate::drops::DropReason;
 #[derive(Clone, Copy, Debug)]
 pub enum Class {
     /// A Weft datagram: where it lies, and its header.
-    Weft(Udp, Header),
+    Weft(Datagram, Header),
     /// For the host side of the port: ARP, ICMP and the like, or another UDP port.
     Host,
     /// Refused.
@@ -17,13 +17,14 @@ pub enum Class {
 }
 
 /// Classifies a frame that came in on a box; `listens` says on which UDP ports it does.
+#[inline]
 #[must_use]
 pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
-    let udp = match Udp::parse(frame) {
+    let udp = match Datagram::find(frame) {
         Ok(udp) => udp,
         Err(error) => return of_frame_error(error),
     };
-    if !listens(udp.target.port()) {
+    if !listens(udp.target(frame).port()) {
         return Class::Host;
     }
     match Header::parse(&Packet::new_unchecked(&frame[udp.payload_range()])) {

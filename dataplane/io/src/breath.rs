@@ -7,10 +7,35 @@
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
 use weft_wire::Nanos;
 
-use crate::port::{Burst, Frame, Port};
+use crate::port::{BURST_MAX, Burst, Frame, Port};
 
-/// Frames whose slots are prefetched together, while the group before them is handled.
-const PREFETCH_GROUP: usize = 8;
+/// A verdict in one word: a burst of them is kept until all frames are decided.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Done,
+    Host,
+    Send(u16),
+    Multicast(u16, LeaseIndex),
+}
+
+impl Fate {
+    #[inline]
+    fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Drop(_) | Verdict::Hold => Self::Done,
+            Verdict::Host => Self::Host,
+            Verdict::Send { len } => Self::Send(frame_len(len)),
+            Verdict::Multicast { len, lease } => Self::Multicast(frame_len(len), lease),
+        }
+    }
+}
+
+fn frame_len(len: usize) -> u16 {
+    u16::try_from(len).expect("a datagram's length field has 16 bits, and so have frames")
+}
+
+/// How many frames ahead of the one that is handled slots are prefetched.
+const PREFETCH_AHEAD: usize = 4;
 
 /// What answers the frames that are not Weft's, so that the port is a host that others can reach.
 pub trait HostSide<P: Port> {
@@ -30,7 +55,6 @@ impl<P: Port> HostSide<P> for () {
 pub struct AggregatorLane<P: Port> {
     port: P,
     engine: Aggregator,
-    rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
     done: Burst<P::Frame>,
     stats: LaneStats,
@@ -55,7 +79,6 @@ impl<P: Port> AggregatorLane<P> {
         Self {
             port,
             engine,
-            rx: Burst::new_const(),
             tx: Burst::new_const(),
             done: Burst::new_const(),
             stats: LaneStats::default(),
@@ -65,20 +88,29 @@ impl<P: Port> AggregatorLane<P> {
     /// Receives one burst, handles it and sends what came of it; returns how many frames came.
     /// Frames that are not Weft's go to `host`.
     pub fn breathe(&mut self, now: Nanos, host: &mut impl HostSide<P>) -> usize {
-        let received = self.port.rx_burst(now, &mut self.rx);
+        let mut rx = Burst::new_const();
+        let received = self.port.rx_burst(now, &mut rx);
         if received == 0 {
             self.stats.idle_breaths += 1;
         } else {
             self.stats.busy_breaths += 1;
         }
-        let mut rx = core::mem::take(&mut self.rx);
-        self.prefetch(&rx[..rx.len().min(PREFETCH_GROUP)]);
-        while !rx.is_empty() {
-            let group = rx.len().min(PREFETCH_GROUP);
-            self.prefetch(&rx[group..rx.len().min(2 * PREFETCH_GROUP)]);
-            for frame in rx.drain(..group) {
-                self.handle(now, frame, host);
+        // First decide all, then move frames: a frame that the driver has just described is dear to
+        // move, because its parts are still on their way to the cache.
+        let mut fates = [Fate::Done; BURST_MAX];
+        for frame in rx.iter().take(PREFETCH_AHEAD) {
+            self.engine.prefetch(frame.as_ref());
+        }
+        for (index, fate) in fates.iter_mut().enumerate().take(rx.len()) {
+            if let Some(ahead) = rx.get(index + PREFETCH_AHEAD) {
+                self.engine.prefetch(ahead.as_ref());
             }
+            let frame = &mut rx[index];
+            let len = frame.as_ref().len();
+            *fate = Fate::of(self.engine.handle_frame(now, frame.buffer_mut(), len));
+        }
+        for (frame, fate) in rx.into_iter().zip(fates) {
+            self.carry_out(now, frame, fate, host);
         }
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
@@ -108,32 +140,32 @@ impl<P: Port> AggregatorLane<P> {
         self.stats
     }
 
-    fn prefetch(&self, frames: &[P::Frame]) {
-        for frame in frames {
-            self.engine.prefetch(frame.as_ref());
-        }
-    }
-
-    fn handle(&mut self, now: Nanos, mut frame: P::Frame, host: &mut impl HostSide<P>) {
-        let len = frame.as_ref().len();
-        match self.engine.handle_frame(now, frame.buffer_mut(), len) {
-            Verdict::Drop(_) | Verdict::Hold => {
+    #[inline]
+    fn carry_out(
+        &mut self,
+        now: Nanos,
+        mut frame: P::Frame,
+        fate: Fate,
+        host: &mut impl HostSide<P>,
+    ) {
+        match fate {
+            Fate::Done => {
                 if self.done.is_full() {
                     self.port.free(&mut self.done);
                 }
                 self.done.push(frame);
             }
-            Verdict::Host => {
+            Fate::Host => {
                 if let Some(answer) = host.handle(now, &mut self.port, frame) {
                     self.send(now, answer);
                 }
             }
-            Verdict::Send { len } => {
-                frame.set_len(len);
+            Fate::Send(len) => {
+                frame.set_len(usize::from(len));
                 self.send(now, frame);
             }
-            Verdict::Multicast { len, lease } => {
-                frame.set_len(len);
+            Fate::Multicast(len, lease) => {
+                frame.set_len(usize::from(len));
                 self.multicast(now, frame, lease);
             }
         }

@@ -44,8 +44,10 @@ fn for_each_line<T>(data: &[T], mut visit: impl FnMut(*const i8)) {
         return;
     }
     let before = start.addr() % CACHE_LINE_BYTES;
-    for offset in (0..before + len_bytes).step_by(CACHE_LINE_BYTES) {
-        visit(start.wrapping_sub(before).wrapping_add(offset));
+    let mut line = start.wrapping_sub(before);
+    for _ in 0..(before + len_bytes).div_ceil(CACHE_LINE_BYTES) {
+        visit(line);
+        line = line.wrapping_add(CACHE_LINE_BYTES);
     }
 }
 

@@ -8,7 +8,7 @@ use weft_dpdk::{
 };
 use weft_io::Port;
 
-use crate::config::{DpdkSection, PortSection};
+use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
 use crate::error::NodeError;
 use crate::host::Host;
@@ -23,26 +23,7 @@ impl Node<'_> {
         eal_args: Option<Vec<String>>,
     ) -> Result<Vec<LaneSnapshot>, NodeError> {
         let config = &self.settings.config;
-        let args = match &eal_args {
-            Some(raw) => raw.clone(),
-            None => generated(&config.dpdk).to_args(0),
-        };
-        preflight(&args, &config.port)?;
-        let args = eal_args.map_or_else(|| generated(&config.dpdk), EalArgs::from_raw);
-        let eal = Eal::init(&args)?;
-        let port = PortConfig {
-            port: device(&eal, &config.port)?,
-            mtu: config.port.mtu,
-            rxd: config.dpdk.rx_descriptors,
-            txd: config.dpdk.tx_descriptors,
-            mbuf_count: config.dpdk.mbuf_count,
-            mbuf_data_room_bytes: config.port.mtu.saturating_add(FRAME_OVERHEAD).max(ROOM_MIN),
-            copy_break_bytes: config.dpdk.copy_break_bytes,
-            // The device filters for its own address.
-            promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
-            ..PortConfig::named("")
-        };
-        let mut queues = open(&eal, &port, config.lcores.shards)?;
+        let (eal, port, mut queues) = open(config, eal_args)?;
         let first = queues.remove(0);
         let info = first.info();
         let mac = config.port.mac.unwrap_or(info.mac);
@@ -69,15 +50,38 @@ impl Node<'_> {
     }
 }
 
-/// Opens a device for `lanes` lanes with as many queues as it has: a pair for each lane; else
-/// one receive queue and a transmit queue for each; else one of each.
+/// Starts EAL and opens the configured device, with as many queues as it has: a pair for each lane;
+/// else one receive queue and a transmit queue for each; else one of each.
 ///
 /// Who spreads frames over several receive queues is the device's affair: the lanes hand each other
 /// what came in at the wrong one.
-fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQueue>, NodeError> {
+pub(crate) fn open(
+    config: &NodeConfig,
+    eal_args: Option<Vec<String>>,
+) -> Result<(Eal, PortConfig, Vec<DpdkQueue>), NodeError> {
+    let args = match &eal_args {
+        Some(raw) => raw.clone(),
+        None => generated(&config.dpdk).to_args(0),
+    };
+    preflight(&args, &config.port)?;
+    let args = eal_args.map_or_else(|| generated(&config.dpdk), EalArgs::from_raw);
+    let eal = Eal::init(&args)?;
+    let port = PortConfig {
+        port: device(&eal, &config.port)?,
+        mtu: config.port.mtu,
+        rxd: config.dpdk.rx_descriptors,
+        txd: config.dpdk.tx_descriptors,
+        mbuf_count: config.dpdk.mbuf_count,
+        mbuf_data_room_bytes: config.port.mtu.saturating_add(FRAME_OVERHEAD).max(ROOM_MIN),
+        copy_break_bytes: config.dpdk.copy_break_bytes,
+        // The device filters for its own address.
+        promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
+        ..PortConfig::named("")
+    };
+    let lanes = config.lcores.shards;
     let shapes = [(lanes, lanes), (1, lanes), (1, 1)];
     let attempt = |(rx_queues, tx_queues)| {
-        DpdkPort::open(eal, &PortConfig { rx_queues, tx_queues, ..port.clone() })
+        DpdkPort::open(&eal, &PortConfig { rx_queues, tx_queues, ..port.clone() })
     };
     let mut outcome = attempt(shapes[0]);
     for shape in &shapes[1..] {
@@ -86,7 +90,8 @@ fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQueue>, Node
             outcome = attempt(*shape);
         }
     }
-    Ok(outcome?)
+    let queues = outcome?;
+    Ok((eal, port, queues))
 }
 
 /// Buffers of a lane that sends through lane 0.

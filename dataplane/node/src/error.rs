@@ -71,6 +71,9 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// A bench.
+    #[error(transparent)]
+    Bench(#[from] crate::bench::BenchError),
     /// The metrics listener.
     #[error("listening on {addr} for /metrics: {source}; choose another node.metrics")]
     Metrics {
@@ -87,6 +90,7 @@ impl NodeError {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Config(_) | Self::UnusedEalArgs => 2,
+            Self::Bench(error) => error.exit_status(),
             _ => 3,
         }
     }

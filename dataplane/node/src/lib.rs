@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | [`bench`] | measures the aggregator instead of serving |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
 //! | [`node`] | opens the port, runs the lanes, ends them |
@@ -18,6 +19,8 @@
 //! The binary is `main.rs`; everything here can be tested without it.
 #![forbid(unsafe_code)]
 
+#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "DPDK devices use the rest"))]
+pub mod bench;
 pub mod cli;
 pub mod config;
 #[cfg(feature = "dpdk")]

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use weft_node::bench;
 use weft_node::cli::Invocation;
 use weft_node::config::{self, Format};
 use weft_node::error::NodeError;
@@ -39,7 +40,12 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         println!("{}: good", cli.config.display());
         return Ok(());
     }
-    let report = node::run(&settings, Options { eal_args, stop: stop_on_signals()? })?;
+    let options = Options { eal_args, stop: stop_on_signals()? };
+    if settings.config.bench.is_some() {
+        println!("{}", bench::run(&settings, options)?.to_json());
+        return Ok(());
+    }
+    let report = node::run(&settings, options)?;
     print_report(&report, format);
     Ok(())
 }

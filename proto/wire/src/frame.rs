@@ -1,6 +1,6 @@
 //! Ethernet, IPv4, IPv6 and UDP around a Weft datagram: just what the data path needs.
 //!
-//! [`Udp::parse`] decides whether a frame is a whole UDP datagram; everything else (ARP, NDP,
+//! [`Datagram::find`] decides whether a frame is a whole UDP datagram, [`Udp::parse`] reads all of it; everything else (ARP, NDP,
 //! ping) belongs to the host side of the port. [`Encap`] writes the headers of a datagram to one
 //! destination, with the IPv4 checksum prepared in advance. Options, fragments and VLAN tags are
 //! refused by name, not guessed at. A padded frame is fine: the IP length decides.
@@ -10,8 +10,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::types::MacAddr;
 
+mod datagram;
 #[cfg(test)]
 mod tests;
+
+pub use datagram::{Datagram, UdpAddr, ipv4_checksum_ok};
 
 /// Length of an Ethernet header in bytes.
 pub const ETHERNET_LEN: usize = 14;
@@ -32,6 +35,7 @@ const NEXT_HEADER_FRAGMENT: u8 = 44;
 const ECT0: u8 = 0b10;
 const ECN_CE: u8 = 0b11;
 const HOP_LIMIT: u8 = 64;
+const HEADERS_LEN_MAX: usize = ETHERNET_LEN + IPV6_LEN + UDP_LEN;
 
 /// Why a frame is not a whole UDP datagram for the data path.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -93,94 +97,32 @@ impl Udp {
     /// # Errors
     /// [`FrameError`] saying what the frame is instead.
     pub fn parse(frame: &[u8]) -> Result<Self, FrameError> {
-        let ethernet: &[u8; ETHERNET_LEN] = frame.first_chunk().ok_or(FrameError::Truncated)?;
-        let [.., s0, s1, s2, s3, s4, s5, t0, t1] = *ethernet;
-        let source_mac = MacAddr([s0, s1, s2, s3, s4, s5]);
-        match u16::from_be_bytes([t0, t1]) {
-            ETHERTYPE_IPV4 => Self::parse_ipv4(source_mac, frame),
-            ETHERTYPE_IPV6 => Self::parse_ipv6(source_mac, frame),
-            ETHERTYPE_VLAN | ETHERTYPE_QINQ => Err(FrameError::Vlan),
-            _ => Err(FrameError::NotIp),
-        }
-    }
-
-    fn parse_ipv4(source_mac: MacAddr, frame: &[u8]) -> Result<Self, FrameError> {
-        let ip: &[u8; IPV4_LEN] =
-            frame[ETHERNET_LEN..].first_chunk().ok_or(FrameError::Truncated)?;
-        if ip[0] != 0x45 {
-            return Err(FrameError::IpHeader);
-        }
-        if sum_words(ip, 0) != 0xffff {
-            return Err(FrameError::IpChecksum);
-        }
-        let ip_len = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
-        if u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0 {
-            return Err(FrameError::Fragment);
-        }
-        if ip[9] != PROTOCOL_UDP {
-            return Err(FrameError::NotUdp);
-        }
-        let source = IpAddr::V4(Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]));
-        let target = IpAddr::V4(Ipv4Addr::new(ip[16], ip[17], ip[18], ip[19]));
-        let udp_len = ip_len.checked_sub(IPV4_LEN).ok_or(FrameError::Truncated)?;
-        Self::parse_udp(
-            frame,
-            ETHERNET_LEN + IPV4_LEN,
-            udp_len,
-            Ends { source_mac, source, target, congestion: ip[1] & 0b11 == ECN_CE },
-        )
-    }
-
-    fn parse_ipv6(source_mac: MacAddr, frame: &[u8]) -> Result<Self, FrameError> {
-        let ip: &[u8; IPV6_LEN] =
-            frame[ETHERNET_LEN..].first_chunk().ok_or(FrameError::Truncated)?;
-        if ip[0] >> 4 != 6 {
-            return Err(FrameError::IpHeader);
-        }
-        match ip[6] {
-            PROTOCOL_UDP => {}
-            NEXT_HEADER_FRAGMENT => return Err(FrameError::Fragment),
-            _ => return Err(FrameError::NotUdp),
-        }
-        let udp_len = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-        let address = |start: usize| {
-            let mut octets = [0; 16];
-            octets.copy_from_slice(&ip[start..start + 16]);
-            IpAddr::V6(Ipv6Addr::from(octets))
+        let datagram = Datagram::find(frame)?;
+        let start = datagram.payload_start() - UDP_LEN;
+        let port = |at: usize| u16::from_be_bytes([frame[start + at], frame[start + at + 1]]);
+        let (source, target) = if datagram.is_ipv6() {
+            let address = |at: usize| {
+                let mut octets = [0; 16];
+                octets.copy_from_slice(&frame[ETHERNET_LEN + at..ETHERNET_LEN + at + 16]);
+                IpAddr::V6(Ipv6Addr::from(octets))
+            };
+            (address(8), address(24))
+        } else {
+            let address = |at: usize| {
+                let mut octets = [0; 4];
+                octets.copy_from_slice(&frame[ETHERNET_LEN + at..ETHERNET_LEN + at + 4]);
+                IpAddr::V4(Ipv4Addr::from(octets))
+            };
+            (address(12), address(16))
         };
-        Self::parse_udp(
-            frame,
-            ETHERNET_LEN + IPV6_LEN,
-            udp_len,
-            Ends {
-                source_mac,
-                source: address(8),
-                target: address(24),
-                congestion: (ip[1] >> 4) & 0b11 == ECN_CE,
-            },
-        )
-    }
-
-    fn parse_udp(
-        frame: &[u8],
-        start: usize,
-        ip_payload_len: usize,
-        ends: Ends,
-    ) -> Result<Self, FrameError> {
-        let packet = frame[start..].get(..ip_payload_len).ok_or(FrameError::Truncated)?;
-        let udp: &[u8; UDP_LEN] = packet.first_chunk().ok_or(FrameError::Truncated)?;
-        let udp_len = usize::from(u16::from_be_bytes([udp[4], udp[5]]));
-        if udp_len < UDP_LEN || udp_len > packet.len() {
-            return Err(FrameError::Truncated);
-        }
         Ok(Self {
-            source_mac: ends.source_mac,
-            source: SocketAddr::new(ends.source, u16::from_be_bytes([udp[0], udp[1]])),
-            target: SocketAddr::new(ends.target, u16::from_be_bytes([udp[2], udp[3]])),
-            payload_start: start + UDP_LEN,
-            payload_len: udp_len - UDP_LEN,
-            checksum: u16::from_be_bytes([udp[6], udp[7]]),
-            congestion: ends.congestion,
+            source_mac: datagram.source_mac(frame),
+            source: SocketAddr::new(source, port(0)),
+            target: SocketAddr::new(target, port(2)),
+            payload_start: datagram.payload_start(),
+            payload_len: datagram.payload_len(),
+            checksum: port(6),
+            congestion: datagram.congestion(),
         })
     }
 
@@ -200,13 +142,6 @@ impl Udp {
     }
 }
 
-struct Ends {
-    source_mac: MacAddr,
-    source: IpAddr,
-    target: IpAddr,
-    congestion: bool,
-}
-
 /// One end of a path: where frames go, or where they come from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Endpoint {
@@ -224,6 +159,8 @@ pub struct Endpoint {
 pub struct Encap {
     source: Endpoint,
     target: Endpoint,
+    /// The headers of an empty datagram, checksums zero; 42 or 62 bytes of it.
+    headers: [u8; HEADERS_LEN_MAX],
     /// Ones-complement sum of the IPv4 header with length and checksum zero.
     ipv4_sum: u16,
 }
@@ -235,14 +172,16 @@ impl Encap {
         if source.addr.is_ipv4() != target.addr.is_ipv4() {
             return None;
         }
-        let mut encap = Self { source, target, ipv4_sum: 0 };
+        let mut encap = Self { source, target, headers: [0; HEADERS_LEN_MAX], ipv4_sum: 0 };
         if source.addr.is_ipv4() {
-            let mut header = [0; ETHERNET_LEN + IPV4_LEN];
-            encap.write_ipv4(&mut header, 0);
-            header[ETHERNET_LEN + 2..][..2].fill(0);
-            header[ETHERNET_LEN + 10..][..2].fill(0);
-            encap.ipv4_sum = sum_words(&header[ETHERNET_LEN..], 0);
+            encap.write_ipv4();
+            encap.ipv4_sum = sum_words(&encap.headers[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN], 0);
+        } else {
+            encap.write_ipv6();
         }
+        let start = encap.header_len() - UDP_LEN;
+        encap.headers[start..start + 2].copy_from_slice(&source.addr.port().to_be_bytes());
+        encap.headers[start + 2..start + 4].copy_from_slice(&target.addr.port().to_be_bytes());
         Some(encap)
     }
 
@@ -262,10 +201,12 @@ impl Encap {
     #[must_use]
     pub fn with_target_mac(mut self, mac: MacAddr) -> Self {
         self.target.mac = mac;
+        self.headers[..6].copy_from_slice(&mac.0);
         self
     }
 
     /// Bytes of the headers: 42 or 62. The payload starts there.
+    #[inline]
     #[must_use]
     pub fn header_len(&self) -> usize {
         let ip_len = if self.target.addr.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
@@ -277,20 +218,32 @@ impl Encap {
     ///
     /// # Panics
     /// If `frame` is shorter than the headers, or the IP length field cannot say the datagram's.
+    #[inline]
     pub fn emit(&self, frame: &mut [u8], payload_len: usize) -> usize {
         let udp_len = u16::try_from(UDP_LEN + payload_len).expect("a datagram fits its length");
-        let header_len = self.header_len();
         if self.target.addr.is_ipv4() {
-            self.write_ipv4(frame, udp_len);
+            const LEN: usize = ETHERNET_LEN + IPV4_LEN + UDP_LEN;
+            let ip_len = udp_len.checked_add(20).expect("a datagram fits its length");
+            let checksum = !fold(u64::from(self.ipv4_sum) + u64::from(ip_len));
+            let headers: &mut [u8; LEN] = self.copy_headers(frame);
+            headers[ETHERNET_LEN + 2..][..2].copy_from_slice(&ip_len.to_be_bytes());
+            headers[ETHERNET_LEN + 10..][..2].copy_from_slice(&checksum.to_be_bytes());
+            headers[LEN - 4..][..2].copy_from_slice(&udp_len.to_be_bytes());
+            LEN + payload_len
         } else {
-            self.write_ipv6(frame, udp_len);
+            const LEN: usize = ETHERNET_LEN + IPV6_LEN + UDP_LEN;
+            let headers: &mut [u8; LEN] = self.copy_headers(frame);
+            headers[ETHERNET_LEN + 4..][..2].copy_from_slice(&udp_len.to_be_bytes());
+            headers[LEN - 4..][..2].copy_from_slice(&udp_len.to_be_bytes());
+            LEN + payload_len
         }
-        let udp = &mut frame[header_len - UDP_LEN..header_len];
-        udp[0..2].copy_from_slice(&self.source.addr.port().to_be_bytes());
-        udp[2..4].copy_from_slice(&self.target.addr.port().to_be_bytes());
-        udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
-        udp[6..8].fill(0);
-        header_len + payload_len
+    }
+
+    #[inline]
+    fn copy_headers<'a, const LEN: usize>(&self, frame: &'a mut [u8]) -> &'a mut [u8; LEN] {
+        let headers = frame.first_chunk_mut().expect("a frame has room for its headers");
+        *headers = *self.headers.first_chunk().expect("headers have at most 62 bytes");
+        headers
     }
 
     /// Fills in the UDP checksum of the emitted frame: always for IPv6, and for IPv4 when the
@@ -342,44 +295,39 @@ impl Encap {
         header[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    fn write_ethernet(&self, frame: &mut [u8], ethertype: u16) {
-        frame[0..6].copy_from_slice(&self.target.mac.0);
-        frame[6..12].copy_from_slice(&self.source.mac.0);
-        frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
+    fn write_ethernet(&mut self, ethertype: u16) {
+        self.headers[0..6].copy_from_slice(&self.target.mac.0);
+        self.headers[6..12].copy_from_slice(&self.source.mac.0);
+        self.headers[12..14].copy_from_slice(&ethertype.to_be_bytes());
     }
 
-    fn write_ipv4(&self, frame: &mut [u8], udp_len: u16) {
+    fn write_ipv4(&mut self) {
         let (IpAddr::V4(source), IpAddr::V4(target)) =
             (self.source.addr.ip(), self.target.addr.ip())
         else {
             unreachable!("both ends are IPv4 by construction")
         };
-        self.write_ethernet(frame, ETHERTYPE_IPV4);
-        let ip_len = udp_len.checked_add(20).expect("a datagram fits its length");
-        let checksum = !fold(u64::from(self.ipv4_sum) + u64::from(ip_len));
-        let ip = &mut frame[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN];
+        self.write_ethernet(ETHERTYPE_IPV4);
+        let ip = &mut self.headers[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN];
         ip[0] = 0x45;
         ip[1] = ECT0;
-        ip[2..4].copy_from_slice(&ip_len.to_be_bytes());
         // Identification 0 and DF: an atomic datagram (RFC 6864).
         ip[4..8].copy_from_slice(&[0, 0, 0x40, 0]);
         ip[8] = HOP_LIMIT;
         ip[9] = PROTOCOL_UDP;
-        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
         ip[12..16].copy_from_slice(&source.octets());
         ip[16..20].copy_from_slice(&target.octets());
     }
 
-    fn write_ipv6(&self, frame: &mut [u8], udp_len: u16) {
+    fn write_ipv6(&mut self) {
         let (IpAddr::V6(source), IpAddr::V6(target)) =
             (self.source.addr.ip(), self.target.addr.ip())
         else {
             unreachable!("both ends are IPv6 by construction")
         };
-        self.write_ethernet(frame, ETHERTYPE_IPV6);
-        let ip = &mut frame[ETHERNET_LEN..ETHERNET_LEN + IPV6_LEN];
+        self.write_ethernet(ETHERTYPE_IPV6);
+        let ip = &mut self.headers[ETHERNET_LEN..ETHERNET_LEN + IPV6_LEN];
         ip[0..4].copy_from_slice(&[0x60, ECT0 << 4, 0, 0]);
-        ip[4..6].copy_from_slice(&udp_len.to_be_bytes());
         ip[6] = PROTOCOL_UDP;
         ip[7] = HOP_LIMIT;
         ip[8..24].copy_from_slice(&source.octets());

@@ -307,8 +307,13 @@ impl Header {
     ///
     /// # Errors
     /// [`HeaderError`] in the order of PROTOCOL section 8: length, version, kind.
+    #[inline]
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, HeaderError> {
-        packet.check_len()?;
+        let octets = packet.buffer.as_ref();
+        // The fixed length spares every field below a check of its bounds.
+        let fixed: &[u8; HEADER_LEN] = octets.first_chunk().ok_or(HeaderError::Length)?;
+        let payload_len = octets.len() - HEADER_LEN;
+        let packet = Packet::new_unchecked(fixed);
         if packet.version() != VERSION {
             return Err(HeaderError::Version);
         }
@@ -329,7 +334,6 @@ impl Header {
             count: packet.count(),
             members: packet.members(),
         };
-        let payload_len = packet.payload().len();
         let fits = match kind {
             Kind::Contrib | Kind::Answer => payload_len == header.payload_len(),
             Kind::Hello => payload_len >= crate::hello::BODY_LEN,
@@ -348,8 +352,10 @@ impl Header {
     ///
     /// # Panics
     /// If the packet's buffer is shorter than [`HEADER_LEN`].
+    #[inline]
     pub fn emit<T: AsRef<[u8]> + AsMut<[u8]>>(&self, packet: &mut Packet<T>) {
-        let bytes = &mut packet.buffer.as_mut()[..HEADER_LEN];
+        let bytes: &mut [u8; HEADER_LEN] =
+            packet.buffer.as_mut().first_chunk_mut().expect("the buffer holds a header");
         bytes[field::VERSION_KIND] = (VERSION << 4) | self.kind as u8;
         bytes[field::FLAGS] = (self.flags.0 & 0xf8) | self.outcome as u8;
         bytes[field::JOB].copy_from_slice(&self.job.0.to_be_bytes());

@@ -1,5 +1,7 @@
 //! One file per subcommand, and what they share: formats, exit codes, standard output.
 
+pub(crate) mod bench;
+mod bench_aggregator;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod report;

@@ -102,7 +102,7 @@ impl Port for DpdkQueue {
         }
         let mut count = sys::RxCount::default();
         // SAFETY: the port is started and this handle alone polls the queue; the vector has space
-        // for `room` frames behind its `len`, and `Mbuf` is a transparent `sys::Frame`.
+        // for `room` frames behind its `len`, and `Mbuf` is a transparent pointer to a `sys::Frame`.
         let got = usize::from(unsafe {
             let got = sys::weft_rx_burst(
                 self.port.index,
@@ -161,6 +161,7 @@ impl Port for DpdkQueue {
     /// Copies whole up to `copy_break_bytes`; above, the result shares the payload behind
     /// `header_len`, shows the header alone, and `frame` must not be written behind its header
     /// again (see [`Mbuf`]). `None` when a pool is exhausted.
+    #[inline]
     fn copy(&mut self, frame: &Mbuf, header_len: usize) -> Option<Mbuf> {
         let shown = frame.as_ref().len();
         let copy = match &self.clones {

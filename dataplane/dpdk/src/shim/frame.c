@@ -10,8 +10,10 @@
 #endif
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
+#include <rte_byteorder.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -23,6 +25,15 @@
 #include "shim.h"
 
 _Static_assert(sizeof(struct weft_frame) == 24, "sys.rs mirrors this layout");
+_Static_assert(offsetof(struct weft_frame, room) == offsetof(struct weft_frame, len) + 2 &&
+	       offsetof(struct weft_frame, owned) == offsetof(struct weft_frame, len) + 4 &&
+	       offsetof(struct weft_frame, shared_len) == offsetof(struct weft_frame, len) + 6,
+	       "describe() writes four lengths at once");
+
+/* The private area of every mbuf: a cache line, of which a frame takes a part. */
+#define PRIVATE_LEN RTE_CACHE_LINE_MIN_SIZE
+_Static_assert(sizeof(struct weft_frame) <= PRIVATE_LEN, "a frame fits the private area");
+_Static_assert(PRIVATE_LEN % RTE_MBUF_PRIV_ALIGN == 0, "DPDK's rule");
 
 static struct rte_mempool *pool_of(struct weft_pool *pool)
 {
@@ -33,9 +44,13 @@ static struct rte_mempool *pool_of(struct weft_pool *pool)
 static struct rte_mempool *create(const char *name, unsigned int count, unsigned int cache,
 				  uint16_t data_room, int socket, unsigned int flags)
 {
-	struct rte_pktmbuf_pool_private private = { .mbuf_data_room_size = data_room };
+	struct rte_pktmbuf_pool_private private = {
+		.mbuf_data_room_size = data_room,
+		.mbuf_priv_size = PRIVATE_LEN,
+	};
 	struct rte_mempool *pool =
-		rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + data_room, cache,
+		rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + PRIVATE_LEN + data_room,
+					 cache,
 					 sizeof(private), socket, flags);
 
 	if (pool == NULL)
@@ -86,16 +101,30 @@ static inline int is_exclusive(const struct rte_mbuf *m)
 	return m->nb_segs == 1 && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1;
 }
 
-static inline void fill(struct weft_frame *frame, struct rte_mbuf *m)
+/* Describes an mbuf of one of our pools in its private area. */
+static inline struct weft_frame *describe(struct rte_mbuf *m)
 {
+	struct weft_frame *frame = rte_mbuf_to_priv(m);
 	uint16_t room = m->buf_len - m->data_off;
 
 	frame->mbuf = m;
 	frame->data = rte_pktmbuf_mtod(m, uint8_t *);
-	frame->len = m->data_len;
-	frame->room = room;
-	frame->owned = room;
-	frame->shared_len = 0;
+	/*
+	 * One store for the four lengths, as Rust reads them two at a time soon after, and a load
+	 * that spans two young stores has to wait for both.
+	 */
+	const uint16_t lengths[4] = { m->data_len, room, room, 0 };
+	uint64_t word = 0;
+
+	for (unsigned int i = 0; i < 4; i++) {
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+		word |= (uint64_t)lengths[i] << (16 * i);
+#else
+		word |= (uint64_t)lengths[i] << (16 * (3 - i));
+#endif
+	}
+	memcpy(&frame->len, &word, sizeof(word));
+	return frame;
 }
 
 /* Rust changes lengths in its struct only; the mbuf learns them before DPDK looks. */
@@ -110,27 +139,28 @@ static inline struct rte_mbuf *sync(const struct weft_frame *frame)
 	return m;
 }
 
-int weft_frame_alloc(struct weft_pool *pool, struct weft_frame *frame)
+struct weft_frame *weft_frame_alloc(struct weft_pool *pool)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool_of(pool));
 
-	if (unlikely(m == NULL))
-		return -ENOMEM;
-	fill(frame, m);
-	return 0;
+	return unlikely(m == NULL) ? NULL : describe(m);
 }
 
-/* A new single segment with all bytes of `from`'s chain. */
-static int copy_chain(struct weft_pool *pool, const struct rte_mbuf *from, struct weft_frame *to)
+/* A new single segment with all bytes of `from`'s chain; NULL sets `error`. */
+static inline struct rte_mbuf *copy_chain(struct weft_pool *pool, const struct rte_mbuf *from,
+					  int *error)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool_of(pool));
 	uint8_t *at;
 
-	if (unlikely(m == NULL))
-		return -ENOMEM;
+	if (unlikely(m == NULL)) {
+		*error = ENOMEM;
+		return NULL;
+	}
 	if (unlikely(from->pkt_len > rte_pktmbuf_tailroom(m))) {
 		rte_pktmbuf_free(m);
-		return -EMSGSIZE;
+		*error = EMSGSIZE;
+		return NULL;
 	}
 	at = rte_pktmbuf_mtod(m, uint8_t *);
 	for (const struct rte_mbuf *seg = from; seg != NULL; seg = seg->next) {
@@ -139,38 +169,41 @@ static int copy_chain(struct weft_pool *pool, const struct rte_mbuf *from, struc
 	}
 	m->data_len = (uint16_t)from->pkt_len;
 	m->pkt_len = from->pkt_len;
-	fill(to, m);
-	return 0;
+	return m;
 }
 
-int weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from, struct weft_frame *to)
+struct weft_frame *weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from)
 {
-	return copy_chain(pool, sync(from), to);
+	int error;
+	struct rte_mbuf *m = copy_chain(pool, sync(from), &error);
+
+	return unlikely(m == NULL) ? NULL : describe(m);
 }
 
-int weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
-		     const struct weft_frame *from, uint16_t header_len, struct weft_frame *to)
+struct weft_frame *weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
+				    const struct weft_frame *from, uint16_t header_len)
 {
 	struct rte_mbuf *original = sync(from), *head, *tail;
+	struct weft_frame *to;
 
 	/* A chain that is shared again may break at its own first segment. */
 	if (header_len > original->data_len)
-		return -EINVAL;
+		return NULL;
 	if (header_len == original->data_len)
 		original = original->next;
 	if (original == NULL || clones == NULL)
-		return -EINVAL;
+		return NULL;
 	head = rte_pktmbuf_alloc(pool_of(pool));
 	if (unlikely(head == NULL))
-		return -ENOMEM;
+		return NULL;
 	if (unlikely(header_len > rte_pktmbuf_tailroom(head))) {
 		rte_pktmbuf_free(head);
-		return -EMSGSIZE;
+		return NULL;
 	}
 	tail = rte_pktmbuf_clone(original, pool_of(clones));
 	if (unlikely(tail == NULL)) {
 		rte_pktmbuf_free(head);
-		return -ENOMEM;
+		return NULL;
 	}
 	if (original == from->mbuf)
 		rte_pktmbuf_adj(tail, header_len);
@@ -180,10 +213,10 @@ int weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
 	head->data_len = header_len;
 	head->pkt_len = header_len;
 	rte_pktmbuf_chain(head, tail);
-	fill(to, head);
+	to = describe(head);
 	to->owned = header_len;
 	to->shared_len = (uint16_t)(head->pkt_len - header_len);
-	return 0;
+	return to;
 }
 
 void weft_frame_free(struct weft_frame *frame)
@@ -191,12 +224,12 @@ void weft_frame_free(struct weft_frame *frame)
 	rte_pktmbuf_free(frame->mbuf);
 }
 
-void weft_frame_free_bulk(struct weft_frame *frames, uint16_t n)
+void weft_frame_free_bulk(struct weft_frame *const *frames, uint16_t n)
 {
 	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
 
 	for (uint16_t i = 0; i < n; i++)
-		mbufs[i] = frames[i].mbuf;
+		mbufs[i] = frames[i]->mbuf;
 	rte_pktmbuf_free_bulk(mbufs, n);
 }
 
@@ -204,17 +237,17 @@ void weft_frame_free_bulk(struct weft_frame *frames, uint16_t n)
 static struct rte_mbuf *make_exclusive(struct weft_pool *pool, struct rte_mbuf *m,
 				       struct weft_rx_count *count)
 {
-	struct weft_frame copy;
-	int rc;
+	struct rte_mbuf *copy;
+	int error;
 
 	/* Linearising writes behind the first segment's data, so that one must be ours alone. */
 	if (RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 && rte_pktmbuf_linearize(m) == 0)
 		return m;
-	rc = copy_chain(pool, m, &copy);
+	copy = copy_chain(pool, m, &error);
 	rte_pktmbuf_free(m);
-	if (rc == 0)
-		return copy.mbuf;
-	if (rc == -ENOMEM)
+	if (copy != NULL)
+		return copy;
+	if (error == ENOMEM)
 		count->nombuf++;
 	else
 		count->errors++;
@@ -222,7 +255,7 @@ static struct rte_mbuf *make_exclusive(struct weft_pool *pool, struct rte_mbuf *
 }
 
 uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
-		       struct weft_frame *frames, uint16_t n, struct weft_rx_count *count)
+		       struct weft_frame **frames, uint16_t n, struct weft_rx_count *count)
 {
 	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
 	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(n, WEFT_BURST_MAX));
@@ -236,10 +269,10 @@ uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
 			if (m == NULL)
 				continue;
 		}
-		fill(&frames[kept], m);
+		frames[kept] = describe(m);
 		/* Ethernet, IP, UDP and Weft headers end at byte 106 (IPv4): two lines. */
-		rte_prefetch0(frames[kept].data);
-		rte_prefetch0(frames[kept].data + RTE_CACHE_LINE_MIN_SIZE);
+		rte_prefetch0(frames[kept]->data);
+		rte_prefetch0(frames[kept]->data + RTE_CACHE_LINE_MIN_SIZE);
 		count->bytes += m->data_len;
 		kept++;
 	}
@@ -260,7 +293,7 @@ void weft_frames_drain(uint16_t port, uint16_t queue)
 	}
 }
 
-uint16_t weft_tx_burst(uint16_t port, uint16_t queue, const struct weft_frame *frames, uint16_t n,
+uint16_t weft_tx_burst(uint16_t port, uint16_t queue, struct weft_frame *const *frames, uint16_t n,
 		       uint64_t *bytes)
 {
 	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
@@ -268,9 +301,11 @@ uint16_t weft_tx_burst(uint16_t port, uint16_t queue, const struct weft_frame *f
 
 	n = RTE_MIN(n, WEFT_BURST_MAX);
 	for (uint16_t i = 0; i < n; i++)
-		mbufs[i] = sync(&frames[i]);
+		mbufs[i] = sync(frames[i]);
+	for (uint16_t i = 0; i < n; i++)
+		*bytes += mbufs[i]->pkt_len;
 	sent = rte_eth_tx_burst(port, queue, mbufs, n);
-	for (uint16_t i = 0; i < sent; i++)
-		*bytes += (uint64_t)frames[i].len + frames[i].shared_len;
+	for (uint16_t i = sent; i < n; i++)
+		*bytes -= mbufs[i]->pkt_len;
 	return sent;
 }

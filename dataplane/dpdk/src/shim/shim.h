@@ -18,7 +18,10 @@
 
 struct weft_pool; /* struct rte_mempool */
 
-/* One frame as Rust holds it; `struct weft_frame[n]` is what bursts fill and consume. */
+/*
+ * One frame as Rust sees it. It lies in its mbuf's private area, so that Rust holds and moves a
+ * single pointer; `struct weft_frame *[n]` is what bursts fill and consume.
+ */
 struct weft_frame {
 	void *mbuf;
 	uint8_t *data;		/* first byte of the frame */
@@ -89,25 +92,25 @@ int weft_port_link(uint16_t port);
 int weft_port_stats(uint16_t port, struct weft_port_stats *stats);
 int weft_port_xstats(uint16_t port, char (*names)[WEFT_NAME_MAX], uint64_t *values, unsigned int n);
 
-/* Pools and frames. `clones` may be NULL: then weft_frame_share never succeeds. */
+/* Pools and frames; no frame is NULL. `clones` may be NULL: then weft_frame_share never succeeds. */
 struct weft_pool *weft_pool_create(const char *name, unsigned int count, unsigned int cache,
 				   uint16_t data_room, int socket, int *error);
 unsigned int weft_pool_available(const struct weft_pool *pool);
 uint16_t weft_headroom(void);
-int weft_frame_alloc(struct weft_pool *pool, struct weft_frame *frame);
-int weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from, struct weft_frame *to);
-int weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
-		     const struct weft_frame *from, uint16_t header_len, struct weft_frame *to);
+struct weft_frame *weft_frame_alloc(struct weft_pool *pool);
+struct weft_frame *weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from);
+struct weft_frame *weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
+				    const struct weft_frame *from, uint16_t header_len);
 void weft_frame_free(struct weft_frame *frame);
-void weft_frame_free_bulk(struct weft_frame *frames, uint16_t n);
+void weft_frame_free_bulk(struct weft_frame *const *frames, uint16_t n);
 
 /* Frees what waits in a receive queue; for weft_port_close. */
 void weft_frames_drain(uint16_t port, uint16_t queue);
 
 /* Bursts of at most WEFT_BURST_MAX frames */
 uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
-		       struct weft_frame *frames, uint16_t n, struct weft_rx_count *count);
-uint16_t weft_tx_burst(uint16_t port, uint16_t queue, const struct weft_frame *frames, uint16_t n,
+		       struct weft_frame **frames, uint16_t n, struct weft_rx_count *count);
+uint16_t weft_tx_burst(uint16_t port, uint16_t queue, struct weft_frame *const *frames, uint16_t n,
 		       uint64_t *bytes);
 
 #endif

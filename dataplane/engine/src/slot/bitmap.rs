@@ -19,6 +19,7 @@ pub enum Seen {
 }
 
 /// Looks a rank's bit up in the bank of `step`.
+#[inline]
 #[must_use]
 pub fn look(slots: &Slots, step: u32, bit: Members) -> Seen {
     let bank = slots.bank(slots.locate(step));

@@ -80,6 +80,8 @@ impl BankIndex {
 #[derive(Debug)]
 pub struct Slots {
     window: u32,
+    /// Windows are powers of two: the exponent.
+    window_log2: u32,
     banks: Vec<Bank>,
     /// The data of the banks, in the same order.
     pub store: Store,
@@ -90,18 +92,35 @@ impl Slots {
     #[must_use]
     pub fn new(window: u32, store: Store) -> Self {
         assert!(window.is_power_of_two(), "the table admits only powers of two");
-        Self { window, banks: vec![Bank::default(); window as usize * 2], store }
+        Self {
+            window,
+            window_log2: window.trailing_zeros(),
+            banks: vec![Bank::default(); window as usize * 2],
+            store,
+        }
     }
 
     /// Finds the bank of a step by arithmetic (PROTOCOL section 2).
+    #[inline]
     #[must_use]
     pub fn locate(&self, step: u32) -> BankIndex {
         let slot = step & (self.window - 1);
-        let bank = (step / self.window) & 1;
+        let bank = (step >> self.window_log2) & 1;
         BankIndex((slot * 2 + bank) as usize)
     }
 
+    /// Hints that a step's bank will be used soon.
+    #[inline]
+    pub fn prefetch(&self, step: u32) {
+        let index = self.locate(step);
+        if let Some(bank) = self.banks.get(index.0..=index.0) {
+            weft_kernel::prefetch_write(bank);
+        }
+        self.store.prefetch(index);
+    }
+
     /// A bank.
+    #[inline]
     #[must_use]
     pub fn bank(&self, index: BankIndex) -> &Bank {
         &self.banks[index.0]

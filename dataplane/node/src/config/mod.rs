@@ -13,9 +13,11 @@
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
+//! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 
+mod bench;
 mod dpdk;
 mod faults;
 mod locate;
@@ -30,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
+pub use bench::{BenchMode, BenchSection};
 pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
 pub use resolve::Settings;
@@ -65,6 +68,9 @@ pub struct NodeConfig {
     /// A capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSection>,
+    /// For benches only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bench: Option<BenchSection>,
     /// The jobs.
     #[serde(default)]
     pub job: Vec<JobSection>,

@@ -1,8 +1,11 @@
 //! The data path of a lane: contributions, questions, hand-overs, and the root's answers.
 
+use core::ops::Range;
+
+use weft_wire::frame::Udp;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{ChunkIndex, Cookie, Members, Rank};
+use weft_wire::{ChunkIndex, Cookie, Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
@@ -21,26 +24,26 @@ impl Aggregator {
     pub(super) fn handle_step(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let rank = incoming
             .header
             .members
             .single()
             .filter(|rank| lease.mask.contains(rank.bit()))
             .ok_or(DropReason::BadMembers)?;
-        if let Err(reason) = self.check_identity(lease, rank, &incoming) {
+        if let Err(reason) = self.check_identity(lease, rank, incoming) {
             return self.refuse_stale(index, rank, reason, incoming);
         }
-        self.charge(index, &incoming)?;
-        let lease = &self.leases[index.0];
-        let step = self.check_chunk(lease, &incoming)?;
+        self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
+        let lease = &self.leases[index.index()];
+        let step = self.check_chunk(lease, incoming)?;
         let is_status = incoming.header.kind == Kind::Status;
         if !is_status {
             lease.check_elements(&incoming.header)?;
         }
-        lease.check_integrity(&mut incoming)?;
+        lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
         let seen = look(&lease.slots, step, rank.bit());
         let bank = lease.slots.bank(lease.slots.locate(step));
         let completed_it = usize::from(bank.completed_by) == rank.index();
@@ -50,7 +53,25 @@ impl Aggregator {
             of_contribution(bank.state, seen, completed_it)
         };
         match next {
-            NextStep::Claim | NextStep::Add => self.take(index, rank, step, next, incoming),
+            NextStep::Claim | NextStep::Add => {
+                let arrival = Arrival {
+                    rank,
+                    step,
+                    first: next == NextStep::Claim,
+                    exponent: incoming.header.exponent,
+                    flags: incoming.header.flags,
+                    congestion: incoming.udp.congestion(),
+                    payload_start: incoming.udp.payload_start() + HEADER_LEN,
+                    frame_len: incoming.udp.payload_range().end,
+                    now: incoming.now,
+                };
+                let complete = self.take(index, arrival, incoming.buffer)?;
+                Ok(if complete {
+                    self.complete(index, step, incoming.buffer)
+                } else {
+                    Verdict::Hold
+                })
+            }
             NextStep::Stale => {
                 self.stats.transitions.count(Transition::RefuseForeign);
                 let reason = DropReason::StaleStep;
@@ -68,21 +89,21 @@ impl Aggregator {
     pub(super) fn handle_hand_over(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
-        let rank = lease.member_at(incoming.udp.source).ok_or(DropReason::WrongSource)?;
-        if let Err(reason) = self.check_identity(lease, rank, &incoming) {
+        let lease = &self.leases[index.index()];
+        let rank = lease.member_at(incoming.source()).ok_or(DropReason::WrongSource)?;
+        if let Err(reason) = self.check_identity(lease, rank, incoming) {
             return self.refuse_stale(index, rank, reason, incoming);
         }
         if incoming.header.members != lease.mask {
             return Err(DropReason::BadMembers);
         }
-        self.charge(index, &incoming)?;
-        let lease = &self.leases[index.0];
-        let step = self.check_chunk(lease, &incoming)?;
+        self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
+        let lease = &self.leases[index.index()];
+        let step = self.check_chunk(lease, incoming)?;
         lease.check_elements(&incoming.header)?;
-        lease.check_integrity(&mut incoming)?;
+        lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
         if !lease.wanted.has_bit(step) || !lease.members[rank.index()].held.holds(step) {
             return Err(DropReason::Unwanted);
         }
@@ -105,15 +126,15 @@ impl Aggregator {
     pub(super) fn handle_answer_from_root(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &mut self.leases[index.0];
-        let step = incoming.header.chunk.0 / u32::from(self.shards);
+        let lease = &mut self.leases[index.index()];
+        let step = incoming.header.chunk.0 >> self.shards_log2;
         if step >= lease.step_count {
             return Err(DropReason::ChunkOutOfRange);
         }
         lease.check_elements(&incoming.header)?;
-        lease.check_integrity(&mut incoming)?;
+        lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
         if let Some(upstream) = &mut lease.upstream {
             upstream.hand_over_done(step);
         }
@@ -153,10 +174,15 @@ impl Aggregator {
 
     /// Takes the frame's bytes from the job's token bucket, so that a greedy job cannot eat the
     /// lcore (PROTOCOL section 10).
-    fn charge(&mut self, index: LeaseIndex, incoming: &Incoming<'_>) -> Result<(), DropReason> {
-        let bytes = (incoming.udp.payload_start + incoming.udp.payload_len) as u64;
+    #[inline]
+    pub(super) fn charge(
+        &mut self,
+        index: LeaseIndex,
+        now: Nanos,
+        frame_len: usize,
+    ) -> Result<(), DropReason> {
         let job = self.job_mut(index);
-        if job.bucket.as_mut().is_none_or(|bucket| bucket.take(incoming.now, bytes)) {
+        if job.bucket.as_mut().is_none_or(|bucket| bucket.take(now, frame_len as u64)) {
             return Ok(());
         }
         job.stats.over_quota += 1;
@@ -165,40 +191,35 @@ impl Aggregator {
 
     fn check_chunk(&self, lease: &Lease, incoming: &Incoming<'_>) -> Result<u32, DropReason> {
         let chunk = incoming.header.chunk.0;
-        let shards = u32::from(self.shards);
-        if chunk & (shards - 1) != u32::from(self.lane) {
+        if chunk & (u32::from(self.shards) - 1) != u32::from(self.lane) {
             return Err(DropReason::WrongShard);
         }
-        let step = chunk / shards;
+        let step = chunk >> self.shards_log2;
         if step < lease.step_count { Ok(step) } else { Err(DropReason::ChunkOutOfRange) }
     }
 
-    /// Puts a contribution into its bank; the completing one turns the frame into the sum.
-    fn take(
+    /// Puts a contribution into its bank. True when that completes the step; then the frame's
+    /// payload is the sum too.
+    #[inline]
+    pub(super) fn take(
         &mut self,
         index: LeaseIndex,
-        rank: Rank,
-        step: u32,
-        next: NextStep,
-        mut incoming: Incoming<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let frame_len = (incoming.udp.payload_start + incoming.udp.payload_len) as u64;
-        let lease = &mut self.leases[index.0];
+        arrival: Arrival,
+        buffer: &mut [u8],
+    ) -> Result<bool, DropReason> {
+        let Arrival { rank, step, first, now, .. } = arrival;
+        let lease = &mut self.leases[index.index()];
         let place = lease.slots.locate(step);
         let (bank, store) = lease.slots.bank_and_store(place);
-        let first = next == NextStep::Claim;
-        if !first && bank.exponent != incoming.header.exponent {
+        if !first && bank.exponent != arrival.exponent {
             return Err(DropReason::Exponent);
         }
         let before = if first { Members::EMPTY } else { bank.members };
         let members = before.union(rank.bit());
         let complete = members == lease.mask;
-        let from = Contribution { rank: rank.index(), limit: lease.members[rank.index()].limit };
-        let marked = incoming.udp.congestion;
-        let exponent = incoming.header.exponent;
-        let carried = incoming.header.flags.only(INHERITED);
-        let now = incoming.now;
-        let wire = &mut incoming.datagram()[HEADER_LEN..];
+        let member = &mut lease.members[rank.index()];
+        let from = Contribution { rank: rank.index(), limit: member.limit };
+        let wire = &mut buffer[arrival.payload_start..arrival.frame_len];
         let clamped = match (first, complete) {
             (true, _) => store.first(place, from, wire),
             (false, false) => store.add(place, from, wire),
@@ -211,45 +232,45 @@ impl Aggregator {
             *bank = Bank {
                 state: State::Collecting,
                 has_data: true,
-                exponent,
+                exponent: arrival.exponent,
                 step,
                 claimed_at: now,
                 ..Bank::default()
             };
         }
         bank.members = members;
-        bank.flags = bank.flags.union(carried);
+        bank.flags = bank.flags.union(arrival.flags.only(INHERITED));
         if clamped {
             bank.flags = bank.flags.union(Flags::CLAMPED);
         }
-        if marked {
+        if arrival.congestion {
             bank.flags = bank.flags.union(Flags::CONGESTION);
         }
-        lease.members[rank.index()].lag.count(now.since(bank.claimed_at));
+        member.lag.count(now.since(bank.claimed_at));
         let job = &mut self.jobs[usize::from(lease.row.job.0)].as_mut().expect("checked").stats;
         job.contributions_added += 1;
-        job.bytes_accepted += frame_len;
+        job.bytes_accepted += arrival.frame_len as u64;
         job.contributions_clamped += u64::from(clamped);
-        job.contributions_marked += u64::from(marked);
+        job.contributions_marked += u64::from(arrival.congestion);
         self.stats.transitions.count(if first { Transition::Claim } else { Transition::Add });
         if !complete {
-            return Ok(Verdict::Hold);
+            return Ok(false);
         }
         job.chunks_completed += 1;
         bank.completed_by = u8::try_from(rank.index()).expect("a rank is below 64");
-        Ok(self.complete(index, step, incoming))
+        Ok(true)
     }
 
     /// The bank of `step` holds the full sum and so does the frame's payload: send it on.
-    fn complete(&mut self, index: LeaseIndex, step: u32, incoming: Incoming<'_>) -> Verdict {
-        let lease = &mut self.leases[index.0];
+    pub(super) fn complete(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
+        let lease = &mut self.leases[index.index()];
         let place = lease.slots.locate(step);
         let has_root = lease.upstream.is_some();
         let bank = lease.slots.bank_mut(place);
         if has_root {
             bank.state = State::Sent;
             self.stats.transitions.count(Transition::CompleteLeaf);
-            return match self.emit_up(index, step, incoming.buffer, true) {
+            return match self.emit_up(index, step, buffer, true) {
                 Some(len) => Verdict::Send { len },
                 // The root is not there yet; a repeat of the completing rank will try again.
                 None => Verdict::Hold,
@@ -257,7 +278,7 @@ impl Aggregator {
         }
         bank.state = State::Answered;
         self.stats.transitions.count(Transition::CompleteRoot);
-        self.multicast(index, step, incoming)
+        self.multicast(index, step, buffer)
     }
 
     /// Keeps an answer that was computed elsewhere and sends it to all members.
@@ -265,10 +286,10 @@ impl Aggregator {
         &mut self,
         index: LeaseIndex,
         step: u32,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Verdict {
         let header = incoming.header;
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let mask = lease.mask;
         let place = lease.slots.locate(step);
         let (bank, store) = lease.slots.bank_and_store(place);
@@ -283,13 +304,13 @@ impl Aggregator {
             completed_by: bank.completed_by,
             claimed_at: bank.claimed_at,
         };
-        self.multicast(index, step, incoming)
+        self.multicast(index, step, incoming.buffer)
     }
 
     /// Turns the frame, whose payload is the answer, into the answer to member 0.
-    fn multicast(&mut self, index: LeaseIndex, step: u32, incoming: Incoming<'_>) -> Verdict {
+    fn multicast(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
         self.job_mut(index).stats.answers_sent += 1;
-        let len = self.emit_answer(index, 0, step, incoming.buffer);
+        let len = self.emit_answer(index, 0, step, buffer);
         Verdict::Multicast { len, lease: index }
     }
 
@@ -299,9 +320,9 @@ impl Aggregator {
         index: LeaseIndex,
         rank: Rank,
         step: u32,
-        incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let place = lease.slots.locate(step);
         if !lease.slots.bank(place).has_data {
             // The virtual predecessor: every member said that it holds this sum.
@@ -326,7 +347,7 @@ impl Aggregator {
 
     /// Writes the headers of the answer to `step`, whose payload is already in place.
     fn emit_answer(&self, index: LeaseIndex, member: usize, step: u32, buffer: &mut [u8]) -> usize {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         let encap = &lease.members[member].encap;
         let header = Header {
@@ -367,9 +388,9 @@ impl Aggregator {
         step: u32,
         seen: Seen,
         next: NextStep,
-        incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Verdict {
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         let (state, known) = (bank.state, bank.members);
         let members = if seen == Seen::Claimable { Members::EMPTY } else { known };
@@ -401,14 +422,14 @@ impl Aggregator {
         index: LeaseIndex,
         rank: Rank,
         reason: DropReason,
-        incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let stale = matches!(
             reason,
             DropReason::StaleEpoch | DropReason::BadCookie | DropReason::StaleGroup
         );
-        if !stale || self.check_lane(lease, rank, &incoming).is_err() {
+        if !stale || self.check_lane(lease, rank, incoming).is_err() {
             return Err(reason);
         }
         self.stats.drops.count(reason);
@@ -424,9 +445,9 @@ impl Aggregator {
         outcome: Outcome,
         members: Members,
         echo: Option<Cookie>,
-        incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Verdict {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let header = Header {
             kind: Kind::State,
             flags: Flags::NONE,
@@ -437,9 +458,9 @@ impl Aggregator {
         };
         let member = &lease.members[rank.index()];
         // A restarted box has not learnt the member's Ethernet address yet.
-        let encap = member.encap.with_target_mac(incoming.udp.source_mac);
+        let encap = member.encap.with_target_mac(incoming.udp.source_mac(incoming.buffer));
         let start = encap.header_len();
-        let buffer = incoming.buffer;
+        let buffer = &mut *incoming.buffer;
         header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + HEADER_LEN]));
         Verdict::Send { len: dispatch_out(&encap, lease.row.integrity, buffer, HEADER_LEN) }
     }
@@ -462,15 +483,39 @@ impl Lease {
         Ok(())
     }
 
-    fn check_integrity(&self, incoming: &mut Incoming<'_>) -> Result<(), DropReason> {
-        let udp = incoming.udp;
-        let frame_end = udp.payload_range().end;
-        let mut packet = Packet::new_unchecked(incoming.datagram());
+    /// Checks the datagram that lies in `range` of the frame at the start of `buffer`.
+    #[inline]
+    pub(super) fn check_integrity(
+        &self,
+        buffer: &mut [u8],
+        range: Range<usize>,
+    ) -> Result<(), DropReason> {
         let ok = match self.row.integrity {
-            Integrity::Crc32c => packet.verify_crc(weft_kernel::crc32c),
-            Integrity::None => packet.crc() == 0 || packet.verify_crc(weft_kernel::crc32c),
-            Integrity::Checksum16 => udp.checksum_ok(&incoming.buffer[..frame_end]),
+            Integrity::Crc32c => {
+                Packet::new_unchecked(&mut buffer[range]).verify_crc(weft_kernel::crc32c)
+            }
+            Integrity::None => {
+                let mut packet = Packet::new_unchecked(&mut buffer[range]);
+                packet.crc() == 0 || packet.verify_crc(weft_kernel::crc32c)
+            }
+            Integrity::Checksum16 => Udp::parse(buffer).is_ok_and(|udp| udp.checksum_ok(buffer)),
         };
         if ok { Ok(()) } else { Err(DropReason::Integrity) }
     }
+}
+
+/// What is known of a contribution when it has passed all checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    pub(super) rank: Rank,
+    pub(super) step: u32,
+    /// It claims its bank.
+    pub(super) first: bool,
+    pub(super) exponent: i8,
+    pub(super) flags: Flags,
+    pub(super) congestion: bool,
+    pub(super) payload_start: usize,
+    /// Bytes up to the end of the datagram.
+    pub(super) frame_len: usize,
+    pub(super) now: Nanos,
 }

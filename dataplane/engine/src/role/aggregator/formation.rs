@@ -37,18 +37,18 @@ impl Aggregator {
     pub(super) fn handle_hello(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let rank = incoming
             .header
             .members
             .single()
             .filter(|rank| lease.mask.contains(rank.bit()))
             .ok_or(DropReason::BadMembers)?;
-        self.check_lane(lease, rank, &incoming)?;
-        let datagram_len = incoming.udp.payload_len;
-        let mac = incoming.udp.source_mac;
+        self.check_lane(lease, rank, incoming)?;
+        let datagram_len = incoming.udp.payload_len();
+        let mac = incoming.udp.source_mac(incoming.buffer);
         let mut packet = Packet::new_unchecked(incoming.datagram());
         if !packet.verify_crc(weft_kernel::crc32c) {
             return Err(DropReason::Integrity);
@@ -66,13 +66,13 @@ impl Aggregator {
                 if hello.life == 0 || hello.token != self.token(lease, rank, hello.life) {
                     return Err(DropReason::Token);
                 }
-                let lease = &mut self.leases[index.0];
+                let lease = &mut self.leases[index.index()];
                 lease.load_held(rank, &hello, bitmap)?;
                 let member = &mut lease.members[rank.index()];
                 member.encap = member.encap.with_target_mac(mac);
                 self.join(index, rank, &hello)
             }
-            Step::Close => self.leases[index.0].close(rank, hello.life)?,
+            Step::Close => self.leases[index.index()].close(rank, hello.life)?,
             _ => return Err(DropReason::Handshake),
         };
         Ok(self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer))
@@ -98,7 +98,7 @@ impl Aggregator {
     }
 
     fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let bit = rank.bit();
         if hello.session != 0
             && let Some((session, who)) = lease.lost
@@ -116,6 +116,7 @@ impl Aggregator {
                 let cookie = Cookie::new(lease.epoch, self.random.next_u32());
                 lease.members[rank.index()].begin_life(hello);
                 lease.members[rank.index()].cookie_up = cookie;
+                lease.renew_expected();
                 lease.closed = lease.closed.without(bit);
                 return lease.welcome_or_waiting();
             }
@@ -139,7 +140,7 @@ impl Aggregator {
     }
 
     fn register(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let bit = rank.bit();
         let others = lease.joined.without(bit);
         let waiting_for = others.iter().next().map(|other| lease.members[other.index()].session);
@@ -174,6 +175,7 @@ impl Aggregator {
             lease.arm_upstream(session, &mut self.random);
         } else {
             lease.phase = Phase::Open;
+            lease.renew_expected();
         }
         lease.welcome_or_waiting()
     }
@@ -187,7 +189,7 @@ impl Aggregator {
         answer: &Answer,
         buffer: &mut [u8],
     ) -> Verdict {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let member = &lease.members[rank.index()];
         let mut body = Hello::new(answer.phase);
         body.reason = answer.reason;

@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Encap, Endpoint};
+use weft_wire::frame::{Encap, Endpoint, UdpAddr};
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
+use super::quick::Expected;
 use super::upstream::Upstream;
 use crate::random::SplitMix64;
 use crate::slot::Slots;
@@ -48,6 +49,10 @@ pub(super) struct Lease {
     pub(super) step_count: u32,
     /// Slots of this lane.
     pub(super) window: u16,
+    /// Bytes of elements in each contribution.
+    pub(super) payload_len: usize,
+    /// Where members send to, in every lane.
+    pub(super) box_port: u16,
     pub(super) upstream: Option<Upstream>,
 }
 
@@ -55,8 +60,10 @@ pub(super) struct Lease {
 #[derive(Debug)]
 pub(super) struct Member {
     /// Its address in this lane.
-    pub(super) addr: SocketAddr,
+    pub(super) addr: UdpAddr,
     pub(super) encap: Encap,
+    /// What its contributions begin with while the lease is open.
+    pub(super) expected: Expected,
     pub(super) is_box: bool,
     /// Clamp limit of its contributions.
     pub(super) limit: i32,
@@ -99,8 +106,9 @@ impl Lease {
                 let target = Endpoint { mac: MacAddr::default(), addr };
                 let weight = i32::try_from(member.weight).expect("at most the fan-in");
                 Member {
-                    addr,
+                    addr: addr.into(),
                     encap: Encap::new(source, target).expect("the table admits one address family"),
+                    expected: Expected::NOTHING,
                     is_box: member.is_box,
                     limit: unit * weight,
                     life: 0,
@@ -132,17 +140,19 @@ impl Lease {
             // A lane serves every shards-th chunk; the last, shorter stride is not worth a rule.
             step_count: (row.chunks_max / u32::from(config.shards)).max(1),
             window,
+            payload_len: elements * row.element_type.len_bytes(),
+            box_port: config.local.addr.port(),
             upstream,
             row: row.clone(),
         }
     }
 
-    pub(super) fn is_from_root(&self, source: SocketAddr) -> bool {
-        self.upstream.as_ref().is_some_and(|upstream| upstream.root_addr() == source)
+    pub(super) fn is_from_root(&self, source: UdpAddr) -> bool {
+        self.upstream.as_ref().is_some_and(|upstream| UdpAddr::from(upstream.root_addr()) == source)
     }
 
     /// True when `row` at the root that speaks from `source` is this lease's.
-    pub(super) fn is_row_of_root(&self, source: SocketAddr, row: u16) -> bool {
+    pub(super) fn is_row_of_root(&self, source: UdpAddr, row: u16) -> bool {
         self.is_from_root(source) && self.row.parent.as_ref().is_some_and(|root| root.row == row)
     }
 
@@ -198,7 +208,7 @@ impl Lease {
         }
     }
 
-    pub(super) fn member_at(&self, addr: SocketAddr) -> Option<Rank> {
+    pub(super) fn member_at(&self, addr: UdpAddr) -> Option<Rank> {
         let rank = self.members.iter().position(|member| member.addr == addr)?;
         Rank::new(u8::try_from(rank).ok()?)
     }
@@ -253,7 +263,10 @@ impl<'a> LeaseReport<'a> {
 
     /// The members.
     pub fn members(&self) -> impl Iterator<Item = MemberReport> + 'a {
-        self.lease.members.iter().map(|member| MemberReport { addr: member.addr, lag: member.lag })
+        self.lease.members.iter().map(|member| {
+            let addr = member.encap.target().addr;
+            MemberReport { addr, lag: member.lag }
+        })
     }
 }
 

@@ -8,6 +8,7 @@
 mod data;
 mod formation;
 mod lease;
+mod quick;
 mod stats;
 mod upstream;
 
@@ -15,7 +16,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Encap, Endpoint, Udp};
+use weft_wire::frame::{Datagram, Encap, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{Nanos, Rank};
@@ -30,6 +31,7 @@ pub use lease::{LeaseReport, MemberReport, Phase};
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;
+use quick::Quick;
 
 /// What to do with a frame after [`Aggregator::handle_frame`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,14 +59,23 @@ pub enum Verdict {
 
 /// Index of a lease within a lane.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LeaseIndex(usize);
+pub struct LeaseIndex(u16);
+
+impl LeaseIndex {
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// The aggregator of one lane.
 #[derive(Debug)]
 pub struct Aggregator {
-    local: Endpoint,
+    local_addr: UdpAddr,
     lane: u16,
     shards: u16,
+    /// Shards are a power of two: its exponent.
+    shards_log2: u32,
     jobs: Vec<Option<Job>>,
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
@@ -82,13 +93,18 @@ struct Job {
 
 /// A frame under examination: what [`classify`] found, and the buffer it lies in.
 struct Incoming<'a> {
-    udp: Udp,
+    udp: Datagram,
     header: Header,
     buffer: &'a mut [u8],
     now: Nanos,
 }
 
 impl Incoming<'_> {
+    #[inline]
+    fn source(&self) -> UdpAddr {
+        self.udp.source(self.buffer)
+    }
+
     fn datagram(&mut self) -> &mut [u8] {
         let range = self.udp.payload_range();
         &mut self.buffer[range]
@@ -115,15 +131,17 @@ impl Aggregator {
         let mut rows = vec![None; ROWS_MAX];
         let mut leases = Vec::with_capacity(config.rows.len());
         for row in &config.rows {
-            rows[usize::from(row.row)] = Some(LeaseIndex(leases.len()));
+            rows[usize::from(row.row)] =
+                Some(LeaseIndex(u16::try_from(leases.len()).expect("at most 1024 rows")));
             leases.push(Lease::new(config, row, lane, kernels, &mut random));
         }
         let secret = (random.next_u64(), random.next_u64());
         let stats = Stats::default();
         Self {
-            local: config.local,
+            local_addr: config.local.addr.into(),
             lane,
             shards: config.shards,
+            shards_log2: config.shards.trailing_zeros(),
             jobs,
             rows,
             leases,
@@ -137,22 +155,46 @@ impl Aggregator {
     /// answer. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
-        let outcome = match classify(&buffer[..len], |port| self.listens(port)) {
-            Class::Host => return Verdict::Host,
+        match self.take_quickly(now, buffer, len) {
+            Quick::Hold => Verdict::Hold,
+            Quick::Complete(index, step) => self.complete(index, step, buffer),
+            Quick::Drop(reason) => self.refuse(reason),
+            Quick::Else => match self.take_slowly(now, buffer, len) {
+                Ok(verdict) => verdict,
+                Err(reason) => self.refuse(reason),
+            },
+        }
+    }
+
+    fn refuse(&mut self, reason: DropReason) -> Verdict {
+        self.stats.drops.count(reason);
+        Verdict::Drop(reason)
+    }
+
+    /// The long way, which every frame may go.
+    #[inline(never)]
+    fn take_slowly(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        len: usize,
+    ) -> Result<Verdict, DropReason> {
+        match classify(&buffer[..len], |port| self.listens(port)) {
+            Class::Host => Ok(Verdict::Host),
             Class::Drop(reason) => Err(reason),
-            Class::Weft(udp, _) if udp.target.ip() != self.local.addr.ip() => {
-                Err(DropReason::NotForUs)
+            Class::Weft(udp, header) => {
+                if udp.target(buffer).is_same_host(self.local_addr) {
+                    self.dispatch(&mut Incoming { udp, header, buffer, now })
+                } else {
+                    Err(DropReason::NotForUs)
+                }
             }
-            Class::Weft(udp, header) => self.dispatch(Incoming { udp, header, buffer, now }),
-        };
-        outcome.unwrap_or_else(|reason| {
-            self.stats.drops.count(reason);
-            Verdict::Drop(reason)
-        })
+        }
     }
 
     /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
     /// is in cache by then. Reads the header without judging it.
+    #[inline]
     pub fn prefetch(&self, frame: &[u8]) {
         let Some(datagram) = frame.get(42..) else { return };
         let packet = Packet::new_unchecked(datagram);
@@ -160,28 +202,28 @@ impl Aggregator {
             return;
         }
         let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
-        let lease = &self.leases[index.0];
-        let step = packet.chunk().0 / u32::from(self.shards);
-        lease.slots.store.prefetch(lease.slots.locate(step));
+        let lease = &self.leases[index.index()];
+        let step = packet.chunk().0 >> self.shards_log2;
+        lease.slots.prefetch(step);
     }
 
     /// The box's own port, or one that a leaf's lane speaks to its root from.
     fn listens(&self, port: u16) -> bool {
-        port == self.local.addr.port()
+        port == self.local_addr.port()
             || self.leases.iter().any(|lease| lease.upstream_port() == Some(port))
     }
 
-    fn dispatch(&mut self, incoming: Incoming<'_>) -> Result<Verdict, DropReason> {
+    fn dispatch(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, DropReason> {
         let header = &incoming.header;
         let job = usize::from(header.job.0);
         if !self.jobs.get(job).is_some_and(Option::is_some) {
             return Err(DropReason::UnknownJob);
         }
         let index = self
-            .row_of(&incoming)
-            .filter(|index| self.leases[index.0].row.job == header.job)
+            .row_of(incoming)
+            .filter(|index| self.leases[index.index()].row.job == header.job)
             .ok_or(DropReason::UnknownGroup)?;
-        if self.leases[index.0].is_from_root(incoming.udp.source) {
+        if self.leases[index.index()].is_from_root(incoming.source()) {
             return self.handle_from_root(index, incoming);
         }
         match header.kind {
@@ -192,33 +234,32 @@ impl Aggregator {
         }
     }
 
-    /// The lease that a frame's row names: this box's row, or the root's for what comes from there.
+    /// The lease that a frame's row names: the root's row for what comes from there, else ours.
     fn row_of(&self, incoming: &Incoming<'_>) -> Option<LeaseIndex> {
-        let row = incoming.header.group.row();
-        if incoming.udp.target.port() == self.local.addr.port() {
-            return self.rows.get(usize::from(row)).copied().flatten();
-        }
-        let (source, job) = (incoming.udp.source, incoming.header.job);
+        let (source, job, row) =
+            (incoming.source(), incoming.header.job, incoming.header.group.row());
         let from_root = |lease: &Lease| lease.row.job == job && lease.is_row_of_root(source, row);
-        self.leases.iter().position(from_root).map(LeaseIndex)
+        let position = self.leases.iter().position(from_root);
+        let from_root = position.and_then(|index| u16::try_from(index).ok()).map(LeaseIndex);
+        from_root.or_else(|| self.rows.get(usize::from(row)).copied().flatten())
     }
 
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.
     #[must_use]
     pub fn fan_out(&self, lease: LeaseIndex) -> usize {
-        self.leases[lease.0].members.len()
+        self.leases[lease.index()].members.len()
     }
 
     /// Bytes of Ethernet, IP and UDP header that [`Aggregator::readdress`] rewrites.
     #[must_use]
     pub fn encap_len(&self, lease: LeaseIndex) -> usize {
-        self.leases[lease.0].members[0].encap.header_len()
+        self.leases[lease.index()].members[0].encap.header_len()
     }
 
     /// Rewrites `header`, the first [`Aggregator::encap_len`] bytes of a copy of a multicast frame
     /// of `frame_len` bytes, for the member with index `member`. The payload need not be there.
     pub fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
-        let members = &self.leases[lease.0].members;
+        let members = &self.leases[lease.index()].members;
         let encap = &members[member].encap;
         encap.readdress(&members[0].encap, header, frame_len - encap.header_len());
     }
@@ -228,7 +269,10 @@ impl Aggregator {
     /// at [`Aggregator::poll_timeout`], until it returns `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        (0..self.leases.len()).find_map(|index| self.poll_upstream(LeaseIndex(index), now, frame))
+        (0..self.leases.len()).find_map(|index| {
+            let index = LeaseIndex(u16::try_from(index).ok()?);
+            self.poll_upstream(index, now, frame)
+        })
     }
 
     /// When [`Aggregator::poll_transmit`] will have something without further input;
@@ -256,7 +300,7 @@ impl Aggregator {
     }
 
     fn job_mut(&mut self, lease: LeaseIndex) -> &mut Job {
-        let job = usize::from(self.leases[lease.0].row.job.0);
+        let job = usize::from(self.leases[lease.index()].row.job.0);
         self.jobs[job].as_mut().expect("the table gives every row a job")
     }
 
@@ -268,11 +312,12 @@ impl Aggregator {
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
         let member = &lease.members[rank.index()];
-        if incoming.udp.source.ip() != member.addr.ip() {
+        let source = incoming.source();
+        if !source.is_same_host(member.addr) {
             return Err(DropReason::WrongSource);
         }
         let base = member.addr.port() - self.lane;
-        match incoming.udp.source.port().checked_sub(base) {
+        match source.port().checked_sub(base) {
             Some(lane) if lane == self.lane => Ok(()),
             Some(lane) if lane < self.shards => Err(DropReason::WrongShard),
             _ => Err(DropReason::WrongSource),

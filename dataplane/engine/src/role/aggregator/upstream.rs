@@ -183,12 +183,12 @@ impl Aggregator {
     pub(super) fn handle_from_root(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         if incoming.header.kind == Kind::Hello {
             return self.handle_hello_from_root(index, incoming);
         }
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let upstream = lease.upstream.as_mut().expect("the frame is from its root");
         let header = incoming.header;
         let shards = u32::from(self.shards);
@@ -229,9 +229,9 @@ impl Aggregator {
     fn handle_hello_from_root(
         &mut self,
         index: LeaseIndex,
-        mut incoming: Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
-        let mac = incoming.udp.source_mac;
+        let mac = incoming.udp.source_mac(incoming.buffer);
         let header = incoming.header;
         let mut packet = Packet::new_unchecked(incoming.datagram());
         if !packet.verify_crc(weft_kernel::crc32c) {
@@ -239,7 +239,7 @@ impl Aggregator {
         }
         let (hello, bitmap) =
             Hello::parse(packet.payload_mut()).map_err(|_| DropReason::Handshake)?;
-        let lease = &mut self.leases[index.0];
+        let lease = &mut self.leases[index.index()];
         let upstream = lease.upstream.as_mut().expect("the frame is from its root");
         if hello.life != upstream.life {
             return Err(DropReason::Unsolicited);
@@ -295,7 +295,7 @@ impl Aggregator {
                 return Some(len);
             }
         }
-        let upstream = self.leases[index.0].upstream.as_mut()?;
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
         if now < upstream.next_at {
             return None;
         }
@@ -319,12 +319,12 @@ impl Aggregator {
     }
 
     fn next_resend(&mut self, index: LeaseIndex) -> Option<u32> {
-        let upstream = self.leases[index.0].upstream.as_mut()?;
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
         (upstream.standing == Standing::Open).then(|| upstream.resend.pop()).flatten()
     }
 
     fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> usize {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let mut held = StepSet::new(u32::from(lease.window));
         let upstream = lease.upstream.as_ref().expect("polled");
         let mut body = Hello::new(phase);
@@ -363,7 +363,7 @@ impl Aggregator {
     /// Asks the root for a step, whichever it is, to learn whether the root still knows this leaf:
     /// a leaf whose members are all silent would never hear that the session was broken above.
     fn emit_status_up(&self, index: LeaseIndex, frame: &mut [u8]) -> Option<usize> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let upstream = lease.upstream.as_ref()?;
         let bank = lease.slots.occupied().find(|bank| bank.state == State::Sent);
         let bank = bank.or_else(|| lease.slots.occupied().next()).copied().unwrap_or_default();
@@ -381,7 +381,7 @@ impl Aggregator {
 
     /// Hands over the sums that the root wants, one per call; pauses after each pass.
     fn poll_hand_over(&mut self, index: LeaseIndex, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        let upstream = self.leases[index.0].upstream.as_mut()?;
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
         if upstream.hand_over.is_empty() {
             upstream.back_off(now);
             return self.emit_status_up(index, frame);
@@ -405,7 +405,7 @@ impl Aggregator {
         frame: &mut [u8],
         in_place: bool,
     ) -> Option<usize> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         if bank.state != State::Sent || bank.step != step {
             return None;
@@ -421,7 +421,7 @@ impl Aggregator {
         frame: &mut [u8],
         in_place: bool,
     ) -> Option<usize> {
-        let lease = &self.leases[index.0];
+        let lease = &self.leases[index.index()];
         let upstream = lease.upstream.as_ref()?;
         if upstream.standing != Standing::Open {
             return None;
@@ -467,6 +467,7 @@ impl Lease {
         upstream.enter(Standing::Open);
         if self.phase == Phase::AwaitingRoot {
             self.phase = Phase::Open;
+            self.renew_expected();
         }
     }
 }

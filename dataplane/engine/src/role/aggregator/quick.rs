@@ -1,0 +1,210 @@
+//! The short way of an ordinary contribution: one masked comparison instead of a parse and a dozen
+//! checks.
+//!
+//! Whoever has joined sends frames that differ in few bytes: chunk, CRC, flags, payload, and what
+//! routers change. Each member's other bytes are known when its lease opens, so [`Expected`] holds
+//! them, and a frame that equals them has passed every check of SPEC#checks up to the chunk. A frame
+//! that does not, or whose slot wants anything but a sum, goes the long way, which names the reason;
+//! nothing was changed by then. Invariant: the short way accepts nothing that the long way refuses
+//! (tests/quick.rs holds the two against each other).
+//!
+//! IPv4 only; IPv6 always goes the long way.
+
+use weft_wire::frame::{ETHERNET_LEN, Encap, IPV4_LEN, ipv4_checksum_ok};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::{ChunkIndex, Members, Nanos, Rank};
+
+use super::data::Arrival;
+use super::lease::{Lease, Phase};
+use super::{Aggregator, LeaseIndex};
+use crate::drops::DropReason;
+use crate::slot::State;
+use crate::slot::bitmap::{Seen, look};
+
+/// Bytes of Ethernet, IPv4, UDP and Weft header.
+const LEN: usize = 42 + HEADER_LEN;
+/// The headers as words; the last overlaps the one before it.
+const WORDS: usize = LEN.div_ceil(8);
+const DATAGRAM: usize = LEN - HEADER_LEN;
+
+/// What a member's contributions begin with, and which bits of that count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    words: [u64; WORDS],
+    masks: [u64; WORDS],
+}
+
+impl Expected {
+    /// Matches nothing: for IPv6, and while a lease is not open.
+    pub(super) const NOTHING: Self = Self { words: [u64::MAX; WORDS], masks: [0; WORDS] };
+
+    /// What `rank` of an open lease sends.
+    fn of(lease: &Lease, rank: usize) -> Self {
+        let member = &lease.members[rank];
+        let (from, to) = (member.encap.target(), member.encap.source());
+        // The member sends to the box's port whatever the lane.
+        let mut to = to;
+        to.addr.set_port(lease.box_port);
+        if !from.addr.is_ipv4() || lease.is_from_root(member.addr) {
+            return Self::NOTHING;
+        }
+        let Some(encap) = Encap::new(from, to) else { return Self::NOTHING };
+        let header = Header {
+            kind: Kind::Contrib,
+            flags: Flags::NONE,
+            outcome: Outcome::None,
+            job: lease.row.job,
+            cookie: member.cookie_up,
+            group: lease.group,
+            chunk: ChunkIndex(0),
+            element_type: lease.row.element_type,
+            operation: lease.row.operation,
+            exponent: lease.row.exponent.unwrap_or(0),
+            count: lease.row.elements,
+            members: Members(1 << rank),
+        };
+        let mut bytes = [0; LEN];
+        header.emit(&mut Packet::new_unchecked(&mut bytes[DATAGRAM..]));
+        encap.emit(&mut bytes, HEADER_LEN + header.payload_len());
+        let mut mask = [0xff_u8; LEN];
+        let mut ignore = |start: usize, len: usize| mask[start..start + len].fill(0);
+        // Ethernet addresses; type of service; identification; hop limit; IP and UDP checksums.
+        ignore(0, 12);
+        ignore(ETHERNET_LEN + 1, 1);
+        ignore(ETHERNET_LEN + 4, 2);
+        ignore(ETHERNET_LEN + 8, 1);
+        ignore(ETHERNET_LEN + 10, 2);
+        ignore(ETHERNET_LEN + IPV4_LEN + 6, 2);
+        // Flags and outcome; chunk; CRC.
+        ignore(DATAGRAM + 1, 1);
+        ignore(DATAGRAM + 12, 4);
+        ignore(DATAGRAM + 20, 4);
+        if lease.row.exponent.is_none() {
+            ignore(DATAGRAM + 17, 1);
+        }
+        // Of the fragment field the reserved bit and "don't fragment" are free.
+        mask[ETHERNET_LEN + 6] = 0x3f;
+        let (words, masks) = (words_of(&bytes), words_of(&mask));
+        let mut masked = words;
+        for (word, mask) in masked.iter_mut().zip(&masks) {
+            *word &= mask;
+        }
+        Self { words: masked, masks }
+    }
+
+    #[inline(always)]
+    fn matches(&self, head: &[u8; LEN]) -> bool {
+        let (whole, _) = head.as_chunks::<8>();
+        let differ = whole.iter().zip(&self.words).zip(&self.masks);
+        let differ = differ.fold(0, |differ, ((bytes, word), mask)| {
+            differ | ((u64::from_ne_bytes(*bytes) & mask) ^ word)
+        });
+        let last = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+        differ | ((last & self.masks[WORDS - 1]) ^ self.words[WORDS - 1]) == 0
+    }
+}
+
+fn words_of(head: &[u8; LEN]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    let (whole, _) = head.as_chunks::<8>();
+    for (word, bytes) in words.iter_mut().zip(whole) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    words[WORDS - 1] = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+    words
+}
+
+impl Lease {
+    /// To be called whenever a cookie, the group or the phase has changed.
+    pub(super) fn renew_expected(&mut self) {
+        for rank in 0..self.members.len() {
+            self.members[rank].expected = match self.phase {
+                Phase::Open => Expected::of(self, rank),
+                Phase::Forming | Phase::AwaitingRoot => Expected::NOTHING,
+            };
+        }
+    }
+}
+
+impl Aggregator {
+    /// Takes an ordinary contribution. `None`: it is something else, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn take_quickly(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Quick {
+        let Some((index, arrival)) = self.recognise(now, buffer, len) else { return Quick::Else };
+        if let Err(reason) = self.charge(index, now, arrival.frame_len) {
+            return Quick::Drop(reason);
+        }
+        let lease = &self.leases[index.index()];
+        if let Err(reason) = lease.check_integrity(buffer, DATAGRAM..arrival.frame_len) {
+            return Quick::Drop(reason);
+        }
+        match self.take(index, arrival, buffer) {
+            Ok(false) => Quick::Hold,
+            Ok(true) => Quick::Complete(index, arrival.step),
+            Err(reason) => Quick::Drop(reason),
+        }
+    }
+
+    /// Recognises an ordinary contribution that its slot has room for. Changes nothing.
+    #[inline(always)]
+    fn recognise(&self, now: Nanos, buffer: &[u8], len: usize) -> Option<(LeaseIndex, Arrival)> {
+        let head: &[u8; LEN] = buffer.get(..len)?.first_chunk()?;
+        let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
+        let packet = Packet::new_unchecked(datagram);
+        let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
+        let rank: Rank = packet.members().single()?;
+        let lease = self.leases.get(index.index())?;
+        let member = lease.members.get(rank.index())?;
+        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
+        let frame_len = LEN + lease.payload_len;
+        if !member.expected.matches(head)
+            || lease.phase != Phase::Open
+            || len < frame_len
+            || !ipv4_checksum_ok(ip)
+        {
+            return None;
+        }
+        let chunk = packet.chunk().0;
+        let step = chunk >> self.shards_log2;
+        if chunk & (u32::from(self.shards) - 1) != u32::from(self.lane) || step >= lease.step_count
+        {
+            return None;
+        }
+        let first = match look(&lease.slots, step, rank.bit()) {
+            Seen::Claimable => true,
+            Seen::New => {
+                let bank = lease.slots.bank(lease.slots.locate(step));
+                if bank.state != State::Collecting || bank.exponent != packet.exponent() {
+                    return None;
+                }
+                false
+            }
+            Seen::Repeat | Seen::Foreign => return None,
+        };
+        let arrival = Arrival {
+            rank,
+            step,
+            first,
+            exponent: packet.exponent(),
+            flags: packet.flags(),
+            congestion: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
+            payload_start: LEN,
+            frame_len,
+            now,
+        };
+        Some((index, arrival))
+    }
+}
+
+/// What became of a frame on the short way. Small, so that it travels in registers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Quick {
+    /// Taken in.
+    Hold,
+    /// Taken in, and this step is complete: bank and frame hold its sum.
+    Complete(LeaseIndex, u32),
+    /// Refused at the last checks.
+    Drop(DropReason),
+    /// Not ordinary; nothing has changed.
+    Else,
+}

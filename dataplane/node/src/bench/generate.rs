@@ -1,0 +1,281 @@
+//! All members of a row at once: sends contributions as fast as the window and the device allow,
+//! takes the answers, compares sampled sums.
+//!
+//! Closed loop without retransmission: at most `window` contributions of each member are out, which
+//! the rings between the processes hold, so nothing may be lost; if something is, the bench ends
+//! with [`BenchError::Stalled`] and gives no figure. Against an echo the same frames go out by the
+//! same rule, and each must come back unchanged behind its Ethernet header.
+
+use std::time::Duration;
+
+use weft_engine::table::{RowConfig, Table};
+use weft_io::{Burst, Frame, Port};
+use weft_wire::frame::ETHERNET_LEN;
+use weft_wire::header::{Kind, LAYOUT, Packet};
+use weft_wire::hello::Integrity;
+use weft_wire::{Cookie, GroupId, Nanos};
+
+use super::frames::Frames;
+use super::join::{Members, Session};
+use super::replay::{Outside, Settings};
+use super::{BenchError, Measurement};
+
+/// Measures what is at the other end of `port`: an aggregator, or an echo.
+pub(super) fn run<P: Port>(
+    mut port: P,
+    table: &Table,
+    frames: &Frames,
+    settings: Settings,
+    duration: Duration,
+    echo: bool,
+    outside: &impl Outside,
+) -> Result<Measurement, BenchError> {
+    let row = &table.config().rows[0];
+    let session = if echo {
+        Session {
+            group: GroupId::new(row.row, 0),
+            cookies: vec![Cookie::default(); row.members.len()],
+            window: u32::from(row.window),
+            step_count: u32::MAX,
+        }
+    } else {
+        let members = Members::new(table.config(), row, settings.seed, outside.now())?;
+        members.join_port(&mut port, row, || outside.now())?
+    };
+    let mut generator = Generator::new(port, row, frames, session, settings, echo);
+    generator.alive = outside.now();
+    if echo {
+        generator.probe(outside)?;
+    }
+    generator.run_for(duration / 10, outside)?;
+    let before = (outside.now(), outside.cpu(), generator.sent, generator.received);
+    outside.mark("begin");
+    generator.run_for(duration, outside)?;
+    let after = (outside.now(), outside.cpu(), generator.sent, generator.received);
+    outside.mark("end");
+    outside.wait_to_end();
+    Ok(Measurement {
+        mode: if echo { "echo" } else { "generate" },
+        packets: after.2 - before.2,
+        contributions_added: after.3 - before.3,
+        answers: after.3 - before.3,
+        cpu_seconds: (after.1 - before.1).as_secs_f64(),
+        wall_seconds: Duration::from_nanos(after.0.since(before.0).0).as_secs_f64(),
+        checked: generator.compared,
+        wrong: generator.wrong,
+        ..Measurement::default()
+    })
+}
+
+struct Generator<'a, P: Port> {
+    port: P,
+    frames: &'a Frames,
+    session: Session,
+    seals: bool,
+    echo: bool,
+    payload_start: usize,
+    fields: Fields,
+    /// The next contribution: step and rank.
+    next: (u32, usize),
+    /// Answers that each member has; they come in the order of steps.
+    answered: Vec<u32>,
+    check_every: u32,
+    countdown: u32,
+    sent: u64,
+    received: u64,
+    compared: u64,
+    wrong: u64,
+    /// When the last answer came.
+    alive: Nanos,
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+}
+
+impl<'a, P: Port> Generator<'a, P> {
+    fn new(
+        port: P,
+        row: &RowConfig,
+        frames: &'a Frames,
+        session: Session,
+        settings: Settings,
+        echo: bool,
+    ) -> Self {
+        Self {
+            port,
+            frames,
+            answered: vec![0; session.cookies.len()],
+            session,
+            seals: row.integrity == Integrity::Crc32c,
+            echo,
+            payload_start: frames.payload_start(),
+            fields: Fields::locate(),
+            next: (0, 0),
+            check_every: settings.check_every.max(1),
+            countdown: settings.check_every.max(1),
+            sent: 0,
+            received: 0,
+            compared: 0,
+            wrong: 0,
+            alive: Nanos(0),
+            rx: Burst::new_const(),
+            tx: Burst::new_const(),
+        }
+    }
+
+    fn run_for(&mut self, duration: Duration, outside: &impl Outside) -> Result<(), BenchError> {
+        let end = outside.now().0 + u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX / 2);
+        loop {
+            let now = outside.now();
+            if now.0 >= end || outside.is_stopped() {
+                return Ok(());
+            }
+            self.send(now);
+            if self.receive(now) > 0 {
+                self.alive = now;
+            } else if now.since(self.alive).0 > STALL_NS {
+                let out = self.sent - self.received;
+                return Err(BenchError::Stalled(Duration::from_nanos(STALL_NS), out));
+            }
+        }
+    }
+
+    /// Sends single frames until one comes back, for an echo has no handshake that would wait for
+    /// the link, and a memif loses what is sent while it connects.
+    fn probe(&mut self, outside: &impl Outside) -> Result<(), BenchError> {
+        let begun = outside.now();
+        let mut heard = 0;
+        while heard == 0 && !outside.is_stopped() {
+            if outside.now().since(begun).0 > STALL_NS {
+                return Err(BenchError::Stalled(Duration::from_nanos(STALL_NS), 1));
+            }
+            let template = self.frames.frame(0, 0);
+            if let Some(mut frame) = self.port.alloc() {
+                frame.set_len(template.len());
+                frame.as_mut().copy_from_slice(template);
+                self.tx.push(frame);
+            }
+            self.port.tx_burst(outside.now(), &mut self.tx);
+            self.port.free(&mut self.tx);
+            heard = self.drain(outside);
+        }
+        // What is still on its way must not be taken for an answer.
+        self.drain(outside);
+        self.alive = outside.now();
+        Ok(())
+    }
+
+    /// Throws away what arrives for a while; returns how much that was.
+    fn drain(&mut self, outside: &impl Outside) -> usize {
+        let begun = outside.now();
+        let mut count = 0;
+        while outside.now().since(begun).0 < PROBE_NS {
+            count += self.port.rx_burst(outside.now(), &mut self.rx);
+            self.port.free(&mut self.rx);
+        }
+        count
+    }
+
+    fn send(&mut self, now: Nanos) {
+        while !self.tx.is_full() {
+            let (step, rank) = self.next;
+            let is_open = step.wrapping_sub(self.answered[rank]) < self.session.window
+                && step < self.session.step_count;
+            if !is_open {
+                break;
+            }
+            let Some(mut frame) = self.port.alloc() else { break };
+            let template = self.frames.frame(step, rank);
+            frame.set_len(template.len());
+            frame.as_mut().copy_from_slice(template);
+            self.stamp(frame.as_mut(), step, rank);
+            self.tx.push(frame);
+            self.next =
+                if rank + 1 < self.answered.len() { (step, rank + 1) } else { (step + 1, 0) };
+        }
+        self.sent += self.port.tx_burst(now, &mut self.tx) as u64;
+    }
+
+    fn stamp(&self, frame: &mut [u8], step: u32, rank: usize) {
+        let datagram = &mut frame[self.payload_start..];
+        let mut put = |at: usize, word: u32| {
+            datagram[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        };
+        put(self.fields.chunk, step);
+        put(self.fields.group, self.session.group.0);
+        put(self.fields.cookie, self.session.cookies[rank].0);
+        if self.seals {
+            Packet::new_unchecked(datagram).seal(weft_kernel::crc32c);
+        }
+    }
+
+    fn receive(&mut self, now: Nanos) -> usize {
+        let count = self.port.rx_burst(now, &mut self.rx);
+        let rx = std::mem::take(&mut self.rx);
+        for frame in &rx {
+            self.take(frame.as_ref());
+        }
+        self.rx = rx;
+        self.port.free(&mut self.rx);
+        count
+    }
+
+    /// Takes a frame that came back; the rank is the last byte of its Ethernet address.
+    fn take(&mut self, frame: &[u8]) {
+        let rank = frame.get(5).map_or(0, |byte| usize::from(*byte));
+        let is_ours = frame.len() == self.frames.frame_len() && rank < self.answered.len();
+        if !is_ours {
+            return;
+        }
+        let packet = Packet::new_unchecked(&frame[self.payload_start..]);
+        let kind = if self.echo { Kind::Contrib } else { Kind::Answer };
+        if packet.kind() != Some(kind) {
+            return;
+        }
+        let step = self.answered[rank];
+        self.received += 1;
+        self.answered[rank] = step.wrapping_add(1);
+        self.countdown -= 1;
+        let sampled = self.countdown == 0;
+        if packet.chunk().0 != step {
+            self.wrong += 1;
+        } else if sampled {
+            self.compared += 1;
+            self.wrong += u64::from(!self.is_right(frame, step, rank));
+        }
+        if sampled {
+            self.countdown = self.check_every;
+        }
+    }
+
+    fn is_right(&self, frame: &[u8], step: u32, rank: usize) -> bool {
+        if !self.echo {
+            return self.frames.is_answer(frame, step);
+        }
+        let mut sent = self.frames.frame(step, rank).to_vec();
+        self.stamp(&mut sent, step, rank);
+        sent[ETHERNET_LEN..] == frame[ETHERNET_LEN..]
+    }
+}
+
+/// Where the stamped fields lie in a datagram.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    cookie: usize,
+    group: usize,
+    chunk: usize,
+}
+
+impl Fields {
+    fn locate() -> Self {
+        let byte = |name: &str| {
+            let field = LAYOUT.iter().find(|(field, ..)| *field == name);
+            field.map_or_else(|| unreachable!("the header has a field {name}"), |field| field.1)
+        };
+        Self { cookie: byte("cookie"), group: byte("group"), chunk: byte("chunk") }
+    }
+}
+
+/// Time between two probes.
+const PROBE_NS: u64 = 30_000_000;
+/// Longest time without an answer.
+const STALL_NS: u64 = 5_000_000_000;

@@ -1,0 +1,115 @@
+//! Measures the aggregator from inside a node; `weft bench aggregator` starts it (`[bench]`).
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `frames` | makes the contributions, and their sums by plain loops |
+//! | `join` | plays the members' handshake, so that a real engine opens its lease |
+//! | `replay` | the aggregator's lane on a device that replays the contributions |
+//! | `memory` | a device of memory that replays them without DPDK |
+//! | `outside` | devices, clocks, the stop flag |
+//! | `generate` | all members at once, against an aggregator or an echo on another process |
+//!
+//! What is measured is the lane that serves (`weft_io::AggregatorLane`) with its engine; the
+//! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
+//! its time. Every sum is compared with `frames`, which shares no code with slots and kernels.
+
+mod frames;
+#[cfg(feature = "dpdk")]
+mod generate;
+mod join;
+mod memory;
+mod outside;
+mod replay;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::config::Settings;
+use crate::error::NodeError;
+use crate::node::Options;
+
+/// Why a bench gave no figure.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The section asks for more than benches do.
+    #[error("[bench] needs exactly one [[row]] without parent, lcores.shards = 1, and seconds > 0")]
+    Unsupported,
+    /// The contributions could not be written.
+    #[error("writing the contributions to {}: {source}; name a writable file in bench.pcap", .path.display())]
+    Pcap {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The lease did not open.
+    #[error("the aggregator did not open the lease: {0}")]
+    Join(String),
+    /// Nothing came back.
+    #[error(
+        "no answer for {0:?} while {1} frames were out: is the other process still running, and do \
+         its rings hold a window of every member?"
+    )]
+    Stalled(Duration, u64),
+}
+
+impl BenchError {
+    /// The process's exit status: 2 for the configuration, 3 for what this machine lacks, 1 for a
+    /// measurement that failed.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Unsupported => 2,
+            Self::Pcap { .. } => 3,
+            Self::Join(_) | Self::Stalled(..) => 1,
+        }
+    }
+}
+
+/// One measurement, as the node prints it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Measurement {
+    /// `replay`, `generate` or `echo`.
+    pub mode: &'static str,
+    /// Frames received (replay) or sent (generate, echo).
+    pub packets: u64,
+    /// Contributions that entered a sum (replay), or were answered (generate, echo).
+    pub contributions_added: u64,
+    /// Answers sent (replay) or received.
+    pub answers: u64,
+    /// CPU time of the thread that measured.
+    pub cpu_seconds: f64,
+    /// Time that passed meanwhile.
+    pub wall_seconds: f64,
+    /// Answers that were compared with the reference.
+    pub checked: u64,
+    /// Answers that differed from it.
+    pub wrong: u64,
+    /// Frames that the restamping refused.
+    pub refused: u64,
+    /// Frames that the engine refused, by reason; only reasons that happened.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Frames lost because a transmit ring was full or a pool empty.
+    pub lost: u64,
+    /// Instruction set of the arithmetic.
+    pub isa: String,
+}
+
+impl Measurement {
+    /// The measurement as one line of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and names can be written")
+    }
+}
+
+/// Measures what `[bench]` says.
+///
+/// # Errors
+/// [`NodeError`], as a node's.
+pub fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
+    outside::run(settings, options)
+}

@@ -1,0 +1,122 @@
+//! A bench's surroundings: EAL, the device, the clocks, the stop flag.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+use weft_engine::table::Table;
+use weft_kernel::Kernels;
+use weft_wire::Nanos;
+
+use super::frames::Frames;
+use super::memory::MemoryLoop;
+use super::replay::Limit;
+use super::{BenchError, Measurement, replay};
+use crate::config::{BenchMode, BenchSection, Settings};
+use crate::environment;
+use crate::error::NodeError;
+use crate::node::Options;
+
+pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
+    let config = &settings.config;
+    let bench = config.bench.as_ref().ok_or(BenchError::Unsupported)?;
+    let one_row = settings.table.rows.len() == 1 && settings.table.rows[0].parent.is_none();
+    if !one_row || config.lcores.shards != 1 {
+        return Err(BenchError::Unsupported.into());
+    }
+    let seed = match config.node.seed {
+        Some(seed) => seed,
+        None => environment::random_seed().map_err(NodeError::Seed)?,
+    };
+    let frames =
+        Frames::new(&settings.table, &settings.table.rows[0], bench.frames, bench.frames.into());
+    let kernels = Kernels::detect();
+    let check_every = bench.check_every;
+    if bench.mode == BenchMode::Loop {
+        let table = Table::new(settings.table.clone()).expect("it was judged when it was read");
+        let run = replay::Settings { limit: Limit::Packets(bench.packets), seed, check_every };
+        let outside = Process { origin: Instant::now(), stop: options.stop };
+        let port = MemoryLoop::new(&frames);
+        return Ok(replay::run(port, &table, &frames, run, kernels, &outside)?);
+    }
+    on_device(settings, options, bench, &frames, seed)
+}
+
+#[cfg(not(feature = "dpdk"))]
+fn on_device(
+    _: &Settings,
+    _: Options,
+    _: &BenchSection,
+    _: &Frames,
+    _: u64,
+) -> Result<Measurement, NodeError> {
+    Err(NodeError::NoDpdk)
+}
+
+#[cfg(feature = "dpdk")]
+fn on_device(
+    settings: &Settings,
+    options: Options,
+    bench: &BenchSection,
+    frames: &Frames,
+    seed: u64,
+) -> Result<Measurement, NodeError> {
+    use super::generate;
+    use weft_io::Port;
+
+    let config = &settings.config;
+    let time = Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;
+    if time.is_zero() || config.port.io != crate::config::Io::Dpdk {
+        return Err(BenchError::Unsupported.into());
+    }
+    if let Some(path) = &bench.pcap {
+        frames.write(path)?;
+    }
+    let (eal, _, mut queues) = crate::dpdk::open(config, options.eal_args)?;
+    let port = queues.remove(0);
+    let mut table = settings.table.clone();
+    table.local.mac = config.port.mac.unwrap_or_else(|| port.info().mac);
+    let table = Table::new(table).expect("it was judged when the configuration was read");
+    let _lcore = eal.register_lcore(config.lcores.cpus.first().copied())?;
+    let outside = Process { origin: Instant::now(), stop: options.stop };
+    let run = replay::Settings { limit: Limit::Time(time), seed, check_every: bench.check_every };
+    Ok(match bench.mode {
+        BenchMode::Generate => generate::run(port, &table, frames, run, time, false, &outside)?,
+        BenchMode::Echo => generate::run(port, &table, frames, run, time, true, &outside)?,
+        _ => replay::run(port, &table, frames, run, Kernels::detect(), &outside)?,
+    })
+}
+
+struct Process {
+    origin: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+impl replay::Outside for Process {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn cpu(&self) -> Duration {
+        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn mark(&self, event: &str) {
+        eprintln!("weft-node bench: {event}");
+    }
+
+    fn wait_to_end(&self) {
+        let begun = Instant::now();
+        while !self.is_stopped() && begun.elapsed() < LINGER_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// How long a generator waits for its signal.
+const LINGER_MAX: Duration = Duration::from_secs(30);

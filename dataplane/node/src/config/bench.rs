@@ -1,0 +1,63 @@
+//! `[bench]`: turns the node into a bench. Never set it on a node that serves.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// `[bench]`: for benches only (`weft bench` writes it). The node measures for `seconds` and ends
+/// with one JSON object; it serves nobody. It needs one row and one lane.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct BenchSection {
+    /// `replay`: be the aggregator of a device that delivers the same frames for ever. `generate`:
+    /// be all members of the row at once, against an aggregator on the other end of the device.
+    /// `echo`: as `generate`, against something that sends every frame back. `loop`: as `replay`, on
+    /// a device made of memory, without DPDK, for `packets` instead of `seconds`.
+    pub mode: BenchMode,
+    /// `replay`: this file is written before EAL starts, for a device that replays it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcap: Option<PathBuf>,
+    /// How long to measure, after a warm-up of a tenth of it. Default 1.
+    #[serde(default = "default_seconds")]
+    pub seconds: f64,
+    /// `loop`: packets to handle. Default 10000.
+    #[serde(default = "default_packets")]
+    pub packets: u64,
+    /// Different frames over all members. Default 256: contributions come from cache, as they would
+    /// from a NIC that writes into it.
+    #[serde(default = "default_frames")]
+    pub frames: u32,
+    /// Answers from one that is compared with the reference to the next. Default 61.
+    #[serde(default = "default_check_every")]
+    pub check_every: u32,
+}
+
+/// What a bench measures.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BenchMode {
+    /// An aggregator on replayed frames.
+    Replay,
+    /// The members, against an aggregator.
+    Generate,
+    /// The members, against an echo.
+    Echo,
+    /// An aggregator on frames from memory.
+    Loop,
+}
+
+const fn default_seconds() -> f64 {
+    1.0
+}
+
+const fn default_packets() -> u64 {
+    10_000
+}
+
+const fn default_frames() -> u32 {
+    256
+}
+
+const fn default_check_every() -> u32 {
+    61
+}

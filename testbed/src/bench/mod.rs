@@ -1,0 +1,18 @@
+//! Benches: figures that `make bench` reproduces, each with what makes it worth something.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
+//! | `process` | starts weft-node and dpdk-testpmd, reads what they measured and the CPU they used |
+//! | `config` | writes the node's configuration |
+//! | `place` | CPUs and folder |
+//! | `statistics` | medians |
+
+pub mod aggregator;
+mod config;
+mod place;
+mod process;
+mod statistics;
+
+pub use place::{ScratchDir, allowed_cpus};
+pub use process::{BenchError, Node};
