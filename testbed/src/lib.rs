@@ -10,5 +10,6 @@ pub mod bench;
 pub mod doctor;
 pub mod lab;
 pub mod report;
+pub mod run;
 pub mod scenario;
 pub mod workload;

@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, bench, doctor, lab, report};
+use commands::{Failure, Format, bench, doctor, lab, report, run, worker};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -27,6 +27,12 @@ enum Command {
     /// Build networks of namespaces on this machine
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Run a scenario and prove what it computed
+    ///
+    /// Every round's sums and the final model are compared bit for bit with an independent
+    /// reference. The exit status is 0 when all are right, 1 when the verdict is failed, 3 when the
+    /// run was right but degraded: over another port than asked for.
+    Run(run::RunArgs),
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -40,12 +46,17 @@ enum Command {
     /// One line for each finding. The exit status is 0 when the demo runs here in some mode,
     /// else 3.
     Doctor(doctor::DoctorArgs),
+    /// One worker of a run; started by `weft run`
+    #[command(hide = true)]
+    Worker(worker::WorkerArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
+        Command::Run(arguments) => run::run(&arguments, cli.format),
+        Command::Worker(arguments) => worker::run(&arguments),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),

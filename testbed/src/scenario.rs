@@ -4,6 +4,7 @@
 //! the file, the line and the field; a [`Scenario`] that exists can be run.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -22,9 +23,15 @@ pub struct Scenario {
     /// Where.
     #[serde(default)]
     pub lab: LabSection,
+    /// Which boxes sum.
+    #[serde(default)]
+    pub aggregation: AggregationSection,
     /// What the fault port does to frames.
     #[serde(default)]
     pub faults: FaultSection,
+    /// Boxes that are killed and started again.
+    #[serde(default)]
+    pub restart: Vec<RestartSection>,
 }
 
 /// `[job]`: the training run.
@@ -47,6 +54,13 @@ pub struct JobSection {
     pub element_type: ElementType,
     /// Scale of `i32` elements.
     pub scale_exponent: ScaleExponent,
+    /// How long a worker waits for the others before it gives up, in seconds. Default 30.
+    #[serde(default = "default_member_timeout_s")]
+    pub member_timeout_s: u16,
+}
+
+const fn default_member_timeout_s() -> u16 {
+    30
 }
 
 impl JobSection {
@@ -59,6 +73,12 @@ impl JobSection {
             learning_rate: self.learning_rate,
             momentum: self.momentum,
         }
+    }
+
+    /// [`JobSection::member_timeout_s`] as a duration.
+    #[must_use]
+    pub fn member_timeout(&self) -> Duration {
+        Duration::from_secs(self.member_timeout_s.into())
     }
 }
 
@@ -123,6 +143,44 @@ impl Default for LabSection {
     }
 }
 
+/// `[aggregation]`: the boxes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AggregationSection {
+    /// Leaf aggregators below the root, each with an equal share of the workers; 0 for one level.
+    /// Leaves are `a1`, `a2` and so on; the root, or the only box, is `a0`.
+    pub leaves: u8,
+    /// Slots of the group's lease.
+    pub window: u16,
+    /// Lanes of every box, each a thread with its own slots.
+    pub lanes: u16,
+}
+
+impl Default for AggregationSection {
+    fn default() -> Self {
+        Self { leaves: 0, window: 128, lanes: 1 }
+    }
+}
+
+impl AggregationSection {
+    /// Names of the boxes, the root first.
+    #[must_use]
+    pub fn boxes(&self) -> Vec<String> {
+        (0..=self.leaves).map(|index| format!("a{index}")).collect()
+    }
+}
+
+/// `[[restart]]`: a box that dies without a word and comes back at once.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestartSection {
+    /// Name of the box.
+    #[serde(rename = "box")]
+    pub name: String,
+    /// It is killed when rank 0 has finished this round, counted from 0.
+    pub after_round: u32,
+}
+
 /// `[faults]`: probabilities per frame.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -156,6 +214,22 @@ impl Scenario {
             ScenarioError { file: file.to_owned(), line, field, reason }
         })?;
         Ok(scenario)
+    }
+
+    /// Reads a restart as the command line writes it: `a1@40`.
+    ///
+    /// # Errors
+    /// Says what was expected.
+    pub fn restart(text: &str) -> Result<RestartSection, ScenarioError> {
+        let parsed = text.split_once('@').and_then(|(name, round)| {
+            Some(RestartSection { name: name.to_owned(), after_round: round.parse().ok()? })
+        });
+        parsed.ok_or_else(|| ScenarioError {
+            file: "--restart".to_owned(),
+            line: 1,
+            field: None,
+            reason: format!("expected BOX@ROUND such as a1@40, not `{text}`"),
+        })
     }
 
     /// The lab of this scenario with `aggregators` aggregators.
@@ -194,6 +268,11 @@ impl Scenario {
             };
             ("job", key, error.to_string())
         })?;
+        if !(1..=MEMBER_TIMEOUT_S_MAX).contains(&job.member_timeout_s) {
+            let reason =
+                format!("is {}; expected 1 to {MEMBER_TIMEOUT_S_MAX}", job.member_timeout_s);
+            return Err(("job", "member_timeout_s", reason));
+        }
         if let Some(mbit) = self.lab.rate_mbit
             && Rate::from_mbit(mbit).is_none()
         {
@@ -201,6 +280,32 @@ impl Scenario {
             return Err(("lab", "rate_mbit", reason));
         }
         self.topology(1).map_err(|error| ("lab", "mtu", error.to_string()))?;
+        let leaves = self.aggregation.leaves;
+        if leaves > 0 && (leaves > job.workers || !job.workers.is_multiple_of(leaves)) {
+            let reason = format!("is {leaves}; expected a divisor of the {} workers", job.workers);
+            return Err(("aggregation", "leaves", reason));
+        }
+        let window = self.aggregation.window;
+        if !window.is_power_of_two() || window > 2048 {
+            let reason = format!("is {window}; expected a power of two, at most 2048");
+            return Err(("aggregation", "window", reason));
+        }
+        let lanes = self.aggregation.lanes;
+        if !lanes.is_power_of_two() || lanes > window.min(LANES_MAX) {
+            let reason =
+                format!("is {lanes}; expected a power of two, at most {LANES_MAX} and the window");
+            return Err(("aggregation", "lanes", reason));
+        }
+        if let Some(restart) = self.restart.iter().find(|r| r.after_round >= job.rounds) {
+            let reason =
+                format!("is {}; the last round is {}", restart.after_round, job.rounds - 1);
+            return Err(("restart", "after_round", reason));
+        }
+        if let Some(restart) =
+            self.restart.iter().find(|restart| !self.aggregation.boxes().contains(&restart.name))
+        {
+            return Err(("restart", "box", format!("names no box: {}", restart.name)));
+        }
         let faults = &self.faults;
         for (key, value) in [
             ("loss", faults.loss),
@@ -285,6 +390,10 @@ fn key(line: &str) -> Option<&str> {
 
 /// Positions in a group's member bitmap.
 const WORKERS_MAX: u8 = 64;
+/// An hour: whoever waits longer has left.
+const MEMBER_TIMEOUT_S_MAX: u16 = 3600;
+/// A worker has a UDP port for each lane, and on loopback the ranks share an address.
+const LANES_MAX: u16 = 16;
 
 #[cfg(test)]
 mod tests {

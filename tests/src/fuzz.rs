@@ -8,14 +8,21 @@ use weft_wire::frame::{ETHERNET_LEN, IPV6_LEN, Udp};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{BODY_LEN, Hello};
 
+pub use self::aggregator::aggregator_frames;
 use crate::crc32c::crc32c;
+
+mod aggregator;
 
 /// What a fuzz target does with its input.
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is also its corpus folder.
-pub const TARGETS: &[(&str, Target)] =
-    &[("frame_parse", frame_parse), ("header_parse", header_parse), ("hello_parse", hello_parse)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("aggregator_frames", aggregator_frames),
+    ("frame_parse", frame_parse),
+    ("header_parse", header_parse),
+    ("hello_parse", hello_parse),
+];
 
 /// An Ethernet frame from the network, down to the handshake body.
 pub fn frame_parse(data: &[u8]) {

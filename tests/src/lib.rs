@@ -2,5 +2,7 @@
 
 pub mod crc32c;
 pub mod fuzz;
+pub mod live;
 pub mod model;
+pub mod sim;
 pub mod vectors;

@@ -66,6 +66,9 @@ pub struct Config {
     pub member_timeout: Duration,
     /// How long [`crate::Session::close`] waits for the others. Default 2 s.
     pub close_linger: Duration,
+    /// Least time before a contribution is sent again. Default 5 ms, what a scheduler needs to run
+    /// everybody on a busy machine; with a core per worker and a lossy network, less is faster.
+    pub rto_min: Duration,
     /// Ceiling of the sending rate in bytes of Ethernet frames per second. Default none.
     pub rate_bytes_per_sec: Option<u64>,
     /// Seed of this life's random numbers, for tests. Default: from the operating system.
@@ -89,6 +92,7 @@ impl Config {
             connect_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),
+            rto_min: Duration::from_millis(5),
             rate_bytes_per_sec: None,
             seed: None,
         }
@@ -153,7 +157,9 @@ impl Config {
         worker.operation = operation;
         worker.connect_timeout_ns = nanos(self.connect_timeout);
         worker.member_timeout_ns = nanos(self.member_timeout);
-        worker.close_linger_ns = nanos(self.close_linger);
+        // The session itself lets go after its linger; between two leases nobody may.
+        worker.close_linger_ns = nanos(self.close_linger.max(self.member_timeout));
+        worker.rto_min_ns = nanos(self.rto_min);
         worker.rate_bytes_per_sec = self.rate_bytes_per_sec;
         worker.probe_len = self
             .mtu

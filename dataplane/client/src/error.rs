@@ -36,6 +36,12 @@ pub enum Error {
     /// A round could not begin.
     #[error("could not begin a round: {0}")]
     Round(RoundError),
+    /// The lease had run out of steps and the group could not be formed anew.
+    #[error(
+        "the lease has run out of steps and not every worker has come to its end within \
+         member_timeout: connect again, or raise chunks_max in the aggregator's row"
+    )]
+    Renewal,
     /// The call does not fit the session's numbers.
     #[error("{0}")]
     Wrong(&'static str),

@@ -26,6 +26,8 @@
 
 mod config;
 mod error;
+mod group;
+mod io;
 mod payload;
 mod session;
 

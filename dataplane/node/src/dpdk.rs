@@ -1,16 +1,21 @@
 //! A node on a DPDK device: EAL from the configuration or the command line, one queue per lane.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 
-use weft_dpdk::{DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Memory, PortConfig, PortId};
+use crossbeam_queue::ArrayQueue;
+use weft_dpdk::{
+    DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
+};
 use weft_io::Port;
 
 use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
+use crate::error::NodeError;
 use crate::host::Host;
-use crate::node::{Node, NodeError};
+use crate::node::Node;
 use crate::stats::LaneSnapshot;
-use crate::steered::steer;
+use crate::steered::{FramePool, Relay, RelayPort, steer};
+use crate::wrap::Wrapped;
 
 impl Node<'_> {
     pub(crate) fn run_dpdk(
@@ -18,37 +23,49 @@ impl Node<'_> {
         eal_args: Option<Vec<String>>,
     ) -> Result<Vec<LaneSnapshot>, NodeError> {
         let config = &self.settings.config;
-        let (eal, mut queues) = open(config, eal_args)?;
-        let inner = queues.remove(0);
-        let mac = config.port.mac.unwrap_or_else(|| inner.info().mac);
+        let (eal, port) = start(config, eal_args)?;
+        let mut queues = open(&eal, &port, config.lcores.shards)?;
+        let first = queues.remove(0);
+        let info = first.info();
+        let mac = config.port.mac.unwrap_or(info.mac);
         let host = Host::answering(config.port.ip, mac, config.port.mtu, self.seed);
-        let map = self.settings.lanes.clone();
-        let (front, sides) = steer(inner, queues, map, config.lcores.ring_frames, None);
         let handle = (*eal).clone();
-        self.run_lanes(front, sides, host, |cpu| -> Result<Lcore, NodeError> {
-            Ok(handle.register_lcore(cpu)?)
-        })
+        let lcore = |cpu| -> Result<Lcore, NodeError> { Ok(handle.register_lcore(cpu)?) };
+        if queues.is_empty() {
+            // One queue for all lanes: lane 0 sends for the others.
+            let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
+            let relay: Relay<Mbuf> = Arc::new(ArrayQueue::new(ring_frames));
+            let sender = |_| -> Result<_, NodeError> {
+                let (count, room) = (port.mbuf_count, port.mbuf_data_room_bytes);
+                let pool = MbufPool(Mempool::new(&eal, count, room, ANY_SOCKET)?);
+                Ok(Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), info.clone())))
+            };
+            let senders = (1..config.lcores.shards).map(sender).collect::<Result<_, _>>()?;
+            let (front, sides) =
+                steer(self.wrap(first)?, senders, false, map, ring_frames, Some(relay));
+            return self.run_lanes(front, sides, host, lcore);
+        }
+        let others_receive = queues[0].receives();
+        let (front, sides) = self.steer_receiving(first, queues, others_receive)?;
+        self.run_lanes(front, sides, host, lcore)
     }
 }
 
-/// Starts EAL and opens the configured device.
-pub(crate) fn open(
+/// Starts EAL and finds out how the configured device is to be opened.
+pub(crate) fn start(
     config: &NodeConfig,
     eal_args: Option<Vec<String>>,
-) -> Result<(Eal, Vec<DpdkQueue>), NodeError> {
+) -> Result<(Eal, PortConfig), NodeError> {
     let args = match &eal_args {
         Some(raw) => raw.clone(),
         None => generated(&config.dpdk).to_args(0),
     };
-    preflight(&args, config.port.ip.ip)?;
+    preflight(&args, &config.port)?;
     let args = eal_args.map_or_else(|| generated(&config.dpdk), EalArgs::from_raw);
     let eal = Eal::init(&args)?;
-    let shards = config.lcores.shards;
     let port = PortConfig {
         port: device(&eal, &config.port)?,
         mtu: config.port.mtu,
-        rx_queues: 1,
-        tx_queues: shards,
         rxd: config.dpdk.rx_descriptors,
         txd: config.dpdk.tx_descriptors,
         mbuf_count: config.dpdk.mbuf_count,
@@ -56,9 +73,41 @@ pub(crate) fn open(
         copy_break_bytes: config.dpdk.copy_break_bytes,
         // The device filters for its own address.
         promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
+        ..PortConfig::named("")
     };
-    let queues = DpdkPort::open(&eal, &port)?;
-    Ok((eal, queues))
+    Ok((eal, port))
+}
+
+/// Opens a device for `lanes` lanes with as many queues as it has: a pair for each lane; else
+/// one receive queue and a transmit queue for each; else one of each.
+///
+/// Who spreads frames over several receive queues is the device's affair: the lanes hand each other
+/// what came in at the wrong one.
+pub(crate) fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQueue>, NodeError> {
+    let shapes = [(lanes, lanes), (1, lanes), (1, 1)];
+    let attempt = |(rx_queues, tx_queues)| {
+        DpdkPort::open(eal, &PortConfig { rx_queues, tx_queues, ..port.clone() })
+    };
+    let mut outcome = attempt(shapes[0]);
+    for shape in &shapes[1..] {
+        // Nothing was opened yet where the configuration was refused.
+        if matches!(outcome, Err(PortError::Config { .. })) {
+            outcome = attempt(*shape);
+        }
+    }
+    Ok(outcome?)
+}
+
+/// Buffers of a lane that sends through lane 0.
+#[derive(Debug)]
+struct MbufPool(Mempool);
+
+impl FramePool for MbufPool {
+    type Frame = Mbuf;
+
+    fn alloc(&self) -> Option<Mbuf> {
+        self.0.alloc()
+    }
 }
 
 /// EAL arguments of a configuration.
@@ -90,7 +139,7 @@ fn generated(section: &DpdkSection) -> EalArgs {
 }
 
 /// What EAL would report in many lines, or not at all.
-fn preflight(args: &[String], ip: IpAddr) -> Result<(), NodeError> {
+fn preflight(args: &[String], port: &PortSection) -> Result<(), NodeError> {
     let refuse = |line: String| Err(NodeError::Environment(line));
     let needs_huge = !args.iter().any(|arg| arg == "--no-huge");
     if needs_huge && environment::free_hugepages() == Some(0) {
@@ -112,12 +161,12 @@ fn preflight(args: &[String], ip: IpAddr) -> Result<(), NodeError> {
                  cap_net_raw+ep` this binary"
             ));
         }
+        if let Some(line) = environment::mtu_problem(interface, port.mtu) {
+            return refuse(line);
+        }
     }
-    if let Some(interface) = environment::interface_with(ip) {
-        return refuse(format!(
-            "the kernel has {ip} on {interface} and would answer as well: `ip address flush dev \
-             {interface}`, or choose another port.ip"
-        ));
+    if let Some(line) = environment::kernel_answers(port.ip.ip) {
+        return refuse(line);
     }
     Ok(())
 }
@@ -147,6 +196,8 @@ fn device(eal: &Eal, section: &PortSection) -> Result<PortId, NodeError> {
     }
 }
 
+/// Lets DPDK choose the NUMA socket.
+const ANY_SOCKET: i32 = -1;
 /// Ethernet header and DPDK's headroom.
 const FRAME_OVERHEAD: u16 = 14 + 128;
 /// DPDK's usual buffer: 2048 bytes and the headroom.

@@ -17,6 +17,20 @@ pub fn interface_with(ip: IpAddr) -> Option<String> {
     })
 }
 
+/// What is wrong with answering for `ip` on a port that the kernel shares.
+#[must_use]
+pub fn kernel_answers(ip: IpAddr) -> Option<String> {
+    if ip.is_loopback() {
+        // The kernel answers for it to nobody but itself; a memif's peer may still use it.
+        return None;
+    }
+    let interface = interface_with(ip)?;
+    Some(format!(
+        "the kernel has {ip} on {interface} and would answer as well: `ip address flush dev \
+         {interface}`, or choose another port.ip"
+    ))
+}
+
 /// True if this machine (this network namespace) has the interface.
 #[must_use]
 pub fn has_interface(name: &str) -> bool {
@@ -32,6 +46,17 @@ pub fn interface_mtu(name: &str) -> Option<usize> {
         return None;
     }
     std::fs::read_to_string(format!("/sys/class/net/{name}/mtu")).ok()?.trim().parse().ok()
+}
+
+/// What is wrong with sending packets of `mtu` bytes through an interface: one that is too long
+/// would be lost without a word.
+#[must_use]
+pub fn mtu_problem(interface: &str, mtu: u16) -> Option<String> {
+    let limit = interface_mtu(interface).filter(|limit| *limit < usize::from(mtu))?;
+    Some(format!(
+        "port.mtu = {mtu}: interface {interface} has an MTU of {limit}; set port.mtu = {limit} or \
+         less, or `ip link set {interface} mtu {mtu}`"
+    ))
 }
 
 /// True unless this process is known to lack CAP_NET_RAW.

@@ -81,6 +81,8 @@ impl<P: Port> HostSide<P> for Host {
 struct Stack {
     interface: Interface,
     slots: Slots,
+    /// A frame whose sender's Ethernet address was asked for.
+    waiting: Buffer,
     sockets: SocketSet<'static>,
     bucket: TokenBucket,
 }
@@ -101,21 +103,62 @@ impl Stack {
         Self {
             interface,
             slots,
+            waiting: Buffer::new(frame_len_max),
             sockets: SocketSet::new(Vec::new()),
             bucket: TokenBucket::new(FRAMES_PER_SEC_MAX, FRAMES_BURST_MAX),
         }
     }
 
     /// The frame that answers `frame`, if one does.
+    ///
+    /// To a sender that it does not know the stack sends a question instead of its answer. What
+    /// was asked then waits, and is answered when the sender has answered; the last one wins.
     fn answer(&mut self, now: Nanos, frame: &[u8]) -> Option<&[u8]> {
-        self.slots.outgoing.len = None;
-        self.slots.incoming.fill(frame)?;
         let now = Instant::from_micros(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX));
-        self.interface.poll(now, &mut self.slots, &mut self.sockets);
-        self.slots.incoming.len = None;
+        self.slots.incoming.fill(frame)?;
+        self.turn(now);
+        match &self.slots.outgoing {
+            Buffer { len: Some(len), bytes } if is_question(&bytes[..*len]) => {
+                self.waiting.fill(frame);
+            }
+            Buffer { len: None, .. } if is_neighbour_talk(frame) => {
+                if let Some(len) = self.waiting.len.take() {
+                    self.slots.incoming.fill(&self.waiting.bytes[..len])?;
+                    self.turn(now);
+                }
+            }
+            Buffer { .. } => {}
+        }
         let len = self.slots.outgoing.len?;
         Some(&self.slots.outgoing.bytes[..len])
     }
+
+    /// Lets the stack take in what lies in the incoming slot.
+    fn turn(&mut self, now: Instant) {
+        self.slots.outgoing.len = None;
+        self.interface.poll(now, &mut self.slots, &mut self.sockets);
+        self.slots.incoming.len = None;
+    }
+}
+
+/// True for ARP and for ICMPv6, which neighbour discovery is a part of.
+fn is_neighbour_talk(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x06]) => true,
+        Some([0x86, 0xdd]) => frame.get(20) == Some(&ICMPV6),
+        _ => false,
+    }
+}
+
+/// True for an ARP request and for a neighbour solicitation.
+fn is_question(frame: &[u8]) -> bool {
+    let is_arp = frame.get(12..14) == Some(&[0x08, 0x06]);
+    let asks = if is_arp {
+        frame.get(20..22) == Some(&[0, ARP_REQUEST])
+    } else {
+        frame.get(54) == Some(&NEIGHBOUR_SOLICITATION)
+    };
+    is_neighbour_talk(frame) && asks
 }
 
 /// A device of one frame each way.
@@ -183,6 +226,9 @@ impl TxToken for Outgoing<'_> {
     }
 }
 
+const ARP_REQUEST: u8 = 1;
+const ICMPV6: u8 = 58;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
 /// Frames that the host side looks at per second.
 const FRAMES_PER_SEC_MAX: u64 = 10_000;
 /// Frames that it looks at in a row.

@@ -10,8 +10,10 @@
 //! | [`idle`] | decides when a lane sleeps |
 //! | [`steer`] | decides which lane a frame belongs to |
 //! | [`steered`] | hands frames between lanes |
+//! | [`wrap`] | puts captures and faults around a port |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
+//! | [`error`] | why a node did not run |
 //! | [`stats`] | snapshots, reports, text, metrics |
 //!
 //! The binary is `main.rs`; everything here can be tested without it.
@@ -23,6 +25,7 @@ pub mod config;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 pub mod environment;
+pub mod error;
 pub mod host;
 pub mod idle;
 pub mod lane;
@@ -31,3 +34,4 @@ mod reporter;
 pub mod stats;
 pub mod steer;
 pub mod steered;
+pub mod wrap;

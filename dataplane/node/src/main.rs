@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use weft_node::bench;
 use weft_node::cli::Invocation;
 use weft_node::config::{self, Format};
-use weft_node::node::{self, NodeError, Options};
+use weft_node::error::NodeError;
+use weft_node::node::{self, Options};
 use weft_node::stats::{Report, write_text};
 
 fn main() -> ExitCode {

@@ -3,27 +3,34 @@
 //! Lane 0 runs on the calling thread, each further lane on its own. Whatever can fail fails before
 //! the ready line; afterwards a node ends only when it is told to or its port closes.
 
-use std::net::IpAddr;
+use std::fs::File;
+use std::io::BufWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
-use weft_io::udp::{UdpConfig, UdpError, UdpPort};
+use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
+use weft_io::pool::Pool;
+use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{AggregatorLane, Port, PortInfo};
 use weft_kernel::Kernels;
+use weft_wire::Nanos;
+use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::hello::Integrity;
 
-use crate::config::{ConfigError, Format, Io, Settings};
+use crate::config::{Format, Io, Settings};
 use crate::environment;
+use crate::error::NodeError;
 use crate::host::Host;
 use crate::lane::{self, Shared};
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
-use crate::steered::{FrontPort, LanePort, RelayPort, SidePort, steer};
+use crate::steered::{LanePort, RelayPort, SteeredPort, steer};
+use crate::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -32,84 +39,6 @@ pub struct Options {
     pub eal_args: Option<Vec<String>>,
     /// Set to end the node.
     pub stop: Arc<AtomicBool>,
-}
-
-/// Why a node did not run. Each message is one line that says what to do.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum NodeError {
-    /// The configuration was refused.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A UDP port could not be opened.
-    #[error(transparent)]
-    Udp(#[from] UdpError),
-    /// DPDK refused.
-    #[cfg(feature = "dpdk")]
-    #[error(transparent)]
-    Eal(#[from] weft_dpdk::EalError),
-    /// A DPDK device could not be opened.
-    #[cfg(feature = "dpdk")]
-    #[error(transparent)]
-    DpdkPort(#[from] weft_dpdk::PortError),
-    /// This binary has no DPDK.
-    #[error(
-        "port.io = \"dpdk\": this weft-node was built without DPDK; install libdpdk-dev and build \
-         with `cargo build -p weft-node --features dpdk`, or set port.io = \"udp\""
-    )]
-    NoDpdk,
-    /// EAL arguments without DPDK.
-    #[error("EAL arguments came before `--`, but port.io is not \"dpdk\"; remove them")]
-    UnusedEalArgs,
-    /// Something about this machine.
-    #[error("{0}")]
-    Environment(String),
-    /// Signal handlers.
-    #[error("installing signal handlers")]
-    Signals(#[source] std::io::Error),
-    /// No randomness.
-    #[error("reading a seed from /dev/urandom")]
-    Seed(#[source] std::io::Error),
-    /// A lane's CPU.
-    #[error("pinning a lane to CPU {cpu}: {source}; see `taskset -p $$` for the CPUs allowed here")]
-    Pin {
-        /// The CPU.
-        cpu: u32,
-        /// The kernel's answer.
-        source: nix::Error,
-    },
-    /// A lane's thread.
-    #[error("starting the thread of lane {lane}")]
-    Thread {
-        /// The lane.
-        lane: usize,
-        /// The kernel's answer.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A bench.
-    #[error(transparent)]
-    Bench(#[from] crate::bench::BenchError),
-    /// The metrics listener.
-    #[error("listening on {addr} for /metrics: {source}; choose another node.metrics")]
-    Metrics {
-        /// The address.
-        addr: std::net::SocketAddr,
-        /// The kernel's answer.
-        source: std::io::Error,
-    },
-}
-
-impl NodeError {
-    /// The process's exit status: 2 for usage and configuration, 3 for what this machine lacks.
-    #[must_use]
-    pub fn exit_status(&self) -> u8 {
-        match self {
-            Self::Config(_) | Self::UnusedEalArgs => 2,
-            Self::Bench(error) => error.exit_status(),
-            _ => 3,
-        }
-    }
 }
 
 /// Runs a node until `options.stop` is set; returns its final report.
@@ -142,6 +71,7 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
         let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
+            Io::AfPacket => node.run_af_packet(),
             Io::Dpdk => node.run_dpdk(options.eal_args),
         };
         shared.stop.store(true, Ordering::Relaxed);
@@ -153,6 +83,9 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
     Ok(Report::new(config, start.elapsed().as_secs_f64(), &lanes))
 }
 
+/// The port of lane 0 and those of the others.
+type LanePorts<P> = (SteeredPort<Wrapped<P>>, Vec<SteeredPort<Wrapped<P>>>);
+
 /// What opening a port and starting lanes needs.
 pub(crate) struct Node<'a> {
     pub(crate) settings: &'a Settings,
@@ -163,10 +96,14 @@ pub(crate) struct Node<'a> {
 impl Node<'_> {
     fn run_udp(&self) -> Result<Vec<LaneSnapshot>, NodeError> {
         let section = &self.settings.config.port;
-        let ip = section.ip.ip;
-        check_udp_mtu(ip, section.mtu)?;
+        let interface = environment::interface_with(section.ip.ip);
+        if let Some(line) = interface.and_then(|name| environment::mtu_problem(&name, section.mtu))
+        {
+            return Err(NodeError::Environment(line));
+        }
         let rows = &self.settings.table.rows;
-        let inner = UdpPort::open(&UdpConfig {
+        let port = UdpPort::open(&UdpConfig {
+            socket_count: self.settings.udp_sockets,
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
             socket_buffer_bytes: section.socket_buffer_bytes,
@@ -175,13 +112,63 @@ impl Node<'_> {
         })?;
         let lanes = &self.settings.config.lcores;
         let relay = Arc::new(ArrayQueue::new(lanes.ring_frames));
-        let senders = (1..lanes.shards)
-            .map(|_| RelayPort::new(section.frame_count, Arc::clone(&relay), inner.info()))
-            .collect();
-        let relay = (lanes.shards > 1).then_some(relay);
-        let map = self.settings.lanes.clone();
-        let (front, sides) = steer(inner, senders, map, lanes.ring_frames, relay);
+        let sender = |_| {
+            let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);
+            Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), port.info()))
+        };
+        let senders = (1..lanes.shards).map(sender).collect();
+        let port = self.wrap(port)?;
+        let (map, ring_frames) = (&self.settings.lanes, lanes.ring_frames);
+        let (front, sides) = steer(port, senders, false, map, ring_frames, Some(relay));
         self.run_lanes(front, sides, Host::silent(), |cpu| cpu.map_or(Ok(()), pin))
+    }
+
+    fn run_af_packet(&self) -> Result<Vec<LaneSnapshot>, NodeError> {
+        let config = &self.settings.config;
+        let section = &config.port;
+        let interface = section.device.as_deref().unwrap_or_default();
+        if let Some(line) = environment::kernel_answers(section.ip.ip) {
+            return Err(NodeError::Environment(line));
+        }
+        if let Some(line) = environment::mtu_problem(interface, section.mtu) {
+            return Err(NodeError::Environment(line));
+        }
+        let shards = config.lcores.shards;
+        // A number that no other node of this network namespace uses, most likely.
+        let group = u16::try_from(std::process::id() & 0xffff).expect("it was cut to fit");
+        let open = |_| {
+            let steering = Steering { group, shard_count: shards, first_port: 0 };
+            AfPacketPort::open(&AfPacketConfig {
+                frame_count: section.frame_count,
+                ring_bytes: section.ring_bytes,
+                qdisc_bypass: section.qdisc_bypass,
+                // The interface filters for its own address.
+                promiscuous: section.mac.is_some(),
+                steering: (shards > 1).then_some(steering),
+                ..AfPacketConfig::new(interface)
+            })
+        };
+        let mut ports = (0..shards).map(open).collect::<Result<Vec<_>, _>>()?;
+        let first = ports.remove(0);
+        let mac = section.mac.unwrap_or_else(|| first.info().mac);
+        let host = Host::answering(section.ip, mac, section.mtu, self.seed);
+        let (front, sides) = self.steer_receiving(first, ports, true)?;
+        self.run_lanes(front, sides, host, |cpu| cpu.map_or(Ok(()), pin))
+    }
+
+    /// Lanes on ports that send, and perhaps receive, by themselves.
+    pub(crate) fn steer_receiving<P: Port>(
+        &self,
+        first: P,
+        others: Vec<P>,
+        others_receive: bool,
+    ) -> Result<LanePorts<P>, NodeError> {
+        let config = &self.settings.config;
+        let faults = config.faults.map(|faults| faults.to_config());
+        let wrap = |port| Wrapped::without_capture(port, faults.as_ref());
+        let others = others.into_iter().map(wrap).collect();
+        let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
+        Ok(steer(self.wrap(first)?, others, others_receive, map, ring_frames, None))
     }
 
     #[cfg(not(feature = "dpdk"))]
@@ -193,8 +180,8 @@ impl Node<'_> {
     /// returns is dropped there after the lane's port.
     pub(crate) fn run_lanes<P, S, G>(
         &self,
-        front: FrontPort<P>,
-        sides: Vec<SidePort<S>>,
+        front: SteeredPort<Wrapped<P>>,
+        sides: Vec<SteeredPort<Wrapped<S>>>,
         host: Host,
         prepare: impl Fn(Option<u32>) -> Result<G, NodeError> + Sync,
     ) -> Result<Vec<LaneSnapshot>, NodeError>
@@ -243,6 +230,22 @@ impl Node<'_> {
         })
     }
 
+    /// Puts `[trace]` and `[faults]` around a port.
+    pub(crate) fn wrap<P: Port>(&self, port: P) -> Result<Wrapped<P>, NodeError> {
+        let config = &self.settings.config;
+        let faults = config.faults.map(|faults| faults.to_config());
+        let Some(trace) = &config.trace else {
+            return Ok(Wrapped::without_capture(port, faults.as_ref()));
+        };
+        let failed = |source| NodeError::Capture { path: trace.pcap.clone(), source };
+        let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
+        #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();
+        let origin = Nanos(u64::try_from(origin).unwrap_or(0));
+        Wrapped::with_capture(port, faults.as_ref(), output, origin).map_err(failed)
+    }
+
     /// The table with the address that the port turned out to have.
     fn table(&self, info: &PortInfo) -> Table {
         let mut config = self.settings.table.clone();
@@ -287,18 +290,6 @@ impl Node<'_> {
                 eprintln!("{line}");
             }
         }
-    }
-}
-
-/// A datagram that is longer than the interface's MTU would be lost without a word.
-fn check_udp_mtu(ip: IpAddr, mtu: u16) -> Result<(), NodeError> {
-    let Some(interface) = environment::interface_with(ip) else { return Ok(()) };
-    match environment::interface_mtu(&interface) {
-        Some(limit) if limit < usize::from(mtu) => Err(NodeError::Environment(format!(
-            "port.mtu = {mtu}: interface {interface} has an MTU of {limit}; set port.mtu = {limit} \
-             or less, or `ip link set {interface} mtu {mtu}`"
-        ))),
-        _ => Ok(()),
     }
 }
 

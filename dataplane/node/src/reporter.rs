@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::config::{Format, NodeConfig};
+use crate::error::NodeError;
 use crate::lane::Shared;
-use crate::node::NodeError;
 use crate::stats::{LaneSnapshot, PortReport, Report, metrics, write_text};
 
 /// Where scrapers connect.

@@ -1,7 +1,8 @@
 //! Which lane a frame belongs to, by its UDP source port alone (PROTOCOL section 10).
 //!
-//! Decides only. The map is made from the members' ports: member port + `i` is lane `i`. A source
-//! port that no member uses, and whatever is not UDP, goes to lane 0, whose engine counts it.
+//! Decides only. The map is made from the ports of members and roots: port + `i` is lane `i`. A
+//! source port that none of them uses, and whatever is not UDP, goes to lane 0, whose engine counts
+//! it.
 //! Invariant: a source port means one lane, whoever sends from it. O(1) per frame.
 
 use std::fmt;
@@ -15,7 +16,7 @@ pub struct LaneMap {
     lanes: Box<[u8]>,
 }
 
-/// Two members' ports that ask for different lanes.
+/// Two boxes' or members' ports that ask for different lanes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Conflict {
     /// Row of the second member.
@@ -29,24 +30,26 @@ impl fmt::Display for Conflict {
         let Self { port, lanes: [one, other], .. } = self;
         write!(
             f,
-            "UDP source port {port} would be lane {one} for one member and lane {other} for \
-             another; give all members the same port, or ports that are a multiple of the lanes \
+            "UDP source port {port} would be lane {one} for one member or root and lane {other} \
+             for another; give all the same port, or ports that are a multiple of the lanes \
              apart"
         )
     }
 }
 
 impl LaneMap {
-    /// Maps the ports of every member of a box.
+    /// Maps the ports of every member and root of a box.
     ///
     /// # Errors
     /// [`Conflict`] if a port would belong to two lanes.
     pub fn new(config: &BoxConfig) -> Result<Self, Conflict> {
         let mut lanes = vec![UNKNOWN; 1 << 16].into_boxed_slice();
         for row in &config.rows {
-            for member in &row.members {
+            let members = row.members.iter().map(|member| member.addr.port());
+            let root = row.parent.iter().map(|parent| parent.endpoint.addr.port());
+            for first in members.chain(root) {
                 for lane in 0..u8::try_from(config.shards).expect("the table bounds the shards") {
-                    let port = member.addr.port() + u16::from(lane);
+                    let port = first + u16::from(lane);
                     let entry = &mut lanes[usize::from(port)];
                     if *entry != UNKNOWN && *entry != lane {
                         return Err(Conflict { row: row.row, port, lanes: [*entry, lane] });

@@ -1,8 +1,11 @@
-//! Several lanes on a port with one receive queue: lane 0 hands the others their frames.
+//! Lanes that hand each other frames: each frame is handled by the lane of its source port,
+//! whichever queue it came in on.
 //!
-//! [`FrontPort`] is lane 0's: it owns the receiving port and sorts what arrives by [`LaneMap`].
-//! [`SidePort`] is another lane's: it receives from its ring and sends through its own port, which
-//! is a transmit queue of the device, or a [`RelayPort`] whose frames lane 0 sends for it.
+//! A [`SteeredPort`] is one lane's. What its own port receives it sorts by [`LaneMap`]; what belongs
+//! to another lane goes into that lane's ring. On a device with one receive queue lane 0 does all of
+//! this; on one that spreads frames by a hash of its own every lane does, and it need not be known
+//! which hash that is. A lane sends through its own port, which may be a [`RelayPort`]: then lane 0
+//! sends for it.
 //!
 //! Invariants: rings are bounded and made at the start; a frame for a full ring is freed and
 //! counted, as a full receive ring of a NIC would; no frame is handled on a lane that it does not
@@ -13,12 +16,13 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::sync::{Parker, Unparker};
+use weft_io::fault::FaultCounts;
 use weft_io::pool::{Pool, PoolFrame};
-use weft_io::{Burst, Port, PortInfo, PortStats};
+use weft_io::{Burst, Frame, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
-use weft_wire::frame::ETHERNET_LEN;
 
 use crate::steer::LaneMap;
+use crate::wrap::Wrapped;
 
 /// What steering did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -33,97 +37,109 @@ pub struct SteerStats {
 pub trait LanePort: Port {
     /// What steering did at this lane.
     fn steer_stats(&self) -> SteerStats;
+
+    /// Faults of received and of sent frames, where a wrapper makes some.
+    fn fault_counts(&self) -> Option<[FaultCounts; 2]>;
 }
 
-/// Lane 0's port.
+/// Frames from lanes without a port of their own, for lane 0 to send.
+pub type Relay<F> = Arc<ArrayQueue<F>>;
+
+/// A lane's port.
 #[derive(Debug)]
-pub struct FrontPort<P: Port> {
+pub struct SteeredPort<P: Port> {
     inner: P,
-    map: LaneMap,
-    sides: Vec<Side<P::Frame>>,
-    /// Frames that other lanes want sent.
-    relay: Option<Arc<ArrayQueue<P::Frame>>>,
+    lane: usize,
+    /// Alone: nothing to sort.
+    mesh: Option<Mesh<P::Frame>>,
+    relay: Option<Relay<P::Frame>>,
     arrived: Burst<P::Frame>,
     leaving: Burst<P::Frame>,
     relay_dropped: u64,
     stats: SteerStats,
 }
 
+/// What joins a lane to the others.
 #[derive(Debug)]
-struct Side<F> {
-    ring: Arc<ArrayQueue<F>>,
-    unparker: Unparker,
-    woken: bool,
-}
-
-/// The port of a lane other than 0.
-#[derive(Debug)]
-pub struct SidePort<S: Port> {
-    inner: S,
-    ring: Arc<ArrayQueue<S::Frame>>,
-    parker: Parker,
-}
-
-/// Puts lane 0 on `inner` and each further lane on one of `senders`. Frames in `relay`, if there
-/// is one, leave through `inner`.
-pub fn steer<P, S>(
-    inner: P,
-    senders: Vec<S>,
+struct Mesh<F> {
     map: LaneMap,
+    rings: Arc<[Ring<F>]>,
+    parker: Parker,
+    /// This lane's port receives nothing, so waiting means waiting for the ring.
+    is_fed: bool,
+    /// Lanes that got a frame in this burst.
+    woken: u64,
+}
+
+/// The way to a lane.
+#[derive(Debug)]
+struct Ring<F> {
+    queue: ArrayQueue<F>,
+    unparker: Unparker,
+}
+
+/// Makes the lanes of a node: lane 0 on `first`, each further one on one of `others`, which receive
+/// by themselves if `others_receive`. Lane 0 sends what comes through `relay`.
+pub fn steer<P, S>(
+    first: P,
+    others: Vec<S>,
+    others_receive: bool,
+    map: &LaneMap,
     ring_frames: usize,
-    relay: Option<Arc<ArrayQueue<P::Frame>>>,
-) -> (FrontPort<P>, Vec<SidePort<S>>)
+    relay: Option<Relay<P::Frame>>,
+) -> (SteeredPort<P>, Vec<SteeredPort<S>>)
 where
     P: Port,
     S: Port<Frame = P::Frame>,
 {
-    let mut sides = Vec::new();
-    let ports = senders
-        .into_iter()
-        .map(|inner| {
-            let (ring, parker) = (Arc::new(ArrayQueue::new(ring_frames)), Parker::new());
-            let unparker = parker.unparker().clone();
-            sides.push(Side { ring: Arc::clone(&ring), unparker, woken: false });
-            SidePort { inner, ring, parker }
-        })
-        .collect();
-    let front = FrontPort {
-        inner,
-        map,
-        sides,
-        relay,
-        arrived: Burst::new(),
-        leaving: Burst::new(),
-        relay_dropped: 0,
-        stats: SteerStats::default(),
+    if others.is_empty() {
+        return (SteeredPort::new(first, 0, None, None), Vec::new());
+    }
+    let parkers: Vec<Parker> = (0..=others.len()).map(|_| Parker::new()).collect();
+    let ring = |parker: &Parker| Ring {
+        queue: ArrayQueue::new(ring_frames),
+        unparker: parker.unparker().clone(),
     };
-    (front, ports)
+    let rings: Arc<[Ring<P::Frame>]> = parkers.iter().map(ring).collect();
+    let mesh = |parker, is_fed| {
+        Some(Mesh { map: map.clone(), rings: Arc::clone(&rings), parker, is_fed, woken: 0 })
+    };
+    let mut parkers = parkers.into_iter();
+    let front_mesh = parkers.next().and_then(|parker| mesh(parker, false));
+    let front = SteeredPort::new(first, 0, front_mesh, relay);
+    let sides = others.into_iter().zip(parkers).zip(1..);
+    let side = |((inner, parker), lane)| {
+        SteeredPort::new(inner, lane, mesh(parker, !others_receive), None)
+    };
+    (front, sides.map(side).collect())
 }
 
-impl<P: Port> FrontPort<P> {
-    fn distribute(&mut self, rx: &mut Burst<P::Frame>) -> usize {
-        let mut own = 0;
-        for frame in self.arrived.drain(..) {
-            let lane = self.map.lane_of(frame.as_ref());
-            if lane == 0 {
-                rx.push(frame);
-                own += 1;
-                continue;
-            }
-            let side = &mut self.sides[lane - 1];
-            match side.ring.push(frame) {
-                Ok(()) => self.stats.handed_over += 1,
-                Err(_full) => self.stats.ring_full += 1,
-            }
-            side.woken = true;
+impl<P: Port> SteeredPort<P> {
+    fn new(
+        inner: P,
+        lane: usize,
+        mesh: Option<Mesh<P::Frame>>,
+        relay: Option<Relay<P::Frame>>,
+    ) -> Self {
+        Self {
+            inner,
+            lane,
+            mesh,
+            relay,
+            arrived: Burst::new(),
+            leaving: Burst::new(),
+            relay_dropped: 0,
+            stats: SteerStats::default(),
         }
-        for side in self.sides.iter_mut().filter(|side| side.woken) {
-            side.unparker.unpark();
-            side.woken = false;
-        }
-        own
     }
 
+    /// What steering did.
+    #[must_use]
+    pub fn steer_counts(&self) -> SteerStats {
+        self.stats
+    }
+
+    /// Sends what other lanes cannot.
     fn send_relayed(&mut self, now: Nanos) {
         let Some(relay) = &self.relay else { return };
         while !self.leaving.is_full() {
@@ -138,19 +154,50 @@ impl<P: Port> FrontPort<P> {
     }
 }
 
-impl<P: Port> Port for FrontPort<P> {
+impl<F> Mesh<F> {
+    fn take_own(&self, lane: usize, rx: &mut Burst<F>) {
+        while !rx.is_full() {
+            let Some(frame) = self.rings[lane].queue.pop() else { break };
+            rx.push(frame);
+        }
+    }
+
+    fn hand_over(&mut self, lane: usize, frame: F, stats: &mut SteerStats) {
+        match self.rings[lane].queue.push(frame) {
+            Ok(()) => stats.handed_over += 1,
+            Err(_full) => stats.ring_full += 1,
+        }
+        self.woken |= 1 << lane;
+    }
+
+    fn wake(&mut self) {
+        while self.woken != 0 {
+            self.rings[self.woken.trailing_zeros() as usize].unparker.unpark();
+            self.woken &= self.woken - 1;
+        }
+    }
+}
+
+impl<P: Port> Port for SteeredPort<P> {
     type Frame = P::Frame;
 
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
-        if self.sides.is_empty() {
-            return self.inner.rx_burst(now, rx);
-        }
         self.send_relayed(now);
-        if rx.remaining_capacity() < self.arrived.capacity() {
-            return 0;
+        let Some(mesh) = &mut self.mesh else { return self.inner.rx_burst(now, rx) };
+        let before = rx.len();
+        mesh.take_own(self.lane, rx);
+        if !mesh.is_fed {
+            self.inner.rx_burst(now, &mut self.arrived);
+            for frame in self.arrived.drain(..) {
+                match mesh.map.lane_of(frame.as_ref()) {
+                    // What no longer fits behind frames of the ring comes with the next burst.
+                    lane if lane == self.lane && !rx.is_full() => rx.push(frame),
+                    lane => mesh.hand_over(lane, frame, &mut self.stats),
+                }
+            }
+            mesh.wake();
         }
-        self.inner.rx_burst(now, &mut self.arrived);
-        self.distribute(rx)
+        rx.len() - before
     }
 
     fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
@@ -182,91 +229,71 @@ impl<P: Port> Port for FrontPort<P> {
         self.inner.is_open()
     }
 
+    /// A lane that is fed sleeps until it is fed. One that receives as well as is fed can wait for
+    /// its port only, so it looks into its ring often.
     fn wait(&mut self, timeout_ns: u64) {
-        let longest_ns = if self.relay.is_some() { RELAY_PAUSE_MAX_NS } else { u64::MAX };
-        self.inner.wait(timeout_ns.min(longest_ns));
+        match &self.mesh {
+            None => self.inner.wait(timeout_ns),
+            Some(mesh) if mesh.is_fed => {
+                mesh.parker.park_timeout(Duration::from_nanos(timeout_ns));
+            }
+            Some(_) => self.inner.wait(timeout_ns.min(PAUSE_MAX_NS)),
+        }
     }
 }
 
-impl<P: Port> LanePort for FrontPort<P> {
+impl<P: Port> LanePort for SteeredPort<Wrapped<P>> {
     fn steer_stats(&self) -> SteerStats {
         self.stats
     }
-}
 
-impl<S: Port> Port for SidePort<S> {
-    type Frame = S::Frame;
-
-    fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<S::Frame>) -> usize {
-        let before = rx.len();
-        while !rx.is_full() {
-            let Some(frame) = self.ring.pop() else { break };
-            rx.push(frame);
-        }
-        rx.len() - before
-    }
-
-    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<S::Frame>) -> usize {
-        self.inner.tx_burst(now, tx)
-    }
-
-    fn alloc(&mut self) -> Option<S::Frame> {
-        self.inner.alloc()
-    }
-
-    fn copy(&mut self, frame: &S::Frame, header_len: usize) -> Option<S::Frame> {
-        self.inner.copy(frame, header_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<S::Frame>) {
-        self.inner.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.inner.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
-    }
-
-    fn wait(&mut self, timeout_ns: u64) {
-        self.parker.park_timeout(Duration::from_nanos(timeout_ns));
+    fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
+        self.inner.fault_counts()
     }
 }
 
-impl<S: Port> LanePort for SidePort<S> {
-    fn steer_stats(&self) -> SteerStats {
-        SteerStats::default()
+/// Where a [`RelayPort`] takes its frames from.
+pub trait FramePool {
+    /// What it holds.
+    type Frame: Frame;
+
+    /// Takes an empty frame; `None` when all are in use.
+    fn alloc(&self) -> Option<Self::Frame>;
+}
+
+impl FramePool for Pool {
+    type Frame = PoolFrame;
+
+    fn alloc(&self) -> Option<PoolFrame> {
+        Self::alloc(self)
     }
 }
 
-/// Sends by handing frames to lane 0: for ports that are one socket.
+/// Sends by handing frames to lane 0: for ports with one queue for all lanes.
 #[derive(Debug)]
-pub struct RelayPort {
-    pool: Pool,
-    relay: Arc<ArrayQueue<PoolFrame>>,
+pub struct RelayPort<A: FramePool> {
+    pool: A,
+    relay: Relay<A::Frame>,
     info: PortInfo,
     nombuf: u64,
 }
 
-impl RelayPort {
-    /// A port that sends through `relay`, with a pool of its own.
+impl<A: FramePool> RelayPort<A> {
+    /// A port that sends through `relay` and takes its frames from a pool of its own.
     #[must_use]
-    pub fn new(frame_count: usize, relay: Arc<ArrayQueue<PoolFrame>>, info: PortInfo) -> Self {
-        let pool = Pool::new(frame_count, info.mtu + ETHERNET_LEN);
+    pub fn new(pool: A, relay: Relay<A::Frame>, info: PortInfo) -> Self {
         Self { pool, relay, info, nombuf: 0 }
     }
 }
 
-impl Port for RelayPort {
-    type Frame = PoolFrame;
+impl<A: FramePool> Port for RelayPort<A> {
+    type Frame = A::Frame;
 
-    fn rx_burst(&mut self, _now: Nanos, _rx: &mut Burst<PoolFrame>) -> usize {
+    fn rx_burst(&mut self, _now: Nanos, _rx: &mut Burst<A::Frame>) -> usize {
         0
     }
 
-    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<A::Frame>) -> usize {
         let offered = tx.len();
         let mut refused = Burst::new();
         for frame in tx.drain(..) {
@@ -278,7 +305,7 @@ impl Port for RelayPort {
         offered - tx.len()
     }
 
-    fn alloc(&mut self) -> Option<PoolFrame> {
+    fn alloc(&mut self) -> Option<A::Frame> {
         let frame = self.pool.alloc();
         self.nombuf += u64::from(frame.is_none());
         frame
@@ -294,8 +321,8 @@ impl Port for RelayPort {
     }
 }
 
-/// Longest sleep of a lane 0 that others send through.
-const RELAY_PAUSE_MAX_NS: u64 = 100_000;
+/// Longest sleep of a lane that others hand frames to while it waits for its port.
+const PAUSE_MAX_NS: u64 = 100_000;
 
 #[cfg(test)]
 mod tests;

@@ -174,7 +174,7 @@ fn text(rows: &[Row], machine: &Machine, node: &Node) -> String {
     );
     let _ = writeln!(
         out,
-        "{:<6} {:<8} {:<4} {:>8} {:>7} {:>6} {:>11} {:>7} {:>11} {:>6} {:>10} {:>6}  {}",
+        "{:<6} {:<8} {:<4} {:>8} {:>7} {:>6} {:>11} {:>7} {:>11} {:>6} {:>10} {:>6}  verdict",
         "source",
         "lease",
         "crc",
@@ -187,13 +187,12 @@ fn text(rows: &[Row], machine: &Machine, node: &Node) -> String {
         "ratio",
         "added",
         "#wrong",
-        "verdict",
     );
     for row in rows {
         let source = format!("{:?}", row.source).to_lowercase();
         let per_cpu = row.packets_per_cpu_second;
         let number = |value: Option<f64>, scale: f64| {
-            value.map_or("-".to_owned(), |value| format!("{:.2}", value / scale))
+            value.map_or_else(|| "-".to_owned(), |value| format!("{:.2}", value / scale))
         };
         let _ = writeln!(
             out,

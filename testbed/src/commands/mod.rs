@@ -6,6 +6,8 @@ mod bench_gate;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod worker;
 
 use std::io::Write as _;
 

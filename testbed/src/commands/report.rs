@@ -1,13 +1,13 @@
 //! `weft report DIR`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_testbed::report::{COLUMNS, Report, RunFiles, Verdict, metrics, round_times_svg, text};
 
-use super::{Exit, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -27,6 +27,17 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
         Some(directory) if !arguments.columns => directory,
         _ => return columns(format),
     };
+    let report = present(directory, arguments.svg.as_deref(), format)?;
+    let ok = report.outcome.is_some_and(|outcome| outcome.verdict == Verdict::Ok);
+    Ok(if ok { 0 } else { Exit::Failed as u8 })
+}
+
+/// Prints the report of a run directory, from its files alone, and draws its histogram.
+pub(crate) fn present(
+    directory: &Path,
+    svg: Option<&Path>,
+    format: Format,
+) -> Result<Report, Failure> {
     let files = RunFiles::read(directory).map_err(|error| Exit::Usage.because(error))?;
     let report = Report::new(&files);
     match format {
@@ -38,16 +49,15 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
     let picture = round_times_svg(&title, &report.round_times_ns)
         .map_err(|error| Exit::Failed.because(error))?;
     if let Some(picture) = picture {
-        let path = arguments.svg.clone().unwrap_or_else(|| directory.join("round_times.svg"));
+        let path = svg.map_or_else(|| directory.join("round_times.svg"), Path::to_owned);
         fs::write(&path, picture)
             .with_context(|| format!("writing {}", path.display()))
             .map_err(|error| Exit::Failed.because(error))?;
         eprintln!("weft: histogram in {}", path.display());
-    } else if arguments.svg.is_some() {
+    } else if svg.is_some() {
         return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
     }
-    let ok = report.outcome.is_some_and(|outcome| outcome.verdict == Verdict::Ok);
-    Ok(if ok { 0 } else { Exit::Failed as u8 })
+    Ok(report)
 }
 
 fn columns(format: Format) -> Outcome {

@@ -100,12 +100,6 @@ impl Slots {
         }
     }
 
-    /// Slots in the lease.
-    #[must_use]
-    pub fn window(&self) -> u32 {
-        self.window
-    }
-
     /// Finds the bank of a step by arithmetic (PROTOCOL section 2).
     #[inline]
     #[must_use]

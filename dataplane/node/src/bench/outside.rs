@@ -15,7 +15,8 @@ use super::replay::Limit;
 use super::{BenchError, Measurement, replay};
 use crate::config::{BenchMode, BenchSection, Settings};
 use crate::environment;
-use crate::node::{NodeError, Options};
+use crate::error::NodeError;
+use crate::node::Options;
 
 pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
     let config = &settings.config;
@@ -72,7 +73,8 @@ fn on_device(
     if let Some(path) = &bench.pcap {
         frames.write(path)?;
     }
-    let (eal, mut queues) = crate::dpdk::open(config, options.eal_args)?;
+    let (eal, device) = crate::dpdk::start(config, options.eal_args)?;
+    let mut queues = crate::dpdk::open(&eal, &device, 1)?;
     let port = queues.remove(0);
     let mut table = settings.table.clone();
     table.local.mac = config.port.mac.unwrap_or_else(|| port.info().mac);

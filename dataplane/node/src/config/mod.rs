@@ -11,12 +11,15 @@
 //! | `[dpdk]` | [`DpdkSection`]: EAL and the DPDK device; only read when `io = "dpdk"` |
 //! | `[lcores]` | [`LcoresSection`]: lanes and the CPUs they run on |
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
+//! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
+//! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
 //! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 
 mod bench;
 mod dpdk;
+mod faults;
 mod locate;
 mod resolve;
 mod row;
@@ -31,6 +34,7 @@ use weft_wire::header::PORT_BASE;
 
 pub use bench::{BenchMode, BenchSection};
 pub use dpdk::DpdkSection;
+pub use faults::{FaultsSection, TraceSection};
 pub use resolve::Settings;
 pub use row::{
     ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
@@ -58,6 +62,12 @@ pub struct NodeConfig {
     /// When a polling lcore sleeps.
     #[serde(default)]
     pub idle: IdleSection,
+    /// Faults, for tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultsSection>,
+    /// A capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSection>,
     /// For benches only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchSection>,
@@ -123,10 +133,11 @@ pub enum Format {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
-    /// `udp` (kernel sockets, no privileges) or `dpdk`.
+    /// `udp` (kernel sockets, no privileges), `af_packet` (an interface's packet ring, CAP_NET_RAW)
+    /// or `dpdk`.
     pub io: Io,
     /// The device. `dpdk`: EAL's name for it, such as `net_af_packet0` or a PCI address; by default
-    /// the only one that EAL knows. `udp` needs none.
+    /// the only one that EAL knows. `af_packet`: the interface. `udp` needs none.
     #[serde(default, alias = "interface", skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     /// The box's IPv4 or IPv6 address with its prefix length, such as `10.0.0.1/24`. On `udp` the
@@ -142,12 +153,19 @@ pub struct PortSection {
     /// Largest IP packet in bytes. Default 1500.
     #[serde(default = "default_mtu")]
     pub mtu: u16,
-    /// `udp`: frame buffers per lane, of `mtu + 14` bytes each. Default 2048.
+    /// `udp`, `af_packet`: frame buffers per lane, of `mtu + 14` bytes each. Default 2048.
     #[serde(default = "default_frame_count")]
     pub frame_count: usize,
     /// `udp`: bytes of socket buffer asked for in each direction. Default 4194304.
     #[serde(default = "default_socket_buffer_bytes")]
     pub socket_buffer_bytes: usize,
+    /// `af_packet`: bytes of each lane's receive ring. Default 4194304.
+    #[serde(default = "default_socket_buffer_bytes")]
+    pub ring_bytes: usize,
+    /// `af_packet`: send past the interface's queueing discipline: faster, but a rate limit set
+    /// with `tc` does not apply. Default true.
+    #[serde(default = "default_qdisc_bypass")]
+    pub qdisc_bypass: bool,
 }
 
 const fn default_udp_port() -> u16 {
@@ -166,12 +184,18 @@ const fn default_socket_buffer_bytes() -> usize {
     4 << 20
 }
 
+const fn default_qdisc_bypass() -> bool {
+    true
+}
+
 /// Which kind of port.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Io {
     /// The kernel's UDP sockets.
     Udp,
+    /// A packet ring on a network interface.
+    AfPacket,
     /// A DPDK device.
     Dpdk,
 }
@@ -183,11 +207,12 @@ pub struct LcoresSection {
     /// Lanes: threads with their own slots; a power of two, at most 64. Lane `i` serves the frames
     /// from UDP source port `member port + i`. Default 1.
     ///
-    /// Lane 0 receives and hands the other lanes their frames through bounded rings.
+    /// On `af_packet` each lane has its own ring, on `dpdk` its own queues if the device has as many; frames that come in at
+    /// another lane are handed over through bounded rings. Else lane 0 receives and sends for all.
     pub shards: u16,
     /// The CPU of each lane, one per lane; empty (default) leaves them to the scheduler.
     pub cpus: Vec<u32>,
-    /// Frames that fit the ring to each further lane; a full ring is counted. Default 1024.
+    /// Frames that fit the ring to each lane; what finds it full is lost and counted. Default 1024.
     pub ring_frames: usize,
 }
 

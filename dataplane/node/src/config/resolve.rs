@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use weft_engine::table::{
     BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
+use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::{NodeConfig, RowSection};
+use super::{Io, NodeConfig, RowSection};
 use crate::steer::LaneMap;
 
 /// A configuration that was found good.
@@ -22,6 +23,8 @@ pub struct Settings {
     pub table: BoxConfig,
     /// Which lane a frame belongs to.
     pub lanes: LaneMap,
+    /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
+    pub udp_sockets: usize,
 }
 
 /// A step of the path to a key.
@@ -95,13 +98,19 @@ pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         let index = position(&config, conflict.row);
         Problem::of_entry("row", index, "members", conflict.to_string())
     })?;
-    Ok(Settings { config, table, lanes })
+    let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
+    let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
+    let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
+    Ok(Settings { config, table, lanes, udp_sockets })
 }
 
 fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     let port = &config.port;
     if port.udp_port == 0 {
         return Err(Problem::of("port", "udp_port", "must be a port from 1 to 65535"));
+    }
+    if port.io == Io::AfPacket && port.device.is_none() {
+        return Err(Problem::of("port", "device", "must name the interface for af_packet"));
     }
     let mtu_min = MTU_MIN[usize::from(port.ip.ip.is_ipv6())];
     if port.mtu < mtu_min {
@@ -118,6 +127,13 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     }
     if config.lcores.ring_frames < 32 {
         return Err(Problem::of("lcores", "ring_frames", "must hold at least one burst (32)"));
+    }
+    if let Some((key, problem)) = config.faults.and_then(|faults| faults.problem()) {
+        return Err(Problem::of("faults", key, problem));
+    }
+    if config.trace.is_some() && config.port.io != Io::Udp && config.lcores.shards > 1 {
+        let problem = "is for one lane on ports where each lane sends by itself";
+        return Err(Problem { path: vec![name("trace")], problem: problem.to_owned() });
     }
     let idle = &config.idle;
     if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {
@@ -137,14 +153,9 @@ fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<Ro
     });
     let parent = row.parent.as_ref().map(|parent| {
         let source_port = parent.source_port.unwrap_or(config.port.udp_port);
-        if source_port != config.port.udp_port {
-            let problem = "must be port.udp_port: the root's frames come to the port that the box \
-                           listens on";
+        if config.port.io == Io::Udp && udp_sockets(config, source_port).is_none() {
+            let problem = "must be port.udp_port, or so close above it that 64 sockets reach it";
             return Err(Problem::of_parent(index, "source_port", problem));
-        }
-        if config.lcores.shards != 1 {
-            let problem = "a leaf has one lane: set lcores.shards = 1";
-            return Err(Problem::of_entry("row", index, "parent", problem));
         }
         let rank = Rank::new(parent.rank)
             .ok_or_else(|| Problem::of_parent(index, "rank", "must be from 0 to 63"))?;
@@ -168,6 +179,14 @@ fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<Ro
         fan_in: row.fan_in.unwrap_or(0),
         parent: parent.transpose()?,
     })
+}
+
+/// Sockets on consecutive ports from `port.udp_port` on that a box needs whose lanes send from
+/// `source_port` too.
+fn udp_sockets(config: &NodeConfig, source_port: u16) -> Option<usize> {
+    let above = usize::from(source_port.checked_sub(config.port.udp_port)?);
+    let count = above + usize::from(config.lcores.shards);
+    (count <= SOCKETS_MAX).then_some(count)
 }
 
 /// The key that a [`TableError`] is about.
@@ -195,6 +214,7 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
             };
             Problem::of_entry("row", index.unwrap_or(0), key, problem)
         }
+        (_, "local") => Problem::of("port", "udp_port", error.problem),
         (_, "shards") => Problem::of("lcores", "shards", error.problem),
         (_, field) => {
             let section = if field == "jobs" { "job" } else { "row" };

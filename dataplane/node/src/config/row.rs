@@ -125,7 +125,8 @@ impl<'de> de::Visitor<'de> for MemberVisitor {
     }
 }
 
-/// The root of a leaf. A leaf has one lane so far, and sends up from the port that it listens on.
+/// The root of a leaf. Both have the same lanes: a leaf's lane `i` sends from `source_port + i`, the
+/// root's from its port + `i`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParentSection {
@@ -135,7 +136,8 @@ pub struct ParentSection {
     pub row: u16,
     /// This leaf's rank there.
     pub rank: u8,
-    /// UDP port that the leaf sends up from. Default, and the only one so far: `port.udp_port`.
+    /// UDP port that lane 0 sends up from. Default: `port.udp_port`. On `udp` at most 64 - shards
+    /// above it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
     /// The root's Ethernet address. Default: broadcast until its first answer.

@@ -9,6 +9,7 @@ mod text;
 
 use weft_engine::role::aggregator::{JobStats, Phase, Stats};
 use weft_engine::slot::counter::Lag;
+use weft_io::fault::FaultCounts;
 use weft_io::{AggregatorLane, LaneStats, PortInfo, PortStats};
 use weft_wire::{JobId, Members};
 
@@ -16,7 +17,8 @@ use crate::host::{Host, HostStats};
 use crate::steered::{LanePort, SteerStats};
 
 pub use report::{
-    JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport, SteeringReport,
+    FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
+    SteeringReport,
 };
 pub use text::write_text;
 
@@ -33,6 +35,8 @@ pub struct LaneSnapshot {
     pub breaths: LaneStats,
     /// Hand-overs between lanes.
     pub steer: SteerStats,
+    /// Faults of received and of sent frames.
+    pub faults: Option<[FaultCounts; 2]>,
     /// The host side.
     pub host: HostStats,
     /// The engine's counters.
@@ -78,6 +82,7 @@ impl LaneSnapshot {
             port: lane.port().stats(),
             breaths: lane.stats(),
             steer: lane.port().steer_stats(),
+            faults: lane.port().fault_counts(),
             host: host.stats(),
             engine: engine.stats().clone(),
             jobs: engine.jobs().map(|(id, stats)| (id, *stats)).collect(),

@@ -8,6 +8,7 @@ use weft_engine::drops::DropReason;
 use weft_engine::role::aggregator::{JobStats, Phase};
 use weft_engine::slot::counter::{Lag, Transition};
 use weft_io::PortStats;
+use weft_io::fault::FaultCounts;
 use weft_wire::Rank;
 
 use super::LaneSnapshot;
@@ -32,6 +33,9 @@ pub struct Report {
     pub rates: Option<Rates>,
     /// Hand-overs between lanes.
     pub steering: SteeringReport,
+    /// Faults that the node's own wrapper made; absent without `[faults]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub faults: Option<FaultReport>,
     /// The host side of the port.
     pub host: HostStats,
     /// The lanes.
@@ -88,6 +92,18 @@ pub struct SteeringReport {
     pub handed_over: u64,
     /// Frames lost because a lane's ring was full.
     pub ring_full: u64,
+}
+
+/// Faults in both directions together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the counters are those of `weft_io::fault::FaultCounts`")]
+pub struct FaultReport {
+    pub judged: u64,
+    pub lost: u64,
+    pub duplicated: u64,
+    pub reordered: u64,
+    pub delayed: u64,
+    pub corrupted: u64,
 }
 
 /// A lane.
@@ -178,6 +194,7 @@ impl Report {
                 handed_over: lanes.iter().map(|lane| lane.steer.handed_over).sum(),
                 ring_full: lanes.iter().map(|lane| lane.steer.ring_full).sum(),
             },
+            faults: faults(lanes),
             host: HostStats {
                 frames: lanes.iter().map(|lane| lane.host.frames).sum(),
                 answered: lanes.iter().map(|lane| lane.host.answered).sum(),
@@ -235,6 +252,19 @@ fn port(lanes: &[LaneSnapshot]) -> PortReport {
         tx_bytes: sum(|stats| stats.tx_bytes),
         tx_errors: sum(|stats| stats.tx_errors),
     }
+}
+
+fn faults(lanes: &[LaneSnapshot]) -> Option<FaultReport> {
+    let counts: Vec<FaultCounts> = lanes.iter().filter_map(|lane| lane.faults).flatten().collect();
+    let sum = |field: fn(&FaultCounts) -> u64| counts.iter().map(field).sum();
+    (!counts.is_empty()).then(|| FaultReport {
+        judged: sum(|counts| counts.judged),
+        lost: sum(|counts| counts.lost),
+        duplicated: sum(|counts| counts.duplicated),
+        reordered: sum(|counts| counts.reordered),
+        delayed: sum(|counts| counts.delayed),
+        corrupted: sum(|counts| counts.corrupted),
+    })
 }
 
 fn lane(lane: &LaneSnapshot) -> LaneReport {

@@ -56,6 +56,19 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         let (handed_over, full) = (steering.handed_over, steering.ring_full);
         writeln!(out, "  steering: handed over: {handed_over}  ring full: {full}")?;
     }
+    if let Some(faults) = &report.faults {
+        writeln!(
+            out,
+            "  faults: judged: {}  lost: {}  duplicated: {}  reordered: {}  delayed: {}  \
+             corrupted: {}",
+            faults.judged,
+            faults.lost,
+            faults.duplicated,
+            faults.reordered,
+            faults.delayed,
+            faults.corrupted
+        )?;
+    }
     let host = &report.host;
     writeln!(
         out,

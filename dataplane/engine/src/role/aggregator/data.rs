@@ -100,11 +100,8 @@ impl Aggregator {
             return Err(DropReason::BadMembers);
         }
         self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
-        let lease = &mut self.leases[index.index()];
-        let step = incoming.header.chunk.0 >> self.shards_log2;
-        if step >= lease.step_count {
-            return Err(DropReason::ChunkOutOfRange);
-        }
+        let lease = &self.leases[index.index()];
+        let step = self.check_chunk(lease, incoming)?;
         lease.check_elements(&incoming.header)?;
         lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
         if !lease.wanted.has_bit(step) || !lease.members[rank.index()].held.holds(step) {

@@ -151,6 +151,11 @@ impl Lease {
         self.upstream.as_ref().is_some_and(|upstream| UdpAddr::from(upstream.root_addr()) == source)
     }
 
+    /// True when `row` at the root that speaks from `source` is this lease's.
+    pub(super) fn is_row_of_root(&self, source: UdpAddr, row: u16) -> bool {
+        self.is_from_root(source) && self.row.parent.as_ref().is_some_and(|root| root.row == row)
+    }
+
     pub(super) fn upstream_port(&self) -> Option<u16> {
         self.upstream.as_ref().map(Upstream::port)
     }

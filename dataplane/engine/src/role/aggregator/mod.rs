@@ -220,10 +220,7 @@ impl Aggregator {
             return Err(DropReason::UnknownJob);
         }
         let index = self
-            .rows
-            .get(usize::from(header.group.row()))
-            .copied()
-            .flatten()
+            .row_of(incoming)
             .filter(|index| self.leases[index.index()].row.job == header.job)
             .ok_or(DropReason::UnknownGroup)?;
         if self.leases[index.index()].is_from_root(incoming.source()) {
@@ -235,6 +232,18 @@ impl Aggregator {
             Kind::Answer => self.handle_hand_over(index, incoming),
             Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
         }
+    }
+
+    /// The lease that a frame's row names: this box's row, or the root's for what comes from there.
+    fn row_of(&self, incoming: &Incoming<'_>) -> Option<LeaseIndex> {
+        let row = incoming.header.group.row();
+        if incoming.udp.target(incoming.buffer).port() == self.local_addr.port() {
+            return self.rows.get(usize::from(row)).copied().flatten();
+        }
+        let (source, job) = (incoming.source(), incoming.header.job);
+        let from_root = |lease: &Lease| lease.row.job == job && lease.is_row_of_root(source, row);
+        let index = self.leases.iter().position(from_root)?;
+        u16::try_from(index).ok().map(LeaseIndex)
     }
 
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.

@@ -24,6 +24,8 @@ use crate::table::{BoxConfig, ParentConfig, RowConfig};
 const HANDSHAKE_PAUSE: Nanos = Nanos::from_millis(2);
 /// Longest pause between handshake datagrams.
 const HANDSHAKE_PAUSE_MAX: Nanos = Nanos::from_millis(100);
+/// Handshake datagrams without an answer before the leaf begins again with a HELLO.
+const UNANSWERED_MAX: u32 = 4;
 /// Sums that wait to be sent up again; a further one is dropped, for its rank repeats itself.
 const RESEND_MAX: usize = 64;
 
@@ -56,6 +58,8 @@ pub(super) struct Upstream {
     group: GroupId,
     next_at: Nanos,
     pause: Nanos,
+    /// Handshake datagrams since the root last answered one.
+    unanswered: u32,
     resend: ArrayVec<u32, RESEND_MAX>,
     /// Sums that the root wants and this leaf keeps.
     hand_over: StepSet,
@@ -92,6 +96,7 @@ impl Upstream {
             group: GroupId::default(),
             next_at: Nanos::MAX,
             pause: HANDSHAKE_PAUSE,
+            unanswered: 0,
             resend: ArrayVec::new(),
             hand_over: StepSet::new(u32::from(row.window / config.shards)),
             hand_over_next: 0,
@@ -129,9 +134,9 @@ impl Upstream {
     fn enter(&mut self, standing: Standing) {
         self.standing = standing;
         self.pause = HANDSHAKE_PAUSE;
+        self.unanswered = 0;
         self.next_at = match standing {
             Standing::Idle | Standing::Closed => Nanos::MAX,
-            Standing::Open if self.hand_over.is_empty() => Nanos::MAX,
             _ => Nanos(0),
         };
     }
@@ -198,6 +203,9 @@ impl Aggregator {
                 if header.group != upstream.group {
                     return Err(DropReason::StaleGroup);
                 }
+                if header.members != upstream.mask {
+                    return Err(DropReason::BadMembers);
+                }
                 self.handle_answer_from_root(index, incoming)
             }
             Kind::State
@@ -249,12 +257,13 @@ impl Aggregator {
                 if !fits {
                     return Err(DropReason::Handshake);
                 }
+                let terms = (hello.cookie_up, hello.cookie_down, header.group);
+                let known = (upstream.cookie_up, upstream.cookie_down, upstream.group);
                 upstream.session = hello.session;
-                upstream.cookie_up = hello.cookie_up;
-                upstream.cookie_down = hello.cookie_down;
-                upstream.group = header.group;
+                (upstream.cookie_up, upstream.cookie_down, upstream.group) = terms;
                 lease.session = hello.session;
-                lease.open_upstream(&hello, bitmap);
+                // What the root wants is as old as its epoch: in the same one it is old news.
+                lease.open_upstream(&hello, if terms == known { &[] } else { bitmap });
             }
             (Step::Refused, Standing::Join) if hello.reason != Reason::UnknownGroup => {
                 self.stats.sessions_broken += 1;
@@ -267,7 +276,8 @@ impl Aggregator {
             (Step::Closed, Standing::Closing) if header.members == hello.mask => {
                 upstream.enter(Standing::Closed);
             }
-            (Step::Waiting | Step::Closed | Step::Refused, _) => {}
+            (Step::Waiting | Step::Closed, _) => upstream.unanswered = 0,
+            (Step::Refused, _) => {}
             _ => return Err(DropReason::Unsolicited),
         }
         Ok(Verdict::Hold)
@@ -289,6 +299,13 @@ impl Aggregator {
         if now < upstream.next_at {
             return None;
         }
+        // A root that does not answer may have begun a new life, in which the token is worthless and
+        // the others may need what this leaf keeps.
+        if upstream.unanswered >= UNANSWERED_MAX
+            && matches!(upstream.standing, Standing::Join | Standing::Closing)
+        {
+            upstream.enter(Standing::Hello);
+        }
         let phase = match upstream.standing {
             Standing::Hello => Step::Hello,
             Standing::Join => Step::Join,
@@ -296,6 +313,7 @@ impl Aggregator {
             Standing::Open => return self.poll_hand_over(index, now, frame),
             Standing::Idle | Standing::Closed => return None,
         };
+        upstream.unanswered += 1;
         upstream.back_off(now);
         Some(self.emit_hello_up(index, phase, frame))
     }
@@ -342,12 +360,31 @@ impl Aggregator {
         dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len)
     }
 
+    /// Asks the root for a step, whichever it is, to learn whether the root still knows this leaf:
+    /// a leaf whose members are all silent would never hear that the session was broken above.
+    fn emit_status_up(&self, index: LeaseIndex, frame: &mut [u8]) -> Option<usize> {
+        let lease = &self.leases[index.index()];
+        let upstream = lease.upstream.as_ref()?;
+        let bank = lease.slots.occupied().find(|bank| bank.state == State::Sent);
+        let bank = bank.or_else(|| lease.slots.occupied().next()).copied().unwrap_or_default();
+        let header = Header {
+            cookie: upstream.cookie_up,
+            group: upstream.group,
+            members: upstream.bit,
+            ..self.data_header(lease, Kind::Status, &bank)
+        };
+        let start = upstream.encap.header_len();
+        let datagram = frame.get_mut(start..start + HEADER_LEN)?;
+        header.emit(&mut Packet::new_unchecked(datagram));
+        Some(dispatch_out(&upstream.encap, lease.row.integrity, frame, HEADER_LEN))
+    }
+
     /// Hands over the sums that the root wants, one per call; pauses after each pass.
     fn poll_hand_over(&mut self, index: LeaseIndex, now: Nanos, frame: &mut [u8]) -> Option<usize> {
         let upstream = self.leases[index.index()].upstream.as_mut()?;
         if upstream.hand_over.is_empty() {
-            upstream.next_at = Nanos::MAX;
-            return None;
+            upstream.back_off(now);
+            return self.emit_status_up(index, frame);
         }
         let from = upstream.hand_over_next;
         let Some(step) = upstream.hand_over.iter().find(|step| *step >= from) else {
@@ -416,8 +453,7 @@ impl Lease {
     fn open_upstream(&mut self, hello: &Hello, bitmap: &[u8]) {
         let upstream = self.upstream.as_mut().expect("the root spoke");
         upstream.mask = hello.mask;
-        upstream.hand_over.reset(0);
-        if upstream.hand_over.load(hello.low_step, bitmap) {
+        if !bitmap.is_empty() && upstream.hand_over.load(hello.low_step, bitmap) {
             for j in 0..upstream.hand_over.capacity() {
                 let step = hello.low_step.saturating_add(j);
                 let bank = self.slots.bank(self.slots.locate(step));

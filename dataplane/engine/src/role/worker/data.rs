@@ -12,8 +12,8 @@ use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
 use super::handshake::LaneEvent;
 use super::lane::{Inbound, Lane, LanePhase, Shared, Terms};
+use super::slot::{Action, Answer, Have, Send};
 use super::stats::WorkerStats;
-use super::steps::{Action, Answer, Have, Send};
 use crate::send::pacer::TokenBucket;
 
 /// What became of an attempt to send data.
@@ -218,7 +218,10 @@ impl Lane {
             Outcome::Have => {
                 stats.have += 1;
                 let named = header.members.contains(ctx.config.rank.bit());
-                self.missing = Some(mask.without(header.members));
+                // Steps above the lowest may lack members who are only behind.
+                if step == steps.low() || self.missing.is_none() {
+                    self.missing = Some(mask.without(header.members));
+                }
                 match steps.take_have(now, step, named) {
                     Have::Known { rtt, spurious } => {
                         if spurious {

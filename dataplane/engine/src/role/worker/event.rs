@@ -78,7 +78,7 @@ pub enum LeaseFault {
     Elements,
     /// This rank is not in the mask.
     Mask,
-    /// A lane, or the lease after a resync, differs from what was agreed before.
+    /// A lane, the lease after a resync, or its session differs from what was agreed before.
     Changed,
 }
 
@@ -204,7 +204,7 @@ pub enum Refusal {
     Integrity,
     /// A handshake body that cannot be read, or of another life or round trip.
     Handshake,
-    /// A data frame for a lane that is not open.
+    /// A data frame for a lane that is not open, or any frame after the worker has stopped.
     NotOpen,
 }
 

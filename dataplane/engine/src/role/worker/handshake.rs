@@ -64,7 +64,8 @@ impl Lane {
                 if ask { Phase::Hello } else { Phase::Close }
             }
             LanePhase::Open
-                if self.soliciting && (self.poll.unanswered == 0 || !self.silence.is_over()) =>
+                if self.soliciting
+                    && (self.poll.unanswered == 0 || self.idle() || !self.silence.is_over()) =>
             {
                 Phase::Hello
             }
@@ -301,7 +302,9 @@ impl Lane {
             LeaseFault::Elements
         } else if !hello.mask.contains(config.rank.bit()) {
             LeaseFault::Mask
-        } else if ctx.lease.is_some_and(|agreed| agreed != lease) {
+        } else if ctx.lease.is_some_and(|agreed| agreed != lease)
+            || (self.session != 0 && self.session != hello.session)
+        {
             LeaseFault::Changed
         } else if config.probe_len > 0 && datagram_len > usize::from(config.probe_len) {
             return Err(WorkerError::ProbeTooShort { datagram_len });

@@ -254,7 +254,7 @@ impl Lane {
         steps.min(self.poll.at).min(self.keepalive_at(config))
     }
 
-    /// True for an open lane that would not notice a restart of the box.
+    /// True for an open lane with nothing to send, which would not notice a restart of the box.
     pub(super) fn idle(&self) -> bool {
         self.phase == LanePhase::Open && self.steps.as_ref().is_some_and(Steps::idle)
     }

@@ -172,14 +172,20 @@ impl Worker {
         self.missing_chunks = chunk_count;
         self.progress_at = now;
         self.state = WorkerState::InRound;
+        self.extend_lanes();
+        self.finish_round();
+        Ok(())
+    }
+
+    /// Lets the steps of the round go out in every lane that is open.
+    fn extend_lanes(&mut self) {
+        let shards = self.shared.lease.map_or(1, |lease| u32::from(lease.shards));
         for lane in &mut self.lanes {
-            let lane_end = (end + shards - 1 - u32::from(lane.index)) / shards;
+            let lane_end = (self.end + shards - 1 - u32::from(lane.index)) / shards;
             if let Some(steps) = &mut lane.steps {
                 steps.extend(lane_end);
             }
         }
-        self.finish_round();
-        Ok(())
     }
 
     /// Tells the box that every sum needed is held, and stops when all members have said so or

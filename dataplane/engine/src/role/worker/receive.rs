@@ -8,14 +8,15 @@ use core::net::SocketAddr;
 use weft_wire::Nanos;
 use weft_wire::frame::{Encap, Udp};
 use weft_wire::header::{HEADER_LEN, Header, HeaderError, Kind, Packet};
-use weft_wire::hello::Integrity;
+use weft_wire::hello::{Integrity, Reason};
 
 use super::config::{LeaseInfo, Payload};
 use super::data::check_integrity;
-use super::event::{Event, Refusal};
+use super::event::{Event, Refusal, WorkerError};
 use super::handshake::LaneEvent;
 use super::lane::{Inbound, Lane, LanePhase};
 use super::{EVENTS_KEPT, EVENTS_MAX, Worker, WorkerState};
+use crate::random::SplitMix64;
 
 impl Worker {
     /// Takes a frame. Its octets are put back as they were.
@@ -46,6 +47,9 @@ impl Worker {
         frame: &mut [u8],
         payload: &mut dyn Payload,
     ) -> Result<(usize, LaneEvent), Refusal> {
+        if self.state == WorkerState::Stopped {
+            return Err(Refusal::NotOpen);
+        }
         let udp = Udp::parse(frame).map_err(|_| Refusal::Frame)?;
         let index = self.lane_of(udp.target).ok_or(Refusal::Addressee)?;
         let packet = Packet::new_unchecked(&frame[udp.payload_range()]);
@@ -113,15 +117,33 @@ impl Worker {
                     self.stop(Event::Closed { by_all: true });
                 }
             }
+            LaneEvent::Failed(WorkerError::Refused { reason: Reason::MemberLost, .. })
+                if self.stats.answers == 0 =>
+            {
+                self.begin_anew(now);
+            }
             LaneEvent::Failed(error) => self.stop(Event::Failed(error)),
         }
         self.progress_at = now;
     }
 
+    /// Starts over as a new life, without a word to the caller: the session ended before it gave
+    /// us a single sum. So ends a restart of the box between the WELCOMEs to two members. The old
+    /// life must not go on in any lane, or a round could be of two sessions.
+    fn begin_anew(&mut self, now: Nanos) {
+        self.shared.life = SplitMix64::new(self.shared.life).next_non_zero();
+        let config = &self.shared.config;
+        let encap = Encap::new(config.local, config.target);
+        let encap = encap.expect("the first life had the same addresses");
+        self.lanes.clear();
+        self.lanes.push(Lane::new(0, encap, config, now));
+        self.turn = 0;
+    }
+
     /// A lane has its first lease: with lane 0 the others begin, with the last one rounds can.
     fn take_opened(&mut self, now: Nanos, lease: LeaseInfo) {
-        if self.shared.lease.is_none() {
-            self.shared.lease = Some(lease);
+        self.shared.lease = Some(lease);
+        if self.lanes.len() == 1 {
             self.lanes.reserve_exact(usize::from(lease.shards) - 1);
             for index in 1..lease.shards {
                 let mut local = self.shared.config.local;
@@ -131,7 +153,10 @@ impl Worker {
                 self.lanes.push(Lane::new(index, encap, &self.shared.config, now));
             }
         }
-        if self.lanes.iter().all(|lane| lane.steps.is_some()) {
+        if self.state != WorkerState::Connecting {
+            // A later life, in the middle of what the first one had begun.
+            self.extend_lanes();
+        } else if self.lanes.iter().all(|lane| lane.steps.is_some()) {
             self.state = WorkerState::Ready;
             self.events.push_back(Event::Opened);
         }

@@ -1,4 +1,5 @@
-//! One slot of a lane as its member sees it: at most one step under way, and the sum before it.
+//! One slot of a lane as its member sees it: at most one step under way, and the sum before it;
+//! and what is said about a slot's step, up and down.
 
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
@@ -71,4 +72,57 @@ impl State {
     pub(super) fn under_way(self) -> bool {
         matches!(self, Self::Contributed | Self::Known | Self::HandedOver)
     }
+}
+
+/// What to send next. Nothing has changed until [`Steps::sent`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Action {
+    pub(super) step: u32,
+    pub(super) send: Send,
+    pub(super) repeat: bool,
+}
+
+/// The three things that a member sends about a step.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Send {
+    Contribution,
+    Status,
+    HandOver,
+}
+
+/// What an ANSWER was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    /// A sum that was missing; with the round trip if it answers a first transmission, and what
+    /// was in flight until then.
+    New {
+        rtt: Option<Nanos>,
+        in_flight: u32,
+    },
+    /// A sum that this member handed over.
+    HandedOver,
+    Duplicate,
+    /// A step that this member did not contribute to.
+    Unexpected,
+}
+
+/// What a HAVE was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Have {
+    /// The contribution is there. A repeat that finds it so was not needed.
+    Known {
+        rtt: Option<Nanos>,
+        spurious: bool,
+    },
+    /// The contribution is lost; it goes again now.
+    Lost,
+    Ignored,
+}
+
+/// A kept sum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held<'a> {
+    pub(super) sum: &'a [u8],
+    pub(super) exponent: i8,
+    pub(super) flags: Flags,
 }

@@ -18,7 +18,7 @@ use core::cmp::Reverse;
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
-use super::slot::{Slot, State};
+use super::slot::{Action, Answer, Have, Held, Send, Slot, State};
 use crate::send::retransmit::RttEstimator;
 
 /// The steps of one lane.
@@ -41,59 +41,6 @@ pub(super) struct Steps {
     low: u32,
     /// The first step after the round.
     end: u32,
-}
-
-/// What to send next. Nothing has changed until [`Steps::sent`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Action {
-    pub(super) step: u32,
-    pub(super) send: Send,
-    pub(super) repeat: bool,
-}
-
-/// The three things that a member sends about a step.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Send {
-    Contribution,
-    Status,
-    HandOver,
-}
-
-/// What an ANSWER was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
-    /// A sum that was missing; with the round trip if it answers a first transmission, and what
-    /// was in flight until then.
-    New {
-        rtt: Option<Nanos>,
-        in_flight: u32,
-    },
-    /// A sum that this member handed over.
-    HandedOver,
-    Duplicate,
-    /// A step that this member did not contribute to.
-    Unexpected,
-}
-
-/// What a HAVE was.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Have {
-    /// The contribution is there. A repeat that finds it so was not needed.
-    Known {
-        rtt: Option<Nanos>,
-        spurious: bool,
-    },
-    /// The contribution is lost; it goes again now.
-    Lost,
-    Ignored,
-}
-
-/// A kept sum.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held<'a> {
-    pub(super) sum: &'a [u8],
-    pub(super) exponent: i8,
-    pub(super) flags: Flags,
 }
 
 impl Steps {
@@ -155,7 +102,7 @@ impl Steps {
             self.due.pop_front();
         }
         while let Some(&Reverse(step)) = self.ready.peek() {
-            if self.in_flight >= size && step > self.low {
+            if self.in_flight >= size && step != self.low {
                 return None;
             }
             let slot = self.slot(step);
@@ -347,6 +294,11 @@ impl Steps {
     /// The exponent that went with our contribution to the slot of this step.
     pub(super) fn exponent_sent(&self, step: u32) -> i8 {
         self.slot(step).exponent
+    }
+
+    /// The lowest step whose sum is missing.
+    pub(super) fn low(&self) -> u32 {
+        self.low
     }
 
     /// The lowest missing step, and how many steps from there a bitmap must cover to show every

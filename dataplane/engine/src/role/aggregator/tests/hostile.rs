@@ -196,6 +196,28 @@ fn a_frame_on_the_wrong_lane_is_refused() {
 }
 
 #[test]
+fn a_hand_over_for_another_lane_is_refused() {
+    let mut config = config(vec![row(0, 0, 2)]);
+    config.shards = 2;
+    let table = crate::table::Table::new(config.clone()).unwrap();
+    let kernels = weft_kernel::Kernels::detect();
+    let mut lane = super::super::Aggregator::new(&table, 0, 1, kernels);
+    let mut group = [Member::new(&config.rows[0], 0, 1), Member::new(&config.rows[0], 1, 2)];
+    group.iter_mut().for_each(|member| member.session = 77);
+    // Member 0 holds step 0, member 1 lacks it.
+    group[0].join(&mut lane, Some((1, &[0])));
+    group[1].join(&mut lane, Some((0, &[0])));
+    group[0].join(&mut lane, Some((1, &[0])));
+    let mut header = group[0].header(Kind::Answer, 1);
+    header.members = Members(0b11);
+    let wrong = group[0].frame(&header, &payload(5));
+    assert_eq!(send(&mut lane, wrong).unwrap_err(), DropReason::WrongShard);
+    header.chunk.0 = 0;
+    let right = group[0].frame(&header, &payload(5));
+    assert_eq!(send(&mut lane, right).unwrap().values, vec![5; 4]);
+}
+
+#[test]
 fn congestion_and_clamping_are_reported_in_the_sum() {
     let mut row = row(0, 0, 2);
     row.overflow = weft_wire::hello::Overflow::Clamp;

@@ -4,12 +4,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_wire::frame::Endpoint;
-use weft_wire::header::{Kind, Outcome};
+use weft_wire::header::{Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step};
 use weft_wire::{MacAddr, Members, Nanos, Rank};
 
-use super::super::{Aggregator, Verdict};
+use super::super::{Aggregator, Phase, Verdict};
 use super::rig::*;
+use crate::drops::DropReason;
 use crate::slot::counter::Transition;
 use crate::table::{BoxConfig, MemberConfig, ParentConfig, RowConfig};
 
@@ -22,7 +23,7 @@ fn configs() -> (BoxConfig, BoxConfig) {
     let mut leaf_row = row(0, 0, 2);
     leaf_row.parent = Some(ParentConfig {
         endpoint: root_endpoint(),
-        row: 0,
+        row: 3,
         rank: Rank::new(0).unwrap(),
         source_port: 9000,
     });
@@ -31,7 +32,7 @@ fn configs() -> (BoxConfig, BoxConfig) {
     let root_row = RowConfig {
         members: vec![MemberConfig { addr: leaf_addr, weight: 2, is_box: true }],
         fan_in: 2,
-        ..row(0, 0, 1)
+        ..row(3, 0, 1)
     };
     let mut root = config(vec![root_row]);
     root.local = root_endpoint();
@@ -131,6 +132,73 @@ fn open_tree() -> (Tree, Vec<Member>) {
     }
     assert_ne!(group[0].session, 0);
     (tree, group)
+}
+
+impl Tree {
+    /// Lets the leaf's timers run for a second, with no word from its members.
+    fn wait(&mut self) {
+        for millis in 0..1_000 {
+            let mut buffer = vec![0; MAX_FRAME];
+            while let Some(len) = self.leaf.poll_transmit(Nanos::from_millis(millis), &mut buffer) {
+                if let Some(answer) = step(&mut self.root, buffer[..len].to_vec()) {
+                    step(&mut self.leaf, answer);
+                }
+            }
+        }
+    }
+
+    fn restart_root(&mut self) {
+        self.root = aggregator(configs().0, 99);
+    }
+
+    fn root_is_open(&self) -> bool {
+        self.root.leases().all(|lease| lease.phase() == Phase::Open)
+    }
+}
+
+#[test]
+fn a_leaf_whose_members_are_silent_learns_of_the_roots_restart() {
+    let (mut tree, _) = open_tree();
+    tree.restart_root();
+    assert!(!tree.root_is_open());
+    tree.wait();
+    assert!(tree.root_is_open());
+}
+
+#[test]
+fn a_leaf_with_a_token_of_the_roots_earlier_life_asks_for_another() {
+    let (root, leaf) = configs();
+    let row = leaf.rows[0].clone();
+    let mut tree = Tree { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() };
+    for rank in 0..2 {
+        let member = Member::new(&row, rank, 1 + u64::from(rank));
+        let challenge = step(&mut tree.leaf, member.hello(Hello::new(Step::Hello), &[])).unwrap();
+        let mut body = Hello::new(Step::Join);
+        body.token = read(&challenge).hello.unwrap().token;
+        step(&mut tree.leaf, member.hello(body, &[]));
+    }
+    let mut buffer = vec![0; MAX_FRAME];
+    let len = tree.leaf.poll_transmit(Nanos(0), &mut buffer).expect("a HELLO");
+    let challenge = step(&mut tree.root, buffer[..len].to_vec()).expect("a CHALLENGE");
+    step(&mut tree.leaf, challenge);
+    tree.restart_root();
+    tree.wait();
+    assert!(tree.root_is_open());
+}
+
+#[test]
+fn a_leaf_takes_only_sums_of_all_from_the_root() {
+    let (mut tree, group) = open_tree();
+    tree.at_leaf(group[0].contribution(0, 1));
+    let up = step(&mut tree.leaf, group[1].contribution(0, 2)).expect("the sum goes up");
+    let mut answer = step(&mut tree.root, up).expect("the answer comes down");
+    let mut packet = Packet::new_unchecked(&mut answer[42..]);
+    let mut header = Header::parse(&packet).unwrap();
+    header.members = Members(0);
+    header.emit(&mut packet);
+    packet.seal(weft_kernel::crc32c);
+    assert_eq!(step(&mut tree.leaf, answer), None);
+    assert_eq!(tree.leaf.stats().drops.of(DropReason::BadMembers), 1);
 }
 
 #[test]

@@ -104,6 +104,16 @@ fn a_status_changes_nothing() {
 }
 
 #[test]
+fn sixty_four_members_fill_the_bitmap() {
+    let (mut aggregator, group, _) = open(64);
+    for member in &group[..63] {
+        absorb(&mut aggregator, member.contribution(0, 1));
+    }
+    let answer = send(&mut aggregator, group[63].contribution(0, 1)).unwrap();
+    assert_eq!((answer.header.members, answer.values), (Members(u64::MAX), vec![64; 4]));
+}
+
+#[test]
 fn a_group_of_one_is_answered_at_once() {
     let (mut aggregator, group, _) = open(1);
     let answer = send(&mut aggregator, group[0].contribution(0, 9)).unwrap();

@@ -136,6 +136,9 @@ fn closing_without_the_others_ends_with_the_linger() {
     let closed = Event::Closed { by_all: false };
     assert!(sim.run(Nanos::from_millis(4_000), |sim| sim.events[0].contains(&closed)));
     assert_eq!(sim.now.since(start), Nanos::from_millis(2_000));
+    let refused = sim.workers[0].handle_frame(sim.now, &mut [], &mut sim.data[0]);
+    assert_eq!(refused, Err(Refusal::NotOpen), "a stopped worker takes nothing");
+    assert_eq!(sim.workers[0].poll_transmit(sim.now, &sim.data[0], &mut []), None);
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(super) struct FakeBox {
     pub(super) step_count: u32,
     /// UDP payload that the path to the box carries.
     pub(super) path_mtu: usize,
+    /// The job's exponent, or the contributions' own.
+    pub(super) exponent: Option<i8>,
     /// The last element of a sum tells the formation that summed it, as a floating-point sum
     /// might: summed twice, it has other bits.
     pub(super) stamps: bool,
@@ -65,7 +67,7 @@ pub(super) struct Lease {
     lives: Vec<(u64, u64)>,
     /// Up and down, per rank.
     pub(super) cookies: Vec<(Cookie, Cookie)>,
-    wanted: BTreeSet<u32>,
+    pub(super) wanted: BTreeSet<u32>,
     holders: BTreeMap<u32, u64>,
     pub(super) banks: BTreeMap<(u32, u32), Bank>,
     closed: u64,
@@ -77,6 +79,7 @@ pub(super) struct Bank {
     pub(super) members: u64,
     pub(super) sum: Vec<i32>,
     pub(super) answered: bool,
+    exponent: i8,
     flags: Flags,
 }
 
@@ -99,6 +102,7 @@ impl FakeBox {
             integrity: Integrity::Crc32c,
             step_count: 1 << 20,
             path_mtu: 65_507,
+            exponent: Some(0),
             stamps: false,
             mark: Flags::NONE,
             secret: 0x5eed,
@@ -255,6 +259,7 @@ impl FakeBox {
                     members: self.mask().0,
                     sum: Vec::new(),
                     answered: true,
+                    exponent: 0,
                     flags: Flags::NONE,
                 };
                 banks.insert((slot, (tag / window) & 1), bank);
@@ -298,7 +303,8 @@ impl FakeBox {
         hello.integrity = self.integrity;
         hello.fan_in = u32::try_from(self.members.len()).unwrap();
         hello.step_count = self.step_count;
-        hello.exponent_fixed = true;
+        hello.exponent_fixed = self.exponent.is_some();
+        hello.exponent = self.exponent.unwrap_or(0);
         hello.mask = self.mask();
         self.hello(rank, lane, lease.lives[rank].0, hello, &bitmap, self.mask())
     }
@@ -315,6 +321,8 @@ impl FakeBox {
 
     fn handle_data(&mut self, rank: usize, lane: u16, header: &Header, body: &[u8]) -> Vec<Reply> {
         let shards = u32::from(self.shards);
+        assert!(self.exponent.is_none_or(|fixed| fixed == header.exponent), "the row's exponent");
+        assert_eq!(header.count, self.elements);
         let known = self.lanes[usize::from(lane)]
             .open
             .as_ref()
@@ -339,9 +347,14 @@ impl FakeBox {
             }
             // Once: a late copy must not overwrite the slot's later steps.
             if holds && lease.wanted.remove(&step) {
-                let flags = header.flags.only(Flags::CLAMPED);
-                let bank =
-                    Bank { tag: step, members: mask, sum: elements(body), answered: true, flags };
+                let bank = Bank {
+                    tag: step,
+                    members: mask,
+                    sum: elements(body),
+                    answered: true,
+                    exponent: header.exponent,
+                    flags: header.flags.only(Flags::CLAMPED),
+                };
                 lease.banks.insert(key, bank);
                 self.handovers += 1;
                 return self.answer_all(lane, step);
@@ -358,6 +371,7 @@ impl FakeBox {
                 let members = bank.members;
                 return vec![self.state(rank, lane, header, down, Outcome::Have, members)];
             }
+            assert_eq!(bank.exponent, header.exponent, "the exponent of the claim");
             for (sum, element) in bank.sum.iter_mut().zip(elements(body)) {
                 *sum = sum.wrapping_add(element);
             }
@@ -373,8 +387,14 @@ impl FakeBox {
             let outcome = if claimable { Outcome::Have } else { Outcome::Stale };
             return vec![self.state(rank, lane, header, down, outcome, 0)];
         }
-        let flags = header.flags.only(Flags::CLAMPED);
-        let bank = Bank { tag: step, members: bit, sum: elements(body), answered: false, flags };
+        let bank = Bank {
+            tag: step,
+            members: bit,
+            sum: elements(body),
+            answered: false,
+            exponent: header.exponent,
+            flags: header.flags.only(Flags::CLAMPED),
+        };
         lease.banks.insert(key, bank);
         self.completed(lane, step)
     }
@@ -414,7 +434,7 @@ impl FakeBox {
             chunk: ChunkIndex(step * u32::from(self.shards) + u32::from(lane)),
             element_type: ElementType::I32,
             operation: Operation::Sum,
-            exponent: 0,
+            exponent: bank.exponent,
             count: self.elements,
             members: self.mask(),
         };

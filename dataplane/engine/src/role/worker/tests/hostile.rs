@@ -51,6 +51,8 @@ fn each_wrong_field_is_refused_under_its_own_reason() {
         (Header { members: Members(7), ..good }, Refusal::Members),
         (Header { chunk: ChunkIndex(3), ..good }, Refusal::Chunk),
         (Header { chunk: ChunkIndex(8), ..good }, Refusal::Chunk),
+        // The next step of its slot, but not in this round: nobody can have all contributions.
+        (Header { chunk: ChunkIndex(4), ..good }, Refusal::Chunk),
         (Header { chunk: ChunkIndex(u32::MAX - 1), ..good }, Refusal::Chunk),
         (Header { element_type: ElementType::F32, ..good }, Refusal::Elements),
         (Header { operation: Operation::Max, ..good }, Refusal::Elements),
@@ -141,15 +143,7 @@ fn a_handshake_of_another_life_is_refused() {
 #[test]
 fn an_old_welcome_does_not_open_a_lane() {
     let mut sim = Sim::new(2, 4, 1);
-    let welcomes = alloc::rc::Rc::new(core::cell::RefCell::new(0));
-    let seen = welcomes.clone();
-    // Every handshake datagram from the box also comes again, 200 ms later.
-    sim.hook = Box::new(move |p| {
-        *seen.borrow_mut() += u32::from(!p.up && p.header.kind == Kind::Hello);
-        Fate::Pass
-    });
     sim.connect();
-    assert!(*welcomes.borrow() > 0);
     let mut old = Vec::new();
     let mut frame = vec![0; 4096];
     let now = sim.now;

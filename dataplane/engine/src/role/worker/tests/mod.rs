@@ -50,12 +50,26 @@ struct Data {
     /// Chunks whose sum has arrived; none may arrive twice.
     done: Vec<bool>,
     flags: Flags,
+    clamped: bool,
+    /// Each chunk carries its own exponent.
+    own_exponents: bool,
 }
 
 impl Data {
     fn new(rank: usize, round: usize, chunks: usize, elements_per_chunk: usize) -> Self {
         let values = (0..chunks * elements_per_chunk).map(|i| value(rank, round, i)).collect();
-        Self { elements_per_chunk, values, done: vec![false; chunks], flags: Flags::NONE }
+        Self {
+            elements_per_chunk,
+            values,
+            done: vec![false; chunks],
+            flags: Flags::NONE,
+            clamped: false,
+            own_exponents: false,
+        }
+    }
+
+    fn exponent(&self, chunk: u32) -> i8 {
+        if self.own_exponents { i8::try_from(chunk % 256).unwrap_or(-1) } else { 0 }
     }
 }
 
@@ -66,11 +80,13 @@ impl Payload for Data {
         for (place, value) in out.chunks_exact_mut(4).zip(&self.values[start..]) {
             place.copy_from_slice(&value.to_be_bytes());
         }
-        ChunkMeta { exponent: 0, clamped: false }
+        ChunkMeta { exponent: self.exponent(chunk), clamped: self.clamped }
     }
 
     fn read_chunk(&mut self, chunk: u32, exponent: i8, flags: Flags, sum: &[u8]) {
-        assert_eq!(exponent, 0);
+        if self.own_exponents {
+            assert_eq!(exponent, self.exponent(chunk));
+        }
         assert!(!self.done[chunk as usize], "a sum twice");
         self.done[chunk as usize] = true;
         self.flags = self.flags.union(flags);

@@ -48,6 +48,43 @@ fn a_sum_that_one_member_lacks_is_handed_over_not_summed_again() {
 }
 
 #[test]
+fn a_hand_over_that_is_no_longer_wanted_ends() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.hook = Box::new(|p| {
+        let lost = !p.up && p.rank == 1 && p.header.kind == Kind::Answer;
+        if lost { Fate::Drop } else { Fate::Pass }
+    });
+    sim.begin_all(4);
+    assert!(sim.run(SECOND, |sim| sim.completed(0)));
+    sim.fake.restart();
+    assert!(sim.run(SECOND, |sim| sim.workers[0].stats().handovers_sent == 4));
+    sim.fake.lanes[0].open.as_mut().unwrap().wanted.clear();
+    assert!(sim.run(SECOND, |sim| sim.workers[0].stats().stale == 4));
+    assert!(sim.workers[0].lanes[0].idle());
+    assert_eq!(sim.workers[0].stats().handovers_done, 0);
+}
+
+#[test]
+fn hand_overs_keep_to_the_congestion_window() {
+    let mut sim = Sim::new(2, 16, 1);
+    sim.connect();
+    sim.hook = Box::new(|p| {
+        let lost = !p.up && p.rank == 1 && p.header.kind == Kind::Answer;
+        if lost { Fate::Drop } else { Fate::Pass }
+    });
+    sim.begin_all(16);
+    assert!(sim.run(SECOND, |sim| sim.completed(0)));
+    sim.fake.restart();
+    sim.workers[0].lanes[0].cwnd = crate::send::window::CongestionWindow::new(2, 16);
+    assert!(sim.run(SECOND, |sim| sim.workers[0].stats().handovers_sent > 0));
+    assert_eq!(sim.workers[0].stats().handovers_sent, 2);
+    sim.hook = Box::new(|_| Fate::Pass);
+    sim.finish_round(SECOND);
+    assert_eq!(sim.fake.handovers, 16);
+}
+
+#[test]
 fn lanes_that_are_done_notice_the_restart_that_others_wait_behind() {
     let mut sim = Sim::new(2, 4, 2);
     sim.connect();
@@ -142,7 +179,7 @@ fn sums_of_the_old_epoch_are_not_taken_between_join_and_welcome() {
     let mut sim = Sim::new(2, 4, 1);
     sim.connect();
     sim.begin_all(4);
-    // The answers to rank 0 come half a second late, after its JOIN has said that it lacks them.
+    // The answers to rank 0 come 30 ms late, after its JOIN has said that it lacks them.
     sim.hook = Box::new(|p| {
         let late = !p.up && p.rank == 0 && p.header.kind == Kind::Answer;
         if late { Fate::Delay(Nanos::from_millis(30)) } else { Fate::Pass }

@@ -223,6 +223,38 @@ fn checksum16_and_none_work_too() {
 }
 
 #[test]
+fn chunks_carry_their_own_exponent_or_the_jobs() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.fake.exponent = None;
+    sim.connect();
+    assert_eq!(sim.workers[0].lease().unwrap().exponent, None);
+    sim.hook = faults(9, 100, 50, 50, 50);
+    sim.begin_all(100);
+    sim.data.iter_mut().for_each(|data| data.own_exponents = true);
+    sim.finish_round(SECOND);
+
+    let mut sim = Sim::new(2, 4, 1);
+    sim.fake.exponent = Some(-20);
+    sim.connect();
+    assert_eq!(sim.workers[0].lease().unwrap().exponent, Some(-20));
+    sim.begin_all(10);
+    sim.finish_round(SECOND);
+}
+
+#[test]
+fn a_clamped_contribution_marks_the_sum_for_all() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(3);
+    sim.data[1].clamped = true;
+    sim.finish_round(SECOND);
+    assert!(sim.data.iter().all(|data| data.flags == Flags::CLAMPED));
+    sim.begin_all(3);
+    sim.finish_round(SECOND);
+    assert!(sim.data.iter().all(|data| data.flags == Flags::NONE));
+}
+
+#[test]
 fn ipv6_works_with_its_udp_checksum() {
     let mut sim = Sim::with_addresses(2, 4, 2, |mut endpoint| {
         let core::net::IpAddr::V4(v4) = endpoint.addr.ip() else { unreachable!() };

@@ -1,0 +1,58 @@
+# `make help` lists the targets. Everything here can also be typed by hand: the Makefile only
+# remembers the commands.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# See .ci/toolchain: spares a download where the pinned compiler has another name.
+toolchain := $(shell .ci/toolchain)
+ifneq ($(toolchain),)
+export RUSTUP_TOOLCHAIN := $(toolchain)
+endif
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## install what is missing, build, train on real digits through the aggregator
+	@testbed/deploy/demo.sh
+
+.PHONY: test
+test: ## lints and every test of the CI tier; .ci/test STAGE runs one stage
+	@testbed/deploy/install-deps.sh test
+	@.ci/test
+
+.PHONY: deps
+deps: ## install the Debian packages that all targets need; asks first, CI=true does not
+	@testbed/deploy/install-deps.sh bench
+
+.PHONY: build
+build: ## build weft and weft-node (release, with DPDK)
+	$(CARGO) build --release -p weft-testbed
+	$(CARGO) build --release -p weft-node --features dpdk
+
+.PHONY: lint
+lint: ## formatting, clippy and documentation, warnings are errors
+	@.ci/test fmt clippy doc
+
+.PHONY: bench
+bench: ## the arithmetic kernels (criterion) and the cost of a DPDK burst
+	$(CARGO) bench -p weft-kernel
+	$(CARGO) run --release -p weft-dpdk --example burst_cost -- echo --vdev=net_ring0
+
+.PHONY: fuzz
+fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
+	@for target in $$(ls tests/fuzz/fuzz_targets); do \
+		(cd tests/fuzz && cargo +nightly fuzz run --fuzz-dir . $${target%.rs} -- \
+			-max_total_time=$(FUZZ_SECONDS)) || exit 1; \
+	done
+
+.PHONY: clean-lab
+clean-lab: ## take down every lab on this machine
+	@$(CARGO) build -q -p weft-testbed
+	@weft=$${CARGO_TARGET_DIR:-target}/debug/weft; \
+		$$weft lab list | while read -r lab _; do $$weft lab down "$$lab"; done

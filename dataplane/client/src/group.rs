@@ -1,0 +1,146 @@
+//! One lease's worth of a session: the engines from the handshake to the close exchange.
+//!
+//! A group of block numbers is two: one sums, one agrees on exponents by MAX. Both are joined and
+//! closed together, over one port.
+
+use std::time::Duration;
+
+use weft_engine::role::worker::{Event, LeaseInfo, RoundError, Worker, WorkerStats};
+use weft_io::Port;
+use weft_wire::header::Operation;
+
+use crate::config::{Config, Numbers};
+use crate::error::Error;
+use crate::io::{Io, Workers};
+use crate::payload::Nothing;
+
+/// The engines of one life.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) data: Worker,
+    /// Agrees on block exponents, if the numbers need it.
+    pub(crate) exponents: Option<Worker>,
+    pub(crate) lease: LeaseInfo,
+}
+
+impl Group {
+    /// Joins. Returns when every worker has joined.
+    pub(crate) fn join<P: Port>(io: &mut Io<P>, config: &Config, seed: u64) -> Result<Self, Error> {
+        let now = io.now();
+        let mac = io.port.info().mac;
+        let worker = |row, operation, seed| {
+            let worker = config.worker(row, operation, mac)?;
+            Worker::new(worker, weft_kernel::crc32c, seed, now).map_err(Error::Session)
+        };
+        let mut data = worker(config.row, Operation::Sum, seed)?;
+        let mut exponents = match config.numbers {
+            Numbers::Block { exponent_row } => Some(worker(exponent_row, Operation::Max, !seed)?),
+            _ => None,
+        };
+        let mut waiting = 1 + usize::from(exponents.is_some());
+        while waiting > 0 {
+            let mut workers = Workers { active: &mut data, other: exponents.as_mut() };
+            match io.step(&mut workers, &mut Nothing)? {
+                Some(Event::Opened) => waiting -= 1,
+                Some(Event::Failed(error)) => return Err(Error::Session(error)),
+                _ => {}
+            }
+            if let Some(lease) = data.lease()
+                && lease.shards != config.lanes
+            {
+                return Err(Error::Lanes { configured: config.lanes, actual: lease.shards });
+            }
+        }
+        let lease = *data.lease().expect("an open worker has a lease");
+        if config.numbers == Numbers::Fixed && lease.exponent.is_none() {
+            let problem = "is Fixed but the row has no exponent: set one there, or use Block";
+            return Err(Error::Config { field: "numbers", problem });
+        }
+        Ok(Self { data, exponents, lease })
+    }
+
+    /// Leaves when every worker has all sums, or after `linger`. True when all had by then.
+    pub(crate) fn close<P: Port>(
+        &mut self,
+        io: &mut Io<P>,
+        linger: Duration,
+    ) -> Result<bool, Error> {
+        let now = io.now();
+        let end = now.0.saturating_add(u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX));
+        self.data.close(now);
+        let mut open = 1;
+        if let Some(worker) = &mut self.exponents {
+            worker.close(now);
+            open += 1;
+        }
+        let mut all = true;
+        while open > 0 {
+            if io.now().0 >= end {
+                return Ok(false);
+            }
+            let mut workers = Workers { active: &mut self.data, other: self.exponents.as_mut() };
+            match io.step(&mut workers, &mut Nothing)? {
+                Some(Event::Closed { by_all }) => {
+                    all &= by_all;
+                    open -= 1;
+                }
+                Some(Event::Failed(_)) => {
+                    all = false;
+                    open -= 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Begins a round. False when the lease has too few steps left for it, but a fresh one has
+    /// enough.
+    pub(crate) fn begin<P: Port>(
+        &mut self,
+        io: &Io<P>,
+        of_exponents: bool,
+        chunks: u32,
+    ) -> Result<bool, Error> {
+        let worker = match &mut self.exponents {
+            Some(exponents) if of_exponents => exponents,
+            _ => &mut self.data,
+        };
+        let lease = *worker.lease().expect("an open worker has a lease");
+        match worker.begin_round(io.now(), chunks) {
+            Ok(()) => Ok(true),
+            Err(RoundError::StepsExhausted)
+                if chunks.div_ceil(u32::from(lease.shards)) <= lease.step_count =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(Error::Round(error)),
+        }
+    }
+}
+
+/// Adds the counters of a later life.
+pub(crate) fn add(total: &mut WorkerStats, more: &WorkerStats) {
+    for (total, more) in [
+        (&mut total.chunks_sent, more.chunks_sent),
+        (&mut total.retransmissions, more.retransmissions),
+        (&mut total.status_probes, more.status_probes),
+        (&mut total.answers, more.answers),
+        (&mut total.duplicate_answers, more.duplicate_answers),
+        (&mut total.have, more.have),
+        (&mut total.have_without_us, more.have_without_us),
+        (&mut total.stale, more.stale),
+        (&mut total.congestion_marks, more.congestion_marks),
+        (&mut total.window_reductions, more.window_reductions),
+        (&mut total.resyncs, more.resyncs),
+        (&mut total.handovers_sent, more.handovers_sent),
+        (&mut total.handovers_done, more.handovers_done),
+        (&mut total.hellos_sent, more.hellos_sent),
+    ] {
+        *total += more;
+    }
+    for (total, more) in total.refused.iter_mut().zip(more.refused) {
+        *total += more;
+    }
+    total.smoothed_rtt = more.smoothed_rtt;
+}

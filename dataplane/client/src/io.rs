@@ -1,0 +1,155 @@
+//! The port, the clock, and the loop that moves frames between port and engines. Decides nothing.
+
+use std::time::Instant;
+
+use weft_engine::role::worker::{Event, Payload, Worker};
+use weft_io::{Burst, Frame, Port};
+use weft_wire::Nanos;
+use weft_wire::frame::Udp;
+use weft_wire::header::{HEADER_LEN, Packet};
+
+use crate::error::Error;
+use crate::payload::Nothing;
+
+/// Longest sleep between looks at the engines' timers.
+const WAIT_NS_MAX: u64 = 10_000_000;
+
+/// The engines of a session: the one whose round it is, and the other.
+pub(crate) struct Workers<'a> {
+    pub(crate) active: &'a mut Worker,
+    pub(crate) other: Option<&'a mut Worker>,
+}
+
+impl Workers<'_> {
+    fn timeout(&self) -> Nanos {
+        let other = self.other.as_ref().map_or(Nanos::MAX, |worker| worker.poll_timeout());
+        self.active.poll_timeout().min(other)
+    }
+}
+
+/// A port, its bursts, and the clock.
+pub(crate) struct Io<P: Port> {
+    pub(crate) port: P,
+    origin: Instant,
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+}
+
+impl<P: Port> Io<P> {
+    pub(crate) fn new(port: P) -> Self {
+        Self { port, origin: Instant::now(), rx: Burst::new_const(), tx: Burst::new_const() }
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Runs the round that `active` has begun to its end.
+    pub(crate) fn finish_round(
+        &mut self,
+        mut workers: Workers<'_>,
+        payload: &mut dyn Payload,
+    ) -> Result<(), Error> {
+        loop {
+            match self.step(&mut workers, payload)? {
+                Some(Event::RoundComplete) => return Ok(()),
+                Some(Event::Failed(error)) => return Err(Error::Session(error)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends what is due, takes what has come, sleeps if there was neither; then one event.
+    pub(crate) fn step(
+        &mut self,
+        workers: &mut Workers<'_>,
+        payload: &mut dyn Payload,
+    ) -> Result<Option<Event>, Error> {
+        if let Some(event) = poll_event(workers) {
+            return Ok(Some(event));
+        }
+        let now = self.now();
+        if now >= workers.timeout() {
+            workers.active.handle_timeout(now);
+            if let Some(other) = &mut workers.other {
+                other.handle_timeout(now);
+            }
+        }
+        let sent = self.transmit(now, workers, payload);
+        let received = self.receive(workers, payload);
+        if sent + received == 0 {
+            if !self.port.is_open() {
+                return Err(Error::PortClosed);
+            }
+            let now = self.now();
+            let wait_ns = workers.timeout().since(now).0.min(WAIT_NS_MAX);
+            if wait_ns > 0 {
+                self.port.wait(wait_ns);
+            }
+        }
+        Ok(poll_event(workers))
+    }
+
+    fn transmit(
+        &mut self,
+        now: Nanos,
+        workers: &mut Workers<'_>,
+        payload: &mut dyn Payload,
+    ) -> usize {
+        let mut sent = 0;
+        loop {
+            while !self.tx.is_full() {
+                let Some(mut frame) = self.port.alloc() else { break };
+                let written = match workers.active.poll_transmit(now, payload, frame.buffer_mut()) {
+                    Some(len) => Some(len),
+                    None => workers
+                        .other
+                        .as_mut()
+                        .and_then(|other| other.poll_transmit(now, &Nothing, frame.buffer_mut())),
+                };
+                let Some(len) = written else { break };
+                frame.set_len(len);
+                self.tx.push(frame);
+            }
+            if self.tx.is_empty() {
+                return sent;
+            }
+            let accepted = self.port.tx_burst(now, &mut self.tx);
+            sent += accepted;
+            if !self.tx.is_empty() {
+                // The port is full: what it holds back goes first next time.
+                return sent;
+            }
+        }
+    }
+
+    fn receive(&mut self, workers: &mut Workers<'_>, payload: &mut dyn Payload) -> usize {
+        let now = self.now();
+        let received = self.port.rx_burst(now, &mut self.rx);
+        for mut frame in self.rx.drain(..) {
+            let frame = frame.as_mut();
+            // What an engine refuses it has counted; there is nothing else to do about it.
+            let _ = match &mut workers.other {
+                Some(other) if !is_of_row(frame, workers.active) => {
+                    other.handle_frame(now, frame, &mut Nothing)
+                }
+                _ => workers.active.handle_frame(now, frame, payload),
+            };
+        }
+        received
+    }
+}
+
+fn poll_event(workers: &mut Workers<'_>) -> Option<Event> {
+    if let Some(event) = workers.active.poll_event() {
+        return Some(event);
+    }
+    workers.other.as_mut().and_then(|other| other.poll_event())
+}
+
+/// Tells the two engines' frames apart by the row.
+fn is_of_row(frame: &[u8], worker: &Worker) -> bool {
+    let Ok(udp) = Udp::parse(frame) else { return true };
+    let datagram = &frame[udp.payload_range()];
+    datagram.len() < HEADER_LEN || Packet::new_unchecked(datagram).group().row() == worker.row()
+}

@@ -1,0 +1,99 @@
+//! `[faults]` and `[trace]`: what is put around the port, for tests and experiments.
+
+use serde::{Deserialize, Serialize};
+use weft_io::fault::{FaultConfig, FaultRates};
+
+/// `[faults]`: what happens to Weft's datagrams between the wire and the engine, in both
+/// directions. Rates are probabilities from 0 to 1. The same datagram meets the same fate in every
+/// run with the same seed.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FaultsSection {
+    /// Seed of all decisions. Default 0.
+    pub seed: u64,
+    /// Share of datagrams that vanish. Default 0, as for the other rates.
+    pub loss: f64,
+    /// Share that come twice.
+    pub duplicate: f64,
+    /// Share that later ones overtake.
+    pub reorder: f64,
+    /// Share that are held for a time.
+    pub delay: f64,
+    /// Share with a range of bytes overwritten.
+    pub corrupt: f64,
+    /// A reordered datagram is overtaken by 1 to this many. Default 8.
+    pub reorder_span: u32,
+    /// Shortest delay in microseconds. Default 100.
+    pub delay_min_us: u64,
+    /// Longest delay in microseconds. Default 2000.
+    pub delay_max_us: u64,
+}
+
+impl Default for FaultsSection {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            delay: 0.0,
+            corrupt: 0.0,
+            reorder_span: 8,
+            delay_min_us: 100,
+            delay_max_us: 2000,
+        }
+    }
+}
+
+impl FaultsSection {
+    /// As the wrapper takes it.
+    #[must_use]
+    pub fn to_config(&self) -> FaultConfig {
+        let rates = FaultRates {
+            loss: self.loss,
+            duplicate: self.duplicate,
+            reorder: self.reorder,
+            delay: self.delay,
+            corrupt: self.corrupt,
+        };
+        FaultConfig {
+            seed: self.seed,
+            rx: rates,
+            tx: rates,
+            reorder_span: self.reorder_span,
+            delay_min_ns: self.delay_min_us.saturating_mul(1000),
+            delay_max_ns: self.delay_max_us.saturating_mul(1000),
+            ..FaultConfig::default()
+        }
+    }
+
+    /// The first key that is out of range.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let rates = [
+            ("loss", self.loss),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("delay", self.delay),
+            ("corrupt", self.corrupt),
+        ];
+        if let Some((key, _)) = rates.into_iter().find(|(_, rate)| !(0.0..=1.0).contains(rate)) {
+            return Some((key, "must be a probability, from 0 to 1"));
+        }
+        if self.reorder_span == 0 {
+            return Some(("reorder_span", "must be at least 1"));
+        }
+        if self.delay_min_us > self.delay_max_us {
+            return Some(("delay_min_us", "must be at most delay_max_us"));
+        }
+        None
+    }
+}
+
+/// `[trace]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceSection {
+    /// File for a capture (pcap with nanoseconds) of what the port received and sent, before and
+    /// after `[faults]`; it is overwritten.
+    pub pcap: std::path::PathBuf,
+}

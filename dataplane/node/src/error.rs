@@ -1,0 +1,97 @@
+//! Why a node did not run: one line each, and an exit status.
+
+use std::path::PathBuf;
+
+use weft_io::af_packet::AfPacketError;
+use weft_io::udp::UdpError;
+
+use crate::config::ConfigError;
+
+/// Why a node did not run. Each message is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// The configuration was refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A UDP port could not be opened.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    /// A packet ring could not be opened.
+    #[error(transparent)]
+    AfPacket(#[from] AfPacketError),
+    /// DPDK refused.
+    #[cfg(feature = "dpdk")]
+    #[error(transparent)]
+    Eal(#[from] weft_dpdk::EalError),
+    /// A DPDK device could not be opened.
+    #[cfg(feature = "dpdk")]
+    #[error(transparent)]
+    DpdkPort(#[from] weft_dpdk::PortError),
+    /// This binary has no DPDK.
+    #[error(
+        "port.io = \"dpdk\": this weft-node was built without DPDK; install libdpdk-dev and build \
+         with `cargo build -p weft-node --features dpdk`, or set port.io = \"udp\""
+    )]
+    NoDpdk,
+    /// EAL arguments without DPDK.
+    #[error("EAL arguments came before `--`, but port.io is not \"dpdk\"; remove them")]
+    UnusedEalArgs,
+    /// Something about this machine.
+    #[error("{0}")]
+    Environment(String),
+    /// Signal handlers.
+    #[error("installing signal handlers")]
+    Signals(#[source] std::io::Error),
+    /// No randomness.
+    #[error("reading a seed from /dev/urandom")]
+    Seed(#[source] std::io::Error),
+    /// A lane's CPU.
+    #[error("pinning a lane to CPU {cpu}: {source}; see `taskset -p $$` for the CPUs allowed here")]
+    Pin {
+        /// The CPU.
+        cpu: u32,
+        /// The kernel's answer.
+        source: nix::Error,
+    },
+    /// A lane's thread.
+    #[error("starting the thread of lane {lane}")]
+    Thread {
+        /// The lane.
+        lane: usize,
+        /// The kernel's answer.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The capture.
+    #[error("writing the capture {}: {source}; choose another trace.pcap", .path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// A bench.
+    #[error(transparent)]
+    Bench(#[from] crate::bench::BenchError),
+    /// The metrics listener.
+    #[error("listening on {addr} for /metrics: {source}; choose another node.metrics")]
+    Metrics {
+        /// The address.
+        addr: std::net::SocketAddr,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}
+
+impl NodeError {
+    /// The process's exit status: 2 for usage and configuration, 3 for what this machine lacks.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::UnusedEalArgs => 2,
+            Self::Bench(error) => error.exit_status(),
+            _ => 3,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The configuration file: every class of error names file, line and field; what is printed reads
+//! back as the same; every recipe is good.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use weft_node::config::{ConfigError, NodeConfig, parse};
+
+const GOOD: &str = r#"[node]
+name = "n"
+[port]
+io = "udp"
+ip = "10.0.0.1/24"
+[lcores]
+shards = 2
+[[job]]
+id = 3
+[[row]]
+row = 7
+job = 3
+window = 64
+members = ["10.0.0.2:4000", { addr = "10.0.0.3:4000", weight = 1 }]
+"#;
+
+/// The error of `GOOD` with `from` replaced by `to`.
+fn error_with(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "{from}");
+    match parse("node.toml", &GOOD.replacen(from, to, 1)) {
+        Ok(_) => panic!("`{to}` was accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn errors_name_file_line_and_field() {
+    let cases = [
+        // Bad TOML has no field.
+        ("shards = 2", "shards = ", "node.toml:7: "),
+        // Unknown keys and sections.
+        ("window = 64", "windo = 64", "node.toml:13: row[0].windo: unknown field `windo`"),
+        ("[lcores]", "[lcore]", "node.toml:6: lcore: unknown field `lcore`"),
+        ("weight = 1", "wait = 1", "node.toml:14: row[0].members[1].wait: unknown field `wait`"),
+        // Wrong types, bad values.
+        ("shards = 2", "shards = \"two\"", "node.toml:7: lcores.shards: invalid type"),
+        ("shards = 2", "shards = -1", "node.toml:7: lcores.shards: invalid value"),
+        ("io = \"udp\"", "io = \"tcp\"", "node.toml:4: port.io: unknown variant `tcp`"),
+        ("10.0.0.1/24", "10.0.0/24", "node.toml:5: port.ip: expected an address"),
+        ("10.0.0.1/24", "10.0.0.1/33", "node.toml:5: port.ip: a prefix"),
+        ("10.0.0.1/24", "0.0.0.0/24", "node.toml:5: port.ip: `0.0.0.0/24` is no address"),
+        (
+            "\"10.0.0.2:4000\"",
+            "\"10.0.0.2\"",
+            "node.toml:14: row[0].members[0]: expected \"ip:port\"",
+        ),
+        // What this crate decides.
+        ("io = \"udp\"", "io = \"udp\"\nmtu = 500", "node.toml:5: port.mtu: must be at least 576"),
+        ("io = \"udp\"", "io = \"udp\"\nudp_port = 0", "node.toml:5: port.udp_port: must be"),
+        ("shards = 2", "shards = 2\ncpus = [1]", "node.toml:8: lcores.cpus: must name one CPU"),
+        ("[lcores]", "[idle]\npause_min_us = 0\n[lcores]", "node.toml:7: idle.pause_min_us: must"),
+        ("[lcores]", "[faults]\nloss = 1.5\n[lcores]", "node.toml:7: faults.loss: must be a prob"),
+        ("10.0.0.3:4000", "10.0.0.3:4001", "node.toml:14: row[0].members: UDP source port 4001"),
+        (
+            "window = 64",
+            "window = 64\nparent = { addr = \"10.0.0.9:1\", row = 0, rank = 64 }",
+            "node.toml:14: row[0].parent.rank: must be from 0 to 63",
+        ),
+        (
+            "window = 64",
+            "window = 64\nparent = { addr = \"10.0.0.9:1\", row = 0, rank = 0, source_port = 9 }",
+            "node.toml:14: row[0].parent.source_port: must be port.udp_port",
+        ),
+        // What the table decides.
+        ("shards = 2", "shards = 3", "node.toml:7: lcores.shards: must be a power of two"),
+        ("window = 64", "window = 65", "node.toml:13: row[0].window: must be a power of two"),
+        ("window = 64", "elements = 400", "node.toml:13: row[0].elements: must be at least 1 and"),
+        (
+            "window = 64",
+            "operation = \"max\"\nelement_type = \"f32\"",
+            "node.toml:13: row[0].operation",
+        ),
+        ("window = 64", "sum_order = \"rank\"", "node.toml:13: row[0].sum_order: rank is for f32"),
+        ("window = 64", "fan_in = 1", "node.toml:13: row[0].fan_in: must be at least"),
+        ("weight = 1", "weight = 0", "node.toml:14: row[0].members: weight must be at least 1"),
+        ("job = 3", "job = 4", "node.toml:12: row[0].job: names no job"),
+        ("id = 3", "id = 300", "node.toml:9: job[0].id: must be below 256"),
+        ("id = 3", "id = 3\nslots_max = 8", "node.toml:10: job[0].slots_max: is smaller"),
+        ("id = 3", "id = 3\n[[job]]\nid = 3", "node.toml:11: job[1].id: is already taken"),
+        ("id = 3", "id = 3\nrate_bytes_per_sec = 0", "node.toml:10: job[0].rate_bytes_per_sec"),
+        ("10.0.0.3:4000", "[fe80::1]:4000", "node.toml:14: row[0].members: must be of the box's"),
+        (
+            "io = \"udp\"",
+            "io = \"udp\"\nudp_port = 65535",
+            "node.toml:5: port.udp_port: needs a port",
+        ),
+        // A key that is missing is placed at its section.
+        ("row = 7", "row = 2000", "node.toml:11: row[0].row: must be below 1024"),
+        ("row = 7\n", "", "node.toml:10: row[0]: missing field `row`"),
+        ("ip = \"10.0.0.1/24\"\n", "", "node.toml:3: port: missing field `ip`"),
+    ];
+    for (from, to, expected) in cases {
+        let error = error_with(from, to);
+        assert!(error.starts_with(expected), "`{to}` gave\n  {error}\nexpected\n  {expected}");
+        assert!(!error.contains('\n'), "one line: {error}");
+    }
+}
+
+#[test]
+fn what_is_printed_reads_back_as_the_same() {
+    let with_all = GOOD.replace(
+        "[lcores]",
+        "[faults]\nloss = 0.02\nseed = 7\n[trace]\npcap = \"a.pcap\"\n[dpdk]\nallow = [\"0000:01:00.0\"]\n\
+         lcores = \"0@1\"\n[lcores]",
+    );
+    for text in [GOOD, &with_all] {
+        let first = parse("a.toml", text).expect("it is good");
+        let again = parse("b.toml", &first.config.to_toml()).expect("what was printed is good");
+        assert_eq!(first.config, again.config);
+        assert_eq!(first.table, again.table);
+    }
+}
+
+#[test]
+fn defaults_are_as_documented() {
+    let settings = parse("a.toml", GOOD).expect("it is good");
+    let NodeConfig { port, dpdk, row, job, .. } = &settings.config;
+    assert_eq!((port.udp_port, port.mtu), (22341, 1500));
+    assert_eq!((dpdk.memory_mib, dpdk.rx_descriptors, dpdk.mbuf_count), (256, 512, 2048));
+    assert_eq!((row[0].elements, row[0].fan_in), (256, Some(2)));
+    assert_eq!((job[0].slots_max, job[0].burst_bytes), (4096, 1 << 20));
+    assert_eq!(settings.udp_sockets, 2, "one per lane");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = weft_node::config::load(Path::new("/nonexistent/node.toml")).unwrap_err();
+    assert!(matches!(error, ConfigError::Read { .. }));
+    assert!(error.to_string().starts_with("reading /nonexistent/node.toml: "), "{error}");
+}
+
+fn weft_node(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weft-node")).args(args).output().expect("weft-node runs")
+}
+
+fn recipes() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let files = std::fs::read_dir(folder).expect("the recipes are there");
+    files.map(|file| file.expect("a readable folder").path()).collect()
+}
+
+#[test]
+fn every_recipe_is_good() {
+    let recipes = recipes();
+    assert!(recipes.len() >= 7, "{recipes:?}");
+    for recipe in recipes {
+        let path = recipe.to_str().expect("the path is UTF-8");
+        let output = weft_node(&["--config", path, "--check-config"]);
+        assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
+        let printed = weft_node(&["--config", path, "--print-config"]).stdout;
+        let printed = String::from_utf8(printed).expect("TOML is UTF-8");
+        let original = std::fs::read_to_string(&recipe).expect("the recipe is readable");
+        let (one, other) = (parse(path, &original), parse("printed", &printed));
+        assert_eq!(one.expect("good").config, other.expect("good").config, "{path}");
+    }
+}
+
+#[test]
+fn usage_and_configuration_errors_exit_with_2_and_say_one_line() {
+    assert_eq!(weft_node(&[]).status.code(), Some(2));
+    assert_eq!(weft_node(&["--config", "x", "--nonsense"]).status.code(), Some(2));
+    let output = weft_node(&["--config", "/nonexistent.toml", "--check-config"]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("weft-node: reading /nonexistent.toml"), "{stderr}");
+}
+
+#[test]
+fn the_version_names_commit_and_features() {
+    let output = weft_node(&["--version"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let features = if cfg!(feature = "dpdk") { "features: dpdk" } else { "features: none" };
+    assert!(text.starts_with("weft-node 0.") && text.contains("(commit "), "{text}");
+    assert!(text.contains(features), "{text}");
+}

@@ -1,0 +1,360 @@
+//! A real process on UDP loopback, with members that are plain sockets.
+
+mod common;
+#[path = "common/member.rs"]
+mod member;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
+use member::{Member, join_all};
+use nix::sys::signal::Signal;
+
+const ELEMENTS: usize = 8;
+
+/// UDP ports that were free a moment ago: `count` in a row.
+fn free_ports(count: u16) -> u16 {
+    for _ in 0..100 {
+        let first = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let port = first.local_addr().expect("bound").port();
+        let Some(last) = port.checked_add(count) else { continue };
+        let rest: Result<Vec<_>, _> =
+            (port + 1..last).map(|port| UdpSocket::bind(("127.0.0.1", port))).collect();
+        if rest.is_ok() {
+            return port;
+        }
+    }
+    panic!("no {count} free UDP ports in a row");
+}
+
+/// A node with `shards` lanes and two members, each with as many ports.
+struct Setup {
+    config: ConfigFile,
+    node: SocketAddr,
+    members: [u16; 2],
+}
+
+fn setup(name: &str, shards: u16, more: &str) -> Setup {
+    let first = free_ports(3 * shards);
+    let (node, members) = (first, [first + shards, first + 2 * shards]);
+    let [one, other] = members;
+    let text = format!(
+        "[port]\nio = \"udp\"\nip = \"127.0.0.1\"\nudp_port = {node}\n[lcores]\nshards = {shards}\n\
+         {more}\n[[job]]\nid = 1\nname = \"j\"\n[[row]]\nrow = 0\njob = 1\nelements = {ELEMENTS}\n\
+         window = 16\nexponent = 0\nmembers = [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]\n"
+    );
+    let node = SocketAddr::from(([127, 0, 0, 1], node));
+    Setup { config: ConfigFile::new(name, &text), node, members }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn values(rank: i32) -> Vec<i32> {
+    (0..8).map(|index| (rank + 1) * 1_000_003 * (index - 3)).collect()
+}
+
+#[test]
+fn two_members_get_the_sum_and_the_statistics_match() {
+    let setup = setup("sum", 1, "");
+    let node = Running::start(&mut weft_node(&setup.config, &["--format", "json"]));
+    let ready: serde_json::Value = serde_json::from_str(&node.ready).expect("JSON");
+    assert_eq!(ready["ready"], true);
+    assert_eq!(ready["addr"], setup.node.to_string());
+    assert_eq!(ready["driver"], "udp");
+
+    let mut members = [0, 1].map(|rank: u8| {
+        let port = setup.members[usize::from(rank)];
+        Member::new(loopback(port), setup.node, rank, 0)
+    });
+    join_all(&mut members);
+    members[0].contribute(0, &values(0));
+    members[1].contribute(0, &values(1));
+    let expected: Vec<i32> =
+        values(0).iter().zip(values(1)).map(|(a, b)| a.wrapping_add(b)).collect();
+    for member in &members {
+        let (sum, contributors) = member.answer(0);
+        assert_eq!(sum, expected);
+        assert_eq!(contributors.0, 0b11);
+    }
+    // A repeat is answered from the slot, and counted.
+    members[0].contribute(0, &values(0));
+    assert_eq!(members[0].answer(0).0, expected);
+
+    let ended = node.end(Signal::SIGINT);
+    assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+    assert!(ended.took < Duration::from_secs(1), "ended after {:?}", ended.took);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    let job = &report["jobs"][0];
+    assert_eq!(job["name"], "j");
+    assert_eq!(job["contributions_added"], 2);
+    assert_eq!(job["chunks_completed"], 1);
+    assert_eq!(job["answers_sent"], 1, "one multicast");
+    assert_eq!(job["answers_repeated"], 1);
+    assert_eq!(report["formations"], 1);
+    assert_eq!(report["transitions"]["claim"], 1);
+    assert_eq!(report["transitions"]["complete_root"], 1);
+    assert_eq!(report["rows"][0]["phases"][0], "open");
+    assert_eq!(report["rows"][0]["members"][1]["present"], true);
+    let sent = report["port"]["tx_packets"].as_u64().expect("a count");
+    let received = report["port"]["rx_packets"].as_u64().expect("a count");
+    // The first contribution is held, the second answered twice, all else once.
+    assert!(received >= 7 && sent == received, "{sent} sent, {received} received");
+}
+
+#[test]
+fn a_terminated_node_prints_testpmds_block() {
+    let setup = setup("text", 1, "");
+    let node = Running::start(&mut weft_node(&setup.config, &["--stats-period", "1"]));
+    assert!(node.ready.starts_with("weft-node ready: "), "{}", node.ready);
+    std::thread::sleep(Duration::from_millis(2300));
+    let ended = node.end(Signal::SIGTERM);
+    assert_eq!(ended.code, Some(0));
+    for words in [
+        "Forward statistics for port",
+        "RX-packets: 0",
+        "RX-missed:",
+        "RX-errors:",
+        "RX-nombuf:",
+        "TX-packets:",
+        "TX-errors:",
+        "job 1 (j):",
+        "drops: none",
+    ] {
+        assert!(ended.stdout.contains(words), "{words} in {}", ended.stdout);
+    }
+    let periodic = ended.stderr.join("\n");
+    assert!(periodic.contains("Rx-pps:") && periodic.contains("Rx-bps:"), "{periodic}");
+}
+
+#[test]
+fn four_lanes_share_one_udp_port() {
+    const LANES: u16 = 4;
+    let setup = setup("lanes", LANES, "");
+    let node = Running::start(&mut weft_node(&setup.config, &["--format", "json"]));
+    let mut members = Vec::new();
+    for lane in 0..LANES {
+        for rank in [0, 1] {
+            let port = setup.members[usize::from(rank)] + lane;
+            members.push(Member::new(loopback(port), setup.node, rank, lane));
+        }
+    }
+    join_all(&mut members);
+    for (chunk, pair) in members.chunks(2).enumerate() {
+        let chunk = u32::try_from(chunk).expect("few");
+        pair[0].contribute(chunk, &values(0));
+        pair[1].contribute(chunk, &values(1));
+        let expected: Vec<i32> =
+            values(0).iter().zip(values(1)).map(|(a, b)| a.wrapping_add(b)).collect();
+        assert_eq!(pair[0].answer(chunk).0, expected, "lane {chunk}");
+        assert_eq!(pair[1].answer(chunk).0, expected, "lane {chunk}");
+    }
+    let ended = node.end(Signal::SIGINT);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    assert_eq!(report["jobs"][0]["chunks_completed"], 4);
+    assert_eq!(report["formations"], 4);
+    assert_eq!(report["drops"]["wrong_shard"], 0);
+    let lanes = report["lanes"].as_array().expect("lanes");
+    assert!(lanes.iter().all(|lane| lane["frames"].as_u64() >= Some(4)), "{lanes:?}");
+    let others: u64 = lanes[1..].iter().filter_map(|lane| lane["frames"].as_u64()).sum();
+    assert_eq!(report["steering"]["handed_over"], others);
+    assert_eq!(report["steering"]["ring_full"], 0);
+}
+
+#[test]
+fn a_leaf_sends_its_sum_up_and_brings_the_roots_answer_down() {
+    const LANES: u16 = 2;
+    let first = free_ports(4 * LANES);
+    let [root, leaf, one, other] = [0, 1, 2, 3].map(|index| first + index * LANES);
+    let section = |port: u16, row: &str| {
+        format!(
+            "[port]\nio = \"udp\"\nip = \"127.0.0.1\"\nudp_port = {port}\n[lcores]\n\
+             shards = {LANES}\n[[job]]\nid = 1\n[[row]]\nrow = 0\njob = 1\nelements = {ELEMENTS}\n\
+             window = 16\nexponent = 0\nfan_in = 2\n{row}\n"
+        )
+    };
+    let member =
+        format!("members = [{{ addr = \"127.0.0.1:{leaf}\", weight = 2, is_box = true }}]");
+    let root_config = ConfigFile::new("root", &section(root, &member));
+    let parent = format!(
+        "members = [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]\n\
+         parent = {{ addr = \"127.0.0.1:{root}\", row = 0, rank = 0 }}"
+    );
+    let leaf_config = ConfigFile::new("leaf", &section(leaf, &parent));
+    let root_node = Running::start(&mut weft_node(&root_config, &["--format", "json"]));
+    let leaf_node = Running::start(&mut weft_node(&leaf_config, &["--format", "json"]));
+
+    let lane = 1;
+    let mut members = [(0, one), (1, other)]
+        .map(|(rank, port)| Member::new(loopback(port + lane), loopback(leaf), rank, lane));
+    join_all(&mut members);
+    for (member, rank) in members.iter().zip(0..) {
+        member.contribute(1, &values(rank));
+    }
+    let expected: Vec<i32> =
+        values(0).iter().zip(values(1)).map(|(a, b)| a.wrapping_add(b)).collect();
+    for member in &members {
+        assert_eq!(member.answer(1).0, expected);
+    }
+    let report = |node: Running| -> serde_json::Value {
+        serde_json::from_str(&node.end(Signal::SIGINT).stdout).expect("one JSON object")
+    };
+    let (root, leaf) = (report(root_node), report(leaf_node));
+    assert_eq!(leaf["transitions"]["complete_leaf"], 1);
+    assert_eq!(leaf["transitions"]["answer_from_root"], 1);
+    assert_eq!(root["transitions"]["complete_root"], 1);
+    assert_eq!(root["jobs"][0]["contributions_added"], 1);
+    assert_eq!(root["rows"][0]["phases"][1], "open");
+}
+
+#[test]
+fn an_idle_node_leaves_the_cpu_alone() {
+    let setup = setup("idle", 2, "");
+    let node = Running::start(&mut weft_node(&setup.config, &[]));
+    let before = cpu_ticks(node.pid());
+    std::thread::sleep(Duration::from_secs(2));
+    let ticks = cpu_ticks(node.pid()) - before;
+    // 100 ticks a second: 2 s are 200; a lane that polls would take them all.
+    assert!(ticks < 40, "{ticks} ticks of CPU in 2 s");
+    assert_eq!(node.end(Signal::SIGINT).code, Some(0));
+}
+
+#[test]
+fn a_node_told_never_to_sleep_polls() {
+    let setup = setup("poll", 1, "[idle]\nbreaths = 0");
+    let node = Running::start(&mut weft_node(&setup.config, &[]));
+    let before = cpu_ticks(node.pid());
+    let deadline = Instant::now() + PATIENCE;
+    while cpu_ticks(node.pid()) - before < 10 {
+        assert!(Instant::now() < deadline, "it sleeps");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// User and system time of a process.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let after_name = stat.rsplit_once(')').expect("a name in parentheses").1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let ticks = |index: usize| fields[index].parse::<u64>().expect("a number");
+    ticks(11) + ticks(12)
+}
+
+/// Runs a node that must refuse to start, and does so soon.
+fn refused(config: &ConfigFile, args: &[&str]) -> Output {
+    let started = Instant::now();
+    let output = run_to_end(&mut weft_node(config, args));
+    assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stderr.lines().count(), 1, "one line: {stderr}");
+    output
+}
+
+fn assert_refusal(output: &Output, code: i32, words: &str) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(words), "`{words}` in: {stderr}");
+}
+
+#[test]
+fn what_this_machine_lacks_is_one_line_and_status_3() {
+    let taken = setup("taken", 1, "");
+    let _holder = UdpSocket::bind(taken.node).expect("the port is free");
+    assert_refusal(&refused(&taken.config, &[]), 3, "is in use");
+
+    let text = std::fs::read_to_string(taken.config.path()).expect("it is there");
+    let elsewhere = text.replace("127.0.0.1", "192.0.2.7");
+    let elsewhere = ConfigFile::new("elsewhere", &elsewhere);
+    assert_refusal(&refused(&elsewhere, &[]), 3, "no interface of this host has the address");
+
+    let pinned = setup("pinned", 1, "cpus = [1000]");
+    assert_refusal(&refused(&pinned.config, &[]), 3, "pinning a lane to CPU 1000");
+    let pinned = setup("pinned-side", 2, "cpus = [0, 1000]");
+    assert_refusal(&refused(&pinned.config, &[]), 3, "pinning a lane to CPU 1000");
+
+    let capture = setup("capture", 1, "[trace]\npcap = \"/nonexistent/a.pcap\"");
+    assert_refusal(&refused(&capture.config, &[]), 3, "writing the capture /nonexistent/a.pcap");
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("bound");
+    let metrics = setup("metrics-taken", 1, &format!("[node]\nmetrics = \"{addr}\""));
+    assert_refusal(&refused(&metrics.config, &[]), 3, "for /metrics");
+
+    let eal = weft_node(&setup("eal", 1, "").config, &[]).get_program().to_owned();
+    let setup = setup("eal-args", 1, "");
+    let output = std::process::Command::new(eal)
+        .args(["-l", "0", "--", "--config"])
+        .arg(setup.config.path())
+        .output()
+        .expect("weft-node runs");
+    assert_refusal(&output, 2, "EAL arguments came before `--`");
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_build_without_dpdk_says_so() {
+    let setup = setup("nodpdk", 1, "");
+    let text = std::fs::read_to_string(setup.config.path()).expect("it is there");
+    let dpdk = ConfigFile::new("nodpdk2", &text.replace("\"udp\"", "\"dpdk\""));
+    assert_refusal(&refused(&dpdk, &[]), 3, "built without DPDK");
+}
+
+#[test]
+fn metrics_are_served_and_nothing_else() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("bound");
+    drop(listener);
+    let setup =
+        setup("metrics", 1, &format!("[node]\nname = \"a \\\"b\\\"\"\nmetrics = \"{addr}\""));
+    let node = Running::start(&mut weft_node(&setup.config, &[]));
+    let body = get(addr, "/metrics");
+    assert!(body.starts_with("HTTP/1.1 200 OK"), "{body}");
+    for line in [
+        "weft_node_info{node=\"a \\\"b\\\"\",version=",
+        "weft_drops_total{reason=\"length\"} 0",
+        "weft_job_contributions_added_total{job=\"j\"} 0",
+        "weft_member_present{row=\"0\",rank=\"1\"} 0",
+        "# TYPE weft_port_rx_packets_total counter",
+    ] {
+        assert!(body.contains(line), "{line} in {body}");
+    }
+    assert!(get(addr, "/").starts_with("HTTP/1.1 404"), "only /metrics is served");
+    // A client that says nothing must not keep the node from ending.
+    let _silent = TcpStream::connect(addr).expect("it listens");
+    let ended = node.end(Signal::SIGINT);
+    assert!(ended.took < Duration::from_secs(1), "ended after {:?}", ended.took);
+}
+
+fn get(addr: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(addr).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("it reads");
+    let mut body = String::new();
+    stream.read_to_string(&mut body).expect("it answers");
+    body
+}
+
+#[test]
+fn faults_and_trace_wrap_the_port() {
+    let pcap = std::env::temp_dir().join(format!("weft-node-{}.pcap", std::process::id()));
+    let more = format!("[faults]\nloss = 1.0\n[trace]\npcap = {:?}", pcap.display().to_string());
+    let setup = setup("faults", 1, &more);
+    let node = Running::start(&mut weft_node(&setup.config, &["--format", "json"]));
+    let mut member = Member::new(loopback(setup.members[0]), setup.node, 0, 0);
+    for _ in 0..3 {
+        assert!(!member.join(), "every datagram is lost");
+    }
+    let ended = node.end(Signal::SIGINT);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    assert_eq!(report["faults"]["lost"], 3);
+    assert_eq!(report["lanes"][0]["frames"], 0);
+    let capture = std::fs::read(&pcap).expect("the capture is there");
+    let _ = std::fs::remove_file(&pcap);
+    assert_eq!(&capture[..4], &[0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds, little-endian");
+    // Three HELLOs of 14 + 20 + 8 + 32 + 72 bytes, each behind a record header of 16.
+    assert_eq!(capture.len(), 24 + 3 * (16 + 146));
+}

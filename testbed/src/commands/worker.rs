@@ -1,0 +1,31 @@
+//! `weft worker`: the process that `weft run` starts for each worker. Its plan comes on standard
+//! input, its messages go to standard output, one JSON object a line.
+
+use std::io::{Read as _, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use weft_testbed::run::{WorkerMessage, WorkerPlan, worker};
+
+use super::{Exit, Outcome};
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArgs {
+    /// Run directory, for the recording.
+    directory: PathBuf,
+}
+
+pub(crate) fn run(arguments: &WorkerArgs) -> Outcome {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(|error| Exit::Usage.because(error))?;
+    let plan: WorkerPlan =
+        serde_json::from_str(&text).map_err(|error| Exit::Usage.because(error))?;
+    let mut failed = false;
+    worker::run_over_udp(&plan, &arguments.directory, &mut |message| {
+        failed |= matches!(message, WorkerMessage::Failed { .. });
+        let line = serde_json::to_string(&message).expect("a message is a JSON object");
+        // Whoever started this has gone when standard output has; there is nobody left to tell.
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    });
+    Ok(if failed { Exit::Failed as u8 } else { 0 })
+}

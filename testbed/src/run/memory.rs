@@ -1,0 +1,142 @@
+//! A run in one process: boxes and workers are threads, frames travel through rings.
+//!
+//! The same engines, client and trainer as over a network; what is missing is the network.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use weft_engine::role::aggregator::Aggregator;
+use weft_engine::table::{
+    BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table, TableError,
+};
+use weft_io::memory::{self, MemoryPort};
+use weft_io::{AggregatorLane, Port};
+use weft_kernel::Kernels;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{JobId, Nanos};
+
+use super::plan::Plan;
+use super::{BoxCounters, Observed, WorkerMessage, worker};
+use crate::scenario::{ScaleExponent, Scenario};
+
+/// Frames in each ring.
+const RING_FRAMES: usize = 4096;
+/// How long an idle box sleeps.
+const IDLE_NS: u64 = 50_000;
+
+/// Runs a one-level scenario in this process. `progress` sees every worker message.
+///
+/// # Errors
+/// [`TableError`] when the scenario does not fit a box.
+pub fn run_in_memory(
+    scenario: &Scenario,
+    plan: &Plan,
+    seed: u64,
+    directory: &Path,
+    progress: &mut dyn FnMut(usize, &WorkerMessage),
+) -> Result<Observed, TableError> {
+    let names: Vec<String> = std::iter::once("a0".to_owned())
+        .chain(plan.workers.iter().map(|worker| format!("w{}", worker.rank)))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut ports = memory::hub(RING_FRAMES, usize::from(plan.workers[0].mtu), &names);
+    let box_port = ports.remove(0);
+    let table = Table::new(box_config(scenario, plan, &box_port))?;
+    let engine = Aggregator::new(&table, 0, seed ^ 0xb0c5, Kernels::detect());
+    let stop = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::channel();
+    let mut observed = Observed::default();
+    let counters = thread::scope(|scope| {
+        let lane = scope.spawn(|| serve(box_port, engine, &stop));
+        for (plan, port) in plan.workers.iter().zip(ports) {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                // The receiver outlives every worker; a failed send cannot happen.
+                let mut say = |message| drop(sender.send((usize::from(plan.rank), message)));
+                worker::run(plan, directory, port, &mut say);
+            });
+        }
+        drop(sender);
+        for (rank, message) in receiver {
+            progress(rank, &message);
+            observed.messages.push((rank, message));
+        }
+        stop.store(true, Ordering::Relaxed);
+        lane.join().expect("the lane does not panic")
+    });
+    observed.boxes.push(("a0".to_owned(), counters));
+    Ok(observed)
+}
+
+fn serve(port: MemoryPort, engine: Aggregator, stop: &AtomicBool) -> BoxCounters {
+    let mut lane = AggregatorLane::new(port, engine);
+    let origin = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if lane.breathe(now, &mut ()) == 0 {
+            lane.port_mut().wait(IDLE_NS);
+        }
+    }
+    let port = lane.port().stats();
+    let mut counters = BoxCounters {
+        rx_packets: port.rx_packets,
+        rx_bytes: port.rx_bytes,
+        port_losses: port.rx_missed + port.rx_nombuf + lane.stats().tx_dropped,
+        ..BoxCounters::default()
+    };
+    for (_, job) in lane.engine().jobs() {
+        counters.contributions_added += job.contributions_added;
+        counters.chunks_completed += job.chunks_completed;
+        counters.duplicates += job.duplicates;
+    }
+    counters
+}
+
+fn box_config(scenario: &Scenario, plan: &Plan, port: &MemoryPort) -> BoxConfig {
+    let members: Vec<MemberConfig> = plan
+        .workers
+        .iter()
+        .map(|worker| MemberConfig { addr: worker.local, weight: 1, is_box: false })
+        .collect();
+    let fixed = match scenario.job.scale_exponent {
+        ScaleExponent::Fixed(exponent) => Some(exponent),
+        ScaleExponent::Auto => None,
+    };
+    let gradients = RowConfig {
+        row: 0,
+        job: JobId(0),
+        members,
+        element_type: ElementType::I32,
+        operation: Operation::Sum,
+        sum_order: SumOrder::Arrival,
+        overflow: Overflow::Clamp,
+        integrity: Integrity::Crc32c,
+        elements: plan.elements,
+        window: scenario.aggregation.window,
+        chunks_max: 1 << 31,
+        exponent: fixed,
+        fan_in: u32::from(scenario.job.workers),
+        parent: None,
+    };
+    let mut rows = vec![gradients.clone()];
+    if fixed.is_none() {
+        rows.push(RowConfig { row: 1, operation: Operation::Max, exponent: Some(0), ..gradients });
+    }
+    BoxConfig {
+        local: Endpoint { mac: port.info().mac, addr: plan.workers[0].aggregator },
+        shards: 1,
+        mtu: plan.workers[0].mtu,
+        jobs: vec![JobConfig {
+            job: JobId(0),
+            slots_max: 4096,
+            rate_bytes_per_sec: None,
+            burst_bytes: 0,
+        }],
+        rows,
+    }
+}

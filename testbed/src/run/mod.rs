@@ -1,0 +1,88 @@
+//! `weft run`: a scenario, live, and the proof that it computed what it should have.
+//!
+//! | file | does or decides |
+//! | --- | --- |
+//! | `plan` | which boxes and workers there are, and each one's configuration (pure) |
+//! | `worker` | trains on one worker over a session; the same code in a process and in a thread |
+//! | `recording` | what a worker leaves behind for the proof |
+//! | `verify` | recomputes the run from the recordings, independently |
+//! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
+//! | `memory` | the same in one process, over memory ports |
+//! | `bottleneck` | names what limited the run, with evidence (pure) |
+//! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
+//!
+//! Both ways of running give the same messages, recordings and report.
+
+mod bottleneck;
+mod finished;
+mod memory;
+mod message;
+mod plan;
+mod processes;
+mod recording;
+mod verify;
+pub mod worker;
+
+use std::path::PathBuf;
+
+pub use bottleneck::{Bottleneck, Usage};
+pub use finished::{Finished, Ground};
+pub use memory::run_in_memory;
+pub use message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
+pub use plan::{Io, LOOPBACK_PORTS, Place, Plan, PlanError, WorkerPlan};
+pub use processes::{ProcessError, find_node, run_processes};
+pub use recording::{Recording, RecordingError, RecordingReader};
+pub use verify::{Proof, RoundProof, VerifyError, verify};
+
+/// What a run produced, before it is proved and reported.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// Every worker's messages with its rank, in the order of their arrival.
+    pub messages: Vec<(usize, WorkerMessage)>,
+    /// What the boxes counted, by name; a killed box took its counters along.
+    pub boxes: Vec<(String, BoxCounters)>,
+    /// Boxes that were restarted: when, by the monotonic clock, and which.
+    pub restarts: Vec<(u64, String)>,
+}
+
+impl Observed {
+    /// The summary of each worker that finished.
+    pub fn summaries(&self) -> impl Iterator<Item = (usize, &WorkerSummary)> {
+        self.messages.iter().filter_map(|(rank, message)| match message {
+            WorkerMessage::Done(summary) => Some((*rank, summary)),
+            _ => None,
+        })
+    }
+
+    /// Why workers failed.
+    pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.messages.iter().filter_map(|(rank, message)| match message {
+            WorkerMessage::Failed { error, .. } => Some((*rank, error.as_str())),
+            _ => None,
+        })
+    }
+}
+
+/// Where a worker's recording is in the run directory.
+#[must_use]
+pub fn recording_path(directory: &std::path::Path, rank: usize) -> PathBuf {
+    directory.join(format!("w{rank}.rec"))
+}
+
+/// Nanoseconds of the machine's monotonic clock, the same in all processes and namespaces.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)
+        .expect("Linux has a monotonic clock");
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
+}
+
+/// Processor time of this thread's process so far, user and system, in nanoseconds.
+#[must_use]
+pub fn process_cpu_ns() -> u64 {
+    let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID)
+        .expect("Linux has a processor time clock");
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
+}

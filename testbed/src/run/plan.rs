@@ -1,0 +1,411 @@
+//! Decides what a live run consists of: boxes, workers, and each one's configuration. Pure: the
+//! same scenario and options give the same files and commands, which `--dry-run` prints.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use weft_client::Numbers;
+
+use crate::lab::topology::{Topology, TopologyError};
+use crate::scenario::{ScaleExponent, Scenario};
+
+/// UDP port that boxes in a lab listen on.
+const BOX_PORT: u16 = 22341;
+/// First UDP port of the lanes of a worker in a lab.
+const WORKER_PORT: u16 = 23000;
+/// UDP ports between one process's lanes and the next on loopback.
+const LOOPBACK_STRIDE: u16 = 16;
+/// UDP ports that a run on loopback may use from its base on.
+pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
+/// Row of the gradients, and of the block exponents.
+const ROWS: [u16; 2] = [0, 1];
+/// Bytes of IPv4, UDP and Weft headers.
+const OVERHEAD: u32 = 60;
+
+/// Which port carries the frames.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Io {
+    /// Rings within one process.
+    Memory,
+    /// The kernel's UDP sockets.
+    Udp,
+    /// Packet sockets at the aggregator, UDP sockets at the workers.
+    AfPacket,
+    /// DPDK at the aggregator, UDP sockets at the workers.
+    Dpdk,
+}
+
+impl Io {
+    /// Its name in options and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Udp => "udp",
+            Self::AfPacket => "af_packet",
+            Self::Dpdk => "dpdk",
+        }
+    }
+}
+
+/// Where boxes and workers are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// Each in a network namespace of its own.
+    Lab,
+    /// All on this host's loopback, or in this process.
+    Loopback {
+        /// First of [`LOOPBACK_PORTS`] UDP ports.
+        port_base: u16,
+    },
+    /// Workers on loopback, the DPDK box behind a memif, `weft-bridge` between them.
+    Memif {
+        /// Path of the memif's socket.
+        socket: String,
+        /// First of [`LOOPBACK_PORTS`] UDP ports.
+        port_base: u16,
+    },
+}
+
+impl Place {
+    fn port_base(&self) -> Option<u16> {
+        match self {
+            Self::Lab => None,
+            Self::Loopback { port_base } | Self::Memif { port_base, .. } => Some(*port_base),
+        }
+    }
+}
+
+/// A run, box by box and worker by worker.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What the boxes' ports are.
+    pub io: Io,
+    /// Where they are.
+    pub place: Place,
+    /// The network; `None` on loopback and in memory.
+    pub topology: Option<Topology>,
+    /// The boxes, the root first.
+    pub boxes: Vec<BoxPlan>,
+    /// The workers by rank.
+    pub workers: Vec<WorkerPlan>,
+    /// Elements per chunk.
+    pub elements: u16,
+}
+
+/// A box.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxPlan {
+    /// Its name, and its host in the lab.
+    pub name: String,
+    /// Its `node.toml`.
+    pub config: String,
+}
+
+/// A worker: everything that its process is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct WorkerPlan {
+    /// Its rank in the whole job.
+    pub rank: u8,
+    /// Its rank at its box.
+    pub box_rank: u8,
+    /// Where it sends from.
+    pub local: SocketAddr,
+    /// The box that it sends to.
+    pub aggregator: SocketAddr,
+    /// Largest IP packet.
+    pub mtu: u16,
+    /// True when exponents are agreed per chunk.
+    pub block_exponents: bool,
+    /// Seed of data, model and faults.
+    pub seed: u64,
+    /// The scenario.
+    pub scenario: Scenario,
+}
+
+impl WorkerPlan {
+    /// The client's configuration.
+    #[must_use]
+    pub fn client(&self) -> weft_client::Config {
+        let numbers = if self.block_exponents {
+            Numbers::Block { exponent_row: ROWS[1] }
+        } else {
+            Numbers::Fixed
+        };
+        let mut config = weft_client::Config::new(self.local, self.aggregator)
+            .rank(self.box_rank)
+            .row(ROWS[0])
+            .lanes(self.scenario.aggregation.lanes)
+            .mtu(self.mtu)
+            .numbers(numbers);
+        config.member_timeout = self.scenario.job.member_timeout();
+        config
+    }
+}
+
+/// Why a scenario cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// What a single process cannot do.
+    #[error("--io memory has one box, one lane and no restarts: use udp or dpdk")]
+    Memory,
+    /// The network cannot be laid out.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+}
+
+impl Plan {
+    /// Plans a run over `io` at a place.
+    ///
+    /// # Errors
+    /// [`PlanError`] when the lab's address plan is too small, or the port cannot do it.
+    pub fn new(scenario: &Scenario, io: Io, place: Place, seed: u64) -> Result<Self, PlanError> {
+        let in_lab = place == Place::Lab;
+        let aggregation = &scenario.aggregation;
+        let plain = aggregation.leaves == 0 && aggregation.lanes == 1;
+        if io == Io::Memory && !(plain && scenario.restart.is_empty()) {
+            return Err(PlanError::Memory);
+        }
+        let names = aggregation.boxes();
+        let count = u8::try_from(names.len()).expect("the scenario bounds the leaves");
+        let mut topology = in_lab.then(|| scenario.topology(count)).transpose()?;
+        if matches!(io, Io::AfPacket | Io::Dpdk)
+            && let Some(topology) = &mut topology
+        {
+            for name in &names {
+                topology.leave_address_to_port(name);
+            }
+        }
+        let layout = Layout { scenario, io, place: &place, topology: topology.as_ref() };
+        let boxes = names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| BoxPlan { name: name.clone(), config: layout.node(index, name) })
+            .collect();
+        let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
+        let elements = layout.elements();
+        Ok(Self { io, boxes, workers, elements, topology, place })
+    }
+}
+
+/// Addresses and shares: who sends where.
+struct Layout<'a> {
+    scenario: &'a Scenario,
+    io: Io,
+    place: &'a Place,
+    topology: Option<&'a Topology>,
+}
+
+impl Layout<'_> {
+    /// 256 elements where an Ethernet MTU allows, as many multiples of 64 as fit elsewhere.
+    fn elements(&self) -> u16 {
+        let fit = (self.scenario.lab.mtu - OVERHEAD) / 4;
+        u16::try_from(if (256..512).contains(&fit) { 256 } else { fit / 64 * 64 })
+            .expect("an MTU is below 65,536")
+    }
+
+    fn leaves(&self) -> u8 {
+        self.scenario.aggregation.leaves
+    }
+
+    fn workers_per_box(&self) -> u8 {
+        self.scenario.job.workers / self.leaves().max(1)
+    }
+
+    fn box_ip(&self, index: usize) -> Ipv4Addr {
+        let host = self.topology.and_then(|topology| topology.host(&format!("a{index}")));
+        match host.and_then(|host| host.ip).map(|cidr| cidr.address) {
+            Some(std::net::IpAddr::V4(ip)) => ip,
+            // On loopback every box has an address of its own, so that all use one port.
+            _ => Ipv4Addr::new(127, 0, 0, 1 + u8::try_from(index).expect("few boxes")),
+        }
+    }
+
+    /// The interface of a box in its namespace.
+    fn interface(&self, name: &str) -> &str {
+        let ends = self.topology.iter().flat_map(|topology| &topology.links).flat_map(|l| &l.ends);
+        ends.into_iter().find(|end| end.node == name).map_or("lo", |end| end.interface.as_str())
+    }
+
+    fn box_addr(&self, index: usize) -> SocketAddr {
+        let port = self.place.port_base().unwrap_or(BOX_PORT);
+        SocketAddr::from((self.box_ip(index), port))
+    }
+
+    fn worker_addr(&self, rank: u8) -> SocketAddr {
+        let host = self.topology.and_then(|topology| topology.host(&format!("w{rank}")));
+        match host.and_then(|host| host.ip).map(|cidr| cidr.address) {
+            Some(ip) => SocketAddr::new(ip, WORKER_PORT),
+            None => SocketAddr::from((Ipv4Addr::LOCALHOST, WORKER_PORT + 100 * u16::from(rank))),
+        }
+    }
+
+    /// The box that a worker belongs to, and its rank there.
+    fn box_of(&self, rank: u8) -> (usize, u8) {
+        if self.leaves() == 0 {
+            return (0, rank);
+        }
+        (1 + usize::from(rank / self.workers_per_box()), rank % self.workers_per_box())
+    }
+
+    fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
+        let (index, box_rank) = self.box_of(rank);
+        WorkerPlan {
+            rank,
+            box_rank,
+            local: self.worker_addr(rank),
+            aggregator: self.box_addr(index),
+            mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
+            block_exponents: self.scenario.job.scale_exponent == ScaleExponent::Auto,
+            seed,
+            scenario: self.scenario.clone(),
+        }
+    }
+
+    /// A box's `node.toml`.
+    fn node(&self, index: usize, name: &str) -> String {
+        let mut text = format!("[node]\nname = \"{name}\"\nstats_format = \"json\"\n\n[port]\n");
+        let mtu = self.scenario.lab.mtu;
+        let io = self.io.name();
+        let addr = self.box_addr(index);
+        let (ip, port) = (addr.ip(), addr.port());
+        let _ = write!(text, "io = \"{io}\"\nip = \"{ip}/24\"\nudp_port = {port}\nmtu = {mtu}\n");
+        match self.io {
+            Io::AfPacket => {
+                let _ = write!(
+                    text,
+                    "interface = \"{}\"\nqdisc_bypass = false\n",
+                    self.interface(name)
+                );
+            }
+            Io::Dpdk if let Place::Memif { socket, .. } = self.place => {
+                let _ = write!(
+                    text,
+                    "device = \"net_memif0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 128\n\
+                     vdev = [\"net_memif0,role=server,id=0,socket={socket},socket-abstract=no,\
+                     bsize=2048,rsize=10\"]\n"
+                );
+            }
+            Io::Dpdk => {
+                let frame = (mtu + 14 + 66).next_multiple_of(1024);
+                let block = frame.next_multiple_of(4096);
+                let _ = write!(
+                    text,
+                    "device = \"net_af_packet0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 256\n\
+                     vdev = [\"net_af_packet0,iface={},qdisc_bypass=0,framesz={frame},\
+                     blocksz={block},framecnt=2048\"]\n",
+                    self.interface(name)
+                );
+                if mtu > 1500 {
+                    let _ = writeln!(text, "mbuf_data_room_bytes = {}", frame + 128);
+                }
+            }
+            Io::Memory | Io::Udp => {}
+        }
+        let _ = writeln!(text, "\n[lcores]\nshards = {}", self.scenario.aggregation.lanes);
+        text.push_str("\n[[job]]\nid = 0\nname = \"train\"\n");
+        self.row(&mut text, index, 0);
+        if self.scenario.job.scale_exponent == ScaleExponent::Auto {
+            self.row(&mut text, index, 1);
+        }
+        text
+    }
+
+    /// Row 0 sums gradients, row 1 agrees on exponents.
+    fn row(&self, text: &mut String, index: usize, row: usize) {
+        let workers = self.scenario.job.workers;
+        let _ = write!(
+            text,
+            "\n[[row]]\nrow = {}\njob = 0\nelements = {}\nwindow = {}\nfan_in = {workers}\n\
+             overflow = \"clamp\"\n",
+            ROWS[row],
+            self.elements(),
+            self.scenario.aggregation.window,
+        );
+        match (row, self.scenario.job.scale_exponent) {
+            (1, _) => text.push_str("operation = \"max\"\nexponent = 0\n"),
+            (_, ScaleExponent::Fixed(exponent)) => {
+                let _ = writeln!(text, "exponent = {exponent}");
+            }
+            (_, ScaleExponent::Auto) => {}
+        }
+        let members: Vec<String> = if index == 0 && self.leaves() > 0 {
+            (1..=usize::from(self.leaves()))
+                .map(|leaf| {
+                    let weight = self.workers_per_box();
+                    format!(
+                        "{{ addr = \"{}\", weight = {weight}, is_box = true }}",
+                        self.box_addr(leaf)
+                    )
+                })
+                .collect()
+        } else {
+            (0..workers)
+                .filter(|rank| self.box_of(*rank).0 == index)
+                .map(|rank| format!("\"{}\"", self.worker_addr(rank)))
+                .collect()
+        };
+        let _ = writeln!(text, "members = [{}]", members.join(", "));
+        if index > 0 {
+            let _ = writeln!(
+                text,
+                "parent = {{ addr = \"{}\", row = {}, rank = {} }}",
+                self.box_addr(0),
+                ROWS[row],
+                index - 1
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGITS: &str = include_str!("../../scenarios/digits.toml");
+
+    fn scenario(leaves: u8) -> Scenario {
+        let mut scenario = Scenario::parse("digits.toml", DIGITS).unwrap();
+        scenario.aggregation.leaves = leaves;
+        scenario
+    }
+
+    #[test]
+    fn one_level_has_one_box_with_all_workers() {
+        let plan = Plan::new(&scenario(0), Io::Dpdk, Place::Lab, 1).unwrap();
+        assert_eq!(plan.boxes.len(), 1);
+        assert_eq!(plan.elements, 256);
+        let config: toml::Table = plan.boxes[0].config.parse().unwrap();
+        assert_eq!(config["row"][0]["members"].as_array().unwrap().len(), 4);
+        assert_eq!(config["row"][0]["exponent"].as_integer(), Some(-20));
+        assert!(plan.workers.iter().all(|worker| worker.aggregator == plan.workers[0].aggregator));
+    }
+
+    #[test]
+    fn two_levels_share_the_workers_among_the_leaves() {
+        let plan =
+            Plan::new(&scenario(2), Io::Udp, Place::Loopback { port_base: 20_000 }, 1).unwrap();
+        let names: Vec<&str> = plan.boxes.iter().map(|b| b.name.as_str()).collect();
+        assert_eq!(names, ["a0", "a1", "a2"]);
+        let ranks: Vec<u8> = plan.workers.iter().map(|worker| worker.box_rank).collect();
+        assert_eq!(ranks, [0, 1, 0, 1]);
+        assert_ne!(plan.workers[1].aggregator, plan.workers[2].aggregator);
+        let root: toml::Table = plan.boxes[0].config.parse().unwrap();
+        assert_eq!(root["row"][0]["members"][0]["weight"].as_integer(), Some(2));
+        let leaf: toml::Table = plan.boxes[2].config.parse().unwrap();
+        assert_eq!(leaf["row"][0]["parent"]["rank"].as_integer(), Some(1));
+        assert_eq!(leaf["row"][0]["fan_in"].as_integer(), Some(4));
+    }
+
+    #[test]
+    fn block_exponents_take_a_second_row() {
+        let mut scenario = scenario(0);
+        scenario.job.scale_exponent = ScaleExponent::Auto;
+        let plan = Plan::new(&scenario, Io::Udp, Place::Loopback { port_base: 20_000 }, 1).unwrap();
+        let config: toml::Table = plan.boxes[0].config.parse().unwrap();
+        assert_eq!(config["row"][1]["operation"].as_str(), Some("max"));
+        assert!(!config["row"][0].as_table().unwrap().contains_key("exponent"));
+    }
+}
