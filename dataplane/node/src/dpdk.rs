@@ -23,7 +23,8 @@ impl Node<'_> {
         eal_args: Option<Vec<String>>,
     ) -> Result<Vec<LaneSnapshot>, NodeError> {
         let config = &self.settings.config;
-        let (eal, port, mut queues) = open(config, eal_args)?;
+        let (eal, port) = start(config, eal_args)?;
+        let mut queues = open(&eal, &port, config.lcores.shards)?;
         let first = queues.remove(0);
         let info = first.info();
         let mac = config.port.mac.unwrap_or(info.mac);
@@ -50,15 +51,11 @@ impl Node<'_> {
     }
 }
 
-/// Starts EAL and opens the configured device, with as many queues as it has: a pair for each lane;
-/// else one receive queue and a transmit queue for each; else one of each.
-///
-/// Who spreads frames over several receive queues is the device's affair: the lanes hand each other
-/// what came in at the wrong one.
-pub(crate) fn open(
+/// Starts EAL and finds out how the configured device is to be opened.
+pub(crate) fn start(
     config: &NodeConfig,
     eal_args: Option<Vec<String>>,
-) -> Result<(Eal, PortConfig, Vec<DpdkQueue>), NodeError> {
+) -> Result<(Eal, PortConfig), NodeError> {
     let args = match &eal_args {
         Some(raw) => raw.clone(),
         None => generated(&config.dpdk).to_args(0),
@@ -78,10 +75,18 @@ pub(crate) fn open(
         promiscuous: config.dpdk.promiscuous || config.port.mac.is_some(),
         ..PortConfig::named("")
     };
-    let lanes = config.lcores.shards;
+    Ok((eal, port))
+}
+
+/// Opens a device for `lanes` lanes with as many queues as it has: a pair for each lane; else
+/// one receive queue and a transmit queue for each; else one of each.
+///
+/// Who spreads frames over several receive queues is the device's affair: the lanes hand each other
+/// what came in at the wrong one.
+pub(crate) fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQueue>, NodeError> {
     let shapes = [(lanes, lanes), (1, lanes), (1, 1)];
     let attempt = |(rx_queues, tx_queues)| {
-        DpdkPort::open(&eal, &PortConfig { rx_queues, tx_queues, ..port.clone() })
+        DpdkPort::open(eal, &PortConfig { rx_queues, tx_queues, ..port.clone() })
     };
     let mut outcome = attempt(shapes[0]);
     for shape in &shapes[1..] {
@@ -90,8 +95,7 @@ pub(crate) fn open(
             outcome = attempt(*shape);
         }
     }
-    let queues = outcome?;
-    Ok((eal, port, queues))
+    Ok(outcome?)
 }
 
 /// Buffers of a lane that sends through lane 0.

@@ -195,7 +195,12 @@ fn pcap_round(
 ) -> Result<Round, BenchError> {
     let pcap = directory.join("contributions.pcap");
     let vdev = format!("net_pcap0,rx_pcap={},infinite_rx=1", pcap.display());
-    let bench = BenchSpec { mode: "replay", pcap: Some(&pcap), seconds: settings.seconds };
+    let bench = BenchSpec {
+        mode: "replay",
+        pcap: Some(&pcap),
+        seconds: Some(settings.seconds),
+        ..BenchSpec::default()
+    };
     let [lane, main] = settings.cpus;
     let spec = NodeSpec { vdev: vdev.clone(), cpu: lane, bench: Some(bench) };
     let measured = measurement(&node.start(directory, "replay", case, &spec)?.finish()?)?;
@@ -280,7 +285,7 @@ fn generate(
     echo: bool,
 ) -> Result<(Running, f64), BenchError> {
     let mode = if echo { "echo" } else { "generate" };
-    let bench = BenchSpec { mode, pcap: None, seconds: settings.seconds };
+    let bench = BenchSpec { mode, seconds: Some(settings.seconds), ..BenchSpec::default() };
     let spec =
         NodeSpec { vdev: memif(socket, "client"), cpu: settings.cpus[1], bench: Some(bench) };
     let mut generator = node.start(directory, "generator", case, &spec)?;

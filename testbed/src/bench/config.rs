@@ -17,11 +17,12 @@ pub(super) struct NodeSpec<'a> {
 }
 
 /// `[bench]`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BenchSpec<'a> {
     pub(super) mode: &'static str,
     pub(super) pcap: Option<&'a Path>,
-    pub(super) seconds: f64,
+    pub(super) seconds: Option<f64>,
+    pub(super) packets: Option<u64>,
 }
 
 /// Writes the file's text.
@@ -37,7 +38,13 @@ pub(super) fn toml(case: &Case, spec: &NodeSpec<'_>) -> String {
         spec.vdev, spec.cpu
     );
     if let Some(bench) = &spec.bench {
-        let _ = write!(text, "[bench]\nmode = \"{}\"\nseconds = {:?}\n", bench.mode, bench.seconds);
+        let _ = write!(text, "[bench]\nmode = \"{}\"\n", bench.mode);
+        if let Some(seconds) = bench.seconds {
+            let _ = writeln!(text, "seconds = {seconds:?}");
+        }
+        if let Some(packets) = bench.packets {
+            let _ = writeln!(text, "packets = {packets}");
+        }
         if let Some(pcap) = bench.pcap {
             let _ = writeln!(text, "pcap = {:?}", pcap.display().to_string());
         }

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
+//! | `gate` | instructions per packet against committed figures |
 //! | `process` | starts weft-node and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
 //! | `place` | CPUs and folder |
@@ -10,6 +11,7 @@
 
 pub mod aggregator;
 mod config;
+pub mod gate;
 mod place;
 mod process;
 mod statistics;

@@ -81,6 +81,15 @@ impl Node {
     /// # Errors
     /// [`BenchError`], saying how to build it.
     pub fn find() -> Result<Self, BenchError> {
+        let node = Self::find_any()?;
+        if node.version.contains("dpdk") { Ok(node) } else { Err(BenchError::NoDpdk(node.path)) }
+    }
+
+    /// Finds the daemon and checks its version.
+    ///
+    /// # Errors
+    /// [`BenchError`], saying how to build it.
+    pub fn find_any() -> Result<Self, BenchError> {
         let path = find_weft_node().ok_or(BenchError::NoNode)?;
         let output = Command::new(&path)
             .arg("--version")
@@ -91,10 +100,13 @@ impl Node {
         if found != env!("CARGO_PKG_VERSION") {
             return Err(BenchError::OtherVersion { path, found });
         }
-        if !version.contains("dpdk") {
-            return Err(BenchError::NoDpdk(path));
-        }
         Ok(Self { path, version })
+    }
+
+    /// The binary.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Starts a node in `directory`.

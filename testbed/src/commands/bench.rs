@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Format, Outcome, bench_aggregator};
+use super::{Format, Outcome, bench_aggregator, bench_gate};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -12,10 +12,16 @@ pub(crate) enum BenchCommand {
     /// least 99 % of the packets entered a sum and no sampled sum was wrong.
     #[command(after_help = bench_aggregator::COLUMNS)]
     Aggregator(bench_aggregator::AggregatorArgs),
+    /// Instructions per packet against the committed figures
+    ///
+    /// Counted by callgrind, so a busy machine changes nothing. Exit status 1 when a figure changed
+    /// by more than the tolerance.
+    Gate(bench_gate::GateArgs),
 }
 
 pub(crate) fn run(command: BenchCommand, format: Format) -> Outcome {
     match command {
         BenchCommand::Aggregator(arguments) => bench_aggregator::run(&arguments, format),
+        BenchCommand::Gate(arguments) => bench_gate::run(&arguments, format),
     }
 }

@@ -13,12 +13,16 @@
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
 //! its time. Every sum is compared with `frames`, which shares no code with slots and kernels.
 
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod frames;
 #[cfg(feature = "dpdk")]
 mod generate;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod join;
 mod memory;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod outside;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod replay;
 
 use std::collections::BTreeMap;

@@ -73,7 +73,8 @@ fn on_device(
     if let Some(path) = &bench.pcap {
         frames.write(path)?;
     }
-    let (eal, _, mut queues) = crate::dpdk::open(config, options.eal_args)?;
+    let (eal, device) = crate::dpdk::start(config, options.eal_args)?;
+    let mut queues = crate::dpdk::open(&eal, &device, 1)?;
     let port = queues.remove(0);
     let mut table = settings.table.clone();
     table.local.mac = config.port.mac.unwrap_or_else(|| port.info().mac);
