@@ -425,6 +425,12 @@ mod tests {
             ("workers = 4", "workers = \"four\"", "job.workers", "invalid type"),
             ("workers = 4", "worker = 4", "job.worker", "unknown field `worker`"),
             ("rounds = 150", "rounds = 0", "job.rounds", "at least 1"),
+            (
+                "rounds = 150",
+                "member_timeout_s = 0\nrounds = 150",
+                "job.member_timeout_s",
+                "1 to 3600",
+            ),
             ("batch = 32", "batch = 3200", "job.batch", "359 training images"),
             ("hidden = [256, 320]", "hidden = []", "job.hidden", "at least one layer"),
             ("momentum = 0.9", "momentum = 1.5", "job.momentum", "below 1"),
@@ -448,6 +454,23 @@ mod tests {
             let text = error.to_string();
             assert!(text.starts_with(&format!("d.toml:{}: {field}: ", error.line)), "{text}");
             assert!(text.contains(reason), "{text:?} lacks {reason:?}");
+        }
+    }
+
+    #[test]
+    fn lanes_and_restarts_fit_their_run() {
+        let parse = |more: &str| Scenario::parse("d.toml", &format!("{DIGITS}{more}"));
+        let scenario = parse("[aggregation]\nlanes = 4\nleaves = 2\n").unwrap();
+        assert_eq!(scenario.aggregation.lanes, 4);
+        for (more, words) in [
+            ("[aggregation]\nlanes = 3\n", "aggregation.lanes: is 3; expected a power of two"),
+            ("[aggregation]\nlanes = 32\n", "at most 16"),
+            ("[aggregation]\nlanes = 4\nwindow = 2\n", "and the window"),
+            ("[[restart]]\nbox = \"a0\"\nafter_round = 150\n", "the last round is 149"),
+            ("[[restart]]\nbox = \"a1\"\nafter_round = 1\n", "names no box: a1"),
+        ] {
+            let text = parse(more).unwrap_err().to_string();
+            assert!(text.contains(words), "{text:?} lacks {words:?}");
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `recording` | what a worker leaves behind for the proof |
 //! | `verify` | recomputes the run from the recordings, independently |
 //! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
+//! | `process` | a child process that is gone when its owner is |
 //! | `memory` | the same in one process, over memory ports |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
@@ -18,6 +19,7 @@ mod finished;
 mod memory;
 mod message;
 mod plan;
+mod process;
 mod processes;
 mod recording;
 mod verify;

@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_client::Numbers;
 
 use crate::lab::topology::{Topology, TopologyError};
-use crate::scenario::{ScaleExponent, Scenario};
+use crate::scenario::{FaultSection, ScaleExponent, Scenario};
 
 /// UDP port that boxes in a lab listen on.
 const BOX_PORT: u16 = 22341;
@@ -20,6 +21,8 @@ const LOOPBACK_STRIDE: u16 = 16;
 pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
 /// Row of the gradients, and of the block exponents.
 const ROWS: [u16; 2] = [0, 1];
+/// Least retransmission timeout of workers that share CPUs and lose nothing on purpose.
+const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(5);
 /// Bytes of IPv4, UDP and Weft headers.
 const OVERHEAD: u32 = 60;
 
@@ -141,6 +144,10 @@ impl WorkerPlan {
             .mtu(self.mtu)
             .numbers(numbers);
         config.member_timeout = self.scenario.job.member_timeout();
+        if self.scenario.faults == FaultSection::default() {
+            // Nothing gets lost on purpose: what is late waits for a CPU, and a repeat takes one.
+            config.rto_min = RTO_MIN_LOSSLESS;
+        }
         config
     }
 }

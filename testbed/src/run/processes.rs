@@ -7,16 +7,16 @@
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 use super::plan::{BoxPlan, Place, Plan, WorkerPlan};
+use super::process::Process;
 use super::{BoxCounters, Observed, WorkerMessage, monotonic_ns};
 use crate::lab::{LabName, netns};
 use crate::scenario::RestartSection;
@@ -182,49 +182,6 @@ fn restart_box(
     };
     observed.restarts.push((monotonic_ns(), restart.name.clone()));
     running.restart()
-}
-
-/// A process that does not outlive its owner.
-#[derive(Debug)]
-struct Process(Child);
-
-impl Process {
-    fn signal(&self, signal: Signal) {
-        if let Ok(pid) = i32::try_from(self.0.id()) {
-            // It may have ended already.
-            let _ = kill(Pid::from_raw(pid), signal);
-        }
-    }
-
-    /// Its processor time so far, user and system, to the kernel's 10 ms.
-    fn cpu_ns(&self) -> u64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
-        // The name in parentheses may hold anything; utime and stime are the 12th and 13th after it.
-        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        let ticks =
-            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
-        ticks * 10_000_000
-    }
-
-    /// Waits for its end; kills it when that takes too long.
-    fn end(&mut self, timeout: Duration) {
-        let begun = Instant::now();
-        while begun.elapsed() < timeout {
-            if !matches!(self.0.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A box's process.

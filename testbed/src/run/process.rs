@@ -1,0 +1,52 @@
+//! A child process that is gone when its owner is, and what it used.
+
+use std::fs;
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// A process that does not outlive its owner.
+#[derive(Debug)]
+pub(super) struct Process(pub(super) Child);
+
+impl Process {
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Ok(pid) = i32::try_from(self.0.id()) {
+            // It may have ended already.
+            let _ = kill(Pid::from_raw(pid), signal);
+        }
+    }
+
+    /// Its processor time so far, user and system, to the kernel's 10 ms.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
+        // The name in parentheses may hold anything; utime and stime are the 12th and 13th after it.
+        let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+        let ticks =
+            fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();
+        ticks * 10_000_000
+    }
+
+    /// Waits for its end; kills it when that takes too long.
+    pub(super) fn end(&mut self, timeout: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < timeout {
+            if !matches!(self.0.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
