@@ -19,7 +19,6 @@
 //! The binary is `main.rs`; everything here can be tested without it.
 #![forbid(unsafe_code)]
 
-#[cfg_attr(not(feature = "dpdk"), expect(dead_code, reason = "DPDK devices use the rest"))]
 pub mod bench;
 pub mod cli;
 pub mod config;
