@@ -12,10 +12,12 @@ endif
 
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
+SOAK_SCALE ?= 20
+RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## install what is missing, build, train on real digits through the aggregator
@@ -40,9 +42,24 @@ lint: ## formatting, clippy and documentation, warnings are errors
 	@.ci/test fmt clippy doc
 
 .PHONY: bench
-bench: ## the arithmetic kernels (criterion) and the cost of a DPDK burst
+bench: build ## the figures of the README's table; takes some minutes on a quiet machine
+	@testbed/deploy/install-deps.sh bench
+	$(RELEASE)/weft bench aggregator --source all --crc both
+	$(RELEASE)/weft bench allreduce --io udp
+	$(RELEASE)/weft bench gate
+
+.PHONY: bench-parts
+bench-parts: ## the arithmetic kernels (criterion) and the cost of a DPDK burst
 	$(CARGO) bench -p weft-kernel
 	$(CARGO) run --release -p weft-dpdk --example burst_cost -- echo --vdev=net_ring0
+
+.PHONY: gate
+gate: ## instructions per packet against the committed figures (callgrind)
+	@.ci/test gate
+
+.PHONY: soak
+soak: ## the simulation over SOAK_SCALE (20) times as many seeds as make test
+	WEFT_SIM_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests --test simulation -- --nocapture
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
