@@ -5,19 +5,19 @@ use core::ops::Range;
 use weft_wire::frame::Udp;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{ChunkIndex, Cookie, Members, Nanos, Rank};
+use weft_wire::{Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
-use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use super::{Aggregator, Incoming, LeaseIndex, Verdict};
 use crate::drops::DropReason;
 use crate::slot::accumulate::Contribution;
-use crate::slot::bitmap::{Seen, look};
+use crate::slot::bitmap::look;
 use crate::slot::counter::Transition;
 use crate::slot::next_step::{NextStep, of_contribution, of_status};
 use crate::slot::{Bank, State};
 
 /// Flags that a sum inherits from its contributions.
-const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
+pub(super) const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
 
 impl Aggregator {
     /// CONTRIB and STATUS of a member.
@@ -305,164 +305,6 @@ impl Aggregator {
             claimed_at: bank.claimed_at,
         };
         self.multicast(index, step, incoming.buffer)
-    }
-
-    /// Turns the frame, whose payload is the answer, into the answer to member 0.
-    fn multicast(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
-        self.job_mut(index).stats.answers_sent += 1;
-        let len = self.emit_answer(index, 0, step, buffer);
-        Verdict::Multicast { len, lease: index }
-    }
-
-    /// Gives the sender the kept answer again.
-    fn repeat_answer(
-        &mut self,
-        index: LeaseIndex,
-        rank: Rank,
-        step: u32,
-        incoming: &mut Incoming<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.index()];
-        let place = lease.slots.locate(step);
-        if !lease.slots.bank(place).has_data {
-            // The virtual predecessor: every member said that it holds this sum.
-            self.stats.drops.count(DropReason::StaleStep);
-            return Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, None, incoming));
-        }
-        let start = lease.members[rank.index()].encap.header_len() + HEADER_LEN;
-        let payload_len = usize::from(lease.row.elements) * lease.row.element_type.len_bytes();
-        let wire = incoming.buffer.get_mut(start..start + payload_len).ok_or(DropReason::Length)?;
-        lease.slots.store.emit(place, wire);
-        self.stats.transitions.count(Transition::RepeatAnswered);
-        let is_contribution = incoming.header.kind == Kind::Contrib;
-        let stats = &mut self.job_mut(index).stats;
-        stats.answers_repeated += 1;
-        if is_contribution {
-            stats.duplicates += 1;
-            self.stats.drops.count(DropReason::Duplicate);
-        }
-        let len = self.emit_answer(index, rank.index(), step, incoming.buffer);
-        Ok(Verdict::Send { len })
-    }
-
-    /// Writes the headers of the answer to `step`, whose payload is already in place.
-    fn emit_answer(&self, index: LeaseIndex, member: usize, step: u32, buffer: &mut [u8]) -> usize {
-        let lease = &self.leases[index.index()];
-        let bank = lease.slots.bank(lease.slots.locate(step));
-        let encap = &lease.members[member].encap;
-        let header = Header {
-            cookie: lease.cookie_down,
-            group: lease.group,
-            members: lease.mask,
-            ..self.data_header(lease, Kind::Answer, bank)
-        };
-        let start = encap.header_len();
-        let datagram_len = HEADER_LEN + header.payload_len();
-        header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
-        dispatch_out(encap, lease.row.integrity, buffer, datagram_len)
-    }
-
-    /// Header fields that every datagram with elements of this bank has.
-    pub(super) fn data_header(&self, lease: &Lease, kind: Kind, bank: &Bank) -> Header {
-        let lane = u32::from(self.lane);
-        Header {
-            kind,
-            flags: bank.flags.only(INHERITED),
-            outcome: Outcome::None,
-            job: lease.row.job,
-            cookie: Cookie::default(),
-            group: lease.group,
-            chunk: ChunkIndex(bank.step * u32::from(self.shards) + lane),
-            element_type: lease.row.element_type,
-            operation: lease.row.operation,
-            exponent: bank.exponent,
-            count: lease.row.elements,
-            members: Members::EMPTY,
-        }
-    }
-
-    fn have(
-        &mut self,
-        index: LeaseIndex,
-        rank: Rank,
-        step: u32,
-        seen: Seen,
-        next: NextStep,
-        incoming: &mut Incoming<'_>,
-    ) -> Verdict {
-        let lease = &mut self.leases[index.index()];
-        let bank = lease.slots.bank(lease.slots.locate(step));
-        let (state, known) = (bank.state, bank.members);
-        let members = if seen == Seen::Claimable { Members::EMPTY } else { known };
-        if next == NextStep::HaveAndResend
-            && let Some(upstream) = &mut lease.upstream
-        {
-            upstream.queue_resend(step);
-            self.stats.transitions.count(Transition::ResendUp);
-        }
-        if seen == Seen::Claimable {
-            self.stats.transitions.count(Transition::StatusUnclaimed);
-        } else if state == State::Sent {
-            self.stats.transitions.count(Transition::RepeatSent);
-        } else if seen == Seen::Repeat {
-            self.stats.transitions.count(Transition::RepeatCollecting);
-        }
-        if incoming.header.kind == Kind::Contrib {
-            self.stats.drops.count(DropReason::Duplicate);
-            self.job_mut(index).stats.duplicates += 1;
-        }
-        self.state(index, rank, Outcome::Have, members, None, incoming)
-    }
-
-    /// Refuses a frame of another epoch, life or generation, and tells the member if the frame
-    /// really came from its address: that is how it learns of a restart. The wrong cookie is
-    /// echoed, which shows that this box saw the frame.
-    fn refuse_stale(
-        &mut self,
-        index: LeaseIndex,
-        rank: Rank,
-        reason: DropReason,
-        incoming: &mut Incoming<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.index()];
-        let stale = matches!(
-            reason,
-            DropReason::StaleEpoch | DropReason::BadCookie | DropReason::StaleGroup
-        );
-        if !stale || self.check_lane(lease, rank, incoming).is_err() {
-            return Err(reason);
-        }
-        self.stats.drops.count(reason);
-        let cookie = incoming.header.cookie;
-        Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, Some(cookie), incoming))
-    }
-
-    /// Turns the frame into a header-only STATE to the member.
-    fn state(
-        &self,
-        index: LeaseIndex,
-        rank: Rank,
-        outcome: Outcome,
-        members: Members,
-        echo: Option<Cookie>,
-        incoming: &mut Incoming<'_>,
-    ) -> Verdict {
-        let lease = &self.leases[index.index()];
-        let header = Header {
-            kind: Kind::State,
-            flags: Flags::NONE,
-            outcome,
-            cookie: echo.unwrap_or(lease.cookie_down),
-            members,
-            ..incoming.header
-        };
-        let member = &lease.members[rank.index()];
-        // A restarted box has not learnt the member's Ethernet address yet.
-        let encap = member.encap.with_target_mac(incoming.udp.source_mac(incoming.buffer));
-        let start = encap.header_len();
-        let buffer = &mut *incoming.buffer;
-        header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + HEADER_LEN]));
-        Verdict::Send { len: dispatch_out(&encap, lease.row.integrity, buffer, HEADER_LEN) }
     }
 }
 

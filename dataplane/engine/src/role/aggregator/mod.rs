@@ -9,6 +9,7 @@ mod data;
 mod formation;
 mod lease;
 mod quick;
+mod reply;
 mod stats;
 mod upstream;
 

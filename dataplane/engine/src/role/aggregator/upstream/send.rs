@@ -1,0 +1,176 @@
+//! What a leaf sends to its root: the handshake, hand-overs, and sums again when asked.
+
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::hello::{Hello, Integrity, Phase as Step};
+use weft_wire::{ChunkIndex, Cookie, GroupId, Nanos};
+
+use super::super::{Aggregator, LeaseIndex, dispatch_out};
+use super::{Standing, UNANSWERED_MAX};
+use crate::slot::State;
+use crate::steps::StepSet;
+
+impl Aggregator {
+    /// Writes the next frame that this lease's leaf owes the root.
+    pub(in super::super) fn poll_upstream(
+        &mut self,
+        index: LeaseIndex,
+        now: Nanos,
+        frame: &mut [u8],
+    ) -> Option<usize> {
+        while let Some(step) = self.next_resend(index) {
+            if let Some(len) = self.emit_up(index, step, frame, false) {
+                return Some(len);
+            }
+        }
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
+        if now < upstream.next_at {
+            return None;
+        }
+        // A root that does not answer may have begun a new life, in which the token is worthless and
+        // the others may need what this leaf keeps.
+        if upstream.unanswered >= UNANSWERED_MAX
+            && matches!(upstream.standing, Standing::Join | Standing::Closing)
+        {
+            upstream.enter(Standing::Hello);
+        }
+        let phase = match upstream.standing {
+            Standing::Hello => Step::Hello,
+            Standing::Join => Step::Join,
+            Standing::Closing => Step::Close,
+            Standing::Open => return self.poll_hand_over(index, now, frame),
+            Standing::Idle | Standing::Closed => return None,
+        };
+        upstream.unanswered += 1;
+        upstream.back_off(now);
+        Some(self.emit_hello_up(index, phase, frame))
+    }
+
+    fn next_resend(&mut self, index: LeaseIndex) -> Option<u32> {
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
+        (upstream.standing == Standing::Open).then(|| upstream.resend.pop()).flatten()
+    }
+
+    fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> usize {
+        let lease = &self.leases[index.index()];
+        let mut held = StepSet::new(u32::from(lease.window));
+        let upstream = lease.upstream.as_ref().expect("polled");
+        let mut body = Hello::new(phase);
+        body.life = upstream.life;
+        if phase == Step::Join {
+            body.token = upstream.token;
+            body.session = upstream.session;
+            if upstream.session != 0 {
+                lease.held(&mut held);
+                body.low_step = held.low();
+                body.step_bits = u16::try_from(held.capacity()).expect("at most 8192 bits");
+            }
+        }
+        let header = Header {
+            kind: Kind::Hello,
+            flags: Flags::NONE,
+            outcome: Outcome::None,
+            job: upstream.job,
+            cookie: Cookie::default(),
+            group: GroupId::new(upstream.row, 0),
+            chunk: ChunkIndex(u32::from(self.lane)),
+            element_type: ElementType::None,
+            operation: Operation::None,
+            exponent: 0,
+            count: 0,
+            members: upstream.bit,
+        };
+        let start = upstream.encap.header_len();
+        let datagram_len = HEADER_LEN + body.body_len();
+        let mut packet = Packet::new_unchecked(&mut frame[start..start + datagram_len]);
+        header.emit(&mut packet);
+        body.emit(held.bitmap(), packet.payload_mut());
+        dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len)
+    }
+
+    /// Asks the root for a step, whichever it is, to learn whether the root still knows this leaf:
+    /// a leaf whose members are all silent would never hear that the session was broken above.
+    fn emit_status_up(&self, index: LeaseIndex, frame: &mut [u8]) -> Option<usize> {
+        let lease = &self.leases[index.index()];
+        let upstream = lease.upstream.as_ref()?;
+        let bank = lease.slots.occupied().find(|bank| bank.state == State::Sent);
+        let bank = bank.or_else(|| lease.slots.occupied().next()).copied().unwrap_or_default();
+        let header = Header {
+            cookie: upstream.cookie_up,
+            group: upstream.group,
+            members: upstream.bit,
+            ..self.data_header(lease, Kind::Status, &bank)
+        };
+        let start = upstream.encap.header_len();
+        let datagram = frame.get_mut(start..start + HEADER_LEN)?;
+        header.emit(&mut Packet::new_unchecked(datagram));
+        Some(dispatch_out(&upstream.encap, lease.row.integrity, frame, HEADER_LEN))
+    }
+
+    /// Hands over the sums that the root wants, one per call; pauses after each pass.
+    fn poll_hand_over(&mut self, index: LeaseIndex, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        let upstream = self.leases[index.index()].upstream.as_mut()?;
+        if upstream.hand_over.is_empty() {
+            upstream.back_off(now);
+            return self.emit_status_up(index, frame);
+        }
+        let from = upstream.hand_over_next;
+        let Some(step) = upstream.hand_over.iter().find(|step| *step >= from) else {
+            upstream.hand_over_next = 0;
+            upstream.back_off(now);
+            return None;
+        };
+        upstream.hand_over_next = step + 1;
+        self.emit_data_up(index, step, Kind::Answer, frame, false)
+    }
+
+    /// Writes this leaf's sum of `step` as its contribution to the root. `in_place`: the payload
+    /// is in the frame already. `None` when there is nothing to send or no root to send it to.
+    pub(in super::super) fn emit_up(
+        &mut self,
+        index: LeaseIndex,
+        step: u32,
+        frame: &mut [u8],
+        in_place: bool,
+    ) -> Option<usize> {
+        let lease = &self.leases[index.index()];
+        let bank = lease.slots.bank(lease.slots.locate(step));
+        if bank.state != State::Sent || bank.step != step {
+            return None;
+        }
+        self.emit_data_up(index, step, Kind::Contrib, frame, in_place)
+    }
+
+    fn emit_data_up(
+        &self,
+        index: LeaseIndex,
+        step: u32,
+        kind: Kind,
+        frame: &mut [u8],
+        in_place: bool,
+    ) -> Option<usize> {
+        let lease = &self.leases[index.index()];
+        let upstream = lease.upstream.as_ref()?;
+        if upstream.standing != Standing::Open {
+            return None;
+        }
+        let place = lease.slots.locate(step);
+        let bank = lease.slots.bank(place);
+        let mut header = Header {
+            cookie: upstream.cookie_up,
+            group: upstream.group,
+            members: if kind == Kind::Answer { upstream.mask } else { upstream.bit },
+            ..self.data_header(lease, kind, bank)
+        };
+        if !in_place {
+            header.flags = header.flags.union(Flags::RETRANSMIT);
+        }
+        let start = upstream.encap.header_len();
+        let datagram_len = HEADER_LEN + header.payload_len();
+        let datagram = frame.get_mut(start..start + datagram_len)?;
+        if !in_place {
+            lease.slots.store.emit(place, &mut datagram[HEADER_LEN..]);
+        }
+        header.emit(&mut Packet::new_unchecked(datagram));
+        Some(dispatch_out(&upstream.encap, lease.row.integrity, frame, datagram_len))
+    }
+}
