@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
+//! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
 //! | `gate` | instructions per packet against committed figures |
 //! | `process` | starts weft-node and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
@@ -10,8 +11,10 @@
 //! | `statistics` | medians |
 
 pub mod aggregator;
+pub mod allreduce;
 mod config;
 pub mod gate;
+pub mod member;
 mod place;
 mod process;
 mod statistics;

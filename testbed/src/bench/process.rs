@@ -40,6 +40,9 @@ pub enum BenchError {
     /// One CPU is not enough.
     #[error("a memif bench needs two CPUs, one for each process; this process may use {0}")]
     OneCpu(usize),
+    /// No lab.
+    #[error("building the lab: {0}")]
+    Lab(String),
     /// A file or a process.
     #[error("{attempt}: {source}")]
     System {
@@ -151,6 +154,20 @@ impl Running {
             .spawn()
             .map_err(BenchError::system(format!("starting {program}")))?;
         Ok(Self { program: program.to_owned(), child })
+    }
+
+    /// Starts a process and writes `text` to its standard input.
+    pub(super) fn start_with(
+        program: &str,
+        command: &mut Command,
+        text: &str,
+    ) -> Result<Self, BenchError> {
+        let mut running = Self::start(program, command)?;
+        if let Some(mut stdin) = running.child.stdin.take() {
+            let told = stdin.write_all(text.as_bytes());
+            told.map_err(BenchError::system(format!("writing to {program}")))?;
+        }
+        Ok(running)
     }
 
     pub(super) fn is_running(&mut self) -> bool {

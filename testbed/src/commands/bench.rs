@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use super::{Format, Outcome, bench_aggregator, bench_gate};
+use super::{Format, Outcome, bench_aggregator, bench_allreduce, bench_gate};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -12,6 +12,14 @@ pub(crate) enum BenchCommand {
     /// least 99 % of the packets entered a sum and no sampled sum was wrong.
     #[command(after_help = bench_aggregator::COLUMNS)]
     Aggregator(bench_aggregator::AggregatorArgs),
+    /// Sums of vectors over any port, in nccl-tests' columns
+    ///
+    /// Every element of every sum is compared; the exit status is 1 if one is wrong.
+    #[command(after_help = bench_allreduce::COLUMNS)]
+    Allreduce(bench_allreduce::AllreduceArgs),
+    /// One worker of `weft bench allreduce`
+    #[command(hide = true)]
+    Member,
     /// Instructions per packet against the committed figures
     ///
     /// Counted by callgrind, so a busy machine changes nothing. Exit status 1 when a figure changed
@@ -22,6 +30,8 @@ pub(crate) enum BenchCommand {
 pub(crate) fn run(command: BenchCommand, format: Format) -> Outcome {
     match command {
         BenchCommand::Aggregator(arguments) => bench_aggregator::run(&arguments, format),
+        BenchCommand::Allreduce(arguments) => bench_allreduce::run(&arguments, format),
+        BenchCommand::Member => bench_allreduce::run_member(),
         BenchCommand::Gate(arguments) => bench_gate::run(&arguments, format),
     }
 }

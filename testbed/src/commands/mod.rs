@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 mod bench_aggregator;
+mod bench_allreduce;
 mod bench_gate;
 pub(crate) mod doctor;
 pub(crate) mod lab;

@@ -208,3 +208,22 @@ pub(super) enum Quick {
     /// Not ordinary; nothing has changed.
     Else,
 }
+
+#[cfg(test)]
+impl Aggregator {
+    /// True when the short way takes the frame as it is.
+    pub(super) fn is_ordinary(&self, frame: &[u8]) -> bool {
+        self.recognise(Nanos(0), frame, frame.len()).is_some()
+    }
+
+    /// What [`Aggregator::handle_frame`] did if there were no short way.
+    pub(super) fn handle_frame_the_long_way(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        len: usize,
+    ) -> super::Verdict {
+        self.stats.frames += 1;
+        self.take_slowly(now, buffer, len).unwrap_or_else(|reason| self.refuse(reason))
+    }
+}

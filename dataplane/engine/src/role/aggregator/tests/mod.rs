@@ -2,6 +2,7 @@
 
 mod hostile;
 mod leaf;
+mod quick;
 mod rig;
 
 use alloc::vec;

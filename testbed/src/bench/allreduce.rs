@@ -1,0 +1,462 @@
+//! Allreduce over any port, in nccl-tests' terms.
+//!
+//! `memory` runs in this process. On the others `weft-node` is the aggregator and every worker is
+//! this program again, on loopback, or in a lab where each has a namespace and, if asked for, a
+//! shaped link; the aggregator's own link is not shaped, for it stands for a switch.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use serde::Serialize;
+use weft_engine::role::aggregator::Aggregator;
+use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table};
+use weft_io::memory::{self, MemoryPort};
+use weft_io::{AggregatorLane, Port};
+use weft_kernel::Kernels;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::Operation;
+use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{JobId, Nanos};
+
+use super::member::{self, ElementType, MemberPlan, MemberResult};
+use super::process::{BenchError, Node, Running};
+use super::statistics::median;
+use crate::lab::topology::{Star, Topology};
+use crate::lab::{self, LabName, netns, tc::Rate};
+use crate::run::Io;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The aggregator's port.
+    pub io: Io,
+    /// Members of the group.
+    pub workers: u8,
+    /// Elements on the wire.
+    pub element_type: ElementType,
+    /// Bytes of the vectors.
+    pub sizes: Vec<u64>,
+    /// Sums of each size before the measured ones.
+    pub warm_up: u32,
+    /// Measured sums of each size.
+    pub iterations: u32,
+    /// Rate of each worker's link in the lab, in each direction.
+    pub rate_mbit: Option<u32>,
+    /// Each worker in a namespace of its own.
+    pub lab: bool,
+}
+
+/// A row of results; times are medians over iterations of the slowest worker.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the columns are explained in `weft bench allreduce --help`")]
+pub struct Row {
+    pub bytes: u64,
+    pub count: u64,
+    pub workers: u8,
+    #[serde(rename = "type")]
+    pub element_type: ElementType,
+    pub redop: &'static str,
+    pub time_us: f64,
+    pub algbw_bytes_per_sec: f64,
+    pub busbw_bytes_per_sec: f64,
+    pub wirebw_bytes_per_sec: f64,
+    pub wrong: u64,
+    pub io: &'static str,
+    pub time_min_us: f64,
+    pub time_max_us: f64,
+    pub retransmissions: u64,
+    pub rate_mbit: Option<u32>,
+    pub bound_us: Option<f64>,
+    pub ratio_to_bound: Option<f64>,
+}
+
+impl Row {
+    fn new(settings: &Settings, members: &[MemberResult]) -> Self {
+        let bytes = members.first().map_or(0, |member| member.bytes);
+        let count = bytes / settings.element_type.len_bytes();
+        // A sum has taken as long as it took the last of them.
+        let times: Vec<f64> = (0..settings.iterations as usize)
+            .map(|turn| members.iter().filter_map(|member| member.times_ns.get(turn)).max())
+            .map(|slowest| slowest.map_or(0.0, |ns| *ns as f64 / 1e3))
+            .collect();
+        let time_us = median(&times);
+        let workers = f64::from(settings.workers);
+        let algbw = bytes as f64 / time_us * 1e6;
+        let sent: u64 = members.iter().map(|member| member.tx_bytes).sum();
+        let sent_each = sent as f64 / workers / f64::from(settings.iterations.max(1));
+        let bound_us = settings.rate_mbit.map(|rate| bound_us(bytes, rate));
+        Self {
+            bytes,
+            count,
+            workers: settings.workers,
+            element_type: settings.element_type,
+            redop: "sum",
+            time_us,
+            algbw_bytes_per_sec: algbw,
+            busbw_bytes_per_sec: algbw * 2.0 * (workers - 1.0) / workers,
+            wirebw_bytes_per_sec: sent_each / time_us * 1e6,
+            wrong: members.iter().map(|member| member.wrong).sum(),
+            io: settings.io.name(),
+            time_min_us: times.iter().copied().fold(f64::INFINITY, f64::min),
+            time_max_us: times.iter().copied().fold(0.0, f64::max),
+            retransmissions: members.iter().map(|member| member.retransmissions).sum(),
+            rate_mbit: settings.rate_mbit,
+            bound_us,
+            ratio_to_bound: bound_us.map(|bound| time_us / bound),
+        }
+    }
+}
+
+/// The least time that a link of `rate_mbit` needs for a vector's frames, headers counted: each
+/// worker sends the vector once and receives the sum meanwhile.
+fn bound_us(bytes: u64, rate_mbit: u32) -> f64 {
+    let chunks = bytes.div_ceil(CHUNK_BYTES);
+    let wire = chunks * (CHUNK_BYTES + HEADERS_BYTES);
+    wire as f64 * 8.0 / f64::from(rate_mbit)
+}
+
+/// Measures all sizes, in order.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn run(settings: &Settings, directory: &Path) -> Result<Vec<Row>, BenchError> {
+    let results = match settings.io {
+        Io::Memory => in_memory(settings)?,
+        _ => in_processes(settings, directory)?,
+    };
+    let sizes = 0..settings.sizes.len();
+    let of_size = |index: usize| -> Vec<MemberResult> {
+        results.iter().filter_map(|member| member.get(index).cloned()).collect()
+    };
+    Ok(sizes.map(|index| Row::new(settings, &of_size(index))).collect())
+}
+
+fn member_plans(
+    settings: &Settings,
+    aggregator: SocketAddr,
+    local: impl Fn(u8) -> SocketAddr,
+) -> Vec<MemberPlan> {
+    let plan = |rank| MemberPlan {
+        rank,
+        workers: settings.workers,
+        local: local(rank),
+        aggregator,
+        element_type: settings.element_type,
+        sizes: settings.sizes.clone(),
+        warm_up: settings.warm_up,
+        iterations: settings.iterations,
+    };
+    (0..settings.workers).map(plan).collect()
+}
+
+fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> {
+    let names: Vec<String> = (0..=settings.workers).map(|index| format!("p{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut ports = memory::hub(RING_FRAMES, 1500, &names);
+    let box_port = ports.remove(0);
+    let aggregator = SocketAddr::from(([10, 0, 0, 100], BOX_PORT));
+    let plans = member_plans(settings, aggregator, |rank| {
+        SocketAddr::from(([10, 0, 1, rank + 1], MEMBER_PORT))
+    });
+    let table = Table::new(box_config(settings, &plans, &box_port)).map_err(|error| {
+        BenchError::Process {
+            program: "the aggregator".to_owned(),
+            how: "refused its table".to_owned(),
+            stderr: error.to_string(),
+        }
+    })?;
+    let engine = Aggregator::new(&table, 0, u64::from(std::process::id()), Kernels::detect());
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| serve(box_port, engine, &stop));
+        let members: Vec<_> = plans
+            .iter()
+            .zip(ports)
+            .map(|(plan, port)| {
+                scope.spawn(move || {
+                    let mut results = Vec::new();
+                    member::run(plan, port, |result| results.push(result)).map(|()| results)
+                })
+            })
+            .collect();
+        let results = members.into_iter().map(|member| match member.join() {
+            Ok(Ok(results)) => Ok(results),
+            Ok(Err(error)) => Err(failed_member(error.to_string())),
+            Err(_) => Err(failed_member("it panicked".to_owned())),
+        });
+        let results = results.collect();
+        stop.store(true, Ordering::Relaxed);
+        results
+    })
+}
+
+fn failed_member(stderr: String) -> BenchError {
+    BenchError::Process { program: "a worker".to_owned(), how: "failed".to_owned(), stderr }
+}
+
+fn serve(port: MemoryPort, engine: Aggregator, stop: &AtomicBool) {
+    let mut lane = AggregatorLane::new(port, engine);
+    let origin = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        if lane.breathe(now, &mut ()) == 0 {
+            lane.port_mut().wait(IDLE_NS);
+        }
+    }
+}
+
+fn box_config(settings: &Settings, plans: &[MemberPlan], port: &MemoryPort) -> BoxConfig {
+    let member = |plan: &MemberPlan| MemberConfig { addr: plan.local, weight: 1, is_box: false };
+    BoxConfig {
+        local: Endpoint { mac: port.info().mac, addr: plans[0].aggregator },
+        shards: 1,
+        mtu: 1500,
+        jobs: vec![JobConfig {
+            job: JobId(0),
+            slots_max: 4096,
+            rate_bytes_per_sec: None,
+            burst_bytes: 0,
+        }],
+        rows: vec![RowConfig {
+            row: 0,
+            job: JobId(0),
+            members: plans.iter().map(member).collect(),
+            element_type: match settings.element_type {
+                ElementType::I32 => weft_wire::header::ElementType::I32,
+                ElementType::F32 => weft_wire::header::ElementType::F32,
+                ElementType::Bf16 => weft_wire::header::ElementType::Bf16,
+            },
+            operation: Operation::Sum,
+            sum_order: SumOrder::Arrival,
+            overflow: Overflow::Wrap,
+            integrity: Integrity::Crc32c,
+            elements: elements(settings.element_type),
+            window: WINDOW,
+            chunks_max: 1 << 31,
+            exponent: (settings.element_type == ElementType::I32).then_some(0),
+            fan_in: u32::from(settings.workers),
+            parent: None,
+        }],
+    }
+}
+
+fn elements(element_type: ElementType) -> u16 {
+    if element_type == ElementType::Bf16 { 512 } else { 256 }
+}
+
+/// A lab that is taken down with its handle.
+struct OwnLab(LabName);
+
+impl Drop for OwnLab {
+    fn drop(&mut self) {
+        if let Err(error) = lab::down(&self.0) {
+            eprintln!("weft: {error}; `weft lab down {}`", self.0);
+        }
+    }
+}
+
+fn in_processes(
+    settings: &Settings,
+    directory: &Path,
+) -> Result<Vec<Vec<MemberResult>>, BenchError> {
+    let node = if settings.io == Io::Dpdk { Node::find()? } else { Node::find_any()? };
+    let lab = settings.lab.then(|| own_lab(settings)).transpose()?;
+    let (aggregator, local): (SocketAddr, Box<dyn Fn(u8) -> SocketAddr>) = match &lab {
+        Some((_, topology)) => {
+            let address = |name: &str| topology.host(name).and_then(|host| host.ip);
+            let ips: Vec<_> = (0..settings.workers)
+                .filter_map(|rank| address(&format!("w{rank}")))
+                .map(|cidr| cidr.address)
+                .collect();
+            let ip = address("a0").map(|cidr| cidr.address);
+            let ip = ip.ok_or_else(|| failed_member("the lab has no a0".to_owned()))?;
+            (
+                SocketAddr::new(ip, BOX_PORT),
+                Box::new(move |rank| SocketAddr::new(ips[usize::from(rank)], MEMBER_PORT)),
+            )
+        }
+        None => {
+            // High enough to leave the ports of other runs alone, low enough for 64 workers.
+            let base = 40_000 + u16::try_from(std::process::id() % 200).unwrap_or(0) * 100;
+            (
+                SocketAddr::from(([127, 0, 0, 1], base)),
+                Box::new(move |rank| {
+                    SocketAddr::from(([127, 0, 0, 1], base + 1 + u16::from(rank)))
+                }),
+            )
+        }
+    };
+    let plans = member_plans(settings, aggregator, local);
+    let namespace = |name: &str| lab.as_ref().map(|(lab, _)| lab.0.namespace(name));
+    let interface = lab.as_ref().map(|(_, topology)| interface_of(topology, "a0"));
+    let config = directory.join("aggregator.toml");
+    std::fs::write(&config, node_toml(settings, &plans, interface.as_deref()))
+        .map_err(BenchError::system(format!("writing {}", config.display())))?;
+    let mut command = program(node.path(), namespace("a0").as_deref());
+    command.arg("--config").arg(&config).env("RUNTIME_DIRECTORY", directory);
+    let mut aggregator = Running::start("weft-node", &mut command)?;
+    aggregator.wait_for("\"ready\":true")?;
+    let this = std::env::current_exe().map_err(BenchError::system("finding this program"))?;
+    let mut members = Vec::new();
+    for plan in &plans {
+        let name = format!("w{}", plan.rank);
+        let mut command = program(&this, namespace(&name).as_deref());
+        command.args(["bench", "member"]);
+        let text = serde_json::to_string(plan).expect("a plan is a JSON object");
+        members.push(Running::start_with(&name, &mut command, &text)?);
+    }
+    let mut results = Vec::new();
+    for member in members {
+        let stdout = member.finish()?;
+        let lines = stdout.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
+        results.push(lines.map_err(|error| failed_member(error.to_string()))?);
+    }
+    aggregator.interrupt()?;
+    Ok(results)
+}
+
+fn own_lab(settings: &Settings) -> Result<(OwnLab, Topology), BenchError> {
+    let refused = |error: &dyn std::error::Error| BenchError::Lab(error.to_string());
+    let mut topology = Topology::star(&Star {
+        workers: settings.workers,
+        aggregators: 1,
+        rate: settings.rate_mbit.and_then(|rate| Rate::from_mbit(f64::from(rate))),
+        mtu: 1500,
+    })
+    .map_err(|error| refused(&error))?;
+    for link in &mut topology.links {
+        if link.ends.iter().any(|end| end.node == "a0") {
+            link.shape = None;
+        }
+    }
+    if matches!(settings.io, Io::AfPacket | Io::Dpdk) {
+        topology.leave_address_to_port("a0");
+    }
+    let name: LabName = format!("bench{}", std::process::id() % 100_000)
+        .parse()
+        .map_err(|error| refused(&error))?;
+    let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
+    for warning in &built.warnings {
+        eprintln!("weft: warning: {warning}");
+    }
+    Ok((OwnLab(name), topology))
+}
+
+fn interface_of(topology: &Topology, node: &str) -> String {
+    let ends = topology.links.iter().flat_map(|link| &link.ends);
+    let end = ends.into_iter().find(|end| end.node == node);
+    end.map_or_else(|| "lo".to_owned(), |end| end.interface.clone())
+}
+
+fn program(path: &Path, namespace: Option<&str>) -> Command {
+    match namespace {
+        Some(namespace) => netns::command(namespace, &path.to_string_lossy()),
+        None => Command::new(path),
+    }
+}
+
+/// The aggregator's `node.toml`. Queueing disciplines stay in the path, for they shape the links.
+fn node_toml(settings: &Settings, plans: &[MemberPlan], interface: Option<&str>) -> String {
+    let (io, addr) = (settings.io.name(), plans[0].aggregator);
+    let members: Vec<String> = plans.iter().map(|plan| format!("\"{}\"", plan.local)).collect();
+    let interface = interface.unwrap_or("lo");
+    let port = match settings.io {
+        Io::AfPacket => format!("interface = \"{interface}\"\nqdisc_bypass = false\n"),
+        Io::Dpdk => format!(
+            "device = \"net_af_packet0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 128\nvdev = \
+             [\"net_af_packet0,iface={interface},qdisc_bypass=0,framesz=2048,blocksz=4096,\
+             framecnt=2048\"]\n"
+        ),
+        Io::Memory | Io::Udp => String::new(),
+    };
+    let exponent = if settings.element_type == ElementType::I32 { "exponent = 0\n" } else { "" };
+    format!(
+        "[node]\nstats_format = \"json\"\n\n[port]\nio = \"{io}\"\nip = \"{}/24\"\nudp_port = {}\n\
+         {port}\n[[job]]\nid = 0\n\n[[row]]\nrow = 0\njob = 0\nelement_type = \"{}\"\nelements = \
+         {}\nwindow = {WINDOW}\n{exponent}members = [{}]\n",
+        addr.ip(),
+        addr.port(),
+        settings.element_type.name(),
+        elements(settings.element_type),
+        members.join(", ")
+    )
+}
+
+/// Runs the worker that standard input describes, over UDP sockets; results go to standard output.
+///
+/// # Errors
+/// What went wrong, for people.
+pub fn run_member() -> Result<(), String> {
+    let plan: MemberPlan = serde_json::from_reader(std::io::stdin().lock())
+        .map_err(|error| format!("reading the plan: {error}"))?;
+    let udp = weft_io::udp::UdpConfig::new(plan.local);
+    let port = weft_io::udp::UdpPort::open(&udp).map_err(|error| error.to_string())?;
+    let report = |result: MemberResult| {
+        let line = serde_json::to_string(&result).expect("numbers can be written");
+        // Whoever started this has gone when standard output has.
+        let _ = writeln!(std::io::stdout().lock(), "{line}");
+    };
+    member::run(&plan, port, report).map_err(|error| error.to_string())
+}
+
+/// Payload of a chunk.
+const CHUNK_BYTES: u64 = 1024;
+/// Ethernet, IPv4, UDP and Weft headers: what a link's queueing discipline counts besides.
+const HEADERS_BYTES: u64 = 74;
+const BOX_PORT: u16 = 22341;
+const MEMBER_PORT: u16 = 23000;
+const WINDOW: u16 = 256;
+const RING_FRAMES: usize = 4096;
+const IDLE_NS: u64 = 50_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            io: Io::Memory,
+            workers: 4,
+            element_type: ElementType::I32,
+            sizes: vec![4096, 70_000],
+            warm_up: 1,
+            iterations: 2,
+            rate_mbit: Some(1000),
+            lab: false,
+        }
+    }
+
+    #[test]
+    fn a_row_takes_the_slowest_worker_and_the_median_turn() {
+        let member = |times: [u64; 2]| MemberResult {
+            bytes: 1 << 20,
+            times_ns: times.to_vec(),
+            wrong: 1,
+            tx_bytes: 2 << 20,
+            retransmissions: 0,
+        };
+        let members = [member([1_000_000, 5_000_000]), member([3_000_000, 1_000_000])];
+        let row = Row::new(&Settings { workers: 2, ..settings() }, &members);
+        assert!((row.time_us - 4000.0).abs() < 1e-6);
+        assert!((row.algbw_bytes_per_sec - 262_144_000.0).abs() < 1.0);
+        assert!((row.busbw_bytes_per_sec - row.algbw_bytes_per_sec).abs() < 1.0, "2 (n-1) / n = 1");
+        assert!((row.wirebw_bytes_per_sec - row.algbw_bytes_per_sec).abs() < 1.0);
+        assert_eq!(row.wrong, 2);
+        assert!((row.bound_us.unwrap() - 8994.816).abs() < 1e-3);
+    }
+
+    #[test]
+    fn all_types_sum_right_in_memory() {
+        for element_type in [ElementType::I32, ElementType::F32, ElementType::Bf16] {
+            let rows =
+                run(&Settings { element_type, ..settings() }, Path::new("/nonexistent")).unwrap();
+            assert_eq!(rows.len(), 2, "{element_type:?}");
+            assert!(rows.iter().all(|row| row.wrong == 0 && row.time_us > 0.0), "{rows:?}");
+        }
+    }
+}

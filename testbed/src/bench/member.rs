@@ -1,0 +1,217 @@
+//! One worker of an allreduce bench: sums vectors of known numbers over a session, measures how long
+//! it takes, and compares every element of every sum.
+//!
+//! The numbers are small integers, so that their sums are exact in every element type and the
+//! expected sum is one multiplication away. A sum of one chunk before each measured one makes all
+//! workers begin together.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use weft_client::{Config, Error, Numbers, Session};
+use weft_io::Port;
+
+/// Elements on the wire.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementType {
+    /// 32-bit integers.
+    I32,
+    /// IEEE 754 binary32.
+    F32,
+    /// bfloat16, summed in binary32.
+    Bf16,
+}
+
+impl ElementType {
+    /// Bytes of an element on the wire.
+    #[must_use]
+    pub const fn len_bytes(self) -> u64 {
+        match self {
+            Self::I32 | Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// Its name in configurations and tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::I32 => "i32",
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+        }
+    }
+}
+
+/// What a worker is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct MemberPlan {
+    /// Its rank.
+    pub rank: u8,
+    /// How many there are.
+    pub workers: u8,
+    /// Where it sends from.
+    pub local: SocketAddr,
+    /// Where the aggregator listens.
+    pub aggregator: SocketAddr,
+    /// Elements on the wire.
+    pub element_type: ElementType,
+    /// Bytes of the vectors, one after the other.
+    pub sizes: Vec<u64>,
+    /// Sums of each size before the measured ones.
+    pub warm_up: u32,
+    /// Measured sums of each size.
+    pub iterations: u32,
+}
+
+/// What a worker measured for one size.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct MemberResult {
+    /// Bytes of the vector.
+    pub bytes: u64,
+    /// How long each measured sum took, in nanoseconds.
+    pub times_ns: Vec<u64>,
+    /// Elements that were wrong, over all sums.
+    pub wrong: u64,
+    /// Bytes of Ethernet frames that this worker sent during the measured sums.
+    pub tx_bytes: u64,
+    /// Frames sent again during the measured sums.
+    pub retransmissions: u64,
+}
+
+/// Runs a worker over `port` to its end; `report` is told of every size.
+///
+/// # Errors
+/// The session's.
+pub fn run<P: Port>(
+    plan: &MemberPlan,
+    port: P,
+    mut report: impl FnMut(MemberResult),
+) -> Result<(), Error> {
+    let numbers = match plan.element_type {
+        ElementType::I32 => Numbers::Fixed,
+        ElementType::F32 => Numbers::F32,
+        ElementType::Bf16 => Numbers::Bf16,
+    };
+    let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
+    config.connect_timeout = CONNECT_TIMEOUT;
+    let mut session = Session::over(port, &config)?;
+    for bytes in &plan.sizes {
+        let mut result = MemberResult { bytes: *bytes, ..MemberResult::default() };
+        for turn in 0..plan.warm_up + plan.iterations {
+            let measured = turn >= plan.warm_up;
+            let mut vector = Vector::new(plan, *bytes, turn);
+            Vector::new(plan, plan.element_type.len_bytes(), turn).sum(&mut session)?;
+            let sent = session.port().stats().tx_bytes;
+            let again = session.statistics().data.retransmissions;
+            let begun = Instant::now();
+            vector.sum(&mut session)?;
+            let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            result.wrong += vector.wrong(plan, turn);
+            if measured {
+                result.times_ns.push(took);
+                result.tx_bytes += session.port().stats().tx_bytes - sent;
+                result.retransmissions += session.statistics().data.retransmissions - again;
+            }
+        }
+        report(result);
+    }
+    session.close()?;
+    Ok(())
+}
+
+/// Numbers of one worker in one sum.
+enum Vector {
+    Integers(Vec<i32>),
+    Floats(Vec<f32>),
+}
+
+impl Vector {
+    fn new(plan: &MemberPlan, bytes: u64, turn: u32) -> Self {
+        let count = usize::try_from(bytes / plan.element_type.len_bytes()).unwrap_or(0).max(1);
+        let numbers = (0..count).map(|index| number(index, turn) * (1 + i16::from(plan.rank)));
+        match plan.element_type {
+            ElementType::I32 => Self::Integers(numbers.map(i32::from).collect()),
+            ElementType::F32 | ElementType::Bf16 => Self::Floats(numbers.map(f32::from).collect()),
+        }
+    }
+
+    fn sum<P: Port>(&mut self, session: &mut Session<P>) -> Result<(), Error> {
+        match self {
+            Self::Integers(values) => session.allreduce_i32(values),
+            Self::Floats(values) => session.allreduce(values),
+        }
+        .map(drop)
+    }
+
+    /// Elements that differ from the sum over all ranks: `number * (1 + 2 + … + workers)`.
+    fn wrong(&self, plan: &MemberPlan, turn: u32) -> u64 {
+        let workers = i16::from(plan.workers);
+        let factor = workers * (workers + 1) / 2;
+        let expected = (0..).map(|index| number(index, turn) * factor);
+        let count = match self {
+            Self::Integers(values) => values
+                .iter()
+                .zip(expected)
+                .filter(|(sum, right)| **sum != i32::from(*right))
+                .count(),
+            // Small integers are exact in every type: a bit of difference is an error.
+            Self::Floats(values) => values
+                .iter()
+                .zip(expected)
+                .filter(|(sum, right)| sum.to_bits() != f32::from(*right).to_bits())
+                .count(),
+        };
+        count as u64
+    }
+}
+
+/// Changes from element to element and from sum to sum. Sums over 16 ranks are a small integer
+/// times a power of two or fit 8 bits, as far as bfloat16 needs it.
+fn number(index: usize, turn: u32) -> i16 {
+    const POWERS: [i16; 5] = [1, 2, 0, 4, 8];
+    POWERS[(index.wrapping_mul(7) + turn as usize) % POWERS.len()]
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(element_type: ElementType) -> MemberPlan {
+        MemberPlan {
+            rank: 2,
+            workers: 4,
+            local: "127.0.0.1:7000".parse().unwrap(),
+            aggregator: "127.0.0.1:7001".parse().unwrap(),
+            element_type,
+            sizes: vec![],
+            warm_up: 0,
+            iterations: 1,
+        }
+    }
+
+    #[test]
+    fn every_element_is_compared() {
+        let plan = plan(ElementType::I32);
+        let mut right = Vector::new(&MemberPlan { rank: 9, ..plan.clone() }, 400, 3);
+        assert_eq!(right.wrong(&plan, 3), 0, "rank 9 holds ten times the number, as 1+2+3+4 do");
+        let Vector::Integers(values) = &mut right else { unreachable!() };
+        values[99] += 1;
+        assert_eq!(right.wrong(&plan, 3), 1);
+        assert!(right.wrong(&plan, 4) > 50, "another turn has other numbers");
+    }
+
+    #[test]
+    fn floats_are_compared_bit_by_bit() {
+        let plan = plan(ElementType::Bf16);
+        let mut right = Vector::new(&MemberPlan { rank: 9, ..plan.clone() }, 200, 0);
+        assert_eq!(right.wrong(&plan, 0), 0);
+        let Vector::Floats(values) = &mut right else { unreachable!() };
+        values[2] = -0.0;
+        assert_eq!(right.wrong(&plan, 0), 1);
+    }
+}

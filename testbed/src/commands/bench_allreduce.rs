@@ -1,0 +1,215 @@
+//! `weft bench allreduce`.
+
+use std::fmt::Write as _;
+
+use anyhow::anyhow;
+use clap::{Args, ValueEnum};
+use weft_testbed::bench::allreduce::{self, Row, Settings};
+use weft_testbed::bench::member::ElementType;
+use weft_testbed::bench::{BenchError, ScratchDir};
+use weft_testbed::lab::rootless;
+use weft_testbed::report::Machine;
+use weft_testbed::run::Io;
+
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct AllreduceArgs {
+    /// Smallest vector, in bytes; K, M, G are powers of 1024.
+    #[arg(short = 'b', long, default_value = "4K", value_parser = size)]
+    minbytes: u64,
+    /// Largest vector.
+    #[arg(short = 'e', long, default_value = "64M", value_parser = size)]
+    maxbytes: u64,
+    /// From one size to the next.
+    #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
+    stepfactor: u64,
+    /// Measured sums of each size.
+    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    iters: u32,
+    /// Sums of each size before the measured ones.
+    #[arg(long, default_value_t = 1)]
+    warmup_iters: u32,
+    /// Members of the group.
+    #[arg(short = 'w', long, value_delimiter = ',', default_value = "2,4,8,16", value_parser = clap::value_parser!(u8).range(1..=16))]
+    workers: Vec<u8>,
+    /// The aggregator's port. `af_packet` and `dpdk` run in a lab.
+    #[arg(long, value_enum, default_value_t = IoName::Memory)]
+    io: IoName,
+    /// Elements on the wire.
+    #[arg(short = 'd', long = "type", value_enum, default_value_t = TypeName::I32)]
+    element_type: TypeName,
+    /// Put every worker in a network namespace of its own.
+    #[arg(long)]
+    lab: bool,
+    /// Shape every worker's link in the lab to this rate, in each direction; implies --lab.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rate_mbit: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum IoName {
+    Memory,
+    Udp,
+    AfPacket,
+    Dpdk,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TypeName {
+    I32,
+    F32,
+    Bf16,
+}
+
+/// Parses `4K`, `64M`, `1G` or a plain number.
+fn size(text: &str) -> Result<u64, String> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| (4..=4 << 30).contains(bytes))
+        .ok_or_else(|| "a size such as 4096, 4K or 64M, from 4 bytes to 4G".to_owned())
+}
+
+pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
+    let io = match arguments.io {
+        IoName::Memory => Io::Memory,
+        IoName::Udp => Io::Udp,
+        IoName::AfPacket => Io::AfPacket,
+        IoName::Dpdk => Io::Dpdk,
+    };
+    let in_lab =
+        arguments.lab || arguments.rate_mbit.is_some() || matches!(io, Io::AfPacket | Io::Dpdk);
+    if in_lab && io == Io::Memory {
+        return Err(Exit::Usage.because(anyhow!("--io memory has no links: use udp or dpdk")));
+    }
+    if in_lab {
+        rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
+    }
+    let sizes = sizes(arguments).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+    let directory = ScratchDir::new(None).map_err(explain)?;
+    let machine = Machine::read();
+    let mut rows = Vec::new();
+    for &workers in &arguments.workers {
+        eprintln!("weft: {} workers over {}", workers, io.name());
+        let settings = Settings {
+            io,
+            workers,
+            element_type: match arguments.element_type {
+                TypeName::I32 => ElementType::I32,
+                TypeName::F32 => ElementType::F32,
+                TypeName::Bf16 => ElementType::Bf16,
+            },
+            sizes: sizes.clone(),
+            warm_up: arguments.warmup_iters,
+            iterations: arguments.iters,
+            rate_mbit: arguments.rate_mbit,
+            lab: in_lab,
+        };
+        rows.extend(allreduce::run(&settings, directory.path()).map_err(explain)?);
+    }
+    match format {
+        Format::Text => emit(&text(&rows, &machine))?,
+        Format::Json => emit_json(&rows)?,
+        Format::Csv => emit_csv(&rows)?,
+    }
+    let right = rows.iter().all(|row| row.wrong == 0);
+    Ok(if right { 0 } else { Exit::Failed as u8 })
+}
+
+/// `weft bench member`: a worker of `weft bench allreduce`.
+pub(crate) fn run_member() -> Outcome {
+    allreduce::run_member().map_err(|error| Exit::Failed.because(anyhow!(error)))?;
+    Ok(0)
+}
+
+fn sizes(arguments: &AllreduceArgs) -> Result<Vec<u64>, &'static str> {
+    if arguments.minbytes > arguments.maxbytes {
+        return Err("--minbytes is more than --maxbytes");
+    }
+    let next = |bytes: &u64| bytes.checked_mul(arguments.stepfactor);
+    let sizes = std::iter::successors(Some(arguments.minbytes), next);
+    Ok(sizes.take_while(|bytes| *bytes <= arguments.maxbytes).collect())
+}
+
+fn explain(error: BenchError) -> Failure {
+    let exit = match error {
+        BenchError::Process { .. } | BenchError::System { .. } => Exit::Failed,
+        _ => Exit::CannotRun,
+    };
+    exit.because(anyhow!(error))
+}
+
+fn text(rows: &[Row], machine: &Machine) -> String {
+    let mut out = format!(
+        "# {}, {} CPUs, kernel {}, load {:.2} {:.2} {:.2}\n# {:>10} {:>10} {:>6} {:>6} {:>7} \
+         {:>11} {:>8} {:>8} {:>8} {:>7} {:>9}\n# {:>10} {:>10} {:>6} {:>6} {:>7} {:>11} {:>8} \
+         {:>8} {:>8} {:>7} {:>9}\n",
+        machine.cpu,
+        machine.cpus,
+        machine.kernel,
+        machine.load_average[0],
+        machine.load_average[1],
+        machine.load_average[2],
+        "size",
+        "count",
+        "type",
+        "redop",
+        "workers",
+        "time",
+        "algbw",
+        "busbw",
+        "wirebw",
+        "#wrong",
+        "time/bound",
+        "(B)",
+        "(elements)",
+        "",
+        "",
+        "",
+        "(us)",
+        "(GB/s)",
+        "(GB/s)",
+        "(GB/s)",
+        "",
+        "",
+    );
+    for row in rows {
+        let ratio =
+            row.ratio_to_bound.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
+        let _ = writeln!(
+            out,
+            "  {:>10} {:>10} {:>6} {:>6} {:>7} {:>11.1} {:>8.3} {:>8.3} {:>8.3} {:>7} {:>9}",
+            row.bytes,
+            row.count,
+            row.element_type.name(),
+            row.redop,
+            row.workers,
+            row.time_us,
+            row.algbw_bytes_per_sec / 1e9,
+            row.busbw_bytes_per_sec / 1e9,
+            row.wirebw_bytes_per_sec / 1e9,
+            row.wrong,
+            ratio,
+        );
+    }
+    out
+}
+
+/// What the columns mean.
+pub(crate) const COLUMNS: &str = "\
+Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
+  bytes, count   size of each worker's vector on the wire, and its elements
+  time_us        median over the iterations of the slowest worker's time
+  algbw          bytes / time
+  busbw          algbw x 2 (n - 1) / n, nccl-tests' figure: what a ring would have to carry to be as
+                 fast. With aggregation in the network a host sends each byte once.
+  wirebw         bytes of Ethernet frames that a worker sent, repeats included, / time
+  wrong          elements of all sums at all workers that differ from the right ones
+  time/bound     time / (frames of the vector / link rate), with --rate-mbit";
