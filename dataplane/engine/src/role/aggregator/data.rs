@@ -27,12 +27,7 @@ impl Aggregator {
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.index()];
-        let rank = incoming
-            .header
-            .members
-            .single()
-            .filter(|rank| lease.mask.contains(rank.bit()))
-            .ok_or(DropReason::BadMembers)?;
+        let rank = lease.named_by(&incoming.header)?;
         if let Err(reason) = self.check_identity(lease, rank, incoming) {
             return self.refuse_stale(index, rank, reason, incoming);
         }

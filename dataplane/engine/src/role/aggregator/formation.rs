@@ -40,12 +40,7 @@ impl Aggregator {
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.index()];
-        let rank = incoming
-            .header
-            .members
-            .single()
-            .filter(|rank| lease.mask.contains(rank.bit()))
-            .ok_or(DropReason::BadMembers)?;
+        let rank = lease.named_by(&incoming.header)?;
         self.check_lane(lease, rank, incoming)?;
         let datagram_len = incoming.udp.payload_len();
         let mac = incoming.udp.source_mac(incoming.buffer);

@@ -5,10 +5,12 @@ use core::net::SocketAddr;
 
 use weft_kernel::Kernels;
 use weft_wire::frame::{Encap, Endpoint, UdpAddr};
+use weft_wire::header::Header;
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
 use super::quick::Expected;
 use super::upstream::Upstream;
+use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::slot::Slots;
 use crate::slot::accumulate::{Arithmetic, Store};
@@ -206,6 +208,12 @@ impl Lease {
                 step += window;
             }
         }
+    }
+
+    /// The member whose bit a header carries.
+    pub(super) fn named_by(&self, header: &Header) -> Result<Rank, DropReason> {
+        let rank = header.members.single().filter(|rank| self.mask.contains(rank.bit()));
+        rank.ok_or(DropReason::BadMembers)
     }
 
     pub(super) fn member_at(&self, addr: UdpAddr) -> Option<Rank> {
