@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | [`bench`] | measures the aggregator instead of serving |
+//! | [`mod@bench`] | measures the aggregator instead of serving |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
 //! | [`node`] | opens the port, runs the lanes, ends them |

@@ -117,3 +117,6 @@ impl Measurement {
 pub fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
     outside::run(settings, options)
 }
+
+#[cfg(test)]
+mod tests;
