@@ -29,7 +29,7 @@ pub struct Usage {
 /// The limit and the evidence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Bottleneck {
-    /// `cpu`, `link` or `faults`.
+    /// `cpu`, `link`, `slots` (neither is busy: rounds wait for round trips of the window) or `faults`.
     pub name: &'static str,
     /// The measurement.
     pub evidence: String,
@@ -65,7 +65,7 @@ impl Bottleneck {
             |share| format!("busiest link {:.0} % of its rate", share * 100.0),
         );
         let evidence = format!("{:.0} % of {} CPUs used; {link}", cpu * 100.0, usage.cpus);
-        Self { name: "cpu", evidence }
+        Self { name: if cpu >= CPU_BUSY { "cpu" } else { "slots" }, evidence }
     }
 }
 
@@ -76,7 +76,7 @@ fn ratio(part: f64, whole: f64) -> f64 {
 /// A link this busy limits.
 const LINK_BUSY: f64 = 0.8;
 /// Processors this busy limit.
-const CPU_BUSY: f64 = 0.8;
+const CPU_BUSY: f64 = 0.7;
 /// This share of repeats costs more than it hides.
 const FAULTS_HURT: f64 = 0.02;
 
@@ -111,13 +111,15 @@ mod tests {
         let faulty = Usage { retransmissions: 50, faults_fired: 70, ..usage() };
         assert_eq!(Bottleneck::of(&faulty).name, "faults");
         let idle_faults = Usage { faults_fired: 70, ..usage() };
-        assert_eq!(Bottleneck::of(&idle_faults).name, "cpu");
+        assert_eq!(Bottleneck::of(&idle_faults).name, "slots");
     }
 
     #[test]
-    fn otherwise_it_is_the_processors() {
+    fn otherwise_it_is_the_processors_or_the_window() {
+        let busy = Usage { cpu_ns: 18_000_000_000, ..usage() };
+        assert_eq!(Bottleneck::of(&busy).name, "cpu");
         let found = Bottleneck::of(&Usage { link_bytes_per_sec: None, ..usage() });
-        assert_eq!(found.name, "cpu");
+        assert_eq!(found.name, "slots");
         assert_eq!(found.evidence, "25 % of 2 CPUs used; links not shaped");
     }
 }
