@@ -100,6 +100,27 @@ impl StepSet {
 
     fn offset(&self, step: u32) -> Option<(usize, u8)> {
         let j = step.checked_sub(self.low)?;
-        (j < self.capacity()).then(|| ((j / 8) as usize, 0x80 >> (j % 8)))
+        (j < self.capacity()).then(|| place(j))
     }
+}
+
+/// True when bit `j` of a bitmap from the wire is set; bits behind its end are not.
+#[must_use]
+pub fn step_bit(bitmap: &[u8], j: u16) -> bool {
+    let (byte, bit) = place(u32::from(j));
+    bitmap.get(byte).is_some_and(|octet| octet & bit != 0)
+}
+
+/// Sets bit `j` of a bitmap for the wire.
+///
+/// # Panics
+/// If the bitmap is shorter than that.
+pub fn set_step_bit(bitmap: &mut [u8], j: u16) {
+    let (byte, bit) = place(u32::from(j));
+    bitmap[byte] |= bit;
+}
+
+/// The byte and the mask of bit `j`.
+const fn place(j: u32) -> (usize, u8) {
+    ((j / 8) as usize, 0x80 >> (j % 8))
 }

@@ -17,6 +17,7 @@ use super::stats::WorkerStats;
 use super::steps::Steps;
 use super::{LANES_MAX, WINDOW_MAX};
 use crate::send::window::CongestionWindow;
+use crate::steps::{set_step_bit, step_bit};
 
 /// What a frame changed, as far as the worker as a whole is concerned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -313,22 +314,6 @@ impl Lane {
         };
         Err(WorkerError::BadLease(fault))
     }
-}
-
-/// Bit `index` of a step bitmap: the most significant bit of the first byte is bit 0, as
-/// everywhere in the protocol.
-#[must_use]
-pub fn step_bit(bitmap: &[u8], index: u16) -> bool {
-    let byte = bitmap.get(usize::from(index / 8)).copied().unwrap_or(0);
-    byte & (0x80 >> (index % 8)) != 0
-}
-
-/// Sets bit `index` of a step bitmap.
-///
-/// # Panics
-/// If the bitmap is shorter than that.
-pub fn set_step_bit(bitmap: &mut [u8], index: u16) {
-    bitmap[usize::from(index / 8)] |= 0x80 >> (index % 8);
 }
 
 /// Longest UDP payload of any handshake datagram that is not a probe.

@@ -37,7 +37,6 @@ use weft_wire::header::HEADER_LEN;
 
 pub use config::{ChunkMeta, LeaseInfo, Payload, WorkerConfig};
 pub use event::{Event, LeaseFault, Refusal, RoundError, WorkerError};
-pub use handshake::{set_step_bit, step_bit};
 pub use lane::Crc32c;
 pub use stats::WorkerStats;
 

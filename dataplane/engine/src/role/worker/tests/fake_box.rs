@@ -12,7 +12,8 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Phase, Reason};
 use weft_wire::{ChunkIndex, Cookie, Epoch, GroupId, Members, Rank};
 
-use super::super::{set_step_bit, step_bit};
+use crate::steps::{set_step_bit, step_bit};
+
 use super::crc32c;
 
 pub(super) const ROW: u16 = 3;
