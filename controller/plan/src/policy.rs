@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::case::Case;
 use crate::plan::Plan;
 
+pub mod aggregate;
 pub mod mlfabric;
 pub mod order;
 
