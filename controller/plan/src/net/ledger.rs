@@ -22,6 +22,13 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
+/// A link has less left than was asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Overbooked {
+    /// Where.
+    pub at_ns: u64,
+}
+
 /// Beyond this nothing is planned.
 pub const HORIZON_NS: u64 = 1 << 62;
 
@@ -95,6 +102,27 @@ impl Ledger {
                 self.journal.push((*link, *segment));
             }
         }
+    }
+
+    /// Like [`Ledger::reserve`] for segments that somebody else has made.
+    ///
+    /// # Errors
+    /// [`Overbooked`] says where a link has less left; then nothing is promised.
+    pub fn try_reserve(&mut self, path: &Path, segments: &[Segment]) -> Result<(), Overbooked> {
+        for link in path.links() {
+            for segment in segments {
+                let steps = self.link(*link).steps();
+                let first = self.link(*link).index_at(segment.from_ns);
+                let inside = steps[first..].iter().take_while(|s| s.from_ns < segment.to_ns);
+                if let Some(step) =
+                    inside.into_iter().find(|s| s.bytes_per_sec < segment.bytes_per_sec)
+                {
+                    return Err(Overbooked { at_ns: step.from_ns.max(segment.from_ns) });
+                }
+            }
+        }
+        self.reserve(path, segments);
+        Ok(())
     }
 
     /// Takes promises back, for good.
