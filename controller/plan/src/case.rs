@@ -14,6 +14,9 @@ mod error;
 mod options;
 mod validate;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::CaseError;
 pub use options::{AggregatorChoice, Objective, Options};
 

@@ -6,6 +6,9 @@
 
 use crate::case::Segment;
 
+#[cfg(test)]
+mod tests;
+
 /// The residual of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Timeline {
