@@ -219,10 +219,12 @@ impl<'a> Planner<'a> {
         if !self.rule.is_slow(self.case, forced, start_ns) {
             return false;
         }
-        let mut others = lane.deadlines.remaining();
-        others.retain(|id| *id != forced.id && self.out.transfers[id.index()].is_none());
-        let slot = lane.deadlines.slot();
-        self.rule.decide(self.case, self.ledger, forced.id, others, slot, lane.last_commit_ns)
+        let (slot, last_ns) = (lane.deadlines.slot(), lane.last_commit_ns);
+        let waits = |id: UpdateId| {
+            lane.deadlines.waits(self.places[id.index()], id)
+                && self.out.transfers[id.index()].is_none()
+        };
+        self.rule.decide(self.case, self.ledger, forced.id, waits, slot, last_ns)
     }
 
     /// After a drop the slots set aside are one too many: everything waits together again.
