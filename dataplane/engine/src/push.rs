@@ -92,3 +92,119 @@ pub enum Decision {
     /// It never will be: too old, or dropped by the plan. The worker pulls a fresh model.
     Dropped,
 }
+
+/// What a controller tells a box. Boxes take it between bursts, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Serve this group. Answered by [`Event::Installed`] or [`Event::Refused`].
+    Install(GroupDescriptor),
+    /// Forget the group (aggregator), or judge it VOID if it is still undecided (server).
+    Remove {
+        /// The job.
+        job: JobId,
+        /// The group.
+        group: GroupId,
+    },
+    /// Close the open groups of the job without this member: it died or its update is dropped.
+    CloseMember {
+        /// The job.
+        job: JobId,
+        /// The one group, or all of the job's.
+        group: Option<GroupId>,
+        /// The member.
+        rank: Rank,
+    },
+    /// What the server's own link may receive for this job, bytes of Ethernet frames per second.
+    SetRate {
+        /// The job.
+        job: JobId,
+        /// The ceiling of all its credits together.
+        rate_bytes_per_sec: u64,
+    },
+}
+
+/// Why a box refused a group.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum InstallError {
+    /// The job is not served here.
+    UnknownJob,
+    /// The row holds another open group.
+    RowTaken,
+    /// Members, chunks, elements or element type do not fit the job.
+    Shape,
+    /// The order number is below the next one, or taken.
+    Order,
+    /// No memory is left for its staging or its slots.
+    Full,
+}
+
+/// What a box tells its controller, and its reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// The group is served here.
+    Installed {
+        /// The group.
+        group: GroupId,
+    },
+    /// The group is not served here.
+    Refused {
+        /// The group.
+        group: GroupId,
+        /// Why.
+        error: InstallError,
+    },
+    /// Aggregator: all chunks of this member's update are in.
+    Gathered {
+        /// The group.
+        group: GroupId,
+        /// The member.
+        rank: Rank,
+    },
+    /// Server or replica: all chunks of the group are staged.
+    Staged {
+        /// The group.
+        group: GroupId,
+    },
+    /// A transfer has arrived whole: a sample of the path's bandwidth.
+    Transferred {
+        /// The group.
+        group: GroupId,
+        /// The one member (into an aggregator, or direct); `None`: a sum.
+        rank: Option<Rank>,
+        /// Bytes of Ethernet frames.
+        bytes: u64,
+        /// From its first frame to its last.
+        duration_ns: u64,
+    },
+    /// Server: the order number is decided. Replica: it is applied.
+    Decided {
+        /// The group.
+        group: GroupId,
+        /// Its order number.
+        order: OrderNumber,
+        /// What became of it.
+        decision: Decision,
+        /// The members that were committed.
+        members: Members,
+        /// Euclidean norm of the sum.
+        norm: f64,
+        /// Euclidean norm of the momentum term afterwards.
+        momentum_norm: f64,
+    },
+    /// Server: a member began a new life, or closed its channel.
+    MemberLost {
+        /// The job.
+        job: JobId,
+        /// The member.
+        rank: Rank,
+    },
+    /// Server: the replica has applied everything below this order number.
+    ReplicaAt {
+        /// The next order number that it wants.
+        order: OrderNumber,
+        /// Bound of the distance between server and replica.
+        divergence_bound: f64,
+        /// False when `div_max` could not be held.
+        is_held: bool,
+    },
+}
