@@ -7,6 +7,7 @@ use thiserror::Error;
 use crate::case::Case;
 use crate::plan::Plan;
 
+pub mod baseline;
 pub mod mlfabric;
 pub mod order;
 
@@ -52,7 +53,16 @@ pub enum PolicyError {
 }
 
 /// Built-in policies; the first is the default.
-const BUILT_IN: &[&dyn Policy] = &[&mlfabric::Mlfabric];
+const BUILT_IN: &[&dyn Policy] = &[
+    &mlfabric::Mlfabric,
+    &baseline::Fifo,
+    &baseline::Fair,
+    &baseline::NewestFirst,
+    &baseline::ServerBuffering,
+    &baseline::Tree,
+    &baseline::Ring,
+    &baseline::BackupWorkers,
+];
 
 /// The policy of that name.
 #[must_use]

@@ -85,7 +85,8 @@ pub fn gantt_svg(title: &str, bars: &[Bar], marks: &[Mark]) -> Result<Option<Str
         };
         chart.draw_series(bars.iter().map(shape)).map_err(SvgError::new)?;
         let mut named: Vec<(&str, &str)> = Vec::new();
-        let label_style = TextStyle::from(("sans-serif", 11)).pos(Pos::new(HPos::Left, VPos::Bottom));
+        let label_style =
+            TextStyle::from(("sans-serif", 11)).pos(Pos::new(HPos::Left, VPos::Bottom));
         for bar in bars {
             if named.contains(&(&bar.lane, &bar.label)) {
                 continue;
@@ -98,7 +99,10 @@ pub fn gantt_svg(title: &str, bars: &[Bar], marks: &[Mark]) -> Result<Option<Str
         let ticks = marks.iter().map(|mark| {
             let y = lanes[mark.lane.as_str()] as f64;
             let x = seconds(mark.at_ns.saturating_sub(begin_ns));
-            PathElement::new([(x, y + 0.08), (x, y + 0.92)], Palette99::pick(mark.class).stroke_width(3))
+            PathElement::new(
+                [(x, y + 0.08), (x, y + 0.92)],
+                Palette99::pick(mark.class).stroke_width(3),
+            )
         });
         chart.draw_series(ticks).map_err(SvgError::new)?;
         root.present().map_err(SvgError::new)?;

@@ -6,6 +6,7 @@
 
 mod columns;
 mod files;
+mod gantt;
 mod histogram;
 mod machine;
 mod render;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use columns::{COLUMNS, Column, EventRow, RoundRow, TransferRow};
 pub use files::{FilesError, RunFiles, RunWriter};
+pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;
 pub(crate) use machine::dpdk_version;
