@@ -9,6 +9,7 @@ mod files;
 mod gantt;
 mod histogram;
 mod machine;
+mod plan_picture;
 mod render;
 mod svg;
 
@@ -22,7 +23,8 @@ pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;
 pub(crate) use machine::dpdk_version;
-pub use render::{metrics, text};
+pub use plan_picture::plan_picture;
+pub use render::{duration, metrics, text};
 pub use svg::round_times_svg;
 
 /// `run.json`: what was run, on what, and how it ended.
