@@ -10,6 +10,7 @@ use crate::plan::Plan;
 pub mod baseline;
 pub mod mlfabric;
 pub mod order;
+pub mod outside;
 
 /// Turns a planning problem into a plan. Pure: the same case gives the same plan.
 pub trait Policy: Send + Sync {
