@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use weft_controller::exec::ExecPolicy;
 use weft_plan::case::{Case, CaseError, Objective, UpdateId};
 use weft_plan::plan::Plan;
-use weft_plan::policy;
+use weft_plan::policy::{self, Policy};
 use weft_plan::spec::CaseSpec;
 use weft_testbed::report::{duration, gantt_svg, plan_picture};
 
@@ -23,6 +25,9 @@ pub(crate) struct PlanArgs {
     case: PathBuf,
     #[arg(long, default_value = "mlfabric", value_name = "NAME", help = policies())]
     policy: String,
+    /// How long an outside policy (exec:CMD) may take.
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    policy_timeout_ms: u64,
     /// Never drop an update that could still commit in time (the drop rule is derived: the sources
     /// do not give it).
     #[arg(long)]
@@ -47,7 +52,11 @@ enum ObjectiveName {
 
 fn policies() -> String {
     let names: Vec<_> = policy::names().collect();
-    format!("Which policy plans: {}; `all` compares them", names.join(", "))
+    format!(
+        "Which policy plans: {}; exec:CMD, a program that reads the case and writes the plan, one \
+         JSON line each (docs/policies.md); all, a table of the built-in ones",
+        names.join(", ")
+    )
 }
 
 pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
@@ -56,12 +65,12 @@ pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
     if arguments.policy == "all" {
         return compare(&case, format);
     }
-    let policy = policy::by_name(&arguments.policy).ok_or_else(|| {
-        let names: Vec<_> = policy::names().collect();
-        let known = names.join(", ");
-        Exit::Usage.because(anyhow!("--policy: no policy `{}`; known: {known}", arguments.policy))
-    })?;
-    let plan = policy.plan(&case).map_err(|error| Exit::Failed.because(error))?;
+    let timeout = Duration::from_millis(arguments.policy_timeout_ms);
+    let plan = match ExecPolicy::from_name(&arguments.policy, timeout) {
+        Some(outside) => outside.plan(&case),
+        None => built_in(&arguments.policy)?.plan(&case),
+    };
+    let plan = plan.map_err(|error| Exit::Failed.because(error))?;
     match format {
         Format::Text => emit(&text(&case, &plan))?,
         Format::Json => emit_json(&plan.document(&case))?,
@@ -71,6 +80,14 @@ pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
         draw(&case, &plan, path)?;
     }
     Ok(0)
+}
+
+fn built_in(name: &str) -> Result<&'static dyn Policy, Failure> {
+    policy::by_name(name).ok_or_else(|| {
+        let known: Vec<_> = policy::names().collect();
+        let known = known.join(", ");
+        Exit::Usage.because(anyhow!("--policy: no policy `{name}`; known: {known}, exec:CMD"))
+    })
 }
 
 fn read(arguments: &PlanArgs) -> anyhow::Result<Case> {
