@@ -21,4 +21,5 @@ pub mod case;
 pub mod net;
 pub mod plan;
 pub mod policy;
+pub mod sample;
 pub mod spec;
