@@ -75,3 +75,8 @@ pub fn by_name(name: &str) -> Option<&'static dyn Policy> {
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|p| p.name())
 }
+
+/// The example of docs/policies.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/policies.md")]
+struct PoliciesGuide;
