@@ -65,6 +65,7 @@ const BUILT_IN: &[&dyn Policy] = &[
     &baseline::Tree,
     &baseline::Ring,
     &baseline::BackupWorkers,
+    &baseline::Chain,
 ];
 
 /// The policy of that name.
