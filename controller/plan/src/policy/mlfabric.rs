@@ -9,6 +9,9 @@ use super::order::{Ordered, direct_path, order};
 use super::replicate::replicate;
 use super::{Policy, PolicyError};
 
+#[cfg(test)]
+mod tests;
+
 /// The composition of the three planners.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mlfabric;
