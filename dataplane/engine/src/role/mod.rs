@@ -3,4 +3,5 @@
 pub mod aggregator;
 pub mod channel;
 pub mod model;
+pub mod server;
 pub mod worker;
