@@ -3,5 +3,6 @@
 pub mod aggregator;
 pub mod channel;
 pub mod model;
+pub mod replica;
 pub mod server;
 pub mod worker;
