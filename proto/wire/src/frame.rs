@@ -307,9 +307,8 @@ impl Encap {
         if carried == 0 {
             return;
         }
-        let sum = u64::from(!carried)
-            + u64::from(!sum_words(old, 0))
-            + u64::from(sum_words(new, 0));
+        let sum =
+            u64::from(!carried) + u64::from(!sum_words(old, 0)) + u64::from(sum_words(new, 0));
         let checksum = match !fold(sum) {
             0 => 0xffff,
             checksum => checksum,

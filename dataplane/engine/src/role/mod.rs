@@ -2,4 +2,5 @@
 
 pub mod aggregator;
 pub mod channel;
+pub mod gather;
 pub mod worker;

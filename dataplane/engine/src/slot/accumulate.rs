@@ -91,7 +91,9 @@ impl Store {
     pub fn touch(&mut self) {
         // Anything but zero, which a compiler may know to be there already.
         match &mut self.words {
-            Words::I32(words) => words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1),
+            Words::I32(words) => {
+                words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1)
+            }
             Words::F32(words) => {
                 words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1.0);
             }

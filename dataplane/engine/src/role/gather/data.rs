@@ -108,7 +108,7 @@ impl Job {
         self.stats.chunks_completed += u64::from(is_full);
         self.stats.count(if first { Transition::Store } else { Transition::Add });
         self.advance(rank, group, arrival, outbox);
-        if releases && let Some(verdict) = self.send_sum(group, arrival, false) {
+        if releases && let Some(verdict) = self.send_sum(group, arrival) {
             self.stats.count(Transition::SendOnContribution);
             // The buffer is the sum now; the member's acknowledgement goes by itself.
             let have = Have {
@@ -129,13 +129,7 @@ impl Job {
     }
 
     /// Counts a chunk of a member's update.
-    fn advance(
-        &mut self,
-        rank: Rank,
-        group: &Group,
-        arrival: &Arrival<'_>,
-        outbox: &mut Outbox,
-    ) {
+    fn advance(&mut self, rank: Rank, group: &Group, arrival: &Arrival<'_>, outbox: &mut Outbox) {
         let now = arrival.now;
         let progress = self.groups.progress_mut(group.id, rank);
         if progress.chunks == 0 {
@@ -169,22 +163,24 @@ impl Job {
             self.stats.count(Transition::CreditStale);
             return self.answer_server(Outcome::Stale, Members::EMPTY, arrival);
         };
-        if self.groups.narrow(group.id, header.members) {
+        let stays = Members(group.mask.0 & header.members.0);
+        if !stays.is_empty() && self.groups.narrow(group.id, stays) {
             self.stats.count(Transition::Narrow);
         }
         let group = self.groups.find(header.group)?;
         let chunk = header.chunk.0;
         let mut slot = self.arena.slot(group.range, group.installation, chunk);
-        if group.mask.is_empty() || !group.mask.contains(slot.members) {
+        if stays.is_empty() || !group.mask.contains(slot.members) {
             self.stats.count(Transition::CreditStale);
             return self.answer_server(Outcome::Stale, slot.members, arrival);
         }
         let was_sent = slot.state == SlotState::Sent;
         let is_full = slot.state != SlotState::Empty && slot.members == group.mask;
-        if is_full && let Some(verdict) = self.send_sum(&group, arrival, !was_sent) {
-            self.stats.count(match was_sent {
-                true => Transition::SendAgain,
-                false => Transition::SendOnCredit,
+        if is_full && let Some(verdict) = self.send_sum(&group, arrival) {
+            self.stats.count(if was_sent {
+                Transition::SendAgain
+            } else {
+                Transition::SendOnCredit
             });
             return Ok(verdict);
         }
@@ -197,14 +193,9 @@ impl Job {
         self.answer_server(Outcome::Have, slot.members, arrival)
     }
 
-    /// Turns the buffer into the sum of the frame's chunk, on its way to the server. `None` while
-    /// there is no channel to it. `emit`: the payload is not in the buffer yet.
-    fn send_sum(
-        &mut self,
-        group: &Group,
-        arrival: &mut Arrival<'_>,
-        _first: bool,
-    ) -> Option<Verdict> {
+    /// Turns the frame into the sum of its chunk, on its way to the server: a credit gets the kept
+    /// sum, a contribution has become the sum already. `None` while there is no channel to it.
+    fn send_sum(&mut self, group: &Group, arrival: &mut Arrival<'_>) -> Option<Verdict> {
         let chunk = arrival.header.chunk;
         let mut slot = self.arena.slot(group.range, group.installation, chunk.0);
         let again = slot.state == SlotState::Sent;

@@ -1,8 +1,9 @@
 //! One push job at an aggregator: whose a frame is, and what a controller's word changes.
 
 use weft_kernel::{CrcPatch, Kernels};
-use weft_wire::frame::{Endpoint, UdpAddr};
+use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::hello::BODY_LEN;
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
 use super::arena::Arena;
@@ -81,7 +82,7 @@ impl Job {
         let life = random.next_non_zero();
         let client = |target: Endpoint| {
             let peer = Peer::Box(config.box_index);
-            let probe_len = HEADER_LEN + elements * 4;
+            let probe_len = HEADER_LEN + BODY_LEN.max(elements * 4);
             let client = ChannelClientConfig {
                 probe_len: u16::try_from(probe_len).expect("chunks fit the MTU"),
                 ..ChannelClientConfig::new(config.job, peer, local, target)
@@ -116,7 +117,7 @@ impl Job {
     ) -> Result<Verdict, DropReason> {
         let source = arrival.source();
         if self.server.is_from_host(source) {
-            return self.handle_from_server(arrival, outbox);
+            return self.handle_from_server(arrival);
         }
         if let Some(replica) = self.replica.as_mut().filter(|link| link.is_from_host(source)) {
             let Arrival { now, udp, header, buffer } = arrival;
@@ -164,11 +165,7 @@ impl Job {
         }
     }
 
-    fn handle_from_server(
-        &mut self,
-        arrival: &mut Arrival<'_>,
-        outbox: &mut Outbox,
-    ) -> Result<Verdict, DropReason> {
+    fn handle_from_server(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
         let Arrival { now, udp, header, buffer } = arrival;
         match self.server.handle_frame(*now, udp, header, buffer)? {
             ClientEvent::Opened => {
@@ -183,19 +180,19 @@ impl Job {
         let is_model = header.group.row() == ROW_MODEL;
         match header.kind {
             Kind::Pull => self.handle_credit(arrival),
-            Kind::Ack => self.handle_ack(&header.clone(), outbox),
+            Kind::Ack => self.handle_ack(&header.clone()),
             Kind::Answer if is_model => self.handle_answer(arrival),
-            Kind::State if is_model && header.outcome == Outcome::Stale => self.handle_gone(arrival),
+            Kind::State if is_model && header.outcome == Outcome::Stale => {
+                self.handle_gone(arrival)
+            }
             _ => Err(DropReason::Kind),
         }
     }
 
     /// The server's decision: whatever it is, the group needs its lease no more.
-    fn handle_ack(&mut self, header: &Header, _: &mut Outbox) -> Result<Verdict, DropReason> {
-        let decided = matches!(
-            header.outcome,
-            Outcome::Committed | Outcome::Void | Outcome::Dropped
-        );
+    fn handle_ack(&mut self, header: &Header) -> Result<Verdict, DropReason> {
+        let decided =
+            matches!(header.outcome, Outcome::Committed | Outcome::Void | Outcome::Dropped);
         if !decided {
             return Ok(Verdict::Hold);
         }
@@ -251,10 +248,8 @@ impl Job {
     }
 
     pub(super) fn write_have(&self, have: &Have, frame: &mut [u8]) -> Option<usize> {
-        let header = Header {
-            chunk: have.chunk,
-            ..self.state(Outcome::Have, have.group, have.members)
-        };
+        let header =
+            Header { chunk: have.chunk, ..self.state(Outcome::Have, have.group, have.members) };
         self.workers.write(have.peer, &header, frame, 0)
     }
 
@@ -307,10 +302,6 @@ impl Job {
 
     pub(super) const fn contribution_of(&self, rank: Rank) -> Contribution {
         Contribution { rank: rank.index(), limit: self.limit }
-    }
-
-    pub(super) fn is_server(&self, addr: UdpAddr) -> bool {
-        self.server.is_from_host(addr)
     }
 
     pub(super) fn report(&self) -> PushReport<'_> {

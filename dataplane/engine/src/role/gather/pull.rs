@@ -86,7 +86,8 @@ impl Job {
         }
         let start = arrival.udp.payload_start() + HEADER_LEN;
         let data = &arrival.buffer[start..arrival.udp.payload_range().end];
-        let askers = self.present(self.relay.answer(wanted(&header), data));
+        let askers = self.relay.answer(wanted(&header), data);
+        let askers = self.present(askers);
         self.stats.count(Transition::PullAnswer);
         self.stats.pulls_answered += askers.len() as u64;
         let answer = Header { members: askers, ..model };
@@ -96,7 +97,8 @@ impl Job {
     /// The server has the version no more.
     pub(super) fn handle_gone(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
         let header = arrival.header;
-        let askers = self.present(self.relay.gone(wanted(&header)));
+        let askers = self.relay.gone(wanted(&header));
+        let askers = self.present(askers);
         self.stats.count(Transition::PullGone);
         let state =
             Header { chunk: header.chunk, ..self.state(Outcome::Stale, header.group, askers) };
