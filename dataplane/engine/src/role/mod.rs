@@ -2,6 +2,7 @@
 
 pub mod aggregator;
 pub mod channel;
+pub mod gather;
 pub mod model;
 pub mod replica;
 pub mod server;
