@@ -1,4 +1,5 @@
 //! The roles: one state machine per kind of box.
 
 pub mod aggregator;
+pub mod channel;
 pub mod worker;
