@@ -2,4 +2,5 @@
 
 pub mod aggregator;
 pub mod channel;
+pub mod push;
 pub mod worker;
