@@ -3,7 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_wire::MacAddr;
+use weft_engine::role::push::PusherConfig;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
+use weft_wire::{JobId, MacAddr, Rank};
+
+use super::PushError;
 
 /// What travels for each number of an update. Models come back as f32 always.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -21,16 +26,22 @@ pub enum PushNumbers {
 pub struct ControllerConfig {
     /// Its gRPC endpoint, such as `http://10.0.0.200:22342`.
     pub endpoint: String,
-    /// How long it may leave a request unanswered or the connection down before updates go
-    /// directly. Default 2 s.
+    /// How long there may be no connection to it before updates go directly. Default 2 s. An
+    /// update that could not be granted meanwhile goes too; one that was granted stays so.
     pub silence: Duration,
+    /// How long it may leave a request ungranted although it is there. Default 60 s.
+    pub grant_timeout: Duration,
 }
 
 impl ControllerConfig {
     /// The defaults of the fields' documentation.
     #[must_use]
     pub fn new(endpoint: impl Into<String>) -> Self {
-        Self { endpoint: endpoint.into(), silence: Duration::from_secs(2) }
+        Self {
+            endpoint: endpoint.into(),
+            silence: Duration::from_secs(2),
+            grant_timeout: Duration::from_secs(60),
+        }
     }
 }
 
@@ -50,6 +61,11 @@ pub struct PushConfig {
     pub rank: u8,
     /// What travels. Default [`PushNumbers::Fixed`].
     pub numbers: PushNumbers,
+    /// Aggregators of the job by their index, beyond those that the controller names. Default none.
+    pub aggregators: Vec<(u8, SocketAddr)>,
+    /// The aggregator through which models are pulled, so that one copy on the server's link serves
+    /// all who ask. Default none: from the server. A silent one is left for the server.
+    pub pull_via: Option<u8>,
     /// The controller. Default none: updates go directly, in the order of their arrival.
     pub controller: Option<ControllerConfig>,
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
@@ -86,6 +102,8 @@ impl PushConfig {
             job: 0,
             rank: 0,
             numbers: PushNumbers::Fixed,
+            aggregators: Vec::new(),
+            pull_via: None,
             controller: None,
             mtu: 1500,
             updates_open_max: 2,
@@ -134,4 +152,44 @@ impl PushConfig {
         self.mtu = mtu;
         self
     }
+}
+
+impl PushNumbers {
+    pub(super) fn element_type(self) -> ElementType {
+        match self {
+            Self::Fixed => ElementType::I32,
+            Self::F32 => ElementType::F32,
+        }
+    }
+}
+
+impl PushConfig {
+    /// The engine's configuration for a port with this Ethernet address.
+    pub(super) fn pusher(&self, mac: MacAddr) -> Result<PusherConfig, PushError> {
+        let rank = Rank::new(self.rank)
+            .ok_or(PushError::Config { field: "rank", problem: "must be 0 to 63" })?;
+        if self.updates_open_max == 0 {
+            let problem = "must be at least 1";
+            return Err(PushError::Config { field: "updates_open_max", problem });
+        }
+        let local = Endpoint { mac, addr: self.local };
+        let server = Endpoint { mac: self.server_mac, addr: self.server };
+        let overhead: u16 = if self.local.is_ipv4() { 28 } else { 48 };
+        let mut pusher = PusherConfig::new(JobId(self.job), rank, local, server);
+        pusher.element_type = self.numbers.element_type();
+        pusher.updates_max = self.updates_open_max;
+        pusher.connect_timeout_ns = nanos(self.connect_timeout);
+        pusher.member_timeout_ns = nanos(self.member_timeout);
+        pusher.rto_min_ns = nanos(self.rto_min);
+        pusher.rate_bytes_per_sec = self.rate_bytes_per_sec;
+        pusher.probe_len = self
+            .mtu
+            .checked_sub(overhead)
+            .ok_or(PushError::Config { field: "mtu", problem: "is smaller than the headers" })?;
+        Ok(pusher)
+    }
+}
+
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

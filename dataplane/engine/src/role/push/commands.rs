@@ -79,14 +79,16 @@ impl Pusher {
         let terms = self.terms.ok_or(PushRefusal::NotOpen)?;
         let row = ROW_DIRECT + u16::try_from(self.config.rank.index()).unwrap_or(0);
         let group = GroupId::new(row, self.generation);
-        let kernels = self.kernels;
+        let (kernels, is_fixed) = (self.kernels, self.config.element_type == ElementType::I32);
         let update = self.update_mut(number)?;
         if update.phase != Phase::Requested {
             return Err(PushRefusal::State);
         }
         let exponent = terms.job.exponent.unwrap_or_else(|| match &update.values {
-            Values::Reals(values) => quant::exponent_for(kernels.max_abs_f32(values), 1),
-            Values::Integers(_) => 0,
+            Values::Reals(values) if is_fixed => {
+                quant::exponent_for(kernels.max_abs_f32(values), 1)
+            }
+            _ => 0,
         });
         let grant = Grant {
             group,

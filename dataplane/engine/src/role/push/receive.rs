@@ -289,11 +289,14 @@ impl Pusher {
         udp: &Datagram,
         header: &Header,
     ) -> Result<(), DropReason> {
-        if !header.members.contains(self.config.rank.bit()) {
-            return Err(DropReason::BadMembers);
-        }
         let interval_ns = self.config.status_interval_ns;
         let (update, host) = (&mut self.updates[index], &mut self.hosts[place]);
+        if !header.members.contains(self.config.rank.bit()) {
+            // The sum went up without us: the group was closed. The server knows.
+            update.flight.stop();
+            update.status = Asking::after(now, 0);
+            return Ok(());
+        }
         let is_limited = update.flight.out() >= host.cwnd.size();
         let told = update.flight.acknowledge(header.chunk.0, now).ok_or(DropReason::Duplicate)?;
         if let Some(rtt) = told.rtt {

@@ -1,7 +1,7 @@
 //! What goes next: handshakes, credits of the server, copies, questions, requests for a model, and
 //! then chunks to aggregators; and when to look again.
 
-use weft_wire::header::{ElementType, Flags, Header, Kind, Operation};
+use weft_wire::header::{Flags, Header, Kind, Operation};
 use weft_wire::{ChunkIndex, Members, Nanos};
 
 use super::flight::Turn;
@@ -305,7 +305,7 @@ fn contribution(
         chunk: ChunkIndex(chunk),
         element_type: config.element_type,
         operation: Operation::Sum,
-        exponent: if config.element_type == ElementType::I32 { update.exponent } else { 0 },
+        exponent: update.exponent,
         count: terms.job.elements,
         ..plain_header(Kind::Contrib, config.job, update.group, members)
     }
