@@ -28,6 +28,10 @@ fn expected(updates: &[Vec<i32>]) -> Vec<i64> {
     model
 }
 
+fn floats(model: &[i64]) -> Vec<f32> {
+    model.iter().map(|w| *w as f32).collect()
+}
+
 /// Chunks sent are accounted for, and nothing went where it was not wanted.
 fn check_books(world: &World) {
     for worker in &world.workers {
@@ -60,8 +64,7 @@ fn a_direct_update_is_committed_and_pulled() {
     world.workers[0].begin_pull(now, 100, None, None).unwrap();
     assert_eq!(world.workers[0].begin_pull(now, 100, None, None), Err(PushRefusal::Pulling));
     world.run(|world| world.events.contains(&(0, Event::Pulled { version: Version(1) })));
-    let model: Vec<i64> = world.workers[0].model()[..100].iter().map(|w| *w as i64).collect();
-    assert_eq!(model, expected(&[values(1)])[..100]);
+    assert_eq!(world.workers[0].model()[..100], floats(&expected(&[values(1)]))[..100]);
     assert_eq!(world.workers[0].stats().pull_requests, 13, "chunks of 8, as many as asked for");
     check_books(&world);
 }
@@ -295,8 +298,7 @@ fn a_version_that_is_gone_makes_the_pull_begin_anew() {
     world.run(|world| matches!(world.events.last(), Some((0, Event::Pulled { .. }))));
     assert_eq!(world.events.last(), Some(&(0, Event::Pulled { version: Version(4) })));
     assert_eq!(world.workers[0].stats().pulls_restarted, 1);
-    let model: Vec<i64> = world.workers[0].model().iter().map(|w| *w as i64).collect();
-    assert_eq!(model, world.server.model);
+    assert_eq!(world.workers[0].model(), floats(&world.server.model));
 }
 
 #[test]
