@@ -30,6 +30,6 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use crc::{crc32c, crc32c_append};
+pub use crc::{CrcPatch, crc32c, crc32c_append};
 pub use prefetch::{prefetch_read, prefetch_write};
 pub use table::{Isa, Kernels};

@@ -2,5 +2,6 @@
 
 pub mod aggregator;
 pub mod channel;
+pub mod gather;
 pub mod push;
 pub mod worker;
