@@ -4,6 +4,7 @@ pub mod aggregator;
 pub mod channel;
 pub mod gather;
 pub mod model;
+pub mod push;
 pub mod replica;
 pub mod server;
 pub mod worker;
