@@ -78,13 +78,16 @@ fn all(workers: u8, rounds: u16) -> Vec<Vec<f32>> {
     (0..workers).flat_map(|rank| (0..rounds).map(move |round| update(rank, round))).collect()
 }
 
-/// The model, as the last worker's port sees it.
-fn model<P: Port + Send + 'static>(port: P, rank: u8) -> (Version, Vec<f32>) {
+/// Checks that the model holds these updates, as the last worker sees it.
+fn check_model<P: Port + Send + 'static>(port: P, rank: u8, updates: &[Vec<f32>]) {
     let mut session = PushSession::over(port, &config(rank)).unwrap();
     let mut model = vec![0.0; PARAMETERS];
-    let version = session.pull(&mut model).unwrap();
+    let version = Version(updates.len() as u64);
+    assert_eq!(session.pull_newer(&mut model, Version(version.0 - 1)).unwrap(), version);
+    let expected = sum(updates);
+    let wrong = model.iter().zip(&expected).filter(|(is, should)| is != should).count();
+    assert_eq!(wrong, 0, "of {PARAMETERS} parameters, the first {} for {}", model[0], expected[0]);
     session.close().unwrap();
-    (version, model)
 }
 
 #[test]
@@ -97,9 +100,7 @@ fn updates_enter_the_model_once_without_a_controller() {
         assert_eq!(stats.push_to_outcome.count, 5);
         assert_eq!(stats.controller_fallbacks, 0);
     }
-    let (version, weights) = model(last, 2);
-    assert_eq!(version, Version(10));
-    assert_eq!(weights, sum(&all(2, 5)));
+    check_model(last, 2, &all(2, 5));
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_lossy_network_changes_nothing_but_the_time() {
             repeats += stats.retransmissions + stats.pull_repeats;
         }
         assert!(repeats > 0, "the network did lose");
-        assert_eq!(model(last, 2), (Version(8), sum(&all(2, 4))), "seed {seed}");
+        check_model(last, 2, &all(2, 4));
     }
 }
 
@@ -136,7 +137,7 @@ fn a_controller_groups_updates_by_way_of_the_aggregator() {
         assert!(stats.grant_to_staged.total_ns >= stats.grant_to_first_chunk.total_ns);
         assert_eq!(stats.controller_fallbacks, 0);
     }
-    assert_eq!(model(last, 2), (Version(8), sum(&all(2, 4))));
+    check_model(last, 2, &all(2, 4));
 }
 
 #[test]
@@ -153,7 +154,7 @@ fn a_lossy_network_and_a_controller() {
         check(&stats);
         assert_eq!(stats.updates_committed, 6);
     }
-    assert_eq!(model(last, 2), (Version(12), sum(&all(2, 6))));
+    check_model(last, 2, &all(2, 6));
 }
 
 #[test]
@@ -231,7 +232,7 @@ fn a_pull_waits_for_a_newer_model() {
         let begun = Instant::now();
         assert_eq!(session.pull_newer(&mut weights, Version(0)).unwrap(), Version(1));
         assert!(begun.elapsed() > Duration::from_millis(90));
-        assert_eq!(weights, update(1, 0));
+        assert!(weights == update(1, 0));
     });
     session.close().unwrap();
 }
@@ -246,7 +247,7 @@ fn a_model_is_pulled_through_the_aggregator() {
     session.push(&update(0, 3), Version(0)).unwrap().wait().unwrap();
     let mut weights = vec![0.0; PARAMETERS];
     assert_eq!(session.pull(&mut weights).unwrap(), Version(1));
-    assert_eq!(weights, update(0, 3));
+    assert!(weights == update(0, 3));
     session.close().unwrap();
 }
 

@@ -101,6 +101,8 @@ impl Cluster {
         model.elements = ELEMENTS;
         let mut job = ServerJobConfig::new(model, addrs.clone());
         job.boxes = vec![Some(box_addr())];
+        // Many versions a second, each pulled once.
+        (job.snapshots_max, job.snapshot_idle_ns) = (16, 1_000_000);
         shape(&mut job);
         let chunks = job.model.chunks();
         let local = Endpoint { mac: server_port.info().mac, addr: server_addr() };
