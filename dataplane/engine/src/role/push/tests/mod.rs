@@ -1,4 +1,5 @@
 mod fake;
+mod granted;
 mod hostile;
 mod world;
 
