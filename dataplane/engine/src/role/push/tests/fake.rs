@@ -451,6 +451,10 @@ impl FakeBox {
         send(&self.channels, peer, &state, &[], out);
     }
 
+    pub(super) fn forget(&mut self, id: GroupId) {
+        self.groups.retain(|(group, _)| *group != id);
+    }
+
     /// The elements that came of a group, in order.
     pub(super) fn values(&self, id: GroupId) -> Vec<i64> {
         let (_, sums) = self.groups.iter().find(|(group, _)| *group == id).unwrap();

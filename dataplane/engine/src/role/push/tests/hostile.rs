@@ -123,6 +123,7 @@ fn models_that_nobody_asked_for_are_refused() {
             32,
             DropReason::ElementType,
         ),
+        (Header { group: GroupId::new(ROW_MODEL, 7), ..answer }, 32, DropReason::Unsolicited),
         (Header { chunk: ChunkIndex(39), ..answer }, 32, DropReason::Duplicate),
         (Header { chunk: ChunkIndex(u32::MAX), ..answer }, 32, DropReason::Duplicate),
         (Header { group: GroupId::new(3, 0), ..answer }, 32, DropReason::UnknownGroup),
