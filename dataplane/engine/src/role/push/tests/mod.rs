@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use weft_wire::{GroupId, Nanos};
 
-use super::{Event, NewUpdate, PushFault, PushRefusal, Values};
+use super::{Event, ModelFault, NewUpdate, PushFault, PushRefusal, Pusher, Values};
 use crate::push::{Decision, Version};
 use fake::ELEMENTS;
 use weft_wire::header::Outcome;
@@ -316,6 +316,21 @@ fn a_server_that_never_answers_is_an_error_in_bounded_time() {
     world.run(|world| !world.events.is_empty());
     assert!(matches!(world.events[0].1, Event::Failed(PushFault::Channel(_))));
     assert!(world.now.0 < 6_000_000_000);
+}
+
+#[test]
+fn chunks_that_do_not_fit_are_refused_at_the_start() {
+    let mut world = World::new(19, 1, CHUNKS, Faults::default());
+    let mut small = world::config(0);
+    small.probe_len = 120;
+    world.workers[0] = Pusher::new(small, 3, Nanos(0)).unwrap();
+    world.run(|world| world.events.contains(&(0, Event::Connected)));
+    small.probe_len = 32 + 4 * ELEMENTS - 1;
+    let mut world = World::new(19, 1, CHUNKS, Faults::default());
+    world.workers[0] = Pusher::new(small, 3, Nanos(0)).unwrap();
+    world.run(|world| !world.events.is_empty());
+    let fault = PushFault::BadModel(ModelFault::Elements);
+    assert_eq!(world.events[0], (0, Event::Failed(fault)));
 }
 
 #[test]
