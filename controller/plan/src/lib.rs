@@ -25,4 +25,5 @@ pub mod engine;
 pub mod net;
 pub mod plan;
 pub mod policy;
+pub mod sample;
 pub mod spec;

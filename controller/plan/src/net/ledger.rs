@@ -15,6 +15,7 @@ pub struct Ledger {
     topology: Topology,
     links: Vec<Timeline>,
     journal: Vec<(LinkId, Segment)>,
+    changes: u64,
 }
 
 /// A point that a ledger can go back to.
@@ -31,7 +32,8 @@ impl Ledger {
     #[must_use]
     pub fn new(case: &Case) -> Self {
         let links = Topology::capacities(case).into_iter().map(Timeline::new).collect();
-        let mut ledger = Self { topology: Topology::new(case), links, journal: Vec::new() };
+        let mut ledger =
+            Self { topology: Topology::new(case), links, journal: Vec::new(), changes: 0 };
         for reservation in &case.reservations {
             let path = ledger.topology.half_open_path(reservation.from, reservation.to);
             for link in path.links() {
@@ -86,6 +88,7 @@ impl Ledger {
 
     /// Promises rates on every link of a path.
     pub fn reserve(&mut self, path: &Path, segments: &[Segment]) {
+        self.changes += 1;
         for link in path.links() {
             for segment in segments {
                 self.links[link.index()].reserve(*segment);
@@ -97,6 +100,7 @@ impl Ledger {
     /// Takes promises back, for good.
     pub fn release(&mut self, path: &Path, segments: &[Segment]) {
         debug_assert!(self.journal.is_empty(), "a release cannot be undone");
+        self.changes += 1;
         for link in path.links() {
             for segment in segments {
                 self.links[link.index()].release(*segment);
@@ -112,6 +116,7 @@ impl Ledger {
 
     /// Takes back every promise since `mark`.
     pub fn rollback(&mut self, mark: Mark) {
+        self.changes += 1;
         for (link, segment) in self.journal.drain(mark.0..).rev() {
             self.links[link.index()].release(segment);
         }
@@ -120,6 +125,47 @@ impl Ledger {
     /// Forgets how to go back.
     pub fn commit(&mut self) {
         self.journal.clear();
+    }
+
+    /// Counts changes: as long as it stays, so does every answer.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Writes what is left of several links together, from their first free instant on; false if
+    /// that never comes.
+    pub(crate) fn profile(&self, links: &[LinkId], from_ns: u64, profile: &mut Profile) -> bool {
+        profile.steps.clear();
+        let mut at_ns = from_ns;
+        for link in links {
+            match self.link(*link).first_free_ns(from_ns) {
+                Some(free_ns) => at_ns = at_ns.max(free_ns),
+                None => return false,
+            }
+        }
+        let mut cursors: [&[Step]; 4] = [&[]; 4];
+        for (cursor, link) in cursors.iter_mut().zip(links) {
+            let timeline = self.link(*link);
+            *cursor = &timeline.steps()[timeline.index_at(at_ns)..];
+        }
+        let cursors = &mut cursors[..links.len()];
+        loop {
+            let bytes_per_sec =
+                cursors.iter().map(|c| c[0].bytes_per_sec).min().unwrap_or(u64::MAX);
+            if !profile.steps.is_empty() || bytes_per_sec > 0 {
+                profile.steps.push(Step { from_ns: at_ns, bytes_per_sec });
+            }
+            let Some(next_ns) = cursors.iter().filter_map(|c| Some(c.get(1)?.from_ns)).min() else {
+                return !profile.steps.is_empty();
+            };
+            at_ns = next_ns;
+            for cursor in cursors.iter_mut() {
+                if cursor.get(1).is_some_and(|s| s.from_ns == next_ns) {
+                    *cursor = &cursor[1..];
+                }
+            }
+        }
     }
 
     fn walk(
@@ -168,6 +214,46 @@ impl Ledger {
                 }
             }
         }
+    }
+}
+
+/// What several links have left together. The first step starts where something is left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Profile {
+    steps: Vec<Step>,
+}
+
+impl Profile {
+    /// Where it starts.
+    pub(crate) fn start_ns(&self) -> u64 {
+        self.steps.first().map_or(u64::MAX, |s| s.from_ns)
+    }
+
+    /// Whether a sender of that capacity gets the bytes across by an instant.
+    pub(crate) fn carries(&self, capacity: u64, size_bytes: u64, by_ns: u64) -> bool {
+        self.finish_by(capacity, size_bytes, by_ns).is_some()
+    }
+
+    /// When a sender of that capacity would end; none if never.
+    pub(crate) fn finish_ns(&self, capacity: u64, size_bytes: u64) -> Option<u64> {
+        self.finish_by(capacity, size_bytes, HORIZON_NS)
+    }
+
+    fn finish_by(&self, capacity: u64, size_bytes: u64, by_ns: u64) -> Option<u64> {
+        let mut left = u128::from(size_bytes) * u128::from(NS_PER_SEC);
+        for (i, step) in self.steps.iter().enumerate() {
+            if step.from_ns >= by_ns {
+                return None;
+            }
+            let rate = step.bytes_per_sec.min(capacity);
+            let until_ns = self.steps.get(i + 1).map_or(by_ns, |s| s.from_ns.min(by_ns));
+            let carried = u128::from(rate) * u128::from(until_ns - step.from_ns);
+            if carried >= left {
+                return Some(step.from_ns + u64::try_from(div_up(left, rate)).ok()?);
+            }
+            left -= carried;
+        }
+        None
     }
 }
 

@@ -18,8 +18,6 @@ impl Policy for Mlfabric {
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         let mut ledger = Ledger::new(case);
-        let mut plan = order(case, &mut ledger);
-        plan.policy = self.name().to_owned();
-        Ok(plan)
+        Ok(order(case, &mut ledger).into_plan(self.name(), case))
     }
 }
