@@ -199,6 +199,12 @@ impl Controller {
                 silent.extend(group.waiting.iter().map(|node| (*id, *node)));
             }
         }
+        let held = self.groups.iter().filter(|(_, group)| group.hold.is_some());
+        let held: Vec<GroupId> =
+            held.filter(|(_, group)| self.is_ready(group)).map(|(id, _)| *id).collect();
+        for id in held {
+            self.grant(now_ns, id);
+        }
         for (server, descriptor) in retries {
             self.command(server, Command::Install(descriptor));
         }

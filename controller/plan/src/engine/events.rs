@@ -120,11 +120,16 @@ impl Controller {
         self.grant_if_ready(now_ns, id);
     }
 
+    /// All boxes have acknowledged the group, and nothing is in its way.
+    pub(super) fn is_ready(&self, group: &Group) -> bool {
+        group.state == GroupState::Installing
+            && group.waiting.is_empty()
+            && !group.is_doomed
+            && group.hold.is_none_or(|key| self.flights.get(key).is_none())
+    }
+
     pub(super) fn grant_if_ready(&mut self, now_ns: u64, id: GroupId) {
-        let is_ready = self.groups.get(&id).is_some_and(|group| {
-            group.state == GroupState::Installing && group.waiting.is_empty() && !group.is_doomed
-        });
-        if is_ready {
+        if self.groups.get(&id).is_some_and(|group| self.is_ready(group)) {
             self.grant(now_ns, id);
         }
     }
@@ -339,10 +344,14 @@ impl Controller {
             Some(rank) if via.is_some() => TransferKey::Member(id, rank),
             _ => TransferKey::Sum(id),
         };
-        let planned = self.flights.get(key).map(|flight| flight.rate_bytes_per_sec());
-        let granted = planned
-            .map(|rate| self.links.ceiling(rate))
-            .or(group.descriptor.rate_bytes_per_sec.filter(|_| via.is_none() || rank.is_none()));
+        // By the time that a sample comes, the flight may have ended; into a server the descriptor
+        // says what was granted.
+        let flight = self.flights.get(key).map(|flight| flight.rate_bytes_per_sec());
+        let granted = match (flight, key) {
+            (Some(rate), _) => Some(self.links.ceiling(rate)),
+            (None, TransferKey::Sum(_)) => group.descriptor.rate_bytes_per_sec,
+            (None, _) => None,
+        };
         if let Some(from) = from {
             self.links.handle_delivered(now_ns, (from, to), (bytes, duration_ns), granted);
         }

@@ -31,7 +31,10 @@ impl Controller {
     /// transfers are on their way to every server.
     pub(super) fn install_due(&mut self, now_ns: u64) {
         let soon_ns = now_ns.saturating_add(self.config.tuning.grant_lead_ns());
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        let mut jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        // What was planned to move first is granted first: it takes the links' next free time.
+        let first_ns = |id: &JobId| self.jobs[id].planned.front().map(|group| group.start_ns);
+        jobs.sort_by_key(|id| first_ns(id).unwrap_or(u64::MAX));
         for id in jobs {
             let job = &self.jobs[&id];
             if job.planned.is_empty() || !self.can_plan(job) {
@@ -65,6 +68,8 @@ impl Controller {
         let requests: Vec<Pending> =
             planned.members.iter().filter_map(|(ticket, _)| job.pending.remove(ticket)).collect();
         job.round.granted += u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        let bytes: u64 = requests.iter().map(|request| request.size_bytes).sum();
+        job.virtual_bytes += bytes as f64 / job.config.weight;
         let server = self.host_of(self.jobs[&id].server);
         let via = planned.via.map(|i| self.host_of(self.jobs[&id].aggregators[i]));
         let mut members = Vec::with_capacity(requests.len());
@@ -84,8 +89,18 @@ impl Controller {
             });
         }
         let source = via.unwrap_or_else(|| self.worker_host(id, &members));
-        let descriptor =
-            self.descriptor(id, (group, OrderNumber(order)), &planned, &requests, source);
+        let opener = self.sum_opener(&planned, (source, server));
+        let is_own = |key: &TransferKey| {
+            matches!(key, TransferKey::Sum(other)
+                if self.groups.get(other).is_some_and(|other| other.job == id))
+        };
+        let (after, hold) = match opener {
+            Some(key) if is_own(&key) => (Some(key.group()), None),
+            // A server does not know other jobs' transfers: the grant waits for them.
+            other => (None, other.filter(|_| via.is_none())),
+        };
+        let numbers = (group, OrderNumber(order));
+        let descriptor = self.descriptor(id, numbers, &planned, &requests, after);
         let sum = Flight { from: source, to: server, segments: planned.sum };
         let duration_ns = sum.duration_ns();
         let end_ns = sum.segments.last().map_or(now_ns, |last| last.to_ns);
@@ -104,6 +119,7 @@ impl Controller {
             late_ns,
             is_doomed: false,
             retry_ns: None,
+            hold,
         };
         self.groups.insert(group, entry);
         true
@@ -147,17 +163,10 @@ impl Controller {
         (group, order): (GroupId, OrderNumber),
         planned: &Planned,
         requests: &[Pending],
-        source: HostId,
+        after: Option<GroupId>,
     ) -> GroupDescriptor {
         let job = &self.jobs[&id];
-        let server = self.host_of(job.server);
         let start_ns = planned.sum.first().map_or(0, |first| first.from_ns);
-        let of_same_server = |key: TransferKey| {
-            matches!(key, TransferKey::Sum(other)
-                if self.groups.get(&other).is_some_and(|other| other.job == id))
-        };
-        let opener =
-            self.flights.opener(self.links.topology(), (source, server), start_ns, of_same_server);
         let rate = planned.sum.iter().map(|segment| segment.bytes_per_sec).max();
         let is_fair = job.policy.name() == "fair";
         let duration_ns = planned.sum.last().map_or(0, |last| last.to_ns - start_ns);
@@ -182,9 +191,16 @@ impl Controller {
             via: planned.via.and_then(|via| u8::try_from(via).ok()).map(BoxIndex),
             replicate: replica.is_some(),
             rate_bytes_per_sec: rate.filter(|_| !is_fair).map(|rate| self.links.ceiling(rate)),
-            after: opener.map(TransferKey::group),
+            after,
             lateness_ns,
         }
+    }
+
+    /// The transfer whose end opens a group's transfer into the server; none when it may start now.
+    fn sum_opener(&self, planned: &Planned, path: (HostId, HostId)) -> Option<TransferKey> {
+        let start_ns = planned.sum.first()?.from_ns;
+        let is_no_copy = |key: TransferKey| !matches!(key, TransferKey::Copy(_));
+        self.flights.opener(self.links.topology(), path, start_ns, is_no_copy)
     }
 
     /// The segments of a member's grant, each with its planned start. A direct member has one: the
@@ -211,13 +227,10 @@ impl Controller {
             let expected_in_ns = start_ns.saturating_sub(now_ns);
             return vec![(start_ns, GrantSegment { gate, rate_bytes_per_sec, expected_in_ns })];
         }
-        let segment = |segment: &Segment| {
-            let segment = GrantSegment {
-                gate: self.gate(now_ns, path, segment.from_ns),
-                rate_bytes_per_sec: self.links.ceiling(segment.bytes_per_sec),
-                expected_in_ns: segment.from_ns.saturating_sub(now_ns),
-            };
-            segment
+        let segment = |segment: &Segment| GrantSegment {
+            gate: self.gate(now_ns, path, segment.from_ns),
+            rate_bytes_per_sec: self.links.ceiling(segment.bytes_per_sec),
+            expected_in_ns: segment.from_ns.saturating_sub(now_ns),
         };
         own.iter().map(|own| (own.from_ns, segment(own))).collect()
     }

@@ -179,6 +179,7 @@ impl Controller {
             late_ns: u64::MAX,
             is_doomed: false,
             retry_ns: None,
+            hold: None,
         };
         self.groups.insert(open.group, group);
     }
