@@ -313,8 +313,7 @@ impl Estimator {
 
     /// What others put on the receiver's link beside a train, from two imperfect witnesses: the
     /// counter readings during the train, which are a packet ahead or behind, and the average
-    /// background, of which a saturated queue lets the share through that it lets through of the
-    /// train. Neither can be more than the background.
+    /// background, of which a saturated queue lets no larger share through than of the train.
     fn foreign(&self, (from, to): (HostId, HostId), own: f64, read: f64) -> f64 {
         let down = self.topology.down(to);
         let background = self.links[down.index()].background.bytes_per_sec();
@@ -326,7 +325,8 @@ impl Estimator {
         let rates =
             upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
         let sent = rates.fold(f64::INFINITY, f64::min).max(own);
-        f64::midpoint(read.clamp(0.0, background), background * own / sent)
+        // Of a sender that may be faster than it has shown, a smaller share gets through.
+        read.clamp(0.0, background * own / sent * FOREIGN_SLACK)
     }
 
     /// Gives a sample to the links that it speaks of. `own` is what the train alone came to, which
@@ -462,6 +462,8 @@ const CLEARLY_LESS: f64 = 0.93;
 /// shares of the train's rate.
 const FOREIGN_KNOWN: f64 = 0.02;
 const FOREIGN_MUCH: f64 = 0.2;
+/// Readings err in both directions: cutting off all that is too much would bias them.
+const FOREIGN_SLACK: f64 = 1.1;
 /// A train that arrives at this share of its grant was held back by the pacer.
 const PACED_SHARE: f64 = 0.95;
 /// An elastic flow that fills a link gives way to another one: never plan on nothing at all.

@@ -444,8 +444,8 @@ const RESERVE_NS: f64 = BUCKET_NS / 3.0;
 const FIRST_SAMPLES: u32 = 4;
 /// A partner this much of the wanted rate shows nearly all of it.
 const FAST_ENOUGH: f64 = 0.95;
-/// A partner this much faster shows any growth worth a new plan.
-const CLEARLY_FASTER: f64 = 1.5;
+/// A partner this much faster leaves no doubt which of the two links was seen.
+const CLEARLY_FASTER: f64 = 1.06;
 /// A train that has not been reported by then is lost.
 const FLIGHT_NS_MAX: u64 = 500_000_000;
 const INQUIRIES_MAX: usize = 64;

@@ -1,6 +1,12 @@
 //! A network of token buckets in virtual time, to try estimators on: trains pass their links packet
 //! by packet among the cross traffic of others, and arrive with jitter.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "times and indices of a model are small and positive"
+)]
+
 use super::super::train::{Arrival, Reading};
 use super::super::{Bound, Context, Estimator, TrainSample};
 use crate::case::{HostId, RackId};
@@ -83,6 +89,8 @@ pub(super) struct Net {
     pub(super) random: Random,
     pub(super) jitter_ns: f64,
     pub(super) now_ns: u64,
+    /// The share of the truth that a lower bound must reach.
+    pub(super) at_least: f64,
     pub(super) trains: Vec<(u64, TrainOrder)>,
     totals: Vec<f64>,
     owns: Vec<f64>,
@@ -103,6 +111,7 @@ impl Net {
             random: Random(seed),
             jitter_ns: 20_000.0,
             now_ns: START_NS,
+            at_least: 1.0,
             trains: Vec::new(),
             totals: vec![0.0; links.len()],
             owns: vec![0.0; links.len()],
@@ -209,9 +218,9 @@ impl Net {
             let bucket = self.links[index];
             let free = bucket.bytes_per_sec - bucket.cross_bytes_per_sec;
             let at_least = estimate.is_some_and(|estimate| estimate.bound == Bound::AtLeast);
-            let (slack, room) =
-                if at_least { (bucket.cross_bytes_per_sec * 2.0, free) } else { (0.0, 0.0) };
-            (found / found.clamp(truth - slack, truth.max(room)) - 1.0).abs()
+            let least = truth * self.at_least - bucket.cross_bytes_per_sec * 2.0;
+            let (low, room) = if at_least { (least, free) } else { (truth, 0.0) };
+            (found / found.clamp(low, truth.max(room)) - 1.0).abs()
         });
         errors.fold(0.0, f64::max)
     }
