@@ -39,10 +39,10 @@ impl Controller {
             Event::Installed { group } => self.installed(now_ns, node, group),
             Event::Refused { group, error } => self.refused(now_ns, node, group, error),
             Event::Gathered { group, rank } => {
-                let waiters = self.flights.finish(TransferKey::Member(group, rank));
+                let waiters = self.flights.finish(now_ns, TransferKey::Member(group, rank));
                 self.release(waiters);
             }
-            Event::Staged { group } => self.staged(node, group),
+            Event::Staged { group } => self.staged(now_ns, node, group),
             Event::Transferred { group, rank, bytes, duration_ns } => {
                 self.transferred(now_ns, node, group, rank, (bytes, duration_ns));
             }
@@ -179,23 +179,23 @@ impl Controller {
         for node in aggregator.into_iter().chain(server) {
             self.command(node, Command::Remove { job: job_id, group: id });
         }
-        let waiters = self.flights.finish_group(id);
+        let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);
         self.need_plan(Why::Failure);
     }
 
-    fn staged(&mut self, node: NodeId, id: GroupId) {
+    fn staged(&mut self, now_ns: u64, node: NodeId, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if self.jobs[&group.job].replica == Some(node) {
-            let waiters = self.flights.finish(TransferKey::Copy(id));
+            let waiters = self.flights.finish(now_ns, TransferKey::Copy(id));
             self.release(waiters);
             return;
         }
         group.state = GroupState::Staged;
         let ranks: Vec<Rank> = group.members.iter().map(|member| member.rank).collect();
-        let mut waiters = self.flights.finish(TransferKey::Sum(id));
+        let mut waiters = self.flights.finish(now_ns, TransferKey::Sum(id));
         for rank in ranks {
-            waiters.extend(self.flights.finish(TransferKey::Member(id, rank)));
+            waiters.extend(self.flights.finish(now_ns, TransferKey::Member(id, rank)));
         }
         self.release(waiters);
     }
@@ -203,7 +203,7 @@ impl Controller {
     fn decided(&mut self, now_ns: u64, node: NodeId, job: JobId, id: GroupId, decided: &Decided) {
         let known = self.jobs.get_mut(&job).expect("checked");
         if known.replica == Some(node) {
-            let waiters = self.flights.finish(TransferKey::Copy(id));
+            let waiters = self.flights.finish(now_ns, TransferKey::Copy(id));
             self.release(waiters);
             return;
         }
@@ -220,7 +220,7 @@ impl Controller {
             }
         }
         for group in earlier {
-            self.end_unknown(group);
+            self.end_unknown(now_ns, group);
         }
         let known = &self.jobs[&job];
         if known.open.get(&decided.order) == Some(&id) {
@@ -230,7 +230,7 @@ impl Controller {
 
     /// Ends a group whose order number is decided.
     fn end_group(&mut self, now_ns: u64, id: GroupId, decided: &Decided) {
-        let Some(group) = self.take_group(id) else { return };
+        let Some(group) = self.take_group(now_ns, id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         let committed = match decided.decision {
             Decision::Committed(_) => group.mask().0 & decided.members.0,
@@ -292,8 +292,8 @@ impl Controller {
     }
 
     /// Ends a group of which only the server knows what became of it. Workers ask the server.
-    pub(super) fn end_unknown(&mut self, id: GroupId) {
-        let Some(group) = self.take_group(id) else { return };
+    pub(super) fn end_unknown(&mut self, now_ns: u64, id: GroupId) {
+        let Some(group) = self.take_group(now_ns, id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         for member in &group.members {
             if member.request.is_some() {
@@ -306,12 +306,12 @@ impl Controller {
     }
 
     /// Takes a group off the books.
-    fn take_group(&mut self, id: GroupId) -> Option<Group> {
+    fn take_group(&mut self, now_ns: u64, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         job.open.remove(&group.descriptor.order.0);
         self.rows.free(id);
-        let waiters = self.flights.finish_group(id);
+        let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);
         Some(group)
     }

@@ -78,7 +78,11 @@ impl Controller {
             let path = (from, via.unwrap_or(server));
             let segments = self.grant_segments(now_ns, id, planned.via.is_some(), path, own);
             if via.is_some() {
-                let flight = Flight { from, to: path.1, segments: own.clone() };
+                let opened_by = match segments.first().map(|(_, first)| first.gate) {
+                    Some(Gate::After(key)) => Some(key),
+                    _ => None,
+                };
+                let flight = Flight::new(path, own.clone(), opened_by);
                 self.flights.insert(TransferKey::Member(group, request.rank), flight);
             }
             members.push(Member {
@@ -101,7 +105,7 @@ impl Controller {
         };
         let numbers = (group, OrderNumber(order));
         let descriptor = self.descriptor(id, numbers, &planned, &requests, after);
-        let sum = Flight { from: source, to: server, segments: planned.sum };
+        let sum = Flight::new((source, server), planned.sum, opener);
         let duration_ns = sum.duration_ns();
         let end_ns = sum.segments.last().map_or(now_ns, |last| last.to_ns);
         self.flights.insert(TransferKey::Sum(group), sum);
@@ -148,7 +152,7 @@ impl Controller {
             && !copy.is_empty()
         {
             let to = self.host_of(replica);
-            let flight = Flight { from: source, to, segments: copy };
+            let flight = Flight::new((source, to), copy, None);
             self.flights.insert(TransferKey::Copy(descriptor.group), flight);
         }
         for node in &waiting {
@@ -198,9 +202,7 @@ impl Controller {
 
     /// The transfer whose end opens a group's transfer into the server; none when it may start now.
     fn sum_opener(&self, planned: &Planned, path: (HostId, HostId)) -> Option<TransferKey> {
-        let start_ns = planned.sum.first()?.from_ns;
-        let is_no_copy = |key: TransferKey| !matches!(key, TransferKey::Copy(_));
-        self.flights.opener(self.links.topology(), path, start_ns, is_no_copy)
+        self.opener(path, planned.sum.first()?)
     }
 
     /// The segments of a member's grant, each with its planned start. A direct member has one: the
@@ -216,9 +218,9 @@ impl Controller {
         let fastest = own.iter().map(|segment| segment.bytes_per_sec).max().unwrap_or(1);
         let start_ns = own.first().map_or(now_ns, |first| first.from_ns);
         if !is_aggregated || own.len() > SEGMENTS_MAX {
-            let gate = match is_aggregated {
-                true => self.gate(now_ns, path, start_ns),
-                false => Gate::Open,
+            let gate = match own.first() {
+                Some(first) if is_aggregated => self.gate(path, first),
+                _ => Gate::Open,
             };
             let rate_bytes_per_sec = match self.jobs[&id].policy.name() {
                 "fair" => super::check::RATE_BYTES_PER_SEC_MAX,
@@ -228,22 +230,19 @@ impl Controller {
             return vec![(start_ns, GrantSegment { gate, rate_bytes_per_sec, expected_in_ns })];
         }
         let segment = |segment: &Segment| GrantSegment {
-            gate: self.gate(now_ns, path, segment.from_ns),
+            gate: self.gate(path, segment),
             rate_bytes_per_sec: self.links.ceiling(segment.bytes_per_sec),
             expected_in_ns: segment.from_ns.saturating_sub(now_ns),
         };
         own.iter().map(|own| (own.from_ns, segment(own))).collect()
     }
 
-    fn gate(&self, now_ns: u64, path: (HostId, HostId), start_ns: u64) -> Gate {
-        if start_ns <= now_ns.saturating_add(OPEN_NS) {
-            return Gate::Open;
-        }
-        let is_first_or_sum = |key: TransferKey| !matches!(key, TransferKey::Copy(_));
-        match self.flights.opener(self.links.topology(), path, start_ns, is_first_or_sum) {
-            Some(key) => Gate::After(key),
-            None => Gate::Timed,
-        }
+    fn gate(&self, path: (HostId, HostId), wanted: &Segment) -> Gate {
+        self.opener(path, wanted).map_or(Gate::Open, Gate::After)
+    }
+
+    fn opener(&self, path: (HostId, HostId), wanted: &Segment) -> Option<TransferKey> {
+        self.flights.opener(self.links.topology(), self.links.planned_with(), path, wanted)
     }
 
     /// Grants the members of a group that all boxes have acknowledged.
@@ -276,7 +275,7 @@ impl Controller {
             let segments = member.segments.iter().enumerate().map(|(i, (start_ns, segment))| {
                 let mut segment = *segment;
                 let waiter = waiter(u32::try_from(i).unwrap_or(u32::MAX));
-                segment.gate = self.open_or_wait(now_ns, segment.gate, *start_ns, waiter);
+                segment.gate = self.open_or_wait(segment.gate, waiter);
                 segment.expected_in_ns = start_ns.saturating_sub(now_ns);
                 segment
             });
@@ -296,13 +295,14 @@ impl Controller {
     }
 
     /// The gate as it is now; one that is closed has the segment wait.
-    fn open_or_wait(&mut self, now_ns: u64, gate: Gate, start_ns: u64, waiter: Waiter) -> Gate {
+    fn open_or_wait(&mut self, gate: Gate, waiter: Waiter) -> Gate {
         match gate {
-            Gate::After(key) if self.flights.get(key).is_some() => self.flights.wait(key, waiter),
-            Gate::Timed if start_ns > now_ns => self.flights.wait_until(start_ns, waiter),
-            Gate::Open | Gate::After(_) | Gate::Timed => return Gate::Open,
+            Gate::After(key) if self.flights.get(key).is_some() => {
+                self.flights.wait(key, waiter);
+                gate
+            }
+            Gate::Open | Gate::After(_) => Gate::Open,
         }
-        gate
     }
 
     /// Tells those whose gate has opened.
@@ -329,7 +329,5 @@ fn exponent(job: &Job, requests: &[Pending]) -> i8 {
 const ARRIVING_MIN: usize = 2;
 /// Rates of one grant; a plan with more gets its highest.
 const SEGMENTS_MAX: usize = 8;
-/// A start this near is now.
-const OPEN_NS: u64 = 10_000;
 /// A transfer is not called late within this.
 const LATE_SLACK_NS_MIN: u64 = 2_000_000;

@@ -83,6 +83,9 @@ struct Flow {
     since_ns: u64,
     version: u64,
     rates: Vec<(bool, u64)>,
+    job: u16,
+    /// Into a server: its place in the order.
+    order: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -429,7 +432,7 @@ impl World {
                     let rates =
                         rates.map(|s| (s.gate == Gate::Open, s.rate_bytes_per_sec)).collect();
                     let key = TransferKey::Member(grant.group, rank);
-                    self.fly(key, (&from, &to), config.update_bytes(), rates);
+                    self.fly(key, (&from, &to), (job.0, None), rates);
                 }
                 self.grants.push(grant);
                 self.start_sums(job.0);
@@ -510,15 +513,35 @@ impl World {
             };
             let to = self.host_of[&config.server].clone();
             let rates = vec![(true, group.rate_bytes_per_sec.unwrap())];
-            self.fly(TransferKey::Sum(group.group), (&from, &to), config.update_bytes(), rates);
+            let order = Some(group.order.0);
+            self.fly(TransferKey::Sum(group.group), (&from, &to), (job, order), rates);
         }
     }
 
-    fn fly(&mut self, key: TransferKey, path: (&str, &str), bytes: u64, rates: Vec<(bool, u64)>) {
+    fn fly(
+        &mut self,
+        key: TransferKey,
+        path: (&str, &str),
+        (job, order): (u16, Option<u64>),
+        rates: Vec<(bool, u64)>,
+    ) {
         let links = [format!("{}.up", path.0), format!("{}.down", path.1)];
-        let (since_ns, left) = (self.now_ns, bytes as f64);
-        self.flows.insert(key, Flow { links, left, rate: 0, since_ns, version: 0, rates });
+        let left = self.jobs[usize::from(job)].update_bytes() as f64;
+        let flow =
+            Flow { links, left, rate: 0, since_ns: self.now_ns, version: 0, rates, job, order };
+        self.flows.insert(key, flow);
         self.set_rate(key);
+        self.conduct(job);
+    }
+
+    /// Gives a server's link to its transfers in order.
+    fn conduct(&mut self, job: u16) {
+        let of_it = self.flows.iter().filter(|(_, flow)| flow.job == job);
+        let mut keys: Vec<_> = of_it.filter_map(|(key, flow)| Some((flow.order?, *key))).collect();
+        keys.sort_unstable();
+        for (_, key) in keys {
+            self.set_rate(key);
+        }
     }
 
     fn set_rate(&mut self, key: TransferKey) {
@@ -530,7 +553,20 @@ impl World {
         let granted = open.map_or(0, |(_, rate)| *rate);
         let host = flow.links[0].trim_end_matches(".up");
         let slow = self.slow.get(host).copied().unwrap_or(1.0);
+        // A server pulls what its link takes, in order; what the first cannot use goes to the next.
         flow.rate = (granted as f64 * slow) as u64;
+        if let Some(order) = flow.order {
+            let link = flow.links[1].clone();
+            let job = flow.job;
+            let before = self.flows.values().filter(|other| {
+                other.job == job && other.links[1] == link && other.order.is_some_and(|o| o < order)
+            });
+            let taken: u64 = before.map(|other| other.rate).sum();
+            let left = self.capacity[&link].saturating_sub(taken);
+            let flow = self.flows.get_mut(&key).unwrap();
+            flow.rate = flow.rate.min(left);
+        }
+        let flow = self.flows.get_mut(&key).unwrap();
         flow.version += 1;
         if flow.rate > 0 {
             let need_ns = (flow.left.max(0.0) * 1e9 / flow.rate as f64).ceil() as u64;
@@ -570,6 +606,7 @@ impl World {
                 self.bytes_into_server += config.update_bytes();
                 self.servers.get_mut(&job).unwrap().staged.insert(id);
                 self.report(&config.server, job, Report::Staged { group: id });
+                self.conduct(job);
                 self.decide(job);
                 self.start_sums(job);
             }
