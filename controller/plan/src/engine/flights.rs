@@ -183,18 +183,21 @@ impl Flights {
 
     /// The flight whose end opens a transfer: on every link of its path, the flights that end last
     /// may go on beside it as long as the link carries all of them; the next one must end first.
-    /// None: there is room now. Flights that begin after the transfer's end are no obstacle.
+    /// None: there is room now. Flights that begin after the transfer's end are no obstacle, nor
+    /// those that are not eligible.
     pub(super) fn opener(
         &self,
         topology: &Topology,
         capacities: &[u64],
         (from, to): (HostId, HostId),
         wanted: &Segment,
+        is_eligible: impl Fn(TransferKey) -> bool,
     ) -> Option<TransferKey> {
         let mut opener: Option<(u64, TransferKey)> = None;
         for link in topology.path(from, to).links() {
             let on_it = self.flights.iter().filter(|(key, flight)| {
                 !matches!(key, TransferKey::Copy(_))
+                    && is_eligible(**key)
                     && flight.seen_start_ns < wanted.to_ns
                     && topology.path(flight.from, flight.to).links().contains(link)
             });

@@ -93,19 +93,11 @@ impl Controller {
             });
         }
         let source = via.unwrap_or_else(|| self.worker_host(id, &members));
-        let opener = self.sum_opener(&planned, (source, server));
-        let is_own = |key: &TransferKey| {
-            matches!(key, TransferKey::Sum(other)
-                if self.groups.get(other).is_some_and(|other| other.job == id))
-        };
-        let (after, hold) = match opener {
-            Some(key) if is_own(&key) => (Some(key.group()), None),
-            // A server does not know other jobs' transfers: the grant waits for them.
-            other => (None, other.filter(|_| via.is_none())),
-        };
+        let (after, hold) = self.sum_openers(id, &planned, (source, server));
         let numbers = (group, OrderNumber(order));
         let descriptor = self.descriptor(id, numbers, &planned, &requests, after);
-        let sum = Flight::new((source, server), planned.sum, opener);
+        let opened_by = hold.or_else(|| after.map(TransferKey::Sum));
+        let sum = Flight::new((source, server), planned.sum, opened_by);
         let duration_ns = sum.duration_ns();
         let end_ns = sum.segments.last().map_or(now_ns, |last| last.to_ns);
         self.flights.insert(TransferKey::Sum(group), sum);
@@ -200,9 +192,30 @@ impl Controller {
         }
     }
 
-    /// The transfer whose end opens a group's transfer into the server; none when it may start now.
-    fn sum_opener(&self, planned: &Planned, path: (HostId, HostId)) -> Option<TransferKey> {
-        self.opener(path, planned.sum.first()?)
+    /// What a group's transfer into the server waits for: a group of the same server, which the
+    /// server sees to; and, for a direct one, another job's transfer, of which the server does not
+    /// know, so that the grant waits for it.
+    fn sum_openers(
+        &self,
+        id: JobId,
+        planned: &Planned,
+        path: (HostId, HostId),
+    ) -> (Option<GroupId>, Option<TransferKey>) {
+        let (Some(first), Some(last)) = (planned.sum.first(), planned.sum.last()) else {
+            return (None, None);
+        };
+        let job_of = |key: TransferKey| self.groups.get(&key.group()).map(|group| group.job);
+        let is_own = |key| matches!(key, TransferKey::Sum(_)) && job_of(key) == Some(id);
+        let after = self.opener(path, first, is_own).map(TransferKey::group);
+        // Once granted it does not pause for others, even where the plan wove it around them.
+        let fastest = planned.sum.iter().map(|segment| segment.bytes_per_sec).max().unwrap_or(0);
+        let whole = Segment { to_ns: last.to_ns, bytes_per_sec: fastest, ..*first };
+        let is_other = |key| job_of(key) != Some(id);
+        let hold = match planned.via {
+            Some(_) => None,
+            None => self.opener(path, &whole, is_other),
+        };
+        (after, hold)
     }
 
     /// The segments of a member's grant, each with its planned start. A direct member has one: the
@@ -238,11 +251,17 @@ impl Controller {
     }
 
     fn gate(&self, path: (HostId, HostId), wanted: &Segment) -> Gate {
-        self.opener(path, wanted).map_or(Gate::Open, Gate::After)
+        self.opener(path, wanted, |_| true).map_or(Gate::Open, Gate::After)
     }
 
-    fn opener(&self, path: (HostId, HostId), wanted: &Segment) -> Option<TransferKey> {
-        self.flights.opener(self.links.topology(), self.links.planned_with(), path, wanted)
+    fn opener(
+        &self,
+        path: (HostId, HostId),
+        wanted: &Segment,
+        is_eligible: impl Fn(TransferKey) -> bool,
+    ) -> Option<TransferKey> {
+        let capacities = self.links.planned_with();
+        self.flights.opener(self.links.topology(), capacities, path, wanted, is_eligible)
     }
 
     /// Grants the members of a group that all boxes have acknowledged.

@@ -579,6 +579,24 @@ impl World {
             let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
             let load =
                 on_it.map(|flow| flow.rate).sum::<u64>() as f64 / self.capacity[&link] as f64;
+            if load > 1.05 && self.load_max <= 1.05 {
+                eprintln!("now {} link {link} load {load}", self.now_ns);
+                for (key, flow) in &self.flows {
+                    eprintln!(
+                        "  {key:?} rate {} left {} since {} job {} order {:?}",
+                        flow.rate, flow.left, flow.since_ns, flow.job, flow.order
+                    );
+                }
+                for (id, g) in &self.controller.groups {
+                    eprintln!(
+                        "  group {id:?} {:?} after {:?} hold {:?} flight {:?}",
+                        g.state,
+                        g.descriptor.after,
+                        g.hold,
+                        self.controller.flights.get(TransferKey::Sum(*id))
+                    );
+                }
+            }
             self.load_max = self.load_max.max(load);
         }
     }
