@@ -52,6 +52,7 @@ impl Controller {
             jobs: BTreeMap::new(),
             groups: BTreeMap::new(),
             rows: Rows::new(saved.generation_ceiling),
+            counters_of: BTreeMap::new(),
             registered: Vec::new(),
             tickets: 0,
             replan: None,
