@@ -96,6 +96,7 @@ pub struct Controller {
     /// False when [`Controller::poll_saved`] has something new.
     is_saved: bool,
     saved_ceiling: u32,
+    saved_jobs: usize,
 }
 
 /// Why a plan is made anew.
@@ -264,6 +265,12 @@ impl Controller {
                 self.command(node, Command::SetRate { job: id, rate_bytes_per_sec });
             }
         }
+    }
+
+    /// Plans computed so far.
+    #[must_use]
+    pub const fn plans(&self) -> u64 {
+        self.plans
     }
 
     /// Figures for reports.

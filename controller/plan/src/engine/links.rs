@@ -129,7 +129,7 @@ impl Links {
     }
 
     /// By link: what the last plan could use.
-    pub(super) fn planned_with(&self) -> &[u64] {
+    pub(super) fn usable(&self) -> &[u64] {
         &self.usable
     }
 
