@@ -13,6 +13,7 @@ use crate::spec::CaseSpec;
 mod error;
 mod options;
 mod validate;
+mod write;
 
 #[cfg(test)]
 mod tests;
