@@ -77,7 +77,8 @@ pub fn direct_path(case: &Case, ledger: &Ledger, update: &Update) -> Path {
 /// (*derived*).
 #[must_use]
 pub fn order(case: &Case, ledger: &mut Ledger) -> Ordered {
-    if case.options.objective == Objective::Mean {
+    // A partial round keeps the first arrivals.
+    if case.options.objective == Objective::Mean || case.options.best_of.is_some() {
         return Planner::new(case, ledger).run();
     }
     let mut other = ledger.clone();
