@@ -12,6 +12,8 @@
 //!
 //! O(n) per train; called once per train by its receiver.
 
+use serde::{Deserialize, Serialize};
+
 use super::capacity::median;
 use super::{Refusal, is_positive};
 
@@ -34,7 +36,8 @@ pub struct Reading {
 }
 
 /// What a train shows, its head cut off.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrainSample {
     /// Arrival of the last packet that was cut off: the train's clock starts here.
     pub first_ns: u64,
