@@ -129,7 +129,7 @@ fn told(error: ProbeFailure) -> Failure {
     match error {
         ProbeFailure::Lab(error) => explain(error),
         ProbeFailure::Host { .. } | ProbeFailure::Network(_) => Exit::Usage.because(error),
-        ProbeFailure::Start { .. } => Exit::CannotRun.because(error),
+        ProbeFailure::Start { .. } | ProbeFailure::NoCross => Exit::CannotRun.because(error),
         ProbeFailure::Agent { .. } | ProbeFailure::Interrupted => Exit::Failed.because(error),
     }
 }

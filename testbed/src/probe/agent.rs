@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_io::probe::{NicCounters, ProbeArrival, ProbeError, ProbeSocket, realtime_ns};
-use weft_plan::net::estimate::TrainSample;
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
+use weft_plan::net::estimate::{Refusal, TrainSample};
 
 use super::message::{AgentPlan, Command, Message};
 use crate::run::monotonic_ns;
@@ -18,6 +18,7 @@ use crate::run::monotonic_ns;
 pub const COUNTERS_EVERY: Duration = Duration::from_millis(100);
 /// A train of which nothing came for so long is over.
 const SILENCE_NS: u64 = 50_000_000;
+const READING_NS_MAX: u64 = 50_000;
 const POLL: Duration = Duration::from_millis(20);
 /// Trains that may be under way to one host.
 const TRAINS_MAX: usize = 8;
@@ -127,11 +128,13 @@ impl Train {
     fn report(&self) -> Message {
         let (first, last) = (self.arrivals.first(), self.arrivals.last());
         let span_ns = first.zip(last).map_or(0, |(first, last)| last.at_ns - first.at_ns);
+        let sample = TrainSample::reduce(&self.arrivals, &self.readings);
         Message::Train {
             id: self.id,
             span_ns,
             received: u32::try_from(self.arrivals.len()).unwrap_or(u32::MAX),
-            sample: TrainSample::reduce(&self.arrivals, &self.readings).ok(),
+            sample: sample.ok(),
+            uneven: sample == Err(Refusal::Uneven),
         }
     }
 }
@@ -147,8 +150,15 @@ fn receive(
             shared.rx_own.fetch_add(u64::from(arrival.frame_len), Ordering::Relaxed);
             note(&mut trains, arrival);
         })?;
+        let before_ns = realtime_ns();
+        let total = counters.rx_bytes();
         let now_ns = realtime_ns();
-        if came && let Ok(total_bytes) = counters.rx_bytes() {
+        // A reading that was interrupted is of no known moment.
+        let prompt = now_ns.saturating_sub(before_ns) < READING_NS_MAX;
+        if came
+            && prompt
+            && let Ok(total_bytes) = total
+        {
             for train in &mut trains {
                 if train.readings.len() < train.readings.capacity() {
                     train.readings.push(Reading { at_ns: now_ns, total_bytes });

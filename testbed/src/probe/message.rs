@@ -57,6 +57,8 @@ pub enum Message {
         received: u32,
         /// What it shows, if it shows anything.
         sample: Option<TrainSample>,
+        /// It showed nothing for it came in bursts.
+        uneven: bool,
     },
     /// The counters now.
     Counters {

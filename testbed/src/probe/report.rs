@@ -27,8 +27,8 @@ pub struct Report {
     pub probe_share_max: f64,
     /// Inputs that the estimator refused as senseless.
     pub refused: u64,
-    /// Trains that were too short.
-    pub short: u64,
+    /// Trains that were too short, or came in bursts.
+    pub unused: u64,
 }
 
 /// One direction of a link.
@@ -85,7 +85,7 @@ impl Report {
             trains: 0,
             probe_share_max: 0.0,
             refused: refused.absurd + refused.backwards + refused.no_path,
-            short: refused.short,
+            unused: refused.short + refused.uneven,
         }
     }
 

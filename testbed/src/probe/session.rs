@@ -126,6 +126,9 @@ pub enum ProbeFailure {
         /// What it said.
         error: String,
     },
+    /// Cross traffic does not flow.
+    #[error("cross traffic does not come to half its rate; is the link, or the CPU, too slow?")]
+    NoCross,
     /// The user did not want to wait.
     #[error("interrupted")]
     Interrupted,
@@ -163,7 +166,7 @@ pub fn run(
     let mut measurement = Measurement::new(network, agents, messages, options.together);
     measurement.wait_until_ready()?;
     let _iperf = measurement.start_cross(name, &cross, options)?;
-    measurement.warm_up(interrupted)?;
+    measurement.warm_up(&cross, interrupted)?;
     let begun_ns = monotonic_ns();
     let elapsed_s = || (monotonic_ns() - begun_ns) as f64 / 1e9;
     let mut changing = Vec::new();
@@ -200,8 +203,17 @@ fn resolve(network: &Network, cross: &Cross) -> Result<(usize, usize, f64), Prob
     Ok((from, to, cross.mbit * 1e6))
 }
 
+/// What a host's counters said last.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    at_ns: u64,
+    tx_total: u64,
+    bits_per_sec: f64,
+}
+
 /// A measurement under way.
 struct Measurement {
+    sent: Vec<Sent>,
     network: Network,
     agents: Vec<Agent>,
     messages: Receiver<(usize, Option<Message>)>,
@@ -224,6 +236,7 @@ impl Measurement {
         let concurrent = if together { network.hosts.len() } else { 1 };
         let mtu = network.hosts.iter().map(|host| host.mtu).min().unwrap_or(1500);
         Self {
+            sent: vec![Sent::default(); network.hosts.len()],
             plan: ProbePlan::new(&topology, concurrent, mtu + ETHERNET_HEADER_LEN),
             probe_bytes: vec![0.0; topology.link_count()],
             estimator: Estimator::new(topology),
@@ -290,16 +303,33 @@ impl Measurement {
         Ok(owned)
     }
 
-    /// Lets the counters tell what others do before the first train.
-    fn warm_up(&mut self, interrupted: &dyn Fn() -> bool) -> Result<(), ProbeFailure> {
-        let until_ns = monotonic_ns() + WARM_UP_NS;
-        while monotonic_ns() < until_ns {
+    /// Waits until cross traffic flows, then lets the counters tell of it before the first train.
+    fn warm_up(
+        &mut self,
+        cross: &[(usize, usize, f64)],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), ProbeFailure> {
+        let begun_ns = monotonic_ns();
+        let mut flows_since_ns = None;
+        loop {
+            let now_ns = monotonic_ns();
+            let flows =
+                |(from, _, rate): &(usize, usize, f64)| self.sent[*from].bits_per_sec > rate * 0.5;
+            if flows_since_ns.is_none() && cross.iter().all(flows) {
+                flows_since_ns = Some(now_ns);
+            }
+            let settle_ns = if cross.is_empty() { WARM_UP_NS } else { CROSS_WARM_UP_NS };
+            if flows_since_ns.is_some_and(|since_ns| now_ns - since_ns > settle_ns) {
+                return Ok(());
+            }
             if interrupted() {
                 return Err(ProbeFailure::Interrupted);
             }
+            if now_ns - begun_ns > READY_NS_MAX {
+                return Err(ProbeFailure::NoCross);
+            }
             self.receive(TURN)?;
         }
-        Ok(())
     }
 
     /// Hands out trains that are due and takes in what has come.
@@ -342,6 +372,7 @@ impl Measurement {
             Some(Message::Failed { error }) => return Err(failed(error)),
             None => return Err(failed("ended without a word".to_owned())),
             Some(Message::Counters { at_ns, rx_total, rx_own, tx_total, tx_own }) => {
+                self.note_sent(host, at_ns, tx_total);
                 let host = HostId(u32::try_from(host).unwrap_or(u32::MAX));
                 let topology = self.estimator.topology();
                 let (up, down) = (topology.up(host), topology.down(host));
@@ -349,12 +380,13 @@ impl Measurement {
                 let _ = self.estimator.handle_counters(at_ns, up, tx_total, tx_own);
                 let _ = self.estimator.handle_counters(at_ns, down, rx_total, rx_own);
             }
-            Some(Message::Train { id, span_ns, sample, .. }) => {
+            Some(Message::Train { id, span_ns, sample, uneven, .. }) => {
                 let Some(position) = self.orders.iter().position(|order| order.id == id) else {
                     return Ok(());
                 };
                 let TrainOrder { from, to, .. } = self.orders.swap_remove(position);
-                let judged = sample.ok_or(Refusal::Short).and_then(|sample| {
+                let nothing = if uneven { Refusal::Uneven } else { Refusal::Short };
+                let judged = sample.ok_or(nothing).and_then(|sample| {
                     let now_ns = monotonic_ns();
                     self.estimator.handle_train(now_ns, (from, to), &sample, Context::Probe)
                 });
@@ -365,6 +397,17 @@ impl Measurement {
             }
         }
         Ok(())
+    }
+
+    /// How fast a host sends, from its counters.
+    fn note_sent(&mut self, host: usize, at_ns: u64, tx_total: u64) {
+        let sent = &mut self.sent[host];
+        let elapsed = at_ns.saturating_sub(sent.at_ns);
+        if elapsed > 0 && sent.at_ns > 0 {
+            let bytes = tx_total.saturating_sub(sent.tx_total);
+            sent.bits_per_sec = bytes as f64 * 8e9 / elapsed as f64;
+        }
+        (sent.at_ns, sent.tx_total) = (at_ns, tx_total);
     }
 
     /// Changes a host's link, beside the measurement: `tc` takes a while.
@@ -490,7 +533,10 @@ const IPERF_PAYLOAD: f64 = 1400.0;
 const IPERF_START: Duration = Duration::from_millis(300);
 const ETHERNET_HEADER_LEN: u32 = 14;
 const TURN: Duration = Duration::from_millis(2);
+/// Three readings of the counters.
 const WARM_UP_NS: u64 = 350_000_000;
+/// Until the smoothed background is there.
+const CROSS_WARM_UP_NS: u64 = 1_000_000_000;
 const READY_NS_MAX: u64 = 20_000_000_000;
 const ORDERS_MAX: usize = 256;
 /// The time over which probes are bounded.
