@@ -149,6 +149,9 @@ pub enum Refusal {
     /// A clock or counter that went backwards.
     #[error("a clock or counter went backwards; the interval is not used")]
     Backwards,
+    /// A train that came in bursts.
+    #[error("the train came in bursts, as from a busy CPU; send another one")]
+    Uneven,
     /// A train too short to outlast the shaper's burst.
     #[error("the train is too short to see past the shaper's burst; send a longer one")]
     Short,
@@ -163,6 +166,8 @@ pub struct Refused {
     pub absurd: u64,
     /// [`Refusal::Backwards`].
     pub backwards: u64,
+    /// [`Refusal::Uneven`].
+    pub uneven: u64,
     /// [`Refusal::Short`].
     pub short: u64,
 }
@@ -173,6 +178,7 @@ impl Refused {
             Refusal::NoPath => &mut self.no_path,
             Refusal::Absurd => &mut self.absurd,
             Refusal::Backwards => &mut self.backwards,
+            Refusal::Uneven => &mut self.uneven,
             Refusal::Short => &mut self.short,
         } += 1;
         refusal
@@ -220,9 +226,8 @@ impl Estimator {
         context: Context,
     ) -> Result<Verdict, Refusal> {
         self.check_path(from, to)?;
-        let (own, foreign) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
-        let foreign = self.foreign((from, to), own, foreign);
-        let total = own + foreign;
+        let (own, received) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
+        let total = self.total((from, to), own, received);
         let pacer = match context {
             Context::Probe => None,
             Context::Reserved { granted_bytes_per_sec } => Some(granted_bytes_per_sec),
@@ -311,22 +316,22 @@ impl Estimator {
         Ok(())
     }
 
-    /// What others put on the receiver's link beside a train, from two imperfect witnesses: the
-    /// counter readings during the train, which are a packet ahead or behind, and the average
-    /// background, of which a saturated queue lets no larger share through than of the train.
-    fn foreign(&self, (from, to): (HostId, HostId), own: f64, read: f64) -> f64 {
+    /// What the receiver's link carried during a train, from two imperfect witnesses: the counter
+    /// readings meanwhile, which are a packet ahead or behind, and the average background, of
+    /// which a saturated queue lets no larger share through than of the train.
+    fn total(&self, (from, to): (HostId, HostId), own: f64, received: f64) -> f64 {
         let down = self.topology.down(to);
         let background = self.links[down.index()].background.bytes_per_sec();
         if background < own * FOREIGN_KNOWN {
-            return if read >= own * FOREIGN_MUCH { read } else { 0.0 };
+            return if received >= own * (1.0 + FOREIGN_MUCH) { received } else { own };
         }
         let path = self.topology.path(from, to);
         let upstream = path.links().iter().filter(|link| **link != down);
         let rates =
             upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
         let sent = rates.fold(f64::INFINITY, f64::min).max(own);
-        // Of a sender that may be faster than it has shown, a smaller share gets through.
-        read.clamp(0.0, background * own / sent * FOREIGN_SLACK)
+        let foreign = background * own / sent;
+        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own + foreign }
     }
 
     /// Gives a sample to the links that it speaks of. `own` is what the train alone came to, which

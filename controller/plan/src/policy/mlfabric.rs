@@ -54,36 +54,3 @@ fn close_rounds(case: &Case, ledger: &mut Ledger, ordered: &mut Ordered) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::case::Case;
-    use crate::plan::DropReason;
-    use crate::policy::by_name;
-
-    #[test]
-    fn a_partial_round_keeps_the_quickest_and_gives_the_rest_of_the_link_back() {
-        let host = |up: u64| format!(r#"{{"up_bytes_per_sec":{up},"down_bytes_per_sec":10}}"#);
-        let update = |id: &str| {
-            format!(r#"{{"id":"{id}","server":"s0","host":"{id}","size_bytes":10,"version":0}}"#)
-        };
-        let case = Case::from_json(&format!(
-            r#"{{"now_ns":0,"hosts":{{"a":{},"b":{},"c":{},"s":{}}},
-            "servers":[{{"name":"s0","host":"s","version":0}}],
-            "updates":[{},{},{}],"options":{{"best_of":2}}}}"#,
-            host(1),
-            host(10),
-            host(5),
-            host(10),
-            update("a"),
-            update("b"),
-            update("c")
-        ))
-        .unwrap();
-        let plan = by_name("mlfabric").unwrap().plan(&case).unwrap();
-        let names: Vec<_> = plan.order.iter().map(|id| &case.update(*id).name).collect();
-        assert_eq!(names, ["b", "c"]);
-        assert_eq!(plan.dropped[0].1, DropReason::RoundClosed);
-        assert_eq!(plan.makespan_ns(&case), 3_000_000_000, "c has the whole link after b");
-    }
-}

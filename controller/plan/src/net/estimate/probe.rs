@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::budget::{BUCKET_NS, ProbeBudget};
 use super::train::PACKETS_MAX;
 use super::{Estimator, Refusal, Verdict};
-use crate::case::HostId;
+use crate::case::{HostId, RackId};
 use crate::net::topology::{LinkId, Topology};
 
 /// A train to be sent now.
@@ -141,7 +141,8 @@ impl ProbePlan {
         }
         let topology = estimator.topology();
         let hosts = u32::try_from(topology.host_count()).unwrap_or(0);
-        let mut due: Vec<LinkId> = (0..hosts * 2).map(LinkId).collect();
+        let links = hosts * 2 + topology.rack_count() * 2;
+        let mut due: Vec<LinkId> = (0..links).map(LinkId).collect();
         due.sort_by_key(|link| (self.links[link.index()].tried_ns, link.0));
         due.into_iter().find_map(|link| {
             let partners = self.partners(now_ns, estimator, link);
@@ -193,7 +194,9 @@ impl ProbePlan {
             }
             state.samples += u32::from(judged.is_ok());
         }
-        if judged == Err(Refusal::Short) && self.retries.len() < INQUIRIES_MAX {
+        if matches!(judged, Err(Refusal::Short | Refusal::Uneven))
+            && self.retries.len() < INQUIRIES_MAX
+        {
             self.retries.push_back((from, to));
         }
         let state = self.paths.entry((from, to)).or_default();
@@ -283,6 +286,9 @@ impl ProbePlan {
         if self.is_busy(topology, link) {
             return Vec::new();
         }
+        if own.index() >= topology.host_count() {
+            return self.rack_pairs(topology, link);
+        }
         let hosts = u32::try_from(topology.host_count()).unwrap_or(0);
         let known = |link| estimator.estimate(now_ns, link);
         let first = self.links[link.index()].samples < FIRST_SAMPLES;
@@ -322,6 +328,24 @@ impl ProbePlan {
             b.0.cmp(&a.0).then(faster).then(a.2.cmp(&b.2))
         });
         found.into_iter().map(|(_, _, _, pair)| pair).collect()
+    }
+
+    /// Pairs whose path crosses a rack's link, for each host inside that with which it has been
+    /// tried least lately.
+    fn rack_pairs(&self, topology: &Topology, link: LinkId) -> Vec<(HostId, HostId)> {
+        let hosts = u32::try_from(topology.host_count()).unwrap_or(0);
+        let rack = Some(RackId(link.0 / 2 - hosts));
+        let upwards = link.0.is_multiple_of(2);
+        let tried = |pair: &(HostId, HostId)| self.paths.get(pair).map_or(0, |path| path.tried_ns);
+        let inside = (0..hosts).map(HostId).filter(|host| topology.rack(*host) == rack);
+        let pair = |own: HostId| {
+            let outside = (0..hosts).map(HostId).filter(|host| topology.rack(*host) != rack);
+            let pairs = outside.map(|far| if upwards { (own, far) } else { (far, own) });
+            pairs.filter(|(from, to)| !self.shares(topology, *from, *to)).min_by_key(tried)
+        };
+        let mut pairs: Vec<_> = inside.filter_map(pair).collect();
+        pairs.sort_by_key(|pair| (tried(pair), *pair));
+        pairs
     }
 
     /// Whether a train on this path would meet another one.
