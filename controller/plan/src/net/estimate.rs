@@ -228,6 +228,8 @@ impl Estimator {
         self.check_path(from, to)?;
         let (own, received) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
         let total = self.total((from, to), own, received);
+        // Beside others and without a reading, who knows how much of the link was left to it.
+        let unknown = received == 0.0 && self.background_matters(to, own);
         let pacer = match context {
             Context::Probe => None,
             Context::Reserved { granted_bytes_per_sec } => Some(granted_bytes_per_sec),
@@ -235,8 +237,8 @@ impl Estimator {
         if pacer.is_some_and(|rate| !is_positive(rate)) {
             return Err(self.refused.count(Refusal::Absurd));
         }
-        let limited_by_grant = pacer.is_some_and(|rate| own >= rate * PACED_SHARE);
-        Ok(self.judge(now_ns, (from, to), own, total, limited_by_grant))
+        let paced = pacer.is_some_and(|rate| own >= rate * PACED_SHARE);
+        Ok(self.judge(now_ns, (from, to), own, total, paced || unknown))
     }
 
     /// Takes in the rate at which a transfer arrived. Where the network held it back, each link
@@ -322,7 +324,7 @@ impl Estimator {
     fn total(&self, (from, to): (HostId, HostId), own: f64, received: f64) -> f64 {
         let down = self.topology.down(to);
         let background = self.links[down.index()].background.bytes_per_sec();
-        if background < own * FOREIGN_KNOWN {
+        if !self.background_matters(to, own) {
             return if received >= own * (1.0 + FOREIGN_MUCH) { received } else { own };
         }
         let path = self.topology.path(from, to);
@@ -331,7 +333,12 @@ impl Estimator {
             upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
         let sent = rates.fold(f64::INFINITY, f64::min).max(own);
         let foreign = background * own / sent;
-        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own + foreign }
+        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own }
+    }
+
+    fn background_matters(&self, to: HostId, own: f64) -> bool {
+        let down = self.topology.down(to);
+        self.links[down.index()].background.bytes_per_sec() >= own * FOREIGN_KNOWN
     }
 
     /// Gives a sample to the links that it speaks of. `own` is what the train alone came to, which

@@ -147,7 +147,7 @@ impl ProbePlan {
         due.into_iter().find_map(|link| {
             let partners = self.partners(now_ns, estimator, link);
             partners.into_iter().find_map(|(from, to)| {
-                let reserve = self.reserve(link);
+                let reserve = self.reserve(now_ns, estimator.topology(), link);
                 (idle(from) && idle(to))
                     .then(|| self.order(now_ns, estimator, (from, to), reserve))
                     .flatten()
@@ -364,9 +364,14 @@ impl ProbePlan {
 
     /// Routine leaves enough for two trains that look into a suspicion; a first impression may
     /// take them.
-    fn reserve(&self, link: LinkId) -> f64 {
+    fn reserve(&self, now_ns: u64, topology: &Topology, link: LinkId) -> f64 {
         let state = &self.links[link.index()];
-        if state.samples < FIRST_SAMPLES || state.hurried { 0.0 } else { RESERVE_NS }
+        // A rack's link waits until two hosts can afford it at once, which pairs inside the rack,
+        // whose turns alternate, might never leave it.
+        let at_rack = link.index() >= topology.host_count() * 2;
+        let overdue = at_rack && now_ns.saturating_sub(state.tried_ns) > RACK_OVERDUE_NS;
+        let first = state.samples < FIRST_SAMPLES;
+        if first || state.hurried || overdue { 0.0 } else { RESERVE_NS }
     }
 
     /// Books the train on every link of its path; `None` when one cannot afford it.
@@ -472,4 +477,5 @@ const FAST_ENOUGH: f64 = 0.95;
 const CLEARLY_FASTER: f64 = 1.06;
 /// A train that has not been reported by then is lost.
 const FLIGHT_NS_MAX: u64 = 500_000_000;
+const RACK_OVERDUE_NS: u64 = 600_000_000;
 const INQUIRIES_MAX: usize = 64;
