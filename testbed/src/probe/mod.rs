@@ -4,6 +4,7 @@
 //! | file | what it does |
 //! | --- | --- |
 //! | [`network`] | decides what the truth is, from the links of a lab |
+//! | `options`, `process` | what it is asked to do; the processes that do it |
 //! | [`session`] | starts an agent in every host, hands the planner's trains out, collects what they show |
 //! | [`agent`] | one host: sends and receives trains, reads its NIC's counters |
 //! | [`message`] | what the two tell each other |
@@ -15,9 +16,12 @@
 pub mod agent;
 pub mod message;
 pub mod network;
+mod options;
+mod process;
 pub mod report;
 pub mod session;
 
 pub use network::{Network, NetworkError};
+pub use options::{Cross, CrossTool, Options, Step};
 pub use report::{Report, Row};
-pub use session::{Cross, CrossTool, Options, ProbeFailure, Step, run};
+pub use session::{ProbeFailure, run};

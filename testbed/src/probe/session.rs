@@ -3,11 +3,9 @@
 //!
 //! Invariant: whatever happens, no agent and no iperf3 outlives the measurement.
 
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, Stdio};
-use std::str::FromStr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::process::Stdio;
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
@@ -18,80 +16,12 @@ use weft_plan::net::topology::LinkId;
 
 use super::message::{AgentPlan, Command, Message};
 use super::network::{Network, NetworkError};
+use super::options::{Cross, CrossTool, Options};
+use super::process::{Agent, Owned};
 use super::report::{Change, Report};
 use crate::lab::tc::Rate;
 use crate::lab::{LabError, LabName, live, netns};
 use crate::run::monotonic_ns;
-
-/// What to measure.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
-    /// For how long to probe.
-    pub seconds: f64,
-    /// Whether all hosts may probe at once.
-    pub together: bool,
-    /// Traffic of others.
-    pub cross: Vec<Cross>,
-    /// What makes it.
-    pub cross_tool: CrossTool,
-    /// Changes of rates on the way.
-    pub steps: Vec<Step>,
-}
-
-/// What sends cross traffic.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum CrossTool {
-    /// The agents, a datagram at a time.
-    #[default]
-    Own,
-    /// iperf3 with UDP.
-    Iperf3,
-}
-
-/// UDP traffic from a host to another, `HOST:MBIT` (to the next host) or `HOST/TARGET:MBIT`, by the
-/// rate of its frames.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cross {
-    from: String,
-    to: Option<String>,
-    mbit: f64,
-}
-
-impl FromStr for Cross {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}`: expected HOST:MBIT or HOST/TARGET:MBIT");
-        let (path, mbit) = text.rsplit_once(':').ok_or_else(bad)?;
-        let mbit = positive(mbit).ok_or_else(bad)?;
-        let (from, to) = path.split_once('/').map_or((path, None), |(from, to)| (from, Some(to)));
-        Ok(Self { from: from.to_owned(), to: to.map(str::to_owned), mbit })
-    }
-}
-
-/// A new rate for both directions of a host's link, `HOST:MBIT@SECONDS`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    host: String,
-    rate: Rate,
-    at_s: f64,
-}
-
-impl FromStr for Step {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}`: expected HOST:MBIT@SECONDS");
-        let (host, rest) = text.rsplit_once(':').ok_or_else(bad)?;
-        let (mbit, at) = rest.split_once('@').ok_or_else(bad)?;
-        let rate = positive(mbit).and_then(Rate::from_mbit).ok_or_else(bad)?;
-        Ok(Self { host: host.to_owned(), rate, at_s: positive(at).ok_or_else(bad)? })
-    }
-}
-
-fn positive(text: &str) -> Option<f64> {
-    text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
-}
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
@@ -196,7 +126,10 @@ fn position(network: &Network, name: &str) -> Result<usize, ProbeFailure> {
     })
 }
 
-fn resolve(network: &Network, cross: &Cross) -> Result<(usize, usize, f64), ProbeFailure> {
+/// Source, target and bits per second.
+type Flow = (usize, usize, f64);
+
+fn resolve(network: &Network, cross: &Cross) -> Result<Flow, ProbeFailure> {
     let from = position(network, &cross.from)?;
     let next = (from + 1) % network.hosts.len();
     let to = cross.to.as_ref().map_or(Ok(next), |to| position(network, to))?;
@@ -270,7 +203,7 @@ impl Measurement {
     fn start_cross(
         &mut self,
         name: &LabName,
-        cross: &[(usize, usize, f64)],
+        cross: &[Flow],
         options: &Options,
     ) -> Result<Vec<Owned>, ProbeFailure> {
         let mut owned = Vec::new();
@@ -306,15 +239,14 @@ impl Measurement {
     /// Waits until cross traffic flows, then lets the counters tell of it before the first train.
     fn warm_up(
         &mut self,
-        cross: &[(usize, usize, f64)],
+        cross: &[Flow],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), ProbeFailure> {
         let begun_ns = monotonic_ns();
         let mut flows_since_ns = None;
         loop {
             let now_ns = monotonic_ns();
-            let flows =
-                |(from, _, rate): &(usize, usize, f64)| self.sent[*from].bits_per_sec > rate * 0.5;
+            let flows = |(from, _, rate): &Flow| self.sent[*from].bits_per_sec > rate * 0.5;
             if flows_since_ns.is_none() && cross.iter().all(flows) {
                 flows_since_ns = Some(now_ns);
             }
@@ -358,10 +290,9 @@ impl Measurement {
     }
 
     fn receive(&mut self, timeout: Duration) -> Result<(), ProbeFailure> {
-        match self.messages.recv_timeout(timeout) {
-            Ok((host, message)) => self.handle(host, message),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
-        }
+        // An agent that has ended says so before its end of the channel goes.
+        let received = self.messages.recv_timeout(timeout);
+        received.map_or(Ok(()), |(host, message)| self.handle(host, message))
     }
 
     fn handle(&mut self, host: usize, message: Option<Message>) -> Result<(), ProbeFailure> {
@@ -391,7 +322,6 @@ impl Measurement {
                     self.estimator.handle_train(now_ns, (from, to), &sample, Context::Probe)
                 });
                 let rate = sample.map(|sample| sample.rate_bytes_per_sec);
-                tracing_line(&self.network, from, to, sample.as_ref(), judged);
                 // A train that was given up as lost may still come.
                 let _ = self.plan.handle_outcome(&self.estimator, id, span_ns, rate, judged);
             }
@@ -455,73 +385,6 @@ impl Measurement {
             self.trains,
             probe_share_max,
         )
-    }
-}
-
-/// Every train on standard error, for those who want to see them.
-fn tracing_line(
-    network: &Network,
-    from: HostId,
-    to: HostId,
-    sample: Option<&weft_plan::net::estimate::TrainSample>,
-    judged: Result<weft_plan::net::estimate::Verdict, Refusal>,
-) {
-    if std::env::var_os("WEFT_PROBE_TRACE").is_some() {
-        let name = |host: HostId| network.hosts[host.index()].name.as_str();
-        eprintln!("{} {} {sample:?} {judged:?}", name(from), name(to));
-    }
-}
-
-/// A process that ends with its owner.
-#[derive(Debug)]
-struct Owned(Child);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// An agent process.
-#[derive(Debug)]
-struct Agent {
-    stdin: ChildStdin,
-    _process: Owned,
-}
-
-impl Agent {
-    fn start(
-        namespace: &str,
-        index: usize,
-        plan: &AgentPlan,
-        sender: Sender<(usize, Option<Message>)>,
-    ) -> Result<Self, ProbeFailure> {
-        let failed = |source| ProbeFailure::Start { what: "a probe agent", source };
-        let weft = std::env::current_exe().map_err(failed)?;
-        let mut command = netns::command(namespace, &weft.to_string_lossy());
-        let plan = serde_json::to_string(plan).expect("a plan is a JSON object");
-        command.args(["probe-agent", &plan]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Owned(command.spawn().map_err(failed)?);
-        let stdin = process.0.stdin.take().expect("piped");
-        let stdout = process.0.stdout.take().expect("piped");
-        thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                let message = line.ok().and_then(|line| serde_json::from_str(&line).ok());
-                // A receiver that is gone has given the measurement up.
-                if sender.send((index, message)).is_err() {
-                    return;
-                }
-            }
-            let _ = sender.send((index, None));
-        });
-        Ok(Self { stdin, _process: process })
-    }
-
-    fn tell(&mut self, command: &Command) {
-        let line = serde_json::to_string(command).expect("a command is a JSON object");
-        // An agent that has ended says so itself.
-        let _ = writeln!(self.stdin, "{line}");
     }
 }
 
