@@ -3,7 +3,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::case::{AggregatorChoice, Objective};
 use crate::plan::check::{PlanFault, check};
-use crate::policy::by_name;
 use crate::sample::{Numbers, Shape, THOUSAND};
 use crate::spec::CaseSpec;
 
@@ -199,7 +198,7 @@ fn a_partial_round_keeps_the_quickest_and_gives_the_rest_of_the_link_back() {
         update("c")
     ))
     .unwrap();
-    let plan = by_name("mlfabric").unwrap().plan(&case).unwrap();
+    let plan = Mlfabric.plan(&case).unwrap();
     let names: Vec<_> = plan.order.iter().map(|id| &case.update(*id).name).collect();
     assert_eq!(names, ["b", "c"]);
     assert_eq!(plan.dropped[0].1, DropReason::RoundClosed);
