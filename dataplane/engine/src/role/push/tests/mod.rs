@@ -325,8 +325,8 @@ fn chunks_that_do_not_fit_are_refused_at_the_start() {
     small.probe_len = 120;
     world.workers[0] = Pusher::new(small, 3, Nanos(0)).unwrap();
     world.run(|world| world.events.contains(&(0, Event::Connected)));
-    small.probe_len = 32 + 4 * ELEMENTS - 1;
     let mut world = World::new(19, 1, CHUNKS, Faults::default());
+    world.server.claim_elements(23);
     world.workers[0] = Pusher::new(small, 3, Nanos(0)).unwrap();
     world.run(|world| !world.events.is_empty());
     let fault = PushFault::BadModel(ModelFault::Elements);
