@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 
 use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
-use weft_wire::hello::{Hello, Integrity, Phase};
+use weft_wire::hello::{BODY_LEN, Hello, Integrity, Phase};
 use weft_wire::{Cookie, GroupId, JobId, MacAddr, Nanos};
 
 use super::host::{write, write_hello};
@@ -170,7 +170,15 @@ impl ChannelClient {
     ///
     /// # Errors
     /// [`ChannelError::Family`].
-    pub fn new(config: ChannelClientConfig, life: u64, now: Nanos) -> Result<Self, ChannelError> {
+    pub fn new(
+        mut config: ChannelClientConfig,
+        life: u64,
+        now: Nanos,
+    ) -> Result<Self, ChannelError> {
+        // A probe cannot be shorter than what it pads, however short the job's chunks are.
+        if config.probe_len != 0 {
+            config.probe_len = config.probe_len.max(PROBE_LEN_MIN);
+        }
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
         let probe = Probe { is_done: config.probe_len == 0, padded_next: true, ..Probe::default() };
         Ok(Self {
@@ -504,6 +512,11 @@ impl ChannelClient {
     }
 }
 
+/// A HELLO without padding.
+const PROBE_LEN_MIN: u16 = {
+    assert!(HEADER_LEN + BODY_LEN == 104);
+    104
+};
 /// Handshake datagrams back off to `interval << 2`.
 const BACKOFF_SHIFT_MAX: u32 = 2;
 /// Datagrams without an answer before the token is doubted.
