@@ -1,6 +1,9 @@
 //! The server, with everything around it real: see `world.rs`. Each test names the invariant of
 //! DESIGN section 3 that it is about.
 
+mod cells;
+mod hostile;
+mod rig;
 mod world;
 
 use alloc::collections::BTreeSet;
