@@ -180,6 +180,10 @@ impl ChannelClient {
             config.probe_len = config.probe_len.max(PROBE_LEN_MIN);
         }
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
+        // A probe cannot be shorter than the handshake itself.
+        let shortest = u16::try_from(HEADER_LEN + BODY_LEN).unwrap_or(u16::MAX);
+        let probe_len = if config.probe_len == 0 { 0 } else { config.probe_len.max(shortest) };
+        let config = ChannelClientConfig { probe_len, ..config };
         let probe = Probe { is_done: config.probe_len == 0, padded_next: true, ..Probe::default() };
         Ok(Self {
             config,
