@@ -17,6 +17,8 @@
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
+//! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
+//! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
 mod bench;
 mod dpdk;
@@ -25,6 +27,7 @@ mod locate;
 mod push;
 mod resolve;
 mod row;
+mod server;
 mod text;
 
 use std::net::SocketAddr;
@@ -44,6 +47,10 @@ pub use row::{
     RowSection, SumOrderName,
 };
 pub use text::HostAddr;
+
+pub use server::{
+    AckName, CommitName, ConductName, LearningRateName, ReplicaSection, ServerSection,
+};
 
 use locate::Source;
 
@@ -83,6 +90,12 @@ pub struct NodeConfig {
     /// The push jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub push: Vec<PushSection>,
+    /// The jobs that this node serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server: Vec<ServerSection>,
+    /// The jobs that this node is a replica of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replica: Vec<ReplicaSection>,
 }
 
 impl NodeConfig {
