@@ -285,7 +285,10 @@ impl Job {
                 }
                 let place = self.source_index(SourceId::Box(via));
                 self.sources[place].heard_at = incoming.now;
-                if outcome == Outcome::Stale {
+                // An aggregator that holds nothing of a young group may not have been told of it yet.
+                let age_ns = incoming.now.since(self.group(index).installed_at).0;
+                let may_come = header.members.is_empty() && age_ns < self.config.source_timeout_ns;
+                if outcome == Outcome::Stale && !may_come {
                     self.fall_back(index);
                 }
             }
