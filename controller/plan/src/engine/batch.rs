@@ -46,6 +46,10 @@ impl Controller {
         }
         let batch_max = self.config.tuning.batch_max;
         let planned = job.planned_updates();
+        if job.pending.len() <= planned {
+            // Those that no plan covers were taken back.
+            return None;
+        }
         if planned >= batch_max.div_ceil(2) && job.pending.len() > batch_max {
             // Enough is planned; the rest waits until half of it is granted.
             return None;

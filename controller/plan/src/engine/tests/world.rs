@@ -98,7 +98,6 @@ struct Server {
     removed: BTreeSet<GroupId>,
     granted: BTreeMap<GroupId, usize>,
     gathered: BTreeMap<GroupId, BTreeSet<Rank>>,
-    lost: BTreeSet<Rank>,
 }
 
 pub(super) struct World {
@@ -308,7 +307,8 @@ impl World {
 
     /// Lets the controller act until it has nothing to do now.
     pub(super) fn settle(&mut self) {
-        loop {
+        for turn in 0.. {
+            assert!(turn < 1000, "the controller does not come to rest: {:?}", self.controller);
             self.controller.handle_timeout(self.now_ns);
             let mut acted = false;
             while let Some(action) = self.controller.poll_action() {
@@ -579,24 +579,6 @@ impl World {
             let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
             let load =
                 on_it.map(|flow| flow.rate).sum::<u64>() as f64 / self.capacity[&link] as f64;
-            if load > 1.05 && self.load_max <= 1.05 {
-                eprintln!("now {} link {link} load {load}", self.now_ns);
-                for (key, flow) in &self.flows {
-                    eprintln!(
-                        "  {key:?} rate {} left {} since {} job {} order {:?}",
-                        flow.rate, flow.left, flow.since_ns, flow.job, flow.order
-                    );
-                }
-                for (id, g) in &self.controller.groups {
-                    eprintln!(
-                        "  group {id:?} {:?} after {:?} hold {:?} flight {:?}",
-                        g.state,
-                        g.descriptor.after,
-                        g.hold,
-                        self.controller.flights.get(TransferKey::Sum(*id))
-                    );
-                }
-            }
             self.load_max = self.load_max.max(load);
         }
     }
