@@ -127,6 +127,7 @@ pub(super) struct World {
     pub(super) load_max: f64,
     pub(super) releases: u64,
     pub(super) grants: Vec<Grant>,
+    grant_jobs: Vec<(u16, Rank)>,
     pub(super) drops: Vec<crate::plan::DropReason>,
     pub(super) delivered: Vec<(u64, Outcome)>,
     pub(super) first_grant_ns: Option<u64>,
@@ -175,6 +176,7 @@ impl World {
             load_max: 0.0,
             releases: 0,
             grants: Vec::new(),
+            grant_jobs: Vec::new(),
             drops: Vec::new(),
             delivered: Vec::new(),
             first_grant_ns: None,
@@ -435,11 +437,14 @@ impl World {
                     self.fly(key, (&from, &to), (job.0, None), rates);
                 }
                 self.grants.push(grant);
+                self.grant_jobs.push((job.0, rank));
                 self.start_sums(job.0);
             }
             Reply::Release { update_id, segment } => {
                 self.releases += 1;
-                let grant = self.grants.iter().find(|grant| {
+                let of_job = self.grants.iter().zip(&self.grant_jobs);
+                let grant = of_job.filter(|(_, of)| **of == (job.0, rank)).map(|(grant, _)| grant);
+                let grant = { grant }.find(|grant| {
                     grant.update_id == update_id
                         && grant.via.is_some()
                         && self.flows.contains_key(&TransferKey::Member(grant.group, rank))
@@ -573,8 +578,10 @@ impl World {
             let version = flow.version;
             self.push(now_ns + need_ns, Event::Arrived(key, version));
         }
-        let links: BTreeSet<String> =
-            self.flows.values().flat_map(|flow| flow.links.clone()).collect();
+        // A worker's own uplink carries nobody else's transfers, and cannot carry too much.
+        let links = self.flows.values().flat_map(|flow| flow.links.clone());
+        let is_shared = |link: &String| !(link.starts_with('w') && link.ends_with(".up"));
+        let links: BTreeSet<String> = links.filter(is_shared).collect();
         for link in links {
             let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
             let load =
