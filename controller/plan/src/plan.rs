@@ -12,6 +12,9 @@ use crate::case::{Case, HostId, Segment, ServerId, UpdateId};
 
 pub mod check;
 
+#[cfg(test)]
+mod tests;
+
 /// What happens to every update of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
