@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use common::{Cluster, JOB, PARAMETERS, box_addr, faulty, server_addr, worker_add
 use weft_client::push::{
     ControllerConfig, Outcome, PushConfig, PushError, PushSession, PushStatistics, Version,
 };
+use weft_engine::push::Event;
+use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, memory};
 
 fn config(rank: u8) -> PushConfig {
@@ -78,13 +81,16 @@ fn all(workers: u8, rounds: u16) -> Vec<Vec<f32>> {
     (0..workers).flat_map(|rank| (0..rounds).map(move |round| update(rank, round))).collect()
 }
 
-/// The model, as the last worker's port sees it.
-fn model<P: Port + Send + 'static>(port: P, rank: u8) -> (Version, Vec<f32>) {
+/// Checks that the model holds these updates, as the last worker sees it.
+fn check_model<P: Port + Send + 'static>(port: P, rank: u8, updates: &[Vec<f32>]) {
     let mut session = PushSession::over(port, &config(rank)).unwrap();
     let mut model = vec![0.0; PARAMETERS];
-    let version = session.pull(&mut model).unwrap();
+    let version = Version(updates.len() as u64);
+    assert_eq!(session.pull_newer(&mut model, Version(version.0 - 1)).unwrap(), version);
+    let expected = sum(updates);
+    let wrong = model.iter().zip(&expected).filter(|(is, should)| is != should).count();
+    assert_eq!(wrong, 0, "of {PARAMETERS} parameters, the first {} for {}", model[0], expected[0]);
     session.close().unwrap();
-    (version, model)
 }
 
 #[test]
@@ -97,9 +103,7 @@ fn updates_enter_the_model_once_without_a_controller() {
         assert_eq!(stats.push_to_outcome.count, 5);
         assert_eq!(stats.controller_fallbacks, 0);
     }
-    let (version, weights) = model(last, 2);
-    assert_eq!(version, Version(10));
-    assert_eq!(weights, sum(&all(2, 5)));
+    check_model(last, 2, &all(2, 5));
 }
 
 #[test]
@@ -115,7 +119,7 @@ fn a_lossy_network_changes_nothing_but_the_time() {
             repeats += stats.retransmissions + stats.pull_repeats;
         }
         assert!(repeats > 0, "the network did lose");
-        assert_eq!(model(last, 2), (Version(8), sum(&all(2, 4))), "seed {seed}");
+        check_model(last, 2, &all(2, 4));
     }
 }
 
@@ -136,7 +140,7 @@ fn a_controller_groups_updates_by_way_of_the_aggregator() {
         assert!(stats.grant_to_staged.total_ns >= stats.grant_to_first_chunk.total_ns);
         assert_eq!(stats.controller_fallbacks, 0);
     }
-    assert_eq!(model(last, 2), (Version(8), sum(&all(2, 4))));
+    check_model(last, 2, &all(2, 4));
 }
 
 #[test]
@@ -153,7 +157,7 @@ fn a_lossy_network_and_a_controller() {
         check(&stats);
         assert_eq!(stats.updates_committed, 6);
     }
-    assert_eq!(model(last, 2), (Version(12), sum(&all(2, 6))));
+    check_model(last, 2, &all(2, 6));
 }
 
 #[test]
@@ -231,7 +235,7 @@ fn a_pull_waits_for_a_newer_model() {
         let begun = Instant::now();
         assert_eq!(session.pull_newer(&mut weights, Version(0)).unwrap(), Version(1));
         assert!(begun.elapsed() > Duration::from_millis(90));
-        assert_eq!(weights, update(1, 0));
+        assert!(weights == update(1, 0));
     });
     session.close().unwrap();
 }
@@ -246,7 +250,7 @@ fn a_model_is_pulled_through_the_aggregator() {
     session.push(&update(0, 3), Version(0)).unwrap().wait().unwrap();
     let mut weights = vec![0.0; PARAMETERS];
     assert_eq!(session.pull(&mut weights).unwrap(), Version(1));
-    assert_eq!(weights, update(0, 3));
+    assert!(weights == update(0, 3));
     session.close().unwrap();
 }
 
@@ -293,4 +297,62 @@ fn a_server_that_dies_ends_tickets_pulls_and_calls() {
     assert!(session.pull(&mut [0.0; 4]).is_err());
     assert!(session.push(&[0.0], Version(0)).is_err());
     assert!(session.close().is_err());
+}
+
+#[test]
+fn a_session_dropped_leaves_the_server() {
+    let (cluster, mut ports) = Cluster::start(2, |_| {});
+    let controller = Controller::start(&cluster, 2, 1);
+    let mut config = config(0);
+    config.controller = Some(ControllerConfig::new(controller.endpoint.clone()));
+    drop(PushSession::over(ports.remove(0), &config).unwrap());
+    let begun = Instant::now();
+    let is_lost =
+        |event: &Event| matches!(event, Event::MemberLost { rank, .. } if rank.index() == 0);
+    while !cluster.server.events.try_iter().any(|(_, event)| is_lost(&event)) {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the server was not told");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_ungranted_update_goes_directly_when_the_controller_dies() {
+    let (cluster, mut ports) = Cluster::start(2, |job| job.tau_max = 100);
+    // It waits for a second request that never comes.
+    let mut controller = Controller::start(&cluster, 2, 2);
+    let mut config = config(0);
+    let mut address = ControllerConfig::new(controller.endpoint.clone());
+    address.silence = Duration::from_millis(200);
+    config.controller = Some(address);
+    let mut session = PushSession::over(ports.remove(0), &config).unwrap();
+    let ticket = session.push(&update(0, 0), Version(0)).unwrap();
+    let Err(ticket) = ticket.wait_timeout(Duration::from_millis(400)) else {
+        panic!("granted by nobody");
+    };
+    controller.kill();
+    assert_eq!(ticket.wait().unwrap(), Outcome::Committed { version: Version(1) });
+    assert_eq!(session.close().unwrap().controller_fallbacks, 1);
+}
+
+#[test]
+fn sessions_work_over_udp_on_loopback() {
+    let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let mut udp = UdpConfig::new(addr(0));
+    udp.frame_count = 512;
+    let port = UdpPort::open(&udp).unwrap();
+    let server = port.local_addr();
+    let worker = UdpPort::open(&udp).unwrap();
+    let local = worker.local_addr();
+    let _cluster = Cluster::serve(port, server, vec![local]);
+    let mut config = PushConfig::new(local, server).job(JOB.0);
+    config.member_timeout = Duration::from_secs(20);
+    let mut session = PushSession::over(worker, &config).unwrap();
+    for version in 0..3 {
+        let ticket = session.push(&update(0, 1), Version(version)).unwrap();
+        assert!(matches!(ticket.wait(), Ok(Outcome::Committed { .. })));
+    }
+    let mut weights = vec![0.0; PARAMETERS];
+    session.pull_newer(&mut weights, Version(2)).unwrap();
+    assert!(weights == sum(&vec![update(0, 1); 3]));
+    session.close().unwrap();
 }

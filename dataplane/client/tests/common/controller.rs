@@ -266,8 +266,10 @@ fn describe_group(state: &mut State, members: &[Asking]) -> GroupDescriptor {
 async fn install(state: &Mutex<State>, descriptor: &GroupDescriptor) {
     let boxes = {
         let state = state.lock().unwrap();
-        let mut boxes = vec![state.server.clone()];
-        boxes.extend(descriptor.via.map(|_| state.aggregator.clone()));
+        // The server pulls as soon as it knows of the group: its aggregator must by then.
+        let mut boxes: Vec<Control> =
+            descriptor.via.map(|_| state.aggregator.clone()).into_iter().collect();
+        boxes.push(state.server.clone());
         boxes
     };
     for place in &boxes {

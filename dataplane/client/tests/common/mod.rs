@@ -101,6 +101,8 @@ impl Cluster {
         model.elements = ELEMENTS;
         let mut job = ServerJobConfig::new(model, addrs.clone());
         job.boxes = vec![Some(box_addr())];
+        // Many versions a second, each pulled once.
+        (job.snapshots_max, job.snapshot_idle_ns) = (16, 1_000_000);
         shape(&mut job);
         let chunks = job.model.chunks();
         let local = Endpoint { mac: server_port.info().mac, addr: server_addr() };
@@ -111,6 +113,24 @@ impl Cluster {
         let (aggregator, box_thread) = run_box(box_port, addrs, chunks, &stop);
         let threads = vec![server_thread, box_thread];
         (Self { server, aggregator, stop, threads }, worker_ports)
+    }
+}
+
+impl Cluster {
+    /// Starts a server alone, on this port.
+    pub(crate) fn serve<P: Port + Send + 'static>(
+        port: P,
+        addr: SocketAddr,
+        workers: Vec<SocketAddr>,
+    ) -> Self {
+        let mut model = ModelConfig::new(JOB, PARAMETERS);
+        model.elements = ELEMENTS;
+        let job = ServerJobConfig::new(model, workers);
+        let local = Endpoint { mac: port.info().mac, addr };
+        let server = Server::new(local, 1500, &[job], 7, Kernels::detect()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (server, thread) = run(port, ServerLane(server), &stop);
+        Self { aggregator: server.clone(), server, stop, threads: vec![thread] }
     }
 }
 

@@ -390,14 +390,20 @@ pub(super) struct FakeBox {
     /// When each contribution came, for rates: time and bytes.
     pub(super) arrivals: Vec<(Nanos, usize)>,
     pub(super) is_marking: bool,
+    /// A replica takes copies and says nothing.
+    is_replica: bool,
+    host: u8,
 }
 
 impl FakeBox {
     pub(super) const HOST: u8 = 101;
+    pub(super) const REPLICA: u8 = 102;
 
-    pub(super) fn new(workers: u8, chunks: u32, seed: u64) -> Self {
+    pub(super) fn new(host: u8, workers: u8, chunks: u32, seed: u64) -> Self {
         Self {
-            channels: channel_host(Self::HOST, workers, chunks, seed),
+            channels: channel_host(host, workers, chunks, seed),
+            host,
+            is_replica: host == Self::REPLICA,
             workers,
             chunks,
             groups: Vec::new(),
@@ -408,7 +414,7 @@ impl FakeBox {
     }
 
     pub(super) fn restart(&mut self, seed: u64) {
-        *self = Self::new(self.workers, self.chunks, seed);
+        *self = Self::new(self.host, self.workers, self.chunks, seed);
     }
 
     pub(super) fn install(&mut self, id: GroupId) {
@@ -424,7 +430,8 @@ impl FakeBox {
             return;
         };
         assert_eq!(header.kind, Kind::Contrib, "members send an aggregator contributions only");
-        assert!(!header.flags.contains(Flags::DIRECT));
+        let flags = Flags::DIRECT.union(Flags::REPLICA);
+        assert_eq!(header.flags.contains(flags), self.is_replica);
         self.arrivals.push((now, len));
         let sums = self.groups.iter_mut().find(|(id, _)| *id == header.group);
         let payload = &frame[udp.payload_range()][HEADER_LEN..];
@@ -435,10 +442,23 @@ impl FakeBox {
             }
             None => (Outcome::Stale, Members::EMPTY),
         };
+        if self.is_replica {
+            return;
+        }
         let flags = if self.is_marking { Flags::CONGESTION } else { Flags::NONE };
         let state = plain_header(Kind::State, JOB, header.group, members);
         let state = Header { outcome, flags, chunk: header.chunk, ..state };
         send(&self.channels, peer, &state, &[], out);
+    }
+
+    pub(super) fn forget(&mut self, id: GroupId) {
+        self.groups.retain(|(group, _)| *group != id);
+    }
+
+    /// The elements that came of a group, in order.
+    pub(super) fn values(&self, id: GroupId) -> Vec<i64> {
+        let (_, sums) = self.groups.iter().find(|(group, _)| *group == id).unwrap();
+        sums.chunks.iter().flat_map(|(_, sum)| sum.iter().copied()).collect()
     }
 
     fn take_sum(&mut self, id: GroupId, chunk: u32, mask: Members) -> Option<(Members, Vec<i64>)> {
