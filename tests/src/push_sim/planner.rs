@@ -275,6 +275,11 @@ impl Planner {
             self.acts.push(Act::Command { node: *node, command });
         }
         for request in plan.members {
+            if !plan.granted && decision == Decision::Dropped {
+                // It grows no younger by waiting.
+                self.acts.push(Act::Outcome { request, decision });
+                continue;
+            }
             if !plan.granted {
                 self.waiting[key.0].push((Nanos(0), request));
                 continue;
