@@ -2,7 +2,7 @@
 //! before anything changes (I7).
 
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
-use weft_wire::{GroupId, Members, Rank};
+use weft_wire::{GroupId, Members, Nanos, Rank};
 
 use super::group::{OpenIndex, Opening};
 use super::job::Job;
@@ -232,7 +232,7 @@ impl Job {
         peer: Peer,
         index: OpenIndex,
         chunk: u32,
-        now: weft_wire::Nanos,
+        now: Nanos,
         congested: bool,
     ) {
         let id = match peer {
@@ -247,7 +247,7 @@ impl Job {
         }
     }
 
-    fn tell_staged(&mut self, index: OpenIndex, now: weft_wire::Nanos) {
+    fn tell_staged(&mut self, index: OpenIndex, now: Nanos) {
         let group = self.group(index);
         let id = group.id;
         let rank = group.is_direct.then(|| group.mask.single()).flatten();
