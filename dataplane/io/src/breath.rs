@@ -34,6 +34,14 @@ fn frame_len(len: usize) -> u16 {
     u16::try_from(len).expect("a datagram's length field has 16 bits, and so have frames")
 }
 
+/// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
+#[inline]
+fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
+    spare.buffer_mut().get_mut(..frame.len())?.copy_from_slice(frame);
+    spare.set_len(frame.len());
+    Some(spare)
+}
+
 /// How many frames ahead of the one that is handled slots are prefetched.
 const PREFETCH_AHEAD: usize = 4;
 
@@ -116,7 +124,9 @@ impl<P: Port> AggregatorLane<P> {
             self.poll_engine(now);
         }
         self.flush(now);
-        self.port.free(&mut self.done);
+        if received == 0 {
+            self.port.free(&mut self.done);
+        }
         received
     }
 
@@ -175,8 +185,13 @@ impl<P: Port> AggregatorLane<P> {
     fn multicast(&mut self, now: Nanos, frame: P::Frame, lease: LeaseIndex) {
         let header_len = self.engine.encap_len(lease);
         let frame_len = frame.as_ref().len();
+        let recycles = self.port.recycles(frame_len);
         for member in 1..self.engine.fan_out(lease) {
-            match self.port.copy(&frame, header_len) {
+            let spare = if recycles { self.done.pop() } else { None };
+            let copy = spare
+                .and_then(|spare| rewritten(spare, frame.as_ref()))
+                .or_else(|| self.port.copy(&frame, header_len));
+            match copy {
                 Some(mut copy) => {
                     self.engine.readdress(lease, member, copy.as_mut(), frame_len);
                     self.send(now, copy);

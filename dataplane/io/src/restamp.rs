@@ -87,6 +87,10 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
         self.port.copy(frame, header_len)
     }
 
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.port.recycles(frame_len)
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         self.port.free(frames);
     }
