@@ -7,32 +7,7 @@
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
 use weft_wire::Nanos;
 
-use crate::port::{BURST_MAX, Burst, Frame, Port};
-
-/// A verdict in one word: a burst of them is kept until all frames are decided.
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    Done,
-    Host,
-    Send(u16),
-    Multicast(u16, LeaseIndex),
-}
-
-impl Fate {
-    #[inline]
-    fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Drop(_) | Verdict::Hold => Self::Done,
-            Verdict::Host => Self::Host,
-            Verdict::Send { len } => Self::Send(frame_len(len)),
-            Verdict::Multicast { len, lease } => Self::Multicast(frame_len(len), lease),
-        }
-    }
-}
-
-fn frame_len(len: usize) -> u16 {
-    u16::try_from(len).expect("a datagram's length field has 16 bits, and so have frames")
-}
+use crate::port::{Burst, Frame, Port};
 
 /// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
 #[inline]
@@ -103,22 +78,19 @@ impl<P: Port> AggregatorLane<P> {
         } else {
             self.stats.busy_breaths += 1;
         }
-        // First decide all, then move frames: a frame that the driver has just described is dear to
-        // move, because its parts are still on their way to the cache.
-        let mut fates = [Fate::Done; BURST_MAX];
-        for frame in rx.iter().take(PREFETCH_AHEAD) {
+        // Popped in order of arrival. Each is carried out at once: the frames that its copies go
+        // to have just been added, so they are still in the first cache.
+        rx.reverse();
+        for frame in rx.iter().rev().take(PREFETCH_AHEAD) {
             self.engine.prefetch(frame.as_ref());
         }
-        for (index, fate) in fates.iter_mut().enumerate().take(rx.len()) {
-            if let Some(ahead) = rx.get(index + PREFETCH_AHEAD) {
-                self.engine.prefetch(ahead.as_ref());
+        while let Some(mut frame) = rx.pop() {
+            if let Some(ahead) = rx.len().checked_sub(PREFETCH_AHEAD) {
+                self.engine.prefetch(rx[ahead].as_ref());
             }
-            let frame = &mut rx[index];
             let len = frame.as_ref().len();
-            *fate = Fate::of(self.engine.handle_frame(now, frame.buffer_mut(), len));
-        }
-        for (frame, fate) in rx.into_iter().zip(fates) {
-            self.carry_out(now, frame, fate, host);
+            let verdict = self.engine.handle_frame(now, frame.buffer_mut(), len);
+            self.carry_out(now, frame, verdict, host);
         }
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
@@ -155,27 +127,27 @@ impl<P: Port> AggregatorLane<P> {
         &mut self,
         now: Nanos,
         mut frame: P::Frame,
-        fate: Fate,
+        verdict: Verdict,
         host: &mut impl HostSide<P>,
     ) {
-        match fate {
-            Fate::Done => {
+        match verdict {
+            Verdict::Drop(_) | Verdict::Hold => {
                 if self.done.is_full() {
                     self.port.free(&mut self.done);
                 }
                 self.done.push(frame);
             }
-            Fate::Host => {
+            Verdict::Host => {
                 if let Some(answer) = host.handle(now, &mut self.port, frame) {
                     self.send(now, answer);
                 }
             }
-            Fate::Send(len) => {
-                frame.set_len(usize::from(len));
+            Verdict::Send { len } => {
+                frame.set_len(len);
                 self.send(now, frame);
             }
-            Fate::Multicast(len, lease) => {
-                frame.set_len(usize::from(len));
+            Verdict::Multicast { len, lease } => {
+                frame.set_len(len);
                 self.multicast(now, frame, lease);
             }
         }

@@ -87,15 +87,12 @@ impl Store {
     }
 
     /// Hints that a bank will be written soon.
+    #[inline]
     pub fn prefetch(&self, bank: BankIndex) {
         let start = self.sum_start(bank);
         match &self.words {
-            Words::I32(words) => {
-                weft_kernel::prefetch_write(&words.slice()[start..start + self.elements]);
-            }
-            Words::F32(words) => {
-                weft_kernel::prefetch_write(&words.slice()[start..start + self.elements]);
-            }
+            Words::I32(words) => weft_kernel::prefetch_write(words.part(start, self.elements)),
+            Words::F32(words) => weft_kernel::prefetch_write(words.part(start, self.elements)),
         }
     }
 
@@ -252,6 +249,13 @@ impl<T: Clone + Default> Aligned<T> {
         let misaligned = data.as_ptr().addr() % LINE_BYTES;
         let start = (LINE_BYTES - misaligned) % LINE_BYTES / 4;
         Self { data, start, len }
+    }
+
+    /// Nothing where the part does not lie inside.
+    #[inline]
+    fn part(&self, start: usize, len: usize) -> &[T] {
+        let start = self.start + start;
+        self.data.get(start..start + len).unwrap_or_default()
     }
 
     fn slice(&self) -> &[T] {

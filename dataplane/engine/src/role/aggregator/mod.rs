@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Encap, UdpAddr};
-use weft_wire::header::{Header, Kind, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{Nanos, Rank};
 
@@ -197,11 +197,8 @@ impl Aggregator {
     /// is in cache by then. Reads the header without judging it.
     #[inline]
     pub fn prefetch(&self, frame: &[u8]) {
-        let Some(datagram) = frame.get(42..) else { return };
-        let packet = Packet::new_unchecked(datagram);
-        if packet.check_len().is_err() {
-            return;
-        }
+        let Some(head) = frame.first_chunk::<{ 42 + HEADER_LEN }>() else { return };
+        let packet = Packet::new_unchecked(&head[42..]);
         let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
         let lease = &self.leases[index.index()];
         let step = packet.chunk().0 >> self.shards_log2;
@@ -301,8 +298,7 @@ impl Aggregator {
     }
 
     fn job_mut(&mut self, lease: LeaseIndex) -> &mut Job {
-        let job = usize::from(self.leases[lease.index()].row.job.0);
-        self.jobs[job].as_mut().expect("the table gives every row a job")
+        self.leases[lease.index()].job(&mut self.jobs)
     }
 
     /// The lane that a frame belongs to by its source port, and by its chunk.
