@@ -23,8 +23,10 @@ use crate::slot::bitmap::{Seen, look};
 
 /// Bytes of Ethernet, IPv4, UDP and Weft header.
 const LEN: usize = 42 + HEADER_LEN;
-/// The headers as words; the last overlaps the one before it.
-const WORDS: usize = LEN.div_ceil(8);
+/// Of the Ethernet addresses nothing counts, so the comparison starts among them: eight whole words.
+const START: usize = 10;
+const WORDS: usize = (LEN - START) / 8;
+const _: () = assert!(START + WORDS * 8 == LEN && START <= 12);
 const DATAGRAM: usize = LEN - HEADER_LEN;
 
 /// What a member's contributions begin with, under the lease's [`Masks`].
@@ -78,13 +80,12 @@ impl Expected {
 
     #[inline(always)]
     fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
-        let (whole, _) = head.as_chunks::<8>();
-        let differ = whole.iter().zip(&self.words).zip(&masks.0);
-        let differ = differ.fold(0, |differ, ((bytes, word), mask)| {
-            differ | ((u64::from_ne_bytes(*bytes) & mask) ^ word)
-        });
-        let last = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        differ | ((last & masks.0[WORDS - 1]) ^ self.words[WORDS - 1]) == 0
+        let (words, _) = head[START..].as_chunks::<8>();
+        let mut differ = 0;
+        for (bytes, (word, mask)) in words.iter().zip(self.words.iter().zip(&masks.0)) {
+            differ |= (u64::from_ne_bytes(*bytes) & mask) ^ word;
+        }
+        differ == 0
     }
 }
 
@@ -128,14 +129,12 @@ impl Masks {
 
 const fn words_of(head: &[u8; LEN]) -> [u64; WORDS] {
     let mut words = [0; WORDS];
-    let (whole, _) = head.as_chunks::<8>();
+    let (_, from_start) = head.split_at(START);
+    let (whole, _) = from_start.as_chunks::<8>();
     let mut index = 0;
-    while index < whole.len() {
+    while index < WORDS {
         words[index] = u64::from_ne_bytes(whole[index]);
         index += 1;
-    }
-    if let Some(last) = head.last_chunk() {
-        words[WORDS - 1] = u64::from_ne_bytes(*last);
     }
     words
 }
