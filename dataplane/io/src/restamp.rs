@@ -64,14 +64,15 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
         let before = rx.len();
         self.port.rx_burst(now, rx);
-        let mut index = 0;
-        let stamp = &mut self.stamp;
-        let received = rx.len();
-        rx.retain(|frame| {
-            index += 1;
-            index <= before || stamp.stamp(frame.as_mut())
-        });
-        self.refused += (received - rx.len()) as u64;
+        let mut index = before;
+        while index < rx.len() {
+            if self.stamp.stamp(rx[index].as_mut()) {
+                index += 1;
+            } else {
+                rx.remove(index);
+                self.refused += 1;
+            }
+        }
         rx.len() - before
     }
 

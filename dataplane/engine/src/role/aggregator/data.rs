@@ -334,7 +334,7 @@ impl Lease {
     }
 
     /// Checks the datagram that lies in `range` of the frame at the start of `buffer`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_integrity(
         &self,
         buffer: &mut [u8],
