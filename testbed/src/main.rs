@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, bench, doctor, lab, report, run, worker};
+use commands::{Failure, Format, bench, doctor, lab, plan, report, run, worker};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -33,6 +33,11 @@ enum Command {
     /// reference. The exit status is 0 when all are right, 1 when the verdict is failed, 3 when the
     /// run was right but degraded: over another port than asked for.
     Run(run::RunArgs),
+    /// Plan transfers for a snapshot of requests and bandwidths, without a network
+    ///
+    /// The case is a JSON file; docs/plan.md has every key. A bad case ends with status 1 and a
+    /// message that names the field.
+    Plan(plan::PlanArgs),
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
         Command::Run(arguments) => run::run(&arguments, cli.format),
+        Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),

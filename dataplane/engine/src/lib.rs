@@ -27,6 +27,7 @@ extern crate alloc;
 
 pub mod classify;
 pub mod drops;
+pub mod push;
 pub mod random;
 pub mod role;
 pub mod send;

@@ -6,6 +6,7 @@ mod bench_allreduce;
 mod bench_gate;
 pub(crate) mod doctor;
 pub(crate) mod lab;
+pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod worker;

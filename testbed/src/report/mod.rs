@@ -6,8 +6,10 @@
 
 mod columns;
 mod files;
+mod gantt;
 mod histogram;
 mod machine;
+mod plan_picture;
 mod render;
 mod svg;
 
@@ -17,10 +19,12 @@ use serde::{Deserialize, Serialize};
 
 pub use columns::{COLUMNS, Column, EventRow, RoundRow, TransferRow};
 pub use files::{FilesError, RunFiles, RunWriter};
+pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;
 pub(crate) use machine::dpdk_version;
-pub use render::{metrics, text};
+pub use plan_picture::plan_picture;
+pub use render::{duration, metrics, text};
 pub use svg::round_times_svg;
 
 /// `run.json`: what was run, on what, and how it ended.
