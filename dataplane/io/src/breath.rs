@@ -5,7 +5,6 @@
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
-use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
 use crate::port::{Burst, Frame, Port};
@@ -38,7 +37,6 @@ impl<P: Port> HostSide<P> for () {
 pub struct AggregatorLane<P: Port> {
     port: P,
     engine: Aggregator,
-    kernels: &'static Kernels,
     tx: Burst<P::Frame>,
     /// Frames of no further use; where the port recycles, the next answers' copies.
     done: Burst<P::Frame>,
@@ -64,7 +62,6 @@ impl<P: Port> AggregatorLane<P> {
         Self {
             port,
             engine,
-            kernels: Kernels::detect(),
             tx: Burst::new_const(),
             done: Burst::new_const(),
             stats: LaneStats::default(),
@@ -158,15 +155,9 @@ impl<P: Port> AggregatorLane<P> {
     fn multicast(&mut self, now: Nanos, frame: P::Frame, lease: LeaseIndex) {
         let header_len = self.engine.encap_len(lease);
         let frame_len = frame.as_ref().len();
-        let members = self.engine.fan_out(lease);
         let recycles = self.port.recycles(frame_len);
-        let mut next = 1;
-        if recycles {
-            while next + 3 <= members && self.copy_thrice(now, &frame, lease, next) {
-                next += 3;
-            }
-        }
-        for member in next..members {
+        for member in 1..self.engine.fan_out(lease) {
+            // The frame that was added last is of no more use, and still in the first cache.
             let spare = if recycles { self.done.pop() } else { None };
             let copy = spare.and_then(|spare| rewritten(spare, frame.as_ref()));
             match copy.or_else(|| self.port.copy(&frame, header_len)) {
@@ -178,34 +169,6 @@ impl<P: Port> AggregatorLane<P> {
             }
         }
         self.send(now, frame);
-    }
-
-    /// Makes the frames that were added last, and that nobody needs, the answers to the members
-    /// from `member` on. False if there are not enough, or they are too small.
-    fn copy_thrice(
-        &mut self,
-        now: Nanos,
-        frame: &P::Frame,
-        lease: LeaseIndex,
-        member: usize,
-    ) -> bool {
-        let bytes = frame.as_ref();
-        let Some(spares) = self.done.last_chunk_mut::<3>() else { return false };
-        if spares.iter_mut().any(|spare| spare.buffer_mut().len() < bytes.len()) {
-            return false;
-        }
-        for spare in spares.iter_mut() {
-            spare.set_len(bytes.len());
-        }
-        self.kernels.copy_to_three(bytes, spares.each_mut().map(AsMut::as_mut));
-        for (copy, member) in spares.iter_mut().zip(member..) {
-            self.engine.readdress(lease, member, copy.as_mut(), bytes.len());
-        }
-        for _ in 0..3 {
-            let copy = self.done.pop().expect("there were three");
-            self.send(now, copy);
-        }
-        true
     }
 
     fn poll_engine(&mut self, now: Nanos) {

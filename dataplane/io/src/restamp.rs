@@ -159,11 +159,7 @@ impl WindowStamp {
     pub fn new(config: WindowStampConfig) -> Self {
         assert!((1..=MEMBERS_MAX).contains(&config.cookies.len()), "1 to 64 members");
         assert!(config.shard < config.shards, "the shard is one of the shards");
-        Self {
-            steps: [config.step_start; MEMBERS_MAX],
-            lowest: config.step_start,
-            config,
-        }
+        Self { steps: [config.step_start; MEMBERS_MAX], lowest: config.step_start, config }
     }
 
     /// Steps that every member has contributed to.

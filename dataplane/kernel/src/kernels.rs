@@ -13,20 +13,6 @@
 use crate::table::Kernels;
 
 impl Kernels {
-    /// Copies a frame three times: the answer of a step for three more members.
-    ///
-    /// # Panics
-    ///
-    /// If the four differ in length.
-    #[inline]
-    pub fn copy_to_three(&self, from: &[u8], to: [&mut [u8]; 3]) {
-        let [first, second, third] = to;
-        let same = [first.len(), second.len(), third.len()] == [from.len(); 3];
-        assert!(same, "original and copies differ in length");
-        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
-        unsafe { (self.copy_to_three)(from, first, second, third) };
-    }
-
     /// Stores a slot's first contribution.
     ///
     /// # Panics

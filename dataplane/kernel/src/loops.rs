@@ -65,33 +65,6 @@ fn to_bf16(value: f32) -> [u8; 2] {
     half.to_be_bytes()
 }
 
-/// One pass: every line is read once for all three. The last line of a copy whose length is not a
-/// multiple of a line overlaps the one before it.
-#[inline(always)]
-pub(crate) fn copy_to_three(from: &[u8], first: &mut [u8], second: &mut [u8], third: &mut [u8]) {
-    const LINE: usize = 64;
-    let lines = from.as_chunks::<LINE>().0.iter();
-    let firsts = first.as_chunks_mut::<LINE>().0.iter_mut();
-    let seconds = second.as_chunks_mut::<LINE>().0.iter_mut();
-    let thirds = third.as_chunks_mut::<LINE>().0.iter_mut();
-    for (((line, first), second), third) in lines.zip(firsts).zip(seconds).zip(thirds) {
-        *first = *line;
-        *second = *line;
-        *third = *line;
-    }
-    let Some(last) = from.last_chunk::<LINE>() else {
-        for to in [first, second, third] {
-            to.copy_from_slice(from);
-        }
-        return;
-    };
-    for to in [first, second, third] {
-        if let Some(to) = to.last_chunk_mut::<LINE>() {
-            *to = *last;
-        }
-    }
-}
-
 #[inline(always)]
 pub(crate) fn store_i32(slot: &mut [i32], wire: &[u8]) {
     for (s, w) in slot.iter_mut().zip(words(wire)) {

@@ -86,7 +86,6 @@ macro_rules! for_each_operation {
     ($callback:ident, $($arguments:tt)*) => {
         $callback! {
             $($arguments)*;
-            copy_to_three(from: &[u8], first: &mut [u8], second: &mut [u8], third: &mut [u8]);
             store_i32(slot: &mut [i32], wire: &[u8]);
             add_i32(slot: &mut [i32], wire: &[u8]);
             add_i32_emit(slot: &mut [i32], wire: &mut [u8]);

@@ -142,7 +142,7 @@ impl Port for Witness<'_> {
     }
 }
 
-/// Copies are made in the frames that were added: three at a time, and what is left one by one.
+/// Copies are made in the frames that were added, so none takes a new buffer.
 #[test]
 fn every_member_gets_each_answer_once_in_a_recycled_frame() {
     for workers in [1, 2, 3, 4, 5, 8, 16] {
