@@ -11,7 +11,7 @@ set -euo pipefail
 rate=${1:-100} workers=${2:-4} count=${3:-16777216} iterations=${4:-1}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-weft=${CARGO_TARGET_DIR:-$root/target}/release/weft
+weft=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}/release/weft")
 lab=peers$((BASHPID % 100000))
 work=$(mktemp -d "${TMPDIR:-/tmp}/weft-peers.XXXXXX")
 export WEFT_BIN=$weft WEFT_PEERS_LAB=$lab
