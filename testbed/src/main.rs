@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, bench, doctor, lab, plan, report, run, worker};
+use commands::{Failure, Format, bench, doctor, lab, plan, probe, report, run, worker};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -46,6 +46,11 @@ enum Command {
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
     /// it failed or did not end.
     Report(report::ReportArgs),
+    /// Estimate the bandwidth of every link of a lab, beside the shaped truth
+    ///
+    /// Packet trains and NIC counters, as the controller has them. The exit status is 1 when
+    /// `--within` is given and an estimate is farther off.
+    Probe(probe::ProbeArgs),
     /// Say what this machine can run, and how to fix what it cannot
     ///
     /// One line for each finding. The exit status is 0 when the demo runs here in some mode,
@@ -54,6 +59,9 @@ enum Command {
     /// One worker of a run; started by `weft run`
     #[command(hide = true)]
     Worker(worker::WorkerArgs),
+    /// One host of a measurement; started by `weft probe`
+    #[command(hide = true)]
+    ProbeAgent(probe::AgentArgs),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +71,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments, cli.format),
+        Command::ProbeAgent(arguments) => probe::run_agent(&arguments),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),

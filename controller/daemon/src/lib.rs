@@ -1,4 +1,28 @@
-//! The controller's daemon: processes, sockets and files around the engine of `weft-plan`.
+//! The controller daemon: sockets and a clock around [`weft_plan::engine`], which decides.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`cli`] | the command line |
+//! | [`config`] | reads the TOML file; its comments are the manual |
+//! | [`core`] | the one task that owns the engine: messages in, actions out |
+//! | [`northbound`] | gRPC to workers |
+//! | [`southbound`] | gRPC to boxes |
+//! | [`exec`] | policies that are other programs |
+//! | [`status`] | gRPC to tools, `/metrics`, statistics |
+//! | [`state`] | the file with what boxes cannot tell |
+//! | [`daemon`] | starts and ends it all |
+//!
+//! Invariant: what a peer sends, or a peer that goes away or reads nothing, touches that peer's
+//! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials again.
 #![forbid(unsafe_code)]
 
+pub mod cli;
+pub mod config;
+pub mod core;
+pub mod daemon;
+pub mod error;
 pub mod exec;
+pub mod northbound;
+pub mod southbound;
+pub mod state;
+pub mod status;

@@ -15,6 +15,9 @@ mod options;
 mod validate;
 mod write;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::CaseError;
 pub use options::{AggregatorChoice, Objective, Options};
 

@@ -12,12 +12,16 @@
 //! | 4 | [`policy`] | who goes when: order, groups, copies |
 //! | 5 | [`plan`] | the answer, and its JSON |
 //!
+//! [`engine`] is the controller around it, also without I/O: it gathers requests, asks a policy,
+//! installs groups and grants their members.
+//!
 //! The algorithms are MLfabric's ("Network-accelerated Distributed Machine Learning for
 //! Multi-Tenant Settings", SoCC'20) as far as they are public; what had to be settled here is an
 //! option of [`case::Options`] marked *derived*.
 #![forbid(unsafe_code)]
 
 pub mod case;
+pub mod engine;
 pub mod net;
 pub mod plan;
 pub mod policy;

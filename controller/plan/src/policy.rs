@@ -1,16 +1,18 @@
 //! A policy turns a case into a plan; this file is the list of those built in.
 //!
-//! A new policy is one file with a type that implements [`Policy`] and one line in [`BUILT_IN`].
+//! A new policy is one file with a type that implements [`Policy`] and one line in `BUILT_IN`.
 
 use thiserror::Error;
 
 use crate::case::Case;
 use crate::plan::Plan;
 
+pub mod aggregate;
 pub mod baseline;
 pub mod mlfabric;
 pub mod order;
 pub mod outside;
+pub mod replicate;
 
 /// Turns a planning problem into a plan. Pure: the same case gives the same plan.
 pub trait Policy: Send + Sync {
@@ -63,6 +65,7 @@ const BUILT_IN: &[&dyn Policy] = &[
     &baseline::Tree,
     &baseline::Ring,
     &baseline::BackupWorkers,
+    &baseline::Chain,
 ];
 
 /// The policy of that name.

@@ -56,13 +56,17 @@ impl Numbers {
     }
 
     /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+
+    /// An index below `len`.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.within(0, len as u64)).unwrap_or(0)
     }
 
     /// One of `from..to`.

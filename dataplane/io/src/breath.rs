@@ -1,11 +1,16 @@
-//! One breath of an aggregator lane: receive a burst, let the engine decide, send what it says.
+//! One breath of a lane: receive a burst, let the engine decide, send what it says. The same for
+//! every role.
 //!
 //! Does the I/O that [`Verdict`] asks for and nothing else; run to completion on one lcore. The
 //! transmit side never blocks: frames that a full ring refuses are freed and counted, and the
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
+use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
-use weft_wire::Nanos;
+use weft_engine::role::gather::{Gather, PushIndex};
+use weft_engine::role::replica::Replica;
+use weft_engine::role::server::Server;
+use weft_wire::{JobId, Nanos};
 
 use crate::port::{Burst, Frame, Port};
 
@@ -32,11 +37,144 @@ impl<P: Port> HostSide<P> for () {
     }
 }
 
+/// What a lane asks of the engine that it runs.
+pub trait LaneEngine {
+    /// True when [`LaneEngine::prefetch`] gains more than it costs. By default false.
+    fn has_far_slots(&self) -> bool {
+        false
+    }
+
+    /// Touches the memory that this frame will need. By default nothing.
+    fn prefetch(&self, frame: &[u8]) {
+        let _ = frame;
+    }
+
+    /// Decides the fate of the frame in `buffer[..len]`.
+    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
+
+    /// Writes the next frame that no incoming frame asked for, and returns its length.
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize>;
+
+    /// When [`LaneEngine::poll_transmit`] will have something; [`Nanos::MAX`]: never.
+    fn poll_timeout(&self) -> Nanos;
+
+    /// Takes a controller's word. Called between bursts.
+    fn handle_command(&mut self, now: Nanos, command: Command);
+
+    /// The next thing that the controller should hear of, and the job that it is about.
+    fn poll_event(&mut self) -> Option<(JobId, Event)>;
+
+    /// Frames that a [`Verdict::Multicast`] becomes. By default there is none.
+    fn fan_out(&self, lease: LeaseIndex) -> usize {
+        let _ = lease;
+        1
+    }
+
+    /// Bytes that [`LaneEngine::readdress`] rewrites.
+    fn encap_len(&self, lease: LeaseIndex) -> usize {
+        let _ = lease;
+        0
+    }
+
+    /// Rewrites the headers of a copy of a multicast frame for one member.
+    fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
+        let _ = (lease, member, header, frame_len);
+    }
+
+    /// The push jobs whose frames a [`Verdict::Fan`] may be about. By default there are none.
+    fn gather(&self) -> Option<&Gather> {
+        None
+    }
+}
+
+impl LaneEngine for Aggregator {
+    #[inline]
+    fn has_far_slots(&self) -> bool {
+        self.has_far_slots()
+    }
+
+    #[inline]
+    fn prefetch(&self, frame: &[u8]) {
+        self.prefetch(frame);
+    }
+
+    #[inline]
+    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+        self.handle_frame(now, buffer, len)
+    }
+
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        self.poll_transmit(now, frame)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Nanos {
+        self.poll_timeout()
+    }
+
+    fn handle_command(&mut self, _now: Nanos, command: Command) {
+        self.gather_mut().handle_command(&command);
+    }
+
+    fn poll_event(&mut self) -> Option<(JobId, Event)> {
+        self.gather_mut().poll_event()
+    }
+
+    fn gather(&self) -> Option<&Gather> {
+        Some(self.gather())
+    }
+
+    fn fan_out(&self, lease: LeaseIndex) -> usize {
+        self.fan_out(lease)
+    }
+
+    fn encap_len(&self, lease: LeaseIndex) -> usize {
+        self.encap_len(lease)
+    }
+
+    fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
+        self.readdress(lease, member, header, frame_len);
+    }
+}
+
+/// Engines whose verdicts are never more than one frame.
+macro_rules! plain_engine {
+    ($engine:ty) => {
+        impl LaneEngine for $engine {
+            fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+                self.handle_frame(now, buffer, len)
+            }
+
+            fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+                self.poll_transmit(now, frame)
+            }
+
+            fn poll_timeout(&self) -> Nanos {
+                self.poll_timeout()
+            }
+
+            fn handle_command(&mut self, now: Nanos, command: Command) {
+                self.handle_command(now, command);
+            }
+
+            fn poll_event(&mut self) -> Option<(JobId, Event)> {
+                self.poll_event()
+            }
+        }
+    };
+}
+
+plain_engine!(Server);
+plain_engine!(Replica);
+
 /// An aggregator lane on a port.
+pub type AggregatorLane<P> = RoleLane<P, Aggregator>;
+
+/// A lane on a port: an engine and the frames that it handles.
 #[derive(Debug)]
-pub struct AggregatorLane<P: Port> {
+pub struct RoleLane<P: Port, E: LaneEngine> {
     port: P,
-    engine: Aggregator,
+    engine: E,
     tx: Burst<P::Frame>,
     /// Frames of no further use; where the port recycles, the next answers' copies.
     done: Burst<P::Frame>,
@@ -56,9 +194,9 @@ pub struct LaneStats {
     pub tx_nombuf: u64,
 }
 
-impl<P: Port> AggregatorLane<P> {
+impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     /// Puts an engine on a port.
-    pub fn new(port: P, engine: Aggregator) -> Self {
+    pub fn new(port: P, engine: E) -> Self {
         Self {
             port,
             engine,
@@ -101,8 +239,13 @@ impl<P: Port> AggregatorLane<P> {
     }
 
     /// The engine, for reports.
-    pub fn engine(&self) -> &Aggregator {
+    pub fn engine(&self) -> &E {
         &self.engine
+    }
+
+    /// The engine, to command it between breaths.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
     }
 
     /// The port.
@@ -148,7 +291,30 @@ impl<P: Port> AggregatorLane<P> {
                 frame.set_len(len);
                 self.multicast(now, frame, lease);
             }
+            Verdict::Fan { len, push } => {
+                frame.set_len(len);
+                self.fan(now, frame, push);
+            }
         }
+    }
+
+    /// As [`RoleLane::multicast`], to the receivers that the push job names.
+    fn fan(&mut self, now: Nanos, frame: P::Frame, push: PushIndex) {
+        let frame_len = frame.as_ref().len();
+        let Some(gather) = self.engine.gather() else { return self.send(now, frame) };
+        let header_len = gather.copy_header_len(push);
+        for peer in gather.copies(push, frame.as_ref()) {
+            let Some(mut copy) = self.port.copy(&frame, header_len) else {
+                self.stats.tx_nombuf += 1;
+                continue;
+            };
+            let gather = self.engine.gather();
+            // A peer that left within this burst gets none.
+            if gather.is_some_and(|g| g.address_copy(push, peer, copy.as_mut(), frame_len)) {
+                self.send(now, copy);
+            }
+        }
+        self.send(now, frame);
     }
 
     /// Sends the copies first: they may share the payload, which the original then still owns.

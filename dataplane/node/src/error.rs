@@ -71,6 +71,14 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// A model's file.
+    #[error("the model file {}: {problem}; see initial_model and dump_model", .path.display())]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A bench.
     #[error(transparent)]
     Bench(#[from] crate::bench::BenchError),

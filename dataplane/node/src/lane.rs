@@ -1,6 +1,6 @@
 //! A lane's thread: breathe, sleep when idle, publish counters, stop when told.
 //!
-//! Does I/O around [`AggregatorLane`]. Counters leave through a queue of one that is overwritten
+//! Does I/O around [`RoleLane`], for every role. Counters leave through a queue of one that is overwritten
 //! once per period, so the lane never waits for a reader and takes no lock.
 
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
-use weft_io::AggregatorLane;
+use weft_io::{LaneEngine, RoleLane};
 use weft_wire::Nanos;
 
 use crate::config::IdleSection;
+use crate::control::NodeControl;
 use crate::host::Host;
 use crate::idle::Idle;
-use crate::stats::LaneSnapshot;
+use crate::stats::{EngineSnapshot, LaneSnapshot};
 use crate::steered::LanePort;
 
 /// What all lanes share.
@@ -26,6 +27,8 @@ pub struct Shared {
     pub start: Instant,
     /// When to sleep.
     pub idle: IdleSection,
+    /// The way to whoever commands the node.
+    pub control: Option<Arc<NodeControl>>,
     /// Time between two snapshots; `None` publishes none.
     pub snapshot_period_ns: Option<u64>,
     /// The latest snapshot of each lane that nobody has read.
@@ -39,8 +42,8 @@ impl Shared {
 }
 
 /// Runs lane `index` until it is told to stop or its port closes; returns its last counters.
-pub fn run<P: LanePort>(
-    mut lane: AggregatorLane<P>,
+pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
+    lane: &mut RoleLane<P, E>,
     index: usize,
     mut host: Host,
     shared: &Shared,
@@ -50,15 +53,27 @@ pub fn run<P: LanePort>(
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
         let frames = lane.breathe(now, &mut host);
+        if index == 0 {
+            exchange(now, lane.engine_mut(), shared.control.as_deref());
+        }
         let due = lane.engine().poll_timeout().min(snapshot_due);
         if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {
             lane.port_mut().wait(pause_ns);
         }
         if now >= snapshot_due {
-            shared.snapshots[index].force_push(LaneSnapshot::take(index, &lane, &host));
+            shared.snapshots[index].force_push(LaneSnapshot::take(index, lane, &host));
             let period = Nanos(shared.snapshot_period_ns.unwrap_or(u64::MAX));
             snapshot_due = now.saturating_add(period);
         }
     }
-    LaneSnapshot::take(index, &lane, &host)
+    LaneSnapshot::take(index, lane, &host)
+}
+
+/// Commands in, events out. Without anybody to hear them events are thrown away here, so that what
+/// an engine counts as lost is lost.
+fn exchange(now: Nanos, engine: &mut impl LaneEngine, control: Option<&NodeControl>) {
+    match control {
+        Some(control) => control.exchange(now, engine),
+        None => while engine.poll_event().is_some() {},
+    }
 }

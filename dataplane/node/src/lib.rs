@@ -5,6 +5,8 @@
 //! | [`mod@bench`] | measures the aggregator instead of serving |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
+//! | [`control`] | queues between a lane and a controller's agent |
+//! | [`model`] | files that models come from and go to |
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`lane`] | one lane's thread |
 //! | [`idle`] | decides when a lane sleeps |
@@ -22,6 +24,7 @@
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod control;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 pub mod environment;
@@ -29,6 +32,7 @@ pub mod error;
 pub mod host;
 pub mod idle;
 pub mod lane;
+pub mod model;
 pub mod node;
 mod reporter;
 pub mod stats;

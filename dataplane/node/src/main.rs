@@ -40,7 +40,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         println!("{}: good", cli.config.display());
         return Ok(());
     }
-    let options = Options { eal_args, stop: stop_on_signals()? };
+    let options = Options { eal_args, stop: stop_on_signals()?, control: None };
     if settings.config.bench.is_some() {
         println!("{}", bench::run(&settings, options)?.to_json());
         return Ok(());

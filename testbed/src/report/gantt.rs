@@ -13,7 +13,7 @@ use super::svg::SvgError;
 pub struct Bar {
     /// Who sends: the line that the bar is drawn in.
     pub lane: String,
-    /// What is sent: written on the first bar of each label.
+    /// What is sent: written on its first bar.
     pub label: String,
     /// Bars of one class have one colour: the group.
     pub class: usize,
@@ -84,14 +84,15 @@ pub fn gantt_svg(title: &str, bars: &[Bar], marks: &[Mark]) -> Result<Option<Str
             Rectangle::new(corners, Palette99::pick(bar.class).mix(0.75).filled())
         };
         chart.draw_series(bars.iter().map(shape)).map_err(SvgError::new)?;
-        let mut named: Vec<(&str, &str)> = Vec::new();
+        let mut named: Vec<(&str, &str, usize)> = Vec::new();
         let label_style =
             TextStyle::from(("sans-serif", 11)).pos(Pos::new(HPos::Left, VPos::Bottom));
         for bar in bars {
-            if named.contains(&(&bar.lane, &bar.label)) {
+            let name = (bar.lane.as_str(), bar.label.as_str(), bar.class);
+            if named.contains(&name) {
                 continue;
             }
-            named.push((&bar.lane, &bar.label));
+            named.push(name);
             let spot = (seconds(bar.from_ns - begin_ns), lanes[bar.lane.as_str()] as f64 + 0.9);
             let text = Text::new(bar.label.clone(), spot, label_style.clone());
             chart.draw_series([text]).map_err(SvgError::new)?;

@@ -16,12 +16,14 @@
 
 mod arrivals;
 mod backup_workers;
+mod chain;
 mod ring;
 mod server_buffering;
 mod tree;
 
 pub use arrivals::{Fair, Fifo, NewestFirst};
 pub use backup_workers::BackupWorkers;
+pub use chain::Chain;
 pub use ring::Ring;
 pub use server_buffering::ServerBuffering;
 pub use tree::Tree;

@@ -6,21 +6,22 @@
 //! 2. The update at 0-based position i of its server has delay (version before its commit) minus
 //!    its own version, so it meets the bound iff i <= [`Case::deadline`]. When the n earliest
 //!    deadlines leave exactly n slots, the slot goes to one of those n (*derived*; see
-//!    [`deadlines`]); updates of a cluster that cannot fit are dropped beforehand.
-//! 3. A forced update that holds the others up too long is dropped (*derived*; see [`drops`]).
+//!    `deadlines.rs`); updates of a cluster that cannot fit are dropped beforehand.
+//! 3. A forced update that holds the others up too long is dropped (*derived*; see `drops.rs`).
 //!
 //! Ties go to the earlier finish, then to the smaller name. Source: MLfabric, update ordering.
-//! Cost: about log N per update for picking (see [`pool`]), plus the drop rule's look-ahead.
+//! Cost: about log N per update for picking (see `pool.rs`), plus the drop rule's look-ahead.
 
 mod deadlines;
 mod drops;
+mod longest;
 mod picker;
 mod pool;
 
 #[cfg(test)]
 mod tests;
 
-use crate::case::{Case, ServerId, Update, UpdateId};
+use crate::case::{Case, Objective, ServerId, Update, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::Path;
 use crate::plan::{DropReason, Group, Plan, Transfer};
@@ -41,6 +42,10 @@ pub struct Ordered {
 }
 
 impl Ordered {
+    fn last_commit_ns(&self) -> u64 {
+        self.transfers.iter().flatten().map(|t| t.commit_ns).max().unwrap_or(0)
+    }
+
     /// As a plan in which every update goes direct.
     #[must_use]
     pub fn into_plan(self, policy: &str, case: &Case) -> Plan {
@@ -66,15 +71,33 @@ pub fn direct_path(case: &Case, ledger: &Ledger, update: &Update) -> Path {
 }
 
 /// Orders all updates of a case.
+///
+/// Where the last commit is what counts, shortest first leaves the slowest uplinks for the end. So
+/// the opposite order is planned too, and taken if it ends earlier and keeps every deadline
+/// (*derived*).
 #[must_use]
 pub fn order(case: &Case, ledger: &mut Ledger) -> Ordered {
-    Planner::new(case, ledger).run()
+    // A partial round keeps the first arrivals.
+    if case.options.objective == Objective::Mean || case.options.best_of.is_some() {
+        return Planner::new(case, ledger).run();
+    }
+    let mut other = ledger.clone();
+    let shortest = Planner::new(case, ledger).run();
+    match longest::order(case, &mut other, &shortest) {
+        Some(longest) if longest.last_commit_ns() < shortest.last_commit_ns() => {
+            *ledger = other;
+            longest
+        }
+        _ => shortest,
+    }
 }
 
 struct Planner<'a> {
     case: &'a Case,
     ledger: &'a mut Ledger,
     by_rank: Vec<UpdateId>,
+    /// By [`UpdateId`]: place in its server's deadlines.
+    places: Vec<u32>,
     lanes: Vec<Lane>,
     out: Ordered,
     rule: DropRule,
@@ -114,15 +137,16 @@ impl<'a> Planner<'a> {
             out.dropped.extend(lost.into_iter().map(|id| (id, DropReason::DeadlineCluster)));
         }
         picker::reserve_thin(case, ledger, &waiting, &mut out.transfers);
+        let mut places = vec![0; case.updates.len()];
         let lanes = waiting.iter().zip(&case.servers).map(|(ids, server)| Lane {
             pickers: vec![Picker::new(case, ledger, ids, &out.transfers)],
-            deadlines: Deadlines::new(case, ids),
+            deadlines: Deadlines::new(case, ids, &mut places),
             last_commit_ns: server.commit_from_ns,
             key: (0, 0),
         });
         let lanes = lanes.collect();
         let rule = DropRule::new(case);
-        Self { case, ledger, by_rank, lanes, out, rule }
+        Self { case, ledger, by_rank, places, lanes, out, rule }
     }
 
     fn run(mut self) -> Ordered {
@@ -196,10 +220,12 @@ impl<'a> Planner<'a> {
         if !self.rule.is_slow(self.case, forced, start_ns) {
             return false;
         }
-        let mut others = lane.deadlines.remaining();
-        others.retain(|id| *id != forced.id && self.out.transfers[id.index()].is_none());
-        let slot = lane.deadlines.slot();
-        self.rule.decide(self.case, self.ledger, forced.id, others, slot, lane.last_commit_ns)
+        let (slot, last_ns) = (lane.deadlines.slot(), lane.last_commit_ns);
+        let waits = |id: UpdateId| {
+            lane.deadlines.waits(self.places[id.index()], id)
+                && self.out.transfers[id.index()].is_none()
+        };
+        self.rule.decide(self.case, self.ledger, forced.id, waits, slot, last_ns)
     }
 
     /// After a drop the slots set aside are one too many: everything waits together again.
@@ -237,9 +263,6 @@ impl<'a> Planner<'a> {
             self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
         debug_assert_eq!(finish, Some(candidate.finish_ns), "a candidate is a fresh probe");
         self.ledger.reserve(&path, &segments);
-        for picker in self.lanes.iter_mut().flat_map(|lane| &mut lane.pickers) {
-            picker.touch(update.host, self.ledger);
-        }
         let arrival_ns = candidate.finish_ns;
         self.out.transfers[id.index()] =
             Some(Transfer { arrival_ns, commit_ns, via: None, segments });
@@ -247,7 +270,7 @@ impl<'a> Planner<'a> {
 
     fn remove(&mut self, server: ServerId, id: UpdateId) {
         let lane = &mut self.lanes[server.index()];
-        lane.deadlines.remove(self.case, id);
+        lane.deadlines.remove(self.places[id.index()]);
         lane.key = (0, 0);
         if let Some(picker) = lane.pickers.last_mut() {
             picker.remove(self.case, id);

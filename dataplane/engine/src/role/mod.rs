@@ -1,4 +1,10 @@
 //! The roles: one state machine per kind of box.
 
 pub mod aggregator;
+pub mod channel;
+pub mod gather;
+pub mod model;
+pub mod push;
+pub mod replica;
+pub mod server;
 pub mod worker;

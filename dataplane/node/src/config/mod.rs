@@ -16,13 +16,18 @@
 //! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
+//! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
+//! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
+//! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
 mod bench;
 mod dpdk;
 mod faults;
 mod locate;
+mod push;
 mod resolve;
 mod row;
+mod server;
 mod text;
 
 use std::net::SocketAddr;
@@ -32,15 +37,20 @@ use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
-pub use bench::{BenchMode, BenchSection};
+pub use bench::{BenchMode, BenchSection, LeaseName};
 pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
+pub use push::PushSection;
 pub use resolve::Settings;
 pub use row::{
     ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
     RowSection, SumOrderName,
 };
 pub use text::HostAddr;
+
+pub use server::{
+    AckName, CommitName, ConductName, LearningRateName, ReplicaSection, ServerSection,
+};
 
 use locate::Source;
 
@@ -77,6 +87,15 @@ pub struct NodeConfig {
     /// The rows.
     #[serde(default)]
     pub row: Vec<RowSection>,
+    /// The push jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub push: Vec<PushSection>,
+    /// The jobs that this node serves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server: Vec<ServerSection>,
+    /// The jobs that this node is a replica of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replica: Vec<ReplicaSection>,
 }
 
 impl NodeConfig {

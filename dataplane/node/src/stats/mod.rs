@@ -4,22 +4,28 @@
 //! cannot disagree. Nothing is counted here.
 
 pub mod metrics;
+mod push;
 mod report;
+mod server;
 mod text;
 
-use weft_engine::role::aggregator::{JobStats, Phase, Stats};
+use weft_engine::role::aggregator::{Aggregator, JobStats, Phase, Stats};
+use weft_engine::role::replica::Replica;
+use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
 use weft_io::fault::FaultCounts;
-use weft_io::{AggregatorLane, LaneStats, PortInfo, PortStats};
+use weft_io::{LaneEngine, LaneStats, PortInfo, PortStats, RoleLane};
 use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
 use crate::steered::{LanePort, SteerStats};
 
+pub use push::{PushReport, PushSnapshot};
 pub use report::{
     FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
     SteeringReport,
 };
+pub use server::{ModelSnapshot, ReplicaReport, ReplicaSnapshot, ServerReport, ServerSnapshot};
 pub use text::write_text;
 
 /// A lane's counters at one moment.
@@ -45,6 +51,18 @@ pub struct LaneSnapshot {
     pub jobs: Vec<(u16, JobStats)>,
     /// The leases.
     pub leases: Vec<LeaseSnapshot>,
+    /// The push jobs.
+    pub pushes: Vec<PushSnapshot>,
+    /// The jobs that are served.
+    pub servers: Vec<ServerSnapshot>,
+    /// The jobs that are followed.
+    pub replicas: Vec<ReplicaSnapshot>,
+}
+
+/// An engine that can say where it stands.
+pub trait EngineSnapshot {
+    /// Fills in the engine's part of a snapshot.
+    fn describe(&self, snapshot: &mut LaneSnapshot);
 }
 
 /// A lease at one moment.
@@ -66,8 +84,33 @@ pub struct LeaseSnapshot {
 
 impl LaneSnapshot {
     /// Copies a lane's counters.
-    pub fn take<P: LanePort>(index: usize, lane: &AggregatorLane<P>, host: &Host) -> Self {
-        let engine = lane.engine();
+    pub fn take<P: LanePort, E: LaneEngine + EngineSnapshot>(
+        index: usize,
+        lane: &RoleLane<P, E>,
+        host: &Host,
+    ) -> Self {
+        let mut snapshot = Self {
+            lane: index,
+            info: lane.port().info(),
+            port: lane.port().stats(),
+            breaths: lane.stats(),
+            steer: lane.port().steer_stats(),
+            faults: lane.port().fault_counts(),
+            host: host.stats(),
+            engine: Stats::default(),
+            jobs: Vec::new(),
+            leases: Vec::new(),
+            pushes: Vec::new(),
+            servers: Vec::new(),
+            replicas: Vec::new(),
+        };
+        lane.engine().describe(&mut snapshot);
+        snapshot
+    }
+}
+
+impl EngineSnapshot for Aggregator {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
         let lease = |lease: weft_engine::role::aggregator::LeaseReport<'_>| LeaseSnapshot {
             row: lease.row().row,
             job: lease.row().job,
@@ -76,17 +119,35 @@ impl LaneSnapshot {
             present: lease.present(),
             lags: lease.members().map(|member| member.lag).collect(),
         };
-        Self {
-            lane: index,
-            info: lane.port().info(),
-            port: lane.port().stats(),
-            breaths: lane.stats(),
-            steer: lane.port().steer_stats(),
-            faults: lane.port().fault_counts(),
-            host: host.stats(),
-            engine: engine.stats().clone(),
-            jobs: engine.jobs().map(|(id, stats)| (id, *stats)).collect(),
-            leases: engine.leases().map(lease).collect(),
-        }
+        snapshot.engine = self.stats().clone();
+        snapshot.jobs = self.jobs().map(|(id, stats)| (id, *stats)).collect();
+        snapshot.leases = self.leases().map(lease).collect();
+        snapshot.pushes = self.gather().reports().map(|push| PushSnapshot::take(&push)).collect();
+    }
+}
+
+impl EngineSnapshot for Server {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
+        snapshot.engine.frames = self.stats().frames;
+        snapshot.engine.drops = self.stats().drops.clone();
+        let jobs = self.jobs().filter_map(|(job, stats)| {
+            let view = self.model(job)?;
+            let (version, next_order) = (view.version.0, view.next_order.0);
+            Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
+        });
+        snapshot.servers = jobs.collect();
+    }
+}
+
+impl EngineSnapshot for Replica {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
+        snapshot.engine.frames = self.stats().frames;
+        snapshot.engine.drops = self.stats().drops.clone();
+        let jobs = self.jobs().filter_map(|(job, stats)| {
+            let view = self.model(job)?;
+            let (version, next_order) = (view.version.0, view.next_order.0);
+            Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
+        });
+        snapshot.replicas = jobs.collect();
     }
 }

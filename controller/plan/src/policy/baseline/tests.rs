@@ -136,6 +136,28 @@ fn a_round_with_backups_closes_with_the_first_ones() {
 }
 
 #[test]
+fn a_chain_costs_the_server_and_lags_by_what_it_saves() {
+    let mut case = golden(8);
+    case.servers[0].replica = Some(crate::case::HostId(4));
+    for update in &mut case.updates {
+        update.norm = 1.0;
+    }
+    let copies = |case: &Case| {
+        let plan = plan_of("chain", case);
+        let replica = plan.replicas[0].clone();
+        let sent = replica.copies.iter().filter(|copy| copy.hop.is_some()).count();
+        (sent, replica.copies.last().unwrap().divergence)
+    };
+    // Without momentum the bound is the sum of the missing norms. a, b and c commit together at
+    // 3.3 s and are copied by 6.3 s, one second each; d commits at 10 s.
+    assert_eq!(copies(&case), (4, 1.0));
+    case.options.chain_every = 2;
+    assert_eq!(copies(&case), (2, 2.0), "c and d are still to go when d commits");
+    case.options.chain_every = 5;
+    assert_eq!(copies(&case), (0, 4.0));
+}
+
+#[test]
 fn a_limit_of_nobody_is_refused() {
     for field in ["outstanding_max", "chain_every", "best_of"] {
         let text = format!(

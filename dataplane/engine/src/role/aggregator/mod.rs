@@ -17,14 +17,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Datagram, Encap, UdpAddr};
+use weft_wire::frame::{Datagram, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
-use weft_wire::hello::Integrity;
 use weft_wire::{Nanos, Rank};
 
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
+use crate::role::gather::{Arrival, Gather, PushIndex};
+use crate::send::datagram::dispatch_out;
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 
@@ -56,6 +57,14 @@ pub enum Verdict {
         /// The lease whose members get it.
         lease: LeaseIndex,
     },
+    /// The buffer now holds a frame to send, and [`Gather::copies`] says who gets a copy of it,
+    /// addressed by [`Gather::address_copy`].
+    Fan {
+        /// Length of the frame in bytes.
+        len: usize,
+        /// The push job whose frame it is.
+        push: PushIndex,
+    },
 }
 
 /// Index of a lease within a lane.
@@ -81,6 +90,7 @@ pub struct Aggregator {
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
     leases: Vec<Lease>,
+    gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
     has_far_slots: bool,
@@ -149,11 +159,31 @@ impl Aggregator {
             jobs,
             rows,
             leases,
+            gather: Gather::none(),
             random,
             secret,
             has_far_slots,
             stats,
         }
+    }
+
+    /// Serves push jobs too, at the same address. A job is either reduced or pushed: one that is
+    /// both is pushed.
+    #[must_use]
+    pub fn with_pushes(mut self, gather: Gather) -> Self {
+        self.gather = gather;
+        self
+    }
+
+    /// The push jobs, for reports and copies.
+    #[must_use]
+    pub fn gather(&self) -> &Gather {
+        &self.gather
+    }
+
+    /// The push jobs, to command them between bursts.
+    pub fn gather_mut(&mut self) -> &mut Gather {
+        &mut self.gather
     }
 
     /// Decides the fate of the frame in `buffer[..len]`. The rest of `buffer` is room for a longer
@@ -197,13 +227,13 @@ impl Aggregator {
         }
     }
 
-    /// True when a lease's slots lie beyond the caches near the lcore, so that
+    /// True when a lease's slots, or whole leases, lie beyond the caches near the lcore, so that
     /// [`Aggregator::prefetch`] pays. Nearer, the hints cost more than they hide: the processor sees
     /// sixteen lines in a row by itself.
     #[inline]
     #[must_use]
     pub fn has_far_slots(&self) -> bool {
-        self.has_far_slots
+        self.has_far_slots || !self.gather.is_empty()
     }
 
     /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
@@ -212,6 +242,9 @@ impl Aggregator {
     pub fn prefetch(&self, frame: &[u8]) {
         let Some(head) = frame.first_chunk::<{ 42 + HEADER_LEN }>() else { return };
         let packet = Packet::new_unchecked(&head[42..]);
+        if let Some(push) = self.gather.find(packet.job()) {
+            return self.gather.prefetch(push, &packet);
+        }
         let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
         let lease = &self.leases[index.index()];
         let step = packet.chunk().0 >> self.shards_log2;
@@ -226,6 +259,11 @@ impl Aggregator {
 
     fn dispatch(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, DropReason> {
         let header = &incoming.header;
+        if let Some(push) = self.gather.find(header.job) {
+            let Incoming { udp, header, ref mut buffer, now } = *incoming;
+            let mut arrival = Arrival { udp, header, buffer, now };
+            return self.gather.handle(push, &mut arrival, &mut self.stats.drops);
+        }
         let job = usize::from(header.job.0);
         if !self.jobs.get(job).is_some_and(Option::is_some) {
             return Err(DropReason::UnknownJob);
@@ -280,10 +318,12 @@ impl Aggregator {
     /// at [`Aggregator::poll_timeout`], until it returns `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        (0..self.leases.len()).find_map(|index| {
-            let index = LeaseIndex(u16::try_from(index).ok()?);
-            self.poll_upstream(index, now, frame)
-        })
+        (0..self.leases.len())
+            .find_map(|index| {
+                let index = LeaseIndex(u16::try_from(index).ok()?);
+                self.poll_upstream(index, now, frame)
+            })
+            .or_else(|| self.gather.poll_transmit(now, frame))
     }
 
     /// When [`Aggregator::poll_transmit`] will have something without further input;
@@ -291,7 +331,7 @@ impl Aggregator {
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
         let due = self.leases.iter().filter_map(|lease| Some(lease.upstream.as_ref()?.timeout()));
-        due.min().unwrap_or(Nanos::MAX)
+        due.min().unwrap_or(Nanos::MAX).min(self.gather.poll_timeout())
     }
 
     /// Counters of the lane.
@@ -338,30 +378,6 @@ impl Aggregator {
 /// Slots of up to this many bytes are near: what an lcore may expect of a shared L3. With 4 MiB of
 /// slots prefetching cost 3 % more than it gained.
 const NEAR_BYTES: usize = 8 << 20;
-
-/// Fills in the UDP checksum where the receiver will demand one.
-fn finish(encap: &Encap, integrity: Integrity, frame: &mut [u8]) {
-    if encap.target().addr.is_ipv6() || integrity == Integrity::Checksum16 {
-        encap.finish(frame);
-    }
-}
-
-/// Seals the datagram of a frame that is about to leave and completes its headers.
-fn dispatch_out(
-    encap: &Encap,
-    integrity: Integrity,
-    buffer: &mut [u8],
-    datagram_len: usize,
-) -> usize {
-    let start = encap.header_len();
-    if integrity == Integrity::Crc32c {
-        let mut packet = Packet::new_unchecked(&mut buffer[start..start + datagram_len]);
-        packet.seal(weft_kernel::crc32c);
-    }
-    let len = encap.emit(buffer, datagram_len);
-    finish(encap, integrity, &mut buffer[..len]);
-    len
-}
 
 #[cfg(test)]
 mod tests;
