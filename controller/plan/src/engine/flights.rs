@@ -126,7 +126,22 @@ impl Flights {
         for next in self.flights.values_mut().filter(|next| next.opened_by == Some(key)) {
             next.opened_by = None;
         }
-        self.waiters.remove(&key).unwrap_or_default()
+        let released = self.waiters.remove(&key).unwrap_or_default();
+        released.into_iter().filter(|waiter| !self.waits_for_an_earlier(*waiter)).collect()
+    }
+
+    /// Segments begin in their order: one that waits behind another is put with it.
+    fn waits_for_an_earlier(&mut self, late: Waiter) -> bool {
+        let is_earlier = |other: &Waiter| {
+            (other.job, other.rank, other.update_id) == (late.job, late.rank, late.update_id)
+                && other.segment < late.segment
+        };
+        let holder = self.waiters.values_mut().find(|waiters| waiters.iter().any(is_earlier));
+        if let Some(waiters) = holder {
+            waiters.push(late);
+            return true;
+        }
+        false
     }
 
     /// Ends all flights of a group.

@@ -453,6 +453,7 @@ impl World {
                     let key = TransferKey::Member(grant.group, rank);
                     self.flows.get_mut(&key).unwrap().rates[segment as usize].0 = true;
                     self.set_rate(key);
+                    self.measure();
                 }
             }
             Reply::Drop { update_id, reason } => {
@@ -547,6 +548,21 @@ impl World {
         for (_, key) in keys {
             self.set_rate(key);
         }
+        self.measure();
+    }
+
+    /// Notes how full the links are.
+    fn measure(&mut self) {
+        // A worker's own uplink carries nobody else's transfers, and cannot carry too much.
+        let links = self.flows.values().flat_map(|flow| flow.links.clone());
+        let is_shared = |link: &String| !(link.starts_with('w') && link.ends_with(".up"));
+        let links: BTreeSet<String> = links.filter(is_shared).collect();
+        for link in links {
+            let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
+            let load =
+                on_it.map(|flow| flow.rate).sum::<u64>() as f64 / self.capacity[&link] as f64;
+            self.load_max = self.load_max.max(load);
+        }
     }
 
     fn set_rate(&mut self, key: TransferKey) {
@@ -577,16 +593,6 @@ impl World {
             let need_ns = (flow.left.max(0.0) * 1e9 / flow.rate as f64).ceil() as u64;
             let version = flow.version;
             self.push(now_ns + need_ns, Event::Arrived(key, version));
-        }
-        // A worker's own uplink carries nobody else's transfers, and cannot carry too much.
-        let links = self.flows.values().flat_map(|flow| flow.links.clone());
-        let is_shared = |link: &String| !(link.starts_with('w') && link.ends_with(".up"));
-        let links: BTreeSet<String> = links.filter(is_shared).collect();
-        for link in links {
-            let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
-            let load =
-                on_it.map(|flow| flow.rate).sum::<u64>() as f64 / self.capacity[&link] as f64;
-            self.load_max = self.load_max.max(load);
         }
     }
 
