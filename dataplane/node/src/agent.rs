@@ -200,7 +200,7 @@ impl Agent {
     async fn tell_events(&mut self, outbox: &Outbox) -> bool {
         self.keep_events();
         while let Some(event) = self.kept.front() {
-            let message = v1::NodeMessage { message: Some(Message::Event(event.clone())) };
+            let message = v1::NodeMessage { message: Some(Message::Event(*event)) };
             match outbox.try_send(message) {
                 Ok(()) => {
                     self.kept.pop_front();
