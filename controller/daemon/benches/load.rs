@@ -17,7 +17,7 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-const WORKERS: usize = 20;
+const WORKERS: u32 = 20;
 const REQUESTS_PER_SEC: u64 = 1000;
 const SECONDS: u64 = 5;
 
@@ -84,7 +84,8 @@ fn config() -> String {
              down_bytes_per_sec = 1250000000\n"
         );
     }
-    let workers: Vec<String> = hosts[..WORKERS].iter().map(|host| format!("\"{host}\"")).collect();
+    let workers: Vec<String> =
+        hosts[..hosts.len() - 1].iter().map(|host| format!("\"{host}\"")).collect();
     text + &format!(
         "[[job]]\nname = \"load\"\nindex = 0\ndimension = 256\nserver = \"s0\"\n\
          tau_max = 1000000\nworkers = [{}]\n",
@@ -108,15 +109,15 @@ async fn load(endpoint: &str) -> (u64, u64) {
     sum
 }
 
-async fn worker(channel: Channel, rank: usize, until: Instant) -> (u64, u64) {
+async fn worker(channel: Channel, rank: u32, until: Instant) -> (u64, u64) {
     let (said, outbound) = mpsc::channel(64);
     let say = |message| said.send(v1::WorkerMessage { message: Some(message) });
-    let hello = v1::WorkerHello { rank: rank as u32, life: 1, ..v1::WorkerHello::default() };
+    let hello = v1::WorkerHello { rank, life: 1, ..v1::WorkerHello::default() };
     say(Said::Hello(hello)).await.expect("a stream");
     let mut client = WorkersClient::new(channel);
     let heard = client.attach(ReceiverStream::new(outbound)).await.expect("a stream");
     let mut heard = heard.into_inner();
-    let period = Duration::from_nanos(1_000_000_000 * WORKERS as u64 / REQUESTS_PER_SEC);
+    let period = Duration::from_nanos(1_000_000_000 * u64::from(WORKERS) / REQUESTS_PER_SEC);
     let mut ticks = tokio::time::interval(period);
     let (mut asked, mut done, mut version) = (0, 0, 0);
     let mut is_welcome = false;

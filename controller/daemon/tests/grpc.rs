@@ -182,7 +182,7 @@ async fn an_update_is_asked_for_granted_and_delivered() {
 async fn a_controller_goes_on_where_the_server_is() {
     let channel = controller(CONFIG).await;
     let mut server = Box::attach(&channel, 41, 40).await;
-    let mut worker = Worker::welcome(&channel, 0).await;
+    let worker = Worker::welcome(&channel, 0).await;
     worker.ask(v1::TransferRequest { version: 40, ..request(1) }).await;
     assert_eq!(server.install().await.order, 41);
     // Another controller would be told 42; so is this one, by a box whose stream broke.

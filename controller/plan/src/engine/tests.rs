@@ -1,4 +1,10 @@
 //! The controller against simulated boxes and workers in virtual time.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::type_complexity,
+    reason = "small numbers and tables of changes"
+)]
 
 mod bad_input;
 mod failures;
