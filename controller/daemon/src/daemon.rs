@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -16,6 +17,7 @@ use weft_rpc::v1::workers_server::WorkersServer;
 use crate::config::{FileConfig, Format};
 use crate::core::{Core, INPUTS_MAX, Input, Snapshot};
 use crate::error::DaemonError;
+use crate::exec::{ExecPolicy, TIMEOUT_DEFAULT};
 use crate::northbound::Northbound;
 use crate::southbound::node::Southbound;
 use crate::state;
@@ -32,10 +34,14 @@ pub fn check(path: &Path, config: &FileConfig) -> Result<(), DaemonError> {
         .map_err(|source| DaemonError::Config { path: path.to_owned(), source })
 }
 
-/// The policies that a configuration can name.
+/// The policies that a configuration can name: those built in, and `exec:CMD`.
 #[must_use]
 pub fn policies() -> PolicySource {
-    built_in_policies()
+    let built_in = built_in_policies();
+    Box::new(move |name| match ExecPolicy::from_name(name, TIMEOUT_DEFAULT) {
+        Some(program) => Ok(Arc::new(program)),
+        None => built_in(name),
+    })
 }
 
 /// A controller whose sockets are open.

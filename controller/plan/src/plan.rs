@@ -354,7 +354,7 @@ pub struct ReplicaDocument {
     pub copies: Vec<CopyDocument>,
 }
 
-/// A [`Copy`] as JSON.
+/// A [`struct@Copy`] as JSON.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CopyDocument {
     /// Members of the group.

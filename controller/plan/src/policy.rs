@@ -1,6 +1,6 @@
 //! A policy turns a case into a plan; this file is the list of those built in.
 //!
-//! A new policy is one file with a type that implements [`Policy`] and one line in [`BUILT_IN`].
+//! A new policy is one file with a type that implements [`Policy`] and one line in `BUILT_IN`.
 
 use thiserror::Error;
 

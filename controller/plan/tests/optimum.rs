@@ -127,7 +127,7 @@ fn case(seed: u64, updates: u32, aggregators: u32, deadlines: bool, objective: O
         aggregators,
         reservations: 2,
         racks: 0,
-        equal: seed % 4 == 0,
+        equal: seed.is_multiple_of(4),
         deadlines: false,
     };
     let mut spec = shape.spec(seed);
@@ -140,7 +140,7 @@ fn case(seed: u64, updates: u32, aggregators: u32, deadlines: bool, objective: O
     spec.servers[0].version = 100;
     spec.servers[0].tau_max = Some(if deadlines { u64::from(updates) + 1 } else { 1_000 });
     if deadlines {
-        let oldest = numbers.within(0, u64::from(updates)) as usize;
+        let oldest = numbers.index(spec.updates.len());
         spec.updates[oldest].version = 100 - u64::from(updates);
     }
     spec.options.no_drop = true;

@@ -27,6 +27,8 @@ pub struct NodeControl {
     commands: ArrayQueue<Command>,
     events: ArrayQueue<JobEvent>,
     events_lost: AtomicU64,
+    rx_bytes: AtomicU64,
+    tx_bytes: AtomicU64,
 }
 
 impl Default for NodeControl {
@@ -43,6 +45,8 @@ impl NodeControl {
             commands: ArrayQueue::new(commands_max),
             events: ArrayQueue::new(events_max),
             events_lost: AtomicU64::new(0),
+            rx_bytes: AtomicU64::new(0),
+            tx_bytes: AtomicU64::new(0),
         }
     }
 
@@ -64,6 +68,18 @@ impl NodeControl {
     #[must_use]
     pub fn events_lost(&self) -> u64 {
         self.events_lost.load(Ordering::Relaxed)
+    }
+
+    /// Notes what the lane's port has carried, for telemetry.
+    pub fn note_carried(&self, rx_bytes: u64, tx_bytes: u64) {
+        self.rx_bytes.store(rx_bytes, Ordering::Relaxed);
+        self.tx_bytes.store(tx_bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that the lane's port has received and sent.
+    #[must_use]
+    pub fn carried(&self) -> (u64, u64) {
+        (self.rx_bytes.load(Ordering::Relaxed), self.tx_bytes.load(Ordering::Relaxed))
     }
 
     /// Moves commands in and events out; the lane's side, between two breaths.

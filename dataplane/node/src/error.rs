@@ -11,6 +11,9 @@ use crate::config::ConfigError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
+    /// The controller's agent could not be started.
+    #[error("cannot start the controller's agent: {0}; check `controller.endpoint`")]
+    Controller(String),
     /// The configuration was refused.
     #[error(transparent)]
     Config(#[from] ConfigError),

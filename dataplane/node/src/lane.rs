@@ -55,6 +55,10 @@ pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
         let frames = lane.breathe(now, &mut host);
         if index == 0 {
             exchange(now, lane.engine_mut(), shared.control.as_deref());
+            if let Some(control) = &shared.control {
+                let stats = lane.port().stats();
+                control.note_carried(stats.rx_bytes, stats.tx_bytes);
+            }
         }
         let due = lane.engine().poll_timeout().min(snapshot_due);
         if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {

@@ -3,6 +3,7 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`mod@bench`] | measures the aggregator instead of serving |
+//! | [`agent`] | speaks gRPC to a controller |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |
@@ -21,6 +22,7 @@
 //! The binary is `main.rs`; everything here can be tested without it.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod bench;
 pub mod cli;
 pub mod config;

@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_node::agent;
 use weft_node::bench;
 use weft_node::cli::Invocation;
 use weft_node::config::{self, Format};
+use weft_node::control::NodeControl;
+use weft_node::environment;
 use weft_node::error::NodeError;
 use weft_node::node::{self, Options};
 use weft_node::stats::{Report, write_text};
@@ -40,12 +43,28 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         println!("{}: good", cli.config.display());
         return Ok(());
     }
-    let options = Options { eal_args, stop: stop_on_signals()?, control: None };
+    let mut options = Options { eal_args, stop: stop_on_signals()?, control: None };
     if settings.config.bench.is_some() {
         println!("{}", bench::run(&settings, options)?.to_json());
         return Ok(());
     }
-    let report = node::run(&settings, options)?;
+    let stop = Arc::clone(&options.stop);
+    let agent = match settings.config.controller {
+        Some(_) => {
+            let control = Arc::new(NodeControl::default());
+            options.control = Some(Arc::clone(&control));
+            let life = environment::random_seed().map_err(NodeError::Seed)?;
+            agent::start(&settings.config, control, life, Arc::clone(&stop))?
+        }
+        None => None,
+    };
+    let served = node::run(&settings, options);
+    stop.store(true, Ordering::Relaxed);
+    if let Some(agent) = agent {
+        // It looks at the flag every few milliseconds; a panic there is no reason to lose the report.
+        let _ = agent.join();
+    }
+    let report = served?;
     print_report(&report, format);
     Ok(())
 }

@@ -25,6 +25,7 @@ pub struct Request {
 
 /// What the controller wants told.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few at a time, and moved once")]
 pub enum Act {
     /// To a box.
     Command {

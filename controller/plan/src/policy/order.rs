@@ -6,11 +6,11 @@
 //! 2. The update at 0-based position i of its server has delay (version before its commit) minus
 //!    its own version, so it meets the bound iff i <= [`Case::deadline`]. When the n earliest
 //!    deadlines leave exactly n slots, the slot goes to one of those n (*derived*; see
-//!    [`deadlines`]); updates of a cluster that cannot fit are dropped beforehand.
-//! 3. A forced update that holds the others up too long is dropped (*derived*; see [`drops`]).
+//!    `deadlines.rs`); updates of a cluster that cannot fit are dropped beforehand.
+//! 3. A forced update that holds the others up too long is dropped (*derived*; see `drops.rs`).
 //!
 //! Ties go to the earlier finish, then to the smaller name. Source: MLfabric, update ordering.
-//! Cost: about log N per update for picking (see [`pool`]), plus the drop rule's look-ahead.
+//! Cost: about log N per update for picking (see `pool.rs`), plus the drop rule's look-ahead.
 
 mod deadlines;
 mod drops;
@@ -77,7 +77,8 @@ pub fn direct_path(case: &Case, ledger: &Ledger, update: &Update) -> Path {
 /// (*derived*).
 #[must_use]
 pub fn order(case: &Case, ledger: &mut Ledger) -> Ordered {
-    if case.options.objective == Objective::Mean {
+    // A partial round keeps the first arrivals.
+    if case.options.objective == Objective::Mean || case.options.best_of.is_some() {
         return Planner::new(case, ledger).run();
     }
     let mut other = ledger.clone();

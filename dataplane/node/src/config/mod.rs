@@ -13,6 +13,7 @@
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
+//! | `[controller]` | [`ControllerSection`]: who installs groups |
 //! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
@@ -21,6 +22,7 @@
 //! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
 mod bench;
+mod controller;
 mod dpdk;
 mod faults;
 mod locate;
@@ -38,6 +40,7 @@ use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
 pub use bench::{BenchMode, BenchSection, LeaseName};
+pub use controller::ControllerSection;
 pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
 pub use push::PushSection;
@@ -81,6 +84,9 @@ pub struct NodeConfig {
     /// For benches only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchSection>,
+    /// Who commands the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerSection>,
     /// The jobs.
     #[serde(default)]
     pub job: Vec<JobSection>,

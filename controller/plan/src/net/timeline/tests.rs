@@ -8,9 +8,13 @@ struct Slow(Vec<u64>);
 
 const LEN: u64 = 40;
 
+fn at(at_ns: u64) -> usize {
+    usize::try_from(at_ns).expect("a short time")
+}
+
 fn agree(fast: &Timeline, slow: &Slow) -> Result<(), TestCaseError> {
     for at_ns in 0..LEN {
-        prop_assert_eq!(fast.residual_at(at_ns), slow.0[at_ns as usize], "at {}", at_ns);
+        prop_assert_eq!(fast.residual_at(at_ns), slow.0[at(at_ns)], "at {}", at_ns);
     }
     let steps = fast.steps();
     prop_assert!(steps.windows(2).all(|w| w[0].from_ns < w[1].from_ns));
@@ -24,7 +28,7 @@ fn fitting(slow: &Slow, cuts: &[u64], wish: u64) -> Vec<Segment> {
     cuts.sort_unstable();
     let pairs = cuts.chunks_exact(2).filter(|pair| pair[0] < pair[1]);
     let segments = pairs.filter_map(|pair| {
-        let inside = &slow.0[pair[0] as usize..pair[1] as usize];
+        let inside = &slow.0[at(pair[0])..at(pair[1])];
         let bytes_per_sec = wish.min(*inside.iter().min()?);
         (bytes_per_sec > 0).then_some(Segment { from_ns: pair[0], to_ns: pair[1], bytes_per_sec })
     });
@@ -37,7 +41,7 @@ proptest! {
         asks in prop::collection::vec((prop::collection::vec(0..LEN, 2..8), 1..12u64), 1..12),
     ) {
         let mut fast = Timeline::new(20);
-        let mut slow = Slow(vec![20; LEN as usize]);
+        let mut slow = Slow(vec![20; at(LEN)]);
         let mut scratch = Vec::new();
         let mut history = Vec::new();
         for (cuts, wish) in asks {
@@ -46,7 +50,7 @@ proptest! {
             fast.reserve(&segments, &mut scratch);
             for s in &segments {
                 for at_ns in s.from_ns..s.to_ns {
-                    slow.0[at_ns as usize] -= s.bytes_per_sec;
+                    slow.0[at(at_ns)] -= s.bytes_per_sec;
                 }
             }
             agree(&fast, &slow)?;
@@ -62,12 +66,12 @@ proptest! {
         takes in prop::collection::vec((0..LEN - 1, 1..LEN, 1..30u64), 1..12),
     ) {
         let mut fast = Timeline::new(20);
-        let mut slow = Slow(vec![20; LEN as usize]);
+        let mut slow = Slow(vec![20; at(LEN)]);
         for (from_ns, len, bytes_per_sec) in takes {
             let to_ns = (from_ns + len).min(LEN);
             fast.occupy(Segment { from_ns, to_ns, bytes_per_sec });
             for at_ns in from_ns..to_ns {
-                let left = &mut slow.0[at_ns as usize];
+                let left = &mut slow.0[at(at_ns)];
                 *left = left.saturating_sub(bytes_per_sec);
             }
             agree(&fast, &slow)?;

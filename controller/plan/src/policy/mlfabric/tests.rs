@@ -40,7 +40,7 @@ fn spec(shape: Shape, seed: u64) -> CaseSpec {
     options.no_aggregate = numbers.within(0, 4) == 0;
     options.theta = numbers.within(0, 20) as f64 / 10.0;
     options.thin_flow_share = numbers.within(0, 3) as f64 * 0.1;
-    options.direct_search = 1 + numbers.next() as u32 % 64;
+    options.direct_search = 1 + u32::try_from(numbers.within(0, 64)).expect("it is small");
     if numbers.within(0, 2) == 0 {
         options.objective = Objective::Last;
     }

@@ -32,10 +32,14 @@ pub(super) fn host_addr(host: u8) -> SocketAddr {
 pub(super) type Out = Vec<Vec<u8>>;
 
 fn channel_host(host: u8, workers: u8, chunks: u32, seed: u64) -> ChannelHost {
+    channel_host_of(ELEMENTS, host, workers, chunks, seed)
+}
+
+fn channel_host_of(elements: u16, host: u8, workers: u8, chunks: u32, seed: u64) -> ChannelHost {
     let local = Endpoint { mac: MacAddr([2, 0, 0, 0, 0, host]), addr: host_addr(host) };
     let terms = JobTerms {
         job: JOB,
-        elements: ELEMENTS,
+        elements,
         integrity: Integrity::Crc32c,
         exponent: Some(EXPONENT),
         chunks,
@@ -178,6 +182,11 @@ impl FakeServer {
     pub(super) fn restart(&mut self, seed: u64) {
         self.channels = channel_host(Self::HOST, self.workers, self.chunks, seed);
         self.groups.retain(|group| group.decided.is_some());
+    }
+
+    /// Says that chunks have this many elements.
+    pub(super) fn claim_elements(&mut self, elements: u16) {
+        self.channels = channel_host_of(elements, Self::HOST, self.workers, self.chunks, 1);
     }
 
     pub(super) fn install(&mut self, id: GroupId, mask: Members, via_box: bool, fallback: Nanos) {
