@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use weft_testbed::lab::{self, LabError, LabName, Topology, netns, rootless};
+use weft_testbed::lab::tc::{Rate, Shaper};
+use weft_testbed::lab::{self, LabError, LabName, Topology, live, netns, rootless};
 
 const TOPOLOGY: &str = r#"{
     "hosts": {
@@ -84,6 +85,7 @@ fn a_lab_forwards_at_its_rates_and_goes_without_a_trace() {
     assert!(class.contains("rate 50Mbit ceil 50Mbit"), "{class}");
     let qdisc = stdout(&in_node(a, "s1", "tc", "-j qdisc show dev s1-p2"));
     assert!(qdisc.contains("\"rate\":2562500"), "{qdisc}");
+    rates_can_be_read_and_changed(a);
     let mac = stdout(&in_node(a, "h1", "cat", "/sys/class/net/eth0/address"));
     assert_eq!(mac.trim(), "02:00:00:00:00:11");
     let offloads = stdout(&in_node(a, "h1", "ethtool", "-k eth0"));
@@ -100,6 +102,31 @@ fn a_lab_forwards_at_its_rates_and_goes_without_a_trace() {
     assert_eq!(lab::nodes_of(b).unwrap(), ["h1", "h2", "h3", "s1"]);
     assert!(in_node(b, "h1", "ping", "-c1 -w5 10.9.0.2").status.success());
     assert_eq!(lab::down(b).unwrap(), 4);
+}
+
+/// What the kernel says of links `h1` (50 Mbit/s HTB), `h2` (20.5 Mbit/s TBF) and `h3` (none).
+fn rates_can_be_read_and_changed(name: &LabName) {
+    let direction = |from: &str| {
+        let ends = live::directions(name).unwrap();
+        assert_eq!(ends.len(), 6);
+        ends.into_iter().find(|end| end.from.interface == from || end.from.node == from).unwrap()
+    };
+    let mbit = |mbit| Rate::from_mbit(mbit).unwrap();
+    let [h1, h2, h3, port] = ["h1", "h2", "h3", "s1-p2"].map(direction);
+    assert_eq!((h1.to.interface.as_str(), h1.mtu), ("s1-p1", 3000));
+    assert_eq!(
+        (h1.address.as_deref(), h1.shaped),
+        (Some("10.9.0.1"), Some((Shaper::Htb, mbit(50.0))))
+    );
+    assert_eq!((h2.shaped, port.to.node.as_str()), (Some((Shaper::Tbf, mbit(20.5))), "h2"));
+    assert_eq!(h3.shaped, None);
+    for (end, rate) in [(&h1, 25.0), (&port, 10.0)] {
+        live::set_rate(name, end, mbit(rate)).unwrap();
+    }
+    assert_eq!(direction("h1").shaped, Some((Shaper::Htb, mbit(25.0))));
+    assert_eq!(direction("s1-p2").shaped, Some((Shaper::Tbf, mbit(10.0))));
+    assert_eq!(direction("s1-p1").shaped, Some((Shaper::Htb, mbit(50.0))), "the other direction");
+    assert!(matches!(live::set_rate(name, &h3, mbit(1.0)), Err(LabError::Unshaped { .. })));
 }
 
 #[test]

@@ -331,7 +331,7 @@ fn own_lab(settings: &Settings) -> Result<(OwnLab, Topology), BenchError> {
     .map_err(|error| refused(&error))?;
     for link in &mut topology.links {
         if link.ends.iter().any(|end| end.node == "a0") {
-            link.shape = None;
+            link.shapes = [None; 2];
         }
     }
     if matches!(settings.io, Io::AfPacket | Io::Dpdk) {

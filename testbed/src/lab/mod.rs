@@ -7,6 +7,7 @@
 //! and is content when there are none; two labs never touch each other. There is no state besides
 //! the namespaces themselves, so nothing can disagree with them.
 
+pub mod live;
 pub mod netns;
 pub mod plan;
 pub mod rootless;
@@ -257,6 +258,12 @@ pub enum LabError {
         namespace: String,
         /// Why.
         reason: std::io::Error,
+    },
+    /// A direction of a link has no rate that could be changed.
+    #[error("{interface} is not shaped, so its rate cannot be changed; give its link a `bw`")]
+    Unshaped {
+        /// The interface.
+        interface: String,
     },
     /// A command of the topology file failed.
     #[error("command `{command}` of node `{node}` failed: {reason}")]

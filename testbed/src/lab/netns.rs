@@ -40,6 +40,16 @@ pub fn tc(namespace: &str, arguments: &[&str]) -> Result<String, ToolError> {
     run(command, "tc", arguments.join(" "))
 }
 
+/// Asks `ip` in `namespace`; returns its standard output.
+///
+/// # Errors
+/// When `ip` cannot be run or fails.
+pub fn ip(namespace: &str, arguments: &[&str]) -> Result<String, ToolError> {
+    let mut command = Command::new("ip");
+    command.args(["-netns", namespace]).args(arguments);
+    run(command, "ip", arguments.join(" "))
+}
+
 /// A command that runs `program` in `namespace`, with a `/sys` that fits it. The process keeps its
 /// id when `ip` gives way to `program`.
 #[must_use]

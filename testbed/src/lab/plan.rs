@@ -167,8 +167,10 @@ fn node_plan(name: &LabName, topology: &Topology, node: &str) -> NodePlan {
         commands: Vec::new(),
     };
     for link in &topology.links {
-        for LinkEnd { interface, .. } in link.ends.iter().filter(|end| end.node == node) {
-            if let Some(shape) = link.shape {
+        for (LinkEnd { interface, .. }, shape) in
+            link.ends.iter().zip(link.shapes).filter(|(end, _)| end.node == node)
+        {
+            if let Some(shape) = shape {
                 let (rate, queue) = (shape.rate, shape.queue_packets);
                 plan.shaping.extend(shape.shaper.batch(interface, rate, topology.mtu, queue));
                 let (interface, shaper) = (interface.clone(), shape.shaper);
@@ -275,6 +277,16 @@ mod tests {
         assert_eq!((w0.rates.len(), w0.shaping.len()), (1, 3));
         assert!(s0.settings.contains(&("bridge/bridge-nf-call-iptables", "0")));
         assert!(w0.settings.contains(&("ipv6/conf/all/disable_ipv6", "1")));
+    }
+
+    #[test]
+    fn each_direction_has_its_rate_at_its_sending_end() {
+        let text = r#"{"hosts":{"h1":{}},"switches":{"s1":{}},
+            "links":[["h1","s1",{"bw":10,"bw_reverse":50}]]}"#;
+        let plan = Plan::new(&name("two"), &Topology::from_json(text).unwrap());
+        let rates: Vec<_> = plan.nodes.iter().map(|node| node.rates[0].rate).collect();
+        assert_eq!(rates, [10.0, 50.0].map(|mbit| Rate::from_mbit(mbit).unwrap()));
+        assert!(plan.nodes[1].shaping[1].contains("rate 50000000bit"));
     }
 
     #[test]

@@ -104,6 +104,35 @@ impl Shaper {
     }
 }
 
+impl Shaper {
+    /// Commands for `tc -batch` that give what leaves through `interface`, which [`Self::batch`]
+    /// shaped, another rate. Waiting packets stay.
+    #[must_use]
+    pub fn change(self, interface: &str, rate: Rate, mtu: u32, queue_packets: u32) -> Vec<String> {
+        let mut lines = self.batch(interface, rate, mtu, queue_packets);
+        let line = match self {
+            // The class only: the queue below it is the same.
+            Self::Htb => lines.swap_remove(1).replacen("class add", "class change", 1),
+            Self::Tbf => lines.swap_remove(0).replacen("qdisc add", "qdisc change", 1),
+        };
+        vec![line]
+    }
+
+    /// The shaper of an interface and its rate, in the kernel's own words (see
+    /// [`RateCheck::verify`]); `None` when nothing shapes it.
+    #[must_use]
+    pub fn read(qdiscs: &str, classes: &str) -> Option<(Self, Rate)> {
+        let listed: Vec<Qdisc> = serde_json::from_str(qdiscs).ok()?;
+        let root = listed.iter().find(|qdisc| qdisc.root)?;
+        let (shaper, bits) = match root.kind.as_str() {
+            "htb" => (Self::Htb, class_rate(classes, "1:1")?),
+            "tbf" => (Self::Tbf, root.options.rate? * 8.0),
+            _ => return None,
+        };
+        Some((shaper, Rate::from_mbit(bits / 1e6)?))
+    }
+}
+
 /// A rate that an interface must turn out to have.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RateCheck {
@@ -253,6 +282,27 @@ mod tests {
             lines,
             ["qdisc add dev s1-p1 root handle 1: tbf rate 500000bit burst 3090 limit 15140"]
         );
+    }
+
+    #[test]
+    fn a_change_leaves_the_queue_alone() {
+        let rate = Rate::from_mbit(50.0).unwrap();
+        let [htb] = &Shaper::Htb.change("eth0", rate, 1500, 9)[..] else { panic!("one line") };
+        assert!(
+            htb.starts_with("class change dev eth0 parent 1: classid 1:1 htb rate 50000000bit")
+        );
+        let [tbf] = &Shaper::Tbf.change("eth0", rate, 1500, 9)[..] else { panic!("one line") };
+        assert!(tbf.starts_with("qdisc change dev eth0 root handle 1: tbf rate 50000000bit"));
+    }
+
+    #[test]
+    fn a_rate_is_read_back_without_knowing_it() {
+        let mbit = |mbit| Rate::from_mbit(mbit).unwrap();
+        assert_eq!(Shaper::read(HTB, CLASS), Some((Shaper::Htb, mbit(100.0))));
+        let tbf = r#"[{"kind":"tbf","handle":"1:","root":true,"options":{"rate":12500000}}]"#;
+        assert_eq!(Shaper::read(tbf, ""), Some((Shaper::Tbf, mbit(100.0))));
+        let none = r#"[{"kind":"noqueue","handle":"0:","root":true,"options":{}}]"#;
+        assert_eq!((Shaper::read(none, ""), Shaper::read("", "")), (None, None));
     }
 
     #[test]

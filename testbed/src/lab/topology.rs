@@ -6,23 +6,28 @@
 //! ```json
 //! { "hosts":    { "h1": { "ip": "10.0.1.1/24", "mac": "02:00:00:00:01:01", "commands": [] } },
 //!   "switches": { "s1": {} },
-//!   "links":    [ ["h1", "s1-p1"], [["h2", "s1-p2"], { "bw": 100 }], ["h3", "s1", { "bw": 10 }] ] }
+//!   "links":    [ ["h1", "s1-p1"], [["h2", "s1-p2"], { "bw": 100 }],
+//!                 ["h3", "s1", { "bw": 10, "bw_reverse": 50 }] ] }
 //! ```
+//!
+//! `bw_reverse`, the rate from the second end to the first where it is not that of `bw`, is ours.
 //!
 //! Invariant: a [`Topology`] that exists is consistent: names are unique and short enough for
 //! Linux, links end at known nodes, no port is used twice, no address belongs to two hosts.
 //! What a link cannot do here (`delay`, `loss`, which need netem) is refused, never ignored.
 
+mod build;
 mod error;
 mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use weft_wire::MacAddr;
 
+pub use build::{Rack, Rates, STAR_SWITCH, Star};
 pub use error::TopologyError;
 use file::{File, RawHost, RawLink};
 
@@ -61,39 +66,6 @@ impl Topology {
                 .map_err(|problem| TopologyError::Link { index, reason: Box::new(problem) })?;
         }
         builder.finish(file.mtu.unwrap_or(MTU_DEFAULT))
-    }
-
-    /// Builds the lab of a job: workers `w0…` and aggregators `a0…` around one switch `s0`, every
-    /// link with the same rate.
-    ///
-    /// # Errors
-    /// When there are more boxes than the lab's address plan holds, or the MTU is out of range.
-    pub fn star(star: &Star) -> Result<Self, TopologyError> {
-        if star.workers > STAR_WORKERS_MAX || star.aggregators > STAR_AGGREGATORS_MAX {
-            return Err(TopologyError::StarSize {
-                workers: star.workers,
-                aggregators: star.aggregators,
-            });
-        }
-        let worker = |rank| (format!("w{rank}"), rank + 1);
-        let aggregator = |index| (format!("a{index}"), STAR_LAST_OCTET - index);
-        let boxes = (0..star.workers).map(worker).chain((0..star.aggregators).map(aggregator));
-        let mut builder = Builder::default();
-        builder.switch(STAR_SWITCH.to_owned())?;
-        for (name, octet) in boxes {
-            let mac = MacAddr([0x02, 0x57, 0x45, 0x00, 0x00, octet]);
-            let ip = Cidr { address: IpAddr::V4(Ipv4Addr::new(10, 87, 0, octet)), prefix: 24 };
-            builder.add_host(Host {
-                name: name.clone(),
-                ip: Some(ip),
-                mac: Some(mac),
-                commands: Vec::new(),
-                kernel_address: true,
-            })?;
-            let shape = star.rate.map(Shape::new);
-            builder.connect([&name, STAR_SWITCH], shape)?;
-        }
-        builder.finish(star.mtu)
     }
 
     /// Leaves the address of `name` to a userspace port: the kernel neither holds nor answers for
@@ -136,8 +108,9 @@ pub struct Host {
 pub struct Link {
     /// The two ends.
     pub ends: [LinkEnd; 2],
-    /// Rate in each direction; unlimited otherwise.
-    pub shape: Option<Shape>,
+    /// How what leaves each end is shaped: for a host's link, whose first end is the host, its
+    /// uplink and its downlink. Unlimited otherwise.
+    pub shapes: [Option<Shape>; 2],
 }
 
 /// An interface of a node. Namespaces keep equal names apart.
@@ -149,7 +122,7 @@ pub struct LinkEnd {
     pub interface: String,
 }
 
-/// How a link is shaped, equally in both directions.
+/// How one direction of a link is shaped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Rate of frames on the link.
@@ -197,19 +170,6 @@ impl FromStr for Cidr {
         }
         Ok(Self { address, prefix })
     }
-}
-
-/// What [`Topology::star`] builds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Star {
-    /// Workers, at most 200.
-    pub workers: u8,
-    /// Aggregators, at most 50.
-    pub aggregators: u8,
-    /// Rate of every link.
-    pub rate: Option<Rate>,
-    /// Largest IP packet, in bytes.
-    pub mtu: u32,
 }
 
 /// Collects nodes and links and checks them against each other.
@@ -265,16 +225,20 @@ impl Builder {
 
     fn link(&mut self, raw: RawLink) -> Result<(), TopologyError> {
         let (ends, options) = raw.normalise()?;
-        self.connect([&ends[0], &ends[1]], options.shape()?)
+        self.connect([&ends[0], &ends[1]], options.shapes()?)
     }
 
-    fn connect(&mut self, ends: [&str; 2], shape: Option<Shape>) -> Result<(), TopologyError> {
+    fn connect(
+        &mut self,
+        ends: [&str; 2],
+        shapes: [Option<Shape>; 2],
+    ) -> Result<(), TopologyError> {
         let first = self.end(ends[0])?;
         let second = self.end(ends[1])?;
         if first.node == second.node {
             return Err(TopologyError::Loop { name: first.node });
         }
-        self.links.push(Link { ends: [first, second], shape });
+        self.links.push(Link { ends: [first, second], shapes });
         Ok(())
     }
 
@@ -328,11 +292,6 @@ impl Builder {
     }
 }
 
-/// The switch of a star.
-pub const STAR_SWITCH: &str = "s0";
-const STAR_WORKERS_MAX: u8 = 200;
-const STAR_AGGREGATORS_MAX: u8 = 50;
-const STAR_LAST_OCTET: u8 = 254;
 const MTU_DEFAULT: u32 = 1500;
 /// IPv6 asks for 1280 of every link; smaller ones are of no use to the protocol either.
 const MTU_MIN: u32 = 1280;
@@ -342,7 +301,7 @@ const MTU_MAX: u32 = 65_535;
 const NODE_NAME_LEN_MAX: usize = 10;
 const SWITCH_PORT_MAX: u16 = 999;
 /// The kernel's own default for an Ethernet device.
-const QUEUE_PACKETS_DEFAULT: u32 = 1000;
+pub(super) const QUEUE_PACKETS_DEFAULT: u32 = 1000;
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ fn the_shipped_scenario_is_read() {
     assert_eq!(scenario.job.trainer(), TrainerConfig::default());
     let topology = scenario.topology(1).unwrap();
     assert_eq!(topology.hosts.len(), 5);
-    assert_eq!(topology.links[0].shape.unwrap().rate.bits_per_sec(), 1_000_000_000);
+    assert_eq!(topology.links[0].shapes[0].unwrap().rate.bits_per_sec(), 1_000_000_000);
     let auto = DIGITS.replace("scale_exponent = -20", "scale_exponent = \"auto\"");
     let scenario = Scenario::parse("x", &auto).unwrap();
     assert_eq!(scenario.job.scale_exponent, ScaleExponent::Auto);

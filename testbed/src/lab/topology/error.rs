@@ -1,8 +1,7 @@
 //! What can be wrong with a topology, in words that name the field.
 
-use super::{
-    MTU_MAX, MTU_MIN, NODE_NAME_LEN_MAX, STAR_AGGREGATORS_MAX, STAR_WORKERS_MAX, SWITCH_PORT_MAX,
-};
+use super::build::{STAR_AGGREGATORS_MAX, STAR_WORKERS_MAX};
+use super::{MTU_MAX, MTU_MIN, NODE_NAME_LEN_MAX, SWITCH_PORT_MAX};
 
 /// Why a topology is refused.
 #[derive(Debug, thiserror::Error)]

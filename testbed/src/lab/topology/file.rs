@@ -91,6 +91,8 @@ impl RawLink {
 pub(super) struct LinkOptions {
     /// Mbit/s.
     bw: Option<f64>,
+    /// Mbit/s from the second end to the first; `bw` otherwise.
+    bw_reverse: Option<f64>,
     delay: Option<Value>,
     jitter: Option<Value>,
     /// Percent.
@@ -102,7 +104,8 @@ pub(super) struct LinkOptions {
 }
 
 impl LinkOptions {
-    pub(super) fn shape(self) -> Result<Option<Shape>, TopologyError> {
+    /// What leaves the first end and the second.
+    pub(super) fn shapes(self) -> Result<[Option<Shape>; 2], TopologyError> {
         for (field, value) in
             [("delay", &self.delay), ("jitter", &self.jitter), ("loss", &self.loss)]
         {
@@ -110,34 +113,29 @@ impl LinkOptions {
                 return Err(TopologyError::NeedsNetem { field });
             }
         }
-        let Some(bw) = self.bw else {
-            return if self.max_queue_size.is_some() {
-                Err(TopologyError::Range {
-                    field: "max_queue_size",
-                    value: "given without bw".to_owned(),
-                    expected: "a rate beside it",
-                })
-            } else {
-                Ok(None)
-            };
-        };
-        let rate = Rate::from_mbit(bw).ok_or_else(|| TopologyError::Range {
-            field: "bw",
-            value: bw.to_string(),
-            expected: "0.01 to 100000 Mbit/s",
-        })?;
+        let forward = self.bw.map(|bw| rate("bw", bw)).transpose()?;
+        let reverse = self.bw_reverse.map(|bw| rate("bw_reverse", bw)).transpose()?;
+        if forward.is_none() && self.max_queue_size.is_some() {
+            return Err(range("max_queue_size", "given without bw", "a rate beside it"));
+        }
         let tbf = self.use_tbf.unwrap_or(false) || self.use_htb == Some(false);
         let queue_packets = self.max_queue_size.unwrap_or(QUEUE_PACKETS_DEFAULT);
         if queue_packets == 0 {
-            return Err(TopologyError::Range {
-                field: "max_queue_size",
-                value: "0".to_owned(),
-                expected: "at least 1 packet",
-            });
+            return Err(range("max_queue_size", "0", "at least 1 packet"));
         }
         let shaper = if tbf { Shaper::Tbf } else { Shaper::Htb };
-        Ok(Some(Shape { rate, shaper, queue_packets }))
+        let shape = |rate: Option<Rate>| rate.map(|rate| Shape { rate, shaper, queue_packets });
+        Ok([shape(forward), shape(reverse.or(forward))])
     }
+}
+
+fn rate(field: &'static str, mbit: f64) -> Result<Rate, TopologyError> {
+    let expected = "0.01 to 100000 Mbit/s";
+    Rate::from_mbit(mbit).ok_or_else(|| range(field, &mbit.to_string(), expected))
+}
+
+fn range(field: &'static str, value: &str, expected: &'static str) -> TopologyError {
+    TopologyError::Range { field, value: value.to_owned(), expected }
 }
 
 fn number(value: &Value) -> Option<f64> {

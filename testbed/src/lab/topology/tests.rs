@@ -33,7 +33,9 @@ fn a_tutorial_file_is_read_with_every_way_to_write_a_link() {
         .collect();
     assert_eq!(ends, ["eth0:s1-p1", "eth0:s1-p2", "eth0:s2-p1", "s1-p3:s2-p2", "eth1:s1-p4"]);
     let mbit = |mbit| Rate::from_mbit(mbit).unwrap();
-    let shapes: Vec<Option<Shape>> = topology.links.iter().map(|link| link.shape).collect();
+    let shapes: Vec<Option<Shape>> = topology.links.iter().map(|link| link.shapes[0]).collect();
+    let symmetric = |link: &Link| link.shapes[0] == link.shapes[1];
+    assert!(topology.links[..4].iter().all(symmetric) && topology.links[4].shapes == [None; 2]);
     assert_eq!(shapes[0], None);
     assert_eq!(shapes[1], Some(Shape { queue_packets: 50, ..Shape::new(mbit(100.0)) }));
     assert_eq!(shapes[2], Some(Shape { shaper: Shaper::Tbf, ..Shape::new(mbit(2.5)) }));
@@ -98,4 +100,48 @@ fn a_star_gives_every_box_an_address_and_a_port() {
     let largest = Star { workers: 200, aggregators: 50, ..star };
     assert_eq!(Topology::star(&largest).unwrap().hosts.len(), 250);
     assert!(Topology::star(&Star { workers: 201, ..star }).is_err());
+}
+
+#[test]
+fn a_links_directions_may_have_rates_of_their_own() {
+    let links = |options: &str| {
+        let text =
+            format!(r#"{{"hosts":{{"h1":{{}},"h2":{{}}}},"links":[["h1","h2",{options}]]}}"#);
+        Topology::from_json(&text).unwrap().links[0].shapes
+    };
+    let shape = |mbit| Some(Shape::new(Rate::from_mbit(mbit).unwrap()));
+    assert_eq!(links(r#"{"bw":10,"bw_reverse":50}"#), [shape(10.0), shape(50.0)]);
+    assert_eq!(links(r#"{"bw_reverse":50}"#), [None, shape(50.0)]);
+    assert!(
+        refused(r#"{"hosts":{"h1":{},"h2":{}},"links":[["h1","h2",{"bw":1,"bw_reverse":0}]]}"#)
+            .contains("`bw_reverse` is 0")
+    );
+}
+
+#[test]
+fn racks_share_their_uplinks() {
+    let mbit = |mbit| Rate::from_mbit(mbit);
+    let rates = |up, down| Rates { up: mbit(up), down: mbit(down) };
+    let host = |name: &str, up| (name.to_owned(), rates(up, 100.0));
+    let rack = |names: [&str; 2], uplink| Rack {
+        hosts: names.iter().map(|name| host(name, 40.0)).collect(),
+        uplink,
+    };
+    let racks = [rack(["w0", "w1"], rates(60.0, 80.0)), rack(["w2", "w3"], Rates::default())];
+    let topology = Topology::racks(&racks, 1500).unwrap();
+    assert_eq!(topology.switches, ["r0", "r1", "s0"]);
+    let link = |end: &str| {
+        let link = topology.links.iter().find(|link| link.ends[0].interface == end).unwrap();
+        (link.ends[1].interface.as_str(), link.shapes.map(|s| s.map(|s| s.rate)))
+    };
+    assert_eq!(link("r0-p1"), ("s0-p1", [mbit(60.0), mbit(80.0)]));
+    assert_eq!(link("r1-p1"), ("s0-p2", [None, None]));
+    let w3 = topology.links.iter().find(|link| link.ends[0].node == "w3").unwrap();
+    assert_eq!(w3.ends[1].interface, "r1-p3");
+    assert_eq!(topology.host("w3").unwrap().ip.unwrap().to_string(), "10.87.0.4/24");
+    let one = Rack { uplink: Rates::default(), ..racks[0].clone() };
+    assert_eq!(Topology::racks(&[one], 1500).unwrap().switches, ["s0"]);
+    let many = (0..201).map(|n| (format!("h{n}"), Rates::default())).collect();
+    let many = Rack { hosts: many, uplink: Rates::default() };
+    assert!(matches!(Topology::racks(&[many], 1500), Err(TopologyError::StarSize { .. })));
 }
