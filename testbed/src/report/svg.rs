@@ -46,13 +46,13 @@ pub fn round_times_svg(title: &str, round_times_ns: &[u64]) -> Result<Option<Str
 
 /// The drawing library failed.
 #[derive(Debug, thiserror::Error)]
-#[error("drawing the histogram: {reason}")]
+#[error("drawing a picture: {reason}")]
 pub struct SvgError {
     reason: String,
 }
 
 impl SvgError {
-    fn new(error: impl std::fmt::Display) -> Self {
+    pub(super) fn new(error: impl std::fmt::Display) -> Self {
         Self { reason: error.to_string() }
     }
 }

@@ -142,11 +142,7 @@ impl Invalid {
     }
 }
 
-fn refuse(
-    section: &'static str,
-    key: &str,
-    reason: impl Into<String>,
-) -> Result<(), Invalid> {
+fn refuse(section: &'static str, key: &str, reason: impl Into<String>) -> Result<(), Invalid> {
     Err(Invalid::new(section, key, reason))
 }
 

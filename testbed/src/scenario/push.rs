@@ -198,10 +198,8 @@ impl PushSection {
             return refused("target_loss", format!("is {target}; expected a positive number"));
         }
         if !(LATENESS_MS_MIN..=LATENESS_MS_MAX).contains(&self.lateness_ms) {
-            let reason = format!(
-                "is {}; expected {LATENESS_MS_MIN} to {LATENESS_MS_MAX}",
-                self.lateness_ms
-            );
+            let reason =
+                format!("is {}; expected {LATENESS_MS_MIN} to {LATENESS_MS_MAX}", self.lateness_ms);
             return refused("lateness_ms", reason);
         }
         Ok(())

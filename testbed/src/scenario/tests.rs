@@ -1,6 +1,7 @@
 //! The shipped scenarios, and the mistakes that a scenario may have.
 
 use super::*;
+use crate::workload::digits::TrainerConfig;
 
 const DIGITS: &str = include_str!("../../scenarios/digits.toml");
 
@@ -28,21 +29,11 @@ fn mistakes_name_file_line_and_field() {
         ("workers = 4", "workers = \"four\"", "job.workers", "invalid type"),
         ("workers = 4", "worker = 4", "job.worker", "unknown field `worker`"),
         ("rounds = 150", "rounds = 0", "job.rounds", "at least 1"),
-        (
-            "rounds = 150",
-            "member_timeout_s = 0\nrounds = 150",
-            "job.member_timeout_s",
-            "1 to 3600",
-        ),
+        ("rounds = 150", "member_timeout_s = 0\nrounds = 150", "job.member_timeout_s", "1 to 3600"),
         ("batch = 32", "batch = 3200", "job.batch", "359 training images"),
         ("hidden = [256, 320]", "hidden = []", "job.hidden", "at least one layer"),
         ("momentum = 0.9", "momentum = 1.5", "job.momentum", "below 1"),
-        (
-            "element_type = \"i32\"",
-            "element_type = \"i8\"",
-            "job.element_type",
-            "unknown variant",
-        ),
+        ("element_type = \"i32\"", "element_type = \"i8\"", "job.element_type", "unknown variant"),
         ("scale_exponent = -20", "scale_exponent = 200", "job.scale_exponent", "\"auto\""),
         ("rate_mbit = 1000", "rate_mbit = 0", "lab.rate_mbit", "0.01"),
         ("mtu = 1500", "mtu = 64", "lab.mtu", "1280"),

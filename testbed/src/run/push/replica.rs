@@ -1,0 +1,259 @@
+//! Follows the replica behind the server: the true distance of their models at every moment at
+//! which either changed, beside what the server believed. Pure.
+//!
+//! Models are the reference's, of which the server's and the replica's have been found, or are
+//! about to be found, bit-identical at equal order numbers; so their distance is known without
+//! asking the boxes for models while they work.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::log::{BoxEvent, LogLine};
+use crate::workload::push_reference::distance;
+
+/// Server and replica at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DivergencePoint {
+    /// When, by the monotonic clock.
+    pub t_ns: u64,
+    /// Order numbers that the server had decided.
+    pub server_order: u64,
+    /// Order numbers that the replica had applied.
+    pub replica_order: u64,
+    /// The true distance of their models.
+    pub distance: f64,
+    /// The latest bound that the server gave; infinite before the first.
+    pub bound: f64,
+    /// Whether the server declared that the bound is held below `div_max`.
+    pub is_held: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Followed {
+    /// Every moment at which something changed.
+    pub points: Vec<DivergencePoint>,
+    /// Where the promise was broken.
+    pub problems: Vec<String>,
+}
+
+/// What happened at one of the two, in the order of time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// The server decided this order.
+    Server(u64),
+    /// The replica applied this order.
+    Replica(u64),
+    /// The server knows the replica to have applied all below this order.
+    Known { order: u64, bound: f64, is_held: bool },
+}
+
+/// Walks along both logs while the proof computes one model after the other.
+#[derive(Debug)]
+pub(super) struct Follower {
+    steps: VecDeque<(u64, Step)>,
+    /// Models after the first `n` order numbers, from `oldest` on.
+    models: VecDeque<Rc<[f32]>>,
+    oldest: u64,
+    server: u64,
+    replica: u64,
+    known: (u64, f64, bool),
+    claims: Vec<Claim>,
+    followed: Followed,
+}
+
+/// A bound that the server gave: for the distance to the replica as it knew it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Claim {
+    bound: f64,
+    distance: f64,
+    is_held: bool,
+    server: u64,
+}
+
+impl Follower {
+    /// Begins with both at the initial model.
+    #[must_use]
+    pub(super) fn new(server: &[LogLine], replica: &[LogLine], initial: &[f32]) -> Self {
+        let of_server = server.iter().filter_map(|line| match line.event {
+            BoxEvent::Decided { order, .. } => Some((line.t_ns, Step::Server(order))),
+            BoxEvent::ReplicaAt { order, divergence_bound, is_held } => {
+                Some((line.t_ns, Step::Known { order, bound: divergence_bound, is_held }))
+            }
+            _ => None,
+        });
+        let of_replica = replica.iter().filter_map(|line| match line.event {
+            BoxEvent::Decided { order, .. } => Some((line.t_ns, Step::Replica(order))),
+            _ => None,
+        });
+        let mut steps: Vec<_> = of_server.chain(of_replica).collect();
+        // Stable: what one box wrote keeps its order, and the server's comes first.
+        steps.sort_by_key(|(t_ns, _)| *t_ns);
+        Self {
+            steps: steps.into(),
+            models: VecDeque::from([Rc::from(initial)]),
+            oldest: 0,
+            server: 0,
+            replica: 0,
+            known: (0, f64::INFINITY, true),
+            claims: Vec::new(),
+            followed: Followed::default(),
+        }
+    }
+
+    /// Takes the model after the server's decision of `order`, and follows both logs up to the
+    /// decision after it.
+    pub(super) fn server_decided(&mut self, order: u64, model: &[f32]) {
+        let model = match self.models.back() {
+            Some(last) if **last == *model => Rc::clone(last),
+            _ => Rc::from(model),
+        };
+        self.models.push_back(model);
+        let mut begun = false;
+        while let Some((t_ns, step)) = self.steps.front().copied() {
+            if let Step::Server(next) = step {
+                if begun || next > order {
+                    break;
+                }
+                begun = true;
+            }
+            self.steps.pop_front();
+            self.step(t_ns, step);
+        }
+    }
+
+    /// Ends the walk. With `div_max`, the distance must have stayed below it while it was held.
+    #[must_use]
+    pub(super) fn finish(mut self, div_max: Option<f64>) -> Followed {
+        while let Some((t_ns, step)) = self.steps.pop_front() {
+            self.step(t_ns, step);
+        }
+        let problems = &mut self.followed.problems;
+        for claim in &self.claims {
+            if claim.distance > claim.bound * (1.0 + TOLERANCE) + TOLERANCE {
+                problems.push(format!(
+                    "divergence: at order {} the distance was {:.6}, the server's bound {:.6}",
+                    claim.server, claim.distance, claim.bound
+                ));
+            }
+        }
+        if let Some(div_max) = div_max {
+            for point in &self.followed.points {
+                if point.is_held && point.distance > div_max * (1.0 + TOLERANCE) {
+                    problems.push(format!(
+                        "divergence: at order {} the distance was {:.6} while {div_max} was held",
+                        point.server_order, point.distance
+                    ));
+                }
+            }
+        }
+        self.followed
+    }
+
+    fn step(&mut self, t_ns: u64, step: Step) {
+        match step {
+            Step::Server(order) => self.server = order + 1,
+            Step::Replica(order) => self.replica = order + 1,
+            Step::Known { order, bound, is_held } => {
+                self.known = (order, bound, is_held);
+                if let Some(distance) = self.distance(order) {
+                    let server = self.server;
+                    self.claims.push(Claim { bound, distance, is_held, server });
+                }
+            }
+        }
+        if let Some(distance) = self.distance(self.replica) {
+            let (_, bound, is_held) = self.known;
+            self.followed.points.push(DivergencePoint {
+                t_ns,
+                server_order: self.server,
+                replica_order: self.replica,
+                distance,
+                bound,
+                is_held,
+            });
+        } else {
+            let (replica, server) = (self.replica, self.server);
+            self.followed.problems.push(format!("replica: at {replica}, ahead of server {server}"));
+        }
+        while self.oldest < self.replica.min(self.known.0).min(self.server) {
+            self.models.pop_front();
+            self.oldest += 1;
+        }
+    }
+
+    /// Distance of the server's model to the one after the first `order` order numbers.
+    fn distance(&self, order: u64) -> Option<f64> {
+        let at = |order: u64| {
+            let index = usize::try_from(order.checked_sub(self.oldest)?).ok()?;
+            self.models.get(index)
+        };
+        if order > self.server {
+            return None;
+        }
+        let (server, replica) = (at(self.server)?, at(order)?);
+        Some(if Rc::ptr_eq(server, replica) { 0.0 } else { distance(server, replica) })
+    }
+}
+
+/// The bound is computed in double precision over single-precision models.
+const TOLERANCE: f64 = 1e-5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::push::log::LoggedDecision;
+
+    fn decided(t_ns: u64, order: u64) -> LogLine {
+        let event = BoxEvent::Decided {
+            group: 0,
+            order,
+            decision: LoggedDecision::Committed,
+            version: order + 1,
+            members: 1,
+            exponent: 0,
+            norm: 0.0,
+            momentum_norm: 0.0,
+        };
+        LogLine { t_ns, event }
+    }
+
+    fn replica_at(t_ns: u64, order: u64, bound: f64) -> LogLine {
+        let event = BoxEvent::ReplicaAt { order, divergence_bound: bound, is_held: true };
+        LogLine { t_ns, event }
+    }
+
+    fn follow(bound: f64) -> Followed {
+        // The server decides 0 at 10 and 1 at 20; the replica applies 0 at 30 and 1 at 50.
+        let server = [decided(10, 0), decided(20, 1), replica_at(40, 1, bound)];
+        let replica = [decided(30, 0), decided(50, 1)];
+        let mut follower = Follower::new(&server, &replica, &[0.0]);
+        follower.server_decided(0, &[3.0]);
+        follower.server_decided(1, &[7.0]);
+        follower.finish(Some(5.0))
+    }
+
+    #[test]
+    fn distances_are_those_of_the_models_at_each_moment() {
+        let followed = follow(4.0);
+        let seen: Vec<_> =
+            followed.points.iter().map(|point| (point.t_ns, point.distance)).collect();
+        assert_eq!(seen, [(10, 3.0), (20, 7.0), (30, 4.0), (40, 4.0), (50, 0.0)]);
+        // 7 exceeds 5 while it was held.
+        assert_eq!(followed.problems.len(), 1, "{:?}", followed.problems);
+    }
+
+    #[test]
+    fn a_bound_below_the_truth_is_a_problem() {
+        let followed = follow(3.5);
+        assert_eq!(followed.problems.len(), 2, "{:?}", followed.problems);
+        assert!(followed.problems[0].contains("the server's bound 3.5"), "{:?}", followed.problems);
+    }
+
+    #[test]
+    fn a_replica_ahead_of_its_server_is_a_problem() {
+        let mut follower = Follower::new(&[decided(20, 0)], &[decided(10, 0)], &[0.0]);
+        follower.server_decided(0, &[1.0]);
+        assert!(follower.finish(None).problems[0].contains("ahead of"), "it is");
+    }
+}
