@@ -4,10 +4,12 @@ pub(crate) mod bench;
 mod bench_aggregator;
 mod bench_allreduce;
 mod bench_gate;
+pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod report;
 pub(crate) mod run;
+mod run_push;
 pub(crate) mod worker;
 
 use std::io::Write as _;

@@ -18,9 +18,9 @@ use weft_testbed::run::{
     Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
     WorkerMessage, find_node, monotonic_ns, recording_path, run_in_memory, run_processes, verify,
 };
-use weft_testbed::scenario::Scenario;
+use weft_testbed::scenario::{Replication, Scenario};
 
-use super::{Exit, Failure, Format, Outcome, emit, report};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_push};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -32,22 +32,35 @@ pub(crate) struct RunArgs {
     io: Option<IoName>,
     /// Seed of data, model and faults.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// Run directory, which must not exist [default: out/NAME-TIME].
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
     #[arg(long)]
     no_lab: bool,
     /// Fail instead of falling back to another port.
     #[arg(long)]
-    strict: bool,
+    pub(super) strict: bool,
     /// Print each box's configuration and each worker's plan, and exit.
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
     /// Keep the recorded gradients and sums in the run directory.
     #[arg(long)]
-    keep_recordings: bool,
+    pub(super) keep_recordings: bool,
+    /// How the run is carried out: on this machine's real network stack and clock. Simulation in
+    /// virtual time is not there yet.
+    #[arg(long, value_enum, default_value_t)]
+    level: Level,
+    /// Overrides push.policy: how transfers are planned.
+    #[arg(long, help_heading = "Overrides")]
+    policy: Option<String>,
+    /// Overrides push.replication: `none`, `network`, `worker` or `chain`.
+    #[arg(long, value_enum, help_heading = "Overrides")]
+    replication: Option<ReplicationName>,
+    /// Short for --replication network.
+    #[arg(long, conflicts_with = "replication", help_heading = "Overrides")]
+    replica: bool,
     /// Overrides job.rounds.
     #[arg(long, help_heading = "Overrides")]
     rounds: Option<u32>,
@@ -91,8 +104,40 @@ impl IoName {
     }
 }
 
+/// How a run is carried out.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+enum Level {
+    /// Processes, in real time.
+    #[default]
+    Live,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+enum ReplicationName {
+    None,
+    Network,
+    Worker,
+    Chain,
+}
+
+impl ReplicationName {
+    fn replication(self) -> Replication {
+        match self {
+            Self::None => Replication::None,
+            Self::Network => Replication::Network,
+            Self::Worker => Replication::Worker,
+            Self::Chain => Replication::Chain,
+        }
+    }
+}
+
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
+    if scenario.push.is_some() {
+        // A server, a replica and aggregators on DPDK would each keep a core busy.
+        let requested = arguments.io.unwrap_or(IoName::Udp).io();
+        return run_push::run(arguments, &scenario, requested, format);
+    }
     let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
     let ground = choose_ground(requested, &scenario, arguments)?;
     let plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
@@ -153,6 +198,25 @@ fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     }
     scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
     scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
+    let for_push = arguments.policy.is_some() || arguments.replication.is_some();
+    match &mut scenario.push {
+        Some(push) => {
+            if let Some(policy) = &arguments.policy {
+                push.policy.clone_from(policy);
+            }
+            if arguments.replica {
+                push.replication = Replication::Network;
+            }
+            if let Some(name) = arguments.replication {
+                push.replication = name.replication();
+            }
+        }
+        None if for_push || arguments.replica => {
+            let error = anyhow!("--policy and --replica belong to a scenario with [push]");
+            return Err(Exit::Usage.because(error));
+        }
+        None => {}
+    }
     for restart in &arguments.restart {
         let section = Scenario::restart(restart).map_err(|error| Exit::Usage.because(error))?;
         scenario.restart.push(section);
@@ -164,7 +228,7 @@ fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
 }
 
 /// Finds out what this machine allows. Must run before any thread: it may enter a namespace.
-fn choose_ground(
+pub(super) fn choose_ground(
     requested: Io,
     scenario: &Scenario,
     arguments: &RunArgs,
@@ -237,7 +301,7 @@ fn print_plan(plan: &Plan) -> Outcome {
     Ok(0)
 }
 
-fn default_directory(name: &str) -> PathBuf {
+pub(super) fn default_directory(name: &str) -> PathBuf {
     Path::new("out").join(format!("{name}-{}", unix_s()))
 }
 
@@ -246,7 +310,7 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
+pub(super) fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
     RunRecord {
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEFT_COMMIT").to_owned(),
@@ -317,11 +381,11 @@ fn carry_out(
 }
 
 /// A lab of this process's own, so that two runs do not meet.
-fn lab_name() -> LabName {
+pub(super) fn lab_name() -> LabName {
     format!("run{}", std::process::id()).parse().expect("letters and digits")
 }
 
-fn progress_bar(rounds: u64) -> ProgressBar {
+pub(super) fn progress_bar(rounds: u64) -> ProgressBar {
     let bar = ProgressBar::new(rounds);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -335,7 +399,7 @@ fn progress_bar(rounds: u64) -> ProgressBar {
 fn prove(
     scenario: &Scenario,
     plan: &Plan,
-    seed: u64,
+    pub(super) seed: u64,
     directory: &Path,
     observed: &Observed,
 ) -> Result<Proof, String> {

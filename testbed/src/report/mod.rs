@@ -5,6 +5,7 @@
 //! `weft run` prints the same report from the same files, so `weft report` later shows no less.
 
 mod columns;
+mod compare;
 mod files;
 mod histogram;
 mod machine;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 pub use columns::{
     COLUMNS, Column, CommitRow, EventRow, ReplicaRow, RoundRow, TransferRow, UpdateRow,
 };
+pub use compare::{PolicyRow, Spread, compare, compare_text};
 pub use files::{FilesError, RunFiles, RunWriter};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;

@@ -111,6 +111,8 @@ pub struct BoxCounters {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
     /// Frames lost at the port, by full rings or buffers.
     pub port_losses: u64,
 }

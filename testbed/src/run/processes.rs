@@ -29,6 +29,12 @@ pub enum ProcessError {
          build --release -p weft-node --features dpdk`"
     )]
     NoNode,
+    /// There is no `weft-controller`.
+    #[error(
+        "no weft-controller found beside this program, on PATH or in WEFT_CONTROLLER: build it \
+         with `cargo build --release -p weft-controller`"
+    )]
+    NoController,
     /// It is of another version, so its configuration or protocol may differ.
     #[error("{path} is {found}, this is {wanted}: build both from one tree", path = .path.display())]
     NodeVersion {
@@ -47,6 +53,14 @@ pub enum ProcessError {
         /// The kernel's answer.
         #[source]
         source: std::io::Error,
+    },
+    /// A box left a log that makes no sense.
+    #[error("{path}: {problem}", path = .path.display())]
+    Log {
+        /// The log.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A box ended or said nothing at its start.
     #[error("{name} did not become ready: {said}")]

@@ -127,6 +127,7 @@ fn counters(text: &str) -> Option<BoxCounters> {
     let mut counters = BoxCounters {
         rx_packets: number(port, "rx_packets"),
         rx_bytes: number(port, "rx_bytes"),
+        tx_bytes: number(port, "tx_bytes"),
         port_losses: number(port, "rx_missed")
             + number(port, "rx_nombuf")
             + lanes.map(|lane| number(lane, "tx_dropped")).sum::<u64>(),

@@ -111,10 +111,39 @@ pub struct PushSummary {
     pub grant_to_first_chunk_count: u64,
     pub grant_to_first_chunk_max_ns: u64,
     pub cpu_ns: u64,
-    pub faults_fired: u64,
 }
 
 impl PushSummary {
+    /// Adds another worker's counters.
+    pub fn add(&mut self, other: &Self) {
+        self.updates_pushed += other.updates_pushed;
+        self.updates_committed += other.updates_committed;
+        self.updates_dropped += other.updates_dropped;
+        self.updates_void += other.updates_void;
+        self.updates_resent += other.updates_resent;
+        self.controller_fallbacks += other.controller_fallbacks;
+        self.chunks_sent += other.chunks_sent;
+        self.chunks_direct += other.chunks_direct;
+        self.chunks_aggregated += other.chunks_aggregated;
+        self.chunks_dropped += other.chunks_dropped;
+        self.chunks_voided += other.chunks_voided;
+        self.chunks_undecided += other.chunks_undecided;
+        self.chunks_clamped += other.chunks_clamped;
+        self.replica_copies += other.replica_copies;
+        self.retransmissions += other.retransmissions;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.request_to_grant_total_ns += other.request_to_grant_total_ns;
+        self.request_to_grant_count += other.request_to_grant_count;
+        self.request_to_grant_max_ns =
+            self.request_to_grant_max_ns.max(other.request_to_grant_max_ns);
+        self.grant_to_first_chunk_total_ns += other.grant_to_first_chunk_total_ns;
+        self.grant_to_first_chunk_count += other.grant_to_first_chunk_count;
+        self.grant_to_first_chunk_max_ns =
+            self.grant_to_first_chunk_max_ns.max(other.grant_to_first_chunk_max_ns);
+        self.cpu_ns += other.cpu_ns;
+    }
+
     /// Whether every chunk sent is accounted for.
     #[must_use]
     pub fn is_accounted(&self) -> bool {
