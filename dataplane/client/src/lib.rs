@@ -20,8 +20,9 @@
 //! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
 //! | [`Error`] | why not; names the members that are missing |
+//! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
-//! The state machine is `weft_engine::role::worker`; here are the port, the clock and the data.
+//! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the data.
 #![forbid(unsafe_code)]
 
 mod config;
@@ -29,6 +30,7 @@ mod error;
 mod group;
 mod io;
 mod payload;
+pub mod push;
 mod session;
 
 pub use config::{Config, Numbers};

@@ -1,11 +1,13 @@
-//! One breath of an aggregator lane: receive a burst, let the engine decide, send what it says.
+//! One breath of a lane: receive a burst, let the engine decide, send what it says. The same for
+//! every role.
 //!
 //! Does the I/O that [`Verdict`] asks for and nothing else; run to completion on one lcore. The
 //! transmit side never blocks: frames that a full ring refuses are freed and counted, and the
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
+use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
-use weft_wire::Nanos;
+use weft_wire::{JobId, Nanos};
 
 use crate::port::{BURST_MAX, Burst, Frame, Port};
 
@@ -50,11 +52,94 @@ impl<P: Port> HostSide<P> for () {
     }
 }
 
+/// What a lane asks of the engine that it runs.
+pub trait LaneEngine {
+    /// Touches the memory that this frame will need. By default nothing.
+    fn prefetch(&self, frame: &[u8]) {
+        let _ = frame;
+    }
+
+    /// Decides the fate of the frame in `buffer[..len]`.
+    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
+
+    /// Writes the next frame that no incoming frame asked for, and returns its length.
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize>;
+
+    /// When [`LaneEngine::poll_transmit`] will have something; [`Nanos::MAX`]: never.
+    fn poll_timeout(&self) -> Nanos;
+
+    /// Takes a controller's word. Called between bursts.
+    fn handle_command(&mut self, now: Nanos, command: Command);
+
+    /// The next thing that the controller should hear of, and the job that it is about.
+    fn poll_event(&mut self) -> Option<(JobId, Event)>;
+
+    /// Frames that a [`Verdict::Multicast`] becomes. By default there is none.
+    fn fan_out(&self, lease: LeaseIndex) -> usize {
+        let _ = lease;
+        1
+    }
+
+    /// Bytes that [`LaneEngine::readdress`] rewrites.
+    fn encap_len(&self, lease: LeaseIndex) -> usize {
+        let _ = lease;
+        0
+    }
+
+    /// Rewrites the headers of a copy of a multicast frame for one member.
+    fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
+        let _ = (lease, member, header, frame_len);
+    }
+}
+
+impl LaneEngine for Aggregator {
+    #[inline]
+    fn prefetch(&self, frame: &[u8]) {
+        self.prefetch(frame);
+    }
+
+    #[inline]
+    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+        self.handle_frame(now, buffer, len)
+    }
+
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        self.poll_transmit(now, frame)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Nanos {
+        self.poll_timeout()
+    }
+
+    /// A static table serves no push groups, so there is nothing to command.
+    fn handle_command(&mut self, _now: Nanos, _command: Command) {}
+
+    fn poll_event(&mut self) -> Option<(JobId, Event)> {
+        None
+    }
+
+    fn fan_out(&self, lease: LeaseIndex) -> usize {
+        self.fan_out(lease)
+    }
+
+    fn encap_len(&self, lease: LeaseIndex) -> usize {
+        self.encap_len(lease)
+    }
+
+    fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
+        self.readdress(lease, member, header, frame_len);
+    }
+}
+
 /// An aggregator lane on a port.
+pub type AggregatorLane<P> = RoleLane<P, Aggregator>;
+
+/// A lane on a port: an engine and the frames that it handles.
 #[derive(Debug)]
-pub struct AggregatorLane<P: Port> {
+pub struct RoleLane<P: Port, E: LaneEngine> {
     port: P,
-    engine: Aggregator,
+    engine: E,
     tx: Burst<P::Frame>,
     done: Burst<P::Frame>,
     stats: LaneStats,
@@ -73,9 +158,9 @@ pub struct LaneStats {
     pub tx_nombuf: u64,
 }
 
-impl<P: Port> AggregatorLane<P> {
+impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     /// Puts an engine on a port.
-    pub fn new(port: P, engine: Aggregator) -> Self {
+    pub fn new(port: P, engine: E) -> Self {
         Self {
             port,
             engine,
@@ -121,8 +206,13 @@ impl<P: Port> AggregatorLane<P> {
     }
 
     /// The engine, for reports.
-    pub fn engine(&self) -> &Aggregator {
+    pub fn engine(&self) -> &E {
         &self.engine
+    }
+
+    /// The engine, to command it between breaths.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
     }
 
     /// The port.

@@ -24,7 +24,7 @@ pub mod restamp;
 pub mod trace;
 pub mod udp;
 
-pub use breath::{AggregatorLane, HostSide, LaneStats};
+pub use breath::{AggregatorLane, HostSide, LaneEngine, LaneStats, RoleLane};
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
 
 /// A port may be opened on one thread and polled on another.

@@ -5,6 +5,7 @@
 //! | [`mod@bench`] | measures the aggregator instead of serving |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
+//! | [`control`] | queues between a lane and a controller's agent |
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`lane`] | one lane's thread |
 //! | [`idle`] | decides when a lane sleeps |
@@ -22,6 +23,7 @@
 pub mod bench;
 pub mod cli;
 pub mod config;
+pub mod control;
 #[cfg(feature = "dpdk")]
 mod dpdk;
 pub mod environment;

@@ -1,5 +1,6 @@
 //! When to send, how much, and when again. Each type is plain arithmetic on `now`.
 
+pub mod datagram;
 pub mod pacer;
 pub mod retransmit;
 pub mod window;

@@ -2,14 +2,13 @@
 
 use core::ops::Range;
 
-use weft_wire::frame::Udp;
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
-use weft_wire::hello::Integrity;
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::{Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict};
 use crate::drops::DropReason;
+use crate::send::datagram::is_intact;
 use crate::slot::accumulate::Contribution;
 use crate::slot::bitmap::look;
 use crate::slot::counter::Transition;
@@ -327,16 +326,7 @@ impl Lease {
         buffer: &mut [u8],
         range: Range<usize>,
     ) -> Result<(), DropReason> {
-        let ok = match self.row.integrity {
-            Integrity::Crc32c => {
-                Packet::new_unchecked(&mut buffer[range]).verify_crc(weft_kernel::crc32c)
-            }
-            Integrity::None => {
-                let mut packet = Packet::new_unchecked(&mut buffer[range]);
-                packet.crc() == 0 || packet.verify_crc(weft_kernel::crc32c)
-            }
-            Integrity::Checksum16 => Udp::parse(buffer).is_ok_and(|udp| udp.checksum_ok(buffer)),
-        };
+        let ok = is_intact(self.row.integrity, buffer, range);
         if ok { Ok(()) } else { Err(DropReason::Integrity) }
     }
 }

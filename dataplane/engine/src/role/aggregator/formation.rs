@@ -3,9 +3,6 @@
 //! Invariant: slots belong to one epoch; a member of an earlier life or epoch cannot reach them
 //! (I1, I6). A HELLO costs no state; only a JOIN that proves a fresh round trip does.
 
-use core::hash::Hasher;
-
-use siphasher::sip::SipHasher24;
 use weft_wire::Members;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
@@ -14,6 +11,7 @@ use weft_wire::{ChunkIndex, Cookie, MacAddr, Rank};
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
 use crate::drops::DropReason;
+use crate::role::channel::{TokenInput, token};
 use crate::slot::counter::Transition;
 
 /// What to answer a handshake datagram with.
@@ -76,20 +74,17 @@ impl Aggregator {
     /// Proof of a fresh round trip: only the box can make it, and only for the member's present
     /// life, so a JOIN recorded in an earlier life does not match any more.
     fn token(&self, lease: &Lease, rank: Rank, life: u64) -> u64 {
-        let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
-        hasher.write_u16(lease.row.job.0);
-        hasher.write_u16(lease.row.row);
-        hasher.write_u16(self.lane);
-        hasher.write_usize(rank.index());
-        hasher.write_u64(life);
-        let present = lease.members[rank.index()].life;
-        // A JOIN of the present life must stay valid while its WELCOME is lost.
-        hasher.write_u64(if present == life {
-            lease.members[rank.index()].previous_life
-        } else {
-            present
-        });
-        hasher.finish()
+        let member = &lease.members[rank.index()];
+        let is_present = member.life == life;
+        let input = TokenInput {
+            job: lease.row.job,
+            row: lease.row.row,
+            lane: self.lane,
+            rank: rank.index(),
+            life,
+            present_life: if is_present { member.previous_life } else { member.life },
+        };
+        token(self.secret, &input)
     }
 
     fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {

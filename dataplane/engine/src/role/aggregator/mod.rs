@@ -17,14 +17,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Datagram, Encap, UdpAddr};
+use weft_wire::frame::{Datagram, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
-use weft_wire::hello::Integrity;
 use weft_wire::{Nanos, Rank};
 
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
+use crate::send::datagram::dispatch_out;
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 
@@ -324,30 +324,6 @@ impl Aggregator {
             _ => Err(DropReason::WrongSource),
         }
     }
-}
-
-/// Fills in the UDP checksum where the receiver will demand one.
-fn finish(encap: &Encap, integrity: Integrity, frame: &mut [u8]) {
-    if encap.target().addr.is_ipv6() || integrity == Integrity::Checksum16 {
-        encap.finish(frame);
-    }
-}
-
-/// Seals the datagram of a frame that is about to leave and completes its headers.
-fn dispatch_out(
-    encap: &Encap,
-    integrity: Integrity,
-    buffer: &mut [u8],
-    datagram_len: usize,
-) -> usize {
-    let start = encap.header_len();
-    if integrity == Integrity::Crc32c {
-        let mut packet = Packet::new_unchecked(&mut buffer[start..start + datagram_len]);
-        packet.seal(weft_kernel::crc32c);
-    }
-    let len = encap.emit(buffer, datagram_len);
-    finish(encap, integrity, &mut buffer[..len]);
-    len
 }
 
 #[cfg(test)]

@@ -1,0 +1,243 @@
+//! The thread that speaks gRPC to the controller: requests out, grants in, and again when the
+//! stream breaks (`proto/rpc/weft/v1/worker.proto`). Decides nothing but when to dial again.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_engine::role::push::{Grant, Segment};
+use weft_rpc::v1;
+use weft_rpc::v1::worker_message::Message as Said;
+use weft_rpc::v1::worker_reply::Message as Heard;
+use weft_rpc::v1::workers_client::WorkersClient;
+use weft_wire::GroupId;
+use weft_wire::header::ElementType;
+
+use super::message::{FromController, Job, Message, ToController};
+use super::{ControllerConfig, PushConfig, PushError};
+
+/// Starts the thread. It ends when the returned sender is dropped.
+pub(super) fn start(
+    controller: &ControllerConfig,
+    config: &PushConfig,
+    life: u64,
+    messages: Sender<Message>,
+) -> Result<mpsc::Sender<ToController>, PushError> {
+    let problem = |error: &dyn std::fmt::Display| PushError::Controller(error.to_string());
+    let endpoint = Endpoint::from_shared(controller.endpoint.clone())
+        .map_err(|error| problem(&error))?
+        .connect_timeout(DIAL_TIMEOUT)
+        .http2_keep_alive_interval(controller.silence / 2)
+        .keep_alive_timeout(controller.silence / 2)
+        .keep_alive_while_idle(true);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| PushError::System { what: "a runtime", cause: error.to_string() })?;
+    let (requests, inbox) = mpsc::channel(REQUESTS_MAX);
+    let hello = v1::WorkerHello {
+        job: u32::from(config.job),
+        name: None,
+        rank: u32::from(config.rank),
+        life,
+    };
+    thread::Builder::new()
+        .name("weft-controller".to_owned())
+        .spawn(move || runtime.block_on(serve(&endpoint, hello, inbox, &messages)))
+        .map_err(|error| PushError::System { what: "a thread", cause: error.to_string() })?;
+    Ok(requests)
+}
+
+/// How a stream ended.
+enum End {
+    /// The session is over.
+    Session,
+    /// The controller will not have this worker.
+    Refused(String),
+    Broken,
+}
+
+async fn serve(
+    endpoint: &Endpoint,
+    hello: v1::WorkerHello,
+    mut requests: mpsc::Receiver<ToController>,
+    messages: &Sender<Message>,
+) {
+    let mut wait = REDIAL_MIN;
+    loop {
+        let mut was_up = false;
+        match attach(endpoint, &hello, &mut requests, messages, &mut was_up).await {
+            End::Session => return,
+            End::Refused(problem) => {
+                let _ = messages.send(Message::Controller(FromController::Refused(problem)));
+                return;
+            }
+            End::Broken => {}
+        }
+        if messages.send(Message::Controller(FromController::Lost)).is_err() {
+            return;
+        }
+        wait = if was_up { REDIAL_MIN } else { (2 * wait).min(REDIAL_MAX) };
+        tokio::time::sleep(wait).await;
+        // What was asked of the old stream is asked anew on the next.
+        loop {
+            match requests.try_recv() {
+                Ok(_) => {}
+                Err(mpsc::error::TryRecvError::Empty) => break,
+                Err(mpsc::error::TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+async fn attach(
+    endpoint: &Endpoint,
+    hello: &v1::WorkerHello,
+    requests: &mut mpsc::Receiver<ToController>,
+    messages: &Sender<Message>,
+    was_up: &mut bool,
+) -> End {
+    let Ok(channel) = endpoint.connect().await else { return End::Broken };
+    let (said, outbound) = mpsc::channel(REQUESTS_MAX);
+    let hello = v1::WorkerMessage { message: Some(Said::Hello(hello.clone())) };
+    if said.send(hello).await.is_err() {
+        return End::Broken;
+    }
+    let stream = WorkersClient::new(channel).attach(ReceiverStream::new(outbound)).await;
+    let mut heard = match stream {
+        Ok(stream) => stream.into_inner(),
+        Err(status) if status.code() == tonic::Code::InvalidArgument => {
+            return End::Refused(status.message().to_owned());
+        }
+        Err(_) => return End::Broken,
+    };
+    loop {
+        tokio::select! {
+            reply = heard.message() => {
+                let Ok(Some(reply)) = reply else { return End::Broken };
+                let Some(reply) = reply.message else { continue };
+                if let Heard::Refused(refused) = &reply && !*was_up {
+                    return End::Refused(describe(refused));
+                }
+                *was_up |= matches!(reply, Heard::Welcome(_));
+                if messages.send(Message::Controller(translate(reply))).is_err() {
+                    return End::Session;
+                }
+            }
+            request = requests.recv() => {
+                let Some(request) = request else { return End::Session };
+                let message = v1::WorkerMessage { message: Some(encode(request)) };
+                if said.send(message).await.is_err() {
+                    return End::Broken;
+                }
+            }
+        }
+    }
+}
+
+fn encode(request: ToController) -> Said {
+    match request {
+        ToController::Request { id, version, norm, max_abs } => {
+            Said::Request(v1::TransferRequest {
+                update_id: id,
+                size_bytes: 0,
+                version: version.0,
+                norm,
+                max_abs: f64::from(max_abs),
+                destination: String::new(),
+            })
+        }
+        ToController::Cancel { id } => Said::Cancel(v1::Cancel { update_id: id }),
+        ToController::PullSample { bytes, duration_ns } => {
+            Said::PullSample(v1::PullSample { bytes, duration_ns })
+        }
+    }
+}
+
+fn translate(reply: Heard) -> FromController {
+    match reply {
+        Heard::Welcome(job) => FromController::Welcome(job_of(&job)),
+        Heard::Grant(grant) => {
+            let id = grant.update_id;
+            grant_of(&grant).map_or(FromController::BadGrant { id }, |grant| {
+                FromController::Grant { id, grant: Box::new(grant) }
+            })
+        }
+        Heard::Drop(drop) => FromController::Drop { id: drop.update_id },
+        Heard::Release(release) => FromController::Release {
+            id: release.update_id,
+            segment: usize::try_from(release.segment).unwrap_or(usize::MAX),
+        },
+        Heard::Delivered(delivered) => FromController::Delivered {
+            id: delivered.update_id,
+            decision: match delivered.outcome() {
+                v1::Outcome::Committed => Decision::Committed(Version(delivered.version)),
+                v1::Outcome::Dropped => Decision::Dropped,
+                v1::Outcome::Void | v1::Outcome::Unspecified => Decision::Void,
+            },
+        },
+        Heard::Refused(refused) => {
+            FromController::RequestRefused { id: refused.update_id, problem: describe(&refused) }
+        }
+    }
+}
+
+/// The grant in the engine's words; `None` when a number is out of range.
+fn grant_of(grant: &v1::Grant) -> Option<Grant> {
+    let via = match grant.via {
+        Some(index) => Some(BoxIndex(u8::try_from(index).ok()?)),
+        None => None,
+    };
+    let segments = grant.segments.iter().map(|segment| Segment {
+        is_open: matches!(segment.gate, Some(v1::segment::Gate::Open(true))),
+        rate_bytes_per_sec: segment.rate_bytes_per_sec,
+    });
+    Some(Grant {
+        group: GroupId(grant.group),
+        via,
+        exponent: i8::try_from(grant.exponent).ok()?,
+        member_count: grant.member_count.max(1),
+        // Beyond the last that is kept, its rate goes on.
+        segments: segments.take(weft_engine::role::push::SEGMENTS_MAX).collect(),
+        replicate: grant.replicate,
+    })
+}
+
+fn job_of(job: &v1::JobDescription) -> Job {
+    let place = |place: &v1::Box| -> Option<(BoxIndex, SocketAddr)> {
+        Some((BoxIndex(u8::try_from(place.index).ok()?), place.address.parse().ok()?))
+    };
+    Job {
+        chunks: job.chunk_count,
+        elements: job.elements_per_chunk,
+        element_type: match job.element_type() {
+            v1::ElementType::I32 => Some(ElementType::I32),
+            v1::ElementType::F32 => Some(ElementType::F32),
+            v1::ElementType::Bf16 => Some(ElementType::Bf16),
+            v1::ElementType::Unspecified => None,
+        },
+        aggregators: job.aggregators.iter().filter_map(place).collect(),
+        replica: job.replica.as_ref().and_then(place),
+    }
+}
+
+fn describe(refused: &v1::Refused) -> String {
+    if refused.field.is_empty() {
+        refused.problem.clone()
+    } else {
+        format!("`{}` {}", refused.field, refused.problem)
+    }
+}
+
+/// Requests that wait for the stream.
+const REQUESTS_MAX: usize = 256;
+/// Least and greatest wait before the controller is dialled again.
+const REDIAL_MIN: Duration = Duration::from_millis(100);
+const REDIAL_MAX: Duration = Duration::from_secs(5);
+/// How long one attempt to connect may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);

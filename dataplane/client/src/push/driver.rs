@@ -1,0 +1,182 @@
+//! The thread with the port: moves frames between port and engine, messages between the caller, the
+//! controller and the book. Decides nothing.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
+use tokio::sync::mpsc;
+use weft_engine::role::push::Pusher;
+use weft_io::{Burst, Frame, Port};
+use weft_wire::Nanos;
+
+use super::book::{Book, Stage};
+use super::message::{Message, Ready, Shared, ToController};
+use super::{PushConfig, PushError};
+
+/// What the thread is started with.
+pub(super) struct Setup {
+    pub(super) config: PushConfig,
+    pub(super) engine: Pusher,
+    pub(super) inbox: Receiver<Message>,
+    pub(super) ready: Sender<Ready>,
+    pub(super) controller: Option<mpsc::Sender<ToController>>,
+}
+
+/// Runs a session to its end.
+pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
+    let book = Book::new(&setup.config, setup.controller.is_some());
+    let mut driver = Driver {
+        port,
+        origin: Instant::now(),
+        engine: setup.engine,
+        book,
+        inbox: setup.inbox,
+        ready: Some(setup.ready),
+        controller: setup.controller,
+        rx: Burst::new_const(),
+        tx: Burst::new_const(),
+    };
+    let end = driver.run(shared);
+    shared.publish(&driver.book.statistics(&driver.engine, &driver.port.stats()));
+    shared.fail(end.clone());
+    driver.book.abandon(&end);
+}
+
+struct Driver<P: Port> {
+    port: P,
+    origin: Instant,
+    engine: Pusher,
+    book: Book,
+    inbox: Receiver<Message>,
+    ready: Option<Sender<Ready>>,
+    controller: Option<mpsc::Sender<ToController>>,
+    rx: Burst<P::Frame>,
+    tx: Burst<P::Frame>,
+}
+
+impl<P: Port> Driver<P> {
+    fn run(&mut self, shared: &Shared) -> PushError {
+        loop {
+            let heard = self.listen();
+            let now = self.now();
+            if now >= self.engine.poll_timeout() {
+                self.engine.handle_timeout(now);
+            }
+            self.book.handle_timeout(now, &mut self.engine);
+            let moved = self.transmit(now) + self.receive();
+            while let Some(event) = self.engine.poll_event() {
+                self.book.take_event(self.now(), event, &mut self.engine);
+            }
+            self.tell_controller();
+            match self.book.stage() {
+                Stage::Over(end) => return end.clone(),
+                Stage::Opening => {}
+                Stage::Open(ready) => {
+                    if let Some(sender) = self.ready.take() {
+                        let _ = sender.send(*ready);
+                    }
+                }
+            }
+            if moved == 0 && !heard {
+                if !self.port.is_open() {
+                    return PushError::PortClosed;
+                }
+                shared.publish(&self.book.statistics(&self.engine, &self.port.stats()));
+                self.wait();
+            }
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes what the other threads have said; true when there was something.
+    fn listen(&mut self) -> bool {
+        let mut heard = false;
+        loop {
+            match self.inbox.try_recv() {
+                Ok(message) => {
+                    heard = true;
+                    self.book.take_message(self.now(), message, &mut self.engine);
+                }
+                Err(TryRecvError::Empty) => return heard,
+                Err(TryRecvError::Disconnected) => {
+                    self.book.leave(self.now(), &mut self.engine);
+                    return heard;
+                }
+            }
+        }
+    }
+
+    fn tell_controller(&mut self) {
+        let now = self.now();
+        while let Some(request) = self.book.poll_request() {
+            let Some(controller) = &self.controller else { continue };
+            if controller.try_send(request).is_err() {
+                self.book.take_lost_request(now, request, &mut self.engine);
+            }
+        }
+    }
+
+    /// Sleeps where the next thing to do will be heard: at the port while frames are expected, at
+    /// the inbox else.
+    fn wait(&mut self) {
+        let until = self.engine.poll_timeout().min(self.book.poll_timeout());
+        let wait_ns = until.since(self.now()).0;
+        if wait_ns == 0 {
+            return;
+        }
+        if self.engine.is_busy() {
+            self.port.wait(wait_ns.min(PORT_WAIT_NS_MAX));
+            return;
+        }
+        let wait = Duration::from_nanos(wait_ns.min(INBOX_WAIT_NS_MAX));
+        match self.inbox.recv_timeout(wait) {
+            Ok(message) => self.book.take_message(self.now(), message, &mut self.engine),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.book.leave(self.now(), &mut self.engine),
+        }
+    }
+
+    fn transmit(&mut self, now: Nanos) -> usize {
+        let mut sent = 0;
+        loop {
+            while !self.tx.is_full() {
+                let Some(mut frame) = self.port.alloc() else { break };
+                let Some(len) = self.engine.poll_transmit(now, frame.buffer_mut()) else { break };
+                frame.set_len(len);
+                self.tx.push(frame);
+            }
+            if self.tx.is_empty() {
+                return sent;
+            }
+            sent += self.port.tx_burst(now, &mut self.tx);
+            if !self.tx.is_empty() {
+                // The port is full: what it holds back goes first next time.
+                return sent;
+            }
+            if sent >= BATCH_MAX {
+                // What has come in may change what goes next.
+                return sent;
+            }
+        }
+    }
+
+    fn receive(&mut self) -> usize {
+        let now = self.now();
+        let received = self.port.rx_burst(now, &mut self.rx);
+        for mut frame in self.rx.drain(..) {
+            // What the engine refuses it has counted; there is nothing else to do about it.
+            let _ = self.engine.handle_frame(now, frame.as_mut());
+        }
+        received
+    }
+}
+
+/// Longest sleep at the port: a message of another thread waits this long at most.
+const PORT_WAIT_NS_MAX: u64 = 500_000;
+/// Longest sleep at the inbox: a frame that nobody expects waits this long at most.
+const INBOX_WAIT_NS_MAX: u64 = 2_000_000;
+/// Frames sent between two looks at what came.
+const BATCH_MAX: usize = 128;

@@ -1,0 +1,382 @@
+//! The answering end of a job's channels (SPEC#channels).
+//!
+//! Decides who a frame is from. A HELLO costs no state; a JOIN that proves a fresh round trip
+//! draws cookies when it is of a new life, and repeats the same WELCOME when it is not. O(1) per
+//! frame; all memory is taken at the start.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::hello::{Hello, Integrity, Phase};
+use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
+
+use super::{BOXES_MAX, JobTerms, Peer, TokenInput, token};
+use crate::drops::DropReason;
+use crate::random::SplitMix64;
+use crate::send::datagram::{dispatch_out, is_intact, plain_header};
+
+/// The peers that may open channels, and what they are told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChannelHostConfig {
+    /// Where the host listens. Its own Ethernet address may be zero until the port is open.
+    pub local: Endpoint,
+    /// The shape of the job.
+    pub terms: JobTerms,
+    /// Addresses of the workers, by rank; at most 64.
+    pub workers: Vec<SocketAddr>,
+    /// Addresses of the boxes, by index; `None` for those that never speak to this host.
+    pub boxes: Vec<Option<SocketAddr>>,
+}
+
+/// What a handshake datagram did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HostReply {
+    /// Length of the reply that now stands in the buffer.
+    pub len: usize,
+    /// What changed for the role, if anything.
+    pub change: Option<PeerChange>,
+}
+
+/// A change in a peer's standing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PeerChange {
+    /// It joined with a new life: whatever an earlier life left unfinished will never be finished.
+    NewLife(Peer),
+    /// It closed its channel.
+    Closed(Peer),
+}
+
+/// The answering end of all channels of one job.
+#[derive(Debug)]
+pub struct ChannelHost {
+    terms: JobTerms,
+    epoch: Epoch,
+    secret: (u64, u64),
+    random: SplitMix64,
+    /// Workers by rank, then boxes by index.
+    peers: Vec<Option<Entry>>,
+    worker_count: usize,
+    worker_mask: Members,
+    box_mask: Members,
+}
+
+#[derive(Debug)]
+struct Entry {
+    addr: UdpAddr,
+    encap: Encap,
+    is_open: bool,
+    life: u64,
+    previous_life: u64,
+    cookie_up: Cookie,
+    cookie_down: Cookie,
+}
+
+impl ChannelHost {
+    /// Takes the memory of all channels. `random` must differ from start to start: epoch, cookies
+    /// and tokens come from it (PROTOCOL section 6).
+    ///
+    /// # Panics
+    /// If there are more than 64 workers or boxes, or an address is of another family than the
+    /// host's: configuration is checked before.
+    #[must_use]
+    pub fn new(config: &ChannelHostConfig, mut random: SplitMix64) -> Self {
+        assert!(config.workers.len() <= MEMBERS_MAX, "at most 64 workers");
+        assert!(config.boxes.len() <= BOXES_MAX, "at most 64 boxes");
+        let entry = |addr: SocketAddr| {
+            let target = Endpoint { mac: MacAddr::default(), addr };
+            let encap = Encap::new(config.local, target).expect("one address family");
+            Entry {
+                addr: addr.into(),
+                encap,
+                is_open: false,
+                life: 0,
+                previous_life: 0,
+                cookie_up: Cookie::default(),
+                cookie_down: Cookie::default(),
+            }
+        };
+        let workers = config.workers.iter().map(|addr| Some(entry(*addr)));
+        let peers = workers.chain(config.boxes.iter().map(|addr| addr.map(entry))).collect();
+        let bit = |(index, addr): (u8, &Option<SocketAddr>)| {
+            addr.map_or(0, |_| Peer::Box(crate::push::BoxIndex(index)).bit().0)
+        };
+        let box_mask = (0..).zip(&config.boxes).map(bit).fold(0, |mask, bit| mask | bit);
+        Self {
+            terms: config.terms,
+            epoch: Epoch(random.next_u32()),
+            secret: (random.next_u64(), random.next_u64()),
+            random,
+            peers,
+            worker_count: config.workers.len(),
+            worker_mask: Members::first(config.workers.len()),
+            box_mask: Members(box_mask),
+        }
+    }
+
+    /// What peers are told of the job.
+    #[must_use]
+    pub fn terms(&self) -> &JobTerms {
+        &self.terms
+    }
+
+    /// The job's workers.
+    #[must_use]
+    pub fn worker_mask(&self) -> Members {
+        self.worker_mask
+    }
+
+    /// True while the peer has a channel.
+    #[must_use]
+    pub fn is_open(&self, peer: Peer) -> bool {
+        self.entry(peer).is_some_and(|entry| entry.is_open)
+    }
+
+    /// The peer at this address, if the table has one.
+    #[must_use]
+    pub fn peer_at(&self, addr: UdpAddr) -> Option<Peer> {
+        let is_it = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.addr == addr);
+        let index = self.peers.iter().position(is_it)?;
+        self.peer_of(index)
+    }
+
+    /// Checks that a frame with this cookie and source is from `peer` in its present life, in the
+    /// order of SPEC#checks: known, cookie, source address.
+    ///
+    /// # Errors
+    /// The drop reason. For [`DropReason::StaleEpoch`] and [`DropReason::BadCookie`] the role
+    /// answers with [`ChannelHost::refuse_stale`].
+    pub fn identify(&self, peer: Peer, cookie: Cookie, source: UdpAddr) -> Result<(), DropReason> {
+        let entry = self.entry(peer).ok_or(DropReason::BadMembers)?;
+        if !entry.is_open || cookie != entry.cookie_up {
+            let is_stale = !entry.is_open || !cookie.is_of(self.epoch);
+            return Err(if is_stale { DropReason::StaleEpoch } else { DropReason::BadCookie });
+        }
+        if source == entry.addr { Ok(()) } else { Err(DropReason::WrongSource) }
+    }
+
+    /// Turns a frame that [`ChannelHost::identify`] refused for its cookie into the STALE that
+    /// makes its sender handshake again; `None` when it is not from the peer's address. The wrong
+    /// cookie is echoed, which shows that this host saw the frame.
+    pub fn refuse_stale(
+        &self,
+        peer: Peer,
+        udp: &Datagram,
+        header: &Header,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        let entry = self.entry(peer).filter(|entry| entry.addr == udp.source(buffer))?;
+        let state = Header {
+            outcome: Outcome::Stale,
+            chunk: header.chunk,
+            cookie: header.cookie,
+            ..plain_header(Kind::State, self.terms.job, header.group, Members::EMPTY)
+        };
+        let encap = entry.encap.with_target_mac(udp.source_mac(buffer));
+        Some(write(&encap, self.terms.integrity, &state, buffer, 0))
+    }
+
+    /// Writes a datagram to `peer`: `header` with the channel's cookie, before a payload of
+    /// `payload_len` bytes that stands in place already ([`ChannelHost::payload_start`]). Returns
+    /// the frame's length; `None` while the peer has no channel or the buffer is too short.
+    pub fn write(
+        &self,
+        peer: Peer,
+        header: &Header,
+        buffer: &mut [u8],
+        payload_len: usize,
+    ) -> Option<usize> {
+        let entry = self.entry(peer).filter(|entry| entry.is_open)?;
+        if buffer.len() < entry.encap.header_len() + HEADER_LEN + payload_len {
+            return None;
+        }
+        let header = Header { cookie: entry.cookie_down, ..*header };
+        Some(write(&entry.encap, self.terms.integrity, &header, buffer, payload_len))
+    }
+
+    /// Where the payload of a frame to `peer` starts.
+    #[must_use]
+    pub fn payload_start(&self, peer: Peer) -> usize {
+        self.entry(peer).map_or(0, |entry| entry.encap.header_len() + HEADER_LEN)
+    }
+
+    /// Takes a HELLO datagram and writes the reply over it.
+    ///
+    /// # Errors
+    /// The drop reason; nothing has changed.
+    pub fn handle_hello(
+        &mut self,
+        udp: &Datagram,
+        header: &Header,
+        buffer: &mut [u8],
+    ) -> Result<HostReply, DropReason> {
+        let peer = Peer::of_channel(header)?;
+        let index = self.index(peer).ok_or(DropReason::BadMembers)?;
+        let entry = self.peers[index].as_ref().ok_or(DropReason::BadMembers)?;
+        if entry.addr != udp.source(buffer) {
+            return Err(DropReason::WrongSource);
+        }
+        if header.chunk.0 != 0 {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        if !is_intact(Integrity::Crc32c, buffer, udp.payload_range()) {
+            return Err(DropReason::Integrity);
+        }
+        let body = &buffer[udp.payload_range()][HEADER_LEN..];
+        let (hello, _) = Hello::parse(body).map_err(|_| DropReason::Handshake)?;
+        // A padded probe is answered with as many bytes as came, never more.
+        let padded = usize::from(hello.probe_len);
+        if padded != 0 && padded != udp.payload_len() {
+            return Err(DropReason::Length);
+        }
+        let mac = udp.source_mac(buffer);
+        let (phase, change) = match hello.phase {
+            Phase::Hello => (Phase::Challenge, None),
+            Phase::Join => {
+                if hello.life == 0 || hello.token != self.token(peer, entry, hello.life) {
+                    return Err(DropReason::Token);
+                }
+                (Phase::Welcome, self.join(index, peer, mac, hello.life))
+            }
+            Phase::Close => (Phase::Closed, self.close(index, peer, &hello)?),
+            _ => return Err(DropReason::Handshake),
+        };
+        let len = self.reply(index, peer, mac, phase, &hello, buffer).ok_or(DropReason::Length)?;
+        Ok(HostReply { len, change })
+    }
+
+    fn join(&mut self, index: usize, peer: Peer, mac: MacAddr, life: u64) -> Option<PeerChange> {
+        let (epoch, random) = (self.epoch, &mut self.random);
+        let entry = self.peers[index].as_mut()?;
+        entry.encap = entry.encap.with_target_mac(mac);
+        if entry.life == life && entry.is_open {
+            return None;
+        }
+        if entry.life != life {
+            entry.previous_life = entry.life;
+            entry.life = life;
+        }
+        entry.is_open = true;
+        entry.cookie_up = Cookie::new(epoch, random.next_u32());
+        entry.cookie_down = Cookie::new(epoch, random.next_u32());
+        Some(PeerChange::NewLife(peer))
+    }
+
+    /// A repeated CLOSE is answered alike; one of another life or epoch is none of ours.
+    fn close(
+        &mut self,
+        index: usize,
+        peer: Peer,
+        hello: &Hello,
+    ) -> Result<Option<PeerChange>, DropReason> {
+        let entry = self.peers[index].as_mut().ok_or(DropReason::BadMembers)?;
+        if hello.life != entry.life || hello.cookie_up != entry.cookie_up {
+            return Err(DropReason::StaleEpoch);
+        }
+        let was_open = core::mem::replace(&mut entry.is_open, false);
+        // A late copy of this life's JOIN must not open the channel again.
+        entry.previous_life = entry.life;
+        Ok(was_open.then_some(PeerChange::Closed(peer)))
+    }
+
+    fn reply(
+        &self,
+        index: usize,
+        peer: Peer,
+        mac: MacAddr,
+        phase: Phase,
+        hello: &Hello,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        let entry = self.peers[index].as_ref()?;
+        let mut body = Hello::new(phase);
+        body.probe_len = hello.probe_len;
+        body.life = hello.life;
+        body.shards = 1;
+        body.token = match phase {
+            Phase::Challenge => self.token(peer, entry, hello.life),
+            _ => hello.token,
+        };
+        let mask = match peer {
+            Peer::Worker(_) => self.worker_mask,
+            Peer::Box(_) => self.box_mask,
+        };
+        if phase == Phase::Welcome {
+            body.epoch = self.epoch;
+            body.cookie_up = entry.cookie_up;
+            body.cookie_down = entry.cookie_down;
+            body.elements = self.terms.elements;
+            body.integrity = self.terms.integrity;
+            body.exponent = self.terms.exponent.unwrap_or(0);
+            body.exponent_fixed = self.terms.exponent.is_some();
+            body.step_count = self.terms.chunks;
+            body.mask = mask;
+        }
+        let group = GroupId::new(peer.row(), 0);
+        let header = plain_header(Kind::Hello, self.terms.job, group, peer.bit());
+        let encap = entry.encap.with_target_mac(mac);
+        write_hello(&encap, &header, &body, buffer)
+    }
+
+    fn token(&self, peer: Peer, entry: &Entry, life: u64) -> u64 {
+        let is_present = entry.life == life;
+        let input = TokenInput {
+            job: self.terms.job,
+            row: peer.row(),
+            lane: 0,
+            rank: peer.bit().0.trailing_zeros() as usize,
+            life,
+            present_life: if is_present { entry.previous_life } else { entry.life },
+        };
+        token(self.secret, &input)
+    }
+
+    fn index(&self, peer: Peer) -> Option<usize> {
+        match peer {
+            Peer::Worker(rank) => (rank.index() < self.worker_count).then_some(rank.index()),
+            Peer::Box(index) => {
+                let index = self.worker_count + usize::from(index.0);
+                (index < self.peers.len()).then_some(index)
+            }
+        }
+    }
+
+    fn peer_of(&self, index: usize) -> Option<Peer> {
+        match index.checked_sub(self.worker_count) {
+            None => weft_wire::Rank::new(u8::try_from(index).ok()?).map(Peer::Worker),
+            Some(index) => Some(Peer::Box(crate::push::BoxIndex(u8::try_from(index).ok()?))),
+        }
+    }
+
+    fn entry(&self, peer: Peer) -> Option<&Entry> {
+        self.peers[self.index(peer)?].as_ref()
+    }
+}
+
+/// Writes `header` before a payload that is in place, seals and wraps both.
+pub(super) fn write(
+    encap: &Encap,
+    integrity: Integrity,
+    header: &Header,
+    buffer: &mut [u8],
+    payload_len: usize,
+) -> usize {
+    let start = encap.header_len();
+    let datagram_len = HEADER_LEN + payload_len;
+    header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
+    dispatch_out(encap, integrity, buffer, datagram_len)
+}
+
+/// Writes a handshake datagram; `None` when the buffer is too short for it.
+pub(super) fn write_hello(
+    encap: &Encap,
+    header: &Header,
+    body: &Hello,
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let start = encap.header_len() + HEADER_LEN;
+    let body_len = body.body_len();
+    body.emit(&[], buffer.get_mut(start..start + body_len)?);
+    Some(write(encap, Integrity::Crc32c, header, buffer, body_len))
+}

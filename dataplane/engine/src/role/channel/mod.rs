@@ -1,0 +1,149 @@
+//! Channels: what a pair of hosts agrees on before anything is pushed, pulled or replicated
+//! (SPEC#channels).
+//!
+//! | file | end |
+//! | --- | --- |
+//! | `host.rs` | [`ChannelHost`]: answers; a server, a replica and an aggregator are hosts |
+//! | `client.rs` | [`ChannelClient`]: opens; workers towards all of them, boxes towards servers and replicas |
+//!
+//! A channel is a pair of cookies that belong to one life of each end. There is no group to form:
+//! JOIN is answered with WELCOME at once. Both ends are sans-IO and serve one job; a role owns as
+//! many as it has jobs or partners. Invariant: a frame of an earlier life of either end is refused
+//! (PROTOCOL section 6), and a delayed handshake datagram changes nothing.
+
+mod client;
+mod host;
+#[cfg(test)]
+mod tests;
+
+use core::hash::Hasher;
+
+use siphasher::sip::SipHasher24;
+use weft_wire::header::Header;
+use weft_wire::hello::Integrity;
+use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
+
+pub use client::{ChannelClient, ChannelClientConfig, ChannelError, ClientEvent, Standing};
+pub use host::{ChannelHost, ChannelHostConfig, HostReply, PeerChange};
+
+use crate::drops::DropReason;
+use crate::push::{BoxIndex, ROW_BOX_CHANNEL, ROW_WORKER_CHANNEL};
+
+/// Who opens a channel.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Peer {
+    /// A worker, by its rank in the job.
+    Worker(Rank),
+    /// An aggregator or a replica, by its index among the job's boxes.
+    Box(BoxIndex),
+}
+
+impl Peer {
+    /// The row of its handshake.
+    #[must_use]
+    pub const fn row(self) -> u16 {
+        match self {
+            Self::Worker(_) => ROW_WORKER_CHANNEL,
+            Self::Box(_) => ROW_BOX_CHANNEL,
+        }
+    }
+
+    /// Its bit in `members`.
+    #[must_use]
+    pub const fn bit(self) -> Members {
+        match self {
+            Self::Worker(rank) => rank.bit(),
+            Self::Box(index) => Members(1 << (index.0 % 64)),
+        }
+    }
+
+    /// The peer that the header of a handshake names.
+    ///
+    /// # Errors
+    /// [`DropReason::UnknownGroup`] when the row is no channel's, [`DropReason::BadMembers`] when
+    /// `members` is not one bit.
+    pub fn of_channel(header: &Header) -> Result<Self, DropReason> {
+        match header.group.row() {
+            ROW_WORKER_CHANNEL => Self::worker(header.members),
+            ROW_BOX_CHANNEL => Self::of_box(header.members),
+            _ => Err(DropReason::UnknownGroup),
+        }
+    }
+
+    /// The worker whose bit this is.
+    ///
+    /// # Errors
+    /// [`DropReason::BadMembers`] when it is not one bit.
+    pub fn worker(members: Members) -> Result<Self, DropReason> {
+        members.single().map(Self::Worker).ok_or(DropReason::BadMembers)
+    }
+
+    /// The box whose bit this is.
+    ///
+    /// # Errors
+    /// [`DropReason::BadMembers`] when it is not one bit.
+    pub fn of_box(members: Members) -> Result<Self, DropReason> {
+        let rank = members.single().ok_or(DropReason::BadMembers)?;
+        let index = u8::try_from(rank.index()).map_err(|_| DropReason::BadMembers)?;
+        Ok(Self::Box(BoxIndex(index)))
+    }
+}
+
+/// What a host tells everyone who opens a channel: the shape of the job.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct JobTerms {
+    /// The job.
+    pub job: JobId,
+    /// Elements of every chunk.
+    pub elements: u16,
+    /// What protects payloads.
+    pub integrity: Integrity,
+    /// Scale exponent of updates that no controller gave one.
+    pub exponent: Option<i8>,
+    /// Chunks of the job's model.
+    pub chunks: u32,
+}
+
+/// What a client learnt from WELCOME.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ChannelTerms {
+    /// The shape of the job.
+    pub job: JobTerms,
+    /// Epoch of the host's life.
+    pub epoch: Epoch,
+    /// Carried by the client's frames.
+    pub cookie_up: Cookie,
+    /// Carried by the host's frames.
+    pub cookie_down: Cookie,
+    /// All workers (or boxes) of the job.
+    pub mask: Members,
+}
+
+/// What a handshake token stands for: everything that must be the same when it comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenInput {
+    pub(crate) job: JobId,
+    pub(crate) row: u16,
+    pub(crate) lane: u16,
+    pub(crate) rank: usize,
+    pub(crate) life: u64,
+    /// The peer's present life; for a JOIN of the present life, the one before, so that it stays
+    /// valid while its WELCOME is lost.
+    pub(crate) present_life: u64,
+}
+
+/// Proof of a fresh round trip: a keyed hash that only the holder of `secret` can make. A JOIN
+/// recorded in an earlier life of either end does not match any more.
+pub(crate) fn token(secret: (u64, u64), input: &TokenInput) -> u64 {
+    let mut hasher = SipHasher24::new_with_keys(secret.0, secret.1);
+    hasher.write_u16(input.job.0);
+    hasher.write_u16(input.row);
+    hasher.write_u16(input.lane);
+    hasher.write_usize(input.rank);
+    hasher.write_u64(input.life);
+    hasher.write_u64(input.present_life);
+    hasher.finish()
+}
+
+/// Boxes of a job: the width of the bitmap.
+pub const BOXES_MAX: usize = 64;

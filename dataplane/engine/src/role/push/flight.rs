@@ -1,0 +1,253 @@
+//! Which chunks of a transfer are out, and which must go again.
+//!
+//! Chunks leave in order; a chunk is outstanding until it is acknowledged, and due again when its
+//! timeout has passed, later each time. Used for an update on its way to an aggregator (HAVE
+//! acknowledges) and for a model on its way here (ANSWER does). The caller owns the round-trip
+//! estimate and the window; entries lie in the order of their chunks, so a look-up is a binary
+//! search over at most [`SPAN_MAX`].
+//!
+//! Invariants: at most [`SPAN_MAX`] entries, none allocated after [`Flight::new`]; every chunk below
+//! `next` is acknowledged or has an entry.
+
+use alloc::collections::VecDeque;
+
+use weft_wire::Nanos;
+
+use crate::send::retransmit::RttEstimator;
+
+/// The chunks of one transfer.
+#[derive(Debug)]
+pub(super) struct Flight {
+    entries: VecDeque<Entry>,
+    /// The lowest chunk that was never sent.
+    next: u32,
+    end: u32,
+    /// Entries that count against the window.
+    out: u32,
+    /// Entries that wait for their repeat.
+    overdue: u32,
+    /// No entry is due before this.
+    due_at: Nanos,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    chunk: u32,
+    sent_at: Nanos,
+    due_at: Nanos,
+    repeats: u8,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Out,
+    Overdue,
+    Done,
+}
+
+/// A chunk whose turn it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Turn {
+    pub(super) chunk: u32,
+    pub(super) is_repeat: bool,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Acknowledged {
+    /// The round trip, if the chunk went once (Karn's rule).
+    pub(super) rtt: Option<Nanos>,
+}
+
+impl Flight {
+    /// Takes the memory for any transfer; there is none yet.
+    pub(super) fn new() -> Self {
+        Self {
+            entries: VecDeque::with_capacity(SPAN_MAX),
+            next: 0,
+            end: 0,
+            out: 0,
+            overdue: 0,
+            due_at: Nanos::MAX,
+        }
+    }
+
+    /// Begins a transfer of `chunks` chunks.
+    pub(super) fn begin(&mut self, chunks: u32) {
+        self.entries.clear();
+        (self.next, self.end) = (0, chunks);
+        (self.out, self.overdue) = (0, 0);
+        self.due_at = Nanos::MAX;
+    }
+
+    /// Gives the transfer up.
+    pub(super) fn stop(&mut self) {
+        self.begin(0);
+    }
+
+    /// True when every chunk was acknowledged.
+    pub(super) fn is_finished(&self) -> bool {
+        self.next == self.end && self.entries.is_empty()
+    }
+
+    /// Chunks that count against the window.
+    pub(super) fn out(&self) -> u32 {
+        self.out
+    }
+
+    /// The chunk that goes next in a window with room for `room` more: repeats first.
+    pub(super) fn turn(&self, room: u32) -> Option<Turn> {
+        if room == 0 {
+            return None;
+        }
+        if self.overdue > 0 {
+            let mut entries = self.entries.iter();
+            let entry = entries.find(|entry| entry.state == State::Overdue)?;
+            return Some(Turn { chunk: entry.chunk, is_repeat: true });
+        }
+        let has_next = self.next < self.end && self.entries.len() < SPAN_MAX;
+        has_next.then_some(Turn { chunk: self.next, is_repeat: false })
+    }
+
+    /// Takes note that the chunk of [`Flight::turn`] went.
+    pub(super) fn sent(&mut self, turn: Turn, now: Nanos, rtt: &RttEstimator) {
+        if turn.is_repeat {
+            let Some(entry) = self.entry(turn.chunk) else { return };
+            entry.state = State::Out;
+            entry.repeats = entry.repeats.saturating_add(1);
+            entry.sent_at = now;
+            entry.due_at = now.saturating_add(rtt.rto_after(entry.repeats));
+            let due_at = entry.due_at;
+            self.overdue -= 1;
+            self.due_at = self.due_at.min(due_at);
+        } else {
+            let due_at = now.saturating_add(rtt.rto());
+            let entry =
+                Entry { chunk: turn.chunk, sent_at: now, due_at, repeats: 0, state: State::Out };
+            self.entries.push_back(entry);
+            self.next = turn.chunk + 1;
+            self.due_at = self.due_at.min(due_at);
+        }
+        self.out += 1;
+    }
+
+    /// Takes an acknowledgement; `None` when the chunk was not outstanding.
+    pub(super) fn acknowledge(&mut self, chunk: u32, now: Nanos) -> Option<Acknowledged> {
+        let entry = self.entry(chunk).filter(|entry| entry.state != State::Done)?;
+        let was = core::mem::replace(&mut entry.state, State::Done);
+        let rtt = (entry.repeats == 0).then_some(now.since(entry.sent_at));
+        match was {
+            State::Overdue => self.overdue -= 1,
+            _ => self.out -= 1,
+        }
+        while self.entries.front().is_some_and(|entry| entry.state == State::Done) {
+            self.entries.pop_front();
+        }
+        Some(Acknowledged { rtt })
+    }
+
+    /// Marks what is overdue for a repeat and says how many chunks that were.
+    pub(super) fn expire(&mut self, now: Nanos) -> u32 {
+        if now < self.due_at {
+            return 0;
+        }
+        let mut expired = 0;
+        let mut due_at = Nanos::MAX;
+        for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Out) {
+            if entry.due_at <= now {
+                entry.state = State::Overdue;
+                expired += 1;
+            } else {
+                due_at = due_at.min(entry.due_at);
+            }
+        }
+        self.due_at = due_at;
+        self.out -= expired;
+        self.overdue += expired;
+        expired
+    }
+
+    /// When [`Flight::expire`] may find something.
+    pub(super) fn deadline(&self) -> Nanos {
+        self.due_at
+    }
+
+    fn entry(&mut self, chunk: u32) -> Option<&mut Entry> {
+        let index = self.entries.binary_search_by_key(&chunk, |entry| entry.chunk).ok()?;
+        self.entries.get_mut(index)
+    }
+}
+
+/// How far the chunks that are out may lie apart; also the most that may be out.
+pub(super) const SPAN_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rtt() -> RttEstimator {
+        RttEstimator::new(Nanos(1_000), Nanos(100), Nanos(100_000))
+    }
+
+    fn send(flight: &mut Flight, now: u64, window: u32) -> Option<Turn> {
+        let turn = flight.turn(window.saturating_sub(flight.out()))?;
+        flight.sent(turn, Nanos(now), &rtt());
+        Some(turn)
+    }
+
+    #[test]
+    fn chunks_leave_in_order_within_the_window() {
+        let mut flight = Flight::new();
+        flight.begin(3);
+        assert_eq!(send(&mut flight, 0, 2), Some(Turn { chunk: 0, is_repeat: false }));
+        assert_eq!(send(&mut flight, 0, 2), Some(Turn { chunk: 1, is_repeat: false }));
+        assert_eq!(send(&mut flight, 0, 2), None);
+        assert_eq!(flight.acknowledge(1, Nanos(7)), Some(Acknowledged { rtt: Some(Nanos(7)) }));
+        assert_eq!(flight.acknowledge(1, Nanos(8)), None, "only once");
+        assert_eq!(send(&mut flight, 9, 2), Some(Turn { chunk: 2, is_repeat: false }));
+        assert_eq!(flight.acknowledge(9, Nanos(9)), None, "never sent");
+        assert!(flight.acknowledge(0, Nanos(9)).is_some());
+        assert!(!flight.is_finished());
+        assert!(flight.acknowledge(2, Nanos(9)).is_some());
+        assert!(flight.is_finished());
+    }
+
+    #[test]
+    fn a_repeat_goes_first_waits_longer_and_gives_no_sample() {
+        let mut flight = Flight::new();
+        flight.begin(10);
+        send(&mut flight, 0, 2);
+        send(&mut flight, 500, 2);
+        assert_eq!(flight.expire(Nanos(999)), 0);
+        assert_eq!(flight.deadline(), Nanos(1_000));
+        assert_eq!(flight.expire(Nanos(1_000)), 1);
+        assert_eq!(send(&mut flight, 1_000, 2), Some(Turn { chunk: 0, is_repeat: true }));
+        assert_eq!(flight.expire(Nanos(1_500)), 1, "chunk 1; chunk 0 has 2000 more");
+        assert_eq!(flight.deadline(), Nanos(3_000));
+        assert_eq!(flight.acknowledge(0, Nanos(1_600)), Some(Acknowledged { rtt: None }));
+        // What was acknowledged while it waited for its repeat does not go again.
+        assert_eq!(
+            flight.acknowledge(1, Nanos(1_700)).map(|told| told.rtt),
+            Some(Some(Nanos(1_200)))
+        );
+        assert_eq!(flight.out(), 0);
+        assert_eq!(send(&mut flight, 1_700, 1), Some(Turn { chunk: 2, is_repeat: false }));
+    }
+
+    #[test]
+    fn a_lost_chunk_holds_the_span_but_not_the_memory() {
+        let mut flight = Flight::new();
+        flight.begin(u32::MAX);
+        let memory = flight.entries.capacity();
+        while let Some(turn) = send(&mut flight, 0, u32::MAX) {
+            if turn.chunk > 0 {
+                flight.acknowledge(turn.chunk, Nanos(0));
+            }
+        }
+        assert_eq!(flight.entries.len(), SPAN_MAX);
+        assert_eq!(flight.entries.capacity(), memory);
+        flight.acknowledge(0, Nanos(0));
+        assert_eq!(flight.entries.len(), 0);
+    }
+}

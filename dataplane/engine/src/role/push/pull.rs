@@ -1,0 +1,236 @@
+//! One model on its way here (SPEC#pull): which version, then its chunks, within a window and with
+//! repeats, for neither servers nor relays have timers for a puller.
+//!
+//! A version that is gone (STALE) makes the pull begin anew with the newest; a relay that falls
+//! silent is left for the server. Invariant: the model that is delivered is one version whole.
+
+use alloc::vec::Vec;
+
+use weft_kernel::Kernels;
+use weft_wire::{GroupId, Nanos};
+
+use super::config::PusherConfig;
+use super::flight::{Flight, Turn};
+use super::stats::PusherStats;
+use super::update::Asking;
+use crate::drops::DropReason;
+use crate::push::{ROW_MODEL, Version};
+use crate::send::retransmit::RttEstimator;
+use crate::send::window::CongestionWindow;
+
+/// The pull under way, and the last model.
+#[derive(Debug)]
+pub(super) struct Puller {
+    phase: Phase,
+    model: Vec<f32>,
+    /// Elements of a chunk.
+    elements: usize,
+    chunks: u32,
+    flight: Flight,
+    cwnd: CongestionWindow,
+    rtt: RttEstimator,
+    /// The version must be above this.
+    newer_than: Option<Version>,
+    version: Version,
+    pub(super) asking: Asking,
+    /// The host that is asked for chunks.
+    host: usize,
+    progress_at: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Idle,
+    /// Which version?
+    Asking,
+    Fetching,
+}
+
+/// The place of the server among the hosts.
+pub(super) const SERVER: usize = 0;
+
+impl Puller {
+    pub(super) fn new(config: &PusherConfig) -> Self {
+        Self {
+            phase: Phase::Idle,
+            model: Vec::new(),
+            elements: 0,
+            chunks: 0,
+            flight: Flight::new(),
+            cwnd: CongestionWindow::new(config.cwnd_initial, config.cwnd_max),
+            rtt: RttEstimator::new(
+                Nanos(config.rto_initial_ns),
+                Nanos(config.rto_min_ns),
+                Nanos(config.rto_max_ns),
+            ),
+            newer_than: None,
+            version: Version(0),
+            asking: Asking::NEVER,
+            host: SERVER,
+            progress_at: Nanos(0),
+        }
+    }
+
+    /// Begins to pull the first `parameters` elements of the model.
+    pub(super) fn begin(
+        &mut self,
+        now: Nanos,
+        parameters: usize,
+        elements: u16,
+        newer_than: Option<Version>,
+        host: usize,
+    ) {
+        self.elements = usize::from(elements);
+        let chunks = parameters.div_ceil(self.elements);
+        self.chunks = u32::try_from(chunks).expect("checked against the model's");
+        self.model.clear();
+        self.model.resize(chunks * self.elements, 0.0);
+        (self.newer_than, self.host) = (newer_than, host);
+        self.ask(now);
+    }
+
+    fn ask(&mut self, now: Nanos) {
+        self.phase = Phase::Asking;
+        self.flight.stop();
+        self.asking = Asking::after(now, 0);
+        self.progress_at = now;
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// True while the version is asked for.
+    pub(super) fn is_asking(&self) -> bool {
+        self.phase == Phase::Asking
+    }
+
+    pub(super) fn host(&self) -> usize {
+        self.host
+    }
+
+    pub(super) fn group(&self) -> GroupId {
+        model_group(self.version)
+    }
+
+    /// The last model that was pulled whole.
+    pub(super) fn model(&self) -> &[f32] {
+        &self.model
+    }
+
+    /// Takes the server's word of its newest version. A pull without chunks ends here: true.
+    pub(super) fn take_version(&mut self, now: Nanos, version: Version) -> bool {
+        if self.phase != Phase::Asking || self.newer_than.is_some_and(|held| version <= held) {
+            return false;
+        }
+        self.version = version;
+        self.asking = Asking::NEVER;
+        self.progress_at = now;
+        self.phase = Phase::Fetching;
+        self.flight.begin(self.chunks);
+        self.end_if_whole()
+    }
+
+    /// The chunk that is asked for next.
+    pub(super) fn turn(&self) -> Option<Turn> {
+        if self.phase != Phase::Fetching {
+            return None;
+        }
+        self.flight.turn(self.cwnd.size().saturating_sub(self.flight.out()))
+    }
+
+    pub(super) fn sent(&mut self, turn: Turn, now: Nanos) {
+        let rtt = self.rtt;
+        self.flight.sent(turn, now, &rtt);
+    }
+
+    /// Takes a chunk of the model; true when it was the last.
+    pub(super) fn take_answer(
+        &mut self,
+        now: Nanos,
+        kernels: &Kernels,
+        chunk: u32,
+        elements: &[u8],
+        is_marked: bool,
+        stats: &mut PusherStats,
+    ) -> Result<bool, DropReason> {
+        if self.phase != Phase::Fetching {
+            return Err(DropReason::Unsolicited);
+        }
+        let is_limited = self.flight.out() >= self.cwnd.size();
+        let told = self.flight.acknowledge(chunk, now).ok_or(DropReason::Duplicate)?;
+        if let Some(rtt) = told.rtt {
+            self.rtt.sample(rtt);
+        }
+        if is_marked {
+            stats.congestion_marks += 1;
+            stats.window_reductions +=
+                u64::from(self.cwnd.on_congestion(now, self.rtt.round_trip()));
+        } else {
+            self.cwnd.on_answer(is_limited);
+        }
+        let start = chunk as usize * self.elements;
+        kernels.store_f32(&mut self.model[start..start + self.elements], elements);
+        self.progress_at = now;
+        Ok(self.end_if_whole())
+    }
+
+    fn end_if_whole(&mut self) -> bool {
+        let is_whole = self.flight.is_finished();
+        if is_whole {
+            self.phase = Phase::Idle;
+        }
+        is_whole
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Begins anew with the newest version: the server has forgotten this one, or lost us.
+    pub(super) fn restart(&mut self, now: Nanos, stats: &mut PusherStats) {
+        if self.phase == Phase::Fetching {
+            stats.pulls_restarted += 1;
+            self.ask(now);
+        }
+    }
+
+    /// Repeats what is overdue, and leaves a relay that is silent.
+    pub(super) fn handle_timeout(&mut self, now: Nanos, stats: &mut PusherStats) {
+        if self.phase != Phase::Fetching || self.flight.expire(now) == 0 {
+            return;
+        }
+        stats.window_reductions += u64::from(self.cwnd.on_timeout(now, self.rtt.round_trip()));
+        let patience_ns = RELAY_PATIENCE_NS.max(4 * self.rtt.rto().0);
+        if self.host != SERVER && now.since(self.progress_at).0 > patience_ns {
+            self.host = SERVER;
+            stats.pulls_rerouted += 1;
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Nanos {
+        match self.phase {
+            Phase::Idle => Nanos::MAX,
+            Phase::Asking => self.asking.at,
+            Phase::Fetching => self.flight.deadline(),
+        }
+    }
+}
+
+/// The group of a version of the model.
+pub(super) fn model_group(version: Version) -> GroupId {
+    GroupId::new(ROW_MODEL, low_16(version))
+}
+
+/// The group of the question for the newest version.
+pub(super) const fn model_question() -> GroupId {
+    GroupId::new(ROW_MODEL, 0)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the generation is the low 16 bits")]
+fn low_16(version: Version) -> u16 {
+    version.0 as u16
+}
+
+/// How long a relay may bring nothing before the server is asked instead.
+const RELAY_PATIENCE_NS: u64 = 100_000_000;

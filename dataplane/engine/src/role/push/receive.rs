@@ -1,0 +1,383 @@
+//! What a frame means: credits and outcomes from the server, HAVE from aggregators, models from
+//! either. A frame is refused under the first reason that fits, before anything has changed.
+
+use weft_wire::Nanos;
+use weft_wire::frame::{Datagram, UdpAddr};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Outcome};
+
+use super::pull::{SERVER, model_group};
+use super::update::{Asking, Phase};
+use super::{EARLY_MAX, Event, ModelFault, PushFault, Pusher, State, UPDATE_CHUNKS_MAX};
+use crate::classify::{Class, classify};
+use crate::drops::DropReason;
+use crate::push::{Decision, GROUPS_OPEN_MAX, ROW_MODEL, Version};
+use crate::role::channel::ClientEvent;
+use weft_wire::GroupId;
+
+impl Pusher {
+    /// Takes an Ethernet frame that arrived at `now`.
+    ///
+    /// # Errors
+    /// Why it was refused; that is counted, and nothing else has changed.
+    pub fn handle_frame(&mut self, now: Nanos, frame: &mut [u8]) -> Result<(), DropReason> {
+        let taken = self.take_frame(now, frame);
+        if let Err(reason) = taken {
+            self.stats.drops.count(reason);
+        }
+        taken
+    }
+
+    fn take_frame(&mut self, now: Nanos, frame: &mut [u8]) -> Result<(), DropReason> {
+        let local = UdpAddr::from(self.config.local.addr);
+        let (udp, header) = match classify(frame, |port| port == local.port()) {
+            Class::Weft(udp, header) => (udp, header),
+            Class::Host => return Err(DropReason::NotForUs),
+            Class::Drop(reason) => return Err(reason),
+        };
+        if udp.target(frame) != local {
+            return Err(DropReason::NotForUs);
+        }
+        if matches!(header.kind, Kind::Contrib | Kind::Status) {
+            return Err(DropReason::Kind);
+        }
+        if self.state == State::Stopped {
+            return Err(DropReason::Unsolicited);
+        }
+        let source = udp.source(frame);
+        let place = self.hosts.iter().position(|host| host.channel.is_from_host(source));
+        let place = place.ok_or(DropReason::WrongSource)?;
+        let channel = &mut self.hosts[place].channel;
+        match channel.handle_frame(now, &udp, &header, frame)? {
+            ClientEvent::Handshake => Ok(()),
+            ClientEvent::Opened => {
+                self.take_opened(now, place);
+                Ok(())
+            }
+            ClientEvent::Lost => {
+                self.stats.channels_lost += 1;
+                if place == SERVER {
+                    self.asked_at = Some(now);
+                }
+                Ok(())
+            }
+            ClientEvent::Closed => {
+                self.stop_if_closed();
+                Ok(())
+            }
+            ClientEvent::Frame if self.state != State::Open => Err(DropReason::Unsolicited),
+            ClientEvent::Frame if place == SERVER => {
+                self.asked_at = None;
+                self.take_from_server(now, &udp, &header, frame)
+            }
+            ClientEvent::Frame => self.take_from_box(now, place, &udp, &header, frame),
+        }
+    }
+
+    fn take_opened(&mut self, now: Nanos, place: usize) {
+        if place != SERVER {
+            return;
+        }
+        let Some(terms) = self.hosts[SERVER].channel.terms().copied() else { return };
+        self.asked_at = None;
+        let fault = if terms.job.chunks > UPDATE_CHUNKS_MAX {
+            Some(ModelFault::Chunks)
+        } else if !terms.mask.contains(self.config.rank.bit()) {
+            Some(ModelFault::Mask)
+        } else if self.terms.is_some_and(|agreed| agreed.job != terms.job) {
+            Some(ModelFault::Changed)
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            self.stop(Event::Failed(PushFault::BadModel(fault)));
+            return;
+        }
+        let is_first = self.terms.replace(terms).is_none();
+        if is_first && self.state == State::Connecting {
+            self.state = State::Open;
+            self.report(Event::Connected);
+            return;
+        }
+        // What was under way must be asked for anew: the server may know nothing of it.
+        self.newest = Version(0);
+        for update in self.updates.iter_mut().filter(|update| Self::is_granted(update)) {
+            update.credits_lost();
+            update.status = Asking::after(now, 0);
+        }
+        self.puller.restart(now, &mut self.stats);
+        self.report(Event::Reconnected);
+    }
+
+    fn take_from_server(
+        &mut self,
+        now: Nanos,
+        udp: &Datagram,
+        header: &Header,
+        frame: &[u8],
+    ) -> Result<(), DropReason> {
+        match header.kind {
+            Kind::Pull => self.take_credit(now, header),
+            Kind::Ack if header.group.row() == ROW_MODEL => self.take_version(now, header),
+            Kind::Ack => self.take_outcome(now, header),
+            Kind::State => self.take_server_state(now, header),
+            Kind::Answer => self.take_model(now, udp, header, frame),
+            _ => Err(DropReason::Kind),
+        }
+    }
+
+    fn take_from_box(
+        &mut self,
+        now: Nanos,
+        place: usize,
+        udp: &Datagram,
+        header: &Header,
+        frame: &[u8],
+    ) -> Result<(), DropReason> {
+        match header.kind {
+            Kind::State => self.take_box_state(now, place, udp, header),
+            Kind::Answer => self.take_model(now, udp, header, frame),
+            _ => Err(DropReason::Kind),
+        }
+    }
+
+    /// A credit: the chunk goes out, once. One that overtook its grant is kept for it.
+    fn take_credit(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
+        let chunks = self.terms.map_or(0, |terms| terms.job.chunks);
+        let chunk = header.chunk.0;
+        if !header.members.is_empty() && !header.members.contains(self.config.rank.bit()) {
+            return Err(DropReason::BadMembers);
+        }
+        let Some(index) = self.granted(header.group) else {
+            let is_waiting = self.updates.iter().any(|update| update.phase == Phase::Requested);
+            let is_known = self.updates.iter().any(|update| update.group == header.group);
+            if !is_waiting || is_known || header.group.row() >= GROUPS_OPEN_MAX || chunk >= chunks {
+                return Err(DropReason::UnknownGroup);
+            }
+            if self.early.len() == EARLY_MAX {
+                self.early.pop_front();
+            }
+            self.early.push_back((header.group, chunk));
+            self.stats.credits_early += 1;
+            return Ok(());
+        };
+        if chunk >= chunks {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        let interval_ns = self.config.status_interval_ns;
+        let update = &mut self.updates[index];
+        if update.via.is_some() && !header.flags.contains(Flags::DIRECT) {
+            return Err(DropReason::Unwanted);
+        }
+        if !update.take_credit(chunk) {
+            self.stats.credits_refused += 1;
+            return Err(DropReason::OverQuota);
+        }
+        self.stats.credits += 1;
+        update.status = Asking::after(now, interval_ns);
+        Ok(())
+    }
+
+    /// Gives a group that was granted now the credits that came before.
+    pub(super) fn replay_early(&mut self, group: GroupId) {
+        let Some(index) = self.granted(group) else { return };
+        let update = &mut self.updates[index];
+        for (_, chunk) in self.early.iter().filter(|(early, _)| *early == group) {
+            update.take_credit(*chunk);
+        }
+        self.early.retain(|(early, _)| *early != group);
+    }
+
+    fn take_version(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
+        let version = extend(header.chunk.0, self.newest);
+        if header.outcome != Outcome::None || header.group != model_group(version) {
+            return Err(DropReason::StaleGroup);
+        }
+        // An answer to an earlier question: a model older than what we know of helps nobody.
+        if version < self.newest {
+            return Err(DropReason::StaleStep);
+        }
+        self.newest = version;
+        if self.puller.take_version(now, version) {
+            self.report_model();
+        }
+        Ok(())
+    }
+
+    fn take_outcome(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
+        let index = self.granted(header.group).ok_or(DropReason::Unsolicited)?;
+        let version = extend(header.chunk.0, self.newest);
+        let decision = match header.outcome {
+            Outcome::Committed if header.members.contains(self.config.rank.bit()) => {
+                Decision::Committed(version)
+            }
+            Outcome::Committed | Outcome::Void => Decision::Void,
+            Outcome::Dropped => Decision::Dropped,
+            Outcome::Staged => {
+                let interval_ns = self.config.status_interval_ns;
+                self.updates[index].status = Asking::after(now, interval_ns);
+                return Ok(());
+            }
+            _ => return Err(DropReason::Kind),
+        };
+        if header.outcome == Outcome::Committed {
+            self.newest = self.newest.max(version);
+        }
+        self.decide(index, decision);
+        Ok(())
+    }
+
+    fn take_server_state(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
+        match header.outcome {
+            Outcome::Wait => self.granted(header.group).map(drop).ok_or(DropReason::Unsolicited),
+            Outcome::Stale if header.group.row() == ROW_MODEL => self.take_gone(now, header),
+            Outcome::Stale => {
+                // The server keeps what it decided lately, so it never will decide this.
+                let index = self.granted(header.group).ok_or(DropReason::Unsolicited)?;
+                self.decide(index, Decision::Void);
+                Ok(())
+            }
+            _ => Err(DropReason::Unsolicited),
+        }
+    }
+
+    fn take_gone(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
+        if self.puller.is_idle() || self.puller.is_asking() || self.puller.group() != header.group {
+            return Err(DropReason::Unsolicited);
+        }
+        self.puller.restart(now, &mut self.stats);
+        Ok(())
+    }
+
+    fn take_box_state(
+        &mut self,
+        now: Nanos,
+        place: usize,
+        udp: &Datagram,
+        header: &Header,
+    ) -> Result<(), DropReason> {
+        if header.group.row() == ROW_MODEL {
+            return match header.outcome {
+                Outcome::Stale => self.take_gone(now, header),
+                // The relay has asked the server; our own timer goes on.
+                Outcome::Have | Outcome::Wait => Ok(()),
+                _ => Err(DropReason::Unsolicited),
+            };
+        }
+        let index = self.granted(header.group).ok_or(DropReason::Unsolicited)?;
+        if self.updates[index].via.is_none() || self.updates[index].via != self.hosts[place].index {
+            return Err(DropReason::Unsolicited);
+        }
+        match header.outcome {
+            Outcome::Have => self.take_have(now, index, place, udp, header),
+            Outcome::Stale => {
+                // The lease is gone: the group is decided, or the server will ask us itself.
+                let update = &mut self.updates[index];
+                update.flight.stop();
+                update.status = Asking::after(now, 0);
+                Ok(())
+            }
+            Outcome::Wait => Ok(()),
+            _ => Err(DropReason::Unsolicited),
+        }
+    }
+
+    fn take_have(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        place: usize,
+        udp: &Datagram,
+        header: &Header,
+    ) -> Result<(), DropReason> {
+        let interval_ns = self.config.status_interval_ns;
+        let (update, host) = (&mut self.updates[index], &mut self.hosts[place]);
+        if !header.members.contains(self.config.rank.bit()) {
+            // The sum went up without us: the group was closed. The server knows.
+            update.flight.stop();
+            update.status = Asking::after(now, 0);
+            return Ok(());
+        }
+        let is_limited = update.flight.out() >= host.cwnd.size();
+        let told = update.flight.acknowledge(header.chunk.0, now).ok_or(DropReason::Duplicate)?;
+        if let Some(rtt) = told.rtt {
+            host.rtt.sample(rtt);
+        }
+        if udp.congestion() || header.flags.contains(Flags::CONGESTION) {
+            self.stats.congestion_marks += 1;
+            let halved = host.cwnd.on_congestion(now, host.rtt.round_trip());
+            self.stats.window_reductions += u64::from(halved);
+        } else {
+            host.cwnd.on_answer(is_limited);
+        }
+        if update.flight.is_finished() && !update.is_delivered {
+            update.is_delivered = true;
+            update.status = Asking::after(now, interval_ns);
+            let number = update.number;
+            self.report_progress(number, false, true);
+        }
+        Ok(())
+    }
+
+    fn take_model(
+        &mut self,
+        now: Nanos,
+        udp: &Datagram,
+        header: &Header,
+        frame: &[u8],
+    ) -> Result<(), DropReason> {
+        if header.group.row() != ROW_MODEL {
+            return Err(DropReason::UnknownGroup);
+        }
+        if self.puller.is_idle() || header.group != self.puller.group() {
+            return Err(DropReason::Unsolicited);
+        }
+        if Some(header.count) != self.terms.map(|terms| terms.job.elements) {
+            return Err(DropReason::ElementCount);
+        }
+        if header.element_type != ElementType::F32 {
+            return Err(DropReason::ElementType);
+        }
+        let is_marked = udp.congestion() || header.flags.contains(Flags::CONGESTION);
+        let elements = &frame[udp.payload_range()][HEADER_LEN..];
+        let (chunk, stats) = (header.chunk.0, &mut self.stats);
+        if self.puller.take_answer(now, self.kernels, chunk, elements, is_marked, stats)? {
+            self.report_model();
+        }
+        Ok(())
+    }
+
+    fn report_model(&mut self) {
+        self.stats.pulls += 1;
+        let version = self.puller.version();
+        self.report(Event::Pulled { version });
+    }
+
+    /// The update that was granted this group and is not decided.
+    fn granted(&self, group: GroupId) -> Option<usize> {
+        self.updates.iter().position(|update| Self::is_granted(update) && update.group == group)
+    }
+}
+
+/// The version with these low 32 bits that is nearest to `near`.
+fn extend(low: u32, near: Version) -> Version {
+    const SPAN: u64 = 1 << 32;
+    let same = (near.0 & !(SPAN - 1)) | u64::from(low);
+    let lower = same.checked_sub(SPAN).filter(|lower| near.0 - lower < same.abs_diff(near.0));
+    let upper = same.checked_add(SPAN).filter(|upper| upper - near.0 < same.abs_diff(near.0));
+    Version(upper.or(lower).unwrap_or(same))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_extended_to_the_nearest() {
+        assert_eq!(extend(5, Version(0)), Version(5));
+        assert_eq!(extend(u32::MAX, Version(0)), Version(u64::from(u32::MAX)));
+        assert_eq!(extend(3, Version(0xffff_fffe)), Version(0x1_0000_0003));
+        assert_eq!(extend(0xffff_fffe, Version(0x1_0000_0003)), Version(0xffff_fffe));
+        assert_eq!(extend(7, Version(0x5_0000_0009)), Version(0x5_0000_0007));
+        assert_eq!(extend(0, Version(u64::MAX)), Version(0xffff_ffff_0000_0000));
+    }
+}

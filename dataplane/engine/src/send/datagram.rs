@@ -1,0 +1,63 @@
+//! How a datagram leaves and what a datagram that came is checked for: CRC32C, UDP checksum, and
+//! the headers around it. The same for every role.
+
+use core::ops::Range;
+
+use weft_wire::frame::{Encap, Udp};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::hello::Integrity;
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members};
+
+/// Seals the datagram that stands in `buffer` behind the place of its headers, and completes
+/// those. Returns the frame's length.
+pub(crate) fn dispatch_out(
+    encap: &Encap,
+    integrity: Integrity,
+    buffer: &mut [u8],
+    datagram_len: usize,
+) -> usize {
+    let start = encap.header_len();
+    if integrity == Integrity::Crc32c {
+        let mut packet = Packet::new_unchecked(&mut buffer[start..start + datagram_len]);
+        packet.seal(weft_kernel::crc32c);
+    }
+    let len = encap.emit(buffer, datagram_len);
+    if encap.target().addr.is_ipv6() || integrity == Integrity::Checksum16 {
+        encap.finish(&mut buffer[..len]);
+    }
+    len
+}
+
+/// True when the datagram in `buffer[range]` is as it was sent, as far as `integrity` can tell.
+#[inline]
+pub(crate) fn is_intact(integrity: Integrity, buffer: &mut [u8], range: Range<usize>) -> bool {
+    match integrity {
+        Integrity::Crc32c => {
+            Packet::new_unchecked(&mut buffer[range]).verify_crc(weft_kernel::crc32c)
+        }
+        Integrity::None => {
+            let mut packet = Packet::new_unchecked(&mut buffer[range]);
+            packet.crc() == 0 || packet.verify_crc(weft_kernel::crc32c)
+        }
+        Integrity::Checksum16 => Udp::parse(buffer).is_ok_and(|udp| udp.checksum_ok(buffer)),
+    }
+}
+
+/// The header of a datagram without elements.
+#[must_use]
+pub fn plain_header(kind: Kind, job: JobId, group: GroupId, members: Members) -> Header {
+    Header {
+        kind,
+        flags: Flags::NONE,
+        outcome: Outcome::None,
+        job,
+        cookie: Cookie::default(),
+        group,
+        chunk: ChunkIndex(0),
+        element_type: ElementType::None,
+        operation: Operation::None,
+        exponent: 0,
+        count: 0,
+        members,
+    }
+}

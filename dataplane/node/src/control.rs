@@ -1,0 +1,88 @@
+//! What a node's lane and its controller's agent tell each other: two bounded queues.
+//!
+//! The agent's thread pushes commands and pops events; lane 0 pops commands between breaths and
+//! pushes events. Neither ever waits for the other (DESIGN "Hot path": no locks). A full queue of
+//! commands is the agent's to retry; events that find theirs full are lost and counted, and the
+//! controller learns the state by asking (PROTOCOL section 5).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+use weft_engine::push::{Command, Event};
+use weft_io::LaneEngine;
+use weft_wire::{JobId, Nanos};
+
+/// An event and the job that it is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct JobEvent {
+    /// The job.
+    pub job: JobId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// The way between a lane and whoever commands it.
+#[derive(Debug)]
+pub struct NodeControl {
+    commands: ArrayQueue<Command>,
+    events: ArrayQueue<JobEvent>,
+    events_lost: AtomicU64,
+}
+
+impl Default for NodeControl {
+    fn default() -> Self {
+        Self::new(COMMANDS_MAX, EVENTS_MAX)
+    }
+}
+
+impl NodeControl {
+    /// Queues of these lengths.
+    #[must_use]
+    pub fn new(commands_max: usize, events_max: usize) -> Self {
+        Self {
+            commands: ArrayQueue::new(commands_max),
+            events: ArrayQueue::new(events_max),
+            events_lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Hands a command to the lane.
+    ///
+    /// # Errors
+    /// The command, when the queue is full: try again later.
+    pub fn command(&self, command: Command) -> Result<(), Command> {
+        self.commands.push(command)
+    }
+
+    /// The oldest event that nobody has taken.
+    #[must_use]
+    pub fn event(&self) -> Option<JobEvent> {
+        self.events.pop()
+    }
+
+    /// Events lost because nobody took them.
+    #[must_use]
+    pub fn events_lost(&self) -> u64 {
+        self.events_lost.load(Ordering::Relaxed)
+    }
+
+    /// Moves commands in and events out; the lane's side, between two breaths.
+    pub fn exchange(&self, now: Nanos, engine: &mut impl LaneEngine) {
+        for _ in 0..COMMANDS_PER_BREATH_MAX {
+            let Some(command) = self.commands.pop() else { break };
+            engine.handle_command(now, command);
+        }
+        while let Some((job, event)) = engine.poll_event() {
+            if self.events.push(JobEvent { job, event }).is_err() {
+                self.events_lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Default length of the queue of commands: every group that can be open, twice.
+const COMMANDS_MAX: usize = 2048;
+/// Default length of the queue of events.
+const EVENTS_MAX: usize = 8192;
+/// Commands that a lane takes between two breaths.
+const COMMANDS_PER_BREATH_MAX: usize = 64;

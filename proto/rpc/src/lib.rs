@@ -1,0 +1,27 @@
+//! Weft's gRPC interface, generated from `weft/v1/*.proto`; the comments there are its manual.
+//!
+//! gRPC carries requests, grants, commands and events between a controller, its workers and its
+//! boxes. It never carries a gradient: those travel in the packets of `weft-wire`.
+//!
+//! The generated types are in [`v1`]: [`v1::workers_client`] for whoever trains,
+//! [`v1::nodes_client`] for boxes, [`v1::status_client`] for tools, and a `_server` module beside
+//! each for a controller.
+
+/// Package `weft.v1`.
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    unused_qualifications,
+    elided_lifetimes_in_paths,
+    clippy::all,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::manual_let_else,
+    clippy::use_self,
+    rustdoc::all,
+    reason = "generated"
+)]
+pub mod v1 {
+    tonic::include_proto!("weft.v1");
+}
