@@ -45,8 +45,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
             let directory = out.join(format!("{}-{seed}", file_name(policy)));
             eprintln!("weft: {policy}, seed {seed}");
             one(arguments, policy, *seed, &directory)?;
-            let files =
-                RunFiles::read(&directory).map_err(|error| Exit::Failed.because(error))?;
+            let files = RunFiles::read(&directory).map_err(|error| Exit::Failed.because(error))?;
             runs.push((policy.clone(), files));
         }
     }
@@ -62,12 +61,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
 }
 
 /// One run, in a process of its own: a lab may be entered once per process.
-fn one(
-    arguments: &CompareArgs,
-    policy: &str,
-    seed: u64,
-    directory: &Path,
-) -> Result<(), Failure> {
+fn one(arguments: &CompareArgs, policy: &str, seed: u64, directory: &Path) -> Result<(), Failure> {
     let this = std::env::current_exe().map_err(|error| Exit::CannotRun.because(error))?;
     let output = Command::new(this)
         .arg("run")

@@ -399,7 +399,7 @@ pub(super) fn progress_bar(rounds: u64) -> ProgressBar {
 fn prove(
     scenario: &Scenario,
     plan: &Plan,
-    pub(super) seed: u64,
+    seed: u64,
     directory: &Path,
     observed: &Observed,
 ) -> Result<Proof, String> {

@@ -78,7 +78,7 @@ fn print_plan(plan: &PushPlan) -> Outcome {
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
     }
-    for planned in &plan.controller {
+    if let Some(planned) = &plan.controller {
         text += &format!(
             "# {0}: weft-controller --config {0}.toml\n{1}\n",
             planned.name, planned.config

@@ -117,10 +117,8 @@ fn row(policy: &str, runs: &[&RunFiles]) -> PolicyRow {
     let rates: Vec<f64> = runs.iter().filter_map(|run| commits_per_second(run)).collect();
     let mut names: Vec<&str> = outcomes.iter().map(|outcome| &*outcome.bottleneck).collect();
     names.sort_unstable();
-    let mut counted: Vec<(usize, &str)> = names
-        .chunk_by(|a, b| a == b)
-        .map(|same| (same.len(), same[0]))
-        .collect();
+    let mut counted: Vec<(usize, &str)> =
+        names.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0])).collect();
     counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     PolicyRow {
         policy: policy.to_owned(),
@@ -157,8 +155,18 @@ fn commits_per_second(run: &RunFiles) -> Option<f64> {
 pub fn compare_text(rows: &[PolicyRow]) -> String {
     let mut out = String::new();
     let head = [
-        "policy", "runs", "commit, median", "95 % interval", "p99", "commits/s", "delay", "max",
-        "dropped", "to loss, s", "95 % interval", "limit",
+        "policy",
+        "runs",
+        "commit, median",
+        "95 % interval",
+        "p99",
+        "commits/s",
+        "delay",
+        "max",
+        "dropped",
+        "to loss, s",
+        "95 % interval",
+        "limit",
     ];
     let mut table: Vec<Vec<String>> = vec![head.iter().map(|word| (*word).to_owned()).collect()];
     for row in rows {

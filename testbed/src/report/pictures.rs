@@ -171,9 +171,10 @@ fn gantt(title: &str, transfers: &[TransferRow]) -> Result<String, SvgError> {
             let place = i32::try_from(rows.binary_search(&path(row)).ok()?).ok()?;
             let start = seconds(row.start_ns - begin);
             let stop = seconds(row.start_ns + row.duration_ns - begin);
-            let colour = row.order.map_or(BLACK.mix(0.3), |order| {
-                Palette99::pick(usize::try_from(order).unwrap_or(0)).mix(0.7)
-            });
+            let colour = match row.order {
+                Some(order) => Palette99::pick(usize::try_from(order).unwrap_or(0)).mix(0.7),
+                None => BLACK.mix(0.3),
+            };
             let corners =
                 [(start, SegmentValue::Exact(place)), (stop, SegmentValue::Exact(place + 1))];
             let mut bar = Rectangle::new(corners, colour.filled());

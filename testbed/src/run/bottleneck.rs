@@ -73,12 +73,7 @@ impl Bottleneck {
     /// Decides for a push run, from the busiest link's share of its rate with its name, the
     /// processors' share, and the share of time that workers computed.
     #[must_use]
-    pub fn of_push(
-        link: Option<(f64, String)>,
-        cpu: f64,
-        cpus: usize,
-        computing: f64,
-    ) -> Self {
+    pub fn of_push(link: Option<(f64, String)>, cpu: f64, cpus: usize, computing: f64) -> Self {
         let link_text = link.as_ref().map_or_else(
             || "links not shaped".to_owned(),
             |(share, name)| format!("{name} {:.0} % of its rate", share * 100.0),

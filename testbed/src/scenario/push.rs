@@ -127,7 +127,7 @@ impl PushSection {
         match self.mode {
             // A round's updates are computed on the version before it, and none on an older one.
             Mode::Sync | Mode::Partial => self.updates_per_round(job) - 1,
-            Mode::Async => self.tau_max.unwrap_or(2 * u32::from(job.workers)),
+            Mode::Async => self.tau_max.unwrap_or_else(|| 2 * u32::from(job.workers)),
         }
     }
 

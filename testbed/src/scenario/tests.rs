@@ -77,3 +77,54 @@ fn a_missing_field_points_at_its_section() {
     let error = Scenario::parse("d.toml", "name = \"x\"\n[job\n").unwrap_err();
     assert_eq!(error.line, 2, "{error}");
 }
+
+const PUSH: [(&str, &str); 4] = [
+    ("async.toml", include_str!("../../scenarios/async.toml")),
+    ("async_replica.toml", include_str!("../../scenarios/async_replica.toml")),
+    ("sync.toml", include_str!("../../scenarios/sync.toml")),
+    ("partial.toml", include_str!("../../scenarios/partial.toml")),
+];
+
+#[test]
+fn the_push_scenarios_have_eight_workers_on_unequal_links() {
+    for (name, text) in PUSH {
+        let scenario = Scenario::parse(name, text).unwrap();
+        let push = scenario.push.as_ref().expect("a [push] section");
+        assert_eq!(scenario.name, name.trim_end_matches(".toml"));
+        let rates: std::collections::BTreeSet<u64> = (0..8)
+            .map(|rank| scenario.lab.rates(&format!("w{rank}"))[0].unwrap().bits_per_sec())
+            .collect();
+        assert!(rates.len() > 2, "{name}: {rates:?}");
+        let topology = scenario.push_topology().unwrap();
+        assert!(topology.host("server").is_some() && topology.host("a1").is_some());
+        assert_eq!(topology.host("replica").is_some(), push.has_replica());
+    }
+    let partial = Scenario::parse(PUSH[3].0, PUSH[3].1).unwrap();
+    let push = partial.push.unwrap();
+    assert_eq!((push.updates_per_round(&partial.job), push.tau_max(&partial.job)), (6, 5));
+}
+
+#[test]
+fn mistakes_in_a_push_name_their_field() {
+    let (name, text) = PUSH[0];
+    for (from, to, field, reason) in [
+        ("mode = \"async\"", "mode = \"partial\"", "push.best", "is missing"),
+        ("mode = \"async\"", "mode = \"async\"\nbest = 3", "push.best", "alone"),
+        ("tau_max = 16", "tau_max = 6", "push.tau_max", "at least the workers less one"),
+        ("tau_max = 16", "tau_maximum = 16", "push.tau_maximum", "unknown field"),
+        ("aggregators = 2", "aggregators = 17", "push.aggregators", "at most 16"),
+        ("aggregators = 2", "controller = false", "push.aggregators", "0 without a controller"),
+        ("compute_ms = [50, 250]", "compute_ms = [9, 1]", "push.compute_ms", "[from, to]"),
+        ("target_loss = 0.5", "target_loss = -1.0", "push.target_loss", "positive"),
+        ("target_loss = 0.5", "div_max = 3.0", "push.div_max", "and a replica"),
+        ("target_loss = 0.5", "lateness_ms = 5", "push.lateness_ms", "100 to"),
+        ("scale_exponent = -24", "scale_exponent = \"auto\"", "job.scale_exponent", "the job"),
+        ("w6 = 10", "w8 = 10", "lab.links.w8", "names no host"),
+        ("w6 = 10", "w6 = 0", "lab.links.w6", "0.01"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = Scenario::parse(name, &text.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+        assert!(error.reason.contains(reason), "{error}");
+    }
+}

@@ -8,11 +8,14 @@ use crate::workload::digits::{CLASSES, PIXELS};
 /// A box's `node.toml`.
 pub(super) fn node(layout: &Layout<'_>, name: &str) -> String {
     let mut table = toml::Table::new();
-    table.insert("node".into(), section(&[
-        ("name", name.into()),
-        ("stats_format", "json".into()),
-        ("events", log_path(layout.directory, name).to_string_lossy().into_owned().into()),
-    ]));
+    table.insert(
+        "node".into(),
+        section(&[
+            ("name", name.into()),
+            ("stats_format", "json".into()),
+            ("events", log_path(layout.directory, name).to_string_lossy().into_owned().into()),
+        ]),
+    );
     table.insert("port".into(), port(layout, name));
     if layout.io == Io::Dpdk {
         table.insert("dpdk".into(), dpdk(layout, name));
@@ -109,11 +112,20 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> toml::Value {
     let workers =
         (0..job.workers).map(|rank| layout.worker_addr(rank).to_string().into()).collect();
     let index = layout.aggregators().iter().position(|other| other == name).unwrap_or(0);
+    let elements = usize::from(layout.elements());
+    let chunks = dimension(&job.hidden).div_ceil(elements);
     let mut fields: Vec<(&str, toml::Value)> = vec![
         ("job", 0.into()),
-        ("index", as_i64(index).into()),
+        ("name", "train".into()),
+        ("box_index", as_i64(index).into()),
         ("server", layout.box_addr(SERVER).to_string().into()),
-        ("members", toml::Value::Array(workers)),
+        ("workers", toml::Value::Array(workers)),
+        ("chunks", as_i64(chunks).into()),
+        ("elements", as_i64(elements).into()),
+        ("overflow", "clamp".into()),
+        ("quota_bytes", as_i64(chunks * (elements * 4 + 64) * GROUPS_GATHERED).into()),
+        // A version of the model is pulled by all workers at about the same time.
+        ("pull_cache_bytes", as_i64(chunks * (elements * 4 + 64) * 2).into()),
     ];
     if layout.push.replication == Replication::Network {
         fields.push(("replica", layout.box_addr(REPLICA).to_string().into()));
@@ -150,12 +162,15 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
         ("tau_max", i64::from(push.tau_max(job)).into()),
         ("momentum", f64::from(job.momentum).into()),
         ("policy", push.policy.as_str().into()),
-        ("mode", match push.mode {
-            Mode::Async => "async",
-            Mode::Sync => "sync",
-            Mode::Partial => "partial",
-        }
-        .into()),
+        (
+            "mode",
+            match push.mode {
+                Mode::Async => "async",
+                Mode::Sync => "sync",
+                Mode::Partial => "partial",
+            }
+            .into(),
+        ),
     ];
     if push.mode == Mode::Partial {
         fields.push(("partial_count", i64::from(push.updates_per_round(job)).into()));
@@ -200,3 +215,6 @@ fn strings(values: &[String]) -> toml::Value {
 fn as_i64(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
+
+/// Groups that an aggregator may gather at a time.
+const GROUPS_GATHERED: usize = 16;

@@ -187,7 +187,8 @@ impl PushFinished<'_> {
         let boxes_cpu: u64 = self.observed.boxes.iter().map(|(_, counters)| counters.cpu_ns).sum();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let cpu = (total.cpu_ns + boxes_cpu) as f64 / (self.wall_ns.max(1) as f64 * cpus as f64);
-        let computing: u64 = self.observed.updates.iter().map(|(.., update)| update.compute_ns).sum();
+        let computing: u64 =
+            self.observed.updates.iter().map(|(.., update)| update.compute_ns).sum();
         let workers = f64::from(self.scenario.job.workers);
         let computing = computing as f64 / (span_s * 1e9 * workers);
         Bottleneck::of_push(busiest, cpu, cpus, computing)
@@ -209,11 +210,7 @@ impl PushFinished<'_> {
                 writer.transfer(&row)?;
             }
         }
-        writer.push_tables(
-            &self.updates(proof),
-            &self.commits(proof),
-            &self.replica(proof),
-        )?;
+        writer.push_tables(&self.updates(proof), &self.commits(proof), &self.replica(proof))?;
         writer.finish(outcome)
     }
 
@@ -290,11 +287,8 @@ impl PushFinished<'_> {
             let highest = delays.entry(*index).or_default();
             *highest = (*highest).max(*delay);
         }
-        let points: HashMap<u64, (f64, f64)> = proof
-            .curve
-            .iter()
-            .map(|point| (point.version, (point.loss, point.accuracy)))
-            .collect();
+        let points: HashMap<u64, (f64, f64)> =
+            proof.curve.iter().map(|point| (point.version, (point.loss, point.accuracy))).collect();
         let row = |(index, decided): (usize, &super::sequence::Decided)| {
             let is_committed = decided.decision == LoggedDecision::Committed;
             let point = points.get(&decided.version).filter(|_| is_committed);
@@ -308,7 +302,11 @@ impl PushFinished<'_> {
                     LoggedDecision::Dropped => "dropped",
                 }
                 .to_owned(),
-                members: if is_committed { decided.members.len() as u32 } else { 0 },
+                members: if is_committed {
+                    u32::try_from(decided.members.len()).unwrap_or(u32::MAX)
+                } else {
+                    0
+                },
                 version: decided.version,
                 via: via_name(decided.via),
                 delay_max: delays.get(&index).copied(),

@@ -73,7 +73,7 @@ pub enum LoggedDecision {
 ///
 /// # Errors
 /// Names the line.
-pub fn parse(text: &str) -> Result<Vec<LogLine>, LogError> {
+pub(super) fn parse(text: &str) -> Result<Vec<LogLine>, LogError> {
     let mut lines = Vec::new();
     let count = text.lines().count();
     for (index, line) in text.lines().enumerate() {

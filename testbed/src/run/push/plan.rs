@@ -109,8 +109,7 @@ impl PushPlan {
         seed: u64,
         directory: &Path,
     ) -> Result<Self, TopologyError> {
-        let mut topology =
-            (*place == Place::Lab).then(|| scenario.push_topology()).transpose()?;
+        let mut topology = (*place == Place::Lab).then(|| scenario.push_topology()).transpose()?;
         let push = scenario.push.as_ref().expect("a scenario with [push]");
         let nodes: Vec<String> =
             push.boxes().into_iter().filter(|name| name != CONTROLLER).collect();
@@ -126,10 +125,9 @@ impl PushPlan {
             .iter()
             .map(|name| BoxPlan { name: name.clone(), config: configs::node(&layout, name) })
             .collect();
-        let controller = push.controller.then(|| BoxPlan {
-            name: CONTROLLER.to_owned(),
-            config: configs::controller(&layout),
-        });
+        let controller = push
+            .controller
+            .then(|| BoxPlan { name: CONTROLLER.to_owned(), config: configs::controller(&layout) });
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
         let elements = layout.elements();
         Ok(Self { io, boxes, controller, workers, elements, topology })
@@ -207,10 +205,9 @@ impl Layout<'_> {
     pub(super) fn controller_addr(&self) -> SocketAddr {
         match self.lab_ip(CONTROLLER) {
             Some(ip) => SocketAddr::new(ip, CONTROLLER_PORT),
-            None => SocketAddr::from((
-                Ipv4Addr::LOCALHOST,
-                self.loopback_base() + LOOPBACK_CONTROLLER,
-            )),
+            None => {
+                SocketAddr::from((Ipv4Addr::LOCALHOST, self.loopback_base() + LOOPBACK_CONTROLLER))
+            }
         }
     }
 

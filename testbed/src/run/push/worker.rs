@@ -18,11 +18,7 @@ use crate::scenario::Mode;
 use crate::workload::digits::{SplitMix64, Trainer, model_bytes};
 
 /// Runs a worker over a UDP socket to its end; the last message is `Done`, `Model` or `Failed`.
-pub fn run_push_worker(
-    plan: &PushWorkerPlan,
-    directory: &Path,
-    say: &mut dyn FnMut(PushMessage),
-) {
+pub fn run_push_worker(plan: &PushWorkerPlan, directory: &Path, say: &mut dyn FnMut(PushMessage)) {
     let work = if plan.pull_only { pull } else { train };
     match work(plan, directory, say) {
         Ok(last) => say(last),
