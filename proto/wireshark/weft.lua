@@ -187,7 +187,13 @@ for value, name in pairs(FLAGS) do
     fields["flags." .. name] =
         ProtoField.bool("weft.flags." .. name:lower(), name, 8, nil, value)
 end
-fields["group.row"] = ProtoField.uint16("weft.group.row", "row")
+-- Rows with a meaning of their own (SPEC, "Channels").
+local ROWS = {
+    [0xfffc] = "decision log", [0xfffd] = "model", [0xfffe] = "box channel",
+    [0xffff] = "worker channel",
+}
+for rank = 0, 63 do ROWS[0x8000 + rank] = string.format("direct updates of rank %d", rank) end
+fields["group.row"] = ProtoField.uint16("weft.group.row", "row", base.DEC, ROWS)
 fields["group.generation"] = ProtoField.uint16("weft.group.generation", "generation")
 fields["crc.status"] = ProtoField.uint8("weft.crc.status", "CRC status", base.DEC, CRC_STATUS)
 fields["members.count"] = ProtoField.uint8("weft.members.count", "members counted")

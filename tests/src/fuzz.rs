@@ -9,9 +9,11 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{BODY_LEN, Hello};
 
 pub use self::aggregator::aggregator_frames;
+pub use self::gather::gather_frames;
 use crate::crc32c::crc32c;
 
 mod aggregator;
+mod gather;
 
 /// What a fuzz target does with its input.
 pub type Target = fn(&[u8]);
@@ -20,6 +22,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("aggregator_frames", aggregator_frames),
     ("frame_parse", frame_parse),
+    ("gather_frames", gather_frames),
     ("header_parse", header_parse),
     ("hello_parse", hello_parse),
 ];

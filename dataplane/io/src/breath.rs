@@ -7,6 +7,7 @@
 
 use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
+use weft_engine::role::gather::{Gather, PushIndex};
 use weft_wire::{JobId, Nanos};
 
 use crate::port::{BURST_MAX, Burst, Frame, Port};
@@ -18,6 +19,7 @@ enum Fate {
     Host,
     Send(u16),
     Multicast(u16, LeaseIndex),
+    Fan(u16, PushIndex),
 }
 
 impl Fate {
@@ -28,6 +30,7 @@ impl Fate {
             Verdict::Host => Self::Host,
             Verdict::Send { len } => Self::Send(frame_len(len)),
             Verdict::Multicast { len, lease } => Self::Multicast(frame_len(len), lease),
+            Verdict::Fan { len, push } => Self::Fan(frame_len(len), push),
         }
     }
 }
@@ -90,6 +93,11 @@ pub trait LaneEngine {
     fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
         let _ = (lease, member, header, frame_len);
     }
+
+    /// The push jobs whose frames a [`Verdict::Fan`] may be about. By default there are none.
+    fn gather(&self) -> Option<&Gather> {
+        None
+    }
 }
 
 impl LaneEngine for Aggregator {
@@ -112,11 +120,16 @@ impl LaneEngine for Aggregator {
         self.poll_timeout()
     }
 
-    /// A static table serves no push groups, so there is nothing to command.
-    fn handle_command(&mut self, _now: Nanos, _command: Command) {}
+    fn handle_command(&mut self, _now: Nanos, command: Command) {
+        self.gather_mut().handle_command(&command);
+    }
 
     fn poll_event(&mut self) -> Option<(JobId, Event)> {
-        None
+        self.gather_mut().poll_event()
+    }
+
+    fn gather(&self) -> Option<&Gather> {
+        Some(self.gather())
     }
 
     fn fan_out(&self, lease: LeaseIndex) -> usize {
@@ -258,7 +271,30 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
                 frame.set_len(usize::from(len));
                 self.multicast(now, frame, lease);
             }
+            Fate::Fan(len, push) => {
+                frame.set_len(usize::from(len));
+                self.fan(now, frame, push);
+            }
         }
+    }
+
+    /// As [`RoleLane::multicast`], to the receivers that the push job names.
+    fn fan(&mut self, now: Nanos, frame: P::Frame, push: PushIndex) {
+        let frame_len = frame.as_ref().len();
+        let Some(gather) = self.engine.gather() else { return self.send(now, frame) };
+        let header_len = gather.copy_header_len(push);
+        for peer in gather.copies(push, frame.as_ref()) {
+            let Some(mut copy) = self.port.copy(&frame, header_len) else {
+                self.stats.tx_nombuf += 1;
+                continue;
+            };
+            let gather = self.engine.gather();
+            // A peer that left within this burst gets none.
+            if gather.is_some_and(|g| g.address_copy(push, peer, copy.as_mut(), frame_len)) {
+                self.send(now, copy);
+            }
+        }
+        self.send(now, frame);
     }
 
     /// Sends the copies first: they may share the payload, which the original then still owns.

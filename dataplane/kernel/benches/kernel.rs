@@ -47,7 +47,7 @@ impl Memory {
 type Operation = fn(&Kernels, &mut Memory, usize);
 
 /// Runs one operation on the payload and the slot with the given index.
-const OPERATIONS: [(&str, Operation); 20] = [
+const OPERATIONS: [(&str, Operation); 23] = [
     ("store_i32", |k, m, i| k.store_i32(&mut m.i32_slots[i].0, payload(&m.frame))),
     ("add_i32", |k, m, i| k.add_i32(&mut m.i32_slots[i].0, payload(&m.frame))),
     ("add_i32_emit", |k, m, i| k.add_i32_emit(&mut m.i32_slots[i].0, payload_mut(&mut m.frame))),
@@ -84,6 +84,19 @@ const OPERATIONS: [(&str, Operation); 20] = [
     }),
     ("max_abs_f32", |k, m, i| {
         black_box(k.max_abs_f32(&m.f32_slots[i].0));
+    }),
+    ("momentum_step_i32", |k, m, i| {
+        let payload = payload(&m.frame);
+        let [h, w] = m.f32_slots.get_disjoint_mut([i, i ^ 1]).expect("two slots");
+        black_box(k.momentum_step_i32(payload, 1e-6, 0.9, &mut h.0, &mut w.0));
+    }),
+    ("momentum_step_f32", |k, m, i| {
+        let payload = payload(&m.frame);
+        let [h, w] = m.f32_slots.get_disjoint_mut([i, i ^ 1]).expect("two slots");
+        black_box(k.momentum_step_f32(payload, 1e-6, 0.9, &mut h.0, &mut w.0));
+    }),
+    ("sum_squares_i32", |k, m, _| {
+        black_box(k.sum_squares_i32(payload(&m.frame), 1e-6));
     }),
 ];
 

@@ -25,6 +25,76 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     low_half(digest.finalize())
 }
 
+/// How a change in front of `len` bytes changes the CRC32C of the whole, without those bytes.
+///
+/// A CRC is linear: of two messages of one length, the CRCs differ by what their difference alone
+/// makes of them. So a datagram's header can be rewritten and its CRC be mended in some 40 steps,
+/// however long the payload is, and wherever it lies.
+///
+/// ```
+/// use weft_kernel::{CrcPatch, crc32c};
+///
+/// let patch = CrcPatch::before(3);
+/// assert_eq!(patch.apply(crc32c(b"one, two"), b"one, ", b"1111,"), crc32c(b"1111,two"));
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CrcPatch {
+    /// x to the power of the bits behind the change, modulo the polynomial, bits reflected.
+    shift: u32,
+}
+
+impl CrcPatch {
+    /// Prepares for changes in front of `len` bytes. Takes time with the logarithm of `len`.
+    #[must_use]
+    pub fn before(len: usize) -> Self {
+        let (mut shift, mut square, mut rest) = (ONE, ONE >> 8, len);
+        while rest > 0 {
+            if rest & 1 == 1 {
+                shift = multiply(shift, square);
+            }
+            square = multiply(square, square);
+            rest >>= 1;
+        }
+        Self { shift }
+    }
+
+    /// The CRC32C of a message that began with `old` and had the CRC `crc`, once it begins with
+    /// `new`.
+    ///
+    /// # Panics
+    /// If the two are not equally long, or longer than 64 bytes.
+    #[must_use]
+    pub fn apply(self, crc: u32, old: &[u8], new: &[u8]) -> u32 {
+        assert_eq!(old.len(), new.len(), "a change keeps the length");
+        let mut difference = [0; 64];
+        for (out, (old, new)) in difference.iter_mut().zip(old.iter().zip(new)) {
+            *out = old ^ new;
+        }
+        // What the CRC's initial value and final complement make of zeros cancels out.
+        let alone = crc32c(&difference[..old.len()]) ^ crc32c(&[0; 64][..old.len()]);
+        crc ^ multiply(alone, self.shift)
+    }
+}
+
+/// The polynomial 1: bits are reflected, so it is the topmost.
+const ONE: u32 = 1 << 31;
+/// x^32 modulo the polynomial, bits reflected (RFC 3720).
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
+/// The product of two polynomials modulo CRC32C's.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    let mut bit = 0;
+    while bit < 32 {
+        if a & (ONE >> bit) != 0 {
+            product ^= b;
+        }
+        b = (b >> 1) ^ (POLYNOMIAL * (b & 1));
+        bit += 1;
+    }
+    product
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "a 32-bit CRC in a 64-bit result")]
 const fn low_half(crc: u64) -> u32 {
     crc as u32
@@ -60,6 +130,18 @@ mod tests {
         #[test]
         fn equals_the_polynomial(bytes in proptest::collection::vec(any::<u8>(), 0..1200)) {
             prop_assert_eq!(crc32c(&bytes), bitwise(&bytes));
+        }
+
+        #[test]
+        fn a_patched_crc_is_the_crc_of_the_patched_message(
+            mut bytes in proptest::collection::vec(any::<u8>(), 64..1200),
+            new in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let crc = crc32c(&bytes);
+            let patch = CrcPatch::before(bytes.len() - new.len());
+            let patched = patch.apply(crc, &bytes[..new.len()], &new);
+            bytes[..new.len()].copy_from_slice(&new);
+            prop_assert_eq!(patched, bitwise(&bytes));
         }
 
         #[test]

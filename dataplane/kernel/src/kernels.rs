@@ -302,6 +302,66 @@ impl Kernels {
         // SAFETY: holding a `Kernels` proves that the processor has the function's features.
         unsafe { (self.max_abs_f32)(values) }
     }
+
+    /// Applies a fixed-point update to a part of a model: `u = scale * wire`, `h = momentum * h +
+    /// u`, `w = w + h`, each rounded once to f32.
+    ///
+    /// Returns the sums of the squares of `u` and of the new `h`, which are the same on every
+    /// instruction set.
+    ///
+    /// # Panics
+    ///
+    /// If `wire` is not 4 bytes per element of `h`, or `w` is not as long as `h`.
+    #[inline]
+    pub fn momentum_step_i32(
+        &self,
+        wire: &[u8],
+        scale: f32,
+        momentum: f32,
+        h: &mut [f32],
+        w: &mut [f32],
+    ) -> [f64; 2] {
+        assert_eq!(wire.len(), h.len() * WORD, "payload and momentum differ in length");
+        assert_eq!(w.len(), h.len(), "model and momentum differ in length");
+        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
+        unsafe { (self.momentum_step_i32)(wire, scale, momentum, h, w) }
+    }
+
+    /// As [`Self::momentum_step_i32`], for an update in f32. What is NaN becomes the one NaN.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::momentum_step_i32`].
+    #[inline]
+    pub fn momentum_step_f32(
+        &self,
+        wire: &[u8],
+        scale: f32,
+        momentum: f32,
+        h: &mut [f32],
+        w: &mut [f32],
+    ) -> [f64; 2] {
+        assert_eq!(wire.len(), h.len() * WORD, "payload and momentum differ in length");
+        assert_eq!(w.len(), h.len(), "model and momentum differ in length");
+        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
+        unsafe { (self.momentum_step_f32)(wire, scale, momentum, h, w) }
+    }
+
+    /// Returns the sum of the squares of `scale * wire`, as [`Self::momentum_step_i32`] would.
+    #[inline]
+    #[must_use]
+    pub fn sum_squares_i32(&self, wire: &[u8], scale: f32) -> f64 {
+        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
+        unsafe { (self.sum_squares_i32)(wire, scale) }
+    }
+
+    /// Returns the sum of the squares of `scale * wire`, as [`Self::momentum_step_f32`] would.
+    #[inline]
+    #[must_use]
+    pub fn sum_squares_f32(&self, wire: &[u8], scale: f32) -> f64 {
+        // SAFETY: holding a `Kernels` proves that the processor has the function's features.
+        unsafe { (self.sum_squares_f32)(wire, scale) }
+    }
 }
 
 /// Bytes of an i32 or f32 element on the wire.

@@ -30,6 +30,13 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use crc::{crc32c, crc32c_append};
+pub use crc::{CrcPatch, crc32c, crc32c_append};
 pub use prefetch::{prefetch_read, prefetch_write};
 pub use table::{Isa, Kernels};
+
+/// The square root, for crates without `std`.
+#[inline]
+#[must_use]
+pub fn sqrt(value: f64) -> f64 {
+    value.sqrt()
+}

@@ -277,3 +277,96 @@ pub(crate) fn max_abs_f32(values: &[f32]) -> f32 {
     }
     f32::from_bits(max)
 }
+
+/// Sums of squares are gathered in this many lanes, whatever the width of the registers, so that
+/// every instruction set rounds alike.
+const SQUARE_LANES: usize = 8;
+
+#[inline(always)]
+fn add_square(lane: &mut f64, value: f32) {
+    let value = f64::from(value);
+    *lane += value * value;
+}
+
+#[inline(always)]
+fn momentum_step(
+    wire: &[u8],
+    momentum: f32,
+    h: &mut [f32],
+    w: &mut [f32],
+    update: impl Fn([u8; 4]) -> f32,
+) -> [f64; 2] {
+    let mut squares = [[0f64; SQUARE_LANES]; 2];
+    let mut step = |lane: usize, x: [u8; 4], h: &mut f32, w: &mut f32| {
+        let u = update(x);
+        *h = sum_f32(momentum * *h, u);
+        *w = sum_f32(*w, *h);
+        add_square(&mut squares[0][lane], u);
+        add_square(&mut squares[1][lane], *h);
+    };
+    let (x8, x) = words(wire).as_chunks::<SQUARE_LANES>();
+    let (h8, h) = h.as_chunks_mut::<SQUARE_LANES>();
+    let (w8, w) = w.as_chunks_mut::<SQUARE_LANES>();
+    for ((x, h), w) in x8.iter().zip(h8).zip(w8) {
+        for lane in 0..SQUARE_LANES {
+            step(lane, x[lane], &mut h[lane], &mut w[lane]);
+        }
+    }
+    for (lane, ((x, h), w)) in x.iter().zip(h).zip(w).enumerate() {
+        step(lane, *x, h, w);
+    }
+    squares.map(|lanes| lanes.iter().sum())
+}
+
+#[inline(always)]
+fn sum_squares(wire: &[u8], update: impl Fn([u8; 4]) -> f32) -> f64 {
+    let mut squares = [0f64; SQUARE_LANES];
+    let (x8, x) = words(wire).as_chunks::<SQUARE_LANES>();
+    for x in x8 {
+        for lane in 0..SQUARE_LANES {
+            add_square(&mut squares[lane], update(x[lane]));
+        }
+    }
+    for (lane, x) in squares.iter_mut().zip(x) {
+        add_square(lane, update(*x));
+    }
+    squares.iter().sum()
+}
+
+#[inline(always)]
+#[expect(clippy::cast_precision_loss, reason = "a model is f32")]
+fn from_fixed(wire: [u8; 4], scale: f32) -> f32 {
+    i32::from_be_bytes(wire) as f32 * scale
+}
+
+#[inline(always)]
+pub(crate) fn momentum_step_i32(
+    wire: &[u8],
+    scale: f32,
+    momentum: f32,
+    h: &mut [f32],
+    w: &mut [f32],
+) -> [f64; 2] {
+    momentum_step(wire, momentum, h, w, |x| from_fixed(x, scale))
+}
+
+#[inline(always)]
+pub(crate) fn momentum_step_f32(
+    wire: &[u8],
+    scale: f32,
+    momentum: f32,
+    h: &mut [f32],
+    w: &mut [f32],
+) -> [f64; 2] {
+    momentum_step(wire, momentum, h, w, |x| f32::from_be_bytes(x) * scale)
+}
+
+#[inline(always)]
+pub(crate) fn sum_squares_i32(wire: &[u8], scale: f32) -> f64 {
+    sum_squares(wire, |x| from_fixed(x, scale))
+}
+
+#[inline(always)]
+pub(crate) fn sum_squares_f32(wire: &[u8], scale: f32) -> f64 {
+    sum_squares(wire, |x| f32::from_be_bytes(x) * scale)
+}

@@ -74,3 +74,15 @@ pub(crate) fn quantise(value: f32, scale: f32, limit: i32) -> (i32, bool) {
 pub(crate) fn max_abs(values: &[f32]) -> f32 {
     values.iter().filter(|v| v.is_finite()).fold(0.0, |max, v| f32::max(max, v.abs()))
 }
+
+/// One element of a model: `(h, w, u)` after an update of `x`, with no product fused into a sum.
+pub(crate) fn momentum_step(x: f32, scale: f32, momentum: f32, h: f32, w: f32) -> (f32, f32, f32) {
+    let u = x * scale;
+    let h = add_f32(momentum * h, u);
+    (h, add_f32(w, h), u)
+}
+
+/// A sum of squares, in an order that does not matter when the squares are exact.
+pub(crate) fn sum_squares(values: impl Iterator<Item = f32>) -> f64 {
+    values.map(|v| f64::from(v) * f64::from(v)).fold(0.0, |sum, square| sum + square)
+}

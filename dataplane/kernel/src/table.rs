@@ -107,6 +107,10 @@ macro_rules! for_each_operation {
             quantise_f32(values: &[f32], inverse_quantum: f32, limit: i32, wire: &mut [u8]) -> u32;
             dequantise_i32(wire: &[u8], quantum: f32, values: &mut [f32]);
             max_abs_f32(values: &[f32]) -> f32;
+            momentum_step_i32(wire: &[u8], scale: f32, momentum: f32, h: &mut [f32], w: &mut [f32]) -> [f64; 2];
+            momentum_step_f32(wire: &[u8], scale: f32, momentum: f32, h: &mut [f32], w: &mut [f32]) -> [f64; 2];
+            sum_squares_i32(wire: &[u8], scale: f32) -> f64;
+            sum_squares_f32(wire: &[u8], scale: f32) -> f64;
         }
     };
 }

@@ -12,6 +12,7 @@ use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
 use weft_engine::role::aggregator::Aggregator;
+use weft_engine::role::gather::Gather;
 use weft_engine::table::Table;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::pool::Pool;
@@ -255,7 +256,14 @@ impl Node<'_> {
 
     fn lane<P: LanePort>(&self, port: P, table: &Table, lane: usize) -> AggregatorLane<P> {
         let number = u16::try_from(lane).expect("the table bounds the shards");
-        let engine = Aggregator::new(table, number, self.seed, Kernels::detect());
+        let kernels = Kernels::detect();
+        let mut engine = Aggregator::new(table, number, self.seed, kernels);
+        if !self.settings.pushes.is_empty() {
+            let local = table.config().local;
+            let (pushes, mtu, seed) = (&self.settings.pushes, table.config().mtu, !self.seed);
+            let gather = Gather::new(local, mtu, pushes, seed, Nanos(0), kernels);
+            engine = engine.with_pushes(gather.expect("they were judged with the configuration"));
+        }
         AggregatorLane::new(port, engine)
     }
 

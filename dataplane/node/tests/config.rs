@@ -104,6 +104,71 @@ fn errors_name_file_line_and_field() {
     }
 }
 
+const PUSH: &str = r#"[port]
+io = "udp"
+ip = "10.0.0.1/24"
+[lcores]
+shards = 1
+[[job]]
+id = 3
+[[push]]
+job = 5
+workers = ["10.0.0.2:4000", "10.0.0.3:4000"]
+server = "10.0.0.4:22341"
+replica = "10.0.0.5:22341"
+chunks = 100
+elements = 16
+quota_bytes = 8000
+"#;
+
+#[test]
+fn push_jobs_are_judged_like_the_rest() {
+    let settings = parse("a.toml", PUSH).expect("it is good");
+    assert_eq!(settings.pushes[0].slot_count(), 100);
+    assert_eq!(settings.pushes[0].workers.len(), 2);
+    let printed = parse("b.toml", &settings.config.to_toml()).expect("what was printed is good");
+    assert_eq!(settings.config, printed.config);
+    let cases = [
+        ("chunks = 100", "chunk = 100", "node.toml:13: push[0].chunk: unknown field `chunk`"),
+        ("shards = 1", "shards = 2", "node.toml:5: lcores.shards: must be 1"),
+        ("id = 3", "id = 5", "node.toml:9: push[0].job: is a [[job]] too"),
+        ("job = 5", "job = 256", "node.toml:9: push[0].job: must be below 256"),
+        ("job = 5", "job = 5\nbox_index = 64", "node.toml:10: push[0].box_index: must be below"),
+        (
+            "workers = [\"10.0.0.2:4000\", \"10.0.0.3:4000\"]",
+            "workers = []",
+            "node.toml:10: push[0].workers: must be 1",
+        ),
+        ("10.0.0.3:4000", "10.0.0.2:4000", "node.toml:10: push[0].workers: must have an address"),
+        ("10.0.0.3:4000", "[fe80::1]:4000", "node.toml:10: push[0].workers: must be of the box's"),
+        ("10.0.0.5:22341", "10.0.0.4:22341", "node.toml:11: push[0].server: must have an address"),
+        ("chunks = 100", "chunks = 101", "node.toml:15: push[0].quota_bytes: must hold one update"),
+        ("chunks = 100", "chunks = 0", "node.toml:13: push[0].chunks: must be from 1"),
+        ("elements = 16", "elements = 400", "node.toml:14: push[0].elements: must be at least 1"),
+        (
+            "elements = 16",
+            "elements = 16\nintegrity = \"checksum16\"",
+            "node.toml:15: push[0].integrity: must be crc32c or none",
+        ),
+        (
+            "elements = 16",
+            "elements = 16\npull_cache_bytes = 63",
+            "node.toml:15: push[0].pull_cache_bytes: must hold",
+        ),
+        ("elements = 16", "elements = 16\nrate_bytes_per_sec = 0", "node.toml:15: push[0].rate_b"),
+        (
+            "elements = 16",
+            "elements = 16\nrate_bytes_per_sec = 9\nburst_bytes = 9",
+            "node.toml:16: push[0].burst_bytes: must hold",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert!(PUSH.contains(from), "{from}");
+        let error = parse("node.toml", &PUSH.replacen(from, to, 1)).expect_err(to).to_string();
+        assert!(error.starts_with(expected), "`{to}` gave\n  {error}\nexpected\n  {expected}");
+    }
+}
+
 #[test]
 fn what_is_printed_reads_back_as_the_same() {
     let with_all = GOOD.replace(

@@ -295,6 +295,27 @@ impl Encap {
         header[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 
+    /// Mends the UDP checksum in `header`, the frame's first [`Encap::header_len`] bytes, after the
+    /// payload's first bytes changed from `old` to `new` (RFC 1624). One that is 0 stays it.
+    ///
+    /// # Panics
+    /// If `header` is shorter than the headers, or the change is of an odd length.
+    pub fn mend(&self, header: &mut [u8], old: &[u8], new: &[u8]) {
+        assert!(old.len() == new.len() && old.len().is_multiple_of(2), "whole words change");
+        let at = self.header_len() - UDP_LEN + 6;
+        let carried = u16::from_be_bytes([header[at], header[at + 1]]);
+        if carried == 0 {
+            return;
+        }
+        let sum =
+            u64::from(!carried) + u64::from(!sum_words(old, 0)) + u64::from(sum_words(new, 0));
+        let checksum = match !fold(sum) {
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        header[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
+    }
+
     fn write_ethernet(&mut self, ethertype: u16) {
         self.headers[0..6].copy_from_slice(&self.target.mac.0);
         self.headers[6..12].copy_from_slice(&self.source.mac.0);

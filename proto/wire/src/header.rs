@@ -226,6 +226,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         *byte = (flags.0 & 0xf8) | (*byte & 7);
     }
 
+    /// Sets the cookie.
+    pub fn set_cookie(&mut self, cookie: Cookie) {
+        self.buffer.as_mut()[field::COOKIE].copy_from_slice(&cookie.0.to_be_bytes());
+    }
+
     /// Sets the CRC field.
     pub fn set_crc(&mut self, crc: u32) {
         self.buffer.as_mut()[field::CRC].copy_from_slice(&crc.to_be_bytes());

@@ -73,6 +73,7 @@ impl BoxNode {
         let mut out = Vec::new();
         match lane.handle_frame(now, &mut buffer, frame.len()) {
             Verdict::Drop(_) | Verdict::Hold | Verdict::Host => {}
+            Verdict::Fan { .. } => unreachable!("no job here is pushed"),
             Verdict::Send { len } => out.push(buffer[..len].to_vec()),
             Verdict::Multicast { len, lease } => {
                 for member in 1..lane.fan_out(lease) {

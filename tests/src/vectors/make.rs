@@ -5,6 +5,7 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase, Reason};
 use weft_wire::{ChunkIndex, Cookie, Epoch, GroupId, JobId, MacAddr, Members};
 
+mod push;
 mod refused;
 
 use refused::{refused_frames, refused_headers};
@@ -29,7 +30,8 @@ use Family::{Ipv4, Ipv6};
 /// Makes every vector.
 #[must_use]
 pub fn make() -> Vec<Vector> {
-    [data_frames(), states(), handshakes(), refused_frames(), refused_headers()].concat()
+    let pushed = push::push_frames();
+    [data_frames(), states(), pushed, handshakes(), refused_frames(), refused_headers()].concat()
 }
 
 fn member_to_box(family: Family) -> Encap {

@@ -2,5 +2,8 @@
 
 pub mod aggregator;
 pub mod channel;
+pub mod gather;
+pub mod model;
 pub mod push;
+pub mod server;
 pub mod worker;

@@ -15,6 +15,7 @@ use crate::table::SumOrder;
 
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / 4;
+const PAGE_WORDS: usize = 4096 / 4;
 
 /// The arithmetic of one lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -83,6 +84,19 @@ impl Store {
         match &self.words {
             Words::I32(words) => words.data.len() * 4,
             Words::F32(words) => words.data.len() * 4,
+        }
+    }
+
+    /// Writes to every page, so that the kernel gives the memory now and not to the first packet.
+    pub fn touch(&mut self) {
+        // Anything but zero, which a compiler may know to be there already.
+        match &mut self.words {
+            Words::I32(words) => {
+                words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1)
+            }
+            Words::F32(words) => {
+                words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1.0);
+            }
         }
     }
 

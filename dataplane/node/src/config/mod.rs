@@ -16,11 +16,13 @@
 //! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
+//! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
 
 mod bench;
 mod dpdk;
 mod faults;
 mod locate;
+mod push;
 mod resolve;
 mod row;
 mod text;
@@ -35,6 +37,7 @@ use weft_wire::header::PORT_BASE;
 pub use bench::{BenchMode, BenchSection};
 pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
+pub use push::PushSection;
 pub use resolve::Settings;
 pub use row::{
     ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
@@ -77,6 +80,9 @@ pub struct NodeConfig {
     /// The rows.
     #[serde(default)]
     pub row: Vec<RowSection>,
+    /// The push jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub push: Vec<PushSection>,
 }
 
 impl NodeConfig {

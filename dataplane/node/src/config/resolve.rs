@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use weft_engine::role::gather::{self, PushConfig};
 use weft_engine::table::{
     BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
@@ -11,7 +12,7 @@ use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::{Io, NodeConfig, RowSection};
+use super::{Io, NodeConfig, PushSection, RowSection};
 use crate::steer::LaneMap;
 
 /// A configuration that was found good.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub config: NodeConfig,
     /// The box. Its Ethernet address is the configured one, else zero until the port is open.
     pub table: BoxConfig,
+    /// The push jobs.
+    pub pushes: Vec<PushConfig>,
     /// Which lane a frame belongs to.
     pub lanes: LaneMap,
     /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
@@ -98,10 +101,26 @@ pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         let index = position(&config, conflict.row);
         Problem::of_entry("row", index, "members", conflict.to_string())
     })?;
+    let pushes = resolve_pushes(&config, &table)?;
     let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
     let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
     let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
-    Ok(Settings { config, table, lanes, udp_sockets })
+    Ok(Settings { config, table, pushes, lanes, udp_sockets })
+}
+
+fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {
+    let pushes: Vec<PushConfig> = config.push.iter().map(PushSection::to_config).collect();
+    if !pushes.is_empty() && table.shards > 1 {
+        return Err(Problem::of("lcores", "shards", "must be 1 where there are push jobs"));
+    }
+    for (index, push) in config.push.iter().enumerate() {
+        if config.job.iter().any(|job| job.id == push.job) {
+            let problem = "is a [[job]] too; a job is either pushed or reduced at a box";
+            return Err(Problem::of_entry("push", index, "job", problem));
+        }
+    }
+    gather::check(table.local, table.mtu, &pushes).map_err(|error| place(config, &error))?;
+    Ok(pushes)
 }
 
 fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
@@ -213,6 +232,14 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
                 field => (field, error.problem.to_owned()),
             };
             Problem::of_entry("row", index.unwrap_or(0), key, problem)
+        }
+        ("push", field) => {
+            let is_it = |push: &PushSection| u32::from(push.job) == error.index;
+            let index = match field {
+                "job" => config.push.iter().rposition(is_it),
+                _ => config.push.iter().position(is_it),
+            };
+            Problem::of_entry("push", index.unwrap_or(0), field, error.problem)
         }
         (_, "local") => Problem::of("port", "udp_port", error.problem),
         (_, "shards") => Problem::of("lcores", "shards", error.problem),

@@ -50,7 +50,8 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
     }
     write_lanes(out, report)?;
     write_jobs(out, &report.jobs)?;
-    write_members(out, report)
+    write_members(out, report)?;
+    super::push::write_metrics(out, &report.pushes)
 }
 
 fn write_port(out: &mut String, port: &PortReport) -> fmt::Result {
@@ -135,12 +136,12 @@ fn write_members(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
+pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
     writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
 }
 
 /// A quoted label value.
-fn label(value: &str) -> String {
+pub(super) fn label(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }

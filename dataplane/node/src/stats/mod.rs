@@ -4,6 +4,7 @@
 //! cannot disagree. Nothing is counted here.
 
 pub mod metrics;
+mod push;
 mod report;
 mod text;
 
@@ -16,6 +17,7 @@ use weft_wire::{JobId, Members};
 use crate::host::{Host, HostStats};
 use crate::steered::{LanePort, SteerStats};
 
+pub use push::{PushReport, PushSnapshot};
 pub use report::{
     FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
     SteeringReport,
@@ -45,6 +47,8 @@ pub struct LaneSnapshot {
     pub jobs: Vec<(u16, JobStats)>,
     /// The leases.
     pub leases: Vec<LeaseSnapshot>,
+    /// The push jobs.
+    pub pushes: Vec<PushSnapshot>,
 }
 
 /// A lease at one moment.
@@ -87,6 +91,7 @@ impl LaneSnapshot {
             engine: engine.stats().clone(),
             jobs: engine.jobs().map(|(id, stats)| (id, *stats)).collect(),
             leases: engine.leases().map(lease).collect(),
+            pushes: engine.gather().reports().map(|push| PushSnapshot::take(&push)).collect(),
         }
     }
 }

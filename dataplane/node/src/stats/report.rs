@@ -11,7 +11,7 @@ use weft_io::PortStats;
 use weft_io::fault::FaultCounts;
 use weft_wire::Rank;
 
-use super::LaneSnapshot;
+use super::{LaneSnapshot, PushReport, push};
 use crate::config::NodeConfig;
 use crate::host::HostStats;
 
@@ -52,6 +52,8 @@ pub struct Report {
     pub sessions_broken: u64,
     /// The rows, with their members.
     pub rows: Vec<RowReport>,
+    /// The push jobs.
+    pub pushes: Vec<PushReport>,
 }
 
 /// The port's identity and counters, named as in DPDK.
@@ -207,6 +209,7 @@ impl Report {
             formations: lanes.iter().map(|lane| lane.engine.formations).sum(),
             sessions_broken: lanes.iter().map(|lane| lane.engine.sessions_broken).sum(),
             rows: (0..config.row.len()).map(|index| row(config, index, lanes)).collect(),
+            pushes: config.push.iter().map(|section| push::report(section, lanes)).collect(),
         }
     }
 

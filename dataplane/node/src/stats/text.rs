@@ -13,6 +13,7 @@ pub fn write_text(report: &Report) -> String {
     let _ = write_port(&mut out, report);
     let _ = write_jobs(&mut out, report);
     let _ = write_rows(&mut out, report);
+    let _ = super::push::write_text(&mut out, &report.pushes);
     let _ = write_events(&mut out, report);
     let _ = writeln!(out, "  {}", "-".repeat(76));
     out

@@ -554,3 +554,23 @@ proptest! {
         prop_assert_eq!(frame, write(&other));
     }
 }
+
+proptest! {
+    #[test]
+    fn a_mended_checksum_is_the_one_that_finish_computes(
+        payload in prop::collection::vec(any::<u8>(), 32..200),
+        new in prop::collection::vec(any::<[u8; 2]>(), 0..16),
+    ) {
+        let encap = encap_ipv6();
+        let new = new.concat();
+        let mut frame = vec![0; encap.header_len()];
+        frame.extend_from_slice(&payload);
+        encap.emit(&mut frame, payload.len());
+        encap.finish(&mut frame);
+        let mut finished = frame.clone();
+        finished[62..62 + new.len()].copy_from_slice(&new);
+        encap.finish(&mut finished);
+        encap.mend(&mut frame[..62], &payload[..new.len()], &new);
+        prop_assert_eq!(&frame[..62], &finished[..62]);
+    }
+}

@@ -24,6 +24,7 @@ use weft_wire::{Nanos, Rank};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
+use crate::role::gather::{Arrival, Gather, PushIndex};
 use crate::send::datagram::dispatch_out;
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
@@ -56,6 +57,14 @@ pub enum Verdict {
         /// The lease whose members get it.
         lease: LeaseIndex,
     },
+    /// The buffer now holds a frame to send, and [`Gather::copies`] says who gets a copy of it,
+    /// addressed by [`Gather::address_copy`].
+    Fan {
+        /// Length of the frame in bytes.
+        len: usize,
+        /// The push job whose frame it is.
+        push: PushIndex,
+    },
 }
 
 /// Index of a lease within a lane.
@@ -81,6 +90,7 @@ pub struct Aggregator {
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
     leases: Vec<Lease>,
+    gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
     stats: Stats,
@@ -146,10 +156,30 @@ impl Aggregator {
             jobs,
             rows,
             leases,
+            gather: Gather::none(),
             random,
             secret,
             stats,
         }
+    }
+
+    /// Serves push jobs too, at the same address. A job is either reduced or pushed: one that is
+    /// both is pushed.
+    #[must_use]
+    pub fn with_pushes(mut self, gather: Gather) -> Self {
+        self.gather = gather;
+        self
+    }
+
+    /// The push jobs, for reports and copies.
+    #[must_use]
+    pub fn gather(&self) -> &Gather {
+        &self.gather
+    }
+
+    /// The push jobs, to command them between bursts.
+    pub fn gather_mut(&mut self) -> &mut Gather {
+        &mut self.gather
     }
 
     /// Decides the fate of the frame in `buffer[..len]`. The rest of `buffer` is room for a longer
@@ -202,6 +232,9 @@ impl Aggregator {
         if packet.check_len().is_err() {
             return;
         }
+        if let Some(push) = self.gather.find(packet.job()) {
+            return self.gather.prefetch(push, &packet);
+        }
         let Some(Some(index)) = self.rows.get(usize::from(packet.group().row())) else { return };
         let lease = &self.leases[index.index()];
         let step = packet.chunk().0 >> self.shards_log2;
@@ -216,6 +249,11 @@ impl Aggregator {
 
     fn dispatch(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, DropReason> {
         let header = &incoming.header;
+        if let Some(push) = self.gather.find(header.job) {
+            let Incoming { udp, header, ref mut buffer, now } = *incoming;
+            let mut arrival = Arrival { udp, header, buffer, now };
+            return self.gather.handle(push, &mut arrival, &mut self.stats.drops);
+        }
         let job = usize::from(header.job.0);
         if !self.jobs.get(job).is_some_and(Option::is_some) {
             return Err(DropReason::UnknownJob);
@@ -270,10 +308,12 @@ impl Aggregator {
     /// at [`Aggregator::poll_timeout`], until it returns `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        (0..self.leases.len()).find_map(|index| {
-            let index = LeaseIndex(u16::try_from(index).ok()?);
-            self.poll_upstream(index, now, frame)
-        })
+        (0..self.leases.len())
+            .find_map(|index| {
+                let index = LeaseIndex(u16::try_from(index).ok()?);
+                self.poll_upstream(index, now, frame)
+            })
+            .or_else(|| self.gather.poll_transmit(now, frame))
     }
 
     /// When [`Aggregator::poll_transmit`] will have something without further input;
@@ -281,7 +321,7 @@ impl Aggregator {
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
         let due = self.leases.iter().filter_map(|lease| Some(lease.upstream.as_ref()?.timeout()));
-        due.min().unwrap_or(Nanos::MAX)
+        due.min().unwrap_or(Nanos::MAX).min(self.gather.poll_timeout())
     }
 
     /// Counters of the lane.

@@ -11,7 +11,7 @@ use core::net::SocketAddr;
 use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Phase};
-use weft_wire::{GroupId, JobId, MacAddr, Nanos};
+use weft_wire::{Cookie, GroupId, JobId, MacAddr, Nanos};
 
 use super::host::{write, write_hello};
 use super::{ChannelTerms, JobTerms, Peer};
@@ -303,6 +303,13 @@ impl ChannelClient {
         }
         let header = Header { job: self.config.job, cookie: terms.cookie_up, ..*header };
         Some(write(&self.encap, terms.job.integrity, &header, frame, payload_len))
+    }
+
+    /// The way to the host and the cookie on it; `None` while the channel is not open.
+    #[must_use]
+    pub fn path(&self) -> Option<(&Encap, Cookie)> {
+        let terms = self.terms.as_ref().filter(|_| self.standing() == Standing::Open)?;
+        Some((&self.encap, terms.cookie_up))
     }
 
     /// Where the payload of the owner's frames starts.

@@ -195,6 +195,13 @@ impl ChannelHost {
         Some(write(&entry.encap, self.terms.integrity, &header, buffer, payload_len))
     }
 
+    /// The way to `peer` and the cookie on it; `None` while it has no channel.
+    #[must_use]
+    pub fn path(&self, peer: Peer) -> Option<(&Encap, Cookie)> {
+        let entry = self.entry(peer).filter(|entry| entry.is_open)?;
+        Some((&entry.encap, entry.cookie_down))
+    }
+
     /// Where the payload of a frame to `peer` starts.
     #[must_use]
     pub fn payload_start(&self, peer: Peer) -> usize {

@@ -315,3 +315,6 @@ fn events_max(config: &PusherConfig) -> usize {
 
 /// Credits kept for grants that are on their way: a server's first window.
 const EARLY_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests;

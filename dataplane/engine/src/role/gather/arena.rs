@@ -1,0 +1,241 @@
+//! The memory of a job's whole leases: one slot per chunk, one bank, groups in contiguous ranges
+//! (SPEC#push, PROTOCOL section 2).
+//!
+//! Decides which range a group gets and what a slot holds; a slot's place is the group's first plus
+//! the chunk. Everything is taken at the start, to the byte quota of the job; a group that finds
+//! no range is refused (I8). Installing costs no time per slot: a slot belongs to a group only while
+//! it carries the number of that group's installation, so what another group left there counts as
+//! EMPTY. Invariant: a slot's `members` are exactly the ranks whose contributions its data holds
+//! (I1, I2). O(1) per packet, O(open groups) per installation.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::Members;
+use weft_wire::header::Flags;
+
+use crate::push::GROUPS_OPEN_MAX;
+use crate::slot::BankIndex;
+use crate::slot::accumulate::Store;
+
+/// Where a slot of a whole lease stands.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SlotState {
+    /// Holds nothing.
+    #[default]
+    Empty,
+    /// Holds a partial sum, or a full one that waits for its credit.
+    Collecting,
+    /// Holds a sum that was sent to the server.
+    Sent,
+}
+
+/// What a slot knows beside its data.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slot {
+    /// Whose contributions the data holds.
+    pub(super) members: Members,
+    /// The installation that this is of; another one's slot is EMPTY.
+    installation: u32,
+    pub(super) state: SlotState,
+    /// CLAMPED and CONGESTION, OR-ed over the contributions.
+    pub(super) flags: Flags,
+    /// The server has asked for the sum.
+    pub(super) has_credit: bool,
+}
+
+/// Slots `start .. start + len` of an arena.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Range {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+/// A job's slots.
+#[derive(Debug)]
+pub(super) struct Arena {
+    slots: Vec<Slot>,
+    pub(super) store: Store,
+    /// Free ranges by start; no two touch.
+    free: Vec<Range>,
+    installation: u32,
+}
+
+impl Arena {
+    /// Bytes that one slot of `elements` numbers takes.
+    pub(super) const fn slot_len_bytes(elements: u16) -> u64 {
+        // Four bytes a number, in whole cache lines.
+        (elements as u64 * 4).next_multiple_of(64) + size_of::<Slot>() as u64
+    }
+
+    /// Takes `slot_count` slots, whose data `store` holds in as many banks.
+    pub(super) fn new(slot_count: u32, mut store: Store) -> Self {
+        store.touch();
+        let mut free = Vec::with_capacity(usize::from(GROUPS_OPEN_MAX) + 2);
+        free.push(Range { start: 0, len: slot_count });
+        Self { slots: vec![Slot::default(); slot_count as usize], store, free, installation: 0 }
+    }
+
+    /// Finds room for a group: the first range that is long enough. Returns it with the number of
+    /// the installation; `None` when none is.
+    pub(super) fn take(&mut self, len: u32) -> Option<(Range, u32)> {
+        let index = self.free.iter().position(|range| range.len >= len)?;
+        let range = &mut self.free[index];
+        let taken = Range { start: range.start, len };
+        range.start += len;
+        range.len -= len;
+        if range.len == 0 {
+            self.free.remove(index);
+        }
+        self.installation = match self.installation.checked_add(1) {
+            Some(next) => next,
+            None => {
+                // The numbers begin again, so what is left of the old ones must go. The open groups
+                // lose what they gathered; once in four thousand million groups.
+                self.slots.fill(Slot::default());
+                1
+            }
+        };
+        Some((taken, self.installation))
+    }
+
+    /// Gives a group's range back.
+    pub(super) fn give_back(&mut self, range: Range) {
+        let index = self.free.partition_point(|free| free.start < range.start);
+        self.free.insert(index, range);
+        let joins = |left: &Range, right: &Range| left.start + left.len == right.start;
+        if index + 1 < self.free.len() && joins(&self.free[index], &self.free[index + 1]) {
+            let right = self.free.remove(index + 1);
+            self.free[index].len += right.len;
+        }
+        if index > 0 && joins(&self.free[index - 1], &self.free[index]) {
+            let right = self.free.remove(index);
+            self.free[index - 1].len += right.len;
+        }
+    }
+
+    /// The slot of a chunk of the group in `range`, as EMPTY if another group left it.
+    pub(super) fn slot(&self, range: Range, installation: u32, chunk: u32) -> Slot {
+        let slot = self.slots[(range.start + chunk) as usize];
+        if slot.installation == installation {
+            slot
+        } else {
+            Slot { installation, ..Slot::default() }
+        }
+    }
+
+    /// Writes back what [`Arena::slot`] gave.
+    pub(super) fn set(&mut self, range: Range, chunk: u32, slot: Slot) {
+        self.slots[(range.start + chunk) as usize] = slot;
+    }
+
+    /// Where a chunk's data lies in the store.
+    pub(super) const fn place(range: Range, chunk: u32) -> BankIndex {
+        BankIndex((range.start + chunk) as usize)
+    }
+
+    /// Hints that a chunk's slot will be used soon.
+    #[inline]
+    pub(super) fn prefetch(&self, range: Range, chunk: u32) {
+        let index = (range.start + chunk) as usize;
+        if let Some(slot) = self.slots.get(index..=index) {
+            weft_kernel::prefetch_write(slot);
+            self.store.prefetch(BankIndex(index));
+        }
+    }
+
+    /// All slots.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Slots that no group has.
+    pub(super) fn free_len(&self) -> usize {
+        self.free.iter().map(|range| range.len as usize).sum()
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 16, "four slots share a cache line");
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use weft_kernel::Kernels;
+    use weft_wire::header::{ElementType, Operation};
+    use weft_wire::hello::Overflow;
+
+    use super::*;
+    use crate::slot::accumulate::Arithmetic;
+    use crate::table::SumOrder;
+
+    fn arena(slot_count: u32) -> Arena {
+        let arithmetic = Arithmetic {
+            element_type: ElementType::I32,
+            operation: Operation::Sum,
+            sum_order: SumOrder::Arrival,
+            overflow: Overflow::Wrap,
+        };
+        let store = Store::new(Kernels::detect(), arithmetic, 1, 2, slot_count as usize);
+        Arena::new(slot_count, store)
+    }
+
+    #[test]
+    fn what_another_group_left_counts_as_empty() {
+        let mut arena = arena(4);
+        let (range, first) = arena.take(4).unwrap();
+        let slot = Slot { members: Members(1), ..arena.slot(range, first, 2) };
+        arena.set(range, 2, slot);
+        assert_eq!(arena.slot(range, first, 2).members, Members(1));
+        arena.give_back(range);
+        let (range, second) = arena.take(3).unwrap();
+        assert_eq!(arena.slot(range, second, 2).members, Members::EMPTY);
+    }
+
+    #[test]
+    fn numbers_of_installations_that_begin_again_find_no_old_slot() {
+        let mut arena = arena(1);
+        arena.installation = 0;
+        let (range, first) = arena.take(1).unwrap();
+        let slot = Slot { members: Members(1), ..arena.slot(range, first, 0) };
+        arena.set(range, 0, slot);
+        arena.give_back(range);
+        arena.installation = u32::MAX;
+        let (range, again) = arena.take(1).unwrap();
+        assert_eq!(again, first);
+        assert_eq!(arena.slot(range, again, 0).members, Members::EMPTY);
+    }
+
+    proptest! {
+        /// Against a map of single slots: ranges are disjoint, nothing is lost, and a refusal
+        /// means that no gap is long enough.
+        #[test]
+        fn ranges_never_overlap(steps in prop::collection::vec((any::<bool>(), 1u32..9), 1..200)) {
+            const LEN: usize = 32;
+            let mut arena = arena(32);
+            let mut held: Vec<Range> = Vec::new();
+            let mut used = [false; LEN];
+            for (takes, number) in steps {
+                if takes {
+                    match arena.take(number) {
+                        Some((range, _)) => {
+                            for slot in range.start..range.start + range.len {
+                                prop_assert!(!used[slot as usize]);
+                                used[slot as usize] = true;
+                            }
+                            held.push(range);
+                        }
+                        None => {
+                            let gap = used.windows(number as usize).any(|w| w.iter().all(|u| !u));
+                            prop_assert!(!gap, "there was room for {number}");
+                        }
+                    }
+                } else if !held.is_empty() {
+                    let range = held.swap_remove(number as usize % held.len());
+                    used[range.start as usize..(range.start + range.len) as usize].fill(false);
+                    arena.give_back(range);
+                }
+                prop_assert_eq!(arena.free_len(), used.iter().filter(|used| !**used).count());
+            }
+        }
+    }
+}

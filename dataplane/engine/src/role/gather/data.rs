@@ -1,0 +1,305 @@
+//! What a contribution or a credit does to its slot: SPEC#push's table, cell by cell.
+
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::{Members, Rank};
+
+use super::arena::{Arena, SlotState};
+use super::group::Group;
+use super::job::Job;
+use super::stats::Transition;
+use super::{Arrival, HAVES_MAX, Have, Outbox};
+use crate::drops::{DropCounters, DropReason};
+use crate::push::Event;
+use crate::role::aggregator::Verdict;
+use crate::role::channel::Peer;
+use crate::send::datagram::is_intact;
+
+/// Flags that a sum inherits from its contributions.
+const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
+
+impl Job {
+    /// CONTRIB and STATUS of a worker whose channel was checked.
+    pub(super) fn handle_contribution(
+        &mut self,
+        rank: Rank,
+        arrival: &mut Arrival<'_>,
+        outbox: &mut Outbox,
+        drops: &mut DropCounters,
+    ) -> Result<Verdict, DropReason> {
+        let header = arrival.header;
+        let group = self.groups.find(header.group);
+        let group = match group {
+            Ok(group) if group.mask.contains(rank.bit()) => group,
+            // Not with this member (any more): it asks the server.
+            Ok(_) => return self.refuse_stale(rank, DropReason::BadMembers, arrival, drops),
+            Err(reason) => return self.refuse_stale(rank, reason, arrival, drops),
+        };
+        self.charge(arrival)?;
+        if header.chunk.0 >= group.range.len {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        if header.kind == Kind::Contrib {
+            self.check_elements(&header, &group)?;
+        }
+        let range = arrival.udp.payload_range();
+        if !is_intact(self.config.integrity, arrival.buffer, range) {
+            return Err(DropReason::Integrity);
+        }
+        let slot = self.arena.slot(group.range, group.installation, header.chunk.0);
+        let is_in = slot.members.contains(rank.bit());
+        if header.kind == Kind::Status {
+            self.stats.count(Transition::Status);
+            return self.have(rank, &header, slot.members, arrival);
+        }
+        if is_in || slot.state == SlotState::Sent {
+            self.stats.count(match (slot.state, is_in) {
+                (SlotState::Sent, true) => Transition::RepeatSent,
+                (SlotState::Sent, false) => Transition::LateSent,
+                _ => Transition::RepeatCollecting,
+            });
+            self.stats.duplicates += 1;
+            drops.count(DropReason::Duplicate);
+            return self.have(rank, &header, slot.members, arrival);
+        }
+        self.take(rank, &group, arrival, outbox)
+    }
+
+    /// Puts a contribution into its slot.
+    fn take(
+        &mut self,
+        rank: Rank,
+        group: &Group,
+        arrival: &mut Arrival<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<Verdict, DropReason> {
+        let header = arrival.header;
+        let chunk = header.chunk.0;
+        let mut slot = self.arena.slot(group.range, group.installation, chunk);
+        let place = Arena::place(group.range, chunk);
+        let first = slot.state == SlotState::Empty;
+        slot.members = slot.members.union(rank.bit());
+        let is_full = slot.members == group.mask;
+        let from = self.contribution_of(rank);
+        let payload_start = arrival.udp.payload_start() + HEADER_LEN;
+        let wire = &mut arrival.buffer[payload_start..arrival.udp.payload_range().end];
+        let store = &mut self.arena.store;
+        let releases = is_full && slot.has_credit;
+        let clamped = match (first, releases) {
+            (true, _) => store.first(place, from, wire),
+            (false, false) => store.add(place, from, wire),
+            (false, true) => store.add_last(place, from, wire),
+        };
+        if first && releases {
+            store.emit(place, wire);
+        }
+        slot.state = SlotState::Collecting;
+        slot.flags = slot.flags.union(header.flags.only(INHERITED));
+        if clamped {
+            slot.flags = slot.flags.union(Flags::CLAMPED);
+        }
+        if arrival.udp.congestion() {
+            slot.flags = slot.flags.union(Flags::CONGESTION);
+        }
+        self.arena.set(group.range, chunk, slot);
+        self.stats.contributions_added += 1;
+        self.stats.bytes_accepted += arrival.udp.payload_range().end as u64;
+        self.stats.contributions_clamped += u64::from(clamped);
+        self.stats.contributions_marked += u64::from(arrival.udp.congestion());
+        self.stats.chunks_completed += u64::from(is_full);
+        self.stats.count(if first { Transition::Store } else { Transition::Add });
+        self.advance(rank, group, arrival, outbox);
+        if releases && let Some(verdict) = self.send_sum(group, arrival) {
+            self.stats.count(Transition::SendOnContribution);
+            // The buffer is the sum now; the member's acknowledgement goes by itself.
+            let have = Have {
+                push: self.push,
+                peer: Peer::Worker(rank),
+                group: group.id,
+                chunk: header.chunk,
+                members: slot.members,
+            };
+            if outbox.haves.len() < HAVES_MAX {
+                outbox.haves.push_back(have);
+            } else {
+                self.stats.haves_lost += 1;
+            }
+            return Ok(verdict);
+        }
+        self.have(rank, &header, slot.members, arrival)
+    }
+
+    /// Counts a chunk of a member's update.
+    fn advance(&mut self, rank: Rank, group: &Group, arrival: &Arrival<'_>, outbox: &mut Outbox) {
+        let now = arrival.now;
+        let progress = self.groups.progress_mut(group.id, rank);
+        if progress.chunks == 0 {
+            progress.first_at = now;
+        }
+        progress.chunks += 1;
+        if progress.chunks < group.range.len {
+            return;
+        }
+        let duration_ns = now.since(progress.first_at).0;
+        let bytes = self.frame_len * u64::from(group.range.len);
+        let job = self.config.job;
+        let events = [
+            Event::Gathered { group: group.id, rank },
+            Event::Transferred { group: group.id, rank: Some(rank), bytes, duration_ns },
+        ];
+        for event in events {
+            self.stats.events_lost += u64::from(!outbox.report(job, event));
+        }
+    }
+
+    /// A PULL of the server.
+    pub(super) fn handle_credit(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let header = arrival.header;
+        let found = self.groups.find(header.group);
+        let Some(group) = found.ok().filter(|group| header.chunk.0 < group.range.len) else {
+            // The server asks the members themselves then.
+            self.stats.count(Transition::CreditStale);
+            return self.answer_server(Outcome::Stale, Members::EMPTY, arrival);
+        };
+        let stays = Members(group.mask.0 & header.members.0);
+        if !stays.is_empty() && self.groups.narrow(group.id, stays) {
+            self.stats.count(Transition::Narrow);
+        }
+        let group = self.groups.find(header.group)?;
+        let chunk = header.chunk.0;
+        let mut slot = self.arena.slot(group.range, group.installation, chunk);
+        if stays.is_empty() || !group.mask.contains(slot.members) {
+            self.stats.count(Transition::CreditStale);
+            return self.answer_server(Outcome::Stale, slot.members, arrival);
+        }
+        let was_sent = slot.state == SlotState::Sent;
+        let is_full = slot.state != SlotState::Empty && slot.members == group.mask;
+        if is_full && let Some(verdict) = self.send_sum(&group, arrival) {
+            self.stats.count(if was_sent {
+                Transition::SendAgain
+            } else {
+                Transition::SendOnCredit
+            });
+            return Ok(verdict);
+        }
+        slot.has_credit = true;
+        self.arena.set(group.range, chunk, slot);
+        self.stats.count(match slot.state {
+            SlotState::Empty => Transition::CreditEmpty,
+            SlotState::Collecting | SlotState::Sent => Transition::CreditCollecting,
+        });
+        self.answer_server(Outcome::Have, slot.members, arrival)
+    }
+
+    /// Turns the frame into the sum of its chunk, on its way to the server: a credit gets the kept
+    /// sum, a contribution has become the sum already. `None` while there is no channel to it.
+    fn send_sum(&mut self, group: &Group, arrival: &mut Arrival<'_>) -> Option<Verdict> {
+        let chunk = arrival.header.chunk;
+        let mut slot = self.arena.slot(group.range, group.installation, chunk.0);
+        let again = slot.state == SlotState::Sent;
+        let mut header = Header {
+            members: slot.members,
+            flags: slot.flags,
+            ..self.data_header(group.id, chunk, group.exponent)
+        };
+        if again {
+            header.flags = header.flags.union(Flags::RETRANSMIT);
+        }
+        let payload_len = header.payload_len();
+        let start = self.server.payload_start();
+        if arrival.header.kind == Kind::Pull {
+            let wire = arrival.buffer.get_mut(start..start + payload_len)?;
+            self.arena.store.emit(Arena::place(group.range, chunk.0), wire);
+        }
+        let len = self.server.write(&header, arrival.buffer, payload_len)?;
+        slot.state = SlotState::Sent;
+        self.arena.set(group.range, chunk.0, slot);
+        self.stats.sums_sent += 1;
+        // Copies are best effort; what a replica misses it asks the server for, not this box.
+        if !group.replicate || again {
+            return Some(Verdict::Send { len });
+        }
+        if self.replica.as_ref().is_some_and(|replica| replica.path().is_some()) {
+            Some(Verdict::Fan { len, push: self.push })
+        } else {
+            self.stats.copies_skipped += 1;
+            Some(Verdict::Send { len })
+        }
+    }
+
+    fn check_elements(&self, header: &Header, group: &Group) -> Result<(), DropReason> {
+        if header.count != self.config.elements {
+            return Err(DropReason::ElementCount);
+        }
+        if header.element_type != self.config.element_type {
+            return Err(DropReason::ElementType);
+        }
+        if header.operation != Operation::Sum {
+            return Err(DropReason::Operation);
+        }
+        if header.exponent != group.exponent {
+            return Err(DropReason::Exponent);
+        }
+        Ok(())
+    }
+
+    /// Takes the frame's bytes from the job's token bucket.
+    pub(super) fn charge(&mut self, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let bytes = arrival.udp.payload_range().end as u64;
+        if self.bucket.as_mut().is_none_or(|bucket| bucket.take(arrival.now, bytes)) {
+            return Ok(());
+        }
+        self.stats.over_quota += 1;
+        Err(DropReason::OverQuota)
+    }
+
+    /// Tells a member that its group is not open here, or not with it.
+    fn refuse_stale(
+        &mut self,
+        rank: Rank,
+        reason: DropReason,
+        arrival: &mut Arrival<'_>,
+        drops: &mut DropCounters,
+    ) -> Result<Verdict, DropReason> {
+        self.charge(arrival)?;
+        let header = arrival.header;
+        let state = Header {
+            chunk: header.chunk,
+            ..self.state(Outcome::Stale, header.group, Members::EMPTY)
+        };
+        let len = self.workers.write(Peer::Worker(rank), &state, arrival.buffer, 0);
+        let len = len.ok_or(reason)?;
+        self.stats.count(Transition::RefuseStale);
+        drops.count(reason);
+        Ok(Verdict::Send { len })
+    }
+
+    /// Acknowledges a contribution.
+    fn have(
+        &self,
+        rank: Rank,
+        header: &Header,
+        members: Members,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let state =
+            Header { chunk: header.chunk, ..self.state(Outcome::Have, header.group, members) };
+        let len = self.workers.write(Peer::Worker(rank), &state, arrival.buffer, 0);
+        len.map_or(Err(DropReason::StaleEpoch), |len| Ok(Verdict::Send { len }))
+    }
+
+    /// Turns a credit into a STATE for the server.
+    fn answer_server(
+        &self,
+        outcome: Outcome,
+        members: Members,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let header = arrival.header;
+        let state = Header { chunk: header.chunk, ..self.state(outcome, header.group, members) };
+        let len = self.server.write(&state, arrival.buffer, 0);
+        len.map_or(Err(DropReason::StaleEpoch), |len| Ok(Verdict::Send { len }))
+    }
+}

@@ -1,0 +1,388 @@
+//! One push job at an aggregator: whose a frame is, and what a controller's word changes.
+
+use weft_kernel::{CrcPatch, Kernels};
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::hello::BODY_LEN;
+use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
+
+use super::arena::Arena;
+use super::config::{self, PushConfig};
+use super::group::Groups;
+use super::relay::Relay;
+use super::stats::{PushStats, Transition};
+use super::{Arrival, Have, Outbox, PushIndex};
+use crate::drops::{DropCounters, DropReason};
+use crate::push::{Command, Event, ROW_MODEL};
+use crate::random::SplitMix64;
+use crate::role::aggregator::Verdict;
+use crate::role::channel::{
+    ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, ClientEvent, JobTerms,
+    Peer, PeerChange, Standing,
+};
+use crate::send::datagram::plain_header;
+use crate::send::pacer::TokenBucket;
+use crate::slot::accumulate::{Arithmetic, Contribution, Store};
+use crate::table::SumOrder;
+
+/// A push job.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) config: PushConfig,
+    pub(super) push: PushIndex,
+    /// Bytes of a contribution's frame.
+    pub(super) frame_len: u64,
+    /// Clamp limit of a contribution.
+    pub(super) limit: i32,
+    pub(super) workers: ChannelHost,
+    pub(super) server: ChannelClient,
+    pub(super) replica: Option<ChannelClient>,
+    pub(super) bucket: Option<TokenBucket>,
+    pub(super) arena: Arena,
+    pub(super) groups: Groups,
+    pub(super) relay: Relay,
+    /// Mends the CRC of a sum's copy.
+    pub(super) sum_patch: CrcPatch,
+    /// Mends the CRC of an answer's copy.
+    pub(super) answer_patch: CrcPatch,
+    pub(super) stats: PushStats,
+}
+
+impl Job {
+    pub(super) fn new(
+        local: Endpoint,
+        push: PushIndex,
+        config: &PushConfig,
+        mut random: SplitMix64,
+        now: Nanos,
+        kernels: &'static Kernels,
+    ) -> Self {
+        let arithmetic = Arithmetic {
+            element_type: config.element_type,
+            operation: Operation::Sum,
+            sum_order: SumOrder::Arrival,
+            overflow: config.overflow,
+        };
+        let elements = usize::from(config.elements);
+        let slot_count = config.slot_count();
+        let store = Store::new(kernels, arithmetic, elements, 1, slot_count as usize);
+        let fan_in = i32::try_from(config.workers.len()).expect("at most 64 workers");
+        let host = ChannelHostConfig {
+            local,
+            terms: JobTerms {
+                job: config.job,
+                elements: config.elements,
+                integrity: config.integrity,
+                exponent: config.exponent,
+                chunks: config.chunks,
+            },
+            workers: config.workers.clone(),
+            boxes: alloc::vec::Vec::new(),
+        };
+        let life = random.next_non_zero();
+        let client = |target: Endpoint| {
+            let peer = Peer::Box(config.box_index);
+            let probe_len = HEADER_LEN + BODY_LEN.max(elements * 4);
+            let client = ChannelClientConfig {
+                probe_len: u16::try_from(probe_len).expect("chunks fit the MTU"),
+                ..ChannelClientConfig::new(config.job, peer, local, target)
+            };
+            ChannelClient::new(client, life, now).expect("one address family")
+        };
+        Self {
+            push,
+            frame_len: config::frame_len(config),
+            limit: i32::MAX / fan_in,
+            server: client(config.server),
+            replica: config.replica.map(client),
+            bucket: config
+                .rate_bytes_per_sec
+                .map(|rate| TokenBucket::new(rate, config.burst_bytes)),
+            arena: Arena::new(slot_count, store),
+            groups: Groups::new(config.workers.len()),
+            relay: Relay::new(config.pull_slot_count(), elements * 4),
+            sum_patch: CrcPatch::before(elements * config.element_type.len_bytes()),
+            answer_patch: CrcPatch::before(elements * 4),
+            stats: PushStats::default(),
+            workers: ChannelHost::new(&host, random),
+            config: config.clone(),
+        }
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+        outbox: &mut Outbox,
+        drops: &mut DropCounters,
+    ) -> Result<Verdict, DropReason> {
+        let source = arrival.source();
+        if self.server.is_from_host(source) {
+            return self.handle_from_server(arrival);
+        }
+        if let Some(replica) = self.replica.as_mut().filter(|link| link.is_from_host(source)) {
+            let Arrival { now, udp, header, buffer } = arrival;
+            return match replica.handle_frame(*now, udp, header, buffer)? {
+                ClientEvent::Frame => Err(DropReason::Kind),
+                _ => Ok(Verdict::Hold),
+            };
+        }
+        match arrival.header.kind {
+            Kind::Hello => self.handle_hello(arrival),
+            Kind::Contrib | Kind::Status => self.handle_from_worker(arrival, outbox, drops),
+            Kind::Answer | Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
+        }
+    }
+
+    fn handle_hello(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
+        let reply = self.workers.handle_hello(&arrival.udp, &arrival.header, arrival.buffer)?;
+        // What the former life left half done here will never be whole.
+        if let Some(PeerChange::NewLife(Peer::Worker(rank))) = reply.change {
+            self.close(rank, |_, begun, chunks| begun > 0 && begun < chunks);
+        }
+        Ok(Verdict::Send { len: reply.len })
+    }
+
+    fn handle_from_worker(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+        outbox: &mut Outbox,
+        drops: &mut DropCounters,
+    ) -> Result<Verdict, DropReason> {
+        let peer = Peer::worker(arrival.header.members)?;
+        let (cookie, source) = (arrival.header.cookie, arrival.source());
+        if let Err(reason) = self.workers.identify(peer, cookie, source) {
+            let Arrival { udp, header, buffer, .. } = arrival;
+            let is_stale = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
+            let len = is_stale.then(|| self.workers.refuse_stale(peer, udp, header, buffer));
+            let len = len.flatten().ok_or(reason)?;
+            drops.count(reason);
+            return Ok(Verdict::Send { len });
+        }
+        let Peer::Worker(rank) = peer else { return Err(DropReason::BadMembers) };
+        match arrival.header.group.row() {
+            ROW_MODEL => self.handle_request(rank, arrival),
+            _ => self.handle_contribution(rank, arrival, outbox, drops),
+        }
+    }
+
+    fn handle_from_server(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
+        let Arrival { now, udp, header, buffer } = arrival;
+        match self.server.handle_frame(*now, udp, header, buffer)? {
+            ClientEvent::Opened => {
+                self.relay.forget();
+                return Ok(Verdict::Hold);
+            }
+            ClientEvent::Frame => {}
+            ClientEvent::Handshake | ClientEvent::Lost | ClientEvent::Closed => {
+                return Ok(Verdict::Hold);
+            }
+        }
+        let is_model = header.group.row() == ROW_MODEL;
+        match header.kind {
+            Kind::Pull => self.handle_credit(arrival),
+            Kind::Ack => self.handle_ack(&header.clone()),
+            Kind::Answer if is_model => self.handle_answer(arrival),
+            Kind::State if is_model && header.outcome == Outcome::Stale => {
+                self.handle_gone(arrival)
+            }
+            _ => Err(DropReason::Kind),
+        }
+    }
+
+    /// The server's decision: whatever it is, the group needs its lease no more.
+    fn handle_ack(&mut self, header: &Header) -> Result<Verdict, DropReason> {
+        let decided =
+            matches!(header.outcome, Outcome::Committed | Outcome::Void | Outcome::Dropped);
+        if !decided {
+            return Ok(Verdict::Hold);
+        }
+        if self.groups.remove(&mut self.arena, header.group) {
+            self.stats.count(Transition::FreeByAck);
+            Ok(Verdict::Hold)
+        } else {
+            Err(DropReason::StaleGroup)
+        }
+    }
+
+    pub(super) fn handle_command(&mut self, command: &Command, outbox: &mut Outbox) {
+        match command {
+            Command::Install(descriptor) => {
+                let group = descriptor.group;
+                let event = match self.groups.install(&self.config, &mut self.arena, descriptor) {
+                    Ok(()) => {
+                        self.stats.count(Transition::Install);
+                        Event::Installed { group }
+                    }
+                    Err(error) => {
+                        self.stats.count(Transition::Refuse);
+                        Event::Refused { group, error }
+                    }
+                };
+                outbox.answer(self.config.job, event);
+            }
+            Command::Remove { group, .. } => {
+                if self.groups.remove(&mut self.arena, *group) {
+                    self.stats.count(Transition::FreeByController);
+                }
+            }
+            Command::CloseMember { group, rank, .. } => {
+                self.close(*rank, |id, _, _| group.is_none_or(|group| group == id));
+            }
+            // The server conducts; this box sends only what it is asked for.
+            Command::SetRate { .. } => {}
+        }
+    }
+
+    /// Takes a member out of groups; `which` is told the group, its chunks that are in, and of how
+    /// many.
+    fn close(&mut self, rank: Rank, which: impl Fn(GroupId, u32, u32) -> bool) {
+        if rank.index() >= self.config.workers.len() {
+            return;
+        }
+        let left = self
+            .groups
+            .close_member(rank, |id, progress, chunks| which(id, progress.chunks, chunks));
+        for _ in 0..left {
+            self.stats.count(Transition::Narrow);
+        }
+    }
+
+    pub(super) fn write_have(&self, have: &Have, frame: &mut [u8]) -> Option<usize> {
+        let header =
+            Header { chunk: have.chunk, ..self.state(Outcome::Have, have.group, have.members) };
+        self.workers.write(have.peer, &header, frame, 0)
+    }
+
+    pub(super) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        let server = self.server.poll_transmit(now, frame);
+        server.or_else(|| self.replica.as_mut()?.poll_transmit(now, frame))
+    }
+
+    pub(super) fn poll_timeout(&self) -> Nanos {
+        let replica = self.replica.as_ref().map_or(Nanos::MAX, ChannelClient::poll_timeout);
+        self.server.poll_timeout().min(replica)
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, group: GroupId, chunk: ChunkIndex) {
+        if let Some(group) = self.groups.in_row(group.row())
+            && chunk.0 < group.range.len
+        {
+            self.arena.prefetch(group.range, chunk.0);
+        }
+    }
+
+    /// Header of a STATE.
+    pub(super) fn state(&self, outcome: Outcome, group: GroupId, members: Members) -> Header {
+        Header { outcome, ..plain_header(Kind::State, self.config.job, group, members) }
+    }
+
+    /// Header of a frame with the elements of an update.
+    pub(super) fn data_header(&self, group: GroupId, chunk: ChunkIndex, exponent: i8) -> Header {
+        Header {
+            flags: Flags::NONE,
+            chunk,
+            element_type: self.config.element_type,
+            operation: Operation::Sum,
+            exponent,
+            count: self.config.elements,
+            ..plain_header(Kind::Contrib, self.config.job, group, Members::EMPTY)
+        }
+    }
+
+    /// Header of a frame with a chunk of the model.
+    pub(super) fn model_header(&self, group: GroupId, chunk: ChunkIndex) -> Header {
+        Header {
+            chunk,
+            element_type: ElementType::F32,
+            count: self.config.elements,
+            ..plain_header(Kind::Answer, self.config.job, group, Members::EMPTY)
+        }
+    }
+
+    pub(super) const fn contribution_of(&self, rank: Rank) -> Contribution {
+        Contribution { rank: rank.index(), limit: self.limit }
+    }
+
+    pub(super) fn report(&self) -> PushReport<'_> {
+        PushReport { job: self }
+    }
+}
+
+/// A read-only view of a push job.
+#[derive(Clone, Copy, Debug)]
+pub struct PushReport<'a> {
+    job: &'a Job,
+}
+
+impl<'a> PushReport<'a> {
+    /// The job's configuration.
+    #[must_use]
+    pub fn config(&self) -> &'a PushConfig {
+        &self.job.config
+    }
+
+    /// Its index on the wire.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.job.config.job
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn stats(&self) -> &'a PushStats {
+        &self.job.stats
+    }
+
+    /// Groups that are open.
+    #[must_use]
+    pub fn groups_open(&self) -> usize {
+        self.job.groups.open()
+    }
+
+    /// Ids and masks of the groups that are open, by row.
+    pub fn groups(&self) -> impl Iterator<Item = (GroupId, Members)> + 'a {
+        self.job.groups.iter().map(|group| (group.id, group.mask))
+    }
+
+    /// Slots that the quota paid for.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.job.arena.len()
+    }
+
+    /// Slots that open groups have.
+    #[must_use]
+    pub fn slots_in_use(&self) -> usize {
+        self.job.arena.len() - self.job.arena.free_len()
+    }
+
+    /// State and contributors of a slot, for tests and reports.
+    #[must_use]
+    pub fn slot(&self, group: GroupId, chunk: u32) -> Option<(super::SlotState, Members)> {
+        let group = self.job.groups.find(group).ok()?;
+        let in_range = chunk < group.range.len;
+        let slot = in_range.then(|| self.job.arena.slot(group.range, group.installation, chunk))?;
+        Some((slot.state, slot.members))
+    }
+
+    /// Where the channel to the server stands.
+    #[must_use]
+    pub fn server(&self) -> Standing {
+        self.job.server.standing()
+    }
+
+    /// Where the channel to the replica stands, if the job has one.
+    #[must_use]
+    pub fn replica(&self) -> Option<Standing> {
+        self.job.replica.as_ref().map(ChannelClient::standing)
+    }
+
+    /// Workers that have a channel.
+    #[must_use]
+    pub fn workers_open(&self) -> Members {
+        let all = self.job.workers.worker_mask();
+        let open = all.iter().filter(|rank| self.job.workers.is_open(Peer::Worker(*rank)));
+        open.fold(Members::EMPTY, |mask, rank| mask.union(rank.bit()))
+    }
+}

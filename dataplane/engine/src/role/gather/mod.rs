@@ -1,0 +1,264 @@
+//! Gathering: the aggregator of push jobs (SPEC#push, SPEC#pull; PROTOCOL sections 2, 4 and 5).
+//!
+//! A group gathers whole updates in a *whole lease*, one slot per chunk, before its turn at the
+//! server; the server's credits then release the sums. Model pulls are relayed: one request up, the
+//! answer down to all who asked. Beside the allreduce rows of the same box, on the same port.
+//!
+//! | file | decides |
+//! | --- | --- |
+//! | `config.rs` | what a job may use |
+//! | `arena.rs` | where a group's slots lie |
+//! | `group.rs` | which groups are open, with whom |
+//! | `job.rs` | whose a frame is, and what a controller's word changes |
+//! | `data.rs` | what a contribution or a credit does to its slot |
+//! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
+//! | `copies.rs` | what a copy's header says |
+//!
+//! Nothing here has a timer but the channels' own handshakes: members repeat what is not
+//! acknowledged, the server repeats its credits, pullers their requests. All memory is taken at the
+//! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
+
+mod arena;
+mod config;
+mod copies;
+mod data;
+mod group;
+mod job;
+mod pull;
+mod relay;
+mod stats;
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_kernel::Kernels;
+use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
+use weft_wire::header::{Header, Packet};
+use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos};
+
+pub use arena::SlotState;
+pub use config::{PushConfig, check};
+pub use copies::Copies;
+pub use job::PushReport;
+pub use stats::{PushStats, Transition};
+
+use crate::drops::{DropCounters, DropReason};
+use crate::push::{Command, Event, GROUPS_OPEN_MAX, InstallError};
+use crate::random::SplitMix64;
+use crate::role::aggregator::Verdict;
+use crate::role::channel::Peer;
+use crate::table::{JOBS_MAX, TableError};
+use job::Job;
+
+/// Index of a push job at this box.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PushIndex(u8);
+
+impl PushIndex {
+    #[inline]
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The push jobs of one aggregator.
+#[derive(Debug)]
+pub struct Gather {
+    jobs: Vec<Job>,
+    /// By job id.
+    index: Vec<Option<PushIndex>>,
+    outbox: Outbox,
+}
+
+/// A frame under examination.
+#[derive(Debug)]
+pub(crate) struct Arrival<'a> {
+    pub(crate) udp: Datagram,
+    pub(crate) header: Header,
+    pub(crate) buffer: &'a mut [u8],
+    pub(crate) now: Nanos,
+}
+
+impl Arrival<'_> {
+    fn source(&self) -> UdpAddr {
+        self.udp.source(self.buffer)
+    }
+}
+
+/// What goes out or up besides a frame's own verdict.
+#[derive(Debug)]
+struct Outbox {
+    /// Acknowledgements of contributions whose buffer became the sum.
+    haves: VecDeque<Have>,
+    events: VecDeque<(JobId, Event)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Have {
+    push: PushIndex,
+    peer: Peer,
+    group: GroupId,
+    chunk: ChunkIndex,
+    members: Members,
+}
+
+impl Outbox {
+    fn new() -> Self {
+        Self {
+            haves: VecDeque::with_capacity(HAVES_MAX),
+            events: VecDeque::with_capacity(EVENTS_MAX),
+        }
+    }
+
+    /// Takes an event of the data path; false when there is no room.
+    fn report(&mut self, job: JobId, event: Event) -> bool {
+        let fits = self.events.len() < EVENTS_MAX - usize::from(GROUPS_OPEN_MAX);
+        if fits {
+            self.events.push_back((job, event));
+        }
+        fits
+    }
+
+    /// Takes an answer to a command; the data path leaves room for these.
+    fn answer(&mut self, job: JobId, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back((job, event));
+        }
+    }
+}
+
+impl Gather {
+    /// Takes all memory that the jobs will ever use. `seed` must differ from start to start.
+    ///
+    /// # Errors
+    /// [`TableError`] as [`check`].
+    pub fn new(
+        local: Endpoint,
+        mtu: u16,
+        pushes: &[PushConfig],
+        seed: u64,
+        now: Nanos,
+        kernels: &'static Kernels,
+    ) -> Result<Self, TableError> {
+        check(local, mtu, pushes)?;
+        let mut random = SplitMix64::new(seed);
+        let mut index = vec![None; JOBS_MAX];
+        let mut jobs = Vec::with_capacity(pushes.len());
+        for (push, number) in pushes.iter().zip(0..) {
+            let seed = SplitMix64::new(random.next_u64());
+            jobs.push(Job::new(local, PushIndex(number), push, seed, now, kernels));
+            index[usize::from(push.job.0)] = Some(PushIndex(number));
+        }
+        Ok(Self { jobs, index, outbox: Outbox::new() })
+    }
+
+    /// The push jobs of a box that has none.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { jobs: Vec::new(), index: vec![None; JOBS_MAX], outbox: Outbox::new() }
+    }
+
+    /// The job's place here, if it is pushed.
+    #[inline]
+    pub(crate) fn find(&self, job: JobId) -> Option<PushIndex> {
+        self.index.get(usize::from(job.0)).copied().flatten()
+    }
+
+    /// Decides the fate of a frame of a push job.
+    pub(crate) fn handle(
+        &mut self,
+        push: PushIndex,
+        arrival: &mut Arrival<'_>,
+        drops: &mut DropCounters,
+    ) -> Result<Verdict, DropReason> {
+        self.jobs[push.index()].handle(arrival, &mut self.outbox, drops)
+    }
+
+    /// Takes a controller's word. Answered by events.
+    pub fn handle_command(&mut self, command: &Command) {
+        let job = match command {
+            Command::Install(group) => group.job,
+            Command::Remove { job, .. }
+            | Command::CloseMember { job, .. }
+            | Command::SetRate { job, .. } => *job,
+        };
+        match self.find(job) {
+            Some(push) => self.jobs[push.index()].handle_command(command, &mut self.outbox),
+            None => {
+                if let Command::Install(group) = command {
+                    let error = InstallError::UnknownJob;
+                    self.outbox.answer(job, Event::Refused { group: group.group, error });
+                }
+            }
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<(JobId, Event)> {
+        self.outbox.events.pop_front()
+    }
+
+    /// Writes the next frame that no incoming frame asked for; returns its length.
+    pub(crate) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        while let Some(have) = self.outbox.haves.pop_front() {
+            if let Some(len) = self.jobs[have.push.index()].write_have(&have, frame) {
+                return Some(len);
+            }
+        }
+        self.jobs.iter_mut().find_map(|job| job.poll_transmit(now, frame))
+    }
+
+    /// When [`Gather::poll_transmit`] will have something; [`Nanos::MAX`]: never.
+    pub(crate) fn poll_timeout(&self) -> Nanos {
+        if !self.outbox.haves.is_empty() {
+            return Nanos(0);
+        }
+        self.jobs.iter().map(Job::poll_timeout).min().unwrap_or(Nanos::MAX)
+    }
+
+    /// Touches the slot that a frame of a push job will need.
+    #[inline]
+    pub(crate) fn prefetch(&self, push: PushIndex, packet: &Packet<&[u8]>) {
+        self.jobs[push.index()].prefetch(packet.group(), packet.chunk());
+    }
+
+    /// Who gets a copy of a frame that a [`Verdict::Fan`] is about.
+    #[must_use]
+    pub fn copies(&self, push: PushIndex, frame: &[u8]) -> Copies {
+        self.jobs[push.index()].copies(frame)
+    }
+
+    /// Bytes at a frame's start that [`Gather::address_copy`] rewrites.
+    #[must_use]
+    pub fn copy_header_len(&self, push: PushIndex) -> usize {
+        self.jobs[push.index()].copy_header_len()
+    }
+
+    /// Rewrites `head`, the first [`Gather::copy_header_len`] bytes of a copy of a frame of
+    /// `frame_len` bytes, for `peer`. The payload need not be there. False when the peer has no
+    /// channel any more: the copy is not to be sent.
+    #[must_use]
+    pub fn address_copy(
+        &self,
+        push: PushIndex,
+        peer: Peer,
+        head: &mut [u8],
+        frame_len: usize,
+    ) -> bool {
+        self.jobs[push.index()].address_copy(peer, head, frame_len)
+    }
+
+    /// State and counters of every job.
+    pub fn reports(&self) -> impl Iterator<Item = PushReport<'_>> {
+        self.jobs.iter().map(Job::report)
+    }
+}
+
+/// Acknowledgements owed at one time: a burst of contributions that all complete their slots.
+const HAVES_MAX: usize = 64;
+/// Events kept until they are polled.
+const EVENTS_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests;

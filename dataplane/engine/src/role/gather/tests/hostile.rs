@@ -1,0 +1,186 @@
+//! Frames that must change nothing (I7), each under its own reason; and a job's quota (I6).
+
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::hello::Integrity;
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members, Nanos};
+
+use super::super::PushConfig;
+use super::rig::*;
+use crate::drops::DropReason;
+use crate::push::ROW_DIRECT;
+use crate::send::datagram::plain_header;
+
+/// Everything that a contribution may change.
+fn snapshot(rig: &Rig, id: GroupId) -> Vec<Option<(super::SlotState, Members)>> {
+    (0..CHUNKS).map(|chunk| rig.report(0).slot(id, chunk)).collect()
+}
+
+/// Rewrites a datagram behind its channel's back and seals it.
+fn forge(mut frame: Vec<u8>, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    change(&mut frame[42..]);
+    Packet::new_unchecked(&mut frame[42..]).seal(weft_kernel::crc32c);
+    frame
+}
+
+#[test]
+fn each_wrong_field_has_its_reason() {
+    let (mut rig, id) = super::installed();
+    rig.ask(&rig.contribution(1, id, 0, 7));
+    let before = snapshot(&rig, id);
+    let header = data_header(id, 1, ElementType::I32);
+    let from_zero = |rig: &Rig, header: Header| rig.from_worker(0, 0, &header, &[0; 16]);
+    let cases: Vec<(Vec<u8>, DropReason)> = [
+        (Header { chunk: ChunkIndex(CHUNKS), ..header }, DropReason::ChunkOutOfRange),
+        (Header { element_type: ElementType::F32, ..header }, DropReason::ElementType),
+        (Header { operation: Operation::Max, ..header }, DropReason::Operation),
+        (Header { exponent: 1, ..header }, DropReason::Exponent),
+        (Header { kind: Kind::Answer, ..header }, DropReason::Kind),
+    ]
+    .into_iter()
+    .map(|(header, reason)| (from_zero(&rig, header), reason))
+    .collect();
+    for (frame, reason) in cases {
+        assert_eq!(rig.send(&frame).unwrap_err(), reason);
+    }
+    let short = rig.from_worker(0, 0, &Header { count: 3, ..header }, &[0; 12]);
+    assert_eq!(rig.send(&short).unwrap_err(), DropReason::ElementCount);
+    let good = rig.contribution(0, id, 1, 5);
+    let mut torn = good.clone();
+    *torn.last_mut().unwrap() ^= 0x40;
+    assert_eq!(rig.send(&torn).unwrap_err(), DropReason::Integrity);
+    let two = forge(good.clone(), |datagram| datagram[31] = 3);
+    assert_eq!(rig.send(&two).unwrap_err(), DropReason::BadMembers);
+    let stranger = forge(good.clone(), |datagram| datagram[24] = 0x80);
+    assert_eq!(rig.send(&stranger).unwrap_err(), DropReason::BadMembers);
+    let mut elsewhere = good;
+    elsewhere[35] ^= 1;
+    assert_eq!(rig.send(&elsewhere).unwrap_err(), DropReason::WrongSource);
+    assert_eq!(snapshot(&rig, id), before);
+    assert_eq!(rig.report(0).stats().contributions_added, 1);
+}
+
+#[test]
+fn a_foreign_cookie_gets_stale_with_that_cookie() {
+    let (mut rig, id) = super::installed();
+    for (change, reason) in [(0x01_u8, DropReason::BadCookie), (0x80, DropReason::StaleEpoch)] {
+        let byte = if reason == DropReason::BadCookie { 7 } else { 4 };
+        let frame = forge(rig.contribution(0, id, 0, 5), |datagram| datagram[byte] ^= change);
+        let cookie = Packet::new_unchecked(&frame[42..]).cookie();
+        let stale = rig.ask(&frame);
+        assert!(stale.is_state(Outcome::Stale, 0));
+        assert_eq!(stale.header.cookie, cookie);
+        assert_eq!(rig.aggregator.stats().drops.of(reason), 1);
+    }
+    assert_eq!(rig.report(0).stats().contributions_added, 0);
+}
+
+#[test]
+fn rows_that_no_group_has_get_stale() {
+    let (mut rig, id) = super::installed();
+    for row in [id.row() + 1, 1024, ROW_DIRECT, u16::MAX] {
+        let stale = rig.ask(&rig.contribution(0, group(row, 1), 0, 5));
+        assert!(stale.is_state(Outcome::Stale, 0), "{row}");
+    }
+    assert_eq!(rig.aggregator.stats().drops.of(DropReason::UnknownGroup), 4);
+}
+
+#[test]
+fn what_only_the_server_may_say_is_refused_from_workers() {
+    let (mut rig, id) = super::installed();
+    for kind in [Kind::Pull, Kind::Ack, Kind::State] {
+        let header = plain_header(kind, JobId(1), id, Members::EMPTY);
+        let frame = rig.from_worker(0, 0, &header, &[]);
+        assert_eq!(rig.send(&frame).unwrap_err(), DropReason::Kind, "{kind:?}");
+    }
+    // And a server's frame under another cookie is not the server's.
+    let credit = forge(rig.credit(id, 0, 0b11), |datagram| datagram[7] ^= 1);
+    assert_eq!(rig.send(&credit).unwrap_err(), DropReason::BadCookie);
+    let mut torn = rig.credit(id, 0, 0b11);
+    torn[42 + 31] ^= 2;
+    assert_eq!(rig.send(&torn).unwrap_err(), DropReason::Integrity);
+    assert_eq!(rig.report(0).groups().next().unwrap().1, Members(0b11));
+}
+
+#[test]
+fn the_jobs_bucket_holds_a_greedy_job() {
+    let config = PushConfig { rate_bytes_per_sec: Some(90_000), burst_bytes: 2048, ..push(1, 2) };
+    let mut rig = Rig::new(alloc::vec![config, push(3, 2)]);
+    let id = group(5, 1);
+    rig.install(descriptor(1, id, &[0, 1]));
+    rig.install(descriptor(3, id, &[0, 1]));
+    let frame = rig.contribution(0, id, 0, 5);
+    let taken = (0..100).filter(|_| rig.send(&frame).is_ok()).count();
+    assert_eq!(taken, 2048 / frame.len());
+    assert_eq!(rig.report(0).stats().over_quota, 100 - taken as u64);
+    assert_eq!(rig.aggregator.stats().drops.of(DropReason::OverQuota), 100 - taken as u64);
+    let other = rig.from_worker(1, 0, &data_header(id, 0, ElementType::I32), &[0; 16]);
+    assert!(rig.send(&other).is_ok(), "the other job has its own");
+    rig.now = Nanos(rig.now.0 + 1_000_000_000);
+    assert!(rig.send(&frame).is_ok());
+}
+
+#[test]
+fn a_burst_that_completes_more_slots_than_can_be_acknowledged_loses_only_acknowledgements() {
+    let chunks = 80;
+    let config = PushConfig { chunks, quota_bytes: 80 * 80, ..push(1, 2) };
+    let mut rig = Rig::new(alloc::vec![config]);
+    let id = group(5, 1);
+    rig.install(crate::push::GroupDescriptor { chunks, ..descriptor(1, id, &[0, 1]) });
+    for chunk in 0..chunks {
+        rig.ask(&rig.contribution(0, id, chunk, 1));
+        rig.ask(&rig.credit(id, chunk, 0b11));
+        let sum = rig.ask(&rig.contribution(1, id, chunk, 2));
+        assert_eq!(sum.values(), [3; 4]);
+    }
+    assert_eq!(rig.poll().len(), 64);
+    assert_eq!(rig.report(0).stats().haves_lost, 16);
+    assert!(rig.ask(&rig.contribution(1, id, 79, 2)).is_state(Outcome::Have, 0b11));
+}
+
+#[test]
+fn without_integrity_the_crc_is_optional_and_copies_stay_unsealed() {
+    let config = PushConfig { integrity: Integrity::None, ..push(1, 2) };
+    let mut rig = Rig::new(alloc::vec![config]);
+    let id = group(5, 1);
+    rig.install(crate::push::GroupDescriptor { replicate: true, ..descriptor(1, id, &[0, 1]) });
+    rig.ask(&rig.contribution(0, id, 0, 1));
+    rig.ask(&rig.contribution(1, id, 0, 2));
+    let out = rig.raw(&rig.credit(id, 0, 0b11)).unwrap();
+    assert_eq!(out.len(), 2);
+    for frame in out {
+        assert_eq!(Packet::new_unchecked(&frame[42..]).crc(), 0);
+    }
+    assert_ne!(Cookie::default(), rig.jobs[0].workers[0].terms().unwrap().cookie_up);
+}
+
+proptest! {
+    /// Any single corruption of a sealed frame is refused or changes nothing that it should not.
+    #[test]
+    fn corrupted_frames_never_enter_a_sum(
+        at in 14usize..90,
+        flip in 1u8..,
+        rank in 0usize..2,
+    ) {
+        let (mut rig, id) = super::installed();
+        let mut frame = rig.contribution(rank, id, 1, 5);
+        // The UDP checksum of IPv4, which this job does not use.
+        prop_assume!(at < frame.len() && !(40..42).contains(&at));
+        frame[at] ^= flip;
+        let _ = rig.raw(&frame);
+        prop_assert_eq!(rig.report(0).stats().contributions_added, 0);
+    }
+
+    #[test]
+    fn no_frame_panics(mut frame in prop::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
+        let (mut rig, id) = super::installed();
+        if good {
+            let whole = rig.contribution(0, id, 0, 5);
+            let len = frame.len().min(whole.len());
+            frame[..len].copy_from_slice(&whole[..len]);
+        }
+        let _ = rig.raw(&frame);
+    }
+}

@@ -1,0 +1,199 @@
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use weft_kernel::Kernels;
+use weft_wire::header::ElementType;
+use weft_wire::{Members, Nanos};
+
+use super::*;
+
+fn wire(values: &[i32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_be_bytes()).collect()
+}
+
+fn pool() -> (StagePool, StageIndex) {
+    let mut pool = StagePool::new(Kernels::detect(), 2, 2, 2);
+    let stage = pool.take().unwrap();
+    (pool, stage)
+}
+
+const A: Members = Members(1);
+const B: Members = Members(2);
+const C: Members = Members(4);
+const ABC: Members = Members(7);
+
+fn add(pool: &mut StagePool, stage: StageIndex, from: Members, values: &[i32]) -> Staged {
+    pool.add(stage, 1, ElementType::I32, ABC, from, &mut wire(values))
+}
+
+#[test]
+fn staging_cell_by_cell() {
+    let (mut pool, stage) = pool();
+    assert_eq!(add(&mut pool, stage, Members::EMPTY, &[9, 9]), Staged::Outside);
+    assert_eq!(add(&mut pool, stage, Members(8), &[9, 9]), Staged::Outside);
+    assert_eq!(add(&mut pool, stage, A, &[1, 10]), Staged::Added(false));
+    assert_eq!(add(&mut pool, stage, A, &[1, 10]), Staged::Duplicate);
+    assert_eq!(add(&mut pool, stage, B.union(C), &[6, 60]), Staged::Added(true));
+    assert_eq!(add(&mut pool, stage, A.union(B), &[9, 9]), Staged::Duplicate);
+    assert_eq!(pool.data(stage, 1), wire(&[7, 70]));
+    assert_eq!(pool.holders(stage, 0), Members::EMPTY);
+}
+
+/// PROTOCOL section 4: by "subset" alone a full sum that arrives after a direct send counts twice.
+#[test]
+fn a_full_sum_after_a_direct_send_counts_once() {
+    let (mut pool, stage) = pool();
+    assert_eq!(add(&mut pool, stage, B, &[2, 20]), Staged::Added(false));
+    assert_eq!(add(&mut pool, stage, ABC, &[7, 70]), Staged::Added(true));
+    assert_eq!(pool.data(stage, 1), wire(&[7, 70]));
+}
+
+#[test]
+fn partial_overlaps_are_refused() {
+    let (mut pool, stage) = pool();
+    assert_eq!(add(&mut pool, stage, A.union(B), &[3, 30]), Staged::Added(false));
+    assert_eq!(add(&mut pool, stage, B.union(C), &[6, 60]), Staged::Overlap);
+    assert_eq!(pool.data(stage, 1), wire(&[3, 30]));
+    assert_eq!(add(&mut pool, stage, C, &[4, 40]), Staged::Added(true));
+    assert_eq!(pool.data(stage, 1), wire(&[7, 70]));
+}
+
+#[test]
+fn a_removed_member_takes_its_chunks_with_it() {
+    let (mut pool, stage) = pool();
+    add(&mut pool, stage, ABC, &[7, 70]);
+    let mut first = wire(&[5, 5]);
+    pool.add(stage, 0, ElementType::I32, ABC, A.union(B), &mut first);
+    assert_eq!(pool.restage(stage, C, A.union(B)), 1);
+    assert_eq!(pool.holders(stage, 1), Members::EMPTY);
+    assert_eq!(pool.holders(stage, 0), A.union(B));
+    assert_eq!(pool.restage(stage, ABC, Members::EMPTY), 0);
+}
+
+#[test]
+fn a_stage_that_was_given_back_is_empty_again() {
+    let (mut pool, stage) = pool();
+    add(&mut pool, stage, ABC, &[7, 70]);
+    let other = pool.take().unwrap();
+    assert_eq!(pool.take(), None);
+    pool.give_back(stage);
+    assert_eq!(pool.take(), Some(stage));
+    assert_eq!(pool.holders(stage, 1), Members::EMPTY);
+    pool.give_back(other);
+    assert_eq!(pool.free_count(), 1);
+}
+
+#[test]
+fn floats_are_added_and_applied() {
+    let (mut pool, stage) = pool();
+    let floats = |a: f32, b: f32| [a.to_be_bytes(), b.to_be_bytes()].concat();
+    for (from, a, b) in [(A, 0.5, 1.0), (B.union(C), 0.25, -1.0)] {
+        for chunk in 0..2 {
+            pool.add(stage, chunk, ElementType::F32, ABC, from, &mut floats(a, b));
+        }
+    }
+    assert_eq!(pool.data(stage, 1), floats(0.75, 0.0));
+    let mut model = Model::new(Kernels::detect(), 0.5, 4);
+    let sum =
+        Sum { wire: pool.sums(stage), element_type: ElementType::F32, exponent: 0, scale: 2.0 };
+    let norm = model.apply(&sum, 3);
+    assert_eq!(model.version, 3);
+    assert_eq!(model.w, [1.5, 0.0, 1.5, 0.0]);
+    assert_eq!(norm, weft_kernel::sqrt(4.5));
+    assert_eq!(sum.norm(Kernels::detect()), norm);
+    model.apply(&sum, 1);
+    assert_eq!(model.h, [2.25, 0.0, 2.25, 0.0]);
+    assert_eq!(model.w, [3.75, 0.0, 3.75, 0.0]);
+    let measured = model.momentum_norm;
+    model.measure_momentum();
+    assert_eq!(model.momentum_norm, measured);
+}
+
+/// The golden values of the facts on MLfabric, section 2.3.
+#[test]
+fn the_bound_is_the_one_of_the_facts() {
+    let norms = [3.0, 1.0, 2.0, 4.0];
+    for (momentum, expected) in [(0.9, [3.0, 6.7, 12.03, 20.827]), (0.0, [3.0, 4.0, 6.0, 10.0])] {
+        for (lag, expected) in (1..).zip(expected) {
+            let bound = divergence_bound(momentum, 0.0, norms[..lag].iter().copied());
+            assert!((bound - expected).abs() < 1e-12, "{momentum} {lag}: {bound}");
+        }
+    }
+    assert_eq!(divergence_bound(0.9, 5.0, core::iter::empty()), 0.0);
+}
+
+#[test]
+fn delays_scale_as_the_job_says() {
+    assert_eq!(LearningRate::Plain.scale(5, 9), 1.0);
+    assert_eq!(LearningRate::InverseDelay.scale(5, 0), 1.0);
+    assert_eq!(LearningRate::InverseDelay.scale(5, 4), 0.25);
+    assert_eq!(LearningRate::AdaDelay.scale(0, 3), 0.5);
+    assert_eq!(LearningRate::AdaDelay.scale(7, 0), 1.0);
+}
+
+#[test]
+fn counters_are_found_again_from_their_low_bits() {
+    for counter in [0, 5, (1 << 32) - 1, 1 << 32, (1 << 32) + 7, u64::from(u32::MAX) * 9] {
+        for shift in [-1000i64, -1, 0, 1, 1000] {
+            let reference = counter.saturating_add_signed(shift);
+            assert_eq!(near(reference, low_bits(counter)), counter, "{counter} {shift}");
+        }
+    }
+}
+
+#[test]
+fn pullers_keep_their_version_while_commits_go_on() {
+    let kernels = Kernels::detect();
+    let mut model = Model::new(kernels, 0.0, 4);
+    let mut snapshots = Snapshots::new(kernels, 2, 2, 2, 100);
+    let one = wire(&[1, 2, 3, 4]);
+    let sum = Sum { wire: &one, element_type: ElementType::I32, exponent: 0, scale: 1.0 };
+    let mut chunk = [0; 8];
+    assert_eq!(snapshots.offer(Nanos(0), &model, 0).version, 0);
+    model.apply(&sum, 1);
+    assert_eq!(snapshots.offer(Nanos(10), &model, 1).version, 1);
+    model.apply(&sum, 1);
+    // Both copies are in use: the newest of them is on offer.
+    assert_eq!(snapshots.offer(Nanos(20), &model, 2).version, 1);
+    assert_eq!(snapshots.emit(Nanos(90), 0, 0, &mut chunk), Some(()));
+    assert_eq!(chunk, [0; 8]);
+    // Version 0 was asked for lately, version 1 was not.
+    assert_eq!(snapshots.offer(Nanos(130), &model, 2).version, 2);
+    assert_eq!(snapshots.emit(Nanos(131), 1, 0, &mut chunk), None);
+    assert_eq!(snapshots.emit(Nanos(131), 2, 1, &mut chunk), Some(()));
+    assert_eq!(chunk, [6f32.to_be_bytes(), 8f32.to_be_bytes()].concat()[..]);
+    assert_eq!(snapshots.emit(Nanos(131), 2, 3, &mut chunk), Some(()));
+    assert_eq!(chunk, [3f32.to_be_bytes(), 4f32.to_be_bytes()].concat()[..]);
+    assert_eq!(snapshots.emit(Nanos(131), 2, 4, &mut chunk), None);
+}
+
+proptest! {
+    /// DESIGN I5: bound and true distance, both in f64, groups of several updates, momentum on.
+    #[test]
+    fn the_true_distance_never_exceeds_the_bound(
+        momentum in prop::sample::select(vec![0.0f32, 0.5, 0.9, 0.99]),
+        updates in prop::collection::vec(prop::collection::vec(-1000i32..1000, 6), 1..24),
+        applied in 0usize..24,
+    ) {
+        let kernels = Kernels::detect();
+        let applied = applied.min(updates.len());
+        let mut server = Model::new(kernels, momentum, 6);
+        let mut replica = Model::new(kernels, momentum, 6);
+        let mut norms = Vec::new();
+        for (index, update) in updates.iter().enumerate() {
+            let bytes = wire(update);
+            let sum = Sum { wire: &bytes, element_type: ElementType::I32, exponent: -6, scale: 1.0 };
+            let norm = server.apply(&sum, 2);
+            if index < applied {
+                replica.apply(&sum, 2);
+            } else {
+                norms.push(norm);
+            }
+        }
+        let bound =
+            divergence_bound(server.momentum(), replica.momentum_norm, norms.into_iter());
+        let true_distance = distance(&server.w, &replica.w);
+        prop_assert!(true_distance <= bound * (1.0 + 1e-5) + 1e-5, "{true_distance} {bound}");
+    }
+}

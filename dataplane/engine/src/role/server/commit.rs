@@ -1,0 +1,283 @@
+//! What becomes of an order number: COMMITTED or VOID, once, in sequence (SPEC#push "Decision").
+//!
+//! A group is committed whole: its stage is complete, no member is too old, and the replica is near
+//! enough. The model changes in one step, its version by the number of members. Nothing else in
+//! the server changes the model (I1, I3, I4).
+
+use weft_wire::header::{Header, Outcome};
+use weft_wire::{GroupId, Members, Nanos};
+
+use super::CommitMode;
+use super::group::{Group, OpenIndex};
+use super::job::{Decided, Job};
+use super::log::LogEntry;
+use super::stats::DELAYS_MAX;
+use crate::push::{Decision, Event, OrderNumber, Version};
+use crate::role::channel::Peer;
+use crate::role::model::Sum;
+
+/// What can be done about a group now.
+enum Ruling {
+    /// It must wait, at most until then.
+    Wait(Nanos),
+    /// All that is left of it may be committed.
+    Commit,
+    /// It is late, or nobody is left.
+    Void,
+    /// These members are too old.
+    TooOld(Members),
+}
+
+impl Job {
+    /// Decides all that can be decided now.
+    pub(super) fn advance(&mut self, now: Nanos) {
+        loop {
+            self.judge_at = Nanos::MAX;
+            let decided = match self.config.commit {
+                CommitMode::Order => self.decide_next(now),
+                CommitMode::Arrival => self.decide_any(now),
+            };
+            if !decided {
+                return;
+            }
+        }
+    }
+
+    /// The group of the next order number. True when it is decided.
+    fn decide_next(&mut self, now: Nanos) -> bool {
+        let Some(index) = self.plan.first().copied() else {
+            self.hole_since = None;
+            return false;
+        };
+        if self.group(index).order != self.next_order {
+            return self.skip_hole(now);
+        }
+        self.hole_since = None;
+        self.decide(now, index)
+    }
+
+    /// An order number that nobody installs holds up those behind it for a bounded time.
+    fn skip_hole(&mut self, now: Nanos) -> bool {
+        let since = *self.hole_since.get_or_insert(now);
+        let until = since.saturating_add(Nanos(self.config.lateness_ns));
+        if now < until {
+            self.judge_at = self.judge_at.min(until);
+            return false;
+        }
+        self.record(LogEntry {
+            order: self.next_order,
+            group: GroupId::default(),
+            outcome: Outcome::Void,
+            members: Members::EMPTY,
+            element_type: weft_wire::header::ElementType::None,
+            exponent: 0,
+            delay: 0,
+            version: self.model.version,
+            is_composed: false,
+            stage: None,
+            norm: 0.0,
+            momentum_norm: self.model.momentum_norm,
+            is_told: true,
+        });
+        true
+    }
+
+    /// Any group that can be decided. True when one is.
+    fn decide_any(&mut self, now: Nanos) -> bool {
+        (0..self.plan.len()).any(|at| {
+            let index = self.plan[at];
+            self.decide(now, index)
+        })
+    }
+
+    fn decide(&mut self, now: Nanos, index: OpenIndex) -> bool {
+        match self.rule(now, index) {
+            Ruling::Wait(until) => {
+                self.judge_at = self.judge_at.min(until);
+                return false;
+            }
+            Ruling::Commit => self.commit(now, index),
+            Ruling::Void => self.void(index, Members::EMPTY),
+            Ruling::TooOld(old) => self.void(index, old),
+        }
+        true
+    }
+
+    fn rule(&mut self, now: Nanos, index: OpenIndex) -> Ruling {
+        let (version, tau_max) = (self.model.version, self.config.tau_max);
+        let group = self.group_mut(index);
+        let late_at = group.head_since.get_or_insert(now).saturating_add(Nanos(group.lateness_ns));
+        if group.mask.is_empty() {
+            return Ruling::Void;
+        }
+        // At the head the version cannot change any more: what is too old now stays so.
+        let old = group.delays(version).fold(Members::EMPTY, |old, (bit, delay)| {
+            if delay.is_some_and(|delay| delay <= tau_max) { old } else { old.union(bit) }
+        });
+        if !old.is_empty() {
+            return Ruling::TooOld(old);
+        }
+        if !group.is_staged {
+            return if now >= late_at { Ruling::Void } else { Ruling::Wait(late_at) };
+        }
+        match self.wait_for_replica(now, index) {
+            Some(until) => Ruling::Wait(until),
+            None => Ruling::Commit,
+        }
+    }
+
+    /// The delay that scales a group: the greatest of its members'.
+    fn delay_of(&self, group: &Group) -> u16 {
+        let delays = group.delays(self.model.version).filter_map(|(_, delay)| delay);
+        u16::try_from(delays.max().unwrap_or(0)).unwrap_or(u16::MAX)
+    }
+
+    /// The staged sum as it would be applied now.
+    pub(super) fn sum_of(&self, index: OpenIndex) -> Sum<'_> {
+        let group = self.group(index);
+        let rate = self.config.model.learning_rate;
+        Sum {
+            wire: self.pool.sums(group.stage),
+            element_type: group.element_type,
+            exponent: group.exponent,
+            scale: rate.scale(self.model.version, self.delay_of(group)),
+        }
+    }
+
+    fn commit(&mut self, now: Nanos, index: OpenIndex) {
+        let delay = self.delay_of(self.group(index));
+        let count = self.group(index).mask.len() as u64;
+        self.count_delays(index);
+        let (group, rate) = (self.group(index), self.config.model.learning_rate);
+        let sum = Sum {
+            wire: self.pool.sums(group.stage),
+            element_type: group.element_type,
+            exponent: group.exponent,
+            scale: rate.scale(self.model.version, delay),
+        };
+        let norm = self.model.apply(&sum, count);
+        let group = self.shut_group(index);
+        self.stats.groups_committed += 1;
+        self.stats.commits += count;
+        self.stats.commit_latency_total_ns += now.since(group.installed_at).0;
+        let keep = self.log.keeps_sums();
+        if !keep {
+            self.pool.give_back(group.stage);
+        }
+        let order = self.next_order;
+        self.record(LogEntry {
+            order,
+            group: group.id,
+            outcome: Outcome::Committed,
+            members: group.mask,
+            element_type: group.element_type,
+            exponent: group.exponent,
+            delay,
+            version: self.model.version,
+            is_composed: group.is_composed,
+            stage: keep.then_some(group.stage),
+            norm,
+            momentum_norm: self.model.momentum_norm,
+            is_told: false,
+        });
+        self.tell_members(&group, order, Members::EMPTY, Outcome::Committed);
+    }
+
+    fn count_delays(&mut self, index: OpenIndex) {
+        let version = self.model.version;
+        let group = self.groups[index.index()].as_ref().expect("the caller found it open");
+        for delay in group.delays(version).filter_map(|(_, delay)| delay) {
+            let place = usize::try_from(delay).unwrap_or(usize::MAX).min(DELAYS_MAX - 1);
+            self.stats.delays[place] += 1;
+            self.stats.delay_max = self.stats.delay_max.max(delay);
+        }
+    }
+
+    /// Judges a group VOID; `old` are the members because of whose age.
+    fn void(&mut self, index: OpenIndex, old: Members) {
+        let group = self.shut_group(index);
+        self.pool.give_back(group.stage);
+        self.stats.dropped += old.len() as u64;
+        self.stats.voids += group.mask.without(old).len() as u64;
+        let outcome = if old.is_empty() { Outcome::Void } else { Outcome::Dropped };
+        let order = self.next_order;
+        self.record(LogEntry {
+            order,
+            group: group.id,
+            outcome,
+            members: Members::EMPTY,
+            element_type: group.element_type,
+            exponent: group.exponent,
+            delay: 0,
+            version: self.model.version,
+            is_composed: false,
+            stage: None,
+            norm: 0.0,
+            momentum_norm: self.model.momentum_norm,
+            is_told: true,
+        });
+        self.tell_members(&group, order, old, Outcome::Void);
+    }
+
+    /// Puts a decision into the log, and moves on to the next order number.
+    fn record(&mut self, entry: LogEntry) {
+        while let Some(evicted) = self.log.evict(entry.stage.is_some()) {
+            if let Some(stage) = evicted.stage {
+                self.pool.give_back(stage);
+            }
+            if !evicted.is_told {
+                self.stats.acks_without_replica += evicted.members.len() as u64;
+                self.release(&evicted);
+            }
+        }
+        self.log.push(entry);
+        self.next_order = entry.order + 1;
+        let decision = match entry.outcome {
+            Outcome::Committed => Decision::Committed(Version(entry.version)),
+            Outcome::Dropped => Decision::Dropped,
+            _ => Decision::Void,
+        };
+        self.tell(Event::Decided {
+            group: entry.group,
+            order: OrderNumber(entry.order),
+            decision,
+            members: entry.members,
+            norm: entry.norm,
+            momentum_norm: entry.momentum_norm,
+        });
+        self.tell_replica(&entry);
+    }
+
+    /// Tells the aggregator, whose lease this frees, and the members, unless they are told when the
+    /// replica has the decision.
+    fn tell_members(&mut self, group: &Group, order: u64, old: Members, outcome: Outcome) {
+        let version = self.model.version;
+        let held_by =
+            (outcome == Outcome::Committed && self.is_held_for_replica()).then_some(order);
+        if let Some(via) = group.via {
+            let decided = Decided { group: group.id, outcome, version, held_by: None };
+            let header: Header = self.ack(&decided, group.mask);
+            self.queue(Peer::Box(via), header);
+        }
+        for rank in group.mask.iter() {
+            let is_old = old.contains(rank.bit());
+            let outcome = if is_old { Outcome::Dropped } else { outcome };
+            self.decide_for(rank, Decided { group: group.id, outcome, version, held_by });
+        }
+        if held_by.is_none()
+            && let Some(entry) = self.log.get_mut(order)
+        {
+            entry.is_told = true;
+        }
+    }
+
+    /// Acknowledges a decision to its members after all.
+    pub(super) fn release(&mut self, entry: &LogEntry) {
+        for rank in entry.members.iter() {
+            let Some(decided) = self.decided_mut(rank, entry.group) else { continue };
+            decided.held_by = None;
+            let decided = *decided;
+            self.acknowledge(rank, &decided);
+        }
+    }
+}

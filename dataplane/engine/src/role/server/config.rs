@@ -1,0 +1,347 @@
+//! What a server is told before it starts, and the checks that make it a [`ServerJobConfig`] that
+//! the engine can trust.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+
+use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
+use weft_wire::header::HEADER_LEN;
+use weft_wire::hello::Integrity;
+use weft_wire::{JobId, MEMBERS_MAX};
+
+use crate::push::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, UPDATE_CHUNKS_MAX, Version};
+use crate::role::channel::{BOXES_MAX, ChannelHostConfig, JobTerms};
+use crate::role::model::LearningRate;
+
+/// The shape of a job's model, as server and replica must agree on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// The job.
+    pub job: JobId,
+    /// Parameters of the model. The last chunk is padded with zeros.
+    pub dimension: usize,
+    /// Elements of every chunk.
+    pub elements: u16,
+    /// What protects payloads.
+    pub integrity: Integrity,
+    /// Scale exponent of updates that no controller gave one.
+    pub exponent: i8,
+    /// The momentum: h = momentum * h + sum.
+    pub momentum: f32,
+    /// How delays scale updates.
+    pub learning_rate: LearningRate,
+}
+
+impl ModelConfig {
+    /// A model of `dimension` parameters in chunks of 256, without momentum.
+    #[must_use]
+    pub fn new(job: JobId, dimension: usize) -> Self {
+        Self {
+            job,
+            dimension,
+            elements: 256,
+            integrity: Integrity::Crc32c,
+            exponent: -20,
+            momentum: 0.0,
+            learning_rate: LearningRate::Plain,
+        }
+    }
+
+    /// Chunks of the model.
+    #[must_use]
+    pub fn chunks(&self) -> u32 {
+        let chunks = self.dimension.div_ceil(usize::from(self.elements.max(1)));
+        u32::try_from(chunks).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes that one staged update takes.
+    #[must_use]
+    pub fn stage_len_bytes(&self) -> u64 {
+        u64::from(self.chunks()) * u64::from(self.elements) * 4
+    }
+
+    /// What peers are told.
+    #[must_use]
+    pub fn terms(&self) -> JobTerms {
+        JobTerms {
+            job: self.job,
+            elements: self.elements,
+            integrity: self.integrity,
+            exponent: Some(self.exponent),
+            chunks: self.chunks(),
+        }
+    }
+
+    pub(crate) fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ServerConfigError> {
+        let error = |field, problem| Err(ServerConfigError { field, problem });
+        if self.dimension == 0 || self.chunks() > UPDATE_CHUNKS_MAX {
+            return error("dimension", "must be at least 1, and at most 2^20 chunks");
+        }
+        let ip_len = if local.addr.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+        let room = usize::from(mtu).saturating_sub(ip_len + UDP_LEN + HEADER_LEN);
+        if self.elements == 0 || usize::from(self.elements) * 4 > room {
+            return error("elements", "must be at least 1 and fit one packet of the MTU");
+        }
+        if !(0.0..=1.0).contains(&self.momentum) {
+            return error("momentum", "must be from 0 to 1");
+        }
+        if !(-126..=126).contains(&self.exponent) {
+            return error("exponent", "must be from -126 to 126");
+        }
+        Ok(())
+    }
+}
+
+/// Which order a server commits in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum CommitMode {
+    /// The order numbers of the plan.
+    #[default]
+    Order,
+    /// As groups are staged: for baselines without a plan. Order numbers are given at the commit.
+    Arrival,
+}
+
+/// Whom a server lets send.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ConductMode {
+    /// The first of the plan that can use a credit: transfers are time-shared.
+    #[default]
+    InOrder,
+    /// All open groups in turn: transfers share the link evenly (a baseline).
+    Fair,
+}
+
+/// When members are told that their update is committed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AckMode {
+    /// At the commit.
+    #[default]
+    Commit,
+    /// When the replica has it too.
+    Replica,
+}
+
+/// One job of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerJobConfig {
+    /// The model.
+    pub model: ModelConfig,
+    /// Addresses of the workers, by rank.
+    pub workers: Vec<SocketAddr>,
+    /// Addresses of the aggregators and the replica, by index.
+    pub boxes: Vec<Option<SocketAddr>>,
+    /// The replica among them.
+    pub replica: Option<BoxIndex>,
+    /// Greatest delay of a committed update (I4).
+    pub tau_max: u64,
+    /// Bound of the distance to the replica (I5); `None`: it is measured, not held.
+    pub div_max: Option<f64>,
+    /// How long a commit may wait for the replica for the bound's sake. Default 1 s.
+    pub divergence_wait_ns: u64,
+    /// Which order groups are committed in.
+    pub commit: CommitMode,
+    /// Whom credits go to.
+    pub conduct: ConductMode,
+    /// When updates are acknowledged.
+    pub ack: AckMode,
+    /// What the server's link may receive for this job, bytes of Ethernet frames per second;
+    /// `None`: as much as comes.
+    pub rate_bytes_per_sec: Option<u64>,
+    /// Lateness bound of updates without a controller, and of order numbers that nobody installs.
+    /// Default 2 s.
+    pub lateness_ns: u64,
+    /// How long an aggregator may be silent before its groups' members are asked. Default 500 ms.
+    pub source_timeout_ns: u64,
+    /// Groups open at a time, at most 1024. Default 256.
+    pub groups_open_max: u16,
+    /// Bytes of updates that may be staged at a time; at least one update's. Default 256 MiB.
+    pub staging_bytes_max: u64,
+    /// Decisions that the log keeps. Default 1024.
+    pub log_entries_max: usize,
+    /// Bytes of sums that the log keeps for the replica. Default 256 MiB.
+    pub log_bytes_max: u64,
+    /// Versions that can be pulled at a time. Default 4.
+    pub snapshots_max: usize,
+    /// How long nobody must have pulled a version before it makes room for another. Default 50 ms.
+    pub snapshot_idle_ns: u64,
+    /// Credits in flight, per source. Default 64.
+    pub window_max: u32,
+    /// Credits in flight, of all sources together. Default 256.
+    pub credits_max: u32,
+    /// Least time before a PULL is repeated. Default 2 ms.
+    pub rto_min_ns: u64,
+    /// Greatest time before a PULL is repeated, back-off included. Default 200 ms.
+    pub rto_max_ns: u64,
+    /// The model at the start: weights in order, missing ones zero.
+    pub initial: Vec<f32>,
+    /// Version of the initial model.
+    pub initial_version: Version,
+    /// The order number that is decided first. A restarted server must not use one again.
+    pub initial_order: OrderNumber,
+}
+
+impl ServerJobConfig {
+    /// The defaults of the fields' documentation, no replica, `tau_max` twice the workers.
+    #[must_use]
+    pub fn new(model: ModelConfig, workers: Vec<SocketAddr>) -> Self {
+        let tau_max = 2 * workers.len() as u64;
+        Self {
+            model,
+            workers,
+            boxes: Vec::new(),
+            replica: None,
+            tau_max,
+            div_max: None,
+            divergence_wait_ns: 1_000_000_000,
+            commit: CommitMode::Order,
+            conduct: ConductMode::InOrder,
+            ack: AckMode::Commit,
+            rate_bytes_per_sec: None,
+            lateness_ns: 2_000_000_000,
+            source_timeout_ns: 500_000_000,
+            groups_open_max: 256,
+            staging_bytes_max: 256 << 20,
+            log_entries_max: 1024,
+            log_bytes_max: 256 << 20,
+            snapshots_max: 4,
+            snapshot_idle_ns: 50_000_000,
+            window_max: 64,
+            credits_max: 256,
+            rto_min_ns: 2_000_000,
+            rto_max_ns: 200_000_000,
+            initial: Vec::new(),
+            initial_version: Version(0),
+            initial_order: OrderNumber(0),
+        }
+    }
+
+    /// Groups that can be staged at a time.
+    #[must_use]
+    pub fn stages_open(&self) -> u32 {
+        stages(self.staging_bytes_max, &self.model).min(u32::from(self.groups_open_max))
+    }
+
+    /// Sums that the log can keep.
+    #[must_use]
+    pub fn stages_logged(&self) -> u32 {
+        let most = u32::try_from(self.log_entries_max).unwrap_or(u32::MAX);
+        if self.replica.is_some() { stages(self.log_bytes_max, &self.model).min(most) } else { 0 }
+    }
+
+    pub(crate) fn host(&self, local: Endpoint) -> ChannelHostConfig {
+        ChannelHostConfig {
+            local,
+            terms: self.model.terms(),
+            workers: self.workers.clone(),
+            boxes: self.boxes.clone(),
+        }
+    }
+
+    /// Judges the configuration of a job of a server that listens at `local`.
+    ///
+    /// # Errors
+    /// [`ServerConfigError`] naming the field and the remedy.
+    pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ServerConfigError> {
+        let error = |field, problem| Err(ServerConfigError { field, problem });
+        self.model.check(local, mtu)?;
+        check_peers(local, &self.workers, &self.boxes)?;
+        if let Some(BoxIndex(index)) = self.replica
+            && self.boxes.get(usize::from(index)).copied().flatten().is_none()
+        {
+            return error("replica", "must be the index of one of the boxes");
+        }
+        if self.replica.is_none() && (self.div_max.is_some() || self.ack == AckMode::Replica) {
+            return error("replica", "is needed for div_max and for acknowledging after it");
+        }
+        if self.div_max.is_some_and(|bound| bound.is_nan() || bound <= 0.0) {
+            return error("div_max", "must be positive");
+        }
+        if self.rate_bytes_per_sec == Some(0) {
+            return error("rate_bytes_per_sec", "must be positive; omit it for no limit");
+        }
+        if self.groups_open_max == 0 || self.groups_open_max > GROUPS_OPEN_MAX {
+            return error("groups_open_max", "must be from 1 to 1024");
+        }
+        if self.stages_open() == 0 {
+            return error("staging_bytes_max", "must hold at least one update");
+        }
+        if self.log_entries_max == 0 {
+            return error("log_entries_max", "must be at least 1");
+        }
+        if self.replica.is_some() && self.stages_logged() == 0 {
+            return error("log_bytes_max", "must hold at least one update");
+        }
+        if !(1..=SNAPSHOTS_MAX).contains(&self.snapshots_max) {
+            return error("snapshots_max", "must be from 1 to 64");
+        }
+        if !(1..=WINDOW_MAX).contains(&self.window_max) {
+            return error("window_max", "must be from 1 to 1024");
+        }
+        if self.credits_max == 0 {
+            return error("credits_max", "must be at least 1");
+        }
+        if self.rto_min_ns == 0 || self.rto_max_ns < self.rto_min_ns {
+            return error("rto_min_ns", "must be positive and at most rto_max_ns");
+        }
+        if self.initial.len() > self.model.dimension {
+            return error("initial", "has more parameters than the model");
+        }
+        Ok(())
+    }
+}
+
+fn stages(bytes: u64, model: &ModelConfig) -> u32 {
+    u32::try_from(bytes / model.stage_len_bytes().max(1)).unwrap_or(u32::MAX)
+}
+
+/// Workers and boxes: distinct, of one family, and not too many.
+pub(crate) fn check_peers(
+    local: &Endpoint,
+    workers: &[SocketAddr],
+    boxes: &[Option<SocketAddr>],
+) -> Result<(), ServerConfigError> {
+    let error = |field, problem| Err(ServerConfigError { field, problem });
+    if workers.is_empty() || workers.len() > MEMBERS_MAX {
+        return error("workers", "must be 1 to 64");
+    }
+    if boxes.len() > BOXES_MAX {
+        return error("boxes", "must be at most 64");
+    }
+    let all: Vec<SocketAddr> = workers.iter().chain(boxes.iter().flatten()).copied().collect();
+    for (index, addr) in all.iter().enumerate() {
+        let field = if index < workers.len() { "workers" } else { "boxes" };
+        if addr.is_ipv4() != local.addr.is_ipv4() {
+            return error(field, "must be of the server's address family");
+        }
+        if all[..index].contains(addr) {
+            return error(field, "must have distinct addresses");
+        }
+    }
+    Ok(())
+}
+
+/// Why a configuration is refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What is wrong and what would be right.
+    pub problem: &'static str,
+}
+
+impl fmt::Display for ServerConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.field, self.problem)
+    }
+}
+
+impl core::error::Error for ServerConfigError {}
+
+/// Longest window of credits of one source.
+pub const WINDOW_MAX: u32 = 1024;
+/// Most versions that can be pulled at a time.
+pub const SNAPSHOTS_MAX: usize = 64;
+
+const _: () = assert!(ETHERNET_LEN == 14, "rates count Ethernet headers");

@@ -1,0 +1,110 @@
+//! An open group at the server: what it waits for, and where its chunks come from.
+
+use arrayvec::ArrayVec;
+use weft_wire::header::ElementType;
+use weft_wire::{GroupId, MEMBERS_MAX, Members, Nanos};
+
+use crate::push::{BoxIndex, GroupDescriptor, GroupMember};
+use crate::role::model::StageIndex;
+use crate::send::pacer::TokenBucket;
+
+/// Place of an open group in the job's table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct OpenIndex(pub(super) u16);
+
+impl OpenIndex {
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// What a group is opened as: a controller's descriptor, or what a worker said of its update.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening<'a> {
+    pub(super) id: GroupId,
+    pub(super) members: &'a [GroupMember],
+    pub(super) element_type: ElementType,
+    pub(super) exponent: i8,
+    pub(super) via: Option<BoxIndex>,
+    pub(super) rate_bytes_per_sec: Option<u64>,
+    pub(super) after: Option<GroupId>,
+    pub(super) lateness_ns: u64,
+}
+
+impl<'a> From<&'a GroupDescriptor> for Opening<'a> {
+    fn from(descriptor: &'a GroupDescriptor) -> Self {
+        Self {
+            id: descriptor.group,
+            members: &descriptor.members,
+            element_type: descriptor.element_type,
+            exponent: descriptor.exponent,
+            via: descriptor.via,
+            rate_bytes_per_sec: descriptor.rate_bytes_per_sec,
+            after: descriptor.after,
+            lateness_ns: descriptor.lateness_ns,
+        }
+    }
+}
+
+/// An open group.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) id: GroupId,
+    /// Position in the plan. With [`super::CommitMode::Arrival`] the order of installation.
+    pub(super) order: u64,
+    pub(super) members: ArrayVec<GroupMember, MEMBERS_MAX>,
+    /// All members, as granted.
+    pub(super) granted: Members,
+    /// Members that have not been closed.
+    pub(super) mask: Members,
+    pub(super) element_type: ElementType,
+    pub(super) exponent: i8,
+    pub(super) via: Option<BoxIndex>,
+    /// The members are asked themselves.
+    pub(super) is_direct: bool,
+    pub(super) bucket: Option<TokenBucket>,
+    pub(super) after: Option<GroupId>,
+    pub(super) lateness_ns: u64,
+    pub(super) stage: StageIndex,
+    /// Chunks that hold exactly the mask.
+    pub(super) chunks_staged: u32,
+    pub(super) is_staged: bool,
+    /// A chunk was put together from parts.
+    pub(super) is_composed: bool,
+    /// Next chunk to give a credit for: one cursor for the aggregator, one per member.
+    pub(super) cursor: u32,
+    pub(super) cursors: [u32; MEMBERS_MAX],
+    pub(super) installed_at: Nanos,
+    /// Since when it could be decided next.
+    pub(super) head_since: Option<Nanos>,
+    pub(super) first_at: Option<Nanos>,
+    pub(super) bytes: u64,
+}
+
+impl Group {
+    /// Leaves the aggregator: from now on members are asked themselves, for all that is missing.
+    pub(super) fn fall_back(&mut self) {
+        self.is_direct = true;
+        self.cursors = [0; MEMBERS_MAX];
+    }
+
+    /// Asks again for everything that is missing.
+    pub(super) fn rewind(&mut self) {
+        self.cursor = 0;
+        self.cursors = [0; MEMBERS_MAX];
+    }
+
+    /// Members that may still be committed, in the group's order.
+    pub(super) fn remaining(&self) -> impl Iterator<Item = &GroupMember> {
+        self.members.iter().filter(|member| self.mask.contains(member.rank.bit()))
+    }
+
+    /// The delays that the remaining members would have if the group were committed now, in order:
+    /// the i-th comes i versions later. `None` for a version that the model has not had.
+    pub(super) fn delays(&self, version: u64) -> impl Iterator<Item = (Members, Option<u64>)> {
+        (version..).zip(self.remaining()).map(move |(position, member)| {
+            let delay = position.checked_sub(member.version.0);
+            (member.rank.bit(), delay.filter(|_| member.version.0 <= version))
+        })
+    }
+}

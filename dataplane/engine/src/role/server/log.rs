@@ -1,0 +1,113 @@
+//! The decision log: what was decided under each order number, and the sums that were committed,
+//! for as long as the replica may ask (PROTOCOL sections 5 and 7).
+
+use alloc::collections::VecDeque;
+
+use weft_wire::header::{ElementType, Outcome};
+use weft_wire::{GroupId, Members};
+
+use crate::role::model::StageIndex;
+
+/// What was decided under one order number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LogEntry {
+    pub(super) order: u64,
+    pub(super) group: GroupId,
+    /// COMMITTED, VOID or DROPPED.
+    pub(super) outcome: Outcome,
+    /// The members that were committed.
+    pub(super) members: Members,
+    pub(super) element_type: ElementType,
+    pub(super) exponent: i8,
+    /// The delay that the sum was scaled by.
+    pub(super) delay: u16,
+    /// Version of the model afterwards.
+    pub(super) version: u64,
+    /// The server put a chunk together from parts.
+    pub(super) is_composed: bool,
+    /// The sum, while it is kept.
+    pub(super) stage: Option<StageIndex>,
+    /// Norm of the scaled sum; 0 unless committed.
+    pub(super) norm: f64,
+    /// Norm of the momentum term afterwards.
+    pub(super) momentum_norm: f64,
+    /// The members have been told.
+    pub(super) is_told: bool,
+}
+
+/// The log. Entries are in sequence, without gaps.
+#[derive(Debug)]
+pub(super) struct Log {
+    entries: VecDeque<LogEntry>,
+    entries_max: usize,
+    stages_max: usize,
+    stages: usize,
+    /// Norm of the momentum term before the oldest entry.
+    momentum_norm_before: f64,
+}
+
+impl Log {
+    pub(super) fn new(entries_max: usize, stages_max: usize) -> Self {
+        Self {
+            entries: VecDeque::with_capacity(entries_max),
+            entries_max,
+            stages_max,
+            stages: 0,
+            momentum_norm_before: 0.0,
+        }
+    }
+
+    /// The oldest entry, if there must be room for one more before it can be pushed. Call until
+    /// there is, and give the stages back.
+    pub(super) fn evict(&mut self, with_stage: bool) -> Option<LogEntry> {
+        let is_full = self.entries.len() >= self.entries_max
+            || (with_stage && self.stages >= self.stages_max);
+        let entry = is_full.then(|| self.entries.pop_front()).flatten()?;
+        self.stages -= usize::from(entry.stage.is_some());
+        self.momentum_norm_before = entry.momentum_norm;
+        Some(entry)
+    }
+
+    /// True when sums are kept.
+    pub(super) fn keeps_sums(&self) -> bool {
+        self.stages_max > 0
+    }
+
+    pub(super) fn push(&mut self, entry: LogEntry) {
+        debug_assert!(self.entries.len() < self.entries_max, "evicted before");
+        debug_assert!(
+            self.entries.back().is_none_or(|last| last.order + 1 == entry.order),
+            "order numbers are decided in sequence"
+        );
+        self.stages += usize::from(entry.stage.is_some());
+        self.entries.push_back(entry);
+    }
+
+    pub(super) fn get(&self, order: u64) -> Option<&LogEntry> {
+        let front = self.entries.front()?.order;
+        self.entries.get(usize::try_from(order.checked_sub(front)?).ok()?)
+    }
+
+    /// Norm of the momentum term after all before `order`, which is not older than the log.
+    pub(super) fn momentum_norm_at(&self, order: u64) -> f64 {
+        let last = order.checked_sub(1).and_then(|last| self.get(last));
+        last.map_or(self.momentum_norm_before, |entry| entry.momentum_norm)
+    }
+
+    pub(super) fn get_mut(&mut self, order: u64) -> Option<&mut LogEntry> {
+        let front = self.entries.front()?.order;
+        self.entries.get_mut(usize::try_from(order.checked_sub(front)?).ok()?)
+    }
+
+    /// The oldest order number that is kept, or `next` when none is.
+    pub(super) fn front(&self, next: u64) -> u64 {
+        self.entries.front().map_or(next, |entry| entry.order)
+    }
+
+    /// Entries from `order` on, oldest first.
+    pub(super) fn since(&self, order: u64) -> impl DoubleEndedIterator<Item = &LogEntry> {
+        let front = self.front(order);
+        let skip = usize::try_from(order.saturating_sub(front)).unwrap_or(usize::MAX);
+        self.entries.range(skip.min(self.entries.len())..)
+    }
+}

@@ -1,0 +1,92 @@
+//! Pulls of the model (SPEC#pull): which version is on offer, and its chunks.
+
+use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
+use weft_wire::{ChunkIndex, GroupId, Members};
+
+use super::job::Job;
+use super::receive::send;
+use super::{Incoming, Refusal};
+use crate::drops::DropReason;
+use crate::push::ROW_MODEL;
+use crate::role::aggregator::Verdict;
+use crate::role::channel::Peer;
+use crate::role::model::{generation_of, low_bits};
+use crate::send::datagram::plain_header;
+
+impl Job {
+    /// STATUS(0xfffd): the version that the asker should pull.
+    pub(super) fn handle_model_status(
+        &mut self,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let peer = self.puller(incoming)?;
+        self.check_intact(incoming)?;
+        let offer = self.snapshots.offer(incoming.now, &self.model, self.next_order);
+        let is_box = matches!(peer, Peer::Box(_));
+        let (members, flags) = match is_box {
+            true => (Members(offer.next_order), Flags::REPLICA),
+            false => (Members::EMPTY, Flags::NONE),
+        };
+        let group = GroupId::new(ROW_MODEL, generation_of(offer.version));
+        let header = Header {
+            flags,
+            chunk: ChunkIndex(low_bits(offer.version)),
+            ..plain_header(Kind::Ack, self.id(), group, members)
+        };
+        send(self.host.write(peer, &header, incoming.buffer, 0))
+    }
+
+    /// CONTRIB(0xfffd): a chunk of a version. Weights for all, the momentum term for boxes.
+    pub(super) fn handle_model_pull(
+        &mut self,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let peer = self.puller(incoming)?;
+        let header = incoming.header;
+        let parts = if matches!(peer, Peer::Box(_)) { 2 } else { 1 };
+        if header.chunk.0 >= parts * self.chunks {
+            return Err(DropReason::ChunkOutOfRange.into());
+        }
+        if header.count != 0 {
+            return Err(DropReason::ElementCount.into());
+        }
+        self.check_intact(incoming)?;
+        let elements = self.config.model.elements;
+        let payload_len = usize::from(elements) * 4;
+        let start = self.host.payload_start(peer);
+        let wire = incoming.buffer.get_mut(start..start + payload_len);
+        let wire = wire.ok_or(DropReason::Length)?;
+        let generation = header.group.generation();
+        let flags = header.flags.only(Flags::REPLICA);
+        if self.snapshots.emit(incoming.now, generation, header.chunk.0, wire).is_none() {
+            self.stats.model_stale += 1;
+            let stale = Header {
+                flags,
+                outcome: Outcome::Stale,
+                chunk: header.chunk,
+                ..plain_header(Kind::State, self.id(), header.group, Members::EMPTY)
+            };
+            return send(self.host.write(peer, &stale, incoming.buffer, 0));
+        }
+        self.stats.model_chunks_sent += 1;
+        let answer = Header {
+            flags,
+            chunk: header.chunk,
+            element_type: ElementType::F32,
+            operation: Operation::None,
+            count: elements,
+            ..plain_header(Kind::Answer, self.id(), header.group, header.members)
+        };
+        send(self.host.write(peer, &answer, incoming.buffer, payload_len))
+    }
+
+    fn puller(&self, incoming: &mut Incoming<'_>) -> Result<Peer, Refusal> {
+        let header = &incoming.header;
+        let peer = match header.flags.contains(Flags::REPLICA) {
+            true => Peer::of_box(header.members)?,
+            false => Peer::worker(header.members)?,
+        };
+        self.identify(peer, incoming)?;
+        Ok(peer)
+    }
+}

@@ -1,0 +1,381 @@
+//! Frames of a job: whose they are and what they do. Checks run in the order of SPEC#checks, all
+//! before anything changes (I7).
+
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::{GroupId, Members, Rank};
+
+use super::group::{OpenIndex, Opening};
+use super::job::Job;
+use super::source::SourceId;
+use super::{Incoming, Refusal};
+use crate::drops::DropReason;
+use crate::push::{
+    BoxIndex, Event, GROUPS_OPEN_MAX, GroupMember, ROW_DIRECT, ROW_LOG, ROW_MODEL, Version,
+};
+use crate::role::aggregator::Verdict;
+use crate::role::channel::{Peer, PeerChange};
+use crate::role::model::{Staged, near};
+use crate::send::datagram::{is_intact, plain_header};
+
+/// Whom a frame of a group's row can be from.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum RowKind {
+    Installed,
+    Direct(Rank),
+    Log,
+    Model,
+}
+
+impl RowKind {
+    fn of(row: u16) -> Result<Self, DropReason> {
+        match row {
+            ROW_LOG => Ok(Self::Log),
+            ROW_MODEL => Ok(Self::Model),
+            _ if row < GROUPS_OPEN_MAX => Ok(Self::Installed),
+            _ => {
+                let rank = row.checked_sub(ROW_DIRECT).and_then(|rank| u8::try_from(rank).ok());
+                rank.and_then(Rank::new).map(Self::Direct).ok_or(DropReason::UnknownGroup)
+            }
+        }
+    }
+}
+
+/// The frame in the buffer is the answer, if there was somebody to answer and room for it.
+pub(super) fn send(len: Option<usize>) -> Result<Verdict, Refusal> {
+    Ok(len.map_or(Verdict::Hold, |len| Verdict::Send { len }))
+}
+
+impl Job {
+    pub(super) fn handle_frame(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+        if incoming.header.kind == Kind::Hello {
+            return self.handle_hello(incoming);
+        }
+        let row = RowKind::of(incoming.header.group.row())?;
+        match (incoming.header.kind, row) {
+            (Kind::Contrib, RowKind::Model) => self.handle_model_pull(incoming),
+            (Kind::Contrib, RowKind::Installed | RowKind::Direct(_)) => {
+                self.handle_chunk(row, incoming)
+            }
+            (Kind::Status, RowKind::Model) => self.handle_model_status(incoming),
+            (Kind::Status, RowKind::Log) => self.handle_log_status(incoming),
+            (Kind::Status, _) => self.handle_status(row, incoming),
+            (Kind::State, RowKind::Installed | RowKind::Direct(_)) => {
+                self.handle_state(row, incoming)
+            }
+            (Kind::Pull, RowKind::Installed | RowKind::Direct(_)) => self.handle_repair(incoming),
+            _ => Err(DropReason::Kind.into()),
+        }
+    }
+
+    fn handle_hello(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+        let (udp, header) = (incoming.udp, incoming.header);
+        let known = Peer::of_channel(&header).is_ok_and(|peer| self.host.is_open(peer));
+        let reply = self.host.handle_hello(&udp, &header, incoming.buffer)?;
+        match reply.change {
+            // The first life of a peer takes nothing from anybody.
+            Some(PeerChange::NewLife(_)) if !known => {}
+            Some(PeerChange::NewLife(Peer::Worker(rank))) => {
+                self.forget_life(rank);
+                self.tell(Event::MemberLost { job: self.id(), rank });
+            }
+            Some(PeerChange::Closed(Peer::Worker(rank))) => {
+                self.close_everywhere(rank, true);
+                self.tell(Event::MemberLost { job: self.id(), rank });
+            }
+            Some(PeerChange::NewLife(peer @ Peer::Box(index))) => {
+                if self.replica.as_ref().is_some_and(|replica| replica.peer == peer) {
+                    self.forget_replica();
+                }
+                self.leave_source(SourceId::Box(index.0));
+            }
+            Some(PeerChange::Closed(Peer::Box(index))) => {
+                self.leave_source(SourceId::Box(index.0));
+            }
+            None => {}
+        }
+        self.is_dirty = true;
+        Ok(Verdict::Send { len: reply.len })
+    }
+
+    /// Checks cookie and source; a peer that lost its channel is told so.
+    pub(super) fn identify(&self, peer: Peer, incoming: &mut Incoming<'_>) -> Result<(), Refusal> {
+        let source = incoming.source();
+        self.host.identify(peer, incoming.header.cookie, source).map_err(|reason| {
+            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
+            let (udp, header) = (incoming.udp, incoming.header);
+            let reply = lost.then(|| self.host.refuse_stale(peer, &udp, &header, incoming.buffer));
+            Refusal { reason, reply: reply.flatten() }
+        })
+    }
+
+    pub(super) fn check_intact(&self, incoming: &mut Incoming<'_>) -> Result<(), Refusal> {
+        let range = incoming.udp.payload_range();
+        let integrity = self.config.model.integrity;
+        if is_intact(integrity, incoming.buffer, range) {
+            Ok(())
+        } else {
+            Err(DropReason::Integrity.into())
+        }
+    }
+
+    /// The worker or the aggregator that a frame about a group is from, identified.
+    fn sender(&self, row: RowKind, incoming: &mut Incoming<'_>) -> Result<Peer, Refusal> {
+        let header = incoming.header;
+        let peer = match row {
+            RowKind::Direct(rank) => {
+                if header.members != rank.bit() {
+                    return Err(DropReason::BadMembers.into());
+                }
+                Peer::Worker(rank)
+            }
+            _ if header.flags.contains(Flags::DIRECT) => Peer::worker(header.members)?,
+            _ => match self.in_row(header.group.row()).and_then(|index| self.group(index).via) {
+                Some(via) => Peer::Box(via),
+                // A late frame of a group that is decided.
+                None => match self.host.peer_at(incoming.source()) {
+                    Some(peer @ Peer::Box(_)) => peer,
+                    _ => return Err(DropReason::WrongSource.into()),
+                },
+            },
+        };
+        self.identify(peer, incoming)?;
+        Ok(peer)
+    }
+
+    /// A chunk of an update, or of a sum of updates.
+    fn handle_chunk(
+        &mut self,
+        row: RowKind,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let peer = self.sender(row, incoming)?;
+        let header = incoming.header;
+        let index = self.open(header.group).ok_or(DropReason::StaleGroup)?;
+        let group = self.group(index);
+        if let Peer::Worker(rank) = peer
+            && !group.granted.contains(rank.bit())
+        {
+            return Err(DropReason::BadMembers.into());
+        }
+        if header.chunk.0 >= self.chunks {
+            return Err(DropReason::ChunkOutOfRange.into());
+        }
+        check_elements(group.element_type, group.exponent, self.config.model.elements, &header)?;
+        self.check_intact(incoming)?;
+        self.take_chunk(peer, index, incoming)?;
+        self.is_dirty = true;
+        Ok(Verdict::Hold)
+    }
+
+    /// Stages a chunk that has passed all checks.
+    fn take_chunk(
+        &mut self,
+        peer: Peer,
+        index: OpenIndex,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<(), Refusal> {
+        let (now, header) = (incoming.now, incoming.header);
+        let range = incoming.udp.payload_range();
+        let frame_len = range.end as u64;
+        self.stats.chunk_bytes += frame_len;
+        let congested = incoming.udp.congestion() || header.flags.contains(Flags::CONGESTION);
+        self.feed_source(peer, index, header.chunk.0, now, congested);
+        let chunk = header.chunk.0;
+        let group = self.groups[index.index()].as_mut().expect("the caller found it open");
+        group.first_at.get_or_insert(now);
+        group.bytes += frame_len;
+        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
+        let held = self.pool.holders(group.stage, chunk);
+        let (kind, mask, from) = (group.element_type, group.mask, header.members);
+        match self.pool.add(group.stage, chunk, kind, mask, from, wire) {
+            Staged::Added(is_complete) => {
+                let is_composed = !held.is_empty() && from.without(held) == from;
+                group.is_composed |= is_composed;
+                self.stats.chunks_composed += u64::from(is_composed);
+                match peer {
+                    Peer::Worker(_) => self.stats.chunks_direct += 1,
+                    Peer::Box(_) => self.stats.chunks_aggregated += 1,
+                }
+                if is_complete {
+                    group.chunks_staged += 1;
+                }
+                if group.chunks_staged == self.chunks && !group.is_staged {
+                    group.is_staged = true;
+                    self.tell_staged(index, now);
+                }
+                Ok(())
+            }
+            Staged::Duplicate => {
+                self.stats.duplicates += 1;
+                Err(DropReason::Duplicate.into())
+            }
+            Staged::Overlap => {
+                self.stats.overlaps += 1;
+                self.fall_back(index);
+                Err(DropReason::Unwanted.into())
+            }
+            Staged::Outside => {
+                if matches!(peer, Peer::Box(_)) {
+                    // It summed before a member was closed.
+                    self.fall_back(index);
+                }
+                Err(DropReason::BadMembers.into())
+            }
+        }
+    }
+
+    fn feed_source(
+        &mut self,
+        peer: Peer,
+        index: OpenIndex,
+        chunk: u32,
+        now: weft_wire::Nanos,
+        congested: bool,
+    ) {
+        let id = match peer {
+            Peer::Worker(rank) => SourceId::Member(rank),
+            Peer::Box(index) => SourceId::Box(index.0),
+        };
+        let place = self.source_index(id);
+        let source = &mut self.sources[place];
+        source.answer(now, index, chunk);
+        if congested && source.window.on_congestion(now, source.rtt.round_trip()) {
+            self.stats.window_reductions += 1;
+        }
+    }
+
+    fn tell_staged(&mut self, index: OpenIndex, now: weft_wire::Nanos) {
+        let group = self.group(index);
+        let id = group.id;
+        let rank = group.is_direct.then(|| group.mask.single()).flatten();
+        let duration_ns = now.since(group.first_at.unwrap_or(now)).0;
+        let bytes = group.bytes;
+        self.tell(Event::Staged { group: id });
+        self.tell(Event::Transferred { group: id, rank, bytes, duration_ns });
+    }
+
+    /// STATE: an aggregator that waits or has left, a member that gave up.
+    fn handle_state(
+        &mut self,
+        row: RowKind,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let peer = match row {
+            RowKind::Installed if incoming.header.flags.contains(Flags::DIRECT) => {
+                Peer::worker(incoming.header.members)?
+            }
+            RowKind::Installed => match self.host.peer_at(incoming.source()) {
+                Some(peer @ Peer::Box(_)) => peer,
+                _ => return Err(DropReason::WrongSource.into()),
+            },
+            RowKind::Direct(rank) => Peer::Worker(rank),
+            _ => return Err(DropReason::Kind.into()),
+        };
+        self.identify(peer, incoming)?;
+        let header = incoming.header;
+        let index = self.open(header.group).ok_or(DropReason::StaleGroup)?;
+        self.check_intact(incoming)?;
+        match (peer, header.outcome) {
+            (Peer::Box(BoxIndex(via)), outcome) => {
+                if self.group(index).via != Some(BoxIndex(via)) {
+                    return Err(DropReason::WrongSource.into());
+                }
+                let place = self.source_index(SourceId::Box(via));
+                self.sources[place].heard_at = incoming.now;
+                if outcome == Outcome::Stale {
+                    self.fall_back(index);
+                }
+            }
+            (Peer::Worker(rank), Outcome::Stale) => self.close_member(index, rank, true),
+            (Peer::Worker(_), _) => return Err(DropReason::Unsolicited.into()),
+        }
+        Ok(Verdict::Hold)
+    }
+
+    /// STATUS of a group: what became of an update.
+    fn handle_status(
+        &mut self,
+        row: RowKind,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, Refusal> {
+        let header = incoming.header;
+        let peer = match row {
+            RowKind::Direct(rank) if header.members != rank.bit() => {
+                return Err(DropReason::BadMembers.into());
+            }
+            _ => Peer::worker(header.members)?,
+        };
+        self.identify(peer, incoming)?;
+        self.check_intact(incoming)?;
+        let Peer::Worker(rank) = peer else { return Err(DropReason::BadMembers.into()) };
+        let reply = self.status_of(row, rank, incoming);
+        send(self.host.write(peer, &reply, incoming.buffer, 0))
+    }
+
+    fn status_of(&mut self, row: RowKind, rank: Rank, incoming: &Incoming<'_>) -> Header {
+        let header = &incoming.header;
+        if let Some(decided) = self.decided(rank, header.group) {
+            return match decided.held_by {
+                None => self.ack(decided, rank.bit()),
+                Some(_) => self.word(header.group, Outcome::Wait),
+            };
+        }
+        let is_member = |index: OpenIndex| self.group(index).mask.contains(rank.bit());
+        let outcome = match (self.open(header.group), row) {
+            (Some(index), _) if is_member(index) => Outcome::Wait,
+            (Some(_), _) => Outcome::Stale,
+            (None, RowKind::Direct(_)) => self.admit_direct(rank, incoming),
+            (None, _) => Outcome::Stale,
+        };
+        self.word(header.group, outcome)
+    }
+
+    fn word(&self, group: GroupId, outcome: Outcome) -> Header {
+        Header { outcome, ..plain_header(Kind::State, self.id(), group, Members::EMPTY) }
+    }
+
+    /// A worker announces an update that no controller planned.
+    fn admit_direct(&mut self, rank: Rank, incoming: &Incoming<'_>) -> Outcome {
+        let header = &incoming.header;
+        let is_pushed = matches!(header.element_type, ElementType::I32 | ElementType::F32);
+        let fits = is_pushed && header.count == self.config.model.elements;
+        if !fits || self.is_old_news(rank, header.group) {
+            return Outcome::Stale;
+        }
+        let version = Version(near(self.model.version, header.chunk.0));
+        let opening = Opening {
+            id: header.group,
+            members: &[GroupMember { rank, version }],
+            element_type: header.element_type,
+            exponent: header.exponent,
+            via: None,
+            rate_bytes_per_sec: None,
+            after: None,
+            lateness_ns: self.config.lateness_ns,
+        };
+        self.open_direct(incoming.now, rank, &opening);
+        // Too many are open, or it is open now: either way it may ask again.
+        Outcome::Wait
+    }
+}
+
+fn check_elements(
+    element_type: ElementType,
+    exponent: i8,
+    elements: u16,
+    header: &Header,
+) -> Result<(), DropReason> {
+    if header.count != elements {
+        return Err(DropReason::ElementCount);
+    }
+    if header.element_type != element_type {
+        return Err(DropReason::ElementType);
+    }
+    if header.operation != Operation::Sum {
+        return Err(DropReason::Operation);
+    }
+    if header.element_type == ElementType::I32 && header.exponent != exponent {
+        return Err(DropReason::Exponent);
+    }
+    Ok(())
+}
