@@ -7,6 +7,9 @@
 //! [`v1::nodes_client`] for boxes, [`v1::status_client`] for tools, and a `_server` module beside
 //! each for a controller.
 
+#[cfg(feature = "convert")]
+pub mod convert;
+
 /// Package `weft.v1`.
 #[allow(
     missing_docs,

@@ -1,0 +1,331 @@
+//! The controller, without a socket or a clock: decides who may send what, where, when and how fast.
+//!
+//! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`],
+//! [`Controller::handle_telemetry`]), time passes ([`Controller::handle_timeout`]); what is to be
+//! told to whom comes out of [`Controller::poll_action`], and when to come back without news out of
+//! [`Controller::poll_timeout`].
+//!
+//! | file | decides |
+//! | --- | --- |
+//! | `requests` | which requests make sense |
+//! | `batch` | when plans are made, whose turn it is, what a policy is asked |
+//! | `grants` | when a planned group gets its order number; who is granted, with which gates |
+//! | `flights` | what is promised of the network, which arrival opens which gate |
+//! | `events` | what an event ends |
+//! | `nodes` | what boxes that attach still know; which have failed |
+//! | `links` | what plans may use of every link |
+//! | `rows` | group ids |
+//! | `check` | whether a configuration makes sense |
+//!
+//! Invariants: order numbers of a job rise with every group, and are never used twice; a granted
+//! update is never planned again (no pre-emption) and a new plan never comes before it; a member is
+//! granted after every box on its path acknowledged the group; granted ceilings fit the links as
+//! they were known; a bad message changes nothing but a counter (PROTOCOL sections 5 to 7,
+//! MLfabric as in facts of the planners).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use weft_engine::push::{Command, Event};
+use weft_wire::{GroupId, JobId};
+
+use crate::case::HostId;
+use crate::policy::{self, Policy, PolicyError};
+
+mod batch;
+mod check;
+mod config;
+mod events;
+mod flights;
+mod grants;
+mod job;
+mod links;
+mod message;
+mod nodes;
+mod requests;
+mod rows;
+mod saved;
+mod setup;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use check::ConfigError;
+pub use config::{
+    Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
+};
+pub use message::{
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, OpenGroup, Outcome, Refusal, Reply, Role,
+    RoleState, Telemetry, TransferKey, TransferRequest,
+};
+pub use saved::{Saved, SavedJob};
+pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
+
+use flights::Flights;
+use job::{Group, Job};
+use links::Links;
+use nodes::Node;
+use rows::Rows;
+
+/// Finds a policy by the name in a configuration.
+pub type PolicySource = Box<dyn Fn(&str) -> Result<Arc<dyn Policy>, String> + Send>;
+
+/// The controller's state and rules.
+pub struct Controller {
+    config: Config,
+    policies: PolicySource,
+    links: Links,
+    flights: Flights,
+    nodes: Vec<Node>,
+    /// The last hello of every box, for jobs that are registered later.
+    hellos: Vec<(NodeId, NodeHello)>,
+    jobs: BTreeMap<JobId, Job>,
+    groups: BTreeMap<GroupId, Group>,
+    rows: Rows,
+    registered: Vec<JobConfig>,
+    tickets: u64,
+    /// Why everything is to be planned anew.
+    replan: Option<Why>,
+    /// Acknowledgements that a hello implied.
+    acknowledged: VecDeque<(NodeId, Event)>,
+    actions: VecDeque<Action>,
+    plans: u64,
+    refusals: BTreeMap<&'static str, u64>,
+    /// False when [`Controller::poll_saved`] has something new.
+    is_saved: bool,
+    saved_ceiling: u32,
+}
+
+/// Why a plan is made anew.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Why {
+    Failure,
+    Late,
+    Bandwidth,
+}
+
+impl Controller {
+    /// The next thing to tell somebody.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When [`Controller::handle_timeout`] is due; none while nothing can become due by itself. An
+    /// instant that has passed means at once.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let tuning = &self.config.tuning;
+        let groups = self.groups.values().flat_map(|group| {
+            let installing = (!group.waiting.is_empty())
+                .then(|| group.installed_ns.saturating_add(tuning.install_timeout_ns()));
+            let late = (group.state == job::GroupState::Granted && group.late_ns < u64::MAX)
+                .then_some(group.late_ns);
+            [installing, late, group.retry_ns].into_iter().flatten()
+        });
+        let nodes = self
+            .nodes
+            .iter()
+            .filter_map(|node| Some(node.gone_ns?.saturating_add(tuning.node_timeout_ns())));
+        let acknowledged = (!self.acknowledged.is_empty()).then_some(0);
+        groups
+            .chain(nodes)
+            .chain(self.plan_due_ns())
+            .chain(self.grant_due_ns())
+            .chain(self.flights.next_timed_ns())
+            .chain(acknowledged)
+            .min()
+    }
+
+    /// Does what is due. Call it after every batch of messages too: requests are planned here.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        while let Some((node, Event::Installed { group })) = self.acknowledged.pop_front() {
+            let Some(job) = self.groups.get(&group).map(|group| group.job) else { continue };
+            // A hello said so, which was checked.
+            let _ = self.handle_event(now_ns, node, job, &Event::Installed { group });
+        }
+        self.fail_nodes(now_ns);
+        self.check_groups(now_ns);
+        while let Some(waiter) = self.flights.pop_timed(now_ns) {
+            self.release(vec![waiter]);
+        }
+        if self.plan_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.plan(now_ns);
+        }
+        self.replan = None;
+        self.install_due(now_ns);
+    }
+
+    /// A box reports its counters.
+    ///
+    /// # Errors
+    /// A clock or counter that makes no sense.
+    pub fn handle_telemetry(
+        &mut self,
+        now_ns: u64,
+        node: NodeId,
+        telemetry: &Telemetry,
+    ) -> Result<(), Refusal> {
+        let Some(host) = self.nodes.get(node.index()).map(|node| node.host) else {
+            return self.checked(Err(Refusal::new("name", "attach before reporting")));
+        };
+        let checked = self.links.handle_counters(host, telemetry);
+        self.checked(checked)?;
+        if self.links.has_changed(now_ns, self.config.tuning.bandwidth_change_share) {
+            self.need_plan(Why::Bandwidth);
+            self.tell_rates(now_ns);
+        }
+        Ok(())
+    }
+
+    /// Late groups, groups that nobody acknowledges, groups to be offered again.
+    fn check_groups(&mut self, now_ns: u64) {
+        let install_ns = self.config.tuning.install_timeout_ns();
+        let mut silent = Vec::new();
+        let mut retries = Vec::new();
+        let mut is_late = false;
+        for (id, group) in &mut self.groups {
+            if group.state == job::GroupState::Granted && group.late_ns <= now_ns {
+                group.late_ns = u64::MAX;
+                is_late = true;
+            }
+            if group.retry_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+                group.retry_ns = None;
+                group.installed_ns = now_ns;
+                retries.push((self.jobs[&group.job].server, group.descriptor.clone()));
+            } else if !group.waiting.is_empty()
+                && group.installed_ns.saturating_add(install_ns) <= now_ns
+            {
+                group.installed_ns = now_ns;
+                silent.extend(group.waiting.iter().map(|node| (*id, *node)));
+            }
+        }
+        for (server, descriptor) in retries {
+            self.command(server, Command::Install(descriptor));
+        }
+        for (group, node) in silent {
+            self.give_up_on(now_ns, group, node);
+        }
+        if is_late {
+            self.need_plan(Why::Late);
+        }
+    }
+
+    /// Asks for a new plan, for the gravest reason.
+    fn need_plan(&mut self, why: Why) {
+        if self.replan != Some(Why::Failure) {
+            self.replan = Some(why);
+        }
+    }
+
+    /// Counts a refusal.
+    fn checked<T>(&mut self, checked: Result<T, Refusal>) -> Result<T, Refusal> {
+        if let Err(refusal) = &checked {
+            *self.refusals.entry(refusal.field).or_default() += 1;
+        }
+        checked
+    }
+
+    fn command(&mut self, node: NodeId, command: Command) {
+        let known = &mut self.nodes[node.index()];
+        // What a box misses while it is away is settled when it is back.
+        if known.is_attached {
+            known.commands += 1;
+            self.actions.push_back(Action::Command { node, command });
+        }
+    }
+
+    fn host_of(&self, node: NodeId) -> HostId {
+        self.nodes[node.index()].host
+    }
+
+    /// Tells servers what their link may receive for each job, where that has changed.
+    fn tell_rates(&mut self, now_ns: u64) {
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in jobs {
+            let job = &self.jobs[&id];
+            let (node, host) = (job.server, self.host_of(job.server));
+            if !self.nodes[node.index()].is_attached || !job.is_known {
+                continue;
+            }
+            let down = self.links.topology().down(host);
+            let (rate_bytes_per_sec, _) = self.links.rate(now_ns, down);
+            let job = self.jobs.get_mut(&id).expect("just listed");
+            let told = job.told_rate_bytes_per_sec;
+            if rate_bytes_per_sec.abs_diff(told) > told / RATE_NEWS {
+                job.told_rate_bytes_per_sec = rate_bytes_per_sec;
+                self.command(node, Command::SetRate { job: id, rate_bytes_per_sec });
+            }
+        }
+    }
+
+    /// Figures for reports.
+    #[must_use]
+    pub fn status(&self, now_ns: u64) -> Status {
+        let jobs = self.jobs.values().map(|job| JobStatus {
+            name: job.config.name.clone(),
+            job: job.id.0,
+            policy: job.policy.name().to_owned(),
+            counters: job.counters,
+            version: job.version,
+            next_order: job.next_order,
+            pending: job.pending.len(),
+            in_flight: job.in_flight(&self.groups),
+            replica: job.replica.map(|_| ReplicaStatus {
+                order: job.replica_state.order,
+                divergence_bound: job.replica_state.divergence_bound,
+                is_held: job.replica_state.is_held,
+            }),
+            is_server_attached: self.nodes[job.server.index()].is_attached,
+        });
+        let nodes = self.nodes.iter().map(|node| NodeStatus {
+            name: node.name.clone(),
+            is_attached: node.is_attached,
+            events: node.events,
+            commands: node.commands,
+        });
+        Status {
+            jobs: jobs.collect(),
+            hosts: self.links.status(now_ns),
+            nodes: nodes.collect(),
+            plans: self.plans,
+            refused: self.refusals.clone(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Controller")
+            .field("jobs", &self.jobs)
+            .field("groups", &self.groups)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The planners of this crate, by name.
+#[must_use]
+pub fn built_in_policies() -> PolicySource {
+    /// A policy that lives as long as the program.
+    struct Shared(&'static dyn Policy);
+
+    impl Policy for Shared {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn plan(&self, case: &crate::case::Case) -> Result<crate::plan::Plan, PolicyError> {
+            self.0.plan(case)
+        }
+    }
+
+    Box::new(|name| match policy::by_name(name) {
+        Some(policy) => Ok(Arc::new(Shared(policy))),
+        None => {
+            let names: Vec<&str> = policy::names().collect();
+            Err(format!("there is no policy `{name}`; there are {}", names.join(", ")))
+        }
+    })
+}
+
+/// A server is told a rate that differs by more than one part in so many.
+const RATE_NEWS: u64 = 20;

@@ -1,0 +1,380 @@
+//! Decides when plans are made, and turns the requests of all jobs into planned groups.
+//!
+//! A round of planning throws away what is planned and not granted, and plans all requests anew on
+//! what granted transfers leave. Several jobs take turns of a few updates each, least served (by
+//! weight) first, every turn on what the turns before it left: one ledger, weighted shares, and no
+//! job waits longer than the age limit (facts/mlfabric.md, decision 7). Groups that have an order
+//! number are never touched, so a re-plan cannot insert before a granted order.
+
+use weft_wire::JobId;
+
+use crate::case::{
+    Case, HostId, Objective, Options, Reservation, Segment, Server, ServerId, Update, UpdateId,
+};
+use crate::plan::{DropReason, Plan};
+use crate::policy::Policy;
+
+use super::config::Mode;
+use super::job::{Group, Job, Planned, Ticket};
+use super::message::{Action, Reply};
+use super::{Controller, Why};
+
+/// What a job's next turn builds on: what its own earlier turns planned.
+struct Turn {
+    job: JobId,
+    left: Vec<Ticket>,
+    planned_updates: u64,
+    commit_ns: u64,
+    planned_copies: Vec<f64>,
+}
+
+impl Controller {
+    /// When a plan is due; none if nothing asks for one.
+    pub(super) fn plan_due_ns(&self) -> Option<u64> {
+        if self.replan.is_some() && self.jobs.values().any(|job| !job.pending.is_empty()) {
+            return Some(0);
+        }
+        self.jobs.values().filter_map(|job| self.job_due_ns(job)).min()
+    }
+
+    fn job_due_ns(&self, job: &Job) -> Option<u64> {
+        let since_ns = job.unplanned_since_ns?;
+        if !self.can_plan(job) {
+            return None;
+        }
+        let batch_max = self.config.tuning.batch_max;
+        let planned = job.planned_updates();
+        if planned >= batch_max.div_ceil(2) && job.pending.len() > batch_max {
+            // Enough is planned; the rest waits until half of it is granted.
+            return None;
+        }
+        let is_idle = planned == 0 && self.flights.arriving(self.host_of(job.server)) == 0;
+        if is_idle || job.pending.len() - planned >= batch_max || job.policy.name() == FAIR {
+            return Some(since_ns);
+        }
+        Some(since_ns.saturating_add(self.config.tuning.gather_window_ns()))
+    }
+
+    /// A job can be planned while its server listens and has told its state.
+    pub(super) fn can_plan(&self, job: &Job) -> bool {
+        job.is_known && self.nodes[job.server.index()].is_attached
+    }
+
+    /// Plans everything that is not granted.
+    pub(super) fn plan(&mut self, now_ns: u64) {
+        let why = self.replan.take();
+        let mut turns = self.turns(now_ns);
+        if let Some(why) = why {
+            for turn in &turns {
+                let counters = &mut self.jobs.get_mut(&turn.job).expect("a turn's job").counters;
+                match why {
+                    Why::Failure => counters.replans_failure += 1,
+                    Why::Late => counters.replans_late += 1,
+                    Why::Bandwidth => counters.replans_bandwidth += 1,
+                }
+            }
+        }
+        let mut case = self.links.case(now_ns);
+        self.flights.reservations(now_ns, &mut case.reservations);
+        let tuning = &self.config.tuning;
+        let limit = if turns.len() > 1 { tuning.turn_updates } else { tuning.batch_max };
+        let aged_ns = now_ns.saturating_sub(tuning.age_limit_ns());
+        let batch_max = tuning.batch_max as u64;
+        loop {
+            // The longest waiting first once it is over the age limit, else the least served.
+            let next = (0..turns.len())
+                .filter(|i| !turns[*i].left.is_empty() && turns[*i].planned_updates < batch_max)
+                .min_by(|a, b| {
+                    let key = |i: usize| {
+                        let job = &self.jobs[&turns[i].job];
+                        let asked_ns = job.pending[&turns[i].left[0]].asked_ns;
+                        (asked_ns.max(aged_ns), job.virtual_bytes)
+                    };
+                    let (a, b) = (key(*a), key(*b));
+                    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+                });
+            let Some(next) = next else { break };
+            let count = turns[next].left.len().min(limit);
+            let tickets: Vec<Ticket> = turns[next].left.drain(..count).collect();
+            self.plan_turn(&mut turns[next], &tickets, &mut case);
+        }
+        for turn in turns {
+            let job = self.jobs.get_mut(&turn.job).expect("a turn's job");
+            let first_left = turn.left.first().and_then(|ticket| job.pending.get(ticket));
+            job.unplanned_since_ns = first_left.map(|pending| pending.asked_ns);
+        }
+    }
+
+    /// The jobs that take part, with what they ask for; their plans are thrown away.
+    fn turns(&mut self, now_ns: u64) -> Vec<Turn> {
+        let plannable: Vec<JobId> = (self.jobs.values())
+            .filter(|job| !job.pending.is_empty() && self.can_plan(job))
+            .map(|job| job.id)
+            .collect();
+        let idle = |job: &Job| job.planned.is_empty() && job.open.is_empty();
+        let active = self.jobs.values().filter(|job| !idle(job)).map(|job| job.virtual_bytes);
+        let least = active.fold(f64::INFINITY, f64::min);
+        let mut turns = Vec::with_capacity(plannable.len());
+        for id in plannable {
+            let commit_ns = self.last_commit_ns(id).max(now_ns);
+            let job = self.jobs.get_mut(&id).expect("just listed");
+            if idle(job) && least.is_finite() {
+                // A job that slept has not saved up.
+                job.virtual_bytes = job.virtual_bytes.max(least);
+            }
+            job.planned.clear();
+            job.close_round();
+            let mut left: Vec<Ticket> = job.pending.keys().copied().collect();
+            left.sort_by_key(|ticket| (job.pending[ticket].asked_ns, *ticket));
+            let planned_copies = Vec::new();
+            turns.push(Turn { job: id, left, planned_updates: 0, commit_ns, planned_copies });
+        }
+        self.drop_stale();
+        for turn in &mut turns {
+            let job = &self.jobs[&turn.job];
+            turn.left.retain(|ticket| job.pending.contains_key(ticket));
+        }
+        turns
+    }
+
+    /// When the last granted group of a job is planned to commit.
+    fn last_commit_ns(&self, job: JobId) -> u64 {
+        let open = self.jobs[&job].open.values();
+        let ends = open.filter_map(|group| {
+            let sum = self.flights.get(super::message::TransferKey::Sum(*group))?;
+            Some(sum.segments.last()?.to_ns)
+        });
+        ends.max().unwrap_or(0)
+    }
+
+    /// One policy call. What it plans is added to the reservations of the case.
+    fn plan_turn(&mut self, turn: &mut Turn, tickets: &[Ticket], case: &mut Case) {
+        let in_flight = self.jobs[&turn.job].in_flight(&self.groups);
+        self.fill_case(turn, tickets, in_flight, case);
+        self.plans += 1;
+        let job = &self.jobs[&turn.job];
+        let (plan, is_fallback) = match job.policy.plan(case) {
+            Ok(plan) => (Some(plan), false),
+            Err(_) => (crate::policy::mlfabric::Mlfabric.plan(case).ok(), true),
+        };
+        let plan = plan.unwrap_or_default();
+        let groups = planned_groups(&self.live_aggregators(job, case.now_ns), &plan, case, tickets);
+        let room = job.round_size().map(|size| size.saturating_sub(job.round.granted));
+        let job = self.jobs.get_mut(&turn.job).expect("a turn's job");
+        job.counters.policy_failures += u64::from(is_fallback);
+        let mut room = room.map(|room| u64::from(room).saturating_sub(turn.planned_updates));
+        for group in groups {
+            let count = group.members.len() as u64;
+            if let Some(room) = &mut room {
+                // What a round has no room for waits for its end, which drops it.
+                if count > *room {
+                    continue;
+                }
+                *room -= count;
+            }
+            let via = group.via.map(|i| self.nodes[job.aggregators[i].index()].host);
+            let server = self.nodes[job.server.index()].host;
+            for (ticket, segments) in &group.members {
+                let pending = &job.pending[ticket];
+                let from = job.workers[pending.rank.index()].host;
+                job.virtual_bytes += pending.size_bytes as f64 / job.config.weight;
+                let to = via.unwrap_or(server);
+                reserve(&mut case.reservations, from, to, segments);
+            }
+            let last = group.members.last().map(|(ticket, _)| job.pending[ticket].rank);
+            let source = via.or_else(|| last.map(|rank| job.workers[rank.index()].host));
+            if let Some(source) = source {
+                if via.is_some() {
+                    reserve(&mut case.reservations, source, server, &group.sum);
+                }
+                if let Some(replica) = job.replica {
+                    let replica = self.nodes[replica.index()].host;
+                    reserve(&mut case.reservations, source, replica, &group.copy);
+                }
+            }
+            turn.planned_updates += count;
+            turn.planned_copies
+                .push(group.members.iter().map(|(ticket, _)| job.pending[ticket].norm).sum());
+            turn.commit_ns = turn.commit_ns.max(group.sum.last().map_or(0, |last| last.to_ns));
+            job.planned.push_back(group);
+        }
+        for (update, reason) in plan.dropped {
+            if let Some(ticket) = tickets.get(update.index()) {
+                self.drop_update(turn.job, *ticket, reason);
+            }
+        }
+    }
+
+    fn fill_case(&self, turn: &Turn, tickets: &[Ticket], in_flight: u64, case: &mut Case) {
+        let job = &self.jobs[&turn.job];
+        let has_rounds = job.config.mode != Mode::Async;
+        let version = job.version + in_flight + turn.planned_updates;
+        let live_replica = job.replica.filter(|node| self.nodes[node.index()].is_attached);
+        let mut lag_norms: Vec<f64> = Vec::new();
+        if live_replica.is_some() {
+            lag_norms.extend(job.replica_state.lag.iter().map(|(_, norm)| *norm));
+            let open = job.open.values().filter_map(|group| self.groups.get(group));
+            lag_norms.extend(open.map(Group::planned_norm));
+            lag_norms.extend(&turn.planned_copies);
+        }
+        case.servers = vec![Server {
+            name: job.config.name.clone(),
+            host: self.host_of(job.server),
+            version,
+            tau_max: if has_rounds { NO_DEADLINE } else { job.config.delay_max() },
+            momentum: job.config.momentum,
+            div_max: live_replica.and(job.config.div_max),
+            replica: live_replica.map(|node| self.host_of(node)),
+            job: Some(job.config.name.clone()),
+            h_norm: job.replica_state.h_norm,
+            lag_norms,
+            commit_from_ns: turn.commit_ns,
+        }];
+        case.aggregators =
+            self.live_aggregators(job, case.now_ns).into_iter().map(|(host, _)| host).collect();
+        case.updates = tickets
+            .iter()
+            .map(|ticket| {
+                let pending = &job.pending[ticket];
+                let worker = &job.workers[pending.rank.index()];
+                Update {
+                    // Tickets grow, so names sort as requests came.
+                    name: format!("{ticket:016}"),
+                    server: ServerId(0),
+                    host: worker.host,
+                    size_bytes: pending.size_bytes,
+                    version: pending.version.min(version),
+                    norm: pending.norm,
+                    dropped_before: worker.dropped_before,
+                }
+            })
+            .collect();
+        case.ranks = by_ticket(tickets);
+        let drops = job.recent.iter().filter(|is_drop| **is_drop).count();
+        case.options = Options {
+            recent_drops: u32::try_from(drops).unwrap_or(u32::MAX),
+            no_drop: job.config.options.no_drop || has_rounds,
+            objective: if has_rounds { Objective::Last } else { job.config.options.objective },
+            ..job.config.options.clone()
+        };
+    }
+
+    /// Hosts of the aggregators that listen, one for each host, with their positions in the job.
+    fn live_aggregators(&self, job: &Job, now_ns: u64) -> Vec<(HostId, usize)> {
+        let mut live: Vec<(HostId, usize)> = Vec::with_capacity(job.aggregators.len());
+        for (position, node) in job.aggregators.iter().enumerate() {
+            let host = self.host_of(*node);
+            let known = &self.nodes[node.index()];
+            let listens = known.is_attached && known.refuses_until_ns <= now_ns;
+            if listens && live.iter().all(|(other, _)| *other != host) {
+                live.push((host, position));
+            }
+        }
+        live
+    }
+
+    /// Tells a worker that its update is dropped.
+    pub(super) fn drop_update(&mut self, job: JobId, ticket: Ticket, reason: DropReason) {
+        let Some(job) = self.jobs.get_mut(&job) else { return };
+        let Some(pending) = job.take_back(ticket) else { return };
+        job.counters.dropped += 1;
+        job.note_decision(true);
+        job.end_update(pending.rank);
+        if let Some(worker) = job.worker_mut(pending.rank) {
+            worker.dropped_before = true;
+        }
+        self.is_saved = false;
+        let reply = Reply::Drop { update_id: pending.update_id, reason };
+        self.actions.push_back(Action::Reply { job: job.id, rank: pending.rank, reply });
+    }
+
+    /// Drops what belongs to a round that is over.
+    fn drop_stale(&mut self) {
+        let mut stale = Vec::new();
+        for job in self.jobs.values().filter(|job| job.config.mode == Mode::Partial) {
+            let is_full = job.round_size().is_some_and(|size| job.round.granted >= size);
+            let of_old_round = job.pending.iter().filter(|(_, pending)| {
+                pending.version < job.round.base || (is_full && pending.version == job.round.base)
+            });
+            stale.extend(of_old_round.map(|(ticket, _)| (job.id, *ticket)));
+        }
+        for (job, ticket) in stale {
+            self.drop_update(job, ticket, DropReason::RoundClosed);
+        }
+    }
+}
+
+impl Job {
+    /// Begins the next round when all of this one is in the model.
+    pub(super) fn close_round(&mut self) {
+        if self.round_size().is_some_and(|size| self.round.committed >= size) {
+            self.round = super::job::Round { base: self.version, granted: 0, committed: 0 };
+        }
+    }
+}
+
+/// The groups of a plan, in order. An answer that names a host which is no aggregator of the job,
+/// or a direct group of several, is sent direct, each update for itself.
+fn planned_groups(
+    aggregators: &[(HostId, usize)],
+    plan: &Plan,
+    case: &Case,
+    tickets: &[Ticket],
+) -> Vec<Planned> {
+    let mut groups = Vec::with_capacity(plan.groups.len());
+    for (index, group) in plan.groups.iter().enumerate() {
+        let segments = |id: &UpdateId| -> Option<(Ticket, Vec<Segment>)> {
+            let transfer = plan.transfers.get(id.index())?.as_ref()?;
+            Some((*tickets.get(id.index())?, transfer.segments.clone()))
+        };
+        let members: Vec<_> = group.members.iter().filter_map(segments).collect();
+        let copies = plan.replicas.iter().flat_map(|replica| &replica.copies);
+        let copy = copies
+            .filter(|copy| copy.group as usize == index)
+            .find_map(|copy| Some(copy.hop.as_ref()?.segments.clone()))
+            .unwrap_or_default();
+        let via = group.via.and_then(|host| {
+            aggregators.iter().find(|(known, _)| *known == host).map(|(_, position)| *position)
+        });
+        match (via, &group.forward) {
+            (Some(_), Some(forward)) if members.len() <= MEMBERS_MAX => {
+                let starts = members.iter().filter_map(|(_, own)| Some(own.first()?.from_ns));
+                let start_ns = starts.min().unwrap_or(case.now_ns);
+                let sum = forward.segments.clone();
+                groups.push(Planned { members, via, sum, copy, start_ns });
+            }
+            _ => groups.extend(members.into_iter().map(|(ticket, own)| Planned {
+                start_ns: own.first().map_or(case.now_ns, |first| first.from_ns),
+                sum: own.clone(),
+                members: vec![(ticket, own)],
+                via: None,
+                copy: copy.clone(),
+            })),
+        }
+    }
+    groups
+}
+
+fn reserve(reservations: &mut Vec<Reservation>, from: HostId, to: HostId, segments: &[Segment]) {
+    let reserve =
+        |segment: &Segment| Reservation { from: Some(from), to: Some(to), segment: *segment };
+    reservations.extend(segments.iter().map(reserve));
+}
+
+/// Position of every ticket when all are sorted.
+fn by_ticket(tickets: &[Ticket]) -> Vec<u32> {
+    let mut sorted: Vec<usize> = (0..tickets.len()).collect();
+    sorted.sort_unstable_by_key(|i| tickets[*i]);
+    let mut ranks = vec![0; tickets.len()];
+    for (rank, i) in sorted.into_iter().enumerate() {
+        ranks[i] = u32::try_from(rank).unwrap_or(u32::MAX);
+    }
+    ranks
+}
+
+/// Grants of this policy are not gathered.
+const FAIR: &str = "fair";
+/// A delay bound that never binds.
+const NO_DEADLINE: u64 = 1 << 61;
+/// Members of a group.
+const MEMBERS_MAX: usize = 64;

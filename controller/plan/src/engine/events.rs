@@ -1,0 +1,357 @@
+//! Takes in what boxes report: acknowledgements, arrivals, decisions.
+//!
+//! Invariants: a group leaves the books once, when its order number is decided; a decision of order
+//! n says that all below are decided too, even if their events were lost.
+
+use weft_engine::push::{Command, Decision, Event, InstallError, Version};
+use weft_wire::{GroupId, JobId, Members, Rank};
+
+use super::job::{Group, GroupState};
+use super::message::{Action, NodeId, Outcome, Refusal, Reply, TransferKey};
+use super::{Controller, Why};
+
+/// A decision, as the server reports it.
+struct Decided {
+    order: u64,
+    decision: Decision,
+    members: Members,
+    norm: f64,
+    momentum_norm: f64,
+}
+
+impl Controller {
+    /// A box reports an event of a job. Events of groups that are over are taken without effect.
+    ///
+    /// # Errors
+    /// A job that is not there, a group of another job, a figure that is none, or a box that has no
+    /// such thing to report.
+    pub fn handle_event(
+        &mut self,
+        now_ns: u64,
+        node: NodeId,
+        job: JobId,
+        event: &Event,
+    ) -> Result<(), Refusal> {
+        let checked = self.check_event(node, job, event);
+        self.checked(checked)?;
+        self.nodes[node.index()].events += 1;
+        match *event {
+            Event::Installed { group } => self.installed(now_ns, node, group),
+            Event::Refused { group, error } => self.refused(now_ns, node, group, error),
+            Event::Gathered { group, rank } => {
+                let waiters = self.flights.finish(TransferKey::Member(group, rank));
+                self.release(waiters);
+            }
+            Event::Staged { group } => self.staged(node, group),
+            Event::Transferred { group, rank, bytes, duration_ns } => {
+                self.transferred(now_ns, node, group, rank, (bytes, duration_ns));
+            }
+            Event::Decided { group, order, decision, members, norm, momentum_norm } => {
+                let decided = Decided { order: order.0, decision, members, norm, momentum_norm };
+                self.decided(now_ns, node, job, group, &decided);
+            }
+            Event::MemberLost { job, rank } => self.member_lost(job, rank),
+            Event::ReplicaAt { order, divergence_bound, is_held } => {
+                let job = self.jobs.get_mut(&job).expect("checked");
+                let replica = &mut job.replica_state;
+                replica.order = order.0;
+                replica.divergence_bound = divergence_bound;
+                replica.is_held = is_held;
+                replica.lag.retain(|(missing, _)| *missing >= order.0);
+                if replica.lag.is_empty() {
+                    replica.h_norm = job.momentum_norm;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_event(&self, node: NodeId, job: JobId, event: &Event) -> Result<(), Refusal> {
+        let Some(known) = self.jobs.get(&job) else {
+            return Err(Refusal::new("job", format!("there is no job {}", job.0)));
+        };
+        let is_server = known.server == node;
+        let is_replica = known.replica == Some(node);
+        let is_box = is_server || is_replica || known.aggregators.contains(&node);
+        let may = match event {
+            Event::Installed { .. } | Event::Refused { .. } | Event::Transferred { .. } => is_box,
+            Event::Gathered { .. } => known.aggregators.contains(&node),
+            Event::Staged { .. } | Event::Decided { .. } => is_server || is_replica,
+            Event::MemberLost { .. } | Event::ReplicaAt { .. } => is_server,
+        };
+        if !may {
+            let name = self.nodes.get(node.index()).map_or("?", |node| &node.name);
+            let problem = format!("`{name}` has no such role in job `{}`", known.config.name);
+            return Err(Refusal::new("event", problem));
+        }
+        let (group, figures) = match *event {
+            Event::Installed { group }
+            | Event::Refused { group, .. }
+            | Event::Gathered { group, .. }
+            | Event::Staged { group }
+            | Event::Transferred { group, .. } => (Some(group), [0.0, 0.0]),
+            Event::Decided { group, norm, momentum_norm, order, .. } => {
+                if order.0 >= 1 << 62 {
+                    return Err(Refusal::new("order", "is beyond anything that can be counted"));
+                }
+                (Some(group), [norm, momentum_norm])
+            }
+            Event::ReplicaAt { divergence_bound, .. } => (None, [divergence_bound, 0.0]),
+            Event::MemberLost { .. } => (None, [0.0, 0.0]),
+        };
+        if figures.iter().any(|figure| !(figure.is_finite() && *figure >= 0.0)) {
+            return Err(Refusal::new("norm", "must be finite and not negative"));
+        }
+        let other = group.and_then(|group| self.groups.get(&group)).is_some_and(|g| g.job != job);
+        match other {
+            true => Err(Refusal::new("group", "belongs to another job")),
+            false => Ok(()),
+        }
+    }
+
+    fn installed(&mut self, now_ns: u64, node: NodeId, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        group.waiting.retain(|waiting| *waiting != node);
+        group.retry_ns = None;
+        if group.is_doomed && self.jobs[&group.job].server == node {
+            let job = group.job;
+            self.command(node, Command::Remove { job, group: id });
+        }
+        self.grant_if_ready(now_ns, id);
+    }
+
+    pub(super) fn grant_if_ready(&mut self, now_ns: u64, id: GroupId) {
+        let is_ready = self.groups.get(&id).is_some_and(|group| {
+            group.state == GroupState::Installing && group.waiting.is_empty() && !group.is_doomed
+        });
+        if is_ready {
+            self.grant(now_ns, id);
+        }
+    }
+
+    fn refused(&mut self, now_ns: u64, node: NodeId, id: GroupId, error: InstallError) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let job = &self.jobs[&group.job];
+        if job.server != node {
+            self.nodes[node.index()].refuses_until_ns = now_ns.saturating_add(REFUSES_NS);
+            self.give_up_on(now_ns, id, node);
+            return;
+        }
+        if error == InstallError::Order && group.state == GroupState::Installing {
+            // The server has given this number to somebody else: an update that came direct.
+            self.abort(now_ns, id);
+            let Some(group) = self.groups.remove(&id) else { return };
+            let order = group.descriptor.order.0;
+            self.jobs.get_mut(&group.job).expect("a group's job").open.remove(&order);
+            self.rows.free(id);
+            return;
+        }
+        group.retry_ns = Some(now_ns.saturating_add(RETRY_NS));
+        self.need_plan(Why::Failure);
+    }
+
+    /// Ends a group before anybody was granted: its requests are planned anew, and the server
+    /// judges its order number VOID.
+    pub(super) fn abort(&mut self, now_ns: u64, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if group.is_doomed || group.state != GroupState::Installing {
+            return;
+        }
+        group.is_doomed = true;
+        let has_server = !group.waiting.contains(&self.jobs[&group.job].server);
+        let (job_id, via) = (group.job, group.descriptor.via);
+        let job = self.jobs.get_mut(&job_id).expect("a group's job");
+        for member in &mut group.members {
+            if let Some(request) = member.request.take() {
+                self.tickets += 1;
+                job.round.granted = job.round.granted.saturating_sub(1);
+                job.pending.insert(self.tickets, request);
+            }
+        }
+        job.unplanned_since_ns.get_or_insert(now_ns);
+        let aggregator = via.and_then(|via| job.aggregators.get(usize::from(via.0))).copied();
+        let server = has_server.then_some(job.server);
+        for node in aggregator.into_iter().chain(server) {
+            self.command(node, Command::Remove { job: job_id, group: id });
+        }
+        let waiters = self.flights.finish_group(id);
+        self.release(waiters);
+        self.need_plan(Why::Failure);
+    }
+
+    fn staged(&mut self, node: NodeId, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if self.jobs[&group.job].replica == Some(node) {
+            let waiters = self.flights.finish(TransferKey::Copy(id));
+            self.release(waiters);
+            return;
+        }
+        group.state = GroupState::Staged;
+        let ranks: Vec<Rank> = group.members.iter().map(|member| member.rank).collect();
+        let mut waiters = self.flights.finish(TransferKey::Sum(id));
+        for rank in ranks {
+            waiters.extend(self.flights.finish(TransferKey::Member(id, rank)));
+        }
+        self.release(waiters);
+    }
+
+    fn decided(&mut self, now_ns: u64, node: NodeId, job: JobId, id: GroupId, decided: &Decided) {
+        let known = self.jobs.get_mut(&job).expect("checked");
+        if known.replica == Some(node) {
+            let waiters = self.flights.finish(TransferKey::Copy(id));
+            self.release(waiters);
+            return;
+        }
+        let earlier: Vec<GroupId> = known.open.range(..decided.order).map(|(_, g)| *g).collect();
+        known.next_order = known.next_order.max(decided.order + 1);
+        known.momentum_norm = decided.momentum_norm;
+        if let Decision::Committed(version) = decided.decision {
+            known.version = version.0.max(known.version);
+            if known.replica.is_some() {
+                known.replica_state.lag.push_back((decided.order, decided.norm));
+                while known.replica_state.lag.len() > LAG_MAX {
+                    known.replica_state.lag.pop_front();
+                }
+            }
+        }
+        for group in earlier {
+            self.end_unknown(group);
+        }
+        let known = &self.jobs[&job];
+        if known.open.get(&decided.order) == Some(&id) {
+            self.end_group(now_ns, id, decided);
+        }
+    }
+
+    /// Ends a group whose order number is decided.
+    fn end_group(&mut self, now_ns: u64, id: GroupId, decided: &Decided) {
+        let Some(group) = self.take_group(id) else { return };
+        let job = self.jobs.get_mut(&group.job).expect("a group's job");
+        let committed = match decided.decision {
+            Decision::Committed(_) => group.mask().0 & decided.members.0,
+            Decision::Void | Decision::Dropped => 0,
+        };
+        let count = u64::from(committed.count_ones());
+        let mut position = 0;
+        let mut replies = Vec::with_capacity(group.members.len());
+        for member in &group.members {
+            let outcome = match decided.decision {
+                Decision::Committed(Version(version)) if committed & member.rank.bit().0 != 0 => {
+                    let before = version.saturating_sub(count) + position;
+                    position += 1;
+                    job.counters.committed += 1;
+                    let delay = before.saturating_sub(member.version);
+                    if member.request.is_some() {
+                        job.counters.delay_max = job.counters.delay_max.max(delay);
+                    }
+                    job.round.committed += 1;
+                    Outcome::Committed(Version(version))
+                }
+                Decision::Dropped => {
+                    job.counters.dropped += 1;
+                    Outcome::Dropped
+                }
+                Decision::Committed(_) | Decision::Void => {
+                    job.counters.voided += 1;
+                    Outcome::Void
+                }
+            };
+            if !matches!(outcome, Outcome::Committed(_)) && !group.is_doomed {
+                job.round.granted = job.round.granted.saturating_sub(1);
+            }
+            let Some(request) = &member.request else { continue };
+            if let Outcome::Committed(_) = outcome {
+                job.counters.commit_sum_ns += now_ns.saturating_sub(request.asked_ns);
+            }
+            job.end_update(member.rank);
+            let reply = Reply::Delivered { update_id: request.update_id, outcome };
+            replies.push(Action::Reply { job: group.job, rank: member.rank, reply });
+        }
+        let round_ends = job.round_size().is_some_and(|size| job.round.committed >= size);
+        job.close_round();
+        if !job.pending.is_empty()
+            && (round_ends || job.config.mode == super::config::Mode::Partial)
+        {
+            job.unplanned_since_ns.get_or_insert(now_ns);
+        }
+        let is_failure = count < group.members.len() as u64;
+        let via = group.descriptor.via.filter(|_| is_failure && !group.is_doomed);
+        let via = via.and_then(|via| job.aggregators.get(usize::from(via.0))).copied();
+        self.actions.extend(replies);
+        if let Some(node) = via {
+            self.command(node, Command::Remove { job: group.job, group: id });
+        }
+        if is_failure {
+            self.need_plan(Why::Failure);
+        }
+    }
+
+    /// Ends a group of which only the server knows what became of it. Workers ask the server.
+    pub(super) fn end_unknown(&mut self, id: GroupId) {
+        let Some(group) = self.take_group(id) else { return };
+        let job = self.jobs.get_mut(&group.job).expect("a group's job");
+        for member in &group.members {
+            if member.request.is_some() {
+                job.counters.unknown += 1;
+                job.round.committed += 1;
+                job.end_update(member.rank);
+            }
+        }
+        job.close_round();
+    }
+
+    /// Takes a group off the books.
+    fn take_group(&mut self, id: GroupId) -> Option<Group> {
+        let group = self.groups.remove(&id)?;
+        let job = self.jobs.get_mut(&group.job).expect("a group's job");
+        job.open.remove(&group.descriptor.order.0);
+        self.rows.free(id);
+        let waiters = self.flights.finish_group(id);
+        self.release(waiters);
+        Some(group)
+    }
+
+    fn member_lost(&mut self, job: JobId, rank: Rank) {
+        // The server knows; it said so.
+        self.close_member(job, None, rank, false);
+        self.need_plan(Why::Failure);
+    }
+
+    fn transferred(
+        &mut self,
+        now_ns: u64,
+        node: NodeId,
+        id: GroupId,
+        rank: Option<Rank>,
+        (bytes, duration_ns): (u64, u64),
+    ) {
+        let Some(group) = self.groups.get(&id) else { return };
+        let job = &self.jobs[&group.job];
+        let to = self.host_of(node);
+        let via = group.descriptor.via.and_then(|via| job.aggregators.get(usize::from(via.0)));
+        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host);
+        let from = match (rank, via) {
+            (Some(rank), _) => worker(rank),
+            (None, Some(via)) => Some(self.host_of(*via)),
+            (None, None) => group.members.first().and_then(|member| worker(member.rank)),
+        };
+        let key = match rank {
+            Some(rank) if via.is_some() => TransferKey::Member(id, rank),
+            _ => TransferKey::Sum(id),
+        };
+        let planned = self.flights.get(key).map(|flight| flight.rate_bytes_per_sec());
+        let granted = planned
+            .map(|rate| self.links.ceiling(rate))
+            .or(group.descriptor.rate_bytes_per_sec.filter(|_| via.is_none() || rank.is_none()));
+        if let Some(from) = from {
+            self.links.handle_delivered(now_ns, (from, to), (bytes, duration_ns), granted);
+        }
+    }
+}
+
+/// A box that refused a group is left alone for so long.
+const REFUSES_NS: u64 = 100_000_000;
+/// A server that refused a group is asked again after this.
+const RETRY_NS: u64 = 20_000_000;
+/// Groups that a replica may miss and the plan still counts one by one.
+const LAG_MAX: usize = 4096;

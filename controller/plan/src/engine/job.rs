@@ -1,0 +1,249 @@
+//! What the controller knows of a job.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use weft_engine::push::{GroupDescriptor, Version};
+use weft_wire::{GroupId, JobId, Members, Rank};
+
+use crate::case::{HostId, Segment};
+use crate::policy::Policy;
+
+use super::config::{JobConfig, Mode};
+use super::message::{GrantSegment, NodeId};
+use super::status::JobCounters;
+
+/// Names a request; grows with every one.
+pub(super) type Ticket = u64;
+
+/// A job.
+pub(super) struct Job {
+    pub(super) id: JobId,
+    pub(super) config: JobConfig,
+    pub(super) policy: Arc<dyn Policy>,
+    pub(super) server: NodeId,
+    pub(super) aggregators: Vec<NodeId>,
+    pub(super) replica: Option<NodeId>,
+    pub(super) workers: Vec<Worker>,
+    /// Requests that are not granted.
+    pub(super) pending: BTreeMap<Ticket, Pending>,
+    /// What the last plan made of them, in order; the front is granted next.
+    pub(super) planned: VecDeque<Planned>,
+    /// Oldest request that no plan covers: when it came.
+    pub(super) unplanned_since_ns: Option<u64>,
+    /// Groups with an order number that is not decided.
+    pub(super) open: BTreeMap<u64, GroupId>,
+    pub(super) next_order: u64,
+    pub(super) version: u64,
+    pub(super) momentum_norm: f64,
+    /// The server has told its state.
+    pub(super) is_known: bool,
+    pub(super) replica_state: ReplicaState,
+    pub(super) round: Round,
+    /// The last decisions of plans: true for a drop.
+    pub(super) recent: VecDeque<bool>,
+    /// Bytes planned, over the weight: whose turn it is.
+    pub(super) virtual_bytes: f64,
+    /// What the server's box was last told to receive at most.
+    pub(super) told_rate_bytes_per_sec: u64,
+    pub(super) counters: JobCounters,
+}
+
+/// A worker of a job.
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    pub(super) host: HostId,
+    pub(super) life: Option<u64>,
+    pub(super) is_attached: bool,
+    pub(super) last_update_id: Option<u64>,
+    /// Updates that it asked for and was not told the end of.
+    pub(super) outstanding: usize,
+    /// Its last update was dropped by a plan.
+    pub(super) dropped_before: bool,
+}
+
+/// A request that is not granted.
+#[derive(Clone, Debug)]
+pub(super) struct Pending {
+    pub(super) rank: Rank,
+    pub(super) update_id: u64,
+    pub(super) size_bytes: u64,
+    pub(super) version: u64,
+    pub(super) norm: f64,
+    pub(super) max_abs: f64,
+    pub(super) asked_ns: u64,
+}
+
+/// A group of a plan that is not installed.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    /// Its members in order, each with the sender's own rates.
+    pub(super) members: Vec<(Ticket, Vec<Segment>)>,
+    /// Position of its aggregator in the job.
+    pub(super) via: Option<usize>,
+    /// The transfer into the server.
+    pub(super) sum: Vec<Segment>,
+    /// The copy to the replica.
+    pub(super) copy: Vec<Segment>,
+    /// First instant at which anything of it moves.
+    pub(super) start_ns: u64,
+}
+
+/// A group with an order number.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    pub(super) job: JobId,
+    /// As the boxes were told. A re-learnt group has only its id, order and members.
+    pub(super) descriptor: GroupDescriptor,
+    /// Its members in order.
+    pub(super) members: Vec<Member>,
+    pub(super) state: GroupState,
+    /// Boxes that must still acknowledge it.
+    pub(super) waiting: Vec<NodeId>,
+    pub(super) installed_ns: u64,
+    /// It is late after this.
+    pub(super) late_ns: u64,
+    /// Nobody was granted and nobody will be: VOID as soon as the server knows it.
+    pub(super) is_doomed: bool,
+    /// The server refused it; it is offered again then.
+    pub(super) retry_ns: Option<u64>,
+}
+
+impl Group {
+    /// Sum of its members' norms, which bounds the norm of their sum.
+    pub(super) fn planned_norm(&self) -> f64 {
+        let requests = self.members.iter().filter_map(|member| member.request.as_ref());
+        requests.map(|request| request.norm).sum()
+    }
+
+    /// Its members as a bitmap.
+    pub(super) fn mask(&self) -> Members {
+        self.members.iter().fold(Members::EMPTY, |mask, member| mask.union(member.rank.bit()))
+    }
+}
+
+/// How far a group is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum GroupState {
+    /// Not all boxes have acknowledged it.
+    Installing,
+    /// Its members may send.
+    Granted,
+    /// All of it is at the server.
+    Staged,
+}
+
+/// A member of a group.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) rank: Rank,
+    /// The request; none for a group that was re-learnt from the server.
+    pub(super) request: Option<Pending>,
+    pub(super) version: u64,
+    /// What its grant will say, with the planned start of each segment.
+    pub(super) segments: Vec<(u64, GrantSegment)>,
+}
+
+/// The replica, as its server reports it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReplicaState {
+    pub(super) order: u64,
+    pub(super) divergence_bound: f64,
+    pub(super) is_held: bool,
+    /// Norms of committed groups that it misses, by order number.
+    pub(super) lag: VecDeque<(u64, f64)>,
+    /// The norm of the momentum term after the last group that it has applied.
+    pub(super) h_norm: f64,
+}
+
+/// The round of a job with rounds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Round {
+    /// Version of the model when it began.
+    pub(super) base: u64,
+    /// Updates that were granted, or are about to be, and committed.
+    pub(super) granted: u32,
+    pub(super) committed: u32,
+}
+
+impl Job {
+    /// Updates of a round; none without rounds.
+    pub(super) fn round_size(&self) -> Option<u32> {
+        let workers = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
+        match self.config.mode {
+            Mode::Async => None,
+            Mode::Sync => Some(workers),
+            Mode::Partial => Some(self.config.partial_count.unwrap_or(workers)),
+        }
+    }
+
+    /// Members with an order number that is not decided.
+    pub(super) fn in_flight(&self, groups: &BTreeMap<GroupId, Group>) -> u64 {
+        let members = self.open.values().filter_map(|group| groups.get(group));
+        members.map(|group| group.members.len() as u64).sum()
+    }
+
+    /// Requests that the plan covers.
+    pub(super) fn planned_updates(&self) -> usize {
+        self.planned.iter().map(|group| group.members.len()).sum()
+    }
+
+    /// Notes a decision of a plan for the drop budget.
+    pub(super) fn note_decision(&mut self, is_drop: bool) {
+        let window = self.config.options.drop_window as usize;
+        self.recent.push_back(is_drop);
+        while self.recent.len() > window {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Takes a request out of the plan and of the pending ones.
+    pub(super) fn take_back(&mut self, ticket: Ticket) -> Option<Pending> {
+        for group in &mut self.planned {
+            group.members.retain(|(member, _)| *member != ticket);
+        }
+        self.planned.retain(|group| !group.members.is_empty());
+        self.pending.remove(&ticket)
+    }
+
+    /// Box index of the replica.
+    pub(super) fn replica_box(&self) -> u8 {
+        u8::try_from(self.aggregators.len()).unwrap_or(u8::MAX)
+    }
+
+    /// A worker.
+    pub(super) fn worker_mut(&mut self, rank: Rank) -> Option<&mut Worker> {
+        self.workers.get_mut(rank.index())
+    }
+
+    /// An update has come to its end.
+    pub(super) fn end_update(&mut self, rank: Rank) {
+        if let Some(worker) = self.worker_mut(rank) {
+            worker.outstanding = worker.outstanding.saturating_sub(1);
+        }
+    }
+
+    /// Takes in where the server is.
+    pub(super) fn learn(&mut self, version: Version, next_order: u64, momentum_norm: f64) {
+        self.version = version.0;
+        self.next_order = self.next_order.max(next_order);
+        self.momentum_norm = momentum_norm;
+        if !self.is_known {
+            self.round.base = version.0;
+            self.replica_state.h_norm = momentum_norm;
+        }
+        self.is_known = true;
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job")
+            .field("config", &self.config)
+            .field("pending", &self.pending)
+            .field("planned", &self.planned)
+            .field("open", &self.open)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,240 @@
+//! What goes into a controller and what comes out of it, free of any encoding.
+
+use weft_engine::push::{BoxIndex, Command, OrderNumber, Version};
+use weft_wire::{GroupId, JobId, Members, Rank};
+
+use crate::plan::DropReason;
+
+/// A box, as the controller counts them.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NodeId(pub u16);
+
+impl NodeId {
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A message that was not obeyed. It changed nothing.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Refusal {
+    /// The field that is wrong.
+    pub field: &'static str,
+    /// What is wrong with it and what would be right.
+    pub problem: String,
+}
+
+impl Refusal {
+    pub(super) fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self { field, problem: problem.into() }
+    }
+}
+
+/// A worker's question: may I send?
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TransferRequest {
+    /// Chosen by the worker, greater than all before.
+    pub update_id: u64,
+    /// Bytes of Ethernet frames; 0: as the job's chunks say.
+    pub size_bytes: u64,
+    /// Version that it was computed on.
+    pub version: Version,
+    /// Euclidean norm.
+    pub norm: f64,
+    /// Largest absolute value.
+    pub max_abs: f64,
+}
+
+/// What a box says when it attaches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeHello {
+    /// Its name.
+    pub name: String,
+    /// New with each start of the process.
+    pub life: u64,
+    /// What it is in each job, and what it knows of it.
+    pub roles: Vec<RoleState>,
+}
+
+/// What a box does in a job.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Role {
+    /// Holds the model and commits.
+    Server,
+    /// Holds the second copy.
+    Replica,
+    /// Sums groups.
+    Aggregator,
+}
+
+/// One job at a box.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoleState {
+    /// The job.
+    pub job: JobId,
+    /// What it is there.
+    pub role: Role,
+    /// Its position among aggregators and replicas.
+    pub box_index: BoxIndex,
+    /// "address:port" of its data port.
+    pub address: String,
+    /// Server, replica: the first order number that is not decided.
+    pub next_order: OrderNumber,
+    /// Server, replica: version of the model.
+    pub version: Version,
+    /// Server, replica: norm of the momentum term.
+    pub momentum_norm: f64,
+    /// Groups that are installed and not ended.
+    pub open_groups: Vec<OpenGroup>,
+}
+
+/// A group that a box still knows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OpenGroup {
+    /// Its id.
+    pub group: GroupId,
+    /// Its order number.
+    pub order: OrderNumber,
+    /// Its members.
+    pub members: Members,
+}
+
+/// A port's counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Telemetry {
+    /// On the box's clock.
+    pub at_ns: u64,
+    /// Weft's own bytes in.
+    pub rx_bytes: u64,
+    /// Weft's own bytes out.
+    pub tx_bytes: u64,
+    /// All bytes in, where the port can tell.
+    pub nic_rx_bytes: Option<u64>,
+    /// All bytes out, where the port can tell.
+    pub nic_tx_bytes: Option<u64>,
+}
+
+/// What the controller wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Tell a box.
+    Command {
+        /// Which.
+        node: NodeId,
+        /// What.
+        command: Command,
+    },
+    /// Tell a worker.
+    Reply {
+        /// Its job.
+        job: JobId,
+        /// Its rank.
+        rank: Rank,
+        /// What.
+        reply: Reply,
+    },
+}
+
+/// What a worker is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Send it so.
+    Grant(Grant),
+    /// Do not send it.
+    Drop {
+        /// Which update.
+        update_id: u64,
+        /// Why.
+        reason: DropReason,
+    },
+    /// A gate is open.
+    Release {
+        /// Which update's.
+        update_id: u64,
+        /// Position of the segment that begins.
+        segment: u32,
+    },
+    /// What became of a granted update.
+    Delivered {
+        /// Which.
+        update_id: u64,
+        /// The outcome.
+        outcome: Outcome,
+    },
+}
+
+/// What became of a granted update.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// In the model, which then had this version.
+    Committed(Version),
+    /// Not in the model; may be asked for again.
+    Void,
+    /// Too old; never.
+    Dropped,
+}
+
+/// How an update is to be sent. Every box on its path knows its group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// Which update.
+    pub update_id: u64,
+    /// Its group.
+    pub group: GroupId,
+    /// The group's place in the commit sequence.
+    pub order: OrderNumber,
+    /// The aggregator; none: straight to the server.
+    pub via: Option<BoxIndex>,
+    /// Scale exponent.
+    pub exponent: i8,
+    /// Rates, in the order in which they hold.
+    pub segments: Vec<GrantSegment>,
+    /// The replica gets a copy.
+    pub replicate: bool,
+    /// Members of the group.
+    pub member_count: u32,
+}
+
+/// A part of a transfer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GrantSegment {
+    /// When it begins.
+    pub gate: Gate,
+    /// Ceiling of its rate.
+    pub rate_bytes_per_sec: u64,
+    /// When the plan expects the gate to open, from now.
+    pub expected_in_ns: u64,
+}
+
+/// What opens a segment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Gate {
+    /// Nothing: it is open.
+    Open,
+    /// The end of this transfer; a [`Reply::Release`] tells.
+    After(TransferKey),
+    /// The controller's clock; a [`Reply::Release`] tells.
+    Timed,
+}
+
+/// A transfer of a group.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum TransferKey {
+    /// From a member to its aggregator.
+    Member(GroupId, Rank),
+    /// Into the server: the sum, or the only member.
+    Sum(GroupId),
+    /// Into the replica.
+    Copy(GroupId),
+}
+
+impl TransferKey {
+    /// The group that it belongs to.
+    #[must_use]
+    pub const fn group(self) -> GroupId {
+        match self {
+            Self::Member(group, _) | Self::Sum(group) | Self::Copy(group) => group,
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Takes in boxes: who attached, what it still knows, who is gone.
+//!
+//! The boxes hold the truth: order numbers continue where the server is, groups that a server still
+//! knows are adopted, groups that it lost are installed again (PROTOCOL section 5: a restarted
+//! controller first asks servers for next order and open groups).
+
+use weft_engine::push::{Command, Event, GroupDescriptor, OrderNumber, Version};
+use weft_wire::{GroupId, JobId};
+
+use crate::case::HostId;
+
+use super::job::{Group, GroupState, Member};
+use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Role, RoleState};
+use super::{Controller, Why};
+
+/// A box.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) host: HostId,
+    pub(super) address: String,
+    pub(super) life: Option<u64>,
+    pub(super) is_attached: bool,
+    /// When its stream broke; none while it is attached, and once that has been dealt with.
+    pub(super) gone_ns: Option<u64>,
+    /// It refused a group and is left alone until then.
+    pub(super) refuses_until_ns: u64,
+    pub(super) events: u64,
+    pub(super) commands: u64,
+}
+
+impl Controller {
+    /// A box attaches.
+    ///
+    /// # Errors
+    /// A name that the configuration lacks, or a role that it does not have there.
+    pub fn handle_node(&mut self, now_ns: u64, hello: &NodeHello) -> Result<NodeId, Refusal> {
+        let checked = self.check_hello(hello);
+        let id = self.checked(checked)?;
+        let node = &mut self.nodes[id.index()];
+        let is_new_life = node.life.is_some_and(|life| life != hello.life);
+        node.life = Some(hello.life);
+        node.is_attached = true;
+        node.gone_ns = None;
+        node.refuses_until_ns = 0;
+        for state in &hello.roles {
+            if !state.address.is_empty() {
+                node.address.clone_from(&state.address);
+            }
+        }
+        for state in &hello.roles {
+            match (self.jobs.contains_key(&state.job), state.role) {
+                (false, _) => {}
+                (true, Role::Server) => self.reconcile_server(now_ns, id, state),
+                (true, Role::Aggregator) => self.reconcile_aggregator(id, state),
+                (true, Role::Replica) => self.reconcile_replica(id, state),
+            }
+        }
+        // Jobs that are registered later find it here.
+        self.hellos.retain(|(node, _)| *node != id);
+        self.hellos.push((id, hello.clone()));
+        if is_new_life {
+            self.need_plan(Why::Failure);
+        }
+        Ok(id)
+    }
+
+    /// A box's stream broke. It counts as failed after a time.
+    pub fn handle_node_gone(&mut self, now_ns: u64, node: NodeId) {
+        let Some(node) = self.nodes.get_mut(node.index()) else { return };
+        node.is_attached = false;
+        node.gone_ns = Some(now_ns);
+        self.need_plan(Why::Failure);
+    }
+
+    fn check_hello(&self, hello: &NodeHello) -> Result<NodeId, Refusal> {
+        let position = self.nodes.iter().position(|node| node.name == hello.name);
+        let Some(id) = position.and_then(|i| u16::try_from(i).ok()).map(NodeId) else {
+            let problem = format!("there is no node `{}`; add a [[node]] or [[host]]", hello.name);
+            return Err(Refusal::new("name", problem));
+        };
+        for (i, state) in hello.roles.iter().enumerate() {
+            if hello.roles[..i].iter().any(|other| other.job == state.job) {
+                let problem = format!("job {} is given twice", state.job.0);
+                return Err(Refusal::new("roles", problem));
+            }
+            if !(state.momentum_norm.is_finite() && state.momentum_norm >= 0.0) {
+                return Err(Refusal::new("momentum_norm", "is finite and not negative"));
+            }
+            if state.version.0 > COUNT_MAX || state.next_order.0 > COUNT_MAX {
+                return Err(Refusal::new("next_order", "is beyond anything that can be counted"));
+            }
+            let Some(job) = self.jobs.get(&state.job) else { continue };
+            let index = usize::from(state.box_index.0);
+            let is_right = match state.role {
+                Role::Server => job.server == id,
+                Role::Replica => job.replica == Some(id) && index == usize::from(job.replica_box()),
+                Role::Aggregator => job.aggregators.get(index) == Some(&id),
+            };
+            if !is_right {
+                let problem = format!(
+                    "`{}` is not the {:?} with box index {index} of job `{}`",
+                    hello.name, state.role, job.config.name
+                );
+                return Err(Refusal::new("roles", problem));
+            }
+        }
+        Ok(id)
+    }
+
+    fn reconcile_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
+        let job = self.jobs.get_mut(&state.job).expect("checked");
+        let beyond = state.open_groups.iter().map(|open| open.order.0.saturating_add(1));
+        let next = beyond.max().unwrap_or(0).max(state.next_order.0);
+        job.learn(state.version, next, state.momentum_norm);
+        let known: Vec<(u64, GroupId)> = job.open.iter().map(|(o, g)| (*o, *g)).collect();
+        for (order, id) in known {
+            if order < state.next_order.0 {
+                self.end_unknown(id);
+            } else if state.open_groups.iter().all(|open| open.group != id) {
+                self.install_again(id, node);
+            }
+        }
+        for open in &state.open_groups {
+            if !self.groups.contains_key(&open.group) {
+                self.adopt(now_ns, state.job, *open);
+            }
+        }
+        let job = self.jobs.get_mut(&state.job).expect("checked");
+        job.told_rate_bytes_per_sec = 0;
+        if !job.pending.is_empty() {
+            job.unplanned_since_ns.get_or_insert(now_ns);
+        }
+        self.tell_rates(now_ns);
+    }
+
+    fn install_again(&mut self, id: GroupId, node: NodeId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        if group.state == GroupState::Installing && !group.waiting.contains(&node) {
+            group.waiting.push(node);
+        }
+        let descriptor = group.descriptor.clone();
+        self.command(node, Command::Install(descriptor));
+    }
+
+    /// Takes over a group that a former controller installed. What its members were granted is not
+    /// known here; the server ends it, by commit or by its lateness bound.
+    fn adopt(&mut self, now_ns: u64, id: JobId, open: OpenGroup) {
+        let job = self.jobs.get_mut(&id).expect("checked");
+        if job.open.contains_key(&open.order.0) || !self.rows.claim(open.group) {
+            return;
+        }
+        job.open.insert(open.order.0, open.group);
+        let version = job.version;
+        let member = |rank| Member { rank, request: None, version, segments: Vec::new() };
+        let members: Vec<Member> = open.members.iter().map(member).collect();
+        let descriptor = GroupDescriptor {
+            job: id,
+            group: open.group,
+            order: open.order,
+            members: Vec::new(),
+            chunks: 0,
+            element_type: job.config.element.to_wire(),
+            elements: job.config.elements(),
+            exponent: 0,
+            via: None,
+            replicate: job.replica.is_some(),
+            rate_bytes_per_sec: None,
+            after: None,
+            lateness_ns: 0,
+        };
+        let group = Group {
+            job: id,
+            descriptor,
+            members,
+            state: GroupState::Granted,
+            waiting: Vec::new(),
+            installed_ns: now_ns,
+            late_ns: u64::MAX,
+            is_doomed: false,
+            retry_ns: None,
+        };
+        self.groups.insert(open.group, group);
+    }
+
+    fn reconcile_aggregator(&mut self, node: NodeId, state: &RoleState) {
+        let is_known = |group: GroupId| self.groups.contains_key(&group);
+        let stale: Vec<GroupId> = (state.open_groups.iter().map(|open| open.group))
+            .filter(|group| !is_known(*group))
+            .collect();
+        for group in stale {
+            self.command(node, Command::Remove { job: state.job, group });
+        }
+        self.install_missing(node, state, false);
+    }
+
+    fn reconcile_replica(&mut self, node: NodeId, state: &RoleState) {
+        let job = self.jobs.get_mut(&state.job).expect("checked");
+        job.replica_state.order = state.next_order.0;
+        job.replica_state.h_norm = state.momentum_norm;
+        job.replica_state.lag.retain(|(order, _)| *order >= state.next_order.0);
+        self.install_missing(node, state, true);
+    }
+
+    /// Gives a box the groups that it should have and has not: all open ones for a replica, those
+    /// not yet granted for an aggregator. (What was granted goes direct when the server asks.)
+    fn install_missing(&mut self, node: NodeId, state: &RoleState, even_granted: bool) {
+        let has = |id: GroupId| state.open_groups.iter().any(|open| open.group == id);
+        let job = &self.jobs[&state.job];
+        let missing = job.open.values().filter_map(|id| self.groups.get(id)).filter(|group| {
+            let is_due =
+                even_granted && group.descriptor.replicate || group.waiting.contains(&node);
+            // An adopted group has no descriptor to give.
+            is_due && group.descriptor.chunks > 0 && !has(group.descriptor.group)
+        });
+        let missing: Vec<GroupDescriptor> = missing.map(|g| g.descriptor.clone()).collect();
+        for descriptor in missing {
+            self.command(node, Command::Install(descriptor));
+        }
+        // What it has, it has acknowledged.
+        for open in &state.open_groups {
+            if self.groups.get(&open.group).is_some_and(|group| group.waiting.contains(&node)) {
+                let installed = Event::Installed { group: open.group };
+                self.acknowledged.push_back((node, installed));
+            }
+        }
+    }
+
+    /// Deals with boxes that have been gone for too long.
+    pub(super) fn fail_nodes(&mut self, now_ns: u64) {
+        let timeout_ns = self.config.tuning.node_timeout_ns();
+        let failed = |node: &Node| {
+            node.gone_ns.is_some_and(|gone_ns| gone_ns.saturating_add(timeout_ns) <= now_ns)
+        };
+        for i in 0..self.nodes.len() {
+            if !failed(&self.nodes[i]) {
+                continue;
+            }
+            self.nodes[i].gone_ns = None;
+            let Ok(id) = u16::try_from(i).map(NodeId) else { continue };
+            let waiting = self.groups.iter().filter(|(_, group)| group.waiting.contains(&id));
+            let waiting: Vec<GroupId> = waiting.map(|(group, _)| *group).collect();
+            for group in waiting {
+                self.give_up_on(now_ns, group, id);
+            }
+            for job in self.jobs.values_mut().filter(|job| job.replica == Some(id)) {
+                job.replica_state.is_held = false;
+            }
+            self.need_plan(Why::Failure);
+        }
+    }
+
+    /// A box does not acknowledge a group. Without an aggregator the group ends and its members
+    /// are planned anew; without a replica it goes on; the server is waited for.
+    pub(super) fn give_up_on(&mut self, now_ns: u64, id: GroupId, node: NodeId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let job = &self.jobs[&group.job];
+        if job.replica == Some(node) {
+            group.waiting.retain(|waiting| *waiting != node);
+            self.grant_if_ready(now_ns, id);
+        } else if job.server != node {
+            self.abort(now_ns, id);
+        }
+    }
+
+    /// Where a server is and what it had decided, for reports and tests.
+    #[must_use]
+    pub fn server_state(&self, job: JobId) -> Option<(Version, OrderNumber)> {
+        let job = self.jobs.get(&job)?;
+        job.is_known.then_some((Version(job.version), OrderNumber(job.next_order)))
+    }
+}
+
+/// Versions and order numbers, as the planner takes them.
+const COUNT_MAX: u64 = 1 << 62;

@@ -1,0 +1,48 @@
+//! What a controller must remember beyond its own death and cannot learn from its boxes.
+//!
+//! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
+//! times rows were used (a group id is not to come twice), who was dropped lately (the drop
+//! budget), and jobs that were registered at run time. All of it may be lost without harm to a
+//! model.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::JobConfig;
+
+/// The content of the state file.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Saved {
+    /// Version of this format; 1.
+    pub schema: u32,
+    /// No row has been used more often than this.
+    pub generation_ceiling: u32,
+    /// By name of the job.
+    pub jobs: BTreeMap<String, SavedJob>,
+    /// Jobs registered at run time.
+    pub registered: Vec<JobConfig>,
+}
+
+/// What is saved of a job.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SavedJob {
+    /// The last decisions of plans, oldest first: `x` for a drop, `.` for a grant.
+    pub recent: String,
+    /// Ranks whose last update was dropped.
+    pub dropped_before: Vec<u8>,
+}
+
+impl Saved {
+    /// For a controller without a state file. `seed` makes its group ids differ from those of a
+    /// former life.
+    #[must_use]
+    pub fn fresh(seed: u16) -> Self {
+        Self { schema: SCHEMA, generation_ceiling: seed.into(), ..Self::default() }
+    }
+}
+
+/// Version of the format that this controller writes and reads.
+pub(super) const SCHEMA: u32 = 1;

@@ -1,0 +1,207 @@
+//! How a controller begins: configuration and saved state become boxes and jobs; jobs that are
+//! registered later go the same way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weft_wire::{JobId, Rank};
+
+use crate::case::HostId;
+
+use super::check::{self, ConfigError};
+use super::config::{Config, JobConfig};
+use super::flights::Flights;
+use super::job::{Job, ReplicaState, Round, Worker};
+use super::links::Links;
+use super::message::NodeId;
+use super::nodes::Node;
+use super::rows::Rows;
+use super::saved::{SCHEMA, Saved, SavedJob};
+use super::status::JobCounters;
+use super::{Controller, PolicySource};
+
+impl Controller {
+    /// Begins with nothing granted. Jobs wait until their servers attach and tell where they are.
+    ///
+    /// # Errors
+    /// The first field of the configuration that makes no sense.
+    pub fn new(
+        mut config: Config,
+        saved: &Saved,
+        policies: PolicySource,
+    ) -> Result<Self, ConfigError> {
+        check::network(&mut config)?;
+        let links = Links::new(&config);
+        let nodes = config.nodes.iter().map(|node| Node {
+            name: node.name.clone(),
+            host: links.host(&node.host).unwrap_or(HostId(0)),
+            address: node.address.clone(),
+            life: None,
+            is_attached: false,
+            gone_ns: None,
+            refuses_until_ns: 0,
+            events: 0,
+            commands: 0,
+        });
+        let jobs = std::mem::take(&mut config.jobs);
+        let mut controller = Self {
+            flights: Flights::new(config.hosts.len()),
+            nodes: nodes.collect(),
+            links,
+            policies,
+            hellos: Vec::new(),
+            jobs: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            rows: Rows::new(saved.generation_ceiling),
+            registered: Vec::new(),
+            tickets: 0,
+            replan: None,
+            acknowledged: VecDeque::new(),
+            actions: VecDeque::new(),
+            plans: 0,
+            refusals: BTreeMap::new(),
+            is_saved: false,
+            saved_ceiling: saved.generation_ceiling,
+            config,
+        };
+        for (i, job) in jobs.into_iter().enumerate() {
+            controller.add_job(&format!("job[{i}]."), job, saved)?;
+        }
+        for job in &saved.registered {
+            // One that the configuration has meanwhile, or no longer has room for, is forgotten.
+            if controller.add_job("", job.clone(), saved).is_ok() {
+                controller.registered.push(job.clone());
+            }
+        }
+        Ok(controller)
+    }
+
+    /// Adds a job at run time; it is remembered in the saved state.
+    ///
+    /// # Errors
+    /// The first field that makes no sense.
+    pub fn register_job(&mut self, now_ns: u64, job: JobConfig) -> Result<JobId, ConfigError> {
+        let id = self.add_job("", job.clone(), &Saved::default())?;
+        self.registered.push(job);
+        self.is_saved = false;
+        // Boxes of it may have attached already.
+        let hellos = std::mem::take(&mut self.hellos);
+        for (node, hello) in hellos {
+            if self.nodes[node.index()].is_attached {
+                let _ = self.handle_node(now_ns, &hello);
+            }
+        }
+        Ok(id)
+    }
+
+    fn add_job(&mut self, at: &str, job: JobConfig, saved: &Saved) -> Result<JobId, ConfigError> {
+        check::job(at, &job, &self.config)?;
+        let id = JobId(job.index);
+        if let Some(other) = self.jobs.get(&id) {
+            let problem = format!("{} is job `{}` already", job.index, other.config.name);
+            return Err(ConfigError::new(format!("{at}index"), problem));
+        }
+        if self.jobs.values().any(|other| other.config.name == job.name) {
+            let problem = format!("`{}` is given twice; names are unique", job.name);
+            return Err(ConfigError::new(format!("{at}name"), problem));
+        }
+        if self.jobs.len() >= JOBS_MAX {
+            return Err(ConfigError::new(format!("{at}index"), "there are too many jobs"));
+        }
+        let name = job.policy.as_deref().unwrap_or(&self.config.tuning.policy);
+        let policy = (self.policies)(name)
+            .map_err(|problem| ConfigError::new(format!("{at}policy"), problem))?;
+        let node = |name: &String| {
+            let position = self.nodes.iter().position(|node| node.name == *name);
+            let position = position.and_then(|i| u16::try_from(i).ok());
+            NodeId(position.unwrap_or_default())
+        };
+        let empty = SavedJob::default();
+        let known = saved.jobs.get(&job.name).unwrap_or(&empty);
+        let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
+            host: self.links.host(worker.host()).unwrap_or(HostId(0)),
+            life: None,
+            is_attached: false,
+            last_update_id: None,
+            outstanding: 0,
+            dropped_before: known.dropped_before.contains(&rank),
+        });
+        let entry = Job {
+            id,
+            policy,
+            server: node(&job.server),
+            aggregators: job.aggregators.iter().map(node).collect(),
+            replica: job.replica.as_ref().map(node),
+            workers: workers.collect(),
+            pending: BTreeMap::new(),
+            planned: VecDeque::new(),
+            unplanned_since_ns: None,
+            open: BTreeMap::new(),
+            next_order: 0,
+            version: 0,
+            momentum_norm: 0.0,
+            is_known: false,
+            replica_state: ReplicaState::default(),
+            round: Round::default(),
+            recent: known.recent.chars().map(|decision| decision == 'x').collect(),
+            virtual_bytes: 0.0,
+            told_rate_bytes_per_sec: 0,
+            counters: JobCounters::default(),
+            config: job,
+        };
+        self.jobs.insert(id, entry);
+        Ok(id)
+    }
+
+    /// The state to be saved, when it has changed since the last call. It is to be on disk before
+    /// the actions polled after it are carried out.
+    pub fn poll_saved(&mut self) -> Option<Saved> {
+        if self.is_saved && self.saved_ceiling == self.rows.ceiling() {
+            return None;
+        }
+        self.is_saved = true;
+        self.saved_ceiling = self.rows.ceiling();
+        let jobs = self.jobs.values().map(|job| {
+            let recent = job.recent.iter().map(|is_drop| if *is_drop { 'x' } else { '.' });
+            let dropped = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.dropped_before);
+            let saved = SavedJob {
+                recent: recent.collect(),
+                dropped_before: dropped.map(|(rank, _)| rank).collect(),
+            };
+            (job.config.name.clone(), saved)
+        });
+        Some(Saved {
+            schema: SCHEMA,
+            generation_ceiling: self.saved_ceiling,
+            jobs: jobs.collect(),
+            registered: self.registered.clone(),
+        })
+    }
+
+    /// A job's configuration.
+    #[must_use]
+    pub fn job(&self, job: JobId) -> Option<&JobConfig> {
+        self.jobs.get(&job).map(|job| &job.config)
+    }
+
+    /// The job of that name.
+    #[must_use]
+    pub fn job_by_name(&self, name: &str) -> Option<JobId> {
+        self.jobs.values().find(|job| job.config.name == name).map(|job| job.id)
+    }
+
+    /// "address:port" of a box's data port; empty while it is not known.
+    #[must_use]
+    pub fn address(&self, node: &str) -> &str {
+        self.nodes.iter().find(|known| known.name == node).map_or("", |node| &node.address)
+    }
+
+    /// Whether that worker's stream is here.
+    #[must_use]
+    pub fn is_worker_attached(&self, job: JobId, rank: Rank) -> bool {
+        let worker = self.jobs.get(&job).and_then(|job| job.workers.get(rank.index()));
+        worker.is_some_and(|worker| worker.is_attached)
+    }
+}
+
+/// Jobs of one controller.
+const JOBS_MAX: usize = 256;

@@ -1,0 +1,120 @@
+//! What a controller counts, for reports.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// What a job's updates came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct JobCounters {
+    /// Asked for.
+    pub requested: u64,
+    /// Granted.
+    pub granted: u64,
+    /// Of these, through an aggregator.
+    pub aggregated: u64,
+    /// In the model.
+    pub committed: u64,
+    /// Granted and not in the model.
+    pub voided: u64,
+    /// Dropped by a plan, or by the server for their age.
+    pub dropped: u64,
+    /// Taken back by their worker, or lost with it.
+    pub cancelled: u64,
+    /// Ended while no controller listened: what became of them only the server knows.
+    pub unknown: u64,
+    /// Plans made anew for a failure.
+    pub replans_failure: u64,
+    /// Plans made anew because a transfer was late.
+    pub replans_late: u64,
+    /// Plans made anew because a link changed.
+    pub replans_bandwidth: u64,
+    /// Plans that the job's policy failed to make; the default policy made them.
+    pub policy_failures: u64,
+    /// Largest delay of a committed update.
+    pub delay_max: u64,
+    /// Sum of the times from request to commit.
+    pub commit_sum_ns: u64,
+    /// Sum of the times from request to grant.
+    pub grant_sum_ns: u64,
+    /// Bytes granted.
+    pub granted_bytes: u64,
+}
+
+/// All figures at one time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// Jobs by index.
+    pub jobs: Vec<JobStatus>,
+    /// Hosts by name.
+    pub hosts: Vec<HostStatus>,
+    /// Boxes as configured.
+    pub nodes: Vec<NodeStatus>,
+    /// Plans computed.
+    pub plans: u64,
+    /// Refused messages, by field.
+    pub refused: BTreeMap<&'static str, u64>,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct JobStatus {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub job: u16,
+    /// Its policy.
+    pub policy: String,
+    /// What its updates came to.
+    #[serde(flatten)]
+    pub counters: JobCounters,
+    /// Version of its model.
+    pub version: u64,
+    /// The next order number.
+    pub next_order: u64,
+    /// Requests not granted.
+    pub pending: usize,
+    /// Updates granted and not decided.
+    pub in_flight: u64,
+    /// Its replica, if any.
+    pub replica: Option<ReplicaStatus>,
+    /// The server has a stream to the controller.
+    pub is_server_attached: bool,
+}
+
+/// A replica.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReplicaStatus {
+    /// The next order number that it wants.
+    pub order: u64,
+    /// Bound of its distance.
+    pub divergence_bound: f64,
+    /// Whether the bound is held.
+    pub is_held: bool,
+}
+
+/// A host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HostStatus {
+    /// Its name.
+    pub name: String,
+    /// What it can send.
+    pub up_bytes_per_sec: u64,
+    /// What it can receive.
+    pub down_bytes_per_sec: u64,
+    /// 0 to 1; 1 where it was configured.
+    pub confidence: f64,
+}
+
+/// A box.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// It has a stream to the controller.
+    pub is_attached: bool,
+    /// Events taken from it.
+    pub events: u64,
+    /// Commands given to it.
+    pub commands: u64,
+}

@@ -1,0 +1,29 @@
+//! The planner of Weft: which update travels when, through which box, and in which order a server
+//! commits.
+//!
+//! Pure: a [`case::Case`] in, a [`plan::Plan`] out. No clock, no randomness, no I/O; the same case
+//! gives the same bytes (I10).
+//!
+//! | step | where | question |
+//! | --- | --- | --- |
+//! | 1 | [`spec`] | what does the JSON say |
+//! | 2 | [`case`] | does it make sense; names become indices |
+//! | 3 | [`net`] | what is left of every link, and when |
+//! | 4 | [`policy`] | who goes when: order, groups, copies |
+//! | 5 | [`plan`] | the answer, and its JSON |
+//!
+//! [`engine`] is the controller around it, also without I/O: it gathers requests, asks a policy,
+//! installs groups and grants their members.
+//!
+//! The algorithms are MLfabric's ("Network-accelerated Distributed Machine Learning for
+//! Multi-Tenant Settings", SoCC'20) as far as they are public; what had to be settled here is an
+//! option of [`case::Options`] marked *derived*.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod engine;
+pub mod net;
+pub mod plan;
+pub mod policy;
+pub mod sample;
+pub mod spec;

@@ -1,0 +1,5 @@
+//! What is left of the network, link by link and over time.
+
+pub mod ledger;
+pub mod timeline;
+pub mod topology;

@@ -1,0 +1,66 @@
+//! A policy turns a case into a plan; this file is the list of those built in.
+//!
+//! A new policy is one file with a type that implements [`Policy`] and one line in [`BUILT_IN`].
+
+use thiserror::Error;
+
+use crate::case::Case;
+use crate::plan::Plan;
+
+pub mod mlfabric;
+pub mod order;
+
+/// Turns a planning problem into a plan. Pure: the same case gives the same plan.
+pub trait Policy: Send + Sync {
+    /// Its name on command lines and in reports.
+    fn name(&self) -> &str;
+
+    /// Plans.
+    ///
+    /// # Errors
+    /// [`PolicyError`] when there is no answer that obeys the case.
+    fn plan(&self, case: &Case) -> Result<Plan, PolicyError>;
+}
+
+/// Why a policy gave no plan.
+#[derive(Debug, Error)]
+pub enum PolicyError {
+    /// The case lacks what this policy needs.
+    #[error("policy {policy} cannot plan this case: {reason}")]
+    Unsuitable {
+        /// Which.
+        policy: String,
+        /// What is missing, and what to do.
+        reason: String,
+    },
+    /// An outside policy's answer was refused.
+    #[error("policy {policy} answered a plan that cannot be used: {reason}")]
+    BadAnswer {
+        /// Which.
+        policy: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An outside policy did not answer.
+    #[error("policy {policy} gave no answer: {reason}")]
+    NoAnswer {
+        /// Which.
+        policy: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Built-in policies; the first is the default.
+const BUILT_IN: &[&dyn Policy] = &[&mlfabric::Mlfabric];
+
+/// The policy of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static dyn Policy> {
+    BUILT_IN.iter().copied().find(|p| p.name() == name)
+}
+
+/// Names of all built-in policies; the first is the default.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|p| p.name())
+}

@@ -1,0 +1,256 @@
+//! Decides the order in which updates travel and commit: shortest transfer first with reservation
+//! of the bottleneck, bent by deadlines, with a rule for what to drop.
+//!
+//! 1. Of all updates that wait, the one that would end first goes next and reserves its path.
+//!    Over several servers this is one choice, so that a shared uplink serves the shorter one.
+//! 2. The update at 0-based position i of its server has delay (version before its commit) minus
+//!    its own version, so it meets the bound iff i <= [`Case::deadline`]. When the n earliest
+//!    deadlines leave exactly n slots, the slot goes to one of those n (*derived*; see
+//!    [`deadlines`]); updates of a cluster that cannot fit are dropped beforehand.
+//! 3. A forced update that holds the others up too long is dropped (*derived*; see [`drops`]).
+//!
+//! Ties go to the earlier finish, then to the smaller name. Source: MLfabric, update ordering.
+//! Cost: about log N per update for picking (see [`pool`]), plus the drop rule's look-ahead.
+
+mod deadlines;
+mod drops;
+mod picker;
+mod pool;
+
+#[cfg(test)]
+mod tests;
+
+use crate::case::{Case, ServerId, Update, UpdateId};
+use crate::net::ledger::Ledger;
+use crate::net::topology::Path;
+use crate::plan::{DropReason, Group, Plan, Transfer};
+
+use deadlines::Deadlines;
+use drops::DropRule;
+use picker::{Candidate, Picker};
+
+/// What the ordering decided: sequences of direct transfers, reserved in the ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Ordered {
+    /// Commit order of every server.
+    pub sequences: Vec<Vec<UpdateId>>,
+    /// Updates not sent.
+    pub dropped: Vec<(UpdateId, DropReason)>,
+    /// By [`UpdateId`]; none for dropped ones.
+    pub transfers: Vec<Option<Transfer>>,
+}
+
+impl Ordered {
+    /// As a plan in which every update goes direct.
+    #[must_use]
+    pub fn into_plan(self, policy: &str, case: &Case) -> Plan {
+        let mut plan = Plan::empty(policy, case);
+        for (server, sequence) in case.server_ids().zip(&self.sequences) {
+            for id in sequence {
+                let commit_ns = self.transfers[id.index()].as_ref().map_or(0, |t| t.commit_ns);
+                let members = vec![*id];
+                plan.groups.push(Group { server, members, via: None, forward: None, commit_ns });
+            }
+        }
+        plan.transfers = self.transfers;
+        plan.dropped = self.dropped;
+        plan.settle();
+        plan
+    }
+}
+
+/// The path of an update to its server.
+#[must_use]
+pub fn direct_path(case: &Case, ledger: &Ledger, update: &Update) -> Path {
+    ledger.path(update.host, case.server(update.server).host)
+}
+
+/// Orders all updates of a case.
+#[must_use]
+pub fn order(case: &Case, ledger: &mut Ledger) -> Ordered {
+    Planner::new(case, ledger).run()
+}
+
+struct Planner<'a> {
+    case: &'a Case,
+    ledger: &'a mut Ledger,
+    by_rank: Vec<UpdateId>,
+    lanes: Vec<Lane>,
+    out: Ordered,
+    rule: DropRule,
+}
+
+/// One server's part of the planning.
+struct Lane {
+    /// What waits; above the first, sets that the coming slots are reserved for.
+    pickers: Vec<Picker>,
+    deadlines: Deadlines,
+    last_commit_ns: u64,
+    /// At most the key of the best candidate, since residuals only shrink.
+    key: (u64, u32),
+}
+
+impl<'a> Planner<'a> {
+    fn new(case: &'a Case, ledger: &'a mut Ledger) -> Self {
+        let mut by_rank = vec![UpdateId(0); case.updates.len()];
+        for id in case.update_ids() {
+            by_rank[case.ranks[id.index()] as usize] = id;
+        }
+        let mut out = Ordered {
+            sequences: vec![Vec::new(); case.servers.len()],
+            dropped: Vec::new(),
+            transfers: vec![None; case.updates.len()],
+        };
+        let mut waiting = vec![Vec::new(); case.servers.len()];
+        for id in case.update_ids() {
+            if case.deadline(id) < 0 {
+                out.dropped.push((id, DropReason::TooOld));
+            } else {
+                waiting[case.update(id).server.index()].push(id);
+            }
+        }
+        for ids in &mut waiting {
+            let lost = deadlines::repair(case, ledger, ids);
+            out.dropped.extend(lost.into_iter().map(|id| (id, DropReason::DeadlineCluster)));
+        }
+        picker::reserve_thin(case, ledger, &waiting, &mut out.transfers);
+        let lanes = waiting.iter().zip(&case.servers).map(|(ids, server)| Lane {
+            pickers: vec![Picker::new(case, ledger, ids, &out.transfers)],
+            deadlines: Deadlines::new(case, ids),
+            last_commit_ns: server.commit_from_ns,
+            key: (0, 0),
+        });
+        let lanes = lanes.collect();
+        let rule = DropRule::new(case);
+        Self { case, ledger, by_rank, lanes, out, rule }
+    }
+
+    fn run(mut self) -> Ordered {
+        while let Some((server, candidate)) = self.next() {
+            if self.is_dropped(server, candidate) {
+                self.remove(server, candidate.id);
+                self.loosen(server);
+                self.rule.note(true);
+                self.out.dropped.push((candidate.id, DropReason::DelaysOthers));
+            } else {
+                self.commit(server, candidate);
+            }
+        }
+        self.ledger.commit();
+        self.out
+    }
+
+    /// The server and update that go next: the smallest (finish, name) over all servers.
+    fn next(&mut self) -> Option<(ServerId, Candidate)> {
+        loop {
+            let keyed =
+                self.lanes.iter().enumerate().filter(|(_, lane)| !lane.deadlines.is_empty());
+            let (index, _) = keyed.min_by_key(|(_, lane)| lane.key)?;
+            let server = ServerId::from_index(index);
+            self.force(server);
+            let lane = &mut self.lanes[index];
+            let picker = lane.pickers.last_mut()?;
+            let candidate = picker.best(self.case, self.ledger, &self.by_rank)?;
+            lane.key = candidate.key();
+            let behind = self.lanes.iter().enumerate().any(|(other, lane)| {
+                other != index && !lane.deadlines.is_empty() && lane.key < candidate.key()
+            });
+            if !behind {
+                return Some((server, candidate));
+            }
+        }
+    }
+
+    /// Sets aside the updates that the next slots must go to, if there are such.
+    fn force(&mut self, server: ServerId) {
+        let lane = &mut self.lanes[server.index()];
+        while lane.pickers.len() > 1 && lane.pickers.last().is_some_and(Picker::is_empty) {
+            lane.pickers.pop();
+        }
+        let Some(top) = lane.pickers.last_mut() else { return };
+        let Some(forced) = lane.deadlines.tight_prefix(self.case, top.len()) else { return };
+        for id in &forced {
+            top.remove(self.case, *id);
+        }
+        let fixed = &self.out.transfers;
+        lane.pickers.push(Picker::new(self.case, self.ledger, &forced, fixed));
+    }
+
+    /// Rule 3: whether the update at a forced slot is dropped instead.
+    fn is_dropped(&mut self, server: ServerId, forced: Candidate) -> bool {
+        let lane = &mut self.lanes[server.index()];
+        if lane.pickers.len() < 2 || self.out.transfers[forced.id.index()].is_some() {
+            return false;
+        }
+        if !self.rule.may_drop(self.case, forced.id) {
+            return false;
+        }
+        let below = lane.pickers.len() - 1;
+        let mut free_ns = u64::MAX;
+        for picker in &mut lane.pickers[..below] {
+            if let Some(free) = picker.best(self.case, self.ledger, &self.by_rank) {
+                free_ns = free_ns.min(free.finish_ns);
+            }
+        }
+        let start_ns = free_ns.max(lane.last_commit_ns);
+        if !self.rule.is_slow(self.case, forced, start_ns) {
+            return false;
+        }
+        let mut others = lane.deadlines.remaining();
+        others.retain(|id| *id != forced.id && self.out.transfers[id.index()].is_none());
+        let slot = lane.deadlines.slot();
+        self.rule.decide(self.case, self.ledger, forced.id, others, slot, lane.last_commit_ns)
+    }
+
+    /// After a drop the slots set aside are one too many: everything waits together again.
+    fn loosen(&mut self, server: ServerId) {
+        let lane = &mut self.lanes[server.index()];
+        if lane.pickers[1..].iter().any(|picker| !picker.is_empty()) {
+            let waiting = lane.deadlines.remaining();
+            let fixed = &self.out.transfers;
+            lane.pickers = vec![Picker::new(self.case, self.ledger, &waiting, fixed)];
+        }
+    }
+
+    fn commit(&mut self, server: ServerId, candidate: Candidate) {
+        let (case, id) = (self.case, candidate.id);
+        self.remove(server, id);
+        if candidate.finish_ns == u64::MAX {
+            self.out.dropped.push((id, DropReason::NoBandwidth));
+            self.loosen(server);
+            return;
+        }
+        let lane = &mut self.lanes[server.index()];
+        lane.deadlines.advance();
+        lane.last_commit_ns = lane.last_commit_ns.max(candidate.finish_ns);
+        let commit_ns = lane.last_commit_ns;
+        self.rule.note(false);
+        self.out.sequences[server.index()].push(id);
+        if let Some(transfer) = &mut self.out.transfers[id.index()] {
+            transfer.commit_ns = commit_ns;
+            return;
+        }
+        let update = case.update(id);
+        let path = direct_path(case, self.ledger, update);
+        let mut segments = Vec::new();
+        let finish =
+            self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
+        debug_assert_eq!(finish, Some(candidate.finish_ns), "a candidate is a fresh probe");
+        self.ledger.reserve(&path, &segments);
+        for picker in self.lanes.iter_mut().flat_map(|lane| &mut lane.pickers) {
+            picker.touch(update.host, self.ledger);
+        }
+        let arrival_ns = candidate.finish_ns;
+        self.out.transfers[id.index()] =
+            Some(Transfer { arrival_ns, commit_ns, via: None, segments });
+    }
+
+    fn remove(&mut self, server: ServerId, id: UpdateId) {
+        let lane = &mut self.lanes[server.index()];
+        lane.deadlines.remove(self.case, id);
+        lane.key = (0, 0);
+        if let Some(picker) = lane.pickers.last_mut() {
+            picker.remove(self.case, id);
+        }
+    }
+}

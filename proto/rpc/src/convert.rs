@@ -1,0 +1,346 @@
+//! Between the interface's messages and what the engines take ([`weft_engine::push`]).
+//!
+//! Nothing a peer sends is trusted: a number out of range, a missing field, an unknown
+//! enumeration value is an [`Invalid`] that names the field, never a panic and never a guess.
+
+use weft_engine::push::{
+    BoxIndex, Command, Decision, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember,
+    InstallError, OrderNumber, UPDATE_CHUNKS_MAX, Version,
+};
+use weft_wire::header::ElementType;
+use weft_wire::{GroupId, JobId, Members, Rank};
+
+use crate::v1;
+
+/// A message that does not fit: which field, and what about it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Invalid {
+    /// The field's name in the `.proto`.
+    pub field: &'static str,
+    /// What would be right.
+    pub problem: &'static str,
+}
+
+impl std::fmt::Display for Invalid {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.field, self.problem)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+impl From<Invalid> for v1::Refused {
+    fn from(invalid: Invalid) -> Self {
+        Self {
+            field: invalid.field.to_owned(),
+            problem: invalid.problem.to_owned(),
+            update_id: None,
+        }
+    }
+}
+
+const fn invalid(field: &'static str, problem: &'static str) -> Invalid {
+    Invalid { field, problem }
+}
+
+/// Reads a job index.
+///
+/// # Errors
+/// Above 65535.
+pub fn job(job: u32) -> Result<JobId, Invalid> {
+    u16::try_from(job).map(JobId).map_err(|_| invalid("job", "must be at most 65535"))
+}
+
+/// Reads a rank.
+///
+/// # Errors
+/// Above 63.
+pub fn rank(rank: u32) -> Result<Rank, Invalid> {
+    let rank = u8::try_from(rank).ok().and_then(Rank::new);
+    rank.ok_or(invalid("rank", "must be at most 63"))
+}
+
+/// Reads a box index.
+///
+/// # Errors
+/// Above 255.
+pub fn box_index(field: &'static str, index: u32) -> Result<BoxIndex, Invalid> {
+    u8::try_from(index).map(BoxIndex).map_err(|_| invalid(field, "must be at most 255"))
+}
+
+/// Reads an element type.
+///
+/// # Errors
+/// Unspecified or unknown.
+pub fn element_type(value: i32) -> Result<ElementType, Invalid> {
+    match v1::ElementType::try_from(value) {
+        Ok(v1::ElementType::I32) => Ok(ElementType::I32),
+        Ok(v1::ElementType::F32) => Ok(ElementType::F32),
+        Ok(v1::ElementType::Bf16) => Ok(ElementType::Bf16),
+        _ => Err(invalid("element_type", "must be I32, F32 or BF16")),
+    }
+}
+
+/// Writes an element type.
+#[must_use]
+pub fn element_type_to_proto(element_type: ElementType) -> v1::ElementType {
+    match element_type {
+        ElementType::I32 => v1::ElementType::I32,
+        ElementType::F32 => v1::ElementType::F32,
+        ElementType::Bf16 => v1::ElementType::Bf16,
+        ElementType::None => v1::ElementType::Unspecified,
+    }
+}
+
+fn row_group(field: &'static str, group: u32) -> Result<GroupId, Invalid> {
+    let group = GroupId(group);
+    match group.row() < GROUPS_OPEN_MAX {
+        true => Ok(group),
+        false => Err(invalid(field, "must have a row below 1024")),
+    }
+}
+
+/// Writes a group's descriptor.
+#[must_use]
+pub fn descriptor_to_proto(group: &GroupDescriptor) -> v1::GroupDescriptor {
+    let members = group
+        .members
+        .iter()
+        .map(|member| v1::Member { rank: member.rank.index() as u32, version: member.version.0 });
+    v1::GroupDescriptor {
+        job: group.job.0.into(),
+        group: group.group.0,
+        order: group.order.0,
+        members: members.collect(),
+        chunk_count: group.chunks,
+        element_type: element_type_to_proto(group.element_type).into(),
+        elements_per_chunk: group.elements.into(),
+        exponent: group.exponent.into(),
+        via: group.via.map(|via| via.0.into()),
+        replicate: group.replicate,
+        rate_bytes_per_sec: group.rate_bytes_per_sec,
+        after: group.after.map(|after| after.0),
+        lateness_ns: group.lateness_ns,
+    }
+}
+
+/// Reads a group's descriptor.
+///
+/// # Errors
+/// The first field that is out of range: no or too many members, a rank twice, no chunks.
+pub fn descriptor(group: &v1::GroupDescriptor) -> Result<GroupDescriptor, Invalid> {
+    if group.members.is_empty() || group.members.len() > 64 {
+        return Err(invalid("members", "must be 1 to 64"));
+    }
+    let mut members = Vec::with_capacity(group.members.len());
+    let mut mask = Members::EMPTY;
+    for member in &group.members {
+        let rank = rank(member.rank)?;
+        if mask.contains(rank.bit()) {
+            return Err(invalid("members", "must not name a rank twice"));
+        }
+        mask = mask.union(rank.bit());
+        members.push(GroupMember { rank, version: Version(member.version) });
+    }
+    if group.chunk_count == 0 || group.chunk_count > UPDATE_CHUNKS_MAX {
+        return Err(invalid("chunk_count", "must be 1 to 1048576"));
+    }
+    let elements = u16::try_from(group.elements_per_chunk).ok().filter(|count| *count > 0);
+    let exponent = i8::try_from(group.exponent);
+    Ok(GroupDescriptor {
+        job: job(group.job)?,
+        group: row_group("group", group.group)?,
+        order: OrderNumber(group.order),
+        members,
+        chunks: group.chunk_count,
+        element_type: element_type(group.element_type)?,
+        elements: elements.ok_or(invalid("elements_per_chunk", "must be 1 to 65535"))?,
+        exponent: exponent.map_err(|_| invalid("exponent", "must be -128 to 127"))?,
+        via: group.via.map(|via| box_index("via", via)).transpose()?,
+        replicate: group.replicate,
+        rate_bytes_per_sec: group.rate_bytes_per_sec,
+        after: group.after.map(|after| row_group("after", after)).transpose()?,
+        lateness_ns: group.lateness_ns,
+    })
+}
+
+/// Writes a command.
+#[must_use]
+pub fn command_to_proto(command: &Command) -> v1::Command {
+    use v1::command::Command as Proto;
+    let command = match command {
+        Command::Install(group) => Proto::Install(descriptor_to_proto(group)),
+        Command::Remove { job, group } => {
+            Proto::Remove(v1::Remove { job: job.0.into(), group: group.0 })
+        }
+        Command::CloseMember { job, group, rank } => Proto::CloseMember(v1::CloseMember {
+            job: job.0.into(),
+            group: group.map(|group| group.0),
+            rank: rank.index() as u32,
+        }),
+        Command::SetRate { job, rate_bytes_per_sec } => Proto::SetRate(v1::SetRate {
+            job: job.0.into(),
+            rate_bytes_per_sec: *rate_bytes_per_sec,
+        }),
+    };
+    v1::Command { command: Some(command) }
+}
+
+/// Reads a command; `None` for a message that is not for the box's lanes (welcome, refused).
+///
+/// # Errors
+/// The first field that is out of range.
+pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
+    use v1::command::Command as Proto;
+    let Some(command) = &command.command else {
+        return Err(invalid("command", "must be given"));
+    };
+    Ok(Some(match command {
+        Proto::Welcome(_) | Proto::Refused(_) => return Ok(None),
+        Proto::Install(group) => Command::Install(descriptor(group)?),
+        Proto::Remove(remove) => {
+            Command::Remove { job: job(remove.job)?, group: row_group("group", remove.group)? }
+        }
+        Proto::CloseMember(close) => Command::CloseMember {
+            job: job(close.job)?,
+            group: close.group.map(|group| row_group("group", group)).transpose()?,
+            rank: rank(close.rank)?,
+        },
+        Proto::SetRate(rate) => {
+            Command::SetRate { job: job(rate.job)?, rate_bytes_per_sec: rate.rate_bytes_per_sec }
+        }
+    }))
+}
+
+/// Writes an event of a job.
+#[must_use]
+pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
+    use v1::event::Event as Proto;
+    let event = match *event {
+        Event::Installed { group } => Proto::Installed(v1::Installed { group: group.0 }),
+        Event::Refused { group, error } => Proto::Refused(v1::InstallRefused {
+            group: group.0,
+            error: install_error_to_proto(error).into(),
+        }),
+        Event::Gathered { group, rank } => {
+            Proto::Gathered(v1::Gathered { group: group.0, rank: rank.index() as u32 })
+        }
+        Event::Staged { group } => Proto::Staged(v1::Staged { group: group.0 }),
+        Event::Transferred { group, rank, bytes, duration_ns } => {
+            Proto::Transferred(v1::Transferred {
+                group: group.0,
+                rank: rank.map(|rank| rank.index() as u32),
+                bytes,
+                duration_ns,
+            })
+        }
+        Event::Decided { group, order, decision, members, norm, momentum_norm } => {
+            let (outcome, version) = match decision {
+                Decision::Committed(version) => (v1::Decision::Committed, version.0),
+                Decision::Void => (v1::Decision::Void, 0),
+                Decision::Dropped => (v1::Decision::Dropped, 0),
+            };
+            Proto::Decided(v1::Decided {
+                group: group.0,
+                order: order.0,
+                decision: outcome.into(),
+                version,
+                members: members.0,
+                norm,
+                momentum_norm,
+            })
+        }
+        Event::MemberLost { rank, .. } => {
+            Proto::MemberLost(v1::MemberLost { rank: rank.index() as u32 })
+        }
+        Event::ReplicaAt { order, divergence_bound, is_held } => {
+            Proto::ReplicaAt(v1::ReplicaAt { order: order.0, divergence_bound, is_held })
+        }
+    };
+    v1::Event { job: job.0.into(), event: Some(event) }
+}
+
+/// Reads an event.
+///
+/// # Errors
+/// The first field that is out of range; a norm or a bound that is not a number or negative.
+pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
+    use v1::event::Event as Proto;
+    let job = job(event.job)?;
+    let Some(event) = &event.event else { return Err(invalid("event", "must be given")) };
+    let event = match event {
+        Proto::Installed(event) => Event::Installed { group: GroupId(event.group) },
+        Proto::Refused(event) => {
+            Event::Refused { group: GroupId(event.group), error: install_error(event.error)? }
+        }
+        Proto::Gathered(event) => {
+            Event::Gathered { group: GroupId(event.group), rank: rank(event.rank)? }
+        }
+        Proto::Staged(event) => Event::Staged { group: GroupId(event.group) },
+        Proto::Transferred(event) => Event::Transferred {
+            group: GroupId(event.group),
+            rank: event.rank.map(rank).transpose()?,
+            bytes: event.bytes,
+            duration_ns: event.duration_ns,
+        },
+        Proto::Decided(event) => Event::Decided {
+            group: GroupId(event.group),
+            order: OrderNumber(event.order),
+            decision: decision(event.decision, event.version)?,
+            members: Members(event.members),
+            norm: magnitude("norm", event.norm)?,
+            momentum_norm: magnitude("momentum_norm", event.momentum_norm)?,
+        },
+        Proto::MemberLost(event) => Event::MemberLost { job, rank: rank(event.rank)? },
+        Proto::ReplicaAt(event) => Event::ReplicaAt {
+            order: OrderNumber(event.order),
+            divergence_bound: magnitude("divergence_bound", event.divergence_bound)?,
+            is_held: event.is_held,
+        },
+    };
+    Ok((job, event))
+}
+
+/// Reads a number that must be finite and not negative.
+///
+/// # Errors
+/// It is negative, infinite or not a number.
+pub fn magnitude(field: &'static str, value: f64) -> Result<f64, Invalid> {
+    match value.is_finite() && value >= 0.0 {
+        true => Ok(value),
+        false => Err(invalid(field, "must be finite and not negative")),
+    }
+}
+
+fn decision(decision: i32, version: u64) -> Result<Decision, Invalid> {
+    match v1::Decision::try_from(decision) {
+        Ok(v1::Decision::Committed) => Ok(Decision::Committed(Version(version))),
+        Ok(v1::Decision::Void) => Ok(Decision::Void),
+        Ok(v1::Decision::Dropped) => Ok(Decision::Dropped),
+        _ => Err(invalid("decision", "must be COMMITTED, VOID or DROPPED")),
+    }
+}
+
+fn install_error_to_proto(error: InstallError) -> v1::InstallError {
+    match error {
+        InstallError::UnknownJob => v1::InstallError::UnknownJob,
+        InstallError::RowTaken => v1::InstallError::RowTaken,
+        InstallError::Shape => v1::InstallError::Shape,
+        InstallError::Order => v1::InstallError::Order,
+        InstallError::Full => v1::InstallError::Full,
+    }
+}
+
+fn install_error(error: i32) -> Result<InstallError, Invalid> {
+    match v1::InstallError::try_from(error) {
+        Ok(v1::InstallError::UnknownJob) => Ok(InstallError::UnknownJob),
+        Ok(v1::InstallError::RowTaken) => Ok(InstallError::RowTaken),
+        Ok(v1::InstallError::Shape) => Ok(InstallError::Shape),
+        Ok(v1::InstallError::Order) => Ok(InstallError::Order),
+        Ok(v1::InstallError::Full) => Ok(InstallError::Full),
+        _ => Err(invalid("error", "must be one of the listed reasons")),
+    }
+}
+
+#[cfg(test)]
+mod tests;
