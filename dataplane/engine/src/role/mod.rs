@@ -5,5 +5,6 @@ pub mod channel;
 pub mod gather;
 pub mod model;
 pub mod push;
+pub mod replica;
 pub mod server;
 pub mod worker;

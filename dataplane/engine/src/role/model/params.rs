@@ -68,6 +68,11 @@ impl Model {
         }
     }
 
+    /// The arithmetic that it is computed with.
+    pub(crate) fn kernels(&self) -> &'static Kernels {
+        self.kernels
+    }
+
     /// The momentum as the bound takes it.
     pub(crate) fn momentum(&self) -> f64 {
         f64::from(self.momentum)

@@ -150,6 +150,19 @@ impl StagePool {
         Staged::Added(now_held == mask)
     }
 
+    /// Copies those chunks of `from` that hold exactly `members` into the empty stage `to`.
+    pub(crate) fn adopt(&mut self, to: StageIndex, from: StageIndex, members: Members) {
+        for chunk in 0..self.chunks {
+            let (source, target) =
+                (from.index() * self.chunks + chunk, to.index() * self.chunks + chunk);
+            if self.holders[source] == members {
+                let start = source * self.chunk_len;
+                self.bytes.copy_within(start..start + self.chunk_len, target * self.chunk_len);
+                self.holders[target] = members;
+            }
+        }
+    }
+
     /// Empties the chunks that hold one of `gone`, to be staged afresh without them, and counts
     /// the chunks that then hold all of `mask`.
     pub(crate) fn restage(&mut self, stage: StageIndex, gone: Members, mask: Members) -> u32 {

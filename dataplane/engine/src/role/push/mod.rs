@@ -39,6 +39,7 @@ mod update;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use arrayvec::ArrayVec;
 use weft_kernel::Kernels;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV6_LEN, UDP_LEN};
 use weft_wire::header::HEADER_LEN;
@@ -82,6 +83,10 @@ pub struct Pusher {
     generation: u16,
     /// The newest version that the server has named in this life of its.
     newest: Version,
+    /// The version of the last model in this life of the server.
+    pulled: Version,
+    /// Groups that the server waits for in vain.
+    declined: ArrayVec<GroupId, DECLINED_MAX>,
     pacer: Option<TokenBucket>,
     paced_until: Nanos,
     /// Since when the server owes a word.
@@ -139,6 +144,8 @@ impl Pusher {
             // An earlier life's updates must not be taken for this one's.
             generation: u16::try_from(random.next_u64() >> 48).unwrap_or(0),
             newest: Version(0),
+            pulled: Version(0),
+            declined: ArrayVec::new(),
             pacer: config
                 .rate_bytes_per_sec
                 .map(|rate| TokenBucket::new(rate, update::burst_bytes(rate))),
@@ -315,6 +322,8 @@ fn events_max(config: &PusherConfig) -> usize {
 
 /// Credits kept for grants that are on their way: a server's first window.
 const EARLY_MAX: usize = 256;
+/// Refusals that wait to be sent.
+const DECLINED_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -99,7 +99,7 @@ impl Pusher {
             return;
         }
         // What was under way must be asked for anew: the server may know nothing of it.
-        self.newest = Version(0);
+        (self.newest, self.pulled) = (Version(0), Version(0));
         for update in self.updates.iter_mut().filter(|update| Self::is_granted(update)) {
             update.credits_lost();
             update.status = Asking::after(now, 0);
@@ -150,7 +150,11 @@ impl Pusher {
         let Some(index) = self.granted(header.group) else {
             let is_waiting = self.updates.iter().any(|update| update.phase == Phase::Requested);
             let is_known = self.updates.iter().any(|update| update.group == header.group);
-            if !is_waiting || is_known || header.group.row() >= GROUPS_OPEN_MAX || chunk >= chunks {
+            let is_installed = header.group.row() < GROUPS_OPEN_MAX;
+            if is_installed && !is_waiting && !is_known {
+                self.decline(header.group);
+            }
+            if !is_waiting || is_known || !is_installed || chunk >= chunks {
                 return Err(DropReason::UnknownGroup);
             }
             if self.early.len() == EARLY_MAX {
@@ -177,6 +181,13 @@ impl Pusher {
         Ok(())
     }
 
+    /// No grant will come for this group: the server need not wait for us.
+    fn decline(&mut self, group: GroupId) {
+        if !self.declined.contains(&group) && !self.declined.is_full() {
+            self.declined.push(group);
+        }
+    }
+
     /// Gives a group that was granted now the credits that came before.
     pub(super) fn replay_early(&mut self, group: GroupId) {
         let Some(index) = self.granted(group) else { return };
@@ -192,11 +203,12 @@ impl Pusher {
         if header.outcome != Outcome::None || header.group != model_group(version) {
             return Err(DropReason::StaleGroup);
         }
-        // An answer to an earlier question: a model older than what we know of helps nobody.
-        if version < self.newest {
+        // An answer to an earlier question: a worker's models never grow older. One that is older
+        // than the newest commit is right, though: servers offer the versions that they keep.
+        if version < self.pulled {
             return Err(DropReason::StaleStep);
         }
-        self.newest = version;
+        self.newest = self.newest.max(version);
         if self.puller.take_version(now, version) {
             self.report_model();
         }
@@ -349,6 +361,7 @@ impl Pusher {
     fn report_model(&mut self) {
         self.stats.pulls += 1;
         let version = self.puller.version();
+        self.pulled = version;
         self.report(Event::Pulled { version });
     }
 

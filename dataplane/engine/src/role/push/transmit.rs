@@ -1,7 +1,7 @@
 //! What goes next: handshakes, credits of the server, copies, questions, requests for a model, and
 //! then chunks to aggregators; and when to look again.
 
-use weft_wire::header::{Flags, Header, Kind, Operation};
+use weft_wire::header::{Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, Members, Nanos};
 
 use super::flight::Turn;
@@ -114,6 +114,11 @@ impl Pusher {
     ) -> Option<usize> {
         let bit = self.config.rank.bit();
         let job = self.config.job;
+        if let Some(group) = self.declined.pop() {
+            let state = plain_header(Kind::State, job, group, bit);
+            let header = Header { outcome: Outcome::Stale, flags: Flags::DIRECT, ..state };
+            return self.hosts[SERVER].channel.write(&header, frame, 0);
+        }
         let header = if let Some(update) = self.updates.iter_mut().find(|u| now >= u.status.at) {
             let config = &self.config;
             update.status.asked(now, config.status_interval_ns, config.rto_max_ns);

@@ -85,7 +85,7 @@ impl Job {
     /// When the next commit must wait for the replica, until when at most.
     pub(super) fn wait_for_replica(&mut self, now: Nanos, index: OpenIndex) -> Option<Nanos> {
         let div_max = self.config.div_max?;
-        let bound = self.bound_with(Some(self.sum_of(index).norm(self.kernels)));
+        let bound = self.bound_with(Some(self.sum_of(index).norm(self.model.kernels())));
         let wait_ns = self.config.divergence_wait_ns;
         let (next_order, was_held) = (self.next_order, self.replica.as_ref()?.is_held);
         let replica = self.replica.as_mut()?;

@@ -31,7 +31,6 @@ use crate::send::pacer::TokenBucket;
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) config: ServerJobConfig,
-    pub(super) kernels: &'static Kernels,
     pub(super) chunks: u32,
     /// Bytes of the Ethernet frame of a chunk.
     pub(super) chunk_frame_len: u64,
@@ -133,7 +132,6 @@ impl Job {
             is_dirty: false,
             judge_at: Nanos::MAX,
             credit_at: Nanos::MAX,
-            kernels,
             config: config.clone(),
         }
     }

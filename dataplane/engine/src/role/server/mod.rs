@@ -45,6 +45,7 @@ use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::table::JOBS_MAX;
 
+pub(crate) use config::check_peers;
 pub use config::{
     AckMode, CommitMode, ConductMode, ModelConfig, SNAPSHOTS_MAX, ServerConfigError,
     ServerJobConfig, WINDOW_MAX,

@@ -72,11 +72,11 @@ impl Job {
         let known = Peer::of_channel(&header).is_ok_and(|peer| self.host.is_open(peer));
         let reply = self.host.handle_hello(&udp, &header, incoming.buffer)?;
         match reply.change {
-            // The first life of a peer takes nothing from anybody.
-            Some(PeerChange::NewLife(_)) if !known => {}
             Some(PeerChange::NewLife(Peer::Worker(rank))) => {
                 self.forget_life(rank);
-                self.tell(Event::MemberLost { job: self.id(), rank });
+                if known {
+                    self.tell(Event::MemberLost { job: self.id(), rank });
+                }
             }
             Some(PeerChange::Closed(Peer::Worker(rank))) => {
                 self.close_everywhere(rank, true);
@@ -86,7 +86,10 @@ impl Job {
                 if self.replica.as_ref().is_some_and(|replica| replica.peer == peer) {
                     self.forget_replica();
                 }
-                self.leave_source(SourceId::Box(index.0));
+                // The first life of a box takes nothing from anybody.
+                if known {
+                    self.leave_source(SourceId::Box(index.0));
+                }
             }
             Some(PeerChange::Closed(Peer::Box(index))) => {
                 self.leave_source(SourceId::Box(index.0));

@@ -147,6 +147,8 @@ pub(super) struct FakeServer {
     /// Contributions that came without a credit.
     pub(super) uncalled: usize,
     pub(super) contributions: usize,
+    /// Groups that a member will not send for.
+    pub(super) declined: Vec<GroupId>,
 }
 
 impl FakeServer {
@@ -168,6 +170,7 @@ impl FakeServer {
             versions_named: Vec::new(),
             uncalled: 0,
             contributions: 0,
+            declined: Vec::new(),
         }
     }
 
@@ -205,6 +208,12 @@ impl FakeServer {
                     self.install(header.group, header.members, false, Nanos(0));
                 }
                 self.status(header.group)
+            }
+            (Kind::State, _) => {
+                assert_eq!(header.outcome, Outcome::Stale);
+                self.declined.push(header.group);
+                self.groups.retain(|group| group.id != header.group);
+                return;
             }
             (Kind::Contrib, _) => {
                 let payload = &frame[udp.payload_range()][HEADER_LEN..];

@@ -73,7 +73,7 @@ fn each_wrong_frame_has_its_reason() {
         (FakeBox::HOST, pull, DropReason::StaleEpoch),
         (from, Header { cookie: Cookie(server.0 ^ 1), ..pull }, DropReason::BadCookie),
         (from, Header { cookie: Cookie(server.0 ^ 1 << 30), ..pull }, DropReason::StaleEpoch),
-        (from, Header { group: GroupId::new(1, 2), ..pull }, DropReason::UnknownGroup),
+        (from, Header { group: GroupId::new(0x8000, 2), ..pull }, DropReason::UnknownGroup),
         (from, Header { chunk: ChunkIndex(CHUNKS), ..pull }, DropReason::ChunkOutOfRange),
         (from, Header { members: Members(2), ..pull }, DropReason::BadMembers),
         (from, Header { flags: Flags::NONE, ..pull }, DropReason::Unwanted),

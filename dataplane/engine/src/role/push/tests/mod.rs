@@ -257,6 +257,15 @@ fn a_credit_that_overtakes_its_grant_is_kept_for_it() {
 }
 
 #[test]
+fn a_group_that_will_not_be_granted_is_declined() {
+    let mut world = World::connected(17, 1, CHUNKS, Faults::default());
+    let group = GroupId::new(1, 1);
+    world.server.install(group, weft_wire::Members(1), false, Nanos(0));
+    world.run(|world| world.server.declined == vec![group]);
+    assert_eq!(world.server.contributions, 0);
+}
+
+#[test]
 fn a_silent_server_is_an_error_in_bounded_time() {
     let mut world = World::connected(11, 1, CHUNKS, Faults::default());
     world.begin(0, 0, values(1));

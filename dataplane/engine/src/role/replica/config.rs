@@ -1,0 +1,133 @@
+//! What a replica is told before it starts.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use weft_wire::frame::Endpoint;
+
+use crate::push::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, Version};
+use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
+use crate::role::server::{ModelConfig, ServerConfigError, check_peers};
+
+/// One job of a replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaJobConfig {
+    /// The model, as the server has it.
+    pub model: ModelConfig,
+    /// Which of the job's boxes this is.
+    pub index: BoxIndex,
+    /// The server. An Ethernet address of broadcast is learnt.
+    pub server: Endpoint,
+    /// Addresses of the workers, by rank.
+    pub workers: Vec<SocketAddr>,
+    /// Addresses of the aggregators, by index.
+    pub boxes: Vec<Option<SocketAddr>>,
+    /// Groups whose copies are staged at a time, at most 1024. Default 256.
+    pub groups_open_max: u16,
+    /// Bytes of updates that may be staged at a time; at least one update's. Default 256 MiB.
+    pub staging_bytes_max: u64,
+    /// How long copies may come after the decision before they are asked for. Default 5 ms.
+    pub copy_grace_ns: u64,
+    /// Time between two questions for what is next. Default 20 ms.
+    pub status_interval_ns: u64,
+    /// Chunks asked for at a time. Default 64.
+    pub window_max: u32,
+    /// Least time before a question is repeated. Default 2 ms.
+    pub rto_min_ns: u64,
+    /// Greatest time before a question is repeated, back-off included. Default 200 ms.
+    pub rto_max_ns: u64,
+    /// The model at the start, the same as the server's.
+    pub initial: Vec<f32>,
+    /// Version of the initial model.
+    pub initial_version: Version,
+    /// The order number that is applied first.
+    pub initial_order: OrderNumber,
+}
+
+impl ReplicaJobConfig {
+    /// The defaults of the fields' documentation.
+    #[must_use]
+    pub fn new(
+        model: ModelConfig,
+        index: BoxIndex,
+        server: Endpoint,
+        workers: Vec<SocketAddr>,
+    ) -> Self {
+        Self {
+            model,
+            index,
+            server,
+            workers,
+            boxes: Vec::new(),
+            groups_open_max: 256,
+            staging_bytes_max: 256 << 20,
+            copy_grace_ns: 5_000_000,
+            status_interval_ns: 20_000_000,
+            window_max: 64,
+            rto_min_ns: 2_000_000,
+            rto_max_ns: 200_000_000,
+            initial: Vec::new(),
+            initial_version: Version(0),
+            initial_order: OrderNumber(0),
+        }
+    }
+
+    /// Groups that can be staged at a time, besides the one that is repaired.
+    #[must_use]
+    pub fn stages_open(&self) -> u32 {
+        let stages = self.staging_bytes_max / self.model.stage_len_bytes().max(1);
+        u32::try_from(stages).unwrap_or(u32::MAX).min(u32::from(self.groups_open_max))
+    }
+
+    pub(super) fn host(&self, local: Endpoint) -> ChannelHostConfig {
+        ChannelHostConfig {
+            local,
+            terms: self.model.terms(),
+            workers: self.workers.clone(),
+            boxes: self.boxes.clone(),
+        }
+    }
+
+    pub(super) fn client(&self, local: Endpoint) -> ChannelClientConfig {
+        let chunk = 32 + 4 * self.model.elements;
+        ChannelClientConfig {
+            probe_len: chunk,
+            ..ChannelClientConfig::new(self.model.job, Peer::Box(self.index), local, self.server)
+        }
+    }
+
+    /// Judges the configuration of a job of a replica that listens at `local`.
+    ///
+    /// # Errors
+    /// [`ServerConfigError`] naming the field and the remedy.
+    pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ServerConfigError> {
+        let error = |field, problem| Err(ServerConfigError { field, problem });
+        self.model.check(local, mtu)?;
+        check_peers(local, &self.workers, &self.boxes)?;
+        if self.server.addr.is_ipv4() != local.addr.is_ipv4() {
+            return error("server", "must be of the replica's address family");
+        }
+        if self.index.0 >= 64 {
+            return error("index", "must be below 64");
+        }
+        if self.groups_open_max == 0 || self.groups_open_max > GROUPS_OPEN_MAX {
+            return error("groups_open_max", "must be from 1 to 1024");
+        }
+        if self.stages_open() == 0 {
+            return error("staging_bytes_max", "must hold at least one update");
+        }
+        if self.status_interval_ns == 0 {
+            return error("status_interval_ns", "must be positive");
+        }
+        if !(1..=1024).contains(&self.window_max) {
+            return error("window_max", "must be from 1 to 1024");
+        }
+        if self.rto_min_ns == 0 || self.rto_max_ns < self.rto_min_ns {
+            return error("rto_min_ns", "must be positive and at most rto_max_ns");
+        }
+        if self.initial.len() > self.model.dimension {
+            return error("initial", "has more parameters than the model");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,428 @@
+//! A job at its replica: groups whose copies are staged, decisions, and the model.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_kernel::Kernels;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Outcome};
+use weft_wire::{GroupId, JobId, Members, Nanos};
+
+use super::config::ReplicaJobConfig;
+use super::fetch::Fetch;
+use super::stats::ReplicaJobStats;
+use crate::push::{
+    BoxIndex, Command, Decision, Event, GroupDescriptor, InstallError, OrderNumber, Version,
+};
+use crate::random::SplitMix64;
+use crate::role::channel::{ChannelClient, ChannelHost};
+use crate::role::model::{Model, StageIndex, StagePool, Sum};
+use crate::role::server::ModelView;
+
+/// A job at its replica.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) config: ReplicaJobConfig,
+    pub(super) chunks: u32,
+    /// Copies come in over these.
+    pub(super) host: ChannelHost,
+    /// Decisions and repairs come in over this.
+    pub(super) server: ChannelClient,
+    pub(super) model: Model,
+    pub(super) pool: StagePool,
+    pub(super) groups: Vec<Option<Held>>,
+    /// Everything below is applied.
+    pub(super) next_order: u64,
+    /// The order number that the server decides next, as far as is known.
+    pub(super) server_order: u64,
+    /// Decisions from `next_order` on; `None` where one is missing.
+    pub(super) decisions: VecDeque<Option<Heard>>,
+    pub(super) fetch: Fetch,
+    pub(super) phase: Phase,
+    /// The model that is being fetched.
+    pub(super) draft: Draft,
+    pub(super) status_at: Nanos,
+    /// The server must be told of progress.
+    pub(super) owes_status: bool,
+    /// When the server last said anything.
+    pub(super) heard_at: Nanos,
+    events: VecDeque<Event>,
+    pub(super) stats: ReplicaJobStats,
+    pub(super) is_dirty: bool,
+    /// When something becomes due by itself.
+    pub(super) grace_until: Nanos,
+}
+
+/// What the replica is doing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Phase {
+    /// Applying decisions.
+    Follow,
+    /// The sum of the next decision is being fetched into this stage.
+    Repair(StageIndex),
+    /// Asking for a version to begin with.
+    Ask,
+    /// Fetching it.
+    Copy {
+        /// Its generation.
+        generation: u16,
+    },
+}
+
+/// A group whose copies are staged.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) id: GroupId,
+    pub(super) order: u64,
+    pub(super) mask: Members,
+    pub(super) element_type: ElementType,
+    pub(super) exponent: i8,
+    pub(super) via: Option<BoxIndex>,
+    pub(super) stage: StageIndex,
+    /// A chunk was put together from parts here.
+    pub(super) is_composed: bool,
+    pub(super) chunks_staged: u32,
+}
+
+/// A decision that was heard of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) group: GroupId,
+    pub(super) outcome: Outcome,
+    pub(super) members: Members,
+    pub(super) element_type: ElementType,
+    pub(super) exponent: i8,
+    pub(super) delay: u16,
+    pub(super) is_composed: bool,
+    pub(super) at: Nanos,
+}
+
+/// A model on its way.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub(super) version: u64,
+    pub(super) next_order: u64,
+    pub(super) w: Vec<f32>,
+    pub(super) h: Vec<f32>,
+    pub(super) has: Vec<bool>,
+    pub(super) missing: u32,
+}
+
+impl Job {
+    pub(super) fn new(
+        config: &ReplicaJobConfig,
+        local: Endpoint,
+        mut random: SplitMix64,
+        kernels: &'static Kernels,
+    ) -> Self {
+        let shape = &config.model;
+        let (chunks, elements) = (shape.chunks(), usize::from(shape.elements));
+        let len = chunks as usize * elements;
+        let mut model = Model::new(kernels, shape.momentum, len);
+        model.w[..config.initial.len()].copy_from_slice(&config.initial);
+        model.version = config.initial_version.0;
+        let life = random.next_non_zero();
+        let server = ChannelClient::new(config.client(local), life, Nanos(0));
+        let (rto_min, rto_max) = (Nanos(config.rto_min_ns), Nanos(config.rto_max_ns));
+        // One stage more than may be open, for the sum that is repaired.
+        let stages = config.stages_open() + 1;
+        let groups = core::iter::repeat_with(|| None).take(usize::from(config.groups_open_max));
+        Self {
+            chunks,
+            host: ChannelHost::new(&config.host(local), random),
+            server: server.expect("the configuration was checked"),
+            model,
+            pool: StagePool::new(kernels, stages, chunks as usize, elements),
+            groups: groups.collect(),
+            next_order: config.initial_order.0,
+            server_order: config.initial_order.0,
+            decisions: VecDeque::from(vec![None; DECISIONS_MAX]),
+            fetch: Fetch::new(config.window_max, rto_min, rto_max),
+            phase: Phase::Follow,
+            draft: Draft {
+                version: 0,
+                next_order: 0,
+                w: vec![0.0; len],
+                h: vec![0.0; len],
+                has: vec![false; 2 * chunks as usize],
+                missing: 0,
+            },
+            status_at: Nanos(0),
+            owes_status: true,
+            heard_at: Nanos(0),
+            events: VecDeque::with_capacity(EVENTS_MAX),
+            stats: ReplicaJobStats::default(),
+            is_dirty: true,
+            grace_until: Nanos::MAX,
+            config: config.clone(),
+        }
+    }
+
+    pub(super) fn id(&self) -> JobId {
+        self.config.model.job
+    }
+
+    pub(super) fn stats(&self) -> &ReplicaJobStats {
+        &self.stats
+    }
+
+    pub(super) fn view(&self) -> ModelView<'_> {
+        let dimension = self.config.model.dimension;
+        ModelView {
+            version: Version(self.model.version),
+            next_order: OrderNumber(self.next_order),
+            weights: &self.model.w[..dimension],
+            momentum: &self.model.h[..dimension],
+        }
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        } else {
+            self.stats.events_lost += 1;
+        }
+    }
+
+    pub(super) fn handle_command(&mut self, _now: Nanos, command: &Command) {
+        self.is_dirty = true;
+        match command {
+            Command::Install(descriptor) => {
+                let group = descriptor.group;
+                let event = match self.install(descriptor) {
+                    Ok(()) => Event::Installed { group },
+                    Err(error) => Event::Refused { group, error },
+                };
+                self.tell(event);
+            }
+            Command::Remove { group, .. } => {
+                if let Some(at) = self.held(*group) {
+                    self.let_go(at);
+                }
+            }
+            // The server judges who is in a sum; what it says comes with the decision.
+            Command::CloseMember { .. } | Command::SetRate { .. } => {}
+        }
+    }
+
+    fn install(&mut self, descriptor: &GroupDescriptor) -> Result<(), InstallError> {
+        let shape = &self.config.model;
+        let mask = descriptor.mask();
+        let fits = !mask.is_empty()
+            && mask.len() == descriptor.members.len()
+            && self.host.worker_mask().contains(mask)
+            && descriptor.chunks == self.chunks
+            && descriptor.elements == shape.elements
+            && matches!(descriptor.element_type, ElementType::I32 | ElementType::F32);
+        if !fits {
+            return Err(InstallError::Shape);
+        }
+        if let Some(at) = self.held(descriptor.group) {
+            let order = self.groups[at].as_ref().map(|held| held.order);
+            let is_known = order == Some(descriptor.order.0);
+            return if is_known { Ok(()) } else { Err(InstallError::RowTaken) };
+        }
+        if descriptor.order.0 < self.next_order {
+            return Err(InstallError::Order);
+        }
+        let at = self.groups.iter().position(Option::is_none).ok_or(InstallError::Full)?;
+        // The last stage is for repairs.
+        if self.pool.free_count() < 2 && !matches!(self.phase, Phase::Repair(_)) {
+            return Err(InstallError::Full);
+        }
+        let stage = self.pool.take().ok_or(InstallError::Full)?;
+        self.groups[at] = Some(Held {
+            id: descriptor.group,
+            order: descriptor.order.0,
+            mask,
+            element_type: descriptor.element_type,
+            exponent: descriptor.exponent,
+            via: descriptor.via,
+            stage,
+            is_composed: false,
+            chunks_staged: 0,
+        });
+        Ok(())
+    }
+
+    /// The place of a group that is staged.
+    pub(super) fn held(&self, id: GroupId) -> Option<usize> {
+        self.groups.iter().position(|held| held.as_ref().is_some_and(|held| held.id == id))
+    }
+
+    fn let_go(&mut self, at: usize) {
+        if let Some(held) = self.groups[at].take() {
+            self.pool.give_back(held.stage);
+        }
+    }
+
+    /// Applies all decisions that can be applied now.
+    pub(super) fn advance(&mut self, now: Nanos) {
+        self.grace_until = Nanos::MAX;
+        while let Some(Some(heard)) = self.decisions.front().copied() {
+            let applied = match (self.phase, heard.outcome) {
+                (Phase::Ask | Phase::Copy { .. }, _) => false,
+                (_, Outcome::Committed) => self.apply_committed(now, &heard),
+                _ => {
+                    self.stats.voids += 1;
+                    self.tell_decided(&heard, 0.0);
+                    true
+                }
+            };
+            if !applied {
+                return;
+            }
+            self.move_on();
+        }
+    }
+
+    /// The sum of a decision, if all of it is here: as copies, or as a finished repair.
+    fn apply_committed(&mut self, now: Nanos, heard: &Heard) -> bool {
+        if let Phase::Repair(stage) = self.phase {
+            if (0..self.chunks).any(|chunk| self.pool.holders(stage, chunk) != heard.members) {
+                return false;
+            }
+            self.apply(stage, heard);
+            self.pool.give_back(stage);
+            self.phase = Phase::Follow;
+            return true;
+        }
+        let held = self.held(heard.group).and_then(|at| self.groups[at].as_mut());
+        let Some(held) = held else {
+            self.begin_repair(None);
+            return false;
+        };
+        let stage = held.stage;
+        let is_float = held.element_type == ElementType::F32;
+        let is_usable = (!is_float || !(held.is_composed || heard.is_composed))
+            && held.element_type == heard.element_type
+            && (is_float || held.exponent == heard.exponent);
+        let complete =
+            (0..self.chunks).all(|chunk| self.pool.holders(stage, chunk) == heard.members);
+        if is_usable && complete {
+            self.apply(stage, heard);
+            return true;
+        }
+        let until = heard.at.saturating_add(Nanos(self.config.copy_grace_ns));
+        if is_usable && now < until {
+            self.grace_until = until;
+            return false;
+        }
+        self.stats.copies_unusable += u64::from(!is_usable);
+        self.begin_repair(is_usable.then_some((stage, heard.members)));
+        false
+    }
+
+    /// Fetches the next sum from the server's log, with what there is of it in copies.
+    fn begin_repair(&mut self, from: Option<(StageIndex, Members)>) {
+        let Some(stage) = self.pool.take() else { return };
+        if let Some((copies, members)) = from {
+            self.pool.adopt(stage, copies, members);
+        }
+        self.phase = Phase::Repair(stage);
+        self.fetch.begin(self.chunks);
+        self.is_dirty = true;
+    }
+
+    fn apply(&mut self, stage: StageIndex, heard: &Heard) {
+        let rate = self.config.model.learning_rate;
+        let sum = Sum {
+            wire: self.pool.sums(stage),
+            element_type: heard.element_type,
+            exponent: heard.exponent,
+            scale: rate.scale(self.model.version, heard.delay),
+        };
+        let count = heard.members.len() as u64;
+        let norm = self.model.apply(&sum, count);
+        self.stats.groups_applied += 1;
+        self.stats.commits += count;
+        self.tell_decided(heard, norm);
+    }
+
+    fn tell_decided(&mut self, heard: &Heard, norm: f64) {
+        let version = Version(self.model.version);
+        let decision = match heard.outcome {
+            Outcome::Committed => Decision::Committed(version),
+            Outcome::Dropped => Decision::Dropped,
+            _ => Decision::Void,
+        };
+        self.tell(Event::Decided {
+            group: heard.group,
+            order: OrderNumber(self.next_order),
+            decision,
+            members: heard.members,
+            norm,
+            momentum_norm: self.model.momentum_norm,
+        });
+    }
+
+    /// The next order number is done with.
+    fn move_on(&mut self) {
+        self.next_order += 1;
+        self.decisions.pop_front();
+        self.decisions.push_back(None);
+        self.forget_past();
+        self.owes_status = true;
+        self.measure_lag();
+    }
+
+    /// Lets go of copies of groups that are decided and done with.
+    pub(super) fn forget_past(&mut self) {
+        for at in 0..self.groups.len() {
+            if self.groups[at].as_ref().is_some_and(|held| held.order < self.next_order) {
+                self.let_go(at);
+            }
+        }
+    }
+
+    pub(super) fn measure_lag(&mut self) {
+        self.server_order = self.server_order.max(self.next_order);
+        self.stats.lag = self.server_order - self.next_order;
+        self.stats.lag_max = self.stats.lag_max.max(self.stats.lag);
+    }
+
+    /// Gives up a repair that is under way.
+    pub(super) fn end_repair(&mut self) {
+        if let Phase::Repair(stage) = self.phase {
+            self.pool.give_back(stage);
+        }
+    }
+
+    /// The fetched model takes the place of the old one.
+    pub(super) fn adopt_draft(&mut self) {
+        core::mem::swap(&mut self.model.w, &mut self.draft.w);
+        core::mem::swap(&mut self.model.h, &mut self.draft.h);
+        self.model.version = self.draft.version;
+        self.model.measure_momentum();
+        let old = core::mem::replace(&mut self.next_order, self.draft.next_order);
+        if self.next_order < old {
+            // A restarted server counts anew.
+            self.server_order = self.next_order;
+        }
+        // Decisions that were heard of meanwhile stay, in their new places.
+        let skip = self.next_order.checked_sub(old).and_then(|skip| usize::try_from(skip).ok());
+        let len = self.decisions.len();
+        match skip {
+            Some(skip) if skip < len => {
+                self.decisions.rotate_left(skip);
+                self.decisions.range_mut(len - skip..).for_each(|place| *place = None);
+            }
+            _ => self.decisions.iter_mut().for_each(|place| *place = None),
+        }
+        self.phase = Phase::Follow;
+        self.stats.snapshots += 1;
+        self.forget_past();
+        self.owes_status = true;
+        self.measure_lag();
+    }
+}
+
+/// Decisions that are kept ahead of the next.
+pub(super) const DECISIONS_MAX: usize = 64;
+/// Events kept until somebody takes them.
+const EVENTS_MAX: usize = 4096;

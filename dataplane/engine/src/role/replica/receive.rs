@@ -1,0 +1,296 @@
+//! Frames of a job at its replica: copies from workers and aggregators, and what the server says.
+
+use weft_wire::Nanos;
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+
+use super::job::{DECISIONS_MAX, Heard, Job, Phase};
+use crate::drops::DropReason;
+use crate::push::{Event, ROW_DIRECT, ROW_LOG, ROW_MODEL};
+use crate::role::aggregator::Verdict;
+use crate::role::channel::{ClientEvent, Peer};
+use crate::role::model::{Staged, generation_of, near};
+use crate::role::server::{Incoming, Refusal};
+use crate::send::datagram::is_intact;
+
+impl Job {
+    pub(super) fn handle_frame(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+        self.is_dirty = true;
+        if self.server.is_from_host(incoming.source()) {
+            return self.handle_server(incoming);
+        }
+        match incoming.header.kind {
+            Kind::Hello => {
+                let (udp, header) = (incoming.udp, incoming.header);
+                let reply = self.host.handle_hello(&udp, &header, incoming.buffer)?;
+                Ok(Verdict::Send { len: reply.len })
+            }
+            Kind::Contrib => self.handle_copy(incoming),
+            _ => Err(DropReason::Kind.into()),
+        }
+    }
+
+    fn handle_server(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+        let (now, udp, header) = (incoming.now, incoming.udp, incoming.header);
+        let had_terms = self.server.terms().copied();
+        match self.server.handle_frame(now, &udp, &header, incoming.buffer)? {
+            ClientEvent::Handshake | ClientEvent::Closed | ClientEvent::Lost => {}
+            ClientEvent::Opened => {
+                let epoch = self.server.terms().map(|terms| terms.epoch);
+                if had_terms.is_some_and(|terms| Some(terms.epoch) != epoch) {
+                    // A restarted server may have another history behind the same numbers.
+                    self.begin_snapshot();
+                }
+                self.owes_status = true;
+                self.heard_at = now;
+            }
+            ClientEvent::Frame => {
+                self.heard_at = now;
+                self.take_word(now, &header, incoming)?;
+            }
+        }
+        Ok(Verdict::Hold)
+    }
+
+    fn take_word(
+        &mut self,
+        now: Nanos,
+        header: &Header,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        if !header.flags.contains(Flags::REPLICA) {
+            return Err(DropReason::Unsolicited);
+        }
+        match (header.kind, header.group.row()) {
+            (Kind::Ack, ROW_MODEL) => self.take_offer(header),
+            (Kind::Ack, _) => self.take_decision(now, header),
+            (Kind::State, ROW_LOG) => self.take_log_state(header),
+            (Kind::State, ROW_MODEL) => {
+                let is_ours = matches!(self.phase, Phase::Copy { generation }
+                    if header.outcome == Outcome::Stale && generation == header.group.generation());
+                if !is_ours {
+                    return Err(DropReason::Unsolicited);
+                }
+                self.begin_snapshot();
+                Ok(())
+            }
+            (Kind::Answer, ROW_MODEL) => self.take_model_chunk(now, header, incoming),
+            (Kind::Answer, _) => self.take_repair(now, header, incoming),
+            _ => Err(DropReason::Kind),
+        }
+    }
+
+    fn take_decision(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
+        let order = near(self.next_order, header.chunk.0);
+        self.server_order = self.server_order.max(order + 1);
+        self.measure_lag();
+        let place = order.checked_sub(self.next_order).ok_or(DropReason::Duplicate)?;
+        let place = usize::try_from(place).ok().filter(|place| *place < DECISIONS_MAX);
+        let place = &mut self.decisions[place.ok_or(DropReason::StaleStep)?];
+        if place.is_some() {
+            return Err(DropReason::Duplicate);
+        }
+        *place = Some(Heard {
+            group: header.group,
+            outcome: header.outcome,
+            members: header.members,
+            element_type: header.element_type,
+            exponent: header.exponent,
+            delay: header.count,
+            is_composed: header.flags.contains(Flags::DIRECT),
+            at: now,
+        });
+        // A decision behind a gap: what is before it was lost.
+        self.owes_status |= self.decisions.front().is_some_and(Option::is_none);
+        Ok(())
+    }
+
+    fn take_log_state(&mut self, header: &Header) -> Result<(), DropReason> {
+        self.server_order = self.server_order.max(near(self.next_order, header.chunk.0));
+        self.measure_lag();
+        match (header.outcome, self.phase) {
+            (Outcome::Stale, Phase::Follow | Phase::Repair(_)) => {
+                self.begin_snapshot();
+                Ok(())
+            }
+            (Outcome::Wait, _) => Ok(()),
+            _ => Err(DropReason::Unsolicited),
+        }
+    }
+
+    /// The version to begin with.
+    fn take_offer(&mut self, header: &Header) -> Result<(), DropReason> {
+        if self.phase != Phase::Ask {
+            return Err(DropReason::Unsolicited);
+        }
+        let version = near(self.model.version, header.chunk.0);
+        if generation_of(version) != header.group.generation() {
+            return Err(DropReason::StaleGroup);
+        }
+        self.draft.version = version;
+        self.draft.next_order = header.members.0;
+        self.draft.has.fill(false);
+        self.draft.missing = 2 * self.chunks;
+        self.fetch.begin(2 * self.chunks);
+        self.phase = Phase::Copy { generation: header.group.generation() };
+        Ok(())
+    }
+
+    fn take_model_chunk(
+        &mut self,
+        now: Nanos,
+        header: &Header,
+        incoming: &Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let Phase::Copy { generation } = self.phase else { return Err(DropReason::Unsolicited) };
+        if header.group.generation() != generation {
+            return Err(DropReason::StaleGroup);
+        }
+        let chunk = header.chunk.0 as usize;
+        let has = self.draft.has.get_mut(chunk).ok_or(DropReason::ChunkOutOfRange)?;
+        if header.count != self.config.model.elements {
+            return Err(DropReason::ElementCount);
+        }
+        if header.element_type != ElementType::F32 {
+            return Err(DropReason::ElementType);
+        }
+        if core::mem::replace(has, true) {
+            return Err(DropReason::Duplicate);
+        }
+        self.fetch.answer(now, header.chunk.0);
+        let elements = usize::from(header.count);
+        let (part, chunk) = match chunk.checked_sub(self.chunks as usize) {
+            None => (&mut self.draft.w, chunk),
+            Some(chunk) => (&mut self.draft.h, chunk),
+        };
+        let range = incoming.udp.payload_range();
+        let wire = &incoming.buffer[range.start + HEADER_LEN..range.end];
+        let kernels = self.model.kernels();
+        kernels.store_f32(&mut part[chunk * elements..(chunk + 1) * elements], wire);
+        self.stats.snapshot_chunks += 1;
+        self.draft.missing -= 1;
+        if self.draft.missing == 0 {
+            self.adopt_draft();
+        }
+        Ok(())
+    }
+
+    fn take_repair(
+        &mut self,
+        now: Nanos,
+        header: &Header,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<(), DropReason> {
+        let Phase::Repair(stage) = self.phase else { return Err(DropReason::Unsolicited) };
+        let heard = self.decisions.front().copied().flatten().ok_or(DropReason::Unsolicited)?;
+        if header.group != heard.group || header.members != heard.members {
+            return Err(DropReason::StaleGroup);
+        }
+        self.check_chunk(header, heard.element_type, heard.exponent)?;
+        let range = incoming.udp.payload_range();
+        let frame_len = range.end as u64;
+        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
+        let (kind, members) = (heard.element_type, heard.members);
+        match self.pool.add(stage, header.chunk.0, kind, members, members, wire) {
+            Staged::Added(_) => {
+                self.fetch.answer(now, header.chunk.0);
+                self.stats.chunks_repaired += 1;
+                self.stats.replica_repair_bytes += frame_len;
+                Ok(())
+            }
+            _ => Err(DropReason::Duplicate),
+        }
+    }
+
+    fn check_chunk(
+        &self,
+        header: &Header,
+        element_type: ElementType,
+        exponent: i8,
+    ) -> Result<(), DropReason> {
+        if header.chunk.0 >= self.chunks {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        if header.count != self.config.model.elements {
+            return Err(DropReason::ElementCount);
+        }
+        if header.element_type != element_type {
+            return Err(DropReason::ElementType);
+        }
+        if header.operation != Operation::Sum {
+            return Err(DropReason::Operation);
+        }
+        if element_type == ElementType::I32 && header.exponent != exponent {
+            return Err(DropReason::Exponent);
+        }
+        Ok(())
+    }
+
+    /// A copy of a chunk, from a member or an aggregator.
+    fn handle_copy(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+        let header = incoming.header;
+        if !header.flags.contains(Flags::REPLICA) {
+            return Err(DropReason::Kind.into());
+        }
+        let at = self.held(header.group);
+        let is_direct = header.flags.contains(Flags::DIRECT) || header.group.row() >= ROW_DIRECT;
+        let via = at.and_then(|at| self.groups[at].as_ref()).and_then(|held| held.via);
+        let peer = match (is_direct, via) {
+            (true, _) => Peer::worker(header.members)?,
+            (false, Some(via)) => Peer::Box(via),
+            (false, None) => match self.host.peer_at(incoming.source()) {
+                Some(peer @ Peer::Box(_)) => peer,
+                _ => return Err(DropReason::WrongSource.into()),
+            },
+        };
+        let source = incoming.source();
+        self.host.identify(peer, header.cookie, source).map_err(|reason| {
+            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
+            let udp = incoming.udp;
+            let reply = lost.then(|| self.host.refuse_stale(peer, &udp, &header, incoming.buffer));
+            Refusal { reason, reply: reply.flatten() }
+        })?;
+        let at = at.ok_or(DropReason::StaleGroup)?;
+        let held = self.groups[at].as_ref().ok_or(DropReason::StaleGroup)?;
+        self.check_chunk(&header, held.element_type, held.exponent)?;
+        let range = incoming.udp.payload_range();
+        if !is_intact(self.config.model.integrity, incoming.buffer, range.clone()) {
+            return Err(DropReason::Integrity.into());
+        }
+        let frame_len = range.end as u64;
+        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
+        self.stage_copy(at, &header, frame_len, wire)?;
+        Ok(Verdict::Hold)
+    }
+
+    fn stage_copy(
+        &mut self,
+        at: usize,
+        header: &Header,
+        frame_len: u64,
+        wire: &mut [u8],
+    ) -> Result<(), DropReason> {
+        let Some(held) = &mut self.groups[at] else { return Err(DropReason::StaleGroup) };
+        self.stats.copy_bytes += frame_len;
+        let chunk = header.chunk.0;
+        let before = self.pool.holders(held.stage, chunk);
+        let (kind, from) = (held.element_type, header.members);
+        match self.pool.add(held.stage, chunk, kind, held.mask, from, wire) {
+            Staged::Added(is_complete) => {
+                held.is_composed |= !before.is_empty() && from.without(before) == from;
+                held.chunks_staged += u32::from(is_complete);
+                self.stats.chunks_copied += 1;
+                if held.chunks_staged == self.chunks {
+                    let group = held.id;
+                    self.tell(Event::Staged { group });
+                }
+                Ok(())
+            }
+            Staged::Duplicate => {
+                self.stats.duplicates += 1;
+                Err(DropReason::Duplicate)
+            }
+            Staged::Overlap => Err(DropReason::Unwanted),
+            Staged::Outside => Err(DropReason::BadMembers),
+        }
+    }
+}
