@@ -18,7 +18,7 @@ use weft_testbed::run::{
     Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
     WorkerMessage, find_node, monotonic_ns, recording_path, run_in_memory, run_processes, verify,
 };
-use weft_testbed::scenario::{Replication, Scenario};
+use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
 
 use super::{Exit, Failure, Format, Outcome, emit, report, run_push};
 
@@ -58,6 +58,10 @@ pub(crate) struct RunArgs {
     /// Overrides push.replication: `none`, `network`, `worker` or `chain`.
     #[arg(long, value_enum, help_heading = "Overrides")]
     replication: Option<ReplicationName>,
+    /// Does without a controller and aggregators: updates go straight to the server and are
+    /// committed in the order of their arrival.
+    #[arg(long, help_heading = "Overrides")]
+    direct: bool,
     /// Short for --replication network.
     #[arg(long, conflicts_with = "replication", help_heading = "Overrides")]
     replica: bool,
@@ -204,6 +208,11 @@ fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
             if let Some(policy) = &arguments.policy {
                 push.policy.clone_from(policy);
             }
+            if arguments.direct {
+                push.controller = false;
+                push.aggregators = 0;
+                scenario.lab.links.remove(CONTROLLER);
+            }
             if arguments.replica {
                 push.replication = Replication::Network;
             }
@@ -211,8 +220,9 @@ fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
                 push.replication = name.replication();
             }
         }
-        None if for_push || arguments.replica => {
-            let error = anyhow!("--policy and --replica belong to a scenario with [push]");
+        None if for_push || arguments.replica || arguments.direct => {
+            let error =
+                anyhow!("--policy, --direct and --replica belong to a scenario with [push]");
             return Err(Exit::Usage.because(error));
         }
         None => {}

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_testbed::lab;
 use weft_testbed::report::{RunWriter, Verdict};
 use weft_testbed::run::push::{
     Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
-    UpdateOutcome, initial_path, model_path, run_push_processes, updates_path, verify_push,
+    UpdateOutcome, initial_path, model_path, run_push_in_memory, run_push_processes, updates_path,
+    verify_push,
 };
 use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
 use weft_testbed::scenario::{REPLICA, SERVER, Scenario};
@@ -26,10 +27,6 @@ pub(super) fn run(
     requested: Io,
     format: Format,
 ) -> Outcome {
-    if requested == Io::Memory {
-        let error = anyhow!("--io memory is for allreduce: a push run has processes, use udp");
-        return Err(Exit::Usage.because(error));
-    }
     let ground = choose_ground(requested, scenario, arguments)?;
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
     // Boxes are told whole paths, for they may run elsewhere than here.
@@ -46,7 +43,7 @@ pub(super) fn run(
         .map_err(|error| Exit::Usage.because(error))?;
     write_initial(scenario, arguments.seed, &directory)?;
     let begun_ns = monotonic_ns();
-    let observed = carry_out(scenario, &plan, &ground, &absolute)?;
+    let observed = carry_out(scenario, &plan, &ground, arguments.seed, &absolute)?;
     let wall_ns = monotonic_ns() - begun_ns;
     let proof = prove(scenario, arguments.seed, &directory, &observed);
     if !arguments.keep_recordings {
@@ -107,6 +104,7 @@ fn carry_out(
     scenario: &Scenario,
     plan: &PushPlan,
     ground: &Ground,
+    seed: u64,
     directory: &Path,
 ) -> Result<PushObserved, Failure> {
     let push = plan.workers[0].push();
@@ -120,6 +118,11 @@ fn carry_out(
         PushMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
         _ => {}
     };
+    if ground.io == Io::Memory {
+        let result = run_push_in_memory(scenario, plan, seed, directory, &mut progress);
+        bar.finish_and_clear();
+        return result.map_err(|error| Exit::Usage.because(error));
+    }
     let signalled = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&signalled))

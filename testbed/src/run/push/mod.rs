@@ -6,6 +6,7 @@
 //! | `worker` | trains on one worker over a push session |
 //! | `recording` | the updates that a worker leaves behind for the proof |
 //! | `processes` | starts, restarts and stops all processes |
+//! | `memory` | the same in one process, over memory ports, without a controller |
 //! | `log` | what boxes write about their groups |
 //! | `sequence` | what the server's log says (pure) |
 //! | `replica` | follows the replica behind the server (pure) |
@@ -15,6 +16,7 @@
 mod configs;
 mod finished;
 mod log;
+mod memory;
 mod message;
 mod plan;
 mod processes;
@@ -26,6 +28,7 @@ mod worker;
 
 pub use finished::PushFinished;
 pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};
+pub use memory::{MemoryError, run_push_in_memory};
 pub use message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
 pub use plan::{PushPlan, PushWorkerPlan, initial_path, log_path, model_path};
 pub use processes::{PushObserved, find_controller, run_push_processes};

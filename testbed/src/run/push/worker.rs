@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::push::{Latency, Outcome, PushSession, PushStatistics, Version};
+use weft_io::Port;
 use weft_io::fault::{Fault, member_seed};
 use weft_io::udp::{UdpConfig, UdpPort};
 
@@ -19,46 +20,63 @@ use crate::workload::digits::{SplitMix64, Trainer, model_bytes};
 
 /// Runs a worker over a UDP socket to its end; the last message is `Done`, `Model` or `Failed`.
 pub fn run_push_worker(plan: &PushWorkerPlan, directory: &Path, say: &mut dyn FnMut(PushMessage)) {
-    let work = if plan.pull_only { pull } else { train };
-    match work(plan, directory, say) {
-        Ok(last) => say(last),
-        Err(error) => {
-            say(PushMessage::Failed { at_ns: monotonic_ns(), error: format!("{error:#}") });
-        }
-    }
-}
-
-fn connect(plan: &PushWorkerPlan) -> anyhow::Result<PushSession> {
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
-    let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)))?;
+    let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)));
+    let last = port.and_then(|port| {
+        if plan.pull_only { pull(plan, directory, port) } else { train(plan, directory, port, say) }
+    });
+    say(last.unwrap_or_else(failed));
+}
+
+/// Runs a worker over any port to its end; the last message is `Done` or `Failed`.
+pub(super) fn train_over<P: Port<Frame: Send> + Send + 'static>(
+    plan: &PushWorkerPlan,
+    directory: &Path,
+    port: P,
+    say: &mut dyn FnMut(PushMessage),
+) {
+    let last = train(plan, directory, port, say);
+    say(last.unwrap_or_else(failed));
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is the end of the error")]
+fn failed(error: anyhow::Error) -> PushMessage {
+    PushMessage::Failed { at_ns: monotonic_ns(), error: format!("{error:#}") }
+}
+
+fn connect<P: Port<Frame: Send> + Send + 'static>(
+    plan: &PushWorkerPlan,
+    port: P,
+) -> anyhow::Result<PushSession> {
     let seed = member_seed(plan.seed, plan.rank).wrapping_add(plan.life.into());
     let port = Fault::new(port, &fault_config(&plan.scenario.faults, seed));
     Ok(PushSession::over(port, &plan.client())?)
 }
 
 /// Writes the server's final model to the plan's file.
-fn pull(
+fn pull<P: Port<Frame: Send> + Send + 'static>(
     plan: &PushWorkerPlan,
     directory: &Path,
-    _: &mut dyn FnMut(PushMessage),
+    port: P,
 ) -> anyhow::Result<PushMessage> {
     let job = &plan.scenario.job;
     let trainer = Trainer::new(0, usize::from(job.workers), plan.seed, &job.trainer())?;
     let mut model = vec![0.0; trainer.parameter_count()];
-    let mut session = connect(plan)?;
+    let mut session = connect(plan, port)?;
     let version = session.pull(&mut model)?;
     session.close()?;
     std::fs::write(super::plan::model_path(directory), model_bytes(&model))?;
     Ok(PushMessage::Model { version: version.0 })
 }
 
-fn train(
+fn train<P: Port<Frame: Send> + Send + 'static>(
     plan: &PushWorkerPlan,
     directory: &Path,
+    port: P,
     say: &mut dyn FnMut(PushMessage),
 ) -> anyhow::Result<PushMessage> {
-    let mut worker = Worker::new(plan, directory)?;
+    let mut worker = Worker::new(plan, directory, port)?;
     say(PushMessage::Joined { at_ns: monotonic_ns() });
     let mut model = vec![0.0; worker.update.len()];
     let mut pull_ns = monotonic_ns();
@@ -96,7 +114,11 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(plan: &'a PushWorkerPlan, directory: &Path) -> anyhow::Result<Self> {
+    fn new<P: Port<Frame: Send> + Send + 'static>(
+        plan: &'a PushWorkerPlan,
+        directory: &Path,
+        port: P,
+    ) -> anyhow::Result<Self> {
         let job = &plan.scenario.job;
         let workers = usize::from(job.workers);
         let rank = usize::from(plan.rank);
@@ -105,7 +127,7 @@ impl<'a> Worker<'a> {
         let per_round = u64::from(plan.push().updates_per_round(job));
         Ok(Self {
             recording: UpdateRecording::create(&path)?,
-            session: connect(plan)?,
+            session: connect(plan, port)?,
             random: SplitMix64::keyed(plan.seed, STREAM_COMPUTE, u64::from(plan.rank)),
             update: vec![0.0; trainer.parameter_count()],
             number: 0,
