@@ -27,6 +27,23 @@ pub struct NodeControl {
     commands: ArrayQueue<Command>,
     events: ArrayQueue<JobEvent>,
     events_lost: AtomicU64,
+    rx_bytes: AtomicU64,
+    tx_bytes: AtomicU64,
+    rx_dropped: AtomicU64,
+    tx_dropped: AtomicU64,
+}
+
+/// What the lane's port has seen.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PortCounters {
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames lost on their way in.
+    pub rx_dropped: u64,
+    /// Frames lost on their way out.
+    pub tx_dropped: u64,
 }
 
 impl Default for NodeControl {
@@ -43,6 +60,10 @@ impl NodeControl {
             commands: ArrayQueue::new(commands_max),
             events: ArrayQueue::new(events_max),
             events_lost: AtomicU64::new(0),
+            rx_bytes: AtomicU64::new(0),
+            tx_bytes: AtomicU64::new(0),
+            rx_dropped: AtomicU64::new(0),
+            tx_dropped: AtomicU64::new(0),
         }
     }
 
@@ -64,6 +85,25 @@ impl NodeControl {
     #[must_use]
     pub fn events_lost(&self) -> u64 {
         self.events_lost.load(Ordering::Relaxed)
+    }
+
+    /// What the port had seen when the lane last said so.
+    #[must_use]
+    pub fn counters(&self) -> PortCounters {
+        PortCounters {
+            rx_bytes: self.rx_bytes.load(Ordering::Relaxed),
+            tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
+            rx_dropped: self.rx_dropped.load(Ordering::Relaxed),
+            tx_dropped: self.tx_dropped.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says what the port has seen; the lane's side, now and then.
+    pub fn publish(&self, counters: PortCounters) {
+        self.rx_bytes.store(counters.rx_bytes, Ordering::Relaxed);
+        self.tx_bytes.store(counters.tx_bytes, Ordering::Relaxed);
+        self.rx_dropped.store(counters.rx_dropped, Ordering::Relaxed);
+        self.tx_dropped.store(counters.tx_dropped, Ordering::Relaxed);
     }
 
     /// Moves commands in and events out; the lane's side, between two breaths.

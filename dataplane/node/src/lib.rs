@@ -2,6 +2,7 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | [`agent`] | speaks with the controller, logs what happens to groups |
 //! | [`mod@bench`] | measures the aggregator instead of serving |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
@@ -20,6 +21,7 @@
 //! The binary is `main.rs`; everything here can be tested without it.
 #![forbid(unsafe_code)]
 
+pub mod agent;
 pub mod bench;
 pub mod cli;
 pub mod config;
