@@ -262,8 +262,12 @@ impl Pusher {
 
     fn decide(&mut self, index: usize, decision: Decision) {
         let update = &mut self.updates[index];
-        update.decide(decision, &mut self.stats);
         let number = update.number;
+        if matches!(decision, Decision::Committed(_)) && !update.is_delivered {
+            // Its outcome has overtaken the last acknowledgement.
+            self.report(Event::Delivered { number });
+        }
+        self.updates[index].decide(decision, &mut self.stats);
         self.report(Event::Decided { number, decision });
     }
 
