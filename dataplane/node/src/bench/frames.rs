@@ -11,7 +11,7 @@ use weft_engine::random::SplitMix64;
 use weft_engine::table::{BoxConfig, RowConfig};
 use weft_io::pcap::PcapWriter;
 use weft_wire::frame::{Encap, Endpoint, Udp};
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Members, Nanos};
 
@@ -20,9 +20,10 @@ use super::BenchError;
 /// Contributions to a few steps, which repeat for ever.
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
-    /// Frames, `members` of them for each step.
+    /// Frames, `per_step` of them for each step.
     frames: Vec<Vec<u8>>,
     members: usize,
+    per_step: usize,
     /// Sums as they are on the wire, one for each step.
     sums: Vec<Vec<u8>>,
     integrity: Integrity,
@@ -31,6 +32,15 @@ pub(super) struct Frames {
 impl Frames {
     /// Makes about `count` frames of i32 contributions to `row`; the same `seed` gives the same.
     pub(super) fn new(table: &BoxConfig, row: &RowConfig, count: u32, seed: u64) -> Self {
+        Self::make(table, row, count, seed, false)
+    }
+
+    /// The same, and a credit of the server after the contributions of each step.
+    pub(super) fn with_credits(table: &BoxConfig, row: &RowConfig, count: u32, seed: u64) -> Self {
+        Self::make(table, row, count, seed, true)
+    }
+
+    fn make(table: &BoxConfig, row: &RowConfig, count: u32, seed: u64, credits: bool) -> Self {
         assert_eq!(row.element_type, ElementType::I32, "benches sum integers");
         let mut random = SplitMix64::new(seed);
         let members = row.members.len();
@@ -38,7 +48,7 @@ impl Frames {
         let elements = usize::from(row.elements);
         let mut frames = Vec::with_capacity(steps * members);
         let mut sums = Vec::with_capacity(steps);
-        for _ in 0..steps {
+        for step in 0..u32::try_from(steps).expect("a count of 32 bits") {
             let mut sum = vec![0_i32; elements];
             for rank in 0..members {
                 let numbers: Vec<i32> =
@@ -46,17 +56,21 @@ impl Frames {
                 for (sum, number) in sum.iter_mut().zip(&numbers) {
                     *sum = sum.wrapping_add(*number);
                 }
-                frames.push(contribution(table, row, rank, &numbers));
+                frames.push(contribution(table, row, rank, step, &numbers));
+            }
+            if credits {
+                frames.push(credit(table, row));
             }
             sums.push(sum.iter().flat_map(|number| number.to_be_bytes()).collect());
         }
-        Self { frames, members, sums, integrity: row.integrity }
+        let per_step = members + usize::from(credits);
+        Self { frames, members, per_step, sums, integrity: row.integrity }
     }
 
     /// The contribution of a member to a step.
     pub(super) fn frame(&self, step: u32, rank: usize) -> &[u8] {
         let step = step as usize % self.sums.len();
-        &self.frames[step * self.members + rank]
+        &self.frames[step * self.per_step + rank]
     }
 
     /// The frame at `index`, in the order of the capture.
@@ -93,6 +107,19 @@ impl Frames {
             && packet.payload() == self.sums[step as usize % self.sums.len()]
     }
 
+    /// True when `frame` is the sum of all members' contributions to `step`, under its chunk.
+    pub(super) fn is_sum(&self, frame: &[u8], step: u32) -> bool {
+        let Ok(udp) = Udp::parse(frame) else { return false };
+        let mut datagram = frame[udp.payload_range()].to_vec();
+        let mut packet = Packet::new_unchecked(&mut datagram);
+        let Ok(header) = Header::parse(&packet) else { return false };
+        let sealed = self.integrity != Integrity::Crc32c || packet.verify_crc(weft_kernel::crc32c);
+        header.kind == Kind::Contrib
+            && header.members == Members::first(self.members)
+            && sealed
+            && packet.payload() == self.sums[step as usize % self.sums.len()]
+    }
+
     /// Writes all frames to a capture, in order.
     pub(super) fn write(&self, path: &Path) -> Result<(), BenchError> {
         let failed = |source| BenchError::Pcap { path: path.to_owned(), source };
@@ -112,23 +139,64 @@ pub(super) fn member_endpoint(row: &RowConfig, rank: usize) -> Endpoint {
     Endpoint { mac: MacAddr([0x02, b'W', b'E', 0, 2, rank_byte]), addr: row.members[rank].addr }
 }
 
-fn contribution(table: &BoxConfig, row: &RowConfig, rank: usize, numbers: &[i32]) -> Vec<u8> {
-    let encap = Encap::new(member_endpoint(row, rank), table.local)
-        .expect("the table admits one address family");
+/// The server's end: a neighbour of the members.
+pub(super) fn server_endpoint(row: &RowConfig) -> Endpoint {
+    let mut addr = row.members[0].addr;
+    // Below the ports of any member.
+    addr.set_port(1);
+    Endpoint { mac: MacAddr([0x02, b'W', b'E', 0, 3, 0]), addr }
+}
+
+/// A credit for whatever is stamped on it.
+fn credit(table: &BoxConfig, row: &RowConfig) -> Vec<u8> {
+    let encap =
+        Encap::new(server_endpoint(row), table.local).expect("the table admits one address family");
     let header = Header {
+        kind: Kind::Pull,
+        element_type: ElementType::None,
+        operation: Operation::None,
+        count: 0,
+        members: Members::first(row.members.len()),
+        ..contribution_header(row, 0, 0)
+    };
+    let start = encap.header_len();
+    let mut frame = vec![0; start + HEADER_LEN];
+    header.emit(&mut Packet::new_unchecked(&mut frame[start..]));
+    encap.emit(&mut frame, HEADER_LEN);
+    if encap.target().addr.is_ipv6() {
+        encap.finish(&mut frame);
+    }
+    frame
+}
+
+fn contribution_header(row: &RowConfig, rank: usize, step: u32) -> Header {
+    Header {
         kind: Kind::Contrib,
         flags: Flags::NONE,
         outcome: Outcome::None,
         job: row.job,
         cookie: Cookie::default(),
         group: GroupId::new(row.row, 0),
-        chunk: ChunkIndex(0),
+        // Told to the stamp, which puts the right one there.
+        chunk: ChunkIndex(step),
         element_type: row.element_type,
         operation: row.operation,
         exponent: row.exponent.unwrap_or(0),
         count: row.elements,
         members: Members(1 << rank),
-    };
+    }
+}
+
+fn contribution(
+    table: &BoxConfig,
+    row: &RowConfig,
+    rank: usize,
+    step: u32,
+    numbers: &[i32],
+) -> Vec<u8> {
+    let encap = Encap::new(member_endpoint(row, rank), table.local)
+        .expect("the table admits one address family");
+    let header = contribution_header(row, rank, step);
     let start = encap.header_len();
     let datagram_len = HEADER_LEN + header.payload_len();
     let mut frame = vec![0; start + datagram_len];

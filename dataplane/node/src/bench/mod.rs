@@ -5,6 +5,7 @@
 //! | `frames` | makes the contributions, and their sums by plain loops |
 //! | `join` | plays the members' handshake, so that a real engine opens its lease |
 //! | `replay` | the aggregator's lane on a device that replays the contributions |
+//! | `whole` | the same on whole leases |
 //! | `memory` | a device of memory that replays them without DPDK |
 //! | `outside` | devices, clocks, the stop flag |
 //! | `generate` | all members at once, against an aggregator or an echo on another process |
@@ -24,6 +25,8 @@ mod memory;
 mod outside;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod replay;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
+mod whole;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

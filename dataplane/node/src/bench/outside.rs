@@ -12,8 +12,8 @@ use weft_wire::Nanos;
 use super::frames::Frames;
 use super::memory::MemoryLoop;
 use super::replay::Limit;
-use super::{BenchError, Measurement, replay};
-use crate::config::{BenchMode, BenchSection, Settings};
+use super::{BenchError, Measurement, replay, whole};
+use crate::config::{BenchMode, BenchSection, LeaseName, Settings};
 use crate::environment;
 use crate::error::NodeError;
 use crate::node::Options;
@@ -29,8 +29,13 @@ pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, 
         Some(seed) => seed,
         None => environment::random_seed().map_err(NodeError::Seed)?,
     };
-    let frames =
-        Frames::new(&settings.table, &settings.table.rows[0], bench.frames, bench.frames.into());
+    let (row, seed_of_frames) = (&settings.table.rows[0], u64::from(bench.frames));
+    let frames = match bench.lease {
+        LeaseName::Windowed => Frames::new(&settings.table, row, bench.frames, seed_of_frames),
+        LeaseName::Whole => {
+            Frames::with_credits(&settings.table, row, bench.frames, seed_of_frames)
+        }
+    };
     let kernels = Kernels::detect();
     let check_every = bench.check_every;
     if bench.mode == BenchMode::Loop {
@@ -38,7 +43,10 @@ pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, 
         let run = replay::Settings { limit: Limit::Packets(bench.packets), seed, check_every };
         let outside = Process { origin: Instant::now(), stop: options.stop };
         let port = MemoryLoop::new(&frames);
-        return Ok(replay::run(port, &table, &frames, run, kernels, &outside)?);
+        return Ok(match bench.lease {
+            LeaseName::Windowed => replay::run(port, &table, &frames, run, kernels, &outside)?,
+            LeaseName::Whole => whole::run(port, &table, &frames, run, kernels, &outside)?,
+        });
     }
     on_device(settings, options, bench, &frames, seed)
 }
@@ -85,6 +93,9 @@ fn on_device(
     Ok(match bench.mode {
         BenchMode::Generate => generate::run(port, &table, frames, run, time, false, &outside)?,
         BenchMode::Echo => generate::run(port, &table, frames, run, time, true, &outside)?,
+        _ if bench.lease == LeaseName::Whole => {
+            whole::run(port, &table, frames, run, Kernels::detect(), &outside)?
+        }
         _ => replay::run(port, &table, frames, run, Kernels::detect(), &outside)?,
     })
 }

@@ -105,10 +105,18 @@ pub(super) enum Limit {
 
 impl Limit {
     /// The warm-up of a measurement.
-    fn tenth(self) -> Self {
+    pub(super) fn tenth(self) -> Self {
         match self {
             Self::Time(time) => Self::Time(time / 10),
             Self::Packets(packets) => Self::Packets(packets / 10),
+        }
+    }
+
+    /// True after so many packets or so long.
+    pub(super) fn is_over(self, packets: u64, span: Nanos) -> bool {
+        match self {
+            Self::Time(time) => u128::from(span.0) >= time.as_nanos(),
+            Self::Packets(count) => packets >= count,
         }
     }
 }
@@ -118,11 +126,7 @@ fn breathe_until<P: Port>(lane: &mut AggregatorLane<P>, limit: Limit, outside: &
     let mut packets = 0;
     loop {
         let now = outside.now();
-        let is_over = match limit {
-            Limit::Time(time) => u128::from(now.since(begun).0) >= time.as_nanos(),
-            Limit::Packets(count) => packets >= count,
-        };
-        if is_over || outside.is_stopped() {
+        if limit.is_over(packets, now.since(begun)) || outside.is_stopped() {
             return;
         }
         packets += lane.breathe(now, &mut ()) as u64;

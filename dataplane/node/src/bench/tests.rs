@@ -10,7 +10,7 @@ use super::frames::Frames;
 use super::memory::MemoryLoop;
 use super::replay::{self, Limit, Outside};
 use super::run;
-use crate::config::{self, Settings};
+use crate::config::{self, LeaseName, Settings};
 use crate::node::Options;
 
 fn settings(integrity: &str) -> Settings {
@@ -37,6 +37,21 @@ fn every_replayed_contribution_enters_a_right_sum() {
         assert!(measured.packets >= 3000, "{integrity}");
         assert_eq!(measured.contributions_added, measured.packets, "{integrity}");
         assert!(measured.checked > 90 && measured.wrong == 0, "{integrity} {measured:?}");
+    }
+}
+
+#[test]
+fn every_replayed_contribution_enters_a_whole_lease() {
+    for integrity in ["none", "crc32c"] {
+        let mut settings = settings(integrity);
+        let bench = settings.config.bench.as_mut().unwrap();
+        // More than a group's, so that groups change and sums are released.
+        (bench.lease, bench.packets) = (LeaseName::Whole, 5_000);
+        let measured = run(&settings, Options::default()).unwrap();
+        assert!(measured.packets >= 5_000, "{integrity}");
+        assert_eq!(measured.contributions_added, measured.packets, "{integrity}");
+        assert!(measured.checked > 20 && measured.wrong == 0, "{integrity} {measured:?}");
+        assert!(measured.answers > 1_000, "{measured:?}");
     }
 }
 

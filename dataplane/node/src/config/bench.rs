@@ -14,6 +14,10 @@ pub struct BenchSection {
     /// `echo`: as `generate`, against something that sends every frame back. `loop`: as `replay`, on
     /// a device made of memory, without DPDK, for `packets` instead of `seconds`.
     pub mode: BenchMode,
+    /// `replay`, `loop`: how long slots live. `windowed` (default), or `whole`: two groups of 64 MiB
+    /// take turns, one gathers while the other is released.
+    #[serde(default)]
+    pub lease: LeaseName,
     /// `replay`: this file is written before EAL starts, for a device that replays it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pcap: Option<PathBuf>,
@@ -44,6 +48,17 @@ pub enum BenchMode {
     Echo,
     /// An aggregator on frames from memory.
     Loop,
+}
+
+/// How long slots live.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaseName {
+    /// A window of slots with two banks.
+    #[default]
+    Windowed,
+    /// A slot per chunk.
+    Whole,
 }
 
 const fn default_seconds() -> f64 {

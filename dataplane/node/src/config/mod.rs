@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
-pub use bench::{BenchMode, BenchSection};
+pub use bench::{BenchMode, BenchSection, LeaseName};
 pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
 pub use push::PushSection;
