@@ -131,7 +131,6 @@ impl Controller {
             .chain(nodes)
             .chain(self.plan_due_ns())
             .chain(self.grant_due_ns())
-            .chain(self.flights.next_timed_ns())
             .chain(acknowledged)
             .min()
     }
@@ -145,9 +144,6 @@ impl Controller {
         }
         self.fail_nodes(now_ns);
         self.check_groups(now_ns);
-        while let Some(waiter) = self.flights.pop_timed(now_ns) {
-            self.release(vec![waiter]);
-        }
         if self.plan_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.plan(now_ns);
         }
@@ -198,6 +194,12 @@ impl Controller {
                 group.installed_ns = now_ns;
                 silent.extend(group.waiting.iter().map(|node| (*id, *node)));
             }
+        }
+        let held = self.groups.iter().filter(|(_, group)| group.hold.is_some());
+        let held: Vec<GroupId> =
+            held.filter(|(_, group)| self.is_ready(group)).map(|(id, _)| *id).collect();
+        for id in held {
+            self.grant(now_ns, id);
         }
         for (server, descriptor) in retries {
             self.command(server, Command::Install(descriptor));

@@ -1,5 +1,6 @@
 //! What is left of the network, link by link and over time.
 
+pub mod estimate;
 pub mod ledger;
 pub mod timeline;
 pub mod topology;

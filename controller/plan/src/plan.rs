@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, HostId, Segment, ServerId, UpdateId};
 
+pub mod check;
+
 /// What happens to every update of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -164,6 +166,18 @@ impl Plan {
     pub fn settle(&mut self) {
         self.groups.sort_by_key(|g| (g.commit_ns, g.server));
         self.order = self.groups.iter().flat_map(|g| g.members.iter().copied()).collect();
+    }
+
+    /// Makes copies, which count the groups of their own server, count all groups.
+    pub(crate) fn count_over_all_servers(&mut self) {
+        for replica in &mut self.replicas {
+            let own = self.groups.iter().enumerate().filter(|(_, g)| g.server == replica.server);
+            let places: Vec<u32> = own.map(|(place, _)| UpdateId::from_index(place).0).collect();
+            for copy in &mut replica.copies {
+                copy.group = places[copy.group as usize];
+                copy.forced_before = copy.forced_before.map(|group| places[group as usize]);
+            }
+        }
     }
 
     /// Mean of the commit instants of what is committed; none if nothing is.

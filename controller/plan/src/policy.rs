@@ -7,8 +7,10 @@ use thiserror::Error;
 use crate::case::Case;
 use crate::plan::Plan;
 
+pub mod aggregate;
 pub mod mlfabric;
 pub mod order;
+pub mod replicate;
 
 /// Turns a planning problem into a plan. Pure: the same case gives the same plan.
 pub trait Policy: Send + Sync {

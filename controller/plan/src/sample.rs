@@ -56,7 +56,6 @@ impl Numbers {
     }
 
     /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -26,8 +26,8 @@ pub struct Options {
     pub thin_flow_share: f64,
     /// Derived: which aggregator is tried next.
     pub aggregator_choice: AggregatorChoice,
-    /// Derived: the grouping tries every number of direct updates up to this many, and about this
-    /// many spread values beyond.
+    /// Derived: for a server with up to this many updates the grouping tries every number of
+    /// direct ones; beyond, numbers that grow geometrically, then those around the best.
     pub direct_search: u32,
 }
 

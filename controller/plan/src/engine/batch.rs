@@ -26,6 +26,8 @@ struct Turn {
     planned_updates: u64,
     commit_ns: u64,
     planned_copies: Vec<f64>,
+    /// What it was granted so far, and would be by this plan, over its weight.
+    virtual_bytes: f64,
 }
 
 impl Controller {
@@ -88,7 +90,10 @@ impl Controller {
                     let key = |i: usize| {
                         let job = &self.jobs[&turns[i].job];
                         let asked_ns = job.pending[&turns[i].left[0]].asked_ns;
-                        (asked_ns.max(aged_ns), job.virtual_bytes)
+                        (
+                            if asked_ns <= aged_ns { asked_ns } else { u64::MAX },
+                            turns[i].virtual_bytes,
+                        )
                     };
                     let (a, b) = (key(*a), key(*b));
                     a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
@@ -126,8 +131,14 @@ impl Controller {
             job.close_round();
             let mut left: Vec<Ticket> = job.pending.keys().copied().collect();
             left.sort_by_key(|ticket| (job.pending[ticket].asked_ns, *ticket));
-            let planned_copies = Vec::new();
-            turns.push(Turn { job: id, left, planned_updates: 0, commit_ns, planned_copies });
+            turns.push(Turn {
+                job: id,
+                left,
+                planned_updates: 0,
+                commit_ns,
+                planned_copies: Vec::new(),
+                virtual_bytes: job.virtual_bytes,
+            });
         }
         self.drop_stale();
         for turn in &mut turns {
@@ -177,7 +188,7 @@ impl Controller {
             for (ticket, segments) in &group.members {
                 let pending = &job.pending[ticket];
                 let from = job.workers[pending.rank.index()].host;
-                job.virtual_bytes += pending.size_bytes as f64 / job.config.weight;
+                turn.virtual_bytes += pending.size_bytes as f64 / job.config.weight;
                 let to = via.unwrap_or(server);
                 reserve(&mut case.reservations, from, to, segments);
             }

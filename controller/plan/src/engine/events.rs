@@ -39,10 +39,10 @@ impl Controller {
             Event::Installed { group } => self.installed(now_ns, node, group),
             Event::Refused { group, error } => self.refused(now_ns, node, group, error),
             Event::Gathered { group, rank } => {
-                let waiters = self.flights.finish(TransferKey::Member(group, rank));
+                let waiters = self.flights.finish(now_ns, TransferKey::Member(group, rank));
                 self.release(waiters);
             }
-            Event::Staged { group } => self.staged(node, group),
+            Event::Staged { group } => self.staged(now_ns, node, group),
             Event::Transferred { group, rank, bytes, duration_ns } => {
                 self.transferred(now_ns, node, group, rank, (bytes, duration_ns));
             }
@@ -120,11 +120,16 @@ impl Controller {
         self.grant_if_ready(now_ns, id);
     }
 
+    /// All boxes have acknowledged the group, and nothing is in its way.
+    pub(super) fn is_ready(&self, group: &Group) -> bool {
+        group.state == GroupState::Installing
+            && group.waiting.is_empty()
+            && !group.is_doomed
+            && group.hold.is_none_or(|key| self.flights.get(key).is_none())
+    }
+
     pub(super) fn grant_if_ready(&mut self, now_ns: u64, id: GroupId) {
-        let is_ready = self.groups.get(&id).is_some_and(|group| {
-            group.state == GroupState::Installing && group.waiting.is_empty() && !group.is_doomed
-        });
-        if is_ready {
+        if self.groups.get(&id).is_some_and(|group| self.is_ready(group)) {
             self.grant(now_ns, id);
         }
     }
@@ -174,23 +179,23 @@ impl Controller {
         for node in aggregator.into_iter().chain(server) {
             self.command(node, Command::Remove { job: job_id, group: id });
         }
-        let waiters = self.flights.finish_group(id);
+        let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);
         self.need_plan(Why::Failure);
     }
 
-    fn staged(&mut self, node: NodeId, id: GroupId) {
+    fn staged(&mut self, now_ns: u64, node: NodeId, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if self.jobs[&group.job].replica == Some(node) {
-            let waiters = self.flights.finish(TransferKey::Copy(id));
+            let waiters = self.flights.finish(now_ns, TransferKey::Copy(id));
             self.release(waiters);
             return;
         }
         group.state = GroupState::Staged;
         let ranks: Vec<Rank> = group.members.iter().map(|member| member.rank).collect();
-        let mut waiters = self.flights.finish(TransferKey::Sum(id));
+        let mut waiters = self.flights.finish(now_ns, TransferKey::Sum(id));
         for rank in ranks {
-            waiters.extend(self.flights.finish(TransferKey::Member(id, rank)));
+            waiters.extend(self.flights.finish(now_ns, TransferKey::Member(id, rank)));
         }
         self.release(waiters);
     }
@@ -198,7 +203,7 @@ impl Controller {
     fn decided(&mut self, now_ns: u64, node: NodeId, job: JobId, id: GroupId, decided: &Decided) {
         let known = self.jobs.get_mut(&job).expect("checked");
         if known.replica == Some(node) {
-            let waiters = self.flights.finish(TransferKey::Copy(id));
+            let waiters = self.flights.finish(now_ns, TransferKey::Copy(id));
             self.release(waiters);
             return;
         }
@@ -215,7 +220,7 @@ impl Controller {
             }
         }
         for group in earlier {
-            self.end_unknown(group);
+            self.end_unknown(now_ns, group);
         }
         let known = &self.jobs[&job];
         if known.open.get(&decided.order) == Some(&id) {
@@ -225,7 +230,7 @@ impl Controller {
 
     /// Ends a group whose order number is decided.
     fn end_group(&mut self, now_ns: u64, id: GroupId, decided: &Decided) {
-        let Some(group) = self.take_group(id) else { return };
+        let Some(group) = self.take_group(now_ns, id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         let committed = match decided.decision {
             Decision::Committed(_) => group.mask().0 & decided.members.0,
@@ -287,8 +292,8 @@ impl Controller {
     }
 
     /// Ends a group of which only the server knows what became of it. Workers ask the server.
-    pub(super) fn end_unknown(&mut self, id: GroupId) {
-        let Some(group) = self.take_group(id) else { return };
+    pub(super) fn end_unknown(&mut self, now_ns: u64, id: GroupId) {
+        let Some(group) = self.take_group(now_ns, id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         for member in &group.members {
             if member.request.is_some() {
@@ -301,12 +306,12 @@ impl Controller {
     }
 
     /// Takes a group off the books.
-    fn take_group(&mut self, id: GroupId) -> Option<Group> {
+    fn take_group(&mut self, now_ns: u64, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         job.open.remove(&group.descriptor.order.0);
         self.rows.free(id);
-        let waiters = self.flights.finish_group(id);
+        let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);
         Some(group)
     }
@@ -339,10 +344,14 @@ impl Controller {
             Some(rank) if via.is_some() => TransferKey::Member(id, rank),
             _ => TransferKey::Sum(id),
         };
-        let planned = self.flights.get(key).map(|flight| flight.rate_bytes_per_sec());
-        let granted = planned
-            .map(|rate| self.links.ceiling(rate))
-            .or(group.descriptor.rate_bytes_per_sec.filter(|_| via.is_none() || rank.is_none()));
+        // By the time that a sample comes, the flight may have ended; into a server the descriptor
+        // says what was granted.
+        let flight = self.flights.get(key).map(|flight| flight.rate_bytes_per_sec());
+        let granted = match (flight, key) {
+            (Some(rate), _) => Some(self.links.ceiling(rate)),
+            (None, TransferKey::Sum(_)) => group.descriptor.rate_bytes_per_sec,
+            (None, _) => None,
+        };
         if let Some(from) = from {
             self.links.handle_delivered(now_ns, (from, to), (bytes, duration_ns), granted);
         }

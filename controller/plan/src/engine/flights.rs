@@ -18,8 +18,6 @@ use super::message::TransferKey;
 pub(super) struct Flights {
     flights: BTreeMap<TransferKey, Flight>,
     waiters: BTreeMap<TransferKey, Vec<Waiter>>,
-    timed: BTreeMap<(u64, u64), Waiter>,
-    timed_count: u64,
     /// Flights into servers, by host.
     arriving: Vec<u32>,
 }
@@ -29,8 +27,12 @@ pub(super) struct Flights {
 pub(super) struct Flight {
     pub(super) from: HostId,
     pub(super) to: HostId,
-    /// As planned.
+    /// As planned, moved to when it could really start.
     pub(super) segments: Vec<Segment>,
+    /// The flight whose end it waits for.
+    pub(super) opened_by: Option<TransferKey>,
+    /// Where the last plan saw it start, which is what that plan's groups are placed by.
+    seen_start_ns: u64,
 }
 
 /// A segment of a grant that waits for its gate.
@@ -43,12 +45,35 @@ pub(super) struct Waiter {
 }
 
 impl Flight {
+    pub(super) fn new(
+        (from, to): (HostId, HostId),
+        segments: Vec<Segment>,
+        opened_by: Option<TransferKey>,
+    ) -> Self {
+        let seen_start_ns = segments.first().map_or(0, |segment| segment.from_ns);
+        Self { from, to, segments, opened_by, seen_start_ns }
+    }
+
     fn start_ns(&self) -> u64 {
         self.segments.first().map_or(0, |segment| segment.from_ns)
     }
 
     fn end_ns(&self) -> u64 {
         self.segments.last().map_or(0, |segment| segment.to_ns)
+    }
+
+    fn last_rate(&self) -> u64 {
+        self.segments.last().map_or(0, |segment| segment.bytes_per_sec)
+    }
+
+    /// Moves it by what its opener moved.
+    fn shift(&mut self, planned_ns: u64, real_ns: u64) {
+        let (later_ns, earlier_ns) =
+            (real_ns.saturating_sub(planned_ns), planned_ns.saturating_sub(real_ns));
+        for segment in &mut self.segments {
+            segment.from_ns = segment.from_ns.saturating_add(later_ns).saturating_sub(earlier_ns);
+            segment.to_ns = segment.to_ns.saturating_add(later_ns).saturating_sub(earlier_ns);
+        }
     }
 
     pub(super) fn duration_ns(&self) -> u64 {
@@ -82,47 +107,46 @@ impl Flights {
         self.arriving[host.index()]
     }
 
-    /// Ends a flight and returns who waited for it.
-    pub(super) fn finish(&mut self, key: TransferKey) -> Vec<Waiter> {
-        if let Some(flight) = self.flights.remove(&key)
-            && let TransferKey::Sum(_) = key
-        {
+    /// Ends a flight and returns who waited for it. Those that it opens start now, whatever the
+    /// plan said, and so on down the line.
+    pub(super) fn finish(&mut self, now_ns: u64, key: TransferKey) -> Vec<Waiter> {
+        let Some(flight) = self.flights.remove(&key) else { return Vec::new() };
+        if let TransferKey::Sum(_) = key {
             self.arriving[flight.to.index()] -= 1;
+        }
+        let mut moved = vec![(key, flight.end_ns(), now_ns)];
+        while let Some((opener, planned_ns, real_ns)) = moved.pop() {
+            for (key, next) in &mut self.flights {
+                if next.opened_by != Some(opener) || opener == *key {
+                    continue;
+                }
+                let end_ns = next.end_ns();
+                next.shift(planned_ns, real_ns);
+                if end_ns != next.end_ns() {
+                    moved.push((*key, end_ns, next.end_ns()));
+                }
+            }
+        }
+        for next in self.flights.values_mut().filter(|next| next.opened_by == Some(key)) {
+            next.opened_by = None;
         }
         self.waiters.remove(&key).unwrap_or_default()
     }
 
     /// Ends all flights of a group.
-    pub(super) fn finish_group(&mut self, group: weft_wire::GroupId) -> Vec<Waiter> {
+    pub(super) fn finish_group(&mut self, now_ns: u64, group: weft_wire::GroupId) -> Vec<Waiter> {
         let first = Rank::new(0).map(|rank| TransferKey::Member(group, rank));
         let last = Rank::new(63).map(|rank| TransferKey::Member(group, rank));
         let mut keys = vec![TransferKey::Sum(group), TransferKey::Copy(group)];
         if let (Some(first), Some(last)) = (first, last) {
             keys.extend(self.flights.range(first..=last).map(|(key, _)| *key));
         }
-        keys.into_iter().flat_map(|key| self.finish(key)).collect()
+        keys.into_iter().flat_map(|key| self.finish(now_ns, key)).collect()
     }
 
     /// Has a segment wait for a flight.
     pub(super) fn wait(&mut self, key: TransferKey, waiter: Waiter) {
         self.waiters.entry(key).or_default().push(waiter);
-    }
-
-    /// Has a segment wait for an instant.
-    pub(super) fn wait_until(&mut self, at_ns: u64, waiter: Waiter) {
-        self.timed_count += 1;
-        self.timed.insert((at_ns, self.timed_count), waiter);
-    }
-
-    /// When the next instant is that a segment waits for.
-    pub(super) fn next_timed_ns(&self) -> Option<u64> {
-        self.timed.first_key_value().map(|((at_ns, _), _)| *at_ns)
-    }
-
-    /// A segment whose instant has come.
-    pub(super) fn pop_timed(&mut self, now_ns: u64) -> Option<Waiter> {
-        let entry = self.timed.first_entry()?;
-        (entry.key().0 <= now_ns).then(|| entry.remove())
     }
 
     /// Forgets what a worker's update waits for.
@@ -132,13 +156,13 @@ impl Flights {
         for waiters in self.waiters.values_mut() {
             waiters.retain(is_other);
         }
-        self.timed.retain(|_, waiter| is_other(waiter));
     }
 
     /// What is promised from `now_ns` on. A late flight keeps its last rate for a fifth of its
     /// planned duration more, each time anew.
-    pub(super) fn reservations(&self, now_ns: u64, out: &mut Vec<Reservation>) {
-        for flight in self.flights.values() {
+    pub(super) fn reservations(&mut self, now_ns: u64, out: &mut Vec<Reservation>) {
+        for flight in self.flights.values_mut() {
+            flight.seen_start_ns = flight.start_ns();
             let (from, to) = (Some(flight.from), Some(flight.to));
             if flight.end_ns() <= now_ns {
                 let Some(last) = flight.segments.last() else { continue };
@@ -157,33 +181,42 @@ impl Flights {
         }
     }
 
-    /// The flight whose end opens a transfer that starts at `start_ns` from `from` to `to`: of those
-    /// that share a link with it and end by then, the last to end.
+    /// The flight whose end opens a transfer: on every link of its path, the flights that end last
+    /// may go on beside it as long as the link carries all of them; the next one must end first.
+    /// None: there is room now. Flights that begin after the transfer's end are no obstacle, nor
+    /// those that are not eligible.
     pub(super) fn opener(
         &self,
         topology: &Topology,
+        capacities: &[u64],
         (from, to): (HostId, HostId),
-        start_ns: u64,
+        wanted: &Segment,
         is_eligible: impl Fn(TransferKey) -> bool,
     ) -> Option<TransferKey> {
-        let path = topology.path(from, to);
-        let shares = |flight: &Flight| {
-            let other = topology.path(flight.from, flight.to);
-            other.links().iter().any(|link| path.links().contains(link))
-        };
-        self.flights
-            .iter()
-            .filter(|(key, flight)| {
-                flight.end_ns() <= start_ns.saturating_add(TOLERANCE_NS)
+        let mut opener: Option<(u64, TransferKey)> = None;
+        for link in topology.path(from, to).links() {
+            let on_it = self.flights.iter().filter(|(key, flight)| {
+                !matches!(key, TransferKey::Copy(_))
                     && is_eligible(**key)
-                    && shares(flight)
-            })
-            .max_by_key(|(key, flight)| (flight.end_ns(), **key))
-            .map(|(key, _)| *key)
+                    && flight.seen_start_ns < wanted.to_ns
+                    && topology.path(flight.from, flight.to).links().contains(link)
+            });
+            let mut on_it: Vec<(u64, TransferKey, u64)> =
+                on_it.map(|(key, flight)| (flight.end_ns(), *key, flight.last_rate())).collect();
+            on_it.sort_unstable_by(|a, b| b.cmp(a));
+            let capacity = capacities.get(link.index()).copied().unwrap_or(0);
+            let mut room = capacity.saturating_sub(wanted.bytes_per_sec);
+            for (end_ns, key, rate) in on_it {
+                if rate > room {
+                    opener = opener.max(Some((end_ns, key)));
+                    break;
+                }
+                room -= rate;
+            }
+        }
+        opener.map(|(_, key)| key)
     }
 }
 
 /// Least extension of a late flight's promise.
 const LATE_NS_MIN: u64 = 1_000_000;
-/// Plans round instants up.
-const TOLERANCE_NS: u64 = 1000;

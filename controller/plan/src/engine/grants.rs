@@ -31,7 +31,10 @@ impl Controller {
     /// transfers are on their way to every server.
     pub(super) fn install_due(&mut self, now_ns: u64) {
         let soon_ns = now_ns.saturating_add(self.config.tuning.grant_lead_ns());
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        let mut jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        // What was planned to move first is granted first: it takes the links' next free time.
+        let first_ns = |id: &JobId| self.jobs[id].planned.front().map(|group| group.start_ns);
+        jobs.sort_by_key(|id| first_ns(id).unwrap_or(u64::MAX));
         for id in jobs {
             let job = &self.jobs[&id];
             if job.planned.is_empty() || !self.can_plan(job) {
@@ -65,6 +68,8 @@ impl Controller {
         let requests: Vec<Pending> =
             planned.members.iter().filter_map(|(ticket, _)| job.pending.remove(ticket)).collect();
         job.round.granted += u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        let bytes: u64 = requests.iter().map(|request| request.size_bytes).sum();
+        job.virtual_bytes += bytes as f64 / job.config.weight;
         let server = self.host_of(self.jobs[&id].server);
         let via = planned.via.map(|i| self.host_of(self.jobs[&id].aggregators[i]));
         let mut members = Vec::with_capacity(requests.len());
@@ -73,7 +78,11 @@ impl Controller {
             let path = (from, via.unwrap_or(server));
             let segments = self.grant_segments(now_ns, id, planned.via.is_some(), path, own);
             if via.is_some() {
-                let flight = Flight { from, to: path.1, segments: own.clone() };
+                let opened_by = match segments.first().map(|(_, first)| first.gate) {
+                    Some(Gate::After(key)) => Some(key),
+                    _ => None,
+                };
+                let flight = Flight::new(path, own.clone(), opened_by);
                 self.flights.insert(TransferKey::Member(group, request.rank), flight);
             }
             members.push(Member {
@@ -84,9 +93,11 @@ impl Controller {
             });
         }
         let source = via.unwrap_or_else(|| self.worker_host(id, &members));
-        let descriptor =
-            self.descriptor(id, (group, OrderNumber(order)), &planned, &requests, source);
-        let sum = Flight { from: source, to: server, segments: planned.sum };
+        let (after, hold) = self.sum_openers(id, &planned, (source, server));
+        let numbers = (group, OrderNumber(order));
+        let descriptor = self.descriptor(id, numbers, &planned, &requests, after);
+        let opened_by = hold.or_else(|| after.map(TransferKey::Sum));
+        let sum = Flight::new((source, server), planned.sum, opened_by);
         let duration_ns = sum.duration_ns();
         let end_ns = sum.segments.last().map_or(now_ns, |last| last.to_ns);
         self.flights.insert(TransferKey::Sum(group), sum);
@@ -104,6 +115,7 @@ impl Controller {
             late_ns,
             is_doomed: false,
             retry_ns: None,
+            hold,
         };
         self.groups.insert(group, entry);
         true
@@ -132,7 +144,7 @@ impl Controller {
             && !copy.is_empty()
         {
             let to = self.host_of(replica);
-            let flight = Flight { from: source, to, segments: copy };
+            let flight = Flight::new((source, to), copy, None);
             self.flights.insert(TransferKey::Copy(descriptor.group), flight);
         }
         for node in &waiting {
@@ -147,17 +159,10 @@ impl Controller {
         (group, order): (GroupId, OrderNumber),
         planned: &Planned,
         requests: &[Pending],
-        source: HostId,
+        after: Option<GroupId>,
     ) -> GroupDescriptor {
         let job = &self.jobs[&id];
-        let server = self.host_of(job.server);
         let start_ns = planned.sum.first().map_or(0, |first| first.from_ns);
-        let of_same_server = |key: TransferKey| {
-            matches!(key, TransferKey::Sum(other)
-                if self.groups.get(&other).is_some_and(|other| other.job == id))
-        };
-        let opener =
-            self.flights.opener(self.links.topology(), (source, server), start_ns, of_same_server);
         let rate = planned.sum.iter().map(|segment| segment.bytes_per_sec).max();
         let is_fair = job.policy.name() == "fair";
         let duration_ns = planned.sum.last().map_or(0, |last| last.to_ns - start_ns);
@@ -182,9 +187,35 @@ impl Controller {
             via: planned.via.and_then(|via| u8::try_from(via).ok()).map(BoxIndex),
             replicate: replica.is_some(),
             rate_bytes_per_sec: rate.filter(|_| !is_fair).map(|rate| self.links.ceiling(rate)),
-            after: opener.map(TransferKey::group),
+            after,
             lateness_ns,
         }
+    }
+
+    /// What a group's transfer into the server waits for: a group of the same server, which the
+    /// server sees to; and, for a direct one, another job's transfer, of which the server does not
+    /// know, so that the grant waits for it.
+    fn sum_openers(
+        &self,
+        id: JobId,
+        planned: &Planned,
+        path: (HostId, HostId),
+    ) -> (Option<GroupId>, Option<TransferKey>) {
+        let (Some(first), Some(last)) = (planned.sum.first(), planned.sum.last()) else {
+            return (None, None);
+        };
+        let job_of = |key: TransferKey| self.groups.get(&key.group()).map(|group| group.job);
+        let is_own = |key| matches!(key, TransferKey::Sum(_)) && job_of(key) == Some(id);
+        let after = self.opener(path, first, is_own).map(TransferKey::group);
+        // Once granted it does not pause for others, even where the plan wove it around them.
+        let fastest = planned.sum.iter().map(|segment| segment.bytes_per_sec).max().unwrap_or(0);
+        let whole = Segment { to_ns: last.to_ns, bytes_per_sec: fastest, ..*first };
+        let is_other = |key| job_of(key) != Some(id);
+        let hold = match planned.via {
+            Some(_) => None,
+            None => self.opener(path, &whole, is_other),
+        };
+        (after, hold)
     }
 
     /// The segments of a member's grant, each with its planned start. A direct member has one: the
@@ -200,9 +231,9 @@ impl Controller {
         let fastest = own.iter().map(|segment| segment.bytes_per_sec).max().unwrap_or(1);
         let start_ns = own.first().map_or(now_ns, |first| first.from_ns);
         if !is_aggregated || own.len() > SEGMENTS_MAX {
-            let gate = match is_aggregated {
-                true => self.gate(now_ns, path, start_ns),
-                false => Gate::Open,
+            let gate = match own.first() {
+                Some(first) if is_aggregated => self.gate(path, first),
+                _ => Gate::Open,
             };
             let rate_bytes_per_sec = match self.jobs[&id].policy.name() {
                 "fair" => super::check::RATE_BYTES_PER_SEC_MAX,
@@ -211,26 +242,26 @@ impl Controller {
             let expected_in_ns = start_ns.saturating_sub(now_ns);
             return vec![(start_ns, GrantSegment { gate, rate_bytes_per_sec, expected_in_ns })];
         }
-        let segment = |segment: &Segment| {
-            let segment = GrantSegment {
-                gate: self.gate(now_ns, path, segment.from_ns),
-                rate_bytes_per_sec: self.links.ceiling(segment.bytes_per_sec),
-                expected_in_ns: segment.from_ns.saturating_sub(now_ns),
-            };
-            segment
+        let segment = |segment: &Segment| GrantSegment {
+            gate: self.gate(path, segment),
+            rate_bytes_per_sec: self.links.ceiling(segment.bytes_per_sec),
+            expected_in_ns: segment.from_ns.saturating_sub(now_ns),
         };
         own.iter().map(|own| (own.from_ns, segment(own))).collect()
     }
 
-    fn gate(&self, now_ns: u64, path: (HostId, HostId), start_ns: u64) -> Gate {
-        if start_ns <= now_ns.saturating_add(OPEN_NS) {
-            return Gate::Open;
-        }
-        let is_first_or_sum = |key: TransferKey| !matches!(key, TransferKey::Copy(_));
-        match self.flights.opener(self.links.topology(), path, start_ns, is_first_or_sum) {
-            Some(key) => Gate::After(key),
-            None => Gate::Timed,
-        }
+    fn gate(&self, path: (HostId, HostId), wanted: &Segment) -> Gate {
+        self.opener(path, wanted, |_| true).map_or(Gate::Open, Gate::After)
+    }
+
+    fn opener(
+        &self,
+        path: (HostId, HostId),
+        wanted: &Segment,
+        is_eligible: impl Fn(TransferKey) -> bool,
+    ) -> Option<TransferKey> {
+        let capacities = self.links.planned_with();
+        self.flights.opener(self.links.topology(), capacities, path, wanted, is_eligible)
     }
 
     /// Grants the members of a group that all boxes have acknowledged.
@@ -263,7 +294,7 @@ impl Controller {
             let segments = member.segments.iter().enumerate().map(|(i, (start_ns, segment))| {
                 let mut segment = *segment;
                 let waiter = waiter(u32::try_from(i).unwrap_or(u32::MAX));
-                segment.gate = self.open_or_wait(now_ns, segment.gate, *start_ns, waiter);
+                segment.gate = self.open_or_wait(segment.gate, waiter);
                 segment.expected_in_ns = start_ns.saturating_sub(now_ns);
                 segment
             });
@@ -283,13 +314,14 @@ impl Controller {
     }
 
     /// The gate as it is now; one that is closed has the segment wait.
-    fn open_or_wait(&mut self, now_ns: u64, gate: Gate, start_ns: u64, waiter: Waiter) -> Gate {
+    fn open_or_wait(&mut self, gate: Gate, waiter: Waiter) -> Gate {
         match gate {
-            Gate::After(key) if self.flights.get(key).is_some() => self.flights.wait(key, waiter),
-            Gate::Timed if start_ns > now_ns => self.flights.wait_until(start_ns, waiter),
-            Gate::Open | Gate::After(_) | Gate::Timed => return Gate::Open,
+            Gate::After(key) if self.flights.get(key).is_some() => {
+                self.flights.wait(key, waiter);
+                gate
+            }
+            Gate::Open | Gate::After(_) => Gate::Open,
         }
-        gate
     }
 
     /// Tells those whose gate has opened.
@@ -316,7 +348,5 @@ fn exponent(job: &Job, requests: &[Pending]) -> i8 {
 const ARRIVING_MIN: usize = 2;
 /// Rates of one grant; a plan with more gets its highest.
 const SEGMENTS_MAX: usize = 8;
-/// A start this near is now.
-const OPEN_NS: u64 = 10_000;
 /// A transfer is not called late within this.
 const LATE_SLACK_NS_MIN: u64 = 2_000_000;

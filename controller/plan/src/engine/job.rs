@@ -10,7 +10,7 @@ use crate::case::{HostId, Segment};
 use crate::policy::Policy;
 
 use super::config::{JobConfig, Mode};
-use super::message::{GrantSegment, NodeId};
+use super::message::{GrantSegment, NodeId, TransferKey};
 use super::status::JobCounters;
 
 /// Names a request; grows with every one.
@@ -107,6 +107,8 @@ pub(super) struct Group {
     pub(super) is_doomed: bool,
     /// The server refused it; it is offered again then.
     pub(super) retry_ns: Option<u64>,
+    /// Nobody is granted before this transfer has ended.
+    pub(super) hold: Option<TransferKey>,
 }
 
 impl Group {

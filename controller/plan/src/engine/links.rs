@@ -20,8 +20,9 @@ pub(super) struct Links {
     template: Case,
     /// By link: what the configuration says.
     configured: Vec<Option<u64>>,
-    /// By link: what the last plan was made with.
+    /// By link: the rates that the last plan was made with, and what it could use of them.
     planned_with: Vec<u64>,
+    usable: Vec<u64>,
     initial_bytes_per_sec: u64,
     planned_share: f64,
 }
@@ -59,6 +60,7 @@ impl Links {
         Self {
             topology: Topology::new(&template),
             planned_with: Topology::capacities(&template),
+            usable: Topology::capacities(&template),
             configured: host_links.chain(rack_links).collect(),
             template,
             initial_bytes_per_sec: initial,
@@ -96,6 +98,7 @@ impl Links {
         for (rack, rates) in case.racks.iter_mut().zip(racks.chunks_exact(2)) {
             (rack.up_bytes_per_sec, rack.down_bytes_per_sec) = (share(rates[0]), share(rates[1]));
         }
+        self.usable = rates.iter().map(|rate| share(*rate)).collect();
         self.planned_with = rates;
         case
     }
@@ -106,6 +109,11 @@ impl Links {
             let now = self.rate(now_ns, link).0;
             now.abs_diff(*then) as f64 > *then as f64 * share
         })
+    }
+
+    /// By link: what the last plan could use.
+    pub(super) fn planned_with(&self) -> &[u64] {
+        &self.usable
     }
 
     /// The ceiling for a planned rate: plans leave a margin that enforcement does not need, for

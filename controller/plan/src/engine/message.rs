@@ -214,8 +214,6 @@ pub enum Gate {
     Open,
     /// The end of this transfer; a [`Reply::Release`] tells.
     After(TransferKey),
-    /// The controller's clock; a [`Reply::Release`] tells.
-    Timed,
 }
 
 /// A transfer of a group.

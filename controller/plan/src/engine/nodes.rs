@@ -116,7 +116,7 @@ impl Controller {
         let known: Vec<(u64, GroupId)> = job.open.iter().map(|(o, g)| (*o, *g)).collect();
         for (order, id) in known {
             if order < state.next_order.0 {
-                self.end_unknown(id);
+                self.end_unknown(now_ns, id);
             } else if state.open_groups.iter().all(|open| open.group != id) {
                 self.install_again(id, node);
             }
@@ -179,6 +179,7 @@ impl Controller {
             late_ns: u64::MAX,
             is_doomed: false,
             retry_ns: None,
+            hold: None,
         };
         self.groups.insert(open.group, group);
     }

@@ -22,6 +22,13 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize);
 
+/// A link has less left than was asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Overbooked {
+    /// Where.
+    pub at_ns: u64,
+}
+
 /// Beyond this nothing is planned.
 pub const HORIZON_NS: u64 = 1 << 62;
 
@@ -95,6 +102,27 @@ impl Ledger {
                 self.journal.push((*link, *segment));
             }
         }
+    }
+
+    /// Like [`Ledger::reserve`] for segments that somebody else has made.
+    ///
+    /// # Errors
+    /// [`Overbooked`] says where a link has less left; then nothing is promised.
+    pub fn try_reserve(&mut self, path: &Path, segments: &[Segment]) -> Result<(), Overbooked> {
+        for link in path.links() {
+            for segment in segments {
+                let steps = self.link(*link).steps();
+                let first = self.link(*link).index_at(segment.from_ns);
+                let inside = steps[first..].iter().take_while(|s| s.from_ns < segment.to_ns);
+                if let Some(step) =
+                    inside.into_iter().find(|s| s.bytes_per_sec < segment.bytes_per_sec)
+                {
+                    return Err(Overbooked { at_ns: step.from_ns.max(segment.from_ns) });
+                }
+            }
+        }
+        self.reserve(path, segments);
+        Ok(())
     }
 
     /// Takes promises back, for good.
@@ -229,9 +257,39 @@ impl Profile {
         self.steps.first().map_or(u64::MAX, |s| s.from_ns)
     }
 
-    /// Whether a sender of that capacity gets the bytes across by an instant.
-    pub(crate) fn carries(&self, capacity: u64, size_bytes: u64, by_ns: u64) -> bool {
-        self.finish_by(capacity, size_bytes, by_ns).is_some()
+    /// How much can be carried by an instant.
+    pub(crate) fn reach(&self, by_ns: u64) -> Reach {
+        let mut total: u128 = 0;
+        for (i, step) in self.steps.iter().enumerate() {
+            if step.from_ns >= by_ns {
+                break;
+            }
+            let until_ns = self.steps.get(i + 1).map_or(by_ns, |s| s.from_ns.min(by_ns));
+            total += u128::from(step.bytes_per_sec) * u128::from(until_ns - step.from_ns);
+        }
+        Reach { by_ns, time_ns: by_ns.saturating_sub(self.start_ns()), total }
+    }
+
+    /// Whether a sender of that capacity gets the bytes across in time.
+    pub(crate) fn covers(&self, reach: &Reach, capacity: u64, size_bytes: u64) -> bool {
+        let size = u128::from(size_bytes) * u128::from(NS_PER_SEC);
+        if size > reach.total || size > u128::from(capacity) * u128::from(reach.time_ns) {
+            return false;
+        }
+        let mut carried: u128 = 0;
+        for (i, step) in self.steps.iter().enumerate() {
+            if step.from_ns >= reach.by_ns {
+                return false;
+            }
+            let until_ns =
+                self.steps.get(i + 1).map_or(reach.by_ns, |s| s.from_ns.min(reach.by_ns));
+            let rate = step.bytes_per_sec.min(capacity);
+            carried += u128::from(rate) * u128::from(until_ns - step.from_ns);
+            if carried >= size {
+                return true;
+            }
+        }
+        false
     }
 
     /// When a sender of that capacity would end; none if never.
@@ -255,6 +313,16 @@ impl Profile {
         }
         None
     }
+}
+
+/// How far an instant reaches in a [`Profile`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    pub(crate) by_ns: u64,
+    /// Since the profile's start.
+    time_ns: u64,
+    /// Bytes times 1e9 if only the profile limits.
+    total: u128,
 }
 
 /// Division that rounds up; 64-bit where that is enough, which is much faster.

@@ -54,6 +54,25 @@ impl Topology {
         Self { racks, rack_count: RackId::from_index(case.racks.len()).0 }
     }
 
+    /// The topology of hosts by the rack that each is in.
+    #[must_use]
+    pub fn from_racks(racks: Vec<Option<RackId>>) -> Self {
+        let rack_count = racks.iter().flatten().map(|rack| rack.0 + 1).max().unwrap_or(0);
+        Self { racks, rack_count }
+    }
+
+    /// Hosts in this topology.
+    #[must_use]
+    pub const fn host_count(&self) -> usize {
+        self.racks.len()
+    }
+
+    /// Links of hosts and racks: all [`LinkId`]s are below.
+    #[must_use]
+    pub const fn link_count(&self) -> usize {
+        self.racks.len() * 2 + self.rack_count as usize * 2
+    }
+
     /// All links with their capacity in bytes per second, by [`LinkId`].
     #[must_use]
     pub fn capacities(case: &Case) -> Vec<u64> {

@@ -4,7 +4,9 @@ use crate::case::Case;
 use crate::net::ledger::Ledger;
 use crate::plan::Plan;
 
+use super::aggregate::aggregate;
 use super::order::order;
+use super::replicate::replicate;
 use super::{Policy, PolicyError};
 
 /// The composition of the three planners.
@@ -18,6 +20,16 @@ impl Policy for Mlfabric {
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         let mut ledger = Ledger::new(case);
-        Ok(order(case, &mut ledger).into_plan(self.name(), case))
+        let ordered = order(case, &mut ledger);
+        let mut cut = aggregate(case, &mut ledger, &ordered);
+        let replicas = replicate(case, &mut ledger, &mut cut);
+        let mut plan = Plan::empty(self.name(), case);
+        plan.dropped = ordered.dropped;
+        plan.groups = cut.groups.into_iter().flatten().collect();
+        plan.transfers = cut.transfers;
+        plan.replicas = replicas;
+        plan.settle();
+        plan.count_over_all_servers();
+        Ok(plan)
     }
 }

@@ -75,6 +75,8 @@ struct Planner<'a> {
     case: &'a Case,
     ledger: &'a mut Ledger,
     by_rank: Vec<UpdateId>,
+    /// By [`UpdateId`]: place in its server's deadlines.
+    places: Vec<u32>,
     lanes: Vec<Lane>,
     out: Ordered,
     rule: DropRule,
@@ -114,15 +116,16 @@ impl<'a> Planner<'a> {
             out.dropped.extend(lost.into_iter().map(|id| (id, DropReason::DeadlineCluster)));
         }
         picker::reserve_thin(case, ledger, &waiting, &mut out.transfers);
+        let mut places = vec![0; case.updates.len()];
         let lanes = waiting.iter().zip(&case.servers).map(|(ids, server)| Lane {
             pickers: vec![Picker::new(case, ledger, ids, &out.transfers)],
-            deadlines: Deadlines::new(case, ids),
+            deadlines: Deadlines::new(case, ids, &mut places),
             last_commit_ns: server.commit_from_ns,
             key: (0, 0),
         });
         let lanes = lanes.collect();
         let rule = DropRule::new(case);
-        Self { case, ledger, by_rank, lanes, out, rule }
+        Self { case, ledger, by_rank, places, lanes, out, rule }
     }
 
     fn run(mut self) -> Ordered {
@@ -237,9 +240,6 @@ impl<'a> Planner<'a> {
             self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
         debug_assert_eq!(finish, Some(candidate.finish_ns), "a candidate is a fresh probe");
         self.ledger.reserve(&path, &segments);
-        for picker in self.lanes.iter_mut().flat_map(|lane| &mut lane.pickers) {
-            picker.touch(update.host, self.ledger);
-        }
         let arrival_ns = candidate.finish_ns;
         self.out.transfers[id.index()] =
             Some(Transfer { arrival_ns, commit_ns, via: None, segments });
@@ -247,7 +247,7 @@ impl<'a> Planner<'a> {
 
     fn remove(&mut self, server: ServerId, id: UpdateId) {
         let lane = &mut self.lanes[server.index()];
-        lane.deadlines.remove(self.case, id);
+        lane.deadlines.remove(self.places[id.index()]);
         lane.key = (0, 0);
         if let Some(picker) = lane.pickers.last_mut() {
             picker.remove(self.case, id);

@@ -29,12 +29,14 @@ pub(super) struct Deadlines {
 const GONE: i64 = i64::MAX / 2;
 
 impl Deadlines {
-    pub(super) fn new(case: &Case, ids: &[UpdateId]) -> Self {
+    /// Notes in `places` where each update stands.
+    pub(super) fn new(case: &Case, ids: &[UpdateId], places: &mut [u32]) -> Self {
         let mut sorted = ids.to_vec();
         sorted.sort_unstable_by_key(|id| sort_key(case, *id));
         let leaves = sorted.len().next_power_of_two();
         let mut least = vec![GONE; leaves * 2];
         for (rank, id) in sorted.iter().enumerate() {
+            places[id.index()] = UpdateId::from_index(rank).0;
             least[leaves + rank] = case.deadline(*id).min(GONE / 2) - index(rank);
         }
         for node in (1..leaves).rev() {
@@ -93,11 +95,10 @@ impl Deadlines {
         Some(prefix.map(|(id, _)| *id).collect())
     }
 
-    /// An update no longer waits: those behind it move up by one.
-    pub(super) fn remove(&mut self, case: &Case, id: UpdateId) {
-        let key = sort_key(case, id);
-        let at = self.sorted.partition_point(|other| sort_key(case, *other) < key);
-        debug_assert_eq!(self.sorted[at], id, "an update waits once");
+    /// The update at a place no longer waits: those behind it move up by one.
+    pub(super) fn remove(&mut self, place: u32) {
+        let at = place as usize;
+        debug_assert!(!self.gone[at], "an update waits once");
         self.gone[at] = true;
         self.waiting -= 1;
         // Walk down to the leaf: everything to its right gains one, the leaf itself leaves.

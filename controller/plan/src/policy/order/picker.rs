@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::case::{Case, HostId, UpdateId};
+use crate::case::{Case, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::plan::Transfer;
 
@@ -101,13 +101,6 @@ impl Picker {
             self.pools.iter_mut().any(|pool| pool.remove(update.host, update.size_bytes, rank));
         if !taken {
             self.fixed.retain(|(_, other)| *other != rank);
-        }
-    }
-
-    /// The uplink of a host has changed.
-    pub(super) fn touch(&mut self, host: HostId, ledger: &Ledger) {
-        for pool in &mut self.pools {
-            pool.touch(host, ledger);
         }
     }
 

@@ -3,20 +3,19 @@
 //!
 //! All paths share the server's downlink (and the racks' links), whose residual is zero up to some
 //! instant T. A host whose uplink has no promises after T is *plain*: the finish of its update is a
-//! function of its capacity and the size alone, falling in the one and rising in the other. Plain
-//! hosts stand in a tree, by capacity, with the smallest size below each node, so that one
-//! comparison rules out a whole branch: not even the best capacity with the smallest size would be
-//! in time. The others are *touched* and stand in a heap by the finish they had when last asked,
-//! which only grows. As T moves on, touched hosts become plain again.
+//! function of its capacity and the size alone, falling in the one and rising in the other. For
+//! other hosts that function is a lower bound. Hosts stand in a tree, by capacity, with the smallest
+//! size below each node, so that one comparison rules out a whole branch: not even the best capacity
+//! with the smallest size would be in time. Each node also has the earliest finish that the hosts
+//! below it had when they were last asked; residuals only shrink, so it only grows.
 //!
 //! Invariant: [`Pool::best`] is what asking every update would give, ties included. Cost: about
 //! log H node visits and a few probes, where links saturate or uplinks have few promises.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 use crate::case::{Case, HostId, UpdateId};
-use crate::net::ledger::{Ledger, Profile};
+use crate::net::ledger::{Ledger, Profile, Reach};
 use crate::net::topology::{LinkId, Path};
 
 /// Updates for one server from one rack.
@@ -29,10 +28,6 @@ pub(super) struct Pool {
     by_host: Vec<(HostId, u32)>,
     nodes: Vec<Node>,
     leaves: usize,
-    /// Touched hosts: (finish when last asked, host, version).
-    touched: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Touched hosts by the instant from which they may be plain again.
-    returning: BinaryHeap<Reverse<(u64, u32)>>,
     profile: Profile,
     best: Option<(u64, u32)>,
     best_host: u32,
@@ -48,11 +43,18 @@ struct PoolHost {
     capacity: u64,
     /// (size, rank), largest first.
     queue: Vec<(u64, u32)>,
-    plain: bool,
-    version: u32,
 }
 
-/// The plain hosts below a node.
+/// What an update must beat.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    best: (u64, u32),
+    /// By the best finish, and by a nanosecond earlier.
+    reach: Reach,
+    before: Reach,
+}
+
+/// The hosts below a node.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     capacity_max: u64,
@@ -61,6 +63,8 @@ struct Node {
     size_min: u64,
     /// Smallest size above that.
     size_next: u64,
+    /// No update below ends before this.
+    floor_ns: u64,
     /// Smallest rank among the updates of the smallest size.
     rank: u32,
 }
@@ -72,51 +76,47 @@ const EMPTY: Node = Node {
     capacity_min: 0,
     size_min: EMPTY_BYTES,
     size_next: EMPTY_BYTES,
+    floor_ns: u64::MAX,
     rank: u32::MAX,
 };
 
 impl Node {
-    fn join(self, other: Self) -> Self {
+    /// Whether its first update could end before the other's, on links of their own.
+    fn is_before(&self, other: &Self) -> bool {
+        let cross = |a: &Self, b: &Self| u128::from(a.size_min) * u128::from(b.capacity_max);
+        (cross(self, other), self.rank) < (cross(other, self), other.rank)
+    }
+
+    fn join(&self, other: &Self) -> Self {
         if self.size_min == EMPTY_BYTES {
-            return other;
+            return *other;
         }
         if other.size_min == EMPTY_BYTES {
-            return self;
+            return *self;
         }
-        let (size_min, size_next, rank) = match self.size_min.cmp(&other.size_min) {
-            std::cmp::Ordering::Less => {
-                (self.size_min, self.size_next.min(other.size_min), self.rank)
-            }
-            std::cmp::Ordering::Greater => {
-                (other.size_min, other.size_next.min(self.size_min), other.rank)
-            }
-            std::cmp::Ordering::Equal => {
-                let next = self.size_next.min(other.size_next);
-                (self.size_min, next, self.rank.min(other.rank))
-            }
-        };
+        let (small, large) =
+            if self.size_min <= other.size_min { (self, other) } else { (other, self) };
+        let equal = small.size_min == large.size_min;
+        let beyond = if equal { large.size_next } else { large.size_min };
         Self {
-            capacity_max: self.capacity_max.max(other.capacity_max),
-            capacity_min: self.capacity_min.min(other.capacity_min),
-            size_min,
-            size_next,
-            rank,
+            // Children stand by capacity.
+            capacity_max: self.capacity_max,
+            capacity_min: other.capacity_min,
+            size_min: small.size_min,
+            size_next: small.size_next.min(beyond),
+            floor_ns: self.floor_ns.min(other.floor_ns),
+            rank: if equal { small.rank.min(large.rank) } else { small.rank },
         }
     }
 }
 
 impl PoolHost {
-    /// The smallest update.
-    fn head(&self) -> Option<(u64, u32)> {
-        self.queue.last().copied()
-    }
-
-    fn leaf(&self) -> Node {
-        let Some((size_min, rank)) = self.head().filter(|_| self.plain) else { return EMPTY };
+    fn leaf(&self, floor_ns: u64) -> Node {
+        let Some((size_min, rank)) = self.queue.last().copied() else { return EMPTY };
         let above = self.queue.partition_point(|(size, _)| *size > size_min);
         let size_next = if above > 0 { self.queue[above - 1].0 } else { EMPTY_BYTES };
         let (capacity_max, capacity_min) = (self.capacity, self.capacity);
-        Node { capacity_max, capacity_min, size_min, size_next, rank }
+        Node { capacity_max, capacity_min, size_min, size_next, floor_ns, rank }
     }
 
     /// The smallest update of every size, from the smallest size on.
@@ -139,8 +139,6 @@ impl Pool {
             by_host: Vec::new(),
             nodes: Vec::new(),
             leaves: 0,
-            touched: BinaryHeap::new(),
-            returning: BinaryHeap::new(),
             profile: Profile::default(),
             best: None,
             best_host: 0,
@@ -156,26 +154,19 @@ impl Pool {
                 .map(|id| (case.update(*id).size_bytes, case.ranks[id.index()]))
                 .collect();
             queue.sort_unstable_by_key(|entry| Reverse(*entry));
-            let up = path.links()[0];
             let at = UpdateId::from_index(pool.hosts.len()).0;
-            let from_ns = ledger.link(up).constant_from_ns();
-            let plain = from_ns <= case.now_ns;
-            if !plain {
-                pool.touched.push(Reverse((case.now_ns, at, 0)));
-                pool.returning.push(Reverse((from_ns, at)));
-            }
             pool.by_host.push((update.host, at));
             let capacity = case.host(update.host).up_bytes_per_sec;
-            pool.hosts.push(PoolHost { up, path, capacity, queue, plain, version: 0 });
+            pool.hosts.push(PoolHost { up: path.links()[0], path, capacity, queue });
         }
         pool.by_host.sort_unstable();
         pool.leaves = pool.hosts.len().next_power_of_two();
         pool.nodes = vec![EMPTY; pool.leaves * 2];
         for (at, host) in pool.hosts.iter().enumerate() {
-            pool.nodes[pool.leaves + at] = host.leaf();
+            pool.nodes[pool.leaves + at] = host.leaf(0);
         }
         for node in (1..pool.leaves).rev() {
-            pool.nodes[node] = pool.nodes[node * 2].join(pool.nodes[node * 2 + 1]);
+            pool.join_children(node);
         }
         pool
     }
@@ -202,16 +193,12 @@ impl Pool {
         if !ledger.profile(&self.common, case.now_ns, &mut self.profile) {
             return self.unreachable();
         }
-        self.welcome_back(ledger);
         let limit_ns = limit.map_or(u64::MAX, |(finish_ns, _)| finish_ns);
-        let mut best = (limit_ns.saturating_add(1), u32::MAX);
-        self.search(1, &mut best.0);
-        if best.0 <= limit_ns && self.nodes[1].size_min != EMPTY_BYTES {
-            self.tie(1, best.0, &mut best.1);
-        }
-        self.ask_touched(case, ledger, &mut best);
+        let mut bound = self.bound((limit_ns, u32::MAX));
+        self.search(case, ledger, 1, &mut bound);
+        let best = bound.best;
         if best.1 == u32::MAX {
-            self.least = (limit_ns.max(self.least.0), 0).max(self.least);
+            self.least = self.least.max((limit_ns, 0));
             return None;
         }
         self.seen_changes = ledger.changes();
@@ -222,7 +209,10 @@ impl Pool {
 
     /// Takes an update out; false if it is not here.
     pub(super) fn remove(&mut self, host: HostId, size_bytes: u64, rank: u32) -> bool {
-        let Some(at) = self.index_of(host) else { return false };
+        let Ok(place) = self.by_host.binary_search_by_key(&host, |(host, _)| *host) else {
+            return false;
+        };
+        let at = self.by_host[place].1 as usize;
         let queue = &mut self.hosts[at].queue;
         let key = Reverse((size_bytes, rank));
         let Ok(place) = queue.binary_search_by_key(&key, |entry| Reverse(*entry)) else {
@@ -232,37 +222,17 @@ impl Pool {
         if self.best.is_some_and(|(_, best)| best == rank) {
             self.best = None;
         }
-        self.refresh(at);
+        let mut node = self.leaves + at;
+        self.nodes[node] = self.hosts[at].leaf(self.nodes[node].floor_ns);
+        while node > 1 {
+            node /= 2;
+            self.join_children(node);
+        }
         true
     }
 
-    /// The uplink of a host has changed.
-    pub(super) fn touch(&mut self, host: HostId, ledger: &Ledger) {
-        let Some(at) = self.index_of(host) else { return };
-        let entry = &mut self.hosts[at];
-        if !entry.plain || entry.queue.is_empty() {
-            return;
-        }
-        entry.plain = false;
-        entry.version += 1;
-        let index = UpdateId::from_index(at).0;
-        self.touched.push(Reverse((self.least.0, index, entry.version)));
-        self.returning.push(Reverse((ledger.link(entry.up).constant_from_ns(), index)));
-        self.refresh(at);
-    }
-
-    fn index_of(&self, host: HostId) -> Option<usize> {
-        let place = self.by_host.binary_search_by_key(&host, |(host, _)| *host).ok()?;
-        Some(self.by_host[place].1 as usize)
-    }
-
-    fn refresh(&mut self, at: usize) {
-        let mut node = self.leaves + at;
-        self.nodes[node] = self.hosts[at].leaf();
-        while node > 1 {
-            node /= 2;
-            self.nodes[node] = self.nodes[node * 2].join(self.nodes[node * 2 + 1]);
-        }
+    fn join_children(&mut self, node: usize) {
+        self.nodes[node] = self.nodes[node * 2].join(&self.nodes[node * 2 + 1]);
     }
 
     /// Whether the last answer still ends when it did; the others can only have become later.
@@ -274,122 +244,73 @@ impl Pool {
         })
     }
 
-    /// Touched hosts whose promises all lie before T are plain again.
-    fn welcome_back(&mut self, ledger: &Ledger) {
-        let start_ns = self.profile.start_ns();
-        while let Some(Reverse((from_ns, index))) = self.returning.peek().copied() {
-            if from_ns > start_ns {
-                break;
-            }
-            self.returning.pop();
-            let at = index as usize;
-            let host = &mut self.hosts[at];
-            let from_ns = ledger.link(host.up).constant_from_ns();
-            if from_ns > start_ns {
-                self.returning.push(Reverse((from_ns, index)));
-                continue;
-            }
-            host.plain = true;
-            host.version += 1;
-            self.refresh(at);
-        }
+    /// When an update of a host would end.
+    fn ask(&self, case: &Case, ledger: &Ledger, at: usize, size_bytes: u64) -> u64 {
+        let host = &self.hosts[at];
+        let finish = if ledger.link(host.up).constant_from_ns() <= self.profile.start_ns() {
+            self.profile.finish_ns(host.capacity, size_bytes)
+        } else {
+            ledger.probe(&host.path, case.now_ns, size_bytes)
+        };
+        finish.unwrap_or(u64::MAX)
     }
 
-    /// Lowers `best_ns` to the smallest finish among plain hosts.
-    fn search(&self, node: usize, best_ns: &mut u64) {
-        let Node { capacity_max, capacity_min, size_min, .. } = self.nodes[node];
-        if size_min == EMPTY_BYTES || !self.profile.carries(capacity_max, size_min, *best_ns - 1) {
-            return;
-        }
-        if capacity_max == capacity_min {
-            if let Some(finish_ns) = self.profile.finish_ns(capacity_max, size_min) {
-                *best_ns = (*best_ns).min(finish_ns);
-            }
-            return;
-        }
-        // The child with the smallest update is the better first guess.
-        let (left, right) = (node * 2, node * 2 + 1);
-        let flip = self.nodes[right].size_min < self.nodes[left].size_min;
-        let (first, second) = if flip { (right, left) } else { (left, right) };
-        self.search(first, best_ns);
-        self.search(second, best_ns);
+    fn bound(&self, best: (u64, u32)) -> Bound {
+        let before = self.profile.reach(best.0 - 1);
+        Bound { best, reach: self.profile.reach(best.0), before }
     }
 
-    /// Lowers `best` to the smallest rank among plain hosts' updates that end by `finish_ns`.
-    fn tie(&mut self, node: usize, finish_ns: u64, best: &mut u32) {
-        let Node { capacity_max, capacity_min, size_min, size_next, rank } = self.nodes[node];
-        if size_min == EMPTY_BYTES || !self.profile.carries(capacity_max, size_min, finish_ns) {
+    /// Lowers the bound to the smallest (finish, rank) below a node.
+    fn search(&mut self, case: &Case, ledger: &Ledger, node: usize, bound: &mut Bound) {
+        let Node { capacity_max, size_min, size_next, floor_ns, rank, .. } = self.nodes[node];
+        if floor_ns > bound.best.0 || !self.profile.covers(&bound.reach, capacity_max, size_min) {
             return;
         }
-        let is_leaf = node >= self.leaves;
-        if !is_leaf
-            && self.profile.carries(capacity_min, size_min, finish_ns)
-            && (size_next == EMPTY_BYTES
-                || !self.profile.carries(capacity_max, size_next, finish_ns))
+        // Only a tie with a name that comes later?
+        if rank >= bound.best.1
+            && !self.profile.covers(&bound.reach, capacity_max, size_next)
+            && !self.profile.covers(&bound.before, capacity_max, size_min)
         {
-            if rank < *best {
-                // Down to the leaf that it is on, to know its host.
-                let child =
-                    if self.holds(node * 2, size_min, rank) { node * 2 } else { node * 2 + 1 };
-                self.tie(child, finish_ns, best);
-            }
             return;
         }
-        if is_leaf {
-            let at = node - self.leaves;
-            for (size, rank) in self.hosts[at].by_size() {
-                if !self.profile.carries(capacity_max, size, finish_ns) {
-                    break;
-                }
-                if rank < *best {
-                    *best = rank;
-                    self.best_host = UpdateId::from_index(at).0;
-                }
-            }
+        if node >= self.leaves {
+            self.search_host(case, ledger, node, bound);
             return;
         }
-        self.tie(node * 2, finish_ns, best);
-        self.tie(node * 2 + 1, finish_ns, best);
+        // The child that could end first is the better first guess.
+        let (left, right) = (node * 2, node * 2 + 1);
+        let flip = self.nodes[right].is_before(&self.nodes[left]);
+        let (first, second) = if flip { (right, left) } else { (left, right) };
+        self.search(case, ledger, first, bound);
+        self.search(case, ledger, second, bound);
+        self.nodes[node].floor_ns = self.nodes[left].floor_ns.min(self.nodes[right].floor_ns);
     }
 
-    fn holds(&self, node: usize, size: u64, rank: u32) -> bool {
-        self.nodes[node].size_min == size && self.nodes[node].rank == rank
-    }
-
-    /// Asks touched hosts that could still be better than `best`.
-    fn ask_touched(&mut self, case: &Case, ledger: &Ledger, best: &mut (u64, u32)) {
-        let mut asked = Vec::new();
-        while let Some(Reverse((least_ns, index, version))) = self.touched.peek().copied() {
-            if least_ns > best.0 {
+    fn search_host(&mut self, case: &Case, ledger: &Ledger, leaf: usize, bound: &mut Bound) {
+        let at = leaf - self.leaves;
+        let Node { size_min, mut rank, .. } = self.nodes[leaf];
+        let finish_ns = self.ask(case, ledger, at, size_min);
+        self.nodes[leaf].floor_ns = finish_ns;
+        if finish_ns > bound.best.0 {
+            return;
+        }
+        // Rounding up to nanoseconds can make sizes equal that differ by this much.
+        let nearly = size_min.saturating_add(self.hosts[at].capacity / 1_000_000_000 + 1);
+        for (size, other) in self.hosts[at].by_size().skip(1) {
+            if size > nearly || self.ask(case, ledger, at, size) != finish_ns {
                 break;
             }
-            self.touched.pop();
-            let host = &self.hosts[index as usize];
-            let Some((head_size, _)) = host.head() else { continue };
-            if host.version != version {
-                continue;
-            }
-            let ask = |size| ledger.probe(&host.path, case.now_ns, size).unwrap_or(u64::MAX);
-            let finish_ns = ask(head_size);
-            asked.push(Reverse((finish_ns, index, version)));
-            // Rounding up to nanoseconds can make sizes equal that differ by this much.
-            let nearly = head_size.saturating_add(host.capacity / 1_000_000_000 + 1);
-            for (size, rank) in host.by_size() {
-                if size > head_size && (size > nearly || ask(size) != finish_ns) {
-                    break;
-                }
-                if (finish_ns, rank) < *best {
-                    *best = (finish_ns, rank);
-                    self.best_host = index;
-                }
-            }
+            rank = rank.min(other);
         }
-        self.touched.extend(asked);
+        if (finish_ns, rank) < bound.best {
+            *bound = self.bound((finish_ns, rank));
+            self.best_host = UpdateId::from_index(at).0;
+        }
     }
 
     /// The answer when some shared link has nothing left, ever.
     fn unreachable(&self) -> Option<(u64, u32)> {
-        let heads = self.hosts.iter().filter_map(PoolHost::head);
-        heads.map(|(_, rank)| (u64::MAX, rank)).min()
+        let heads = self.hosts.iter().filter_map(|host| host.queue.last());
+        heads.map(|(_, rank)| (u64::MAX, *rank)).min()
     }
 }

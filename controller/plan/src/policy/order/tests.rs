@@ -169,3 +169,89 @@ proptest! {
         }
     }
 }
+
+/// Server downlink 10; uplinks A = B = 10, C = 5, D = 1; sizes 10; versions 5, 4, 3, 1 of 5.
+fn golden(tau_max: u64, no_drop: bool) -> Case {
+    let text = format!(
+        r#"{{"now_ns": 0,
+            "hosts": {{
+                "A": {{"up_bytes_per_sec": 10, "down_bytes_per_sec": 10}},
+                "B": {{"up_bytes_per_sec": 10, "down_bytes_per_sec": 10}},
+                "C": {{"up_bytes_per_sec": 5, "down_bytes_per_sec": 5}},
+                "D": {{"up_bytes_per_sec": 1, "down_bytes_per_sec": 1}},
+                "S": {{"up_bytes_per_sec": 10, "down_bytes_per_sec": 10}}}},
+            "servers": [{{"name": "s", "host": "S", "version": 5, "tau_max": {tau_max}}}],
+            "updates": [
+                {{"id": "a", "server": "s", "host": "A", "size_bytes": 10, "version": 5}},
+                {{"id": "b", "server": "s", "host": "B", "size_bytes": 10, "version": 4}},
+                {{"id": "c", "server": "s", "host": "C", "size_bytes": 10, "version": 3}},
+                {{"id": "d", "server": "s", "host": "D", "size_bytes": 10, "version": 1}}],
+            "options": {{"no_drop": {no_drop}}}}}"#
+    );
+    Case::from_json(&text).expect("the golden case")
+}
+
+type GoldenEntry = (&'static str, f64, f64);
+
+fn assert_golden(case: &Case, entries: &[GoldenEntry], dropped: &[(&str, DropReason)]) {
+    let plan = order(case, &mut Ledger::new(case)).into_plan("order", case);
+    let ids: Vec<&str> = plan.order.iter().map(|id| case.update(*id).name.as_str()).collect();
+    assert_eq!(ids, entries.iter().map(|e| e.0).collect::<Vec<_>>());
+    for (id, (name, arrival_s, commit_s)) in plan.order.iter().zip(entries) {
+        let transfer = plan.transfers[id.index()].as_ref().expect("it is sent");
+        for (ns, s) in [(transfer.arrival_ns, arrival_s), (transfer.commit_ns, commit_s)] {
+            assert!((ns as f64 - s * 1e9).abs() <= 2.0, "{name}: {ns} ns, not {s} s");
+        }
+    }
+    let drops: Vec<_> =
+        plan.dropped.iter().map(|(id, r)| (case.update(*id).name.as_str(), r.clone())).collect();
+    assert_eq!(drops, dropped);
+}
+
+#[test]
+fn orders_like_the_golden_table() {
+    let rows: [(u64, [GoldenEntry; 4]); 5] = [
+        (8, [("a", 1.0, 1.0), ("b", 2.0, 2.0), ("c", 4.0, 4.0), ("d", 12.0, 12.0)]),
+        (7, [("a", 1.0, 1.0), ("b", 2.0, 2.0), ("c", 4.0, 4.0), ("d", 12.0, 12.0)]),
+        (6, [("a", 1.0, 1.0), ("b", 2.0, 2.0), ("d", 12.0, 12.0), ("c", 4.0, 12.0)]),
+        (
+            5,
+            [
+                ("a", 1.0, 1.0),
+                ("d", 11.0, 11.0),
+                ("b", 2.0 + 1.0 / 9.0, 11.0),
+                ("c", 4.0 + 1.0 / 9.0, 11.0),
+            ],
+        ),
+        (
+            4,
+            [
+                ("d", 10.0, 10.0),
+                ("a", 10.0 / 9.0, 10.0),
+                ("c", 28.0 / 9.0, 10.0),
+                ("b", 10.0 / 3.0, 10.0),
+            ],
+        ),
+    ];
+    for (tau_max, entries) in rows {
+        assert_golden(&golden(tau_max, true), &entries, &[]);
+    }
+    let late = [("a", 1.0, 1.0), ("c", 3.0, 3.0), ("b", 3.0, 3.0)];
+    assert_golden(&golden(3, true), &late, &[("d", DropReason::TooOld)]);
+}
+
+#[test]
+fn drops_what_holds_the_others_up_in_the_golden_case() {
+    let without = [("a", 1.0, 1.0), ("b", 2.0, 2.0), ("c", 4.0, 4.0)];
+    for tau_max in [4, 5, 6] {
+        let case = golden(tau_max, false);
+        let plan = order(&case, &mut Ledger::new(&case)).into_plan("order", &case);
+        assert_eq!(plan.dropped, [(UpdateId(3), DropReason::DelaysOthers)], "tau_max {tau_max}");
+        assert_eq!(plan.mean_commit_ns(), Some(2_333_333_333), "tau_max {tau_max}");
+        if tau_max > 4 {
+            assert_golden(&case, &without, &[("d", DropReason::DelaysOthers)]);
+        }
+    }
+    let case = golden(7, false);
+    assert!(order(&case, &mut Ledger::new(&case)).dropped.is_empty());
+}

@@ -1,0 +1,481 @@
+//! Decides how much bandwidth each link has to give: one estimate per host and direction, and per
+//! rack uplink, from packet trains, delivered transfers and NIC counters. Sans-IO, no clock.
+//!
+//! *Available* is capacity less the background, which is what others than Weft put on the link.
+//!
+//! | question | answered from | where |
+//! | --- | --- | --- |
+//! | how fast does a train leave the bottleneck | arrival times, the shaper's burst cut off | [`train`] |
+//! | what is a link's capacity | the fastest peers' samples, pooled | [`capacity`] |
+//! | did it change | a clipped two-sided CUSUM | [`change`] |
+//! | how much is taken by others | NIC counters less own bytes, EWMA | [`background`] |
+//! | which link does a sample speak of | whether another link on the path explains it | this file |
+//! | when may whom be probed | 1 % of each link's time | [`budget`], [`probe`] |
+//!
+//! A train crosses up to four links and shows the slowest. So a sample below a link's estimate says
+//! nothing of that link while another one on the path is saturated; where none is, all of them are
+//! suspects, and trains to other peers tell which (the innocent ones look as ever). Losses that
+//! several hosts of a rack have at once are put down to the rack's uplink.
+//!
+//! Invariants: no input panics; what makes no sense is refused and counted; an estimate is finite
+//! and not negative. MLfabric leaves the method open ("How: not found"); every constant is derived.
+//! A sample costs O(log peers + samples kept), no allocation once a link has met its peers.
+
+pub mod background;
+pub mod budget;
+pub mod capacity;
+pub mod change;
+pub mod probe;
+pub mod train;
+
+use std::collections::VecDeque;
+
+use super::topology::{LinkId, Topology};
+use crate::case::{HostId, RackId};
+use background::Background;
+use capacity::{Capacity, Judgement};
+pub use train::TrainSample;
+
+/// The share of an estimate on which a plan builds; the rest is for its error (derived).
+pub const PLANNED_SHARE: f64 = 0.9;
+
+/// The estimates of all links.
+#[derive(Clone, Debug)]
+pub struct Estimator {
+    topology: Topology,
+    links: Vec<Link>,
+    events: VecDeque<Changed>,
+    refused: Refused,
+}
+
+/// What is known of a link.
+#[derive(Clone, Debug, Default)]
+struct Link {
+    capacity: Capacity,
+    background: Background,
+    line_rate_bytes_per_sec: Option<f64>,
+    /// The last unexplained loss on a rack's link: when, and which of its hosts had it.
+    shared_loss: Option<(u64, HostId)>,
+    /// What the last event said is available.
+    announced_bytes_per_sec: Option<f64>,
+}
+
+/// How much a link has to give.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Capacity less background, at least a tenth of the capacity.
+    pub available_bytes_per_sec: f64,
+    /// What the link carries when saturated, Ethernet headers included.
+    pub capacity_bytes_per_sec: f64,
+    /// What others put on it.
+    pub background_bytes_per_sec: f64,
+    /// 0 to 1, from the number, age and spread of the samples.
+    pub confidence: f64,
+    /// Whether the capacity was seen to limit, or only to be no less.
+    pub bound: Bound,
+}
+
+impl Estimate {
+    /// What a plan may use.
+    #[must_use]
+    pub fn plannable_bytes_per_sec(&self) -> f64 {
+        self.available_bytes_per_sec * PLANNED_SHARE
+    }
+}
+
+/// What a capacity is worth.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Bound {
+    /// The link was the slowest of a path.
+    Measured,
+    /// Something else was slower whenever it was tried.
+    AtLeast,
+}
+
+/// Why a train was sent, which decides what it shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Context {
+    /// As fast as the sender can: the link limits.
+    Probe,
+    /// Inside a transfer that may send at this rate: dispersion at the granted rate is the pacer's.
+    Reserved {
+        /// The grant.
+        granted_bytes_per_sec: f64,
+    },
+}
+
+/// A finished transfer, or a stretch of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delivered {
+    /// Bytes of its frames.
+    pub bytes: u64,
+    /// How long they took.
+    pub duration_ns: u64,
+    /// True when the grant and not the network held it back: a lower bound only.
+    pub limited_by_grant: bool,
+}
+
+/// What became of a sample.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// It agrees with what is known, or taught the first of it.
+    InLine,
+    /// It disagrees; another sample, best with other peers, must confirm it.
+    Suspect,
+    /// It was the confirmation: an estimate changed.
+    Changed,
+}
+
+/// A change worth a new plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Changed {
+    /// The link.
+    pub link: LinkId,
+    /// Available before.
+    pub before_bytes_per_sec: f64,
+    /// Available now.
+    pub after_bytes_per_sec: f64,
+}
+
+/// Why an input was not used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// A host that does not exist, or a path from a host to itself.
+    #[error("there is no path between these hosts; use two different hosts of the topology")]
+    NoPath,
+    /// Zero, negative, NaN or infinite where a rate, size or time must be positive.
+    #[error("a size, rate or duration is zero or not a number; report positive finite values")]
+    Absurd,
+    /// A clock or counter that went backwards.
+    #[error("a clock or counter went backwards; the interval is not used")]
+    Backwards,
+    /// A train too short to outlast the shaper's burst.
+    #[error("the train is too short to see past the shaper's burst; send a longer one")]
+    Short,
+}
+
+/// How many inputs were refused, by reason.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Refused {
+    /// [`Refusal::NoPath`].
+    pub no_path: u64,
+    /// [`Refusal::Absurd`].
+    pub absurd: u64,
+    /// [`Refusal::Backwards`].
+    pub backwards: u64,
+    /// [`Refusal::Short`].
+    pub short: u64,
+}
+
+impl Refused {
+    fn count(&mut self, refusal: Refusal) -> Refusal {
+        *match refusal {
+            Refusal::NoPath => &mut self.no_path,
+            Refusal::Absurd => &mut self.absurd,
+            Refusal::Backwards => &mut self.backwards,
+            Refusal::Short => &mut self.short,
+        } += 1;
+        refusal
+    }
+}
+
+impl Estimator {
+    /// Knows nothing yet.
+    #[must_use]
+    pub fn new(topology: Topology) -> Self {
+        let links = vec![Link::default(); topology.link_count()];
+        Self { topology, links, events: VecDeque::new(), refused: Refused::default() }
+    }
+
+    /// The topology.
+    #[must_use]
+    pub const fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Sets the line rate, above which no estimate goes.
+    ///
+    /// # Errors
+    /// When there is no such link or the rate is not positive.
+    pub fn set_line_rate(&mut self, link: LinkId, bytes_per_sec: f64) -> Result<(), Refusal> {
+        if !is_positive(bytes_per_sec) {
+            return Err(self.refused.count(Refusal::Absurd));
+        }
+        let Some(link) = self.links.get_mut(link.index()) else {
+            return Err(self.refused.count(Refusal::NoPath));
+        };
+        link.line_rate_bytes_per_sec = Some(bytes_per_sec);
+        Ok(())
+    }
+
+    /// Takes in what a train from `from` to `to` showed.
+    ///
+    /// # Errors
+    /// Why the sample was not used.
+    pub fn handle_train(
+        &mut self,
+        now_ns: u64,
+        (from, to): (HostId, HostId),
+        sample: &TrainSample,
+        context: Context,
+    ) -> Result<Verdict, Refusal> {
+        self.check_path(from, to)?;
+        let (own, foreign) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
+        let foreign = self.foreign((from, to), own, foreign);
+        let total = own + foreign;
+        let pacer = match context {
+            Context::Probe => None,
+            Context::Reserved { granted_bytes_per_sec } => Some(granted_bytes_per_sec),
+        };
+        if pacer.is_some_and(|rate| !is_positive(rate)) {
+            return Err(self.refused.count(Refusal::Absurd));
+        }
+        let limited_by_grant = pacer.is_some_and(|rate| own >= rate * PACED_SHARE);
+        Ok(self.judge(now_ns, (from, to), own, total, limited_by_grant))
+    }
+
+    /// Takes in the rate at which a transfer arrived. Where the network held it back, each link
+    /// also carried its background meanwhile.
+    ///
+    /// # Errors
+    /// Why it was not used.
+    pub fn handle_delivered(
+        &mut self,
+        now_ns: u64,
+        (from, to): (HostId, HostId),
+        delivered: &Delivered,
+    ) -> Result<Verdict, Refusal> {
+        self.check_path(from, to)?;
+        if delivered.bytes == 0 || delivered.duration_ns < DELIVERED_NS_MIN {
+            return Err(self.refused.count(Refusal::Absurd));
+        }
+        let own = delivered.bytes as f64 * 1e9 / delivered.duration_ns as f64;
+        let down = self.topology.down(to).index();
+        let total = own + self.links[down].background.bytes_per_sec();
+        Ok(self.judge(now_ns, (from, to), own, total, delivered.limited_by_grant))
+    }
+
+    /// Takes in a NIC's counters: all bytes and Weft's own, since any start. `total_bytes` must
+    /// count frames as the link does, Ethernet headers included.
+    ///
+    /// # Errors
+    /// When a counter or the clock went backwards; the next reading starts afresh.
+    pub fn handle_counters(
+        &mut self,
+        now_ns: u64,
+        link: LinkId,
+        total_bytes: u64,
+        own_bytes: u64,
+    ) -> Result<(), Refusal> {
+        let Some(known) = self.links.get_mut(link.index()) else {
+            return Err(self.refused.count(Refusal::NoPath));
+        };
+        let outcome = known.background.handle(now_ns, total_bytes, own_bytes);
+        outcome.map_err(|refusal| self.refused.count(refusal))?;
+        self.announce(now_ns, link);
+        Ok(())
+    }
+
+    /// What the link has to give; `None` before the first sample.
+    #[must_use]
+    pub fn estimate(&self, now_ns: u64, link: LinkId) -> Option<Estimate> {
+        let known = self.links.get(link.index())?;
+        let seen = known.capacity.bytes_per_sec()?;
+        let capacity = seen.min(known.line_rate_bytes_per_sec.unwrap_or(f64::INFINITY));
+        let background = known.background.bytes_per_sec().min(capacity);
+        Some(Estimate {
+            available_bytes_per_sec: (capacity - background).max(capacity * AVAILABLE_SHARE_MIN),
+            capacity_bytes_per_sec: capacity,
+            background_bytes_per_sec: background,
+            confidence: known.capacity.confidence(now_ns),
+            bound: self.bound(link, capacity),
+        })
+    }
+
+    /// The next change that nobody has been told yet.
+    pub fn poll_event(&mut self) -> Option<Changed> {
+        self.events.pop_front()
+    }
+
+    /// How many inputs were refused.
+    #[must_use]
+    pub const fn refused(&self) -> Refused {
+        self.refused
+    }
+
+    fn check_path(&mut self, from: HostId, to: HostId) -> Result<(), Refusal> {
+        let hosts = self.topology.host_count();
+        if from == to || from.index() >= hosts || to.index() >= hosts {
+            return Err(self.refused.count(Refusal::NoPath));
+        }
+        Ok(())
+    }
+
+    /// What others put on the receiver's link beside a train, from two imperfect witnesses: the
+    /// counter readings during the train, which are a packet ahead or behind, and the average
+    /// background, of which a saturated queue lets no larger share through than of the train.
+    fn foreign(&self, (from, to): (HostId, HostId), own: f64, read: f64) -> f64 {
+        let down = self.topology.down(to);
+        let background = self.links[down.index()].background.bytes_per_sec();
+        if background < own * FOREIGN_KNOWN {
+            return if read >= own * FOREIGN_MUCH { read } else { 0.0 };
+        }
+        let path = self.topology.path(from, to);
+        let upstream = path.links().iter().filter(|link| **link != down);
+        let rates =
+            upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
+        let sent = rates.fold(f64::INFINITY, f64::min).max(own);
+        // Of a sender that may be faster than it has shown, a smaller share gets through.
+        read.clamp(0.0, background * own / sent * FOREIGN_SLACK)
+    }
+
+    /// Gives a sample to the links that it speaks of. `own` is what the train alone came to, which
+    /// is what all links but the last are held to; `total` adds what else the last link carried.
+    fn judge(
+        &mut self,
+        now_ns: u64,
+        (from, to): (HostId, HostId),
+        own: f64,
+        total: f64,
+        lower_bound: bool,
+    ) -> Verdict {
+        let path = self.topology.path(from, to);
+        let down = self.topology.down(to);
+        let rate_on = |link: LinkId| if link == down { total } else { own };
+        let known = |link: LinkId| self.links[link.index()].capacity.bytes_per_sec();
+        let reaches = |link: LinkId| known(link).is_none_or(|rate| rate_on(link) >= rate * LIKE);
+        let explained = lower_bound || path.links().iter().any(|link| reaches(*link));
+        let shared = !explained && self.is_shared(now_ns, from, to);
+        let mut verdict = Verdict::InLine;
+        for &link in path.links() {
+            let rate = rate_on(link);
+            let at_rack = link.index() >= self.topology.host_count() * 2;
+            let known = self.links[link.index()].capacity.bytes_per_sec().unwrap_or(0.0);
+            let speaks_of_it = if explained {
+                rate > known || (!lower_bound && rate >= known * LIKE)
+            } else {
+                at_rack || !shared
+            };
+            if !speaks_of_it {
+                continue;
+            }
+            let peer = if link == down { from } else { to };
+            let peer = if at_rack { from } else { peer };
+            let judgement = self.links[link.index()].capacity.handle(now_ns, peer, rate, at_rack);
+            verdict = match (judgement, verdict) {
+                (Judgement::Changed, _) | (_, Verdict::Changed) => Verdict::Changed,
+                (Judgement::Suspect, _) | (_, Verdict::Suspect) => Verdict::Suspect,
+                (Judgement::InLine, Verdict::InLine) => Verdict::InLine,
+            };
+            self.announce(now_ns, link);
+        }
+        verdict
+    }
+
+    /// Whether an unexplained loss between racks was just seen by another host of the same rack
+    /// too, at either end; notes this one.
+    fn is_shared(&mut self, now_ns: u64, from: HostId, to: HostId) -> bool {
+        let path = self.topology.path(from, to);
+        let host_links = self.topology.host_count() * 2;
+        let mut shared = false;
+        for link in path.links().iter().filter(|link| link.index() >= host_links) {
+            let host = if link.0.is_multiple_of(2) { from } else { to };
+            let loss = &mut self.links[link.index()].shared_loss;
+            shared |= loss.is_some_and(|(at_ns, other)| {
+                other != host && now_ns.saturating_sub(at_ns) <= SHARED_WINDOW_NS
+            });
+            *loss = Some((now_ns, host));
+        }
+        shared
+    }
+
+    /// A link was the slowest of a path when what it leads to has shown more: some peer's link for
+    /// a host's, some pair's for a rack's. Links of equal rates are each at least that fast, and
+    /// no path can tell more.
+    fn bound(&self, link: LinkId, capacity: f64) -> Bound {
+        let hosts = u32::try_from(self.topology.host_count()).unwrap_or(u32::MAX);
+        let index = link.0;
+        let all = || (0..hosts).map(HostId);
+        let best = |links: &mut dyn Iterator<Item = LinkId>| {
+            // Less what others take: beside them a train shows less than the link has.
+            let free = |link: &Link| {
+                Some(link.capacity.bytes_per_sec()? - link.background.bytes_per_sec())
+            };
+            links.filter_map(|link| free(&self.links[link.index()])).fold(0.0, f64::max)
+        };
+        let limit = if index < hosts * 2 {
+            let (own, upwards) = (HostId(index / 2), index.is_multiple_of(2));
+            let far =
+                |host| if upwards { self.topology.down(host) } else { self.topology.up(host) };
+            best(&mut all().filter(|host| *host != own).map(far)) * CLEARLY_LESS
+        } else {
+            let rack = RackId((index - hosts * 2) / 2);
+            let (inside, outside): (Vec<_>, Vec<_>) =
+                all().partition(|host| self.topology.rack(*host) == Some(rack));
+            let (senders, receivers) =
+                if index.is_multiple_of(2) { (inside, outside) } else { (outside, inside) };
+            let up = best(&mut senders.into_iter().map(|host| self.topology.up(host)));
+            let down = best(&mut receivers.into_iter().map(|host| self.topology.down(host)));
+            // A rack that carries what one pair can is no bottleneck that anyone has seen.
+            return if capacity < up.min(down) * CLEARLY_LESS {
+                Bound::Measured
+            } else {
+                Bound::AtLeast
+            };
+        };
+        if capacity < limit { Bound::Measured } else { Bound::AtLeast }
+    }
+
+    /// Queues an event once what is available has moved by a fifth.
+    fn announce(&mut self, now_ns: u64, link: LinkId) {
+        let Some(estimate) = self.estimate(now_ns, link) else { return };
+        let after = estimate.available_bytes_per_sec;
+        let known = &mut self.links[link.index()];
+        let Some(before) = known.announced_bytes_per_sec else {
+            known.announced_bytes_per_sec = Some(after);
+            return;
+        };
+        if (after - before).abs() <= before * ANNOUNCED_CHANGE {
+            return;
+        }
+        known.announced_bytes_per_sec = Some(after);
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(Changed {
+            link,
+            before_bytes_per_sec: before,
+            after_bytes_per_sec: after,
+        });
+    }
+}
+
+fn is_positive(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
+/// A rate this close to a link's estimate saturates it.
+const LIKE: f64 = 0.9;
+/// A link that shows less than this share of another's rate is the slower one.
+const CLEARLY_LESS: f64 = 0.93;
+/// Background at which a train's counter readings are believed, and readings believed at once; in
+/// shares of the train's rate.
+const FOREIGN_KNOWN: f64 = 0.02;
+const FOREIGN_MUCH: f64 = 0.2;
+/// Readings err in both directions: cutting off all that is too much would bias them.
+const FOREIGN_SLACK: f64 = 1.1;
+/// A train that arrives at this share of its grant was held back by the pacer.
+const PACED_SHARE: f64 = 0.95;
+/// An elastic flow that fills a link gives way to another one: never plan on nothing at all.
+const AVAILABLE_SHARE_MIN: f64 = 0.1;
+/// Losses of two hosts of one rack within this time are the rack's.
+const SHARED_WINDOW_NS: u64 = 1_000_000_000;
+/// Smallest relative change that is an event: the lateness at which plans are made anew.
+const ANNOUNCED_CHANGE: f64 = 0.2;
+/// Events kept for a reader who does not come; the oldest go first.
+const EVENTS_MAX: usize = 1024;
+/// Shorter transfers are over within a shaper's burst.
+const DELIVERED_NS_MIN: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! Decides which consecutive updates are summed on the way, and where.
+//!
+//! The first `nd` updates of a server's sequence go direct; the rest is cut greedily into groups,
+//! each as long as its last member is at the aggregator when the server has everything before the
+//! group, so the server's link never waits for an aggregator. A group of one goes direct. All `nd`
+//! are tried and the best for the objective is kept; ties keep the smallest. The order is kept, and
+//! a group of k updates advances the version by k, so deadlines survive.
+//!
+//! Source: MLfabric, aggregation; how groups are sized is *derived*. Servers are cut one after the
+//! other: each may use what the direct plans of the later ones leave, so none gets worse than
+//! direct. Cost: about three probes per update and `nd` tried; see
+//! [`crate::case::Options::direct_search`].
+
+use crate::case::{AggregatorChoice, Case, HostId, Objective, Segment, ServerId, UpdateId};
+use crate::net::ledger::Ledger;
+use crate::plan::{Group, Hop, Transfer};
+
+use super::order::{Ordered, direct_path};
+
+#[cfg(test)]
+mod tests;
+
+/// Groups of every server in commit order, and each update's transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Aggregated {
+    /// By [`ServerId`].
+    pub groups: Vec<Vec<Group>>,
+    /// By [`UpdateId`].
+    pub transfers: Vec<Option<Transfer>>,
+}
+
+/// Cuts the sequences of `ordered`, whose transfers are reserved in `ledger`, into groups.
+#[must_use]
+pub fn aggregate(case: &Case, ledger: &mut Ledger, ordered: &Ordered) -> Aggregated {
+    let mut out = Aggregated {
+        groups: case.server_ids().map(|server| direct(server, ordered)).collect(),
+        transfers: ordered.transfers.clone(),
+    };
+    if case.options.no_aggregate || case.aggregators.is_empty() {
+        return out;
+    }
+    for server in case.server_ids() {
+        let sequence = &ordered.sequences[server.index()];
+        if sequence.len() > 1 {
+            cut(case, ledger, server, sequence, &mut out);
+        }
+    }
+    out
+}
+
+fn direct(server: ServerId, ordered: &Ordered) -> Vec<Group> {
+    let groups = ordered.sequences[server.index()].iter().map(|id| {
+        let commit_ns = ordered.transfers[id.index()].as_ref().map_or(0, |t| t.commit_ns);
+        Group { server, members: vec![*id], via: None, forward: None, commit_ns }
+    });
+    groups.collect()
+}
+
+fn cut(
+    case: &Case,
+    ledger: &mut Ledger,
+    server: ServerId,
+    sequence: &[UpdateId],
+    out: &mut Aggregated,
+) {
+    for id in sequence {
+        if let Some(transfer) = &out.transfers[id.index()] {
+            ledger.release(&direct_path(case, ledger, case.update(*id)), &transfer.segments);
+        }
+    }
+    let direct = sequence.iter().filter_map(|id| out.transfers[id.index()].as_ref());
+    let direct_cost = Cost::of(case.options.objective, direct.map(|t| t.commit_ns));
+    let start = ledger.mark();
+    let mut cutter = Cutter::new(case, ledger, server, sequence);
+    let (best, direct_count) = cutter.search();
+    cutter.ledger.rollback(start);
+    if best < direct_cost {
+        let mut record = Record::default();
+        cutter.reset();
+        cutter.direct_count = direct_count;
+        let cost = cutter.tail(None, Some(&mut record));
+        debug_assert_eq!(cost, Some(best), "a cut that is played again is the same");
+        for (id, transfer) in record.transfers {
+            out.transfers[id.index()] = Some(transfer);
+        }
+        out.groups[server.index()] = record.groups;
+    } else {
+        for id in sequence {
+            if let Some(transfer) = &out.transfers[id.index()] {
+                ledger.reserve(&direct_path(case, ledger, case.update(*id)), &transfer.segments);
+            }
+        }
+    }
+    ledger.commit();
+}
+
+/// What a cut is judged by: the sum of commit instants, or the last one.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Cost(u128);
+
+impl Cost {
+    const MAX: Self = Self(u128::MAX);
+
+    fn of(objective: Objective, commits: impl Iterator<Item = u64>) -> Self {
+        match objective {
+            Objective::Mean => Self(commits.map(u128::from).sum()),
+            Objective::Last => Self(commits.max().map_or(0, u128::from)),
+        }
+    }
+}
+
+struct Cutter<'a> {
+    case: &'a Case,
+    ledger: &'a mut Ledger,
+    server: ServerId,
+    sequence: &'a [UpdateId],
+    /// Updates planned so far, their commits' sum, and the last of them.
+    at: usize,
+    sum: u128,
+    done_ns: u64,
+    next_aggregator: usize,
+    /// Updates up to here go direct without a try.
+    direct_count: usize,
+    segments: Vec<Segment>,
+    /// Ends of the group members' hops.
+    arrivals: Vec<(u64, Vec<Segment>)>,
+}
+
+/// What a cut looks like, for the one that is kept.
+#[derive(Default)]
+struct Record {
+    groups: Vec<Group>,
+    transfers: Vec<(UpdateId, Transfer)>,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(
+        case: &'a Case,
+        ledger: &'a mut Ledger,
+        server: ServerId,
+        sequence: &'a [UpdateId],
+    ) -> Self {
+        Self {
+            case,
+            ledger,
+            server,
+            sequence,
+            at: 0,
+            sum: 0,
+            done_ns: case.server(server).commit_from_ns,
+            next_aggregator: 0,
+            direct_count: 0,
+            segments: Vec::new(),
+            arrivals: Vec::new(),
+        }
+    }
+
+    /// The best cost, and the number of direct updates that it takes.
+    fn search(&mut self) -> (Cost, usize) {
+        let n = self.sequence.len();
+        let every = n <= self.case.options.direct_search as usize;
+        let mut best = (Cost::MAX, 0);
+        if every {
+            self.scan(0..=n, &mut best);
+            return best;
+        }
+        // 0, 1, 2, 3, 4, 6, 8, 12, 16, ..: then halve the gaps beside the best.
+        let mut tried = vec![0, 1];
+        let mut step = 2;
+        while step <= n {
+            tried.push(step);
+            tried.push(step + step / 2);
+            step *= 2;
+        }
+        tried.retain(|nd| *nd <= n);
+        self.scan(tried.iter().copied(), &mut best);
+        for _ in 0..REFINEMENTS {
+            let place = tried.partition_point(|nd| *nd < best.1);
+            let below = place.checked_sub(1).map(|below| usize::midpoint(tried[below], best.1));
+            let above = tried.get(place + 1).map(|above| usize::midpoint(*above, best.1));
+            let fresh: Vec<usize> =
+                [below, above].into_iter().flatten().filter(|nd| !tried.contains(nd)).collect();
+            if fresh.is_empty() {
+                break;
+            }
+            tried.extend(&fresh);
+            tried.sort_unstable();
+            self.scan(fresh.into_iter(), &mut best);
+        }
+        best
+    }
+
+    /// Tries ascending numbers of direct updates.
+    fn scan(&mut self, counts: impl Iterator<Item = usize>, best: &mut (Cost, usize)) {
+        let start = self.ledger.mark();
+        self.reset();
+        for count in counts {
+            while self.at < count {
+                if self.go_direct(None).is_none() {
+                    self.ledger.rollback(start);
+                    return;
+                }
+            }
+            // More direct updates only make this later.
+            if self.least() >= best.0 {
+                break;
+            }
+            let mark = self.ledger.mark();
+            let saved = (self.at, self.sum, self.done_ns);
+            self.next_aggregator = 0;
+            if let Some(cost) = self.tail(Some(best.0), None)
+                && (cost, count) < *best
+            {
+                *best = (cost, count);
+            }
+            self.ledger.rollback(mark);
+            (self.at, self.sum, self.done_ns) = saved;
+        }
+        self.ledger.rollback(start);
+    }
+
+    fn reset(&mut self) {
+        (self.at, self.sum, self.next_aggregator) = (0, 0, 0);
+        self.done_ns = self.case.server(self.server).commit_from_ns;
+    }
+
+    /// Cuts what is left into groups; none if that cannot be better than `limit`.
+    fn tail(&mut self, limit: Option<Cost>, mut record: Option<&mut Record>) -> Option<Cost> {
+        while self.at < self.sequence.len() {
+            if limit.is_some_and(|limit| self.least() > limit) {
+                return None;
+            }
+            if self.at < self.direct_count || !self.go_together(record.as_deref_mut()) {
+                self.go_direct(record.as_deref_mut())?;
+            }
+        }
+        Some(self.least())
+    }
+
+    /// At least this is the cost of any way to go on.
+    fn least(&self) -> Cost {
+        match self.case.options.objective {
+            Objective::Mean => {
+                let left = (self.sequence.len() - self.at) as u128;
+                Cost(self.sum + left * u128::from(self.done_ns))
+            }
+            Objective::Last => Cost(u128::from(self.done_ns)),
+        }
+    }
+
+    /// Sends one update straight to the server; none if its path never has bandwidth.
+    fn go_direct(&mut self, record: Option<&mut Record>) -> Option<()> {
+        let id = self.sequence[self.at];
+        let host = self.case.server(self.server).host;
+        let arrival_ns = self.hop(self.case.update(id).host, host, self.case.now_ns, id)?;
+        let commit_ns = self.commit(1, arrival_ns);
+        if let Some(record) = record {
+            let segments = self.segments.clone();
+            let transfer = Transfer { arrival_ns, commit_ns, via: None, segments };
+            record.transfers.push((id, transfer));
+            let (server, members) = (self.server, vec![id]);
+            record.groups.push(Group { server, members, via: None, forward: None, commit_ns });
+        }
+        Some(())
+    }
+
+    /// Sends as many updates as are in time through the next aggregator; false if that is none or
+    /// only one, for which a hop is no gain.
+    fn go_together(&mut self, record: Option<&mut Record>) -> bool {
+        let aggregator = self.choose();
+        let mark = self.ledger.mark();
+        let (mut count, mut ready_ns, mut size_bytes) = (0, 0, 0);
+        self.arrivals.clear();
+        while let Some(id) = self.sequence.get(self.at + count).copied() {
+            let update = self.case.update(id);
+            let before = self.ledger.mark();
+            let arrival = self.hop(update.host, aggregator, self.case.now_ns, id);
+            let Some(arrival_ns) = arrival.filter(|at_ns| *at_ns <= self.done_ns) else {
+                self.ledger.rollback(before);
+                break;
+            };
+            if record.is_some() {
+                self.arrivals.push((arrival_ns, self.segments.clone()));
+            }
+            count += 1;
+            ready_ns = ready_ns.max(arrival_ns);
+            size_bytes = size_bytes.max(update.size_bytes);
+        }
+        let host = self.case.server(self.server).host;
+        let arrival = (count > 1).then(|| self.send(aggregator, host, ready_ns, size_bytes));
+        let Some(arrival_ns) = arrival.flatten() else {
+            self.ledger.rollback(mark);
+            return false;
+        };
+        let first = self.at;
+        let commit_ns = self.commit(count, arrival_ns);
+        if let Some(record) = record {
+            let (server, members) = (self.server, self.sequence[first..self.at].to_vec());
+            let via = Some(aggregator);
+            for (id, (arrival_ns, segments)) in members.iter().zip(self.arrivals.drain(..)) {
+                record.transfers.push((*id, Transfer { arrival_ns, commit_ns, via, segments }));
+            }
+            let forward = Some(Hop { ready_ns, arrival_ns, segments: self.segments.clone() });
+            record.groups.push(Group { server, members, via, forward, commit_ns });
+        }
+        true
+    }
+
+    fn choose(&mut self) -> HostId {
+        let aggregators = &self.case.aggregators;
+        match self.case.options.aggregator_choice {
+            AggregatorChoice::RoundRobin => {
+                let aggregator = aggregators[self.next_aggregator % aggregators.len()];
+                self.next_aggregator += 1;
+                aggregator
+            }
+            AggregatorChoice::FirstFree => {
+                let free_ns = |host: &HostId| {
+                    let down = self.ledger.topology().down(*host);
+                    let free_ns = self.ledger.link(down).first_free_ns(self.case.now_ns);
+                    free_ns.unwrap_or(u64::MAX)
+                };
+                aggregators.iter().copied().min_by_key(free_ns).unwrap_or(aggregators[0])
+            }
+        }
+    }
+
+    fn hop(&mut self, from: HostId, to: HostId, from_ns: u64, id: UpdateId) -> Option<u64> {
+        self.send(from, to, from_ns, self.case.update(id).size_bytes)
+    }
+
+    fn send(&mut self, from: HostId, to: HostId, from_ns: u64, size_bytes: u64) -> Option<u64> {
+        let path = self.ledger.path(from, to);
+        self.segments.clear();
+        let arrival_ns =
+            self.ledger.probe_segments(&path, from_ns, size_bytes, &mut self.segments)?;
+        self.ledger.reserve(&path, &self.segments);
+        Some(arrival_ns)
+    }
+
+    fn commit(&mut self, count: usize, arrival_ns: u64) -> u64 {
+        self.done_ns = self.done_ns.max(arrival_ns);
+        self.sum += u128::from(self.done_ns) * count as u128;
+        self.at += count;
+        self.done_ns
+    }
+}
+
+/// Times that the gaps beside the best number of direct updates are halved.
+const REFINEMENTS: usize = 3;
