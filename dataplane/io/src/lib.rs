@@ -21,6 +21,7 @@ pub mod pcap;
 pub mod pool;
 mod port;
 pub mod restamp;
+mod roles;
 pub mod trace;
 pub mod udp;
 

@@ -71,6 +71,30 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// The model at the start.
+    #[error("the initial model {}: {problem}", .path.display())]
+    Initial {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The log of events.
+    #[error("opening the log of events {}: {source}; choose another node.events", .path.display())]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+    /// The controller's endpoint.
+    #[error("controller.endpoint {endpoint}: {problem}; expected such as http://10.0.0.1:22342")]
+    Endpoint {
+        /// What the configuration says.
+        endpoint: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A bench.
     #[error(transparent)]
     Bench(#[from] crate::bench::BenchError),
@@ -89,7 +113,10 @@ impl NodeError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::UnusedEalArgs => 2,
+            Self::Config(_)
+            | Self::UnusedEalArgs
+            | Self::Initial { .. }
+            | Self::Endpoint { .. } => 2,
             Self::Bench(error) => error.exit_status(),
             _ => 3,
         }

@@ -1,6 +1,6 @@
 //! A lane's thread: breathe, sleep when idle, publish counters, stop when told.
 //!
-//! Does I/O around [`AggregatorLane`]. Counters leave through a queue of one that is overwritten
+//! Does I/O around [`RoleLane`]. Counters leave through a queue of one that is overwritten
 //! once per period, so the lane never waits for a reader and takes no lock.
 
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
-use weft_io::AggregatorLane;
+use weft_io::RoleLane;
 use weft_wire::Nanos;
 
 use crate::config::IdleSection;
+use crate::control::{NodeControl, PortCounters};
 use crate::host::Host;
 use crate::idle::Idle;
-use crate::stats::LaneSnapshot;
+use crate::stats::{Counted, LaneSnapshot};
 use crate::steered::LanePort;
 
 /// What all lanes share.
@@ -28,6 +29,8 @@ pub struct Shared {
     pub idle: IdleSection,
     /// Time between two snapshots; `None` publishes none.
     pub snapshot_period_ns: Option<u64>,
+    /// The way to the agent, where there is one; lane 0's.
+    pub control: Option<NodeControl>,
     /// The latest snapshot of each lane that nobody has read.
     pub snapshots: Vec<ArrayQueue<LaneSnapshot>>,
 }
@@ -39,16 +42,25 @@ impl Shared {
 }
 
 /// Runs lane `index` until it is told to stop or its port closes; returns its last counters.
-pub fn run<P: LanePort>(
-    mut lane: AggregatorLane<P>,
+pub fn run<P: LanePort, E: Counted>(
+    mut lane: RoleLane<P, E>,
     index: usize,
     mut host: Host,
     shared: &Shared,
 ) -> LaneSnapshot {
     let mut idle = Idle::new(shared.idle);
     let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
+    let control = shared.control.as_ref().filter(|_| index == 0);
+    let mut publish_due = Nanos(0);
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
+        if let Some(control) = control {
+            control.exchange(now, lane.engine_mut());
+            if now >= publish_due {
+                control.publish(counters(&lane));
+                publish_due = now.saturating_add(PUBLISH_PERIOD);
+            }
+        }
         let frames = lane.breathe(now, &mut host);
         let due = lane.engine().poll_timeout().min(snapshot_due);
         if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {
@@ -60,5 +72,21 @@ pub fn run<P: LanePort>(
             snapshot_due = now.saturating_add(period);
         }
     }
+    if let Some(control) = control {
+        control.exchange(shared.now(), lane.engine_mut());
+    }
     LaneSnapshot::take(index, &lane, &host)
 }
+
+fn counters<P: LanePort, E: Counted>(lane: &RoleLane<P, E>) -> PortCounters {
+    let stats = lane.port().stats();
+    PortCounters {
+        rx_bytes: stats.rx_bytes,
+        tx_bytes: stats.tx_bytes,
+        rx_dropped: stats.rx_missed + stats.rx_nombuf,
+        tx_dropped: lane.stats().tx_dropped,
+    }
+}
+
+/// Between two looks at the port's counters for telemetry.
+const PUBLISH_PERIOD: Nanos = Nanos(20_000_000);

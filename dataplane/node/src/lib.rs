@@ -33,6 +33,7 @@ pub mod error;
 pub mod host;
 pub mod idle;
 pub mod lane;
+mod model;
 pub mod node;
 mod reporter;
 pub mod stats;

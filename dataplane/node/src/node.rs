@@ -13,21 +13,26 @@ use std::time::{Instant, SystemTime};
 use crossbeam_queue::ArrayQueue;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
-use weft_engine::table::Table;
+use weft_engine::role::replica::Replica;
+use weft_engine::role::server::Server;
+use weft_engine::table::{BoxConfig, Table};
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{AggregatorLane, Port, PortInfo};
+use weft_io::{AggregatorLane, Port, PortInfo, RoleLane};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::hello::Integrity;
 
+use crate::agent;
 use crate::config::{Format, Io, Settings};
+use crate::control::NodeControl;
 use crate::environment;
 use crate::error::NodeError;
 use crate::host::Host;
 use crate::lane::{self, Shared};
+use crate::model::{self, Models};
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
 use crate::steered::{LanePort, RelayPort, SteeredPort, steer};
@@ -65,11 +70,18 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
         start,
         idle: config.idle,
         snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
+        control: agent::is_wanted(config).then(NodeControl::default),
         snapshots: (0..shards).map(|_| ArrayQueue::new(1)).collect(),
     };
-    let node = Node { settings, shared: &shared, seed };
+    let models = model::read(settings)?;
+    let agent = agent::prepare(settings, environment::random_seed().map_err(NodeError::Seed)?)?;
+    let node = Node { settings, shared: &shared, models, seed };
     let lanes = std::thread::scope(|scope| {
         let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
+        let (told, until) = (&shared.control, &shared.stop);
+        let speaking = agent
+            .zip(told.as_ref())
+            .map(|(agent, control)| scope.spawn(move || agent::run(agent, control, until)));
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),
@@ -78,6 +90,10 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
         shared.stop.store(true, Ordering::Relaxed);
         if let Some(reporter) = reporter {
             reporter.thread().unpark();
+        }
+        // It tells of the last events before the node ends.
+        if let Some(speaking) = speaking {
+            let _ = speaking.join();
         }
         lanes
     })?;
@@ -91,6 +107,7 @@ type LanePorts<P> = (SteeredPort<Wrapped<P>>, Vec<SteeredPort<Wrapped<P>>>);
 pub(crate) struct Node<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) shared: &'a Shared,
+    pub(crate) models: Models,
     pub(crate) seed: u64,
 }
 
@@ -218,12 +235,11 @@ impl Node<'_> {
                     .push(thread.map_err(|source| self.stop(NodeError::Thread { lane, source }))?);
             }
             let guard = prepare(cpu(0)).map_err(|error| self.stop(error))?;
-            let lane = self.lane(front, &table, 0);
             for outcome in outcomes.iter().take(threads.len()) {
                 outcome.map_err(|error| self.stop(error))?;
             }
             self.announce(&info, &table);
-            let mut snapshots = vec![lane::run(lane, 0, host, self.shared)];
+            let mut snapshots = vec![self.run_front(front, &table, host)];
             drop(guard);
             self.shared.stop.store(true, Ordering::Relaxed);
             snapshots.extend(threads.into_iter().filter_map(|thread| thread.join().ok().flatten()));
@@ -265,6 +281,23 @@ impl Node<'_> {
             engine = engine.with_pushes(gather.expect("they were judged with the configuration"));
         }
         AggregatorLane::new(port, engine)
+    }
+
+    /// Lane 0 to its end: the only one of a server or a replica.
+    fn run_front<P: LanePort>(&self, port: P, table: &Table, host: Host) -> LaneSnapshot {
+        let (servers, replicas) = &self.models;
+        let BoxConfig { local, mtu, .. } = *table.config();
+        let (seed, kernels) = (self.seed, Kernels::detect());
+        let judged = "it was judged with the configuration";
+        if !servers.is_empty() {
+            let server = Server::new(local, mtu, servers, seed, kernels).expect(judged);
+            return lane::run(RoleLane::new(port, server), 0, host, self.shared);
+        }
+        if !replicas.is_empty() {
+            let replica = Replica::new(local, mtu, replicas, seed, kernels).expect(judged);
+            return lane::run(RoleLane::new(port, replica), 0, host, self.shared);
+        }
+        lane::run(self.lane(port, table, 0), 0, host, self.shared)
     }
 
     fn stop(&self, error: NodeError) -> NodeError {

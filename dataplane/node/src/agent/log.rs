@@ -93,11 +93,8 @@ impl EventLog {
         let Some(group) = self.groups.get(&(job, id)) else {
             return json!({ "event": "installed_unknown", "group": id.0 });
         };
-        let members: Vec<(usize, u64)> = group
-            .members
-            .iter()
-            .map(|member| (member.rank.index(), member.version.0))
-            .collect();
+        let members: Vec<(usize, u64)> =
+            group.members.iter().map(|member| (member.rank.index(), member.version.0)).collect();
         json!({
             "event": "installed", "group": id.0, "order": group.order.0, "members": members,
             "exponent": group.exponent, "via": group.via.map(|index| index.0),

@@ -10,7 +10,6 @@ mod log;
 mod state;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -26,7 +25,10 @@ use weft_rpc::{convert, v1};
 pub use log::EventLog;
 pub use state::{JobState, Role};
 
+use crate::config::{NodeConfig, Settings};
 use crate::control::NodeControl;
+use crate::environment;
+use crate::error::NodeError;
 
 /// What the agent is told at its start.
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub struct AgentConfig {
     /// The controller's gRPC endpoint.
     pub endpoint: Option<Endpoint>,
     /// Where events are logged.
-    pub events: Option<PathBuf>,
+    pub log: Option<EventLog>,
     /// Random, new with each start of the process.
     pub life: u64,
     /// The interface whose counters include others' traffic.
@@ -45,12 +47,55 @@ pub struct AgentConfig {
     pub jobs: Vec<JobState>,
 }
 
+/// Whether there is anybody to tell of events.
+#[must_use]
+pub fn is_wanted(config: &NodeConfig) -> bool {
+    config.controller.is_some() || config.node.events.is_some()
+}
+
+/// Puts together what the agent needs; `None` when there is nobody to tell. `life` is random.
+///
+/// # Errors
+/// When the endpoint is none, or the log cannot be opened.
+pub fn prepare(settings: &Settings, life: u64) -> Result<Option<AgentConfig>, NodeError> {
+    let config = &settings.config;
+    if !is_wanted(config) {
+        return Ok(None);
+    }
+    let endpoint = config.controller.as_ref().map(|section| {
+        Endpoint::from_shared(section.endpoint.clone())
+            .map(|endpoint| {
+                endpoint
+                    .connect_timeout(DIAL_TIMEOUT)
+                    .tcp_nodelay(true)
+                    .http2_keep_alive_interval(KEEP_ALIVE)
+                    .keep_alive_timeout(KEEP_ALIVE)
+                    .keep_alive_while_idle(true)
+            })
+            .map_err(|error| NodeError::Endpoint {
+                endpoint: section.endpoint.clone(),
+                problem: error.to_string(),
+            })
+    });
+    let log = config.node.events.as_ref().map(|path| {
+        EventLog::open(path).map_err(|source| NodeError::Events { path: path.clone(), source })
+    });
+    Ok(Some(AgentConfig {
+        name: config.node.name.clone(),
+        endpoint: endpoint.transpose()?,
+        log: log.transpose()?,
+        life,
+        interface: environment::interface_with(config.port.ip.ip),
+        jobs: state::jobs(settings),
+    }))
+}
+
 /// Runs the agent until `stop` is set.
-pub fn run(config: AgentConfig, log: Option<EventLog>, control: &NodeControl, stop: &AtomicBool) {
+pub fn run(config: AgentConfig, control: &NodeControl, stop: &AtomicBool) {
     let endpoint = config.endpoint.clone();
-    let mut agent = Agent { config, log, control, kept: VecDeque::new(), lost: 0 };
+    let mut agent = Agent { config, control, kept: VecDeque::new(), lost: 0 };
     for job in &agent.config.jobs {
-        if let Some(log) = &mut agent.log {
+        if let Some(log) = &mut agent.config.log {
             log.job(job.job, job.version, job.exponent);
         }
     }
@@ -70,7 +115,6 @@ pub fn run(config: AgentConfig, log: Option<EventLog>, control: &NodeControl, st
 
 struct Agent<'a> {
     config: AgentConfig,
-    log: Option<EventLog>,
     control: &'a NodeControl,
     /// Events that no controller has been told.
     kept: VecDeque<v1::Event>,
@@ -81,11 +125,11 @@ impl Agent<'_> {
     /// Takes what happened from the lane: into the log, the state, and what is to be told.
     fn drain(&mut self) {
         while let Some(happened) = self.control.event() {
-            if let Some(log) = &mut self.log
+            if let Some(log) = &mut self.config.log
                 && let Err(error) = log.event(happened.job, &happened.event)
             {
                 eprintln!("weft-node: the log of events: {error}");
-                self.log = None;
+                self.config.log = None;
             }
             for job in self.config.jobs.iter_mut().filter(|job| job.job == happened.job) {
                 job.event(&happened.event);
@@ -191,7 +235,7 @@ impl Agent<'_> {
                 return;
             }
         };
-        if let Some(log) = &mut self.log {
+        if let Some(log) = &mut self.config.log {
             log.command(&command);
         }
         for job in &mut self.config.jobs {
@@ -229,5 +273,8 @@ const MESSAGES_MAX: usize = 256;
 /// How often the agent looks for events: it adds at most this to a plan's round trip.
 const POLL: Duration = Duration::from_millis(1);
 const TELEMETRY_PERIOD: Duration = Duration::from_millis(100);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// A controller that does not answer for twice this time is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(1);
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);

@@ -8,6 +8,8 @@ use weft_engine::push::{Command, Decision, Event, GroupDescriptor};
 use weft_rpc::v1;
 use weft_wire::{GroupId, JobId};
 
+use crate::config::Settings;
+
 /// What the box is in a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Role {
@@ -49,9 +51,7 @@ impl JobState {
             Command::Install(group) if group.job == self.job => {
                 self.open.insert(group.group, group.clone());
             }
-            Command::Remove { job, group }
-                if *job == self.job && self.role == Role::Aggregator =>
-            {
+            Command::Remove { job, group } if *job == self.job && self.role == Role::Aggregator => {
                 self.open.remove(group);
             }
             _ => {}
@@ -103,6 +103,31 @@ impl JobState {
                 .collect(),
         }
     }
+}
+
+/// What a node is in each of its jobs, at its start.
+#[must_use]
+pub(super) fn jobs(settings: &Settings) -> Vec<JobState> {
+    let address = settings.table.local.addr;
+    let begin = |job: u16, role, box_index, exponent| JobState {
+        job: JobId(job),
+        role,
+        box_index,
+        address,
+        exponent,
+        next_order: 0,
+        version: 0,
+        momentum_norm: 0.0,
+        open: BTreeMap::new(),
+    };
+    let config = &settings.config;
+    let servers = config.server.iter().map(|s| begin(s.job, Role::Server, 0, s.exponent));
+    let replicas = config.replica.iter().map(|s| begin(s.job, Role::Replica, s.index, s.exponent));
+    let pushes = config
+        .push
+        .iter()
+        .map(|s| begin(s.job, Role::Aggregator, s.box_index, s.exponent.unwrap_or(0)));
+    servers.chain(replicas).chain(pushes).collect()
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
+//! | `[[server]]` | [`ServerSection`]: a job whose model is here |
+//! | `[[replica]]` | [`ReplicaSection`]: a job whose model is followed here |
+//! | `[controller]` | [`ControllerSection`]: who plans |
 
 mod bench;
 mod dpdk;
@@ -25,10 +28,11 @@ mod locate;
 mod push;
 mod resolve;
 mod row;
+mod server;
 mod text;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
@@ -43,6 +47,7 @@ pub use row::{
     ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
     RowSection, SumOrderName,
 };
+pub use server::{AckName, CommitName, ConductName, ReplicaSection, ServerSection};
 pub use text::HostAddr;
 
 use locate::Source;
@@ -83,6 +88,23 @@ pub struct NodeConfig {
     /// The push jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub push: Vec<PushSection>,
+    /// Jobs whose model is here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server: Vec<ServerSection>,
+    /// Jobs whose model is followed here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replica: Vec<ReplicaSection>,
+    /// Who plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerSection>,
+}
+
+/// `[controller]`: without it groups come from nowhere, and updates are served as they arrive.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSection {
+    /// Its gRPC endpoint, such as `http://10.0.0.200:22342`. The node attaches as `node.name`.
+    pub endpoint: String,
 }
 
 impl NodeConfig {
@@ -111,6 +133,9 @@ pub struct NodeSection {
     /// TCP address that answers `GET /metrics` in Prometheus' text format. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+    /// File that tells what happens to groups: a JSON object a line. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<PathBuf>,
 }
 
 impl Default for NodeSection {
@@ -121,6 +146,7 @@ impl Default for NodeSection {
             stats_period_s: 0,
             stats_format: Format::Text,
             metrics: None,
+            events: None,
         }
     }
 }

@@ -5,6 +5,8 @@
 use std::net::SocketAddr;
 
 use weft_engine::role::gather::{self, PushConfig};
+use weft_engine::role::replica::ReplicaJobConfig;
+use weft_engine::role::server::{ServerConfigError, ServerJobConfig};
 use weft_engine::table::{
     BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
@@ -12,7 +14,7 @@ use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::{Io, NodeConfig, PushSection, RowSection};
+use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection};
 use crate::steer::LaneMap;
 
 /// A configuration that was found good.
@@ -24,6 +26,10 @@ pub struct Settings {
     pub table: BoxConfig,
     /// The push jobs.
     pub pushes: Vec<PushConfig>,
+    /// The jobs of a server; [`crate::model`] reads their initial models.
+    pub servers: Vec<ServerJobConfig>,
+    /// The jobs of a replica.
+    pub replicas: Vec<ReplicaJobConfig>,
     /// Which lane a frame belongs to.
     pub lanes: LaneMap,
     /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
@@ -105,7 +111,49 @@ pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
     let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
     let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
-    Ok(Settings { config, table, pushes, lanes, udp_sockets })
+    let (servers, replicas) = resolve_models(&config, &table)?;
+    Ok(Settings { config, table, pushes, servers, replicas, lanes, udp_sockets })
+}
+
+type Models = (Vec<ServerJobConfig>, Vec<ReplicaJobConfig>);
+
+fn resolve_models(config: &NodeConfig, table: &BoxConfig) -> Result<Models, Problem> {
+    let servers: Vec<_> = config.server.iter().map(ServerSection::to_config).collect();
+    let replicas: Vec<_> = config.replica.iter().map(ReplicaSection::to_config).collect();
+    if servers.is_empty() && replicas.is_empty() {
+        return Ok((servers, replicas));
+    }
+    if table.shards > 1 {
+        return Err(Problem::of("lcores", "shards", "must be 1 at a server or a replica"));
+    }
+    let (section, other) = if servers.is_empty() {
+        ("replica", "a replica serves nothing else")
+    } else {
+        ("server", "a server is no replica and sums nothing")
+    };
+    let alone = servers.is_empty() || replicas.is_empty();
+    if !alone || !config.row.is_empty() || !config.push.is_empty() {
+        return Err(Problem::of_entry(section, 0, "job", other));
+    }
+    let refuse = |section: &str, index: usize, error: ServerConfigError| {
+        // The file speaks of the one replica where the engine speaks of its index.
+        Problem::of_entry(section, index, error.field, error.problem)
+    };
+    for (index, job) in servers.iter().enumerate() {
+        job.check(&table.local, table.mtu).map_err(|error| refuse("server", index, error))?;
+    }
+    for (index, job) in replicas.iter().enumerate() {
+        job.check(&table.local, table.mtu).map_err(|error| refuse("replica", index, error))?;
+    }
+    let mut jobs: Vec<u16> = config.server.iter().map(|section| section.job).collect();
+    jobs.extend(config.replica.iter().map(|section| section.job));
+    for (index, job) in jobs.iter().enumerate() {
+        if *job > 255 || jobs[..index].contains(job) {
+            let problem = "must be below 256, and different for each job";
+            return Err(Problem::of_entry(section, index, "job", problem));
+        }
+    }
+    Ok((servers, replicas))
 }
 
 fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {

@@ -51,7 +51,8 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
     write_lanes(out, report)?;
     write_jobs(out, &report.jobs)?;
     write_members(out, report)?;
-    super::push::write_metrics(out, &report.pushes)
+    super::push::write_metrics(out, &report.pushes)?;
+    super::model::write_metrics(out, &report.models)
 }
 
 fn write_port(out: &mut String, port: &PortReport) -> fmt::Result {

@@ -4,19 +4,23 @@
 //! cannot disagree. Nothing is counted here.
 
 pub mod metrics;
+mod model;
 mod push;
 mod report;
 mod text;
 
-use weft_engine::role::aggregator::{JobStats, Phase, Stats};
+use weft_engine::role::aggregator::{Aggregator, JobStats, Phase, Stats};
+use weft_engine::role::replica::Replica;
+use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
 use weft_io::fault::FaultCounts;
-use weft_io::{AggregatorLane, LaneStats, PortInfo, PortStats};
+use weft_io::{LaneEngine, LaneStats, PortInfo, PortStats, RoleLane};
 use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
 use crate::steered::{LanePort, SteerStats};
 
+pub use model::ModelReport;
 pub use push::{PushReport, PushSnapshot};
 pub use report::{
     FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
@@ -49,6 +53,49 @@ pub struct LaneSnapshot {
     pub leases: Vec<LeaseSnapshot>,
     /// The push jobs.
     pub pushes: Vec<PushSnapshot>,
+    /// The jobs whose model is here.
+    pub models: Vec<ModelReport>,
+}
+
+/// An engine whose counters can be read.
+pub trait Counted: LaneEngine {
+    /// Copies them.
+    fn count(&self, snapshot: &mut LaneSnapshot);
+}
+
+impl Counted for Aggregator {
+    fn count(&self, snapshot: &mut LaneSnapshot) {
+        let lease = |lease: weft_engine::role::aggregator::LeaseReport<'_>| LeaseSnapshot {
+            row: lease.row().row,
+            job: lease.row().job,
+            phase: lease.phase(),
+            epoch: lease.epoch().0,
+            present: lease.present(),
+            lags: lease.members().map(|member| member.lag).collect(),
+        };
+        snapshot.engine = self.stats().clone();
+        snapshot.jobs = self.jobs().map(|(id, stats)| (id, *stats)).collect();
+        snapshot.leases = self.leases().map(lease).collect();
+        snapshot.pushes = self.gather().reports().map(|push| PushSnapshot::take(&push)).collect();
+    }
+}
+
+impl Counted for Server {
+    fn count(&self, snapshot: &mut LaneSnapshot) {
+        snapshot.engine.frames = self.stats().frames;
+        snapshot.engine.drops = self.stats().drops.clone();
+        let report = |(job, stats)| ModelReport::of_server(self, job, stats);
+        snapshot.models = self.jobs().map(report).collect();
+    }
+}
+
+impl Counted for Replica {
+    fn count(&self, snapshot: &mut LaneSnapshot) {
+        snapshot.engine.frames = self.stats().frames;
+        snapshot.engine.drops = self.stats().drops.clone();
+        let report = |(job, stats)| ModelReport::of_replica(self, job, stats);
+        snapshot.models = self.jobs().map(report).collect();
+    }
 }
 
 /// A lease at one moment.
@@ -70,17 +117,8 @@ pub struct LeaseSnapshot {
 
 impl LaneSnapshot {
     /// Copies a lane's counters.
-    pub fn take<P: LanePort>(index: usize, lane: &AggregatorLane<P>, host: &Host) -> Self {
-        let engine = lane.engine();
-        let lease = |lease: weft_engine::role::aggregator::LeaseReport<'_>| LeaseSnapshot {
-            row: lease.row().row,
-            job: lease.row().job,
-            phase: lease.phase(),
-            epoch: lease.epoch().0,
-            present: lease.present(),
-            lags: lease.members().map(|member| member.lag).collect(),
-        };
-        Self {
+    pub fn take<P: LanePort, E: Counted>(index: usize, lane: &RoleLane<P, E>, host: &Host) -> Self {
+        let mut snapshot = Self {
             lane: index,
             info: lane.port().info(),
             port: lane.port().stats(),
@@ -88,10 +126,13 @@ impl LaneSnapshot {
             steer: lane.port().steer_stats(),
             faults: lane.port().fault_counts(),
             host: host.stats(),
-            engine: engine.stats().clone(),
-            jobs: engine.jobs().map(|(id, stats)| (id, *stats)).collect(),
-            leases: engine.leases().map(lease).collect(),
-            pushes: engine.gather().reports().map(|push| PushSnapshot::take(&push)).collect(),
-        }
+            engine: Stats::default(),
+            jobs: Vec::new(),
+            leases: Vec::new(),
+            pushes: Vec::new(),
+            models: Vec::new(),
+        };
+        lane.engine().count(&mut snapshot);
+        snapshot
     }
 }

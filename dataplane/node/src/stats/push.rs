@@ -78,7 +78,7 @@ pub struct PushReport {
 pub(super) fn report(section: &PushSection, lanes: &[LaneSnapshot]) -> PushReport {
     let named = PushReport { job: section.job, name: section.display_name(), ..Default::default() };
     let pushes = lanes.iter().flat_map(|lane| &lane.pushes);
-    let Some(push) = pushes.filter(|push| push.job == section.job).last() else { return named };
+    let Some(push) = pushes.filter(|push| push.job == section.job).next_back() else { return named };
     let stats = &push.stats;
     PushReport {
         server: push.links[0].map_or("", standing),

@@ -11,7 +11,7 @@ use weft_io::PortStats;
 use weft_io::fault::FaultCounts;
 use weft_wire::Rank;
 
-use super::{LaneSnapshot, PushReport, push};
+use super::{LaneSnapshot, ModelReport, PushReport, push};
 use crate::config::NodeConfig;
 use crate::host::HostStats;
 
@@ -54,6 +54,8 @@ pub struct Report {
     pub rows: Vec<RowReport>,
     /// The push jobs.
     pub pushes: Vec<PushReport>,
+    /// The jobs whose model is here.
+    pub models: Vec<ModelReport>,
 }
 
 /// The port's identity and counters, named as in DPDK.
@@ -210,6 +212,7 @@ impl Report {
             sessions_broken: lanes.iter().map(|lane| lane.engine.sessions_broken).sum(),
             rows: (0..config.row.len()).map(|index| row(config, index, lanes)).collect(),
             pushes: config.push.iter().map(|section| push::report(section, lanes)).collect(),
+            models: models(config, lanes),
         }
     }
 
@@ -236,6 +239,17 @@ impl Report {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a report has string keys and finite numbers")
     }
+}
+
+fn models(config: &NodeConfig, lanes: &[LaneSnapshot]) -> Vec<ModelReport> {
+    let servers = config.server.iter().map(|section| (section.job, section.display_name()));
+    let replicas = config.replica.iter().map(|section| (section.job, section.display_name()));
+    let names: BTreeMap<u16, String> = servers.chain(replicas).collect();
+    let named = |model: &ModelReport| ModelReport {
+        name: names.get(&model.job).cloned().unwrap_or_default(),
+        ..model.clone()
+    };
+    lanes.iter().flat_map(|lane| &lane.models).map(named).collect()
 }
 
 fn port(lanes: &[LaneSnapshot]) -> PortReport {
