@@ -77,19 +77,23 @@ fn model(layout: &Layout<'_>) -> Vec<(&'static str, toml::Value)> {
         ("elements", i64::from(layout.elements()).into()),
         ("exponent", i64::from(exponent).into()),
         ("momentum", f64::from(job.momentum).into()),
+        ("initial", initial_path(layout.directory).to_string_lossy().into_owned().into()),
     ]
+}
+
+/// The workers by rank.
+fn workers(layout: &Layout<'_>) -> toml::Value {
+    let address = |rank| layout.worker_addr(rank).to_string().into();
+    toml::Value::Array((0..layout.scenario.job.workers).map(address).collect())
 }
 
 fn server(layout: &Layout<'_>) -> toml::Value {
     let job = &layout.scenario.job;
     let mut fields = model(layout);
-    let workers =
-        (0..job.workers).map(|rank| layout.worker_addr(rank).to_string().into()).collect();
     let boxes = boxes(layout).map(|name| layout.box_addr(&name).to_string().into()).collect();
-    fields.push(("workers", toml::Value::Array(workers)));
+    fields.push(("workers", workers(layout)));
     fields.push(("boxes", toml::Value::Array(boxes)));
     fields.push(("tau_max", i64::from(layout.push.tau_max(job)).into()));
-    fields.push(("initial", initial_path(layout.directory).to_string_lossy().into_owned().into()));
     fields.push(("lateness_ms", i64::from(layout.push.lateness_ms).into()));
     if layout.push.has_replica() {
         fields.push(("replica", i64::from(layout.push.aggregators).into()));
@@ -102,15 +106,17 @@ fn server(layout: &Layout<'_>) -> toml::Value {
 
 fn replica(layout: &Layout<'_>) -> toml::Value {
     let mut fields = model(layout);
+    let names = layout.aggregators();
+    let boxes = names.iter().map(|name| layout.box_addr(name).to_string().into()).collect();
     fields.push(("server", layout.box_addr(SERVER).to_string().into()));
     fields.push(("index", i64::from(layout.push.aggregators).into()));
+    fields.push(("workers", workers(layout)));
+    fields.push(("boxes", toml::Value::Array(boxes)));
     section(&fields)
 }
 
 fn aggregator(layout: &Layout<'_>, name: &str) -> toml::Value {
     let job = &layout.scenario.job;
-    let workers =
-        (0..job.workers).map(|rank| layout.worker_addr(rank).to_string().into()).collect();
     let index = layout.aggregators().iter().position(|other| other == name).unwrap_or(0);
     let elements = usize::from(layout.elements());
     let chunks = dimension(&job.hidden).div_ceil(elements);
@@ -119,7 +125,7 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> toml::Value {
         ("name", "train".into()),
         ("box_index", as_i64(index).into()),
         ("server", layout.box_addr(SERVER).to_string().into()),
-        ("workers", toml::Value::Array(workers)),
+        ("workers", workers(layout)),
         ("chunks", as_i64(chunks).into()),
         ("elements", as_i64(elements).into()),
         ("overflow", "clamp".into()),

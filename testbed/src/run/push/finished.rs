@@ -186,7 +186,13 @@ impl PushFinished<'_> {
         }
         let boxes_cpu: u64 = self.observed.boxes.iter().map(|(_, counters)| counters.cpu_ns).sum();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let cpu = (total.cpu_ns + boxes_cpu) as f64 / (self.wall_ns.max(1) as f64 * cpus as f64);
+        let workers_cpu = if self.ground.io == Io::Memory {
+            // Threads of one process: each saw the whole.
+            self.observed.summaries.iter().map(|(_, summary)| summary.cpu_ns).max().unwrap_or(0)
+        } else {
+            total.cpu_ns
+        };
+        let cpu = (workers_cpu + boxes_cpu) as f64 / (self.wall_ns.max(1) as f64 * cpus as f64);
         let computing: u64 =
             self.observed.updates.iter().map(|(.., update)| update.compute_ns).sum();
         let workers = f64::from(self.scenario.job.workers);

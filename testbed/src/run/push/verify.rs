@@ -381,3 +381,6 @@ const CURVE_POINTS_MAX: usize = 200;
 const NORM_TOLERANCE: f64 = 1e-5;
 /// Lives of one worker in a run.
 pub const LIVES_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests;
