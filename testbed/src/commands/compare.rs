@@ -14,7 +14,7 @@ use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 pub(crate) struct CompareArgs {
     /// The scenario (TOML), with [push].
     scenario: PathBuf,
-    /// The policies, separated by commas.
+    /// The policies, separated by commas; `direct` does without a controller.
     #[arg(long, value_delimiter = ',', default_value = "mlfabric,fair,fifo")]
     policies: Vec<String>,
     /// The seeds: `3`, `1,2,5`, or `1..5`, which is 1 to 5.
@@ -63,10 +63,13 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
 /// One run, in a process of its own: a lab may be entered once per process.
 fn one(arguments: &CompareArgs, policy: &str, seed: u64, directory: &Path) -> Result<(), Failure> {
     let this = std::env::current_exe().map_err(|error| Exit::CannotRun.because(error))?;
+    // Without a controller there is no policy.
+    let how: &[&str] = if policy == DIRECT { &["--direct"] } else { &["--policy", policy] };
     let output = Command::new(this)
         .arg("run")
         .arg(&arguments.scenario)
-        .args(["--policy", policy, "--seed", &seed.to_string(), "--format", "json", "--out"])
+        .args(how)
+        .args(["--seed", &seed.to_string(), "--format", "json", "--out"])
         .arg(directory)
         .args(&arguments.run_arguments)
         .stdin(Stdio::null())
@@ -169,5 +172,7 @@ fn file_name(policy: &str) -> String {
     policy.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
+/// What stands for no controller among the policies.
+const DIRECT: &str = "direct";
 /// Seeds of one range.
 const SEEDS_MAX: u64 = 1000;

@@ -218,6 +218,13 @@ fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
             }
             if let Some(name) = arguments.replication {
                 push.replication = name.replication();
+                if push.replication == Replication::Worker {
+                    // The lab's links of the aggregators go with them.
+                    push.aggregators = 0;
+                }
+                if push.replication == Replication::None {
+                    push.div_max = None;
+                }
             }
         }
         None if for_push || arguments.replica || arguments.direct => {

@@ -70,7 +70,7 @@ pub enum Replication {
     None,
     /// Aggregators duplicate their sums, direct senders their updates.
     Network,
-    /// Every update goes to the replica from its worker, past the aggregators.
+    /// Every worker sends a copy of its update to the replica; there are no aggregators.
     Worker,
     /// The server forwards what it committed.
     Chain,
@@ -180,6 +180,10 @@ impl PushSection {
                 self.aggregators
             );
             return refused("aggregators", reason);
+        }
+        if self.replication == Replication::Worker && self.aggregators > 0 {
+            let reason = "is \"worker\"; such a job has aggregators = 0".to_owned();
+            return refused("replication", reason);
         }
         if let Some(div_max) = self.div_max
             && !(div_max.is_finite() && div_max > 0.0 && self.has_replica())

@@ -20,7 +20,9 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> String {
     if layout.io == Io::Dpdk {
         table.insert("dpdk".into(), dpdk(layout, name));
     }
-    if let Some(endpoint) = layout.endpoint() {
+    // In a chain only the server knows of the replica.
+    let is_planned = name != REPLICA || layout.push.replication != Replication::Chain;
+    if let Some(endpoint) = layout.endpoint().filter(|_| is_planned) {
         table.insert("controller".into(), section(&[("endpoint", endpoint.into())]));
     }
     let job = match name {
@@ -181,14 +183,20 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     if push.mode == Mode::Partial {
         fields.push(("partial_count", i64::from(push.updates_per_round(job)).into()));
     }
-    if push.has_replica() {
+    let has_copies = matches!(push.replication, Replication::Network | Replication::Worker);
+    if has_copies {
         fields.push(("replica", REPLICA.into()));
     }
-    if let Some(div_max) = push.div_max {
+    if let Some(div_max) = push.div_max.filter(|_| has_copies) {
         fields.push(("div_max", div_max.into()));
     }
     let mut table = toml::Table::new();
     table.insert("listen".into(), layout.controller_addr().to_string().into());
+    table.insert("stats_format".into(), "json".into());
+    let state = layout.directory.join("controller.state");
+    table.insert("state_file".into(), state.to_string_lossy().into_owned().into());
+    let lateness = ("void_ms_min", i64::from(push.lateness_ms).into());
+    table.insert("tuning".into(), section(&[lateness]));
     table.insert("host".into(), toml::Value::Array(hosts));
     table.insert("job".into(), toml::Value::Array(vec![section(&fields)]));
     toml::to_string(&table).expect("a table of plain values")
