@@ -82,6 +82,8 @@ pub struct Controller {
     jobs: BTreeMap<JobId, Job>,
     groups: BTreeMap<GroupId, Group>,
     rows: Rows,
+    /// The box whose counters speak for a host.
+    counters_of: BTreeMap<HostId, NodeId>,
     registered: Vec<JobConfig>,
     tickets: u64,
     /// Why everything is to be planned anew.
@@ -94,6 +96,7 @@ pub struct Controller {
     /// False when [`Controller::poll_saved`] has something new.
     is_saved: bool,
     saved_ceiling: u32,
+    saved_jobs: usize,
 }
 
 /// Why a plan is made anew.
@@ -164,6 +167,10 @@ impl Controller {
         let Some(host) = self.nodes.get(node.index()).map(|node| node.host) else {
             return self.checked(Err(Refusal::new("name", "attach before reporting")));
         };
+        // A port counts for its host; a second box on it would count the same bytes again.
+        if *self.counters_of.entry(host).or_insert(node) != node {
+            return Ok(());
+        }
         let checked = self.links.handle_counters(host, telemetry);
         self.checked(checked)?;
         if self.links.has_changed(now_ns, self.config.tuning.bandwidth_change_share) {
@@ -258,6 +265,12 @@ impl Controller {
                 self.command(node, Command::SetRate { job: id, rate_bytes_per_sec });
             }
         }
+    }
+
+    /// Plans computed so far.
+    #[must_use]
+    pub const fn plans(&self) -> u64 {
+        self.plans
     }
 
     /// Figures for reports.

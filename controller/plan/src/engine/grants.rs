@@ -260,7 +260,7 @@ impl Controller {
         wanted: &Segment,
         is_eligible: impl Fn(TransferKey) -> bool,
     ) -> Option<TransferKey> {
-        let capacities = self.links.planned_with();
+        let capacities = self.links.usable();
         self.flights.opener(self.links.topology(), capacities, path, wanted, is_eligible)
     }
 

@@ -1,10 +1,14 @@
 //! Decides what plans may use of every link: what the configuration says, else what is estimated,
 //! else a first guess.
 //!
+//! Estimates come from what arrived ([`Estimator`]); a link that the configuration gives a rate is
+//! believed to have it, less what others put on it.
+//!
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
 
 use crate::case::{Case, Host, HostId, Rack, RackId};
+use crate::net::estimate::{Delivered, Estimator};
 use crate::net::topology::{LinkId, Topology};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
@@ -25,6 +29,7 @@ pub(super) struct Links {
     usable: Vec<u64>,
     initial_bytes_per_sec: u64,
     planned_share: f64,
+    estimator: Estimator,
 }
 
 impl Links {
@@ -57,11 +62,20 @@ impl Links {
             config.hosts.iter().flat_map(|host| [host.up_bytes_per_sec, host.down_bytes_per_sec]);
         let rack_links =
             config.racks.iter().flat_map(|rack| [rack.up_bytes_per_sec, rack.down_bytes_per_sec]);
+        let configured: Vec<Option<u64>> = host_links.chain(rack_links).collect();
+        let mut estimator = Estimator::new(Topology::new(&template));
+        for (link, rate) in (0..).map(LinkId).zip(&configured) {
+            if let Some(rate) = rate {
+                // Checked: it is positive, and the link is one of the topology's.
+                let _ = estimator.set_line_rate(link, *rate as f64);
+            }
+        }
         Self {
             topology: Topology::new(&template),
+            estimator,
             planned_with: Topology::capacities(&template),
             usable: Topology::capacities(&template),
-            configured: host_links.chain(rack_links).collect(),
+            configured,
             template,
             initial_bytes_per_sec: initial,
             planned_share: config.tuning.planned_share,
@@ -78,11 +92,14 @@ impl Links {
     }
 
     /// What a link has to give, and how sure that is.
-    pub(super) fn rate(&self, _now_ns: u64, link: LinkId) -> (u64, f64) {
+    pub(super) fn rate(&self, now_ns: u64, link: LinkId) -> (u64, f64) {
         if let Some(Some(rate)) = self.configured.get(link.index()) {
             return (*rate, 1.0);
         }
-        (self.initial_bytes_per_sec.clamp(1, RATE_BYTES_PER_SEC_MAX), 0.0)
+        match self.estimator.estimate(now_ns, link) {
+            Some(estimate) => (whole(estimate.available_bytes_per_sec), estimate.confidence),
+            None => (self.initial_bytes_per_sec.clamp(1, RATE_BYTES_PER_SEC_MAX), 0.0),
+        }
     }
 
     /// A case without updates, of what plans may use now.
@@ -112,28 +129,29 @@ impl Links {
     }
 
     /// By link: what the last plan could use.
-    pub(super) fn planned_with(&self) -> &[u64] {
+    pub(super) fn usable(&self) -> &[u64] {
         &self.usable
     }
 
     /// The ceiling for a planned rate: plans leave a margin that enforcement does not need, for
     /// gates open when transfers end and not when plans say so.
     pub(super) fn ceiling(&self, planned_bytes_per_sec: u64) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "positive, and bounded by the clamp"
-        )]
-        let ceiling = (planned_bytes_per_sec as f64 / self.planned_share) as u64;
-        ceiling.clamp(1, RATE_BYTES_PER_SEC_MAX)
+        whole(planned_bytes_per_sec as f64 / self.planned_share)
     }
 
-    /// A box's counters.
+    /// A box's counters: what others put on its host's links.
     pub(super) fn handle_counters(
         &mut self,
-        _host: HostId,
-        _telemetry: &Telemetry,
+        host: HostId,
+        telemetry: &Telemetry,
     ) -> Result<(), Refusal> {
+        let Telemetry { at_ns, rx_bytes, tx_bytes, nic_rx_bytes, nic_tx_bytes } = *telemetry;
+        let down = nic_rx_bytes.map(|total| (self.topology.down(host), total, rx_bytes));
+        let up = nic_tx_bytes.map(|total| (self.topology.up(host), total, tx_bytes));
+        for (link, total, own) in down.into_iter().chain(up) {
+            let taken = self.estimator.handle_counters(at_ns, link, total, own.min(total));
+            taken.map_err(|refusal| Refusal::new("telemetry", refusal.to_string()))?;
+        }
         Ok(())
     }
 
@@ -149,14 +167,22 @@ impl Links {
         hosts.collect()
     }
 
-    /// A transfer has arrived: a sample of its path.
+    /// A transfer has arrived: a sample of its path. What was slower than its grant was held back
+    /// by the network.
     pub(super) fn handle_delivered(
         &mut self,
-        _now_ns: u64,
-        _path: (HostId, HostId),
-        _sample: (u64, u64),
-        _granted_bytes_per_sec: Option<u64>,
+        now_ns: u64,
+        path: (HostId, HostId),
+        (bytes, duration_ns): (u64, u64),
+        granted_bytes_per_sec: Option<u64>,
     ) {
+        let rate = bytes as f64 * 1e9 / duration_ns.max(1) as f64;
+        let limited_by_grant =
+            granted_bytes_per_sec.is_some_and(|granted| rate >= granted as f64 * GRANT_SHARE);
+        let delivered = Delivered { bytes, duration_ns, limited_by_grant };
+        // A sample that makes no sense is counted there and changes nothing.
+        let _ = self.estimator.handle_delivered(now_ns, path, &delivered);
+        while self.estimator.poll_event().is_some() {}
     }
 
     fn all(&self) -> impl Iterator<Item = LinkId> + use<> {
@@ -164,11 +190,20 @@ impl Links {
     }
 }
 
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "positive, and bounded by the clamp"
-)]
 fn planned(rate: u64, share: f64) -> u64 {
-    ((rate as f64 * share) as u64).clamp(1, RATE_BYTES_PER_SEC_MAX)
+    whole(rate as f64 * share)
 }
+
+/// A rate as plans take it. NaN becomes the least.
+fn whole(rate: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive, and bounded by the clamp"
+    )]
+    let rate = rate.max(0.0) as u64;
+    rate.clamp(1, RATE_BYTES_PER_SEC_MAX)
+}
+
+/// A transfer that came at this share of its grant was held back by it.
+const GRANT_SHARE: f64 = 0.95;

@@ -126,6 +126,28 @@ impl Controller {
         Ok(())
     }
 
+    /// A worker has pulled the model: a sample of the way from its server, unless an aggregator may
+    /// have relayed it.
+    ///
+    /// # Errors
+    /// No such job or rank.
+    pub fn handle_pull_sample(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        sample: (u64, u64),
+    ) -> Checked<()> {
+        let checked = self.known_worker(job, rank).map(|_| ());
+        self.checked(checked)?;
+        let known = &self.jobs[&job];
+        if known.aggregators.is_empty() {
+            let path = (self.host_of(known.server), known.workers[rank.index()].host);
+            self.links.handle_delivered(now_ns, path, sample, None);
+        }
+        Ok(())
+    }
+
     fn known_worker(&self, job: JobId, rank: Rank) -> Checked<&Job> {
         let Some(known) = self.jobs.get(&job) else {
             return Err(Refusal::new("job", format!("there is no job {}", job.0)));

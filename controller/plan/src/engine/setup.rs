@@ -52,6 +52,7 @@ impl Controller {
             jobs: BTreeMap::new(),
             groups: BTreeMap::new(),
             rows: Rows::new(saved.generation_ceiling),
+            counters_of: BTreeMap::new(),
             registered: Vec::new(),
             tickets: 0,
             replan: None,
@@ -61,6 +62,7 @@ impl Controller {
             refusals: BTreeMap::new(),
             is_saved: false,
             saved_ceiling: saved.generation_ceiling,
+            saved_jobs: saved.registered.len(),
             config,
         };
         for (i, job) in jobs.into_iter().enumerate() {
@@ -160,6 +162,7 @@ impl Controller {
         }
         self.is_saved = true;
         self.saved_ceiling = self.rows.ceiling();
+        self.saved_jobs = self.registered.len();
         let jobs = self.jobs.values().map(|job| {
             let recent = job.recent.iter().map(|is_drop| if *is_drop { 'x' } else { '.' });
             let dropped = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.dropped_before);
@@ -175,6 +178,13 @@ impl Controller {
             jobs: jobs.collect(),
             registered: self.registered.clone(),
         })
+    }
+
+    /// Whether the state is to be on disk before anything else happens: ids would come twice after a
+    /// crash, or a job would be forgotten. Otherwise once in a while is enough.
+    #[must_use]
+    pub const fn is_save_urgent(&self) -> bool {
+        self.saved_ceiling != self.rows.ceiling() || self.saved_jobs != self.registered.len()
     }
 
     /// A job's configuration.

@@ -1,0 +1,127 @@
+//! The configuration file: TOML; these comments and those of [`weft_plan::engine::Config`], which
+//! is the rest of it, are its manual. An unknown key is an error.
+//!
+//! ```toml
+//! listen = "10.0.0.1:22342"
+//!
+//! [[host]]                     # one for every machine
+//! name = "w0"
+//! up_bytes_per_sec = 125000000 # missing: estimated
+//! down_bytes_per_sec = 125000000
+//!
+//! [[host]]
+//! name = "s0"
+//!
+//! [[job]]
+//! name = "digits"
+//! index = 1
+//! dimension = 101770
+//! workers = ["w0"]
+//! server = "s0"
+//! ```
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weft_plan::engine::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning};
+
+use crate::error::DaemonError;
+
+/// A whole configuration file.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileConfig {
+    /// Where workers, boxes and tools call, "address:port". Port 0 takes a free one; the ready line
+    /// names it.
+    pub listen: SocketAddr,
+    /// Where Prometheus scrapes `/metrics`. Default: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
+    /// File for what the boxes cannot tell after a restart. Default: none is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_file: Option<PathBuf>,
+    /// Seconds between statistics on stderr; 0 is never. Default 0.
+    #[serde(default)]
+    pub stats_period_s: u64,
+    /// `text` (default) or `json`.
+    #[serde(default)]
+    pub stats_format: Format,
+    /// How often boxes send their counters, in milliseconds. Default 100.
+    #[serde(default = "default_telemetry_period_ms")]
+    pub telemetry_period_ms: u64,
+    /// How to plan.
+    #[serde(default)]
+    pub tuning: Tuning,
+    /// Racks, where their uplinks may limit.
+    #[serde(default, rename = "rack", skip_serializing_if = "Vec::is_empty")]
+    pub racks: Vec<RackConfig>,
+    /// Machines.
+    #[serde(default, rename = "host")]
+    pub hosts: Vec<HostConfig>,
+    /// Boxes with other names than their hosts.
+    #[serde(default, rename = "node", skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeConfig>,
+    /// Training jobs.
+    #[serde(default, rename = "job")]
+    pub jobs: Vec<JobConfig>,
+}
+
+/// How statistics are written.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One object per line.
+    Json,
+}
+
+const fn default_telemetry_period_ms() -> u64 {
+    100
+}
+
+impl FileConfig {
+    /// Reads a file's shape. What its values mean is checked when the engine takes them.
+    ///
+    /// # Errors
+    /// It cannot be read, or a key is unknown, missing or of the wrong type.
+    pub fn load(path: &Path) -> Result<Self, DaemonError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| DaemonError::Unreadable { path: path.to_owned(), source })?;
+        toml::from_str(&text).map_err(|error| {
+            let problem: Vec<&str> = error.message().lines().map(str::trim).collect();
+            let start = error.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+            let problem = format!("line {line}: {}", problem.join("; "));
+            DaemonError::Shape { path: path.to_owned(), problem }
+        })
+    }
+
+    /// What the engine takes.
+    #[must_use]
+    pub fn engine(&self) -> Config {
+        Config {
+            tuning: self.tuning.clone(),
+            racks: self.racks.clone(),
+            hosts: self.hosts.clone(),
+            nodes: self.nodes.clone(),
+            jobs: self.jobs.clone(),
+        }
+    }
+
+    /// Plans every job with this policy.
+    pub fn set_policy(&mut self, policy: &str) {
+        policy.clone_into(&mut self.tuning.policy);
+        for job in &mut self.jobs {
+            job.policy = Some(policy.to_owned());
+        }
+    }
+
+    /// As a file, with every default filled in.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+}

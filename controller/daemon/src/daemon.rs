@@ -1,0 +1,145 @@
+//! Starts the controller and ends it: sockets, the core, statistics, signals.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::TcpListenerStream;
+use weft_plan::engine::{Controller, PolicySource, Saved, built_in_policies};
+use weft_rpc::v1::nodes_server::NodesServer;
+use weft_rpc::v1::status_server::StatusServer;
+use weft_rpc::v1::workers_server::WorkersServer;
+
+use crate::config::{FileConfig, Format};
+use crate::core::{Core, INPUTS_MAX, Input, Snapshot};
+use crate::error::DaemonError;
+use crate::northbound::Northbound;
+use crate::southbound::node::Southbound;
+use crate::state;
+use crate::status::{Reader, serve_metrics, write_json, write_text};
+
+/// Checks a configuration as a whole: what [`run`] would refuse, without a socket.
+///
+/// # Errors
+/// The first field that makes no sense.
+pub fn check(path: &Path, config: &FileConfig) -> Result<(), DaemonError> {
+    let fresh = Saved::fresh(0);
+    Controller::new(config.engine(), &fresh, policies())
+        .map(|_| ())
+        .map_err(|source| DaemonError::Config { path: path.to_owned(), source })
+}
+
+/// The policies that a configuration can name.
+#[must_use]
+pub fn policies() -> PolicySource {
+    built_in_policies()
+}
+
+/// A controller whose sockets are open.
+#[derive(Debug)]
+pub struct Daemon {
+    listener: TcpListener,
+    controller: Controller,
+    config: FileConfig,
+    /// Where it listens.
+    pub addr: SocketAddr,
+}
+
+impl Daemon {
+    /// Reads the state and opens the socket.
+    ///
+    /// # Errors
+    /// The configuration, the state or the address cannot be used.
+    pub async fn bind(path: &Path, config: FileConfig) -> Result<Self, DaemonError> {
+        let known = config.state_file.as_deref().map(state::read).transpose()?.flatten();
+        let saved = known.unwrap_or_else(|| Saved::fresh(seed()));
+        let controller = Controller::new(config.engine(), &saved, policies())
+            .map_err(|source| DaemonError::Config { path: path.to_owned(), source })?;
+        let addr = config.listen;
+        let listen = |source| DaemonError::Listen { addr, what: "gRPC", source };
+        let listener = TcpListener::bind(addr).await.map_err(listen)?;
+        let addr = listener.local_addr().map_err(listen)?;
+        Ok(Self { listener, controller, config, addr })
+    }
+
+    /// Serves until `stop`; returns the last figures.
+    ///
+    /// # Errors
+    /// The address for metrics cannot be used, or the gRPC server ended by itself.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<Snapshot, DaemonError> {
+        let Self { listener, controller, config, addr } = self;
+        let (core, inputs) = mpsc::channel(INPUTS_MAX);
+        let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
+        let running = Core::new(controller, config.state_file.clone(), period_ns);
+        let running = tokio::spawn(running.run(inputs));
+        let reader = Reader::new(core.clone());
+        let metrics = match config.metrics {
+            Some(addr) => Some(serve_metrics(addr, reader.clone()).await?),
+            None => None,
+        };
+        let reporter = report(&config, reader.clone());
+        let reporter = tokio::spawn(reporter);
+        let ready = serde_json::json!({
+            "ready": true,
+            "role": "controller",
+            "listen": addr,
+            "metrics": metrics,
+        });
+        eprintln!("{ready}");
+        let server = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .tcp_nodelay(true)
+            .add_service(WorkersServer::new(Northbound::new(core.clone())))
+            .add_service(NodesServer::new(Southbound::new(core.clone())))
+            .add_service(StatusServer::new(reader.clone()));
+        // Streams have no end of their own: they are cut, not waited for.
+        let outcome = tokio::select! {
+            served = server.serve_with_incoming(TcpListenerStream::new(listener)) => served,
+            () = stop => Ok(()),
+        };
+        outcome?;
+        reporter.abort();
+        let (answer, answered) = oneshot::channel();
+        let _ = core.send(Input::Stop(answer)).await;
+        let last = answered.await.unwrap_or_default();
+        running.abort();
+        Ok(last)
+    }
+}
+
+/// Periodic statistics on stderr.
+fn report(config: &FileConfig, reader: Reader) -> impl Future<Output = ()> + use<> {
+    let period = Duration::from_secs(config.stats_period_s);
+    let format = config.stats_format;
+    async move {
+        while !period.is_zero() {
+            tokio::time::sleep(period).await;
+            let Some(snapshot) = reader.read().await else { return };
+            eprint!("{}", write(&snapshot, format));
+        }
+    }
+}
+
+/// The figures, with a line end.
+#[must_use]
+pub fn write(snapshot: &Snapshot, format: Format) -> String {
+    match format {
+        Format::Text => write_text(snapshot),
+        Format::Json => write_json(snapshot) + "\n",
+    }
+}
+
+/// A number that the last controller most likely did not start from.
+fn seed() -> u16 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library's hasher is keyed by the system's randomness.
+    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    u16::try_from(random & 0xffff).unwrap_or_default()
+}
+
+/// A peer that answers nothing for so long is gone.
+const KEEPALIVE: Duration = Duration::from_secs(2);

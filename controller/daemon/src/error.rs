@@ -1,0 +1,89 @@
+//! Why the controller could not run. Each message says what was attempted and what to do.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+use weft_plan::engine::ConfigError;
+
+/// Why the controller could not run.
+#[derive(Debug, Error)]
+pub enum DaemonError {
+    /// The configuration cannot be read.
+    #[error("cannot read {path}: {source}; give --config a readable file")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It is not TOML, or has a key too many, too few, or of the wrong type.
+    #[error("{path}: {problem}")]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        problem: String,
+    },
+    /// A key's value makes no sense.
+    #[error("{path}: {source}")]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Which and why.
+        #[source]
+        source: ConfigError,
+    },
+    /// The state file cannot be read or is not one.
+    #[error("cannot use the state in {path}: {problem}; move it away to begin without it")]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+    /// The state file cannot be written.
+    #[error("cannot write the state to {path}: {source}; make its directory writable")]
+    SaveState {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A socket cannot be opened.
+    #[error("cannot listen on {addr} for {what}: {source}; give another address")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// gRPC or metrics.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The runtime or a signal handler.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The gRPC server ended by itself.
+    #[error("the gRPC server ended: {0}")]
+    Serve(#[from] tonic::transport::Error),
+}
+
+impl DaemonError {
+    /// Exit status: 2 for usage and configuration, 3 where this machine cannot run it.
+    #[must_use]
+    pub const fn exit_status(&self) -> u8 {
+        match self {
+            Self::Unreadable { .. } | Self::Shape { .. } | Self::Config { .. } => 2,
+            _ => 3,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The controller daemon: sockets and a clock around [`weft_plan::engine`], which decides.
+//!
+//! | module | does |
+//! | --- | --- |
+//! | [`cli`] | the command line |
+//! | [`config`] | reads the TOML file; its comments are the manual |
+//! | [`core`] | the one task that owns the engine: messages in, actions out |
+//! | [`northbound`] | gRPC to workers |
+//! | [`southbound`] | gRPC to boxes |
+//! | [`status`] | gRPC to tools, `/metrics`, statistics |
+//! | [`state`] | the file with what boxes cannot tell |
+//! | [`daemon`] | starts and ends it all |
+//!
+//! Invariant: what a peer sends, or a peer that goes away or reads nothing, touches that peer's
+//! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials again.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod config;
+pub mod core;
+pub mod daemon;
+pub mod error;
+pub mod northbound;
+pub mod southbound;
+pub mod state;
+pub mod status;

@@ -1,0 +1,59 @@
+//! `weft-controller`: see `--help`, and [`weft_controller::config`] for the configuration file.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use weft_controller::cli::Cli;
+use weft_controller::config::FileConfig;
+use weft_controller::daemon::{self, Daemon};
+use weft_controller::error::DaemonError;
+
+fn main() -> ExitCode {
+    match start(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weft-controller: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn start(cli: &Cli) -> Result<(), DaemonError> {
+    let mut config = FileConfig::load(&cli.config)?;
+    config.stats_period_s = cli.stats_period.unwrap_or(config.stats_period_s);
+    config.stats_format = cli.format.unwrap_or(config.stats_format);
+    if let Some(policy) = &cli.policy {
+        config.set_policy(policy);
+    }
+    if cli.print_config {
+        print!("{}", config.to_toml());
+        return Ok(());
+    }
+    if cli.check_config {
+        daemon::check(&cli.config, &config)?;
+        println!("{}: good", cli.config.display());
+        return Ok(());
+    }
+    let system = |what| move |source| DaemonError::System { what, source };
+    // One thread for sockets while a plan is computed on another.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(system("start the runtime"))?;
+    let format = config.stats_format;
+    let last = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(system("catch SIGINT"))?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(system("catch SIGTERM"))?;
+        let stop = async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        Daemon::bind(&cli.config, config).await?.run(stop).await
+    })?;
+    print!("{}", daemon::write(&last, format));
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! gRPC to workers: streams in and out of the core, and the words of the interface.
+//!
+//! Nothing is decided here; a stream that breaks is told to the core once.
+
+use std::pin::Pin;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use weft_plan::engine::{
+    Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey, WorkerConfig,
+};
+use weft_plan::plan::DropReason;
+use weft_rpc::v1;
+use weft_rpc::v1::worker_reply::Message;
+use weft_rpc::v1::workers_server::Workers;
+
+use crate::core::{CoreSender, Input, OUTBOX_MAX};
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Northbound {
+    core: CoreSender,
+}
+
+impl Northbound {
+    /// In front of the core.
+    #[must_use]
+    pub const fn new(core: CoreSender) -> Self {
+        Self { core }
+    }
+}
+
+#[tonic::async_trait]
+impl Workers for Northbound {
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::WorkerReply, Status>> + Send>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::WorkerMessage>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let from = request.remote_addr().map(|addr| addr.ip());
+        let inbound = request.into_inner();
+        let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
+        tokio::spawn(serve(self.core.clone(), inbound, from, outbox));
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
+    }
+
+    async fn register_job(
+        &self,
+        request: Request<v1::RegisterJobRequest>,
+    ) -> Result<Response<v1::RegisterJobReply>, Status> {
+        let job = job_config(request.into_inner()).map_err(|refused| invalid(&refused))?;
+        let (answer, answered) = oneshot::channel();
+        let gone = |_| Status::unavailable("the controller is ending");
+        self.core.send(Input::Register(Box::new(job), answer)).await.map_err(|_| gone(()))?;
+        match answered.await.map_err(|_| gone(()))? {
+            Ok(job) => Ok(Response::new(v1::RegisterJobReply { job: Some(job) })),
+            Err(error) if matches!(error.field.as_str(), "index" | "name") => {
+                Err(Status::already_exists(error.to_string()))
+            }
+            Err(error) => Err(Status::invalid_argument(error.to_string())),
+        }
+    }
+}
+
+/// Takes a worker's messages to the core until its stream ends.
+async fn serve(
+    core: CoreSender,
+    mut inbound: Streaming<v1::WorkerMessage>,
+    from: Option<std::net::IpAddr>,
+    outbox: crate::core::Outbox<v1::WorkerReply>,
+) {
+    let refuse =
+        |refused: v1::Refused| v1::WorkerReply { message: Some(Message::Refused(refused)) };
+    let first = match inbound.message().await {
+        Ok(Some(v1::WorkerMessage {
+            message: Some(v1::worker_message::Message::Hello(hello)),
+        })) => hello,
+        Ok(_) => {
+            let refused = refusal("hello", "must be the first message");
+            let _ = outbox.send(Ok(refuse(refused))).await;
+            return;
+        }
+        Err(_) => return,
+    };
+    let (answer, answered) = oneshot::channel();
+    let hello = Input::WorkerHello { hello: first, from, outbox: outbox.clone(), answer };
+    if core.send(hello).await.is_err() {
+        return;
+    }
+    let key = match answered.await {
+        Ok(Ok(key)) => key,
+        Ok(Err(refused)) => {
+            let _ = outbox.send(Ok(refuse(refused))).await;
+            return;
+        }
+        Err(_) => return,
+    };
+    // The core has the stream now; it ends it by letting go of its end.
+    drop(outbox);
+    loop {
+        let input = match inbound.message().await {
+            Ok(Some(v1::WorkerMessage { message: Some(message) })) => Input::Worker(key, message),
+            // A kind of message that this version does not know.
+            Ok(Some(v1::WorkerMessage { message: None })) => continue,
+            Ok(None) | Err(_) => break,
+        };
+        if core.send(input).await.is_err() {
+            return;
+        }
+    }
+    let _ = core.send(Input::WorkerGone(key)).await;
+}
+
+/// A refusal in the interface's words.
+pub(crate) fn refusal(field: &str, problem: &str) -> v1::Refused {
+    v1::Refused { field: field.to_owned(), problem: problem.to_owned(), update_id: None }
+}
+
+/// The engine's refusal in the interface's words.
+pub(crate) fn refused(refusal: &Refusal, update_id: Option<u64>) -> v1::Refused {
+    v1::Refused { field: refusal.field.to_owned(), problem: refusal.problem.clone(), update_id }
+}
+
+fn invalid(refused: &v1::Refused) -> Status {
+    Status::invalid_argument(format!("{}: {}", refused.field, refused.problem))
+}
+
+/// A reply in the interface's words.
+pub(crate) fn reply_to_proto(reply: &Reply) -> Message {
+    match reply {
+        Reply::Grant(grant) => Message::Grant(grant_to_proto(grant)),
+        Reply::Drop { update_id, reason } => {
+            let proto = match reason {
+                DropReason::TooOld => v1::DropReason::TooOld,
+                DropReason::DeadlineCluster => v1::DropReason::Infeasible,
+                DropReason::DelaysOthers => v1::DropReason::Slow,
+                DropReason::NoBandwidth => v1::DropReason::Unreachable,
+                DropReason::RoundClosed => v1::DropReason::RoundClosed,
+                DropReason::Other(_) => v1::DropReason::Policy,
+            };
+            Message::Drop(v1::Drop {
+                update_id: *update_id,
+                reason: proto.into(),
+                detail: reason.as_str().to_owned(),
+            })
+        }
+        Reply::Release { update_id, segment } => {
+            Message::Release(v1::Release { update_id: *update_id, segment: *segment })
+        }
+        Reply::Delivered { update_id, outcome } => {
+            let (outcome, version) = match outcome {
+                Outcome::Committed(version) => (v1::Outcome::Committed, version.0),
+                Outcome::Void => (v1::Outcome::Void, 0),
+                Outcome::Dropped => (v1::Outcome::Dropped, 0),
+            };
+            let outcome = outcome.into();
+            Message::Delivered(v1::Delivered { update_id: *update_id, outcome, version })
+        }
+    }
+}
+
+fn grant_to_proto(grant: &Grant) -> v1::Grant {
+    let segments = grant.segments.iter().map(|segment| v1::Segment {
+        rate_bytes_per_sec: segment.rate_bytes_per_sec,
+        expected_in_ns: segment.expected_in_ns,
+        gate: Some(match segment.gate {
+            Gate::Open => v1::segment::Gate::Open(true),
+            Gate::After(key) => v1::segment::Gate::After(v1::TransferId {
+                group: key.group().0,
+                rank: match key {
+                    TransferKey::Member(_, rank) => u32::try_from(rank.index()).ok(),
+                    TransferKey::Sum(_) | TransferKey::Copy(_) => None,
+                },
+            }),
+        }),
+    });
+    v1::Grant {
+        update_id: grant.update_id,
+        group: grant.group.0,
+        order: grant.order.0,
+        via: grant.via.map(|via| via.0.into()),
+        exponent: grant.exponent.into(),
+        segments: segments.collect(),
+        replicate: grant.replicate,
+        member_count: grant.member_count,
+    }
+}
+
+/// A job as its workers need to know it. `address` gives a box's.
+pub(crate) fn describe(job: &JobConfig, address: &dyn Fn(&str) -> String) -> v1::JobDescription {
+    let place = |index: usize, node: &String| v1::Box {
+        index: u32::try_from(index).unwrap_or(u32::MAX),
+        node: node.clone(),
+        address: address(node),
+    };
+    let aggregators = job.aggregators.iter().enumerate();
+    v1::JobDescription {
+        name: job.name.clone(),
+        job: job.index.into(),
+        dimension: job.dimension,
+        element_type: weft_rpc::convert::element_type_to_proto(job.element.to_wire()).into(),
+        elements_per_chunk: job.elements().into(),
+        chunk_count: u32::try_from(job.chunk_count()).unwrap_or(u32::MAX),
+        worker_count: u32::try_from(job.workers.len()).unwrap_or(u32::MAX),
+        tau_max: job.delay_max(),
+        mode: match job.mode {
+            Mode::Async => v1::Mode::Async,
+            Mode::Sync => v1::Mode::Sync,
+            Mode::Partial => v1::Mode::Partial,
+        }
+        .into(),
+        partial_count: job.partial_count.unwrap_or(0),
+        server: Some(place(0, &job.server)),
+        aggregators: aggregators.map(|(index, node)| place(index, node)).collect(),
+        replica: job.replica.as_ref().map(|node| place(job.aggregators.len(), node)),
+    }
+}
+
+fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
+    let index = weft_rpc::convert::job(job.job)?;
+    let element = match job.element_type() {
+        v1::ElementType::I32 | v1::ElementType::Unspecified => Element::I32,
+        v1::ElementType::F32 => Element::F32,
+        v1::ElementType::Bf16 => Element::Bf16,
+    };
+    let mode = match job.mode() {
+        v1::Mode::Async | v1::Mode::Unspecified => Mode::Async,
+        v1::Mode::Sync => Mode::Sync,
+        v1::Mode::Partial => Mode::Partial,
+    };
+    let elements = u16::try_from(job.elements_per_chunk)
+        .map_err(|_| refusal("elements_per_chunk", "must be at most 65535"))?;
+    Ok(JobConfig {
+        name: job.name,
+        index: index.0,
+        dimension: job.dimension,
+        element,
+        elements_per_chunk: Some(elements).filter(|elements| *elements > 0),
+        workers: job.worker_hosts.into_iter().map(WorkerConfig::Host).collect(),
+        server: job.server,
+        aggregators: job.aggregators,
+        replica: job.replica,
+        tau_max: Some(job.tau_max).filter(|tau_max| *tau_max > 0),
+        momentum: job.momentum,
+        div_max: job.div_max,
+        mode,
+        partial_count: Some(job.partial_count).filter(|count| *count > 0),
+        policy: Some(job.policy).filter(|policy| !policy.is_empty()),
+        weight: if job.weight == 0.0 { 1.0 } else { job.weight },
+        options: weft_plan::case::Options::default(),
+    })
+}

@@ -1,0 +1,3 @@
+//! gRPC to what carries plans out.
+
+pub mod node;

@@ -1,0 +1,133 @@
+//! gRPC to boxes: streams in and out of the core, and what a hello and telemetry mean.
+
+use std::pin::Pin;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use weft_engine::push::{OrderNumber, Version};
+use weft_plan::engine::{NodeHello, OpenGroup, Role, RoleState, Telemetry};
+use weft_rpc::convert::{box_index, job, magnitude};
+use weft_rpc::v1;
+use weft_rpc::v1::nodes_server::Nodes;
+use weft_wire::{GroupId, Members};
+
+use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox};
+use crate::northbound::refusal;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Southbound {
+    core: CoreSender,
+}
+
+impl Southbound {
+    /// In front of the core.
+    #[must_use]
+    pub const fn new(core: CoreSender) -> Self {
+        Self { core }
+    }
+}
+
+#[tonic::async_trait]
+impl Nodes for Southbound {
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::Command, Status>> + Send>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::NodeMessage>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
+        tokio::spawn(serve(self.core.clone(), request.into_inner(), outbox));
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
+    }
+}
+
+/// Takes a box's messages to the core until its stream ends.
+async fn serve(
+    core: CoreSender,
+    mut inbound: Streaming<v1::NodeMessage>,
+    outbox: Outbox<v1::Command>,
+) {
+    let refuse = |refused| v1::Command { command: Some(v1::command::Command::Refused(refused)) };
+    let first = match inbound.message().await {
+        Ok(Some(v1::NodeMessage { message: Some(v1::node_message::Message::Hello(hello)) })) => {
+            hello
+        }
+        Ok(_) => {
+            let refused = refusal("hello", "must be the first message");
+            let _ = outbox.send(Ok(refuse(refused))).await;
+            return;
+        }
+        Err(_) => return,
+    };
+    let (answer, answered) = oneshot::channel();
+    let hello = Input::NodeHello { hello: first, outbox: outbox.clone(), answer };
+    if core.send(hello).await.is_err() {
+        return;
+    }
+    let key = match answered.await {
+        Ok(Ok(key)) => key,
+        Ok(Err(refused)) => {
+            let _ = outbox.send(Ok(refuse(refused))).await;
+            return;
+        }
+        Err(_) => return,
+    };
+    // The core has the stream now; it ends it by letting go of its end.
+    drop(outbox);
+    loop {
+        let input = match inbound.message().await {
+            Ok(Some(v1::NodeMessage { message: Some(message) })) => Input::Node(key, message),
+            // A kind of message that this version does not know.
+            Ok(Some(v1::NodeMessage { message: None })) => continue,
+            Ok(None) | Err(_) => break,
+        };
+        if core.send(input).await.is_err() {
+            return;
+        }
+    }
+    let _ = core.send(Input::NodeGone(key)).await;
+}
+
+/// Reads a hello.
+pub(crate) fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
+    let mut roles = Vec::with_capacity(hello.roles.len());
+    for role in &hello.roles {
+        let open_groups = role.open_groups.iter().map(|open| OpenGroup {
+            group: GroupId(open.group),
+            order: OrderNumber(open.order),
+            members: Members(open.members),
+        });
+        roles.push(RoleState {
+            job: job(role.job)?,
+            role: match role.role() {
+                v1::Role::Server => Role::Server,
+                v1::Role::Replica => Role::Replica,
+                v1::Role::Aggregator => Role::Aggregator,
+                v1::Role::Unspecified => {
+                    return Err(refusal("role", "must be SERVER, REPLICA or AGGREGATOR"));
+                }
+            },
+            box_index: box_index("box_index", role.box_index)?,
+            address: role.address.clone(),
+            next_order: OrderNumber(role.next_order),
+            version: Version(role.version),
+            momentum_norm: magnitude("momentum_norm", role.momentum_norm)?,
+            open_groups: open_groups.collect(),
+        });
+    }
+    Ok(NodeHello { name: hello.name.clone(), life: hello.life, roles })
+}
+
+/// Reads counters.
+pub(crate) const fn telemetry(telemetry: &v1::Telemetry) -> Telemetry {
+    Telemetry {
+        at_ns: telemetry.at_ns,
+        rx_bytes: telemetry.rx_bytes,
+        tx_bytes: telemetry.tx_bytes,
+        nic_rx_bytes: telemetry.nic_rx_bytes,
+        nic_tx_bytes: telemetry.nic_tx_bytes,
+    }
+}

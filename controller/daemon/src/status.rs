@@ -1,0 +1,221 @@
+//! Figures for tools and people: gRPC, Prometheus, text and JSON. All from the one [`Snapshot`].
+
+mod metrics;
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tonic::{Request, Response, Status};
+use weft_rpc::v1;
+use weft_rpc::v1::status_server::Status as StatusService;
+
+use crate::core::{CoreSender, Input, Snapshot};
+use crate::error::DaemonError;
+pub use metrics::write_metrics;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    core: CoreSender,
+}
+
+impl Reader {
+    /// In front of the core.
+    #[must_use]
+    pub const fn new(core: CoreSender) -> Self {
+        Self { core }
+    }
+
+    /// The figures now; none while the controller ends.
+    pub async fn read(&self) -> Option<Snapshot> {
+        let (answer, answered) = oneshot::channel();
+        self.core.send(Input::Read(answer)).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+#[tonic::async_trait]
+impl StatusService for Reader {
+    async fn read(
+        &self,
+        _request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        let snapshot = Self::read(self).await;
+        let snapshot = snapshot.ok_or_else(|| Status::unavailable("the controller is ending"))?;
+        Ok(Response::new(to_proto(&snapshot)))
+    }
+}
+
+fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
+    let status = &snapshot.status;
+    let jobs = status.jobs.iter().map(|job| {
+        let counters = &job.counters;
+        v1::JobStatus {
+            name: job.name.clone(),
+            job: job.job.into(),
+            policy: job.policy.clone(),
+            requested: counters.requested,
+            granted: counters.granted,
+            committed: counters.committed,
+            voided: counters.voided,
+            dropped: counters.dropped,
+            cancelled: counters.cancelled,
+            aggregated: counters.aggregated,
+            version: job.version,
+            next_order: job.next_order,
+            pending: u32::try_from(job.pending).unwrap_or(u32::MAX),
+            in_flight: u32::try_from(job.in_flight).unwrap_or(u32::MAX),
+            commit_mean_ns: mean(counters.commit_sum_ns, counters.committed),
+            grant_mean_ns: mean(counters.grant_sum_ns, counters.granted),
+            delay_max: counters.delay_max,
+            replans_failure: counters.replans_failure,
+            replans_late: counters.replans_late,
+            replans_bandwidth: counters.replans_bandwidth,
+            replica: job.replica.map(|replica| v1::ReplicaStatus {
+                order: replica.order,
+                divergence_bound: replica.divergence_bound,
+                is_held: replica.is_held,
+            }),
+            is_server_attached: job.is_server_attached,
+        }
+    });
+    let hosts = status.hosts.iter().map(|host| v1::HostStatus {
+        name: host.name.clone(),
+        up_bytes_per_sec: host.up_bytes_per_sec,
+        down_bytes_per_sec: host.down_bytes_per_sec,
+        confidence: host.confidence,
+    });
+    let nodes = status.nodes.iter().map(|node| v1::NodeStatus {
+        name: node.name.clone(),
+        is_attached: node.is_attached,
+        events: node.events,
+        commands: node.commands,
+    });
+    v1::StatusReply {
+        uptime_ns: snapshot.uptime_ns,
+        jobs: jobs.collect(),
+        hosts: hosts.collect(),
+        nodes: nodes.collect(),
+        plans: status.plans,
+        plan_last_ns: snapshot.plan_last_ns,
+        plan_max_ns: snapshot.plan_max_ns,
+        refused: status
+            .refused
+            .iter()
+            .map(|(field, count)| ((*field).to_owned(), *count))
+            .collect(),
+    }
+}
+
+const fn mean(sum: u64, count: u64) -> u64 {
+    match sum.checked_div(count) {
+        Some(mean) => mean,
+        None => 0,
+    }
+}
+
+/// The figures for people.
+#[must_use]
+pub fn write_text(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    let status = &snapshot.status;
+    let refused: u64 = status.refused.values().sum();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "up {:.1} s, {} plans (last {:.3} ms, longest {:.3} ms), {refused} messages refused",
+        snapshot.uptime_ns as f64 / 1e9,
+        status.plans,
+        snapshot.plan_last_ns as f64 / 1e6,
+        snapshot.plan_max_ns as f64 / 1e6,
+    );
+    for job in &status.jobs {
+        let counters = &job.counters;
+        let _ = writeln!(
+            text,
+            "job {} ({}): version {}, {} asked, {} granted ({} aggregated), {} committed, {} void, \
+             {} dropped, {} pending, {} in flight; to grant {:.3} ms, to commit {:.3} ms; delay at \
+             most {}",
+            job.name,
+            job.policy,
+            job.version,
+            counters.requested,
+            counters.granted,
+            counters.aggregated,
+            counters.committed,
+            counters.voided,
+            counters.dropped,
+            job.pending,
+            job.in_flight,
+            mean(counters.grant_sum_ns, counters.granted) as f64 / 1e6,
+            mean(counters.commit_sum_ns, counters.committed) as f64 / 1e6,
+            counters.delay_max,
+        );
+    }
+    for host in &status.hosts {
+        let _ = writeln!(
+            text,
+            "host {}: up {:.1} Mb/s, down {:.1} Mb/s, confidence {:.2}",
+            host.name,
+            host.up_bytes_per_sec as f64 / 125_000.0,
+            host.down_bytes_per_sec as f64 / 125_000.0,
+            host.confidence,
+        );
+    }
+    text
+}
+
+/// The figures as one JSON object on one line.
+#[must_use]
+pub fn write_json(snapshot: &Snapshot) -> String {
+    let mut json = serde_json::to_value(&snapshot.status).unwrap_or_default();
+    json["uptime_s"] = (snapshot.uptime_ns as f64 / 1e9).into();
+    json["plan_last_ns"] = snapshot.plan_last_ns.into();
+    json["plan_max_ns"] = snapshot.plan_max_ns.into();
+    json["slow_peers"] = snapshot.slow_peers.into();
+    json["save_failures"] = snapshot.save_failures.into();
+    json.to_string()
+}
+
+/// Serves `GET /metrics` until the runtime ends.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub async fn serve_metrics(addr: SocketAddr, reader: Reader) -> Result<SocketAddr, DaemonError> {
+    let listen = |source| DaemonError::Listen { addr, what: "metrics", source };
+    let listener = TcpListener::bind(addr).await.map_err(listen)?;
+    let bound = listener.local_addr().map_err(listen)?;
+    tokio::spawn(async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { continue };
+            // One after the other: a scraper that is slow keeps other scrapers waiting, not us.
+            let _ = tokio::time::timeout(REQUEST_TIMEOUT, answer(stream, &reader)).await;
+        }
+    });
+    Ok(bound)
+}
+
+async fn answer(mut stream: TcpStream, reader: &Reader) -> std::io::Result<()> {
+    let mut request = [0; 1024];
+    let len = stream.read(&mut request).await?;
+    let is_scrape = request[..len].starts_with(b"GET /metrics ");
+    let snapshot = if is_scrape { Reader::read(reader).await } else { None };
+    let (status, body) = match snapshot {
+        Some(snapshot) => ("200 OK", write_metrics(&snapshot)),
+        None => ("404 Not Found", "only GET /metrics is served\n".to_owned()),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await
+}
+
+/// How long a scraper may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,0 +1,138 @@
+//! Prometheus' text form. Names are a contract; bounded labels only: job, host, node, field.
+
+use std::fmt::Write;
+
+use weft_plan::engine::{HostStatus, JobStatus, NodeStatus};
+
+use crate::core::Snapshot;
+
+type Row<T, V> = (&'static str, &'static str, &'static str, fn(&T) -> V);
+
+const JOBS: &[Row<JobStatus, f64>] = &[
+    ("weft_updates_requested_total", "counter", "Updates asked for.", |j| {
+        j.counters.requested as f64
+    }),
+    ("weft_updates_granted_total", "counter", "Updates granted.", |j| j.counters.granted as f64),
+    ("weft_updates_aggregated_total", "counter", "Granted through an aggregator.", |j| {
+        j.counters.aggregated as f64
+    }),
+    ("weft_updates_committed_total", "counter", "Updates in the model.", |j| {
+        j.counters.committed as f64
+    }),
+    ("weft_updates_void_total", "counter", "Granted and not in the model.", |j| {
+        j.counters.voided as f64
+    }),
+    ("weft_updates_dropped_total", "counter", "Dropped by a plan, or for their age.", |j| {
+        j.counters.dropped as f64
+    }),
+    ("weft_updates_cancelled_total", "counter", "Taken back, or lost with their worker.", |j| {
+        j.counters.cancelled as f64
+    }),
+    ("weft_updates_unknown_total", "counter", "Ended while no controller listened.", |j| {
+        j.counters.unknown as f64
+    }),
+    ("weft_granted_bytes_total", "counter", "Bytes granted.", |j| j.counters.granted_bytes as f64),
+    ("weft_grant_seconds_total", "counter", "Time from request to grant, summed.", |j| {
+        j.counters.grant_sum_ns as f64 / 1e9
+    }),
+    ("weft_commit_seconds_total", "counter", "Time from request to commit, summed.", |j| {
+        j.counters.commit_sum_ns as f64 / 1e9
+    }),
+    ("weft_replans_failure_total", "counter", "Plans made anew for a failure.", |j| {
+        j.counters.replans_failure as f64
+    }),
+    ("weft_replans_late_total", "counter", "Plans made anew for a late transfer.", |j| {
+        j.counters.replans_late as f64
+    }),
+    ("weft_replans_bandwidth_total", "counter", "Plans made anew for a link's change.", |j| {
+        j.counters.replans_bandwidth as f64
+    }),
+    ("weft_policy_failures_total", "counter", "Plans that the default policy made instead.", |j| {
+        j.counters.policy_failures as f64
+    }),
+    ("weft_model_version", "gauge", "Updates in the model.", |j| j.version as f64),
+    ("weft_next_order", "gauge", "The next order number.", |j| j.next_order as f64),
+    ("weft_updates_pending", "gauge", "Asked for and not granted.", |j| j.pending as f64),
+    ("weft_updates_in_flight", "gauge", "Granted and not decided.", |j| j.in_flight as f64),
+    ("weft_delay_max", "gauge", "Largest delay of a commit, in versions.", |j| {
+        j.counters.delay_max as f64
+    }),
+    ("weft_server_attached", "gauge", "1 while the server listens.", |j| {
+        f64::from(j.is_server_attached)
+    }),
+    ("weft_divergence_bound", "gauge", "Bound of server minus replica; 0 without one.", |j| {
+        j.replica.map_or(0.0, |replica| replica.divergence_bound)
+    }),
+    ("weft_divergence_held", "gauge", "1 while the bound is held, or there is no replica.", |j| {
+        f64::from(j.replica.is_none_or(|replica| replica.is_held))
+    }),
+];
+
+const HOSTS: &[Row<HostStatus, f64>] = &[
+    ("weft_host_up_bytes_per_second", "gauge", "What a host can send.", |h| {
+        h.up_bytes_per_sec as f64
+    }),
+    ("weft_host_down_bytes_per_second", "gauge", "What a host can receive.", |h| {
+        h.down_bytes_per_sec as f64
+    }),
+    ("weft_host_confidence_ratio", "gauge", "How sure that is.", |h| h.confidence),
+];
+
+const NODES: &[Row<NodeStatus, f64>] = &[
+    ("weft_node_attached", "gauge", "1 while the box has a stream.", |n| f64::from(n.is_attached)),
+    ("weft_node_events_total", "counter", "Events taken from a box.", |n| n.events as f64),
+    ("weft_node_commands_total", "counter", "Commands given to a box.", |n| n.commands as f64),
+];
+
+/// The figures as Prometheus reads them.
+#[must_use]
+pub fn write_metrics(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    let status = &snapshot.status;
+    rows(&mut text, JOBS, &status.jobs, "job", |job| &job.name);
+    rows(&mut text, HOSTS, &status.hosts, "host", |host| &host.name);
+    rows(&mut text, NODES, &status.nodes, "node", |node| &node.name);
+    let plain = [
+        ("weft_plans_total", "counter", "Plans computed.", status.plans as f64),
+        ("weft_plan_last_seconds", "gauge", "The last plan.", snapshot.plan_last_ns as f64 / 1e9),
+        ("weft_plan_max_seconds", "gauge", "The longest plan.", snapshot.plan_max_ns as f64 / 1e9),
+        ("weft_slow_peers_total", "counter", "Streams ended unread.", snapshot.slow_peers as f64),
+        (
+            "weft_save_failures_total",
+            "counter",
+            "Times that the state file could not be written.",
+            snapshot.save_failures as f64,
+        ),
+    ];
+    for (name, kind, help, value) in plain {
+        head(&mut text, name, kind, help);
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name} {value}");
+    }
+    head(&mut text, "weft_messages_refused_total", "counter", "Messages refused, by field.");
+    for (field, count) in &status.refused {
+        let _ = writeln!(text, "weft_messages_refused_total{{field=\"{field}\"}} {count}");
+    }
+    text
+}
+
+fn rows<T>(
+    text: &mut String,
+    rows: &[Row<T, f64>],
+    of: &[T],
+    label: &str,
+    name_of: fn(&T) -> &String,
+) {
+    for (name, kind, help, value) in rows {
+        head(text, name, kind, help);
+        for one in of {
+            let escaped = name_of(one).replace('\\', "\\\\").replace('"', "\\\"");
+            let escaped = escaped.replace('\n', "\\n");
+            let _ = writeln!(text, "{name}{{{label}=\"{escaped}\"}} {}", value(one));
+        }
+    }
+}
+
+fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
