@@ -8,6 +8,8 @@
 use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
 use weft_engine::role::gather::{Gather, PushIndex};
+use weft_engine::role::replica::Replica;
+use weft_engine::role::server::Server;
 use weft_wire::{JobId, Nanos};
 
 use crate::port::{BURST_MAX, Burst, Frame, Port};
@@ -144,6 +146,36 @@ impl LaneEngine for Aggregator {
         self.readdress(lease, member, header, frame_len);
     }
 }
+
+/// Engines whose verdicts are never more than one frame.
+macro_rules! plain_engine {
+    ($engine:ty) => {
+        impl LaneEngine for $engine {
+            fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+                self.handle_frame(now, buffer, len)
+            }
+
+            fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+                self.poll_transmit(now, frame)
+            }
+
+            fn poll_timeout(&self) -> Nanos {
+                self.poll_timeout()
+            }
+
+            fn handle_command(&mut self, now: Nanos, command: Command) {
+                self.handle_command(now, command);
+            }
+
+            fn poll_event(&mut self) -> Option<(JobId, Event)> {
+                self.poll_event()
+            }
+        }
+    };
+}
+
+plain_engine!(Server);
+plain_engine!(Replica);
 
 /// An aggregator lane on a port.
 pub type AggregatorLane<P> = RoleLane<P, Aggregator>;

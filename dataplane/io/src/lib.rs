@@ -21,7 +21,6 @@ pub mod pcap;
 pub mod pool;
 mod port;
 pub mod restamp;
-mod roles;
 pub mod trace;
 pub mod udp;
 

@@ -71,9 +71,9 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// The model at the start.
-    #[error("the initial model {}: {problem}", .path.display())]
-    Initial {
+    /// A model's file.
+    #[error("the model file {}: {problem}; see initial_model and dump_model", .path.display())]
+    Model {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
@@ -113,10 +113,7 @@ impl NodeError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Config(_)
-            | Self::UnusedEalArgs
-            | Self::Initial { .. }
-            | Self::Endpoint { .. } => 2,
+            Self::Config(_) | Self::UnusedEalArgs | Self::Endpoint { .. } => 2,
             Self::Bench(error) => error.exit_status(),
             _ => 3,
         }

@@ -1,6 +1,6 @@
 //! A lane's thread: breathe, sleep when idle, publish counters, stop when told.
 //!
-//! Does I/O around [`RoleLane`]. Counters leave through a queue of one that is overwritten
+//! Does I/O around [`RoleLane`], for every role. Counters leave through a queue of one that is overwritten
 //! once per period, so the lane never waits for a reader and takes no lock.
 
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
-use weft_io::RoleLane;
+use weft_io::{LaneEngine, RoleLane};
 use weft_wire::Nanos;
 
 use crate::config::IdleSection;
 use crate::control::{NodeControl, PortCounters};
 use crate::host::Host;
 use crate::idle::Idle;
-use crate::stats::{Counted, LaneSnapshot};
+use crate::stats::{EngineSnapshot, LaneSnapshot};
 use crate::steered::LanePort;
 
 /// What all lanes share.
@@ -27,10 +27,10 @@ pub struct Shared {
     pub start: Instant,
     /// When to sleep.
     pub idle: IdleSection,
+    /// The way to whoever commands the node.
+    pub control: Option<Arc<NodeControl>>,
     /// Time between two snapshots; `None` publishes none.
     pub snapshot_period_ns: Option<u64>,
-    /// The way to the agent, where there is one; lane 0's.
-    pub control: Option<NodeControl>,
     /// The latest snapshot of each lane that nobody has read.
     pub snapshots: Vec<ArrayQueue<LaneSnapshot>>,
 }
@@ -42,43 +42,41 @@ impl Shared {
 }
 
 /// Runs lane `index` until it is told to stop or its port closes; returns its last counters.
-pub fn run<P: LanePort, E: Counted>(
-    mut lane: RoleLane<P, E>,
+pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
+    lane: &mut RoleLane<P, E>,
     index: usize,
     mut host: Host,
     shared: &Shared,
 ) -> LaneSnapshot {
     let mut idle = Idle::new(shared.idle);
     let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
-    let control = shared.control.as_ref().filter(|_| index == 0);
     let mut publish_due = Nanos(0);
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
-        if let Some(control) = control {
-            control.exchange(now, lane.engine_mut());
-            if now >= publish_due {
-                control.publish(counters(&lane));
+        let frames = lane.breathe(now, &mut host);
+        if index == 0 {
+            exchange(now, lane.engine_mut(), shared.control.as_deref());
+            if now >= publish_due
+                && let Some(control) = &shared.control
+            {
+                control.publish(counters(lane));
                 publish_due = now.saturating_add(PUBLISH_PERIOD);
             }
         }
-        let frames = lane.breathe(now, &mut host);
         let due = lane.engine().poll_timeout().min(snapshot_due);
         if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {
             lane.port_mut().wait(pause_ns);
         }
         if now >= snapshot_due {
-            shared.snapshots[index].force_push(LaneSnapshot::take(index, &lane, &host));
+            shared.snapshots[index].force_push(LaneSnapshot::take(index, lane, &host));
             let period = Nanos(shared.snapshot_period_ns.unwrap_or(u64::MAX));
             snapshot_due = now.saturating_add(period);
         }
     }
-    if let Some(control) = control {
-        control.exchange(shared.now(), lane.engine_mut());
-    }
-    LaneSnapshot::take(index, &lane, &host)
+    LaneSnapshot::take(index, lane, &host)
 }
 
-fn counters<P: LanePort, E: Counted>(lane: &RoleLane<P, E>) -> PortCounters {
+fn counters<P: LanePort, E: LaneEngine>(lane: &RoleLane<P, E>) -> PortCounters {
     let stats = lane.port().stats();
     PortCounters {
         rx_bytes: stats.rx_bytes,
@@ -90,3 +88,12 @@ fn counters<P: LanePort, E: Counted>(lane: &RoleLane<P, E>) -> PortCounters {
 
 /// Between two looks at the port's counters for telemetry.
 const PUBLISH_PERIOD: Nanos = Nanos(20_000_000);
+
+/// Commands in, events out. Without anybody to hear them events are thrown away here, so that what
+/// an engine counts as lost is lost.
+fn exchange(now: Nanos, engine: &mut impl LaneEngine, control: Option<&NodeControl>) {
+    match control {
+        Some(control) => control.exchange(now, engine),
+        None => while engine.poll_event().is_some() {},
+    }
+}

@@ -7,6 +7,7 @@
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |
+//! | [`model`] | files that models come from and go to |
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`lane`] | one lane's thread |
 //! | [`idle`] | decides when a lane sleeps |
@@ -33,7 +34,7 @@ pub mod error;
 pub mod host;
 pub mod idle;
 pub mod lane;
-mod model;
+pub mod model;
 pub mod node;
 mod reporter;
 pub mod stats;

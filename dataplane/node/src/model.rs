@@ -1,39 +1,60 @@
-//! The models that a node starts with: reads what `initial` names.
+//! The models that servers and replicas begin with and leave behind: files of little-endian f32.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::ServerJobConfig;
+use weft_engine::role::server::{ModelView, ServerJobConfig};
 
 use crate::config::Settings;
 use crate::error::NodeError;
 
-/// The jobs of a server, and of a replica, with their initial models.
-pub(crate) type Models = (Vec<ServerJobConfig>, Vec<ReplicaJobConfig>);
-
-/// Reads the initial models.
+/// The server jobs of a node, with their initial models.
 ///
 /// # Errors
-/// [`NodeError::Initial`] when a file cannot be read or does not fit its job.
-pub(crate) fn read(settings: &Settings) -> Result<Models, NodeError> {
-    let (mut servers, mut replicas) = (settings.servers.clone(), settings.replicas.clone());
-    for (job, section) in servers.iter_mut().zip(&settings.config.server) {
-        job.initial = initial(section.initial.as_deref(), section.dimension)?;
-    }
-    for (job, section) in replicas.iter_mut().zip(&settings.config.replica) {
-        job.initial = initial(section.initial.as_deref(), section.dimension)?;
-    }
-    Ok((servers, replicas))
+/// [`NodeError::Model`].
+pub fn server_jobs(settings: &Settings) -> Result<Vec<ServerJobConfig>, NodeError> {
+    let sections = settings.config.server.iter().zip(&settings.servers);
+    let job = |(section, job): (&crate::config::ServerSection, &ServerJobConfig)| {
+        let initial = read(section.initial_model.as_deref(), job.model.dimension)?;
+        Ok(ServerJobConfig { initial, ..job.clone() })
+    };
+    sections.map(job).collect()
 }
 
-fn initial(path: Option<&Path>, dimension: usize) -> Result<Vec<f32>, NodeError> {
+/// The replica jobs of a node, with their initial models.
+///
+/// # Errors
+/// [`NodeError::Model`].
+pub fn replica_jobs(settings: &Settings) -> Result<Vec<ReplicaJobConfig>, NodeError> {
+    let sections = settings.config.replica.iter().zip(&settings.replicas);
+    let job = |(section, job): (&crate::config::ReplicaSection, &ReplicaJobConfig)| {
+        let initial = read(section.initial_model.as_deref(), job.model.dimension)?;
+        Ok(ReplicaJobConfig { initial, ..job.clone() })
+    };
+    sections.map(job).collect()
+}
+
+fn read(path: Option<&Path>, dimension: usize) -> Result<Vec<f32>, NodeError> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    let failed = |problem: String| NodeError::Initial { path: PathBuf::from(path), problem };
+    let failed = |problem: String| NodeError::Model { path: path.to_owned(), problem };
     let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-    if bytes.len() != dimension * 4 {
-        let len = bytes.len();
-        return Err(failed(format!("has {len} bytes; {dimension} parameters have 4 each")));
+    let (words, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() || words.len() > dimension {
+        return Err(failed(format!("it is not at most {dimension} numbers of 4 bytes")));
     }
-    let word = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    Ok(bytes.chunks_exact(4).map(word).collect())
+    Ok(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+}
+
+/// Writes a model's weights where a section says.
+///
+/// # Errors
+/// [`NodeError::Model`].
+pub fn dump(path: Option<&Path>, view: Option<ModelView<'_>>) -> Result<(), NodeError> {
+    let (Some(path), Some(view)) = (path, view) else { return Ok(()) };
+    let bytes: Vec<u8> = view.weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+    let failed = |error: std::io::Error| NodeError::Model {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    };
+    std::fs::write(path, bytes).map_err(failed)
 }

@@ -15,24 +15,23 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
-use weft_engine::table::{BoxConfig, Table};
+use weft_engine::table::Table;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{AggregatorLane, Port, PortInfo, RoleLane};
 use weft_kernel::Kernels;
-use weft_wire::Nanos;
-use weft_wire::frame::ETHERNET_LEN;
+use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::hello::Integrity;
+use weft_wire::{JobId, Nanos};
 
-use crate::agent;
 use crate::config::{Format, Io, Settings};
 use crate::control::NodeControl;
 use crate::environment;
 use crate::error::NodeError;
 use crate::host::Host;
 use crate::lane::{self, Shared};
-use crate::model::{self, Models};
+use crate::model;
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
 use crate::steered::{LanePort, RelayPort, SteeredPort, steer};
@@ -45,6 +44,8 @@ pub struct Options {
     pub eal_args: Option<Vec<String>>,
     /// Set to end the node.
     pub stop: Arc<AtomicBool>,
+    /// Where commands come from and events go to; without it the node serves what its file says.
+    pub control: Option<Arc<NodeControl>>,
 }
 
 /// Runs a node until `options.stop` is set; returns its final report.
@@ -69,19 +70,13 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
         stop: options.stop,
         start,
         idle: config.idle,
+        control: options.control,
         snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
-        control: agent::is_wanted(config).then(NodeControl::default),
         snapshots: (0..shards).map(|_| ArrayQueue::new(1)).collect(),
     };
-    let models = model::read(settings)?;
-    let agent = agent::prepare(settings, environment::random_seed().map_err(NodeError::Seed)?)?;
-    let node = Node { settings, shared: &shared, models, seed };
+    let node = Node { settings, shared: &shared, seed };
     let lanes = std::thread::scope(|scope| {
         let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
-        let (told, until) = (&shared.control, &shared.stop);
-        let speaking = agent
-            .zip(told.as_ref())
-            .map(|(agent, control)| scope.spawn(move || agent::run(agent, control, until)));
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),
@@ -90,10 +85,6 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
         shared.stop.store(true, Ordering::Relaxed);
         if let Some(reporter) = reporter {
             reporter.thread().unpark();
-        }
-        // It tells of the last events before the node ends.
-        if let Some(speaking) = speaking {
-            let _ = speaking.join();
         }
         lanes
     })?;
@@ -107,7 +98,6 @@ type LanePorts<P> = (SteeredPort<Wrapped<P>>, Vec<SteeredPort<Wrapped<P>>>);
 pub(crate) struct Node<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) shared: &'a Shared,
-    pub(crate) models: Models,
     pub(crate) seed: u64,
 }
 
@@ -125,7 +115,8 @@ impl Node<'_> {
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
             socket_buffer_bytes: section.socket_buffer_bytes,
-            ipv4_checksum: rows.iter().any(|row| row.integrity == Integrity::Checksum16),
+            ipv4_checksum: rows.iter().any(|row| row.integrity == Integrity::Checksum16)
+                || self.settings.has_checksums(),
             ..UdpConfig::new(self.settings.table.local.addr)
         })?;
         let lanes = &self.settings.config.lcores;
@@ -209,6 +200,13 @@ impl Node<'_> {
     {
         let info = front.info();
         let table = self.table(&info);
+        if !(self.settings.servers.is_empty() && self.settings.replicas.is_empty()) {
+            let cpu = self.settings.config.lcores.cpus.first().copied();
+            let guard = prepare(cpu).map_err(|error| self.stop(error))?;
+            let snapshot = self.run_model(front, &info, &table, host);
+            drop(guard);
+            return snapshot.map(|snapshot| vec![snapshot]);
+        }
         let cpu = |lane: usize| self.settings.config.lcores.cpus.get(lane).copied();
         let (prepared, outcomes) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -223,9 +221,9 @@ impl Node<'_> {
                             return None;
                         }
                     };
-                    let lanes = self.lane(port, table, lane);
+                    let mut lanes = self.lane(port, table, lane);
                     let _ = prepared.send(Ok(()));
-                    let snapshot = lane::run(lanes, lane, Host::silent(), self.shared);
+                    let snapshot = lane::run(&mut lanes, lane, Host::silent(), self.shared);
                     drop(guard);
                     Some(snapshot)
                 };
@@ -235,16 +233,54 @@ impl Node<'_> {
                     .push(thread.map_err(|source| self.stop(NodeError::Thread { lane, source }))?);
             }
             let guard = prepare(cpu(0)).map_err(|error| self.stop(error))?;
+            let mut lane = self.lane(front, &table, 0);
             for outcome in outcomes.iter().take(threads.len()) {
                 outcome.map_err(|error| self.stop(error))?;
             }
             self.announce(&info, &table);
-            let mut snapshots = vec![self.run_front(front, &table, host)];
+            let mut snapshots = vec![lane::run(&mut lane, 0, host, self.shared)];
             drop(guard);
             self.shared.stop.store(true, Ordering::Relaxed);
             snapshots.extend(threads.into_iter().filter_map(|thread| thread.join().ok().flatten()));
             Ok(snapshots)
         })
+    }
+
+    /// Runs the one lane of a server or a replica, and leaves its models where they should be.
+    fn run_model<P: LanePort>(
+        &self,
+        port: P,
+        info: &PortInfo,
+        table: &Table,
+        host: Host,
+    ) -> Result<LaneSnapshot, NodeError> {
+        let (local, mtu): (Endpoint, u16) = (table.config().local, table.config().mtu);
+        let kernels = Kernels::detect();
+        let config = &self.settings.config;
+        if self.settings.servers.is_empty() {
+            let jobs = model::replica_jobs(self.settings)?;
+            let replica = Replica::new(local, mtu, &jobs, self.seed, kernels);
+            let replica = replica.expect("it was judged when the configuration was read");
+            let mut lane = RoleLane::new(port, replica);
+            self.announce(info, table);
+            let snapshot = lane::run(&mut lane, 0, host, self.shared);
+            for section in &config.replica {
+                let view = lane.engine().model(JobId(section.job));
+                model::dump(section.dump_model.as_deref(), view)?;
+            }
+            return Ok(snapshot);
+        }
+        let jobs = model::server_jobs(self.settings)?;
+        let server = Server::new(local, mtu, &jobs, self.seed, kernels);
+        let server = server.expect("it was judged when the configuration was read");
+        let mut lane = RoleLane::new(port, server);
+        self.announce(info, table);
+        let snapshot = lane::run(&mut lane, 0, host, self.shared);
+        for section in &config.server {
+            let view = lane.engine().model(JobId(section.job));
+            model::dump(section.dump_model.as_deref(), view)?;
+        }
+        Ok(snapshot)
     }
 
     /// Puts `[trace]` and `[faults]` around a port.
@@ -281,23 +317,6 @@ impl Node<'_> {
             engine = engine.with_pushes(gather.expect("they were judged with the configuration"));
         }
         AggregatorLane::new(port, engine)
-    }
-
-    /// Lane 0 to its end: the only one of a server or a replica.
-    fn run_front<P: LanePort>(&self, port: P, table: &Table, host: Host) -> LaneSnapshot {
-        let (servers, replicas) = &self.models;
-        let BoxConfig { local, mtu, .. } = *table.config();
-        let (seed, kernels) = (self.seed, Kernels::detect());
-        let judged = "it was judged with the configuration";
-        if !servers.is_empty() {
-            let server = Server::new(local, mtu, servers, seed, kernels).expect(judged);
-            return lane::run(RoleLane::new(port, server), 0, host, self.shared);
-        }
-        if !replicas.is_empty() {
-            let replica = Replica::new(local, mtu, replicas, seed, kernels).expect(judged);
-            return lane::run(RoleLane::new(port, replica), 0, host, self.shared);
-        }
-        lane::run(self.lane(port, table, 0), 0, host, self.shared)
     }
 
     fn stop(&self, error: NodeError) -> NodeError {

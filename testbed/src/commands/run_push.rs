@@ -167,7 +167,6 @@ fn prove(
     observed: &PushObserved,
 ) -> Result<PushProof, String> {
     let server = observed.log(SERVER).ok_or("the server left no log")?;
-    let path = model_path(directory);
     let evidence = Evidence {
         scenario,
         seed,
@@ -175,8 +174,6 @@ fn prove(
         server,
         replica: observed.log(REPLICA),
         updates: &observed.updates,
-        model: observed.final_version.map(|version| (path.as_path(), version)),
-        replica_model: None,
     };
     verify_push(&evidence).map_err(|error| error.to_string())
 }
@@ -188,7 +185,9 @@ fn remove_recordings(scenario: &Scenario, directory: &Path) {
             let _ = fs::remove_file(updates_path(directory, rank, life));
         }
     }
-    // A run whose server did not answer left no final model.
-    let _ = fs::remove_file(model_path(directory));
+    for name in [SERVER, REPLICA] {
+        // A box that was killed left none.
+        let _ = fs::remove_file(model_path(directory, name));
+    }
     let _ = fs::remove_file(initial_path(directory));
 }

@@ -121,8 +121,16 @@ pub(super) fn jobs(settings: &Settings) -> Vec<JobState> {
         open: BTreeMap::new(),
     };
     let config = &settings.config;
-    let servers = config.server.iter().map(|s| begin(s.job, Role::Server, 0, s.exponent));
-    let replicas = config.replica.iter().map(|s| begin(s.job, Role::Replica, s.index, s.exponent));
+    let servers = config.server.iter().map(|s| JobState {
+        next_order: s.initial_order,
+        version: s.initial_version,
+        ..begin(s.job, Role::Server, 0, s.exponent)
+    });
+    let replicas = config.replica.iter().map(|s| JobState {
+        next_order: s.initial_order,
+        version: s.initial_version,
+        ..begin(s.job, Role::Replica, s.box_index, s.exponent)
+    });
     let pushes = config
         .push
         .iter()

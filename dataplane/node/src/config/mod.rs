@@ -17,9 +17,9 @@
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
-//! | `[[server]]` | [`ServerSection`]: a job whose model is here |
-//! | `[[replica]]` | [`ReplicaSection`]: a job whose model is followed here |
+//! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
 //! | `[controller]` | [`ControllerSection`]: who plans |
+//! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
 mod bench;
 mod dpdk;
@@ -47,8 +47,11 @@ pub use row::{
     ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
     RowSection, SumOrderName,
 };
-pub use server::{AckName, CommitName, ConductName, ReplicaSection, ServerSection};
 pub use text::HostAddr;
+
+pub use server::{
+    AckName, CommitName, ConductName, LearningRateName, ReplicaSection, ServerSection,
+};
 
 use locate::Source;
 
@@ -88,10 +91,10 @@ pub struct NodeConfig {
     /// The push jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub push: Vec<PushSection>,
-    /// Jobs whose model is here.
+    /// The jobs that this node serves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub server: Vec<ServerSection>,
-    /// Jobs whose model is followed here.
+    /// The jobs that this node is a replica of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replica: Vec<ReplicaSection>,
     /// Who plans.

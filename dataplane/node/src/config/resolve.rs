@@ -8,10 +8,11 @@ use weft_engine::role::gather::{self, PushConfig};
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::{ServerConfigError, ServerJobConfig};
 use weft_engine::table::{
-    BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
+    BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
 use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
+use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
 use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection};
@@ -26,14 +27,24 @@ pub struct Settings {
     pub table: BoxConfig,
     /// The push jobs.
     pub pushes: Vec<PushConfig>,
-    /// The jobs of a server; [`crate::model`] reads their initial models.
+    /// The jobs that are served; their initial models are still in their files.
     pub servers: Vec<ServerJobConfig>,
-    /// The jobs of a replica.
+    /// The jobs that are followed.
     pub replicas: Vec<ReplicaJobConfig>,
     /// Which lane a frame belongs to.
     pub lanes: LaneMap,
     /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
     pub udp_sockets: usize,
+}
+
+impl Settings {
+    /// True when a model's payloads are protected by UDP's checksum.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        let servers = self.servers.iter().map(|job| job.model.integrity);
+        let mut all = servers.chain(self.replicas.iter().map(|job| job.model.integrity));
+        all.any(|integrity| integrity == Integrity::Checksum16)
+    }
 }
 
 /// A step of the path to a key.
@@ -108,52 +119,12 @@ pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         Problem::of_entry("row", index, "members", conflict.to_string())
     })?;
     let pushes = resolve_pushes(&config, &table)?;
+    let servers = resolve_servers(&config, &table)?;
+    let replicas = resolve_replicas(&config, &table)?;
     let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
     let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
     let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
-    let (servers, replicas) = resolve_models(&config, &table)?;
     Ok(Settings { config, table, pushes, servers, replicas, lanes, udp_sockets })
-}
-
-type Models = (Vec<ServerJobConfig>, Vec<ReplicaJobConfig>);
-
-fn resolve_models(config: &NodeConfig, table: &BoxConfig) -> Result<Models, Problem> {
-    let servers: Vec<_> = config.server.iter().map(ServerSection::to_config).collect();
-    let replicas: Vec<_> = config.replica.iter().map(ReplicaSection::to_config).collect();
-    if servers.is_empty() && replicas.is_empty() {
-        return Ok((servers, replicas));
-    }
-    if table.shards > 1 {
-        return Err(Problem::of("lcores", "shards", "must be 1 at a server or a replica"));
-    }
-    let (section, other) = if servers.is_empty() {
-        ("replica", "a replica serves nothing else")
-    } else {
-        ("server", "a server is no replica and sums nothing")
-    };
-    let alone = servers.is_empty() || replicas.is_empty();
-    if !alone || !config.row.is_empty() || !config.push.is_empty() {
-        return Err(Problem::of_entry(section, 0, "job", other));
-    }
-    let refuse = |section: &str, index: usize, error: ServerConfigError| {
-        // The file speaks of the one replica where the engine speaks of its index.
-        Problem::of_entry(section, index, error.field, error.problem)
-    };
-    for (index, job) in servers.iter().enumerate() {
-        job.check(&table.local, table.mtu).map_err(|error| refuse("server", index, error))?;
-    }
-    for (index, job) in replicas.iter().enumerate() {
-        job.check(&table.local, table.mtu).map_err(|error| refuse("replica", index, error))?;
-    }
-    let mut jobs: Vec<u16> = config.server.iter().map(|section| section.job).collect();
-    jobs.extend(config.replica.iter().map(|section| section.job));
-    for (index, job) in jobs.iter().enumerate() {
-        if *job > 255 || jobs[..index].contains(job) {
-            let problem = "must be below 256, and different for each job";
-            return Err(Problem::of_entry(section, index, "job", problem));
-        }
-    }
-    Ok((servers, replicas))
 }
 
 fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {
@@ -169,6 +140,72 @@ fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConf
     }
     gather::check(table.local, table.mtu, &pushes).map_err(|error| place(config, &error))?;
     Ok(pushes)
+}
+
+/// A node is an aggregator, or serves models, or follows servers.
+fn check_role(config: &NodeConfig, section: &str, others: &[bool]) -> Result<(), Problem> {
+    let problem = "needs a process of its own: start one node per role";
+    if others.iter().any(|other| *other) {
+        return Err(Problem { path: vec![name(section)], problem: problem.to_owned() });
+    }
+    if config.lcores.shards > 1 {
+        let problem = format!("must be 1 where there is a [[{section}]]");
+        return Err(Problem::of("lcores", "shards", problem));
+    }
+    Ok(())
+}
+
+fn resolve_servers(
+    config: &NodeConfig,
+    table: &BoxConfig,
+) -> Result<Vec<ServerJobConfig>, Problem> {
+    if config.server.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = [!config.row.is_empty(), !config.push.is_empty(), !config.replica.is_empty()];
+    check_role(config, "server", &others)?;
+    let jobs: Vec<_> = config.server.iter().map(ServerSection::to_config).collect();
+    for (index, job) in jobs.iter().enumerate() {
+        check_job(config.server.iter().map(|section| section.job), "server", index)?;
+        job.check(&table.local, table.mtu).map_err(|error| of_field("server", index, &error))?;
+    }
+    Ok(jobs)
+}
+
+fn resolve_replicas(
+    config: &NodeConfig,
+    table: &BoxConfig,
+) -> Result<Vec<ReplicaJobConfig>, Problem> {
+    if config.replica.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = [!config.row.is_empty(), !config.push.is_empty()];
+    check_role(config, "replica", &others)?;
+    let jobs: Vec<_> = config.replica.iter().map(ReplicaSection::to_config).collect();
+    for (index, job) in jobs.iter().enumerate() {
+        check_job(config.replica.iter().map(|section| section.job), "replica", index)?;
+        job.check(&table.local, table.mtu).map_err(|error| of_field("replica", index, &error))?;
+    }
+    Ok(jobs)
+}
+
+fn check_job(jobs: impl Iterator<Item = u16>, section: &str, index: usize) -> Result<(), Problem> {
+    let ids: Vec<u16> = jobs.take(index + 1).collect();
+    let is_good = usize::from(ids[index]) < JOBS_MAX && !ids[..index].contains(&ids[index]);
+    let problem = "must be below 256, and different for each job";
+    if is_good { Ok(()) } else { Err(Problem::of_entry(section, index, "job", problem)) }
+}
+
+/// The key that a field of an engine's configuration is written as.
+fn of_field(section: &str, index: usize, error: &ServerConfigError) -> Problem {
+    let key = match error.field {
+        "rto_min_ns" => "rto_min_us",
+        "status_interval_ns" => "status_interval_us",
+        "initial" => "initial_model",
+        "index" => "box_index",
+        field => field,
+    };
+    Problem::of_entry(section, index, key, error.problem.replace("_ns", "_us"))
 }
 
 fn check_sections(config: &NodeConfig) -> Result<(), Problem> {

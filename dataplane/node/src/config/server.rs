@@ -1,86 +1,101 @@
-//! `[[server]]` and `[[replica]]`: jobs whose model this box holds, or follows.
+//! `[[server]]` and `[[replica]]`: jobs whose model this node holds.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use weft_engine::push::BoxIndex;
+use weft_engine::push::{BoxIndex, OrderNumber, Version};
+use weft_engine::role::model::LearningRate;
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::{AckMode, CommitMode, ConductMode, ModelConfig, ServerJobConfig};
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr};
 
-/// `[[server]]`: the parameter server of a job. Needs `lcores.shards = 1`; such a box sums nothing.
+use super::IntegrityName;
+
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident => $target:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl From<$name> for $target {
+            fn from(name: $name) -> Self {
+                match name {
+                    $($name::$variant => Self::$variant,)+
+                }
+            }
+        }
+    };
+}
+
+names! {
+    /// How delays scale updates at the commit.
+    LearningRateName => LearningRate {
+        /// They do not.
+        #[default]
+        Plain,
+        /// By 1 / max(1, delay) (derived).
+        InverseDelay,
+        /// By sqrt((v + 1) / (v + 1 + delay)) at version v (derived).
+        AdaDelay,
+    }
+}
+
+names! {
+    /// Which order a server commits in.
+    CommitName => CommitMode {
+        /// The order numbers of the plan.
+        #[default]
+        Order,
+        /// As groups are staged: for baselines.
+        Arrival,
+    }
+}
+
+names! {
+    /// Whom a server lets send.
+    ConductName => ConductMode {
+        /// The first of the plan that can use a credit.
+        #[default]
+        InOrder,
+        /// All open groups in turn: for baselines.
+        Fair,
+    }
+}
+
+names! {
+    /// When updates are acknowledged.
+    AckName => AckMode {
+        /// At the commit.
+        #[default]
+        Commit,
+        /// When the replica has it too.
+        Replica,
+    }
+}
+
+/// `[[server]]`: a job whose parameter server this node is. A node with servers has no rows, push
+/// jobs or replicas: start one process per role. Needs `lcores.shards = 1`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerSection {
     /// Index of the job on the wire, below 256.
     pub job: u16,
-    /// Name in statistics. Default `job` and its id.
+    /// Name in statistics and metrics. Default `job` and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Parameters of the model.
-    pub dimension: usize,
-    /// Elements per chunk. Default 256, which fits an MTU of 1500.
-    #[serde(default = "default_elements")]
-    pub elements: u16,
-    /// Scale exponent of updates that no controller gave one. Default -20.
-    #[serde(default = "default_exponent")]
-    pub exponent: i8,
-    /// Share of the previous step that is kept. Default 0.
-    #[serde(default)]
-    pub momentum: f32,
     /// The workers by rank, 1 to 64: `"ip:port"`.
     pub workers: Vec<SocketAddr>,
-    /// The aggregators and the replica by index: `"ip:port"`.
+    /// The aggregators and the replica by index: `"ip:port"`. Default: none.
     #[serde(default)]
     pub boxes: Vec<SocketAddr>,
-    /// The replica's index among them. Default: none.
+    /// Index of the replica among `boxes`. Default: no replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<u8>,
-    /// Greatest delay of a committed update. Default twice the workers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tau_max: Option<u64>,
-    /// Bound of the distance to the replica. Default: it is measured, not held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub div_max: Option<f64>,
-    /// How long an update without a controller, or an order number that nobody installs, may be at
-    /// the head of the order before it is judged void. Default 2000.
-    #[serde(default = "default_lateness_ms")]
-    pub lateness_ms: u64,
-    /// Which order groups are committed in: `order` (default) or `arrival`, a baseline.
-    #[serde(default)]
-    pub commit: CommitName,
-    /// Whom credits go to: `in_order` (default) or `fair`, a baseline.
-    #[serde(default)]
-    pub conduct: ConductName,
-    /// When members are told: at the `commit` (default), or when the `replica` has it too.
-    #[serde(default)]
-    pub ack: AckName,
-    /// What the link may receive for this job, bytes of Ethernet frames per second. Default: no
-    /// limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rate_bytes_per_sec: Option<u64>,
-    /// Bytes of updates that may be staged at a time. Default 268435456.
-    #[serde(default = "default_staging_bytes")]
-    pub staging_bytes_max: u64,
-    /// Bytes of sums that are kept for the replica. Default 268435456.
-    #[serde(default = "default_staging_bytes")]
-    pub log_bytes_max: u64,
-    /// File with the model at the start: little-endian single precision. Default: zeros.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial: Option<PathBuf>,
-}
-
-/// `[[replica]]`: a copy of a job's model that follows its server. Needs `lcores.shards = 1`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReplicaSection {
-    /// Index of the job on the wire, below 256.
-    pub job: u16,
-    /// Name in statistics. Default `job` and its id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
     /// Parameters of the model.
     pub dimension: usize,
     /// Elements per chunk. Default 256.
@@ -89,70 +104,186 @@ pub struct ReplicaSection {
     /// Scale exponent of updates that no controller gave one. Default -20.
     #[serde(default = "default_exponent")]
     pub exponent: i8,
-    /// Share of the previous step that is kept, as at the server. Default 0.
+    /// `crc32c` (default), `checksum16` or `none`.
+    #[serde(default)]
+    pub integrity: IntegrityName,
+    /// h = momentum x h + sum, from 0 (default) to 1.
     #[serde(default)]
     pub momentum: f32,
-    /// This box's index among the job's boxes.
-    pub index: u8,
+    /// `plain` (default), `inverse_delay` or `ada_delay`.
+    #[serde(default)]
+    pub learning_rate: LearningRateName,
+    /// Greatest delay of a committed update. Default: twice the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau_max: Option<u64>,
+    /// Bound of the distance to the replica. Default: it is measured, not held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub div_max: Option<f64>,
+    /// How long a commit may wait for the replica for the bound's sake, in milliseconds. Default 1000.
+    #[serde(default = "default_divergence_wait_ms")]
+    pub divergence_wait_ms: u64,
+    /// `order` (default) or `arrival`.
+    #[serde(default)]
+    pub commit: CommitName,
+    /// `in_order` (default) or `fair`.
+    #[serde(default)]
+    pub conduct: ConductName,
+    /// `commit` (default) or `replica`.
+    #[serde(default)]
+    pub ack: AckName,
+    /// What the node's link may receive for this job: bytes of frames per second. A controller
+    /// sets it anew. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_sec: Option<u64>,
+    /// Lateness bound of updates without a controller, in milliseconds. Default 2000.
+    #[serde(default = "default_lateness_ms")]
+    pub lateness_ms: u64,
+    /// How long an aggregator may be silent, in milliseconds, before members are asked. Default 500.
+    #[serde(default = "default_source_timeout_ms")]
+    pub source_timeout_ms: u64,
+    /// Groups open at a time, at most 1024. Default 256.
+    #[serde(default = "default_groups_open_max")]
+    pub groups_open_max: u16,
+    /// Memory of updates that are staged. Default 268435456.
+    #[serde(default = "default_staging_bytes_max")]
+    pub staging_bytes_max: u64,
+    /// Decisions that the log keeps for the replica. Default 1024.
+    #[serde(default = "default_log_entries_max")]
+    pub log_entries_max: usize,
+    /// Memory of sums that the log keeps for the replica. Default 268435456.
+    #[serde(default = "default_staging_bytes_max")]
+    pub log_bytes_max: u64,
+    /// Versions that can be pulled at a time. Default 4.
+    #[serde(default = "default_snapshots_max")]
+    pub snapshots_max: usize,
+    /// Credits in flight per source. Default 64.
+    #[serde(default = "default_window_max")]
+    pub window_max: u32,
+    /// Credits in flight of all sources together. Default 256.
+    #[serde(default = "default_credits_max")]
+    pub credits_max: u32,
+    /// Least time before a credit is repeated, in microseconds. Default 2000.
+    #[serde(default = "default_rto_min_us")]
+    pub rto_min_us: u64,
+    /// Greatest time before a credit is repeated, in microseconds. Default 200000.
+    #[serde(default = "default_rto_max_us")]
+    pub rto_max_us: u64,
+    /// File with the model to begin with: f32, little-endian, nothing else. Default: zeros.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_model: Option<PathBuf>,
+    /// Version of that model. Default 0.
+    #[serde(default)]
+    pub initial_version: u64,
+    /// The order number that is decided first. Default 0.
+    #[serde(default)]
+    pub initial_order: u64,
+    /// File that the model is written to when the node ends, in the same form. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dump_model: Option<PathBuf>,
+}
+
+/// `[[replica]]`: a job whose replica this node is. Model and workers are the server's. A node with
+/// replicas has no rows, push jobs or servers. Needs `lcores.shards = 1`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaSection {
+    /// Index of the job on the wire, below 256.
+    pub job: u16,
+    /// Name in statistics and metrics. Default `job` and its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// This replica's index among the job's boxes.
+    pub box_index: u8,
     /// Where the server listens.
     pub server: SocketAddr,
-    /// The workers by rank.
+    /// The workers by rank, 1 to 64.
     pub workers: Vec<SocketAddr>,
-    /// The aggregators by index.
+    /// The job's boxes by index, as at the server. Default: none.
     #[serde(default)]
     pub boxes: Vec<SocketAddr>,
-    /// Bytes of updates that may be staged at a time. Default 268435456.
-    #[serde(default = "default_staging_bytes")]
+    /// Parameters of the model.
+    pub dimension: usize,
+    /// Elements per chunk. Default 256.
+    #[serde(default = "default_elements")]
+    pub elements: u16,
+    /// As at the server. Default -20.
+    #[serde(default = "default_exponent")]
+    pub exponent: i8,
+    /// As at the server. Default `crc32c`.
+    #[serde(default)]
+    pub integrity: IntegrityName,
+    /// As at the server. Default 0.
+    #[serde(default)]
+    pub momentum: f32,
+    /// As at the server. Default `plain`.
+    #[serde(default)]
+    pub learning_rate: LearningRateName,
+    /// Groups whose copies are staged at a time, at most 1024. Default 256.
+    #[serde(default = "default_groups_open_max")]
+    pub groups_open_max: u16,
+    /// Memory of updates that are staged. Default 268435456.
+    #[serde(default = "default_staging_bytes_max")]
     pub staging_bytes_max: u64,
-    /// File with the model at the start, the same as the server's. Default: zeros.
+    /// How long copies may come after the decision before they are asked for, in microseconds.
+    /// Default 5000.
+    #[serde(default = "default_copy_grace_us")]
+    pub copy_grace_us: u64,
+    /// Time between two questions for what is next, in microseconds. Default 20000.
+    #[serde(default = "default_status_interval_us")]
+    pub status_interval_us: u64,
+    /// Chunks asked for at a time. Default 64.
+    #[serde(default = "default_window_max")]
+    pub window_max: u32,
+    /// Least time before a question is repeated, in microseconds. Default 2000.
+    #[serde(default = "default_rto_min_us")]
+    pub rto_min_us: u64,
+    /// Greatest time before a question is repeated, in microseconds. Default 200000.
+    #[serde(default = "default_rto_max_us")]
+    pub rto_max_us: u64,
+    /// As at the server. Default: zeros.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial: Option<PathBuf>,
+    pub initial_model: Option<PathBuf>,
+    /// As at the server. Default 0.
+    #[serde(default)]
+    pub initial_version: u64,
+    /// As at the server. Default 0.
+    #[serde(default)]
+    pub initial_order: u64,
+    /// File that the model is written to when the node ends. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dump_model: Option<PathBuf>,
 }
 
-/// Which order groups are committed in.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are those of the engine's `CommitMode`")]
-pub enum CommitName {
-    #[default]
-    Order,
-    Arrival,
+macro_rules! defaults {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(const fn $name() -> $type { $value })*
+    };
 }
 
-/// Whom credits go to.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are those of the engine's `ConductMode`")]
-pub enum ConductName {
-    #[default]
-    InOrder,
-    Fair,
+defaults! {
+    default_elements: u16 = 256;
+    default_exponent: i8 = -20;
+    default_divergence_wait_ms: u64 = 1000;
+    default_lateness_ms: u64 = 2000;
+    default_source_timeout_ms: u64 = 500;
+    default_groups_open_max: u16 = 256;
+    default_staging_bytes_max: u64 = 256 << 20;
+    default_log_entries_max: usize = 1024;
+    default_snapshots_max: usize = 4;
+    default_window_max: u32 = 64;
+    default_credits_max: u32 = 256;
+    default_rto_min_us: u64 = 2000;
+    default_rto_max_us: u64 = 200_000;
+    default_copy_grace_us: u64 = 5000;
+    default_status_interval_us: u64 = 20_000;
 }
 
-/// When members are told.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are those of the engine's `AckMode`")]
-pub enum AckName {
-    #[default]
-    Commit,
-    Replica,
+const fn millis(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
 }
 
-const fn default_elements() -> u16 {
-    256
-}
-
-const fn default_exponent() -> i8 {
-    -20
-}
-
-const fn default_lateness_ms() -> u64 {
-    2000
-}
-
-const fn default_staging_bytes() -> u64 {
-    256 << 20
+const fn micros(us: u64) -> u64 {
+    us.saturating_mul(1_000)
 }
 
 impl ServerSection {
@@ -162,34 +293,44 @@ impl ServerSection {
         self.name.clone().unwrap_or_else(|| format!("job{}", self.job))
     }
 
-    /// What the section means; the initial model is read later.
+    /// What the section means; the initial model is still in its file.
     #[must_use]
     pub fn to_config(&self) -> ServerJobConfig {
-        let mut model = ModelConfig::new(JobId(self.job), self.dimension);
-        (model.elements, model.exponent) = (self.elements, self.exponent);
-        model.momentum = self.momentum;
-        let mut config = ServerJobConfig::new(model, self.workers.clone());
-        config.boxes = self.boxes.iter().copied().map(Some).collect();
-        config.replica = self.replica.map(BoxIndex);
-        config.tau_max = self.tau_max.unwrap_or(config.tau_max);
-        config.div_max = self.div_max;
-        config.lateness_ns = self.lateness_ms.saturating_mul(1_000_000);
-        config.commit = match self.commit {
-            CommitName::Order => CommitMode::Order,
-            CommitName::Arrival => CommitMode::Arrival,
+        let model = ModelConfig {
+            job: JobId(self.job),
+            dimension: self.dimension,
+            elements: self.elements,
+            integrity: self.integrity.into(),
+            exponent: self.exponent,
+            momentum: self.momentum,
+            learning_rate: self.learning_rate.into(),
         };
-        config.conduct = match self.conduct {
-            ConductName::InOrder => ConductMode::InOrder,
-            ConductName::Fair => ConductMode::Fair,
-        };
-        config.ack = match self.ack {
-            AckName::Commit => AckMode::Commit,
-            AckName::Replica => AckMode::Replica,
-        };
-        config.rate_bytes_per_sec = self.rate_bytes_per_sec;
-        config.staging_bytes_max = self.staging_bytes_max;
-        config.log_bytes_max = self.log_bytes_max;
-        config
+        let plain = ServerJobConfig::new(model, self.workers.clone());
+        ServerJobConfig {
+            boxes: self.boxes.iter().copied().map(Some).collect(),
+            replica: self.replica.map(BoxIndex),
+            tau_max: self.tau_max.unwrap_or(plain.tau_max),
+            div_max: self.div_max,
+            divergence_wait_ns: millis(self.divergence_wait_ms),
+            commit: self.commit.into(),
+            conduct: self.conduct.into(),
+            ack: self.ack.into(),
+            rate_bytes_per_sec: self.rate_bytes_per_sec,
+            lateness_ns: millis(self.lateness_ms),
+            source_timeout_ns: millis(self.source_timeout_ms),
+            groups_open_max: self.groups_open_max,
+            staging_bytes_max: self.staging_bytes_max,
+            log_entries_max: self.log_entries_max,
+            log_bytes_max: self.log_bytes_max,
+            snapshots_max: self.snapshots_max,
+            window_max: self.window_max,
+            credits_max: self.credits_max,
+            rto_min_ns: micros(self.rto_min_us),
+            rto_max_ns: micros(self.rto_max_us),
+            initial_version: Version(self.initial_version),
+            initial_order: OrderNumber(self.initial_order),
+            ..plain
+        }
     }
 }
 
@@ -200,17 +341,32 @@ impl ReplicaSection {
         self.name.clone().unwrap_or_else(|| format!("job{}", self.job))
     }
 
-    /// What the section means; the initial model is read later.
+    /// What the section means; the initial model is still in its file.
     #[must_use]
     pub fn to_config(&self) -> ReplicaJobConfig {
-        let mut model = ModelConfig::new(JobId(self.job), self.dimension);
-        (model.elements, model.exponent) = (self.elements, self.exponent);
-        model.momentum = self.momentum;
+        let model = ModelConfig {
+            job: JobId(self.job),
+            dimension: self.dimension,
+            elements: self.elements,
+            integrity: self.integrity.into(),
+            exponent: self.exponent,
+            momentum: self.momentum,
+            learning_rate: self.learning_rate.into(),
+        };
         let server = Endpoint { mac: MacAddr::BROADCAST, addr: self.server };
-        let index = BoxIndex(self.index);
-        let mut config = ReplicaJobConfig::new(model, index, server, self.workers.clone());
-        config.boxes = self.boxes.iter().copied().map(Some).collect();
-        config.staging_bytes_max = self.staging_bytes_max;
-        config
+        let index = BoxIndex(self.box_index);
+        ReplicaJobConfig {
+            boxes: self.boxes.iter().copied().map(Some).collect(),
+            groups_open_max: self.groups_open_max,
+            staging_bytes_max: self.staging_bytes_max,
+            copy_grace_ns: micros(self.copy_grace_us),
+            status_interval_ns: micros(self.status_interval_us),
+            window_max: self.window_max,
+            rto_min_ns: micros(self.rto_min_us),
+            rto_max_ns: micros(self.rto_max_us),
+            initial_version: Version(self.initial_version),
+            initial_order: OrderNumber(self.initial_order),
+            ..ReplicaJobConfig::new(model, index, server, self.workers.clone())
+        }
     }
 }

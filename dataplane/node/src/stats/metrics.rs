@@ -52,7 +52,7 @@ fn write_all(out: &mut String, report: &Report) -> fmt::Result {
     write_jobs(out, &report.jobs)?;
     write_members(out, report)?;
     super::push::write_metrics(out, &report.pushes)?;
-    super::model::write_metrics(out, &report.models)
+    super::server::write_metrics(out, &report.servers, &report.replicas)
 }
 
 fn write_port(out: &mut String, port: &PortReport) -> fmt::Result {

@@ -4,9 +4,9 @@
 //! cannot disagree. Nothing is counted here.
 
 pub mod metrics;
-mod model;
 mod push;
 mod report;
+mod server;
 mod text;
 
 use weft_engine::role::aggregator::{Aggregator, JobStats, Phase, Stats};
@@ -20,12 +20,12 @@ use weft_wire::{JobId, Members};
 use crate::host::{Host, HostStats};
 use crate::steered::{LanePort, SteerStats};
 
-pub use model::ModelReport;
 pub use push::{PushReport, PushSnapshot};
 pub use report::{
     FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
     SteeringReport,
 };
+pub use server::{ModelSnapshot, ReplicaReport, ReplicaSnapshot, ServerReport, ServerSnapshot};
 pub use text::write_text;
 
 /// A lane's counters at one moment.
@@ -53,49 +53,16 @@ pub struct LaneSnapshot {
     pub leases: Vec<LeaseSnapshot>,
     /// The push jobs.
     pub pushes: Vec<PushSnapshot>,
-    /// The jobs whose model is here.
-    pub models: Vec<ModelReport>,
+    /// The jobs that are served.
+    pub servers: Vec<ServerSnapshot>,
+    /// The jobs that are followed.
+    pub replicas: Vec<ReplicaSnapshot>,
 }
 
-/// An engine whose counters can be read.
-pub trait Counted: LaneEngine {
-    /// Copies them.
-    fn count(&self, snapshot: &mut LaneSnapshot);
-}
-
-impl Counted for Aggregator {
-    fn count(&self, snapshot: &mut LaneSnapshot) {
-        let lease = |lease: weft_engine::role::aggregator::LeaseReport<'_>| LeaseSnapshot {
-            row: lease.row().row,
-            job: lease.row().job,
-            phase: lease.phase(),
-            epoch: lease.epoch().0,
-            present: lease.present(),
-            lags: lease.members().map(|member| member.lag).collect(),
-        };
-        snapshot.engine = self.stats().clone();
-        snapshot.jobs = self.jobs().map(|(id, stats)| (id, *stats)).collect();
-        snapshot.leases = self.leases().map(lease).collect();
-        snapshot.pushes = self.gather().reports().map(|push| PushSnapshot::take(&push)).collect();
-    }
-}
-
-impl Counted for Server {
-    fn count(&self, snapshot: &mut LaneSnapshot) {
-        snapshot.engine.frames = self.stats().frames;
-        snapshot.engine.drops = self.stats().drops.clone();
-        let report = |(job, stats)| ModelReport::of_server(self, job, stats);
-        snapshot.models = self.jobs().map(report).collect();
-    }
-}
-
-impl Counted for Replica {
-    fn count(&self, snapshot: &mut LaneSnapshot) {
-        snapshot.engine.frames = self.stats().frames;
-        snapshot.engine.drops = self.stats().drops.clone();
-        let report = |(job, stats)| ModelReport::of_replica(self, job, stats);
-        snapshot.models = self.jobs().map(report).collect();
-    }
+/// An engine that can say where it stands.
+pub trait EngineSnapshot {
+    /// Fills in the engine's part of a snapshot.
+    fn describe(&self, snapshot: &mut LaneSnapshot);
 }
 
 /// A lease at one moment.
@@ -117,7 +84,11 @@ pub struct LeaseSnapshot {
 
 impl LaneSnapshot {
     /// Copies a lane's counters.
-    pub fn take<P: LanePort, E: Counted>(index: usize, lane: &RoleLane<P, E>, host: &Host) -> Self {
+    pub fn take<P: LanePort, E: LaneEngine + EngineSnapshot>(
+        index: usize,
+        lane: &RoleLane<P, E>,
+        host: &Host,
+    ) -> Self {
         let mut snapshot = Self {
             lane: index,
             info: lane.port().info(),
@@ -130,9 +101,53 @@ impl LaneSnapshot {
             jobs: Vec::new(),
             leases: Vec::new(),
             pushes: Vec::new(),
-            models: Vec::new(),
+            servers: Vec::new(),
+            replicas: Vec::new(),
         };
-        lane.engine().count(&mut snapshot);
+        lane.engine().describe(&mut snapshot);
         snapshot
+    }
+}
+
+impl EngineSnapshot for Aggregator {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
+        let lease = |lease: weft_engine::role::aggregator::LeaseReport<'_>| LeaseSnapshot {
+            row: lease.row().row,
+            job: lease.row().job,
+            phase: lease.phase(),
+            epoch: lease.epoch().0,
+            present: lease.present(),
+            lags: lease.members().map(|member| member.lag).collect(),
+        };
+        snapshot.engine = self.stats().clone();
+        snapshot.jobs = self.jobs().map(|(id, stats)| (id, *stats)).collect();
+        snapshot.leases = self.leases().map(lease).collect();
+        snapshot.pushes = self.gather().reports().map(|push| PushSnapshot::take(&push)).collect();
+    }
+}
+
+impl EngineSnapshot for Server {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
+        snapshot.engine.frames = self.stats().frames;
+        snapshot.engine.drops = self.stats().drops.clone();
+        let jobs = self.jobs().filter_map(|(job, stats)| {
+            let view = self.model(job)?;
+            let (version, next_order) = (view.version.0, view.next_order.0);
+            Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
+        });
+        snapshot.servers = jobs.collect();
+    }
+}
+
+impl EngineSnapshot for Replica {
+    fn describe(&self, snapshot: &mut LaneSnapshot) {
+        snapshot.engine.frames = self.stats().frames;
+        snapshot.engine.drops = self.stats().drops.clone();
+        let jobs = self.jobs().filter_map(|(job, stats)| {
+            let view = self.model(job)?;
+            let (version, next_order) = (view.version.0, view.next_order.0);
+            Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
+        });
+        snapshot.replicas = jobs.collect();
     }
 }

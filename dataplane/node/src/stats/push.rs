@@ -77,8 +77,10 @@ pub struct PushReport {
 /// The report of a section. Push jobs run in one lane.
 pub(super) fn report(section: &PushSection, lanes: &[LaneSnapshot]) -> PushReport {
     let named = PushReport { job: section.job, name: section.display_name(), ..Default::default() };
-    let pushes = lanes.iter().flat_map(|lane| &lane.pushes);
-    let Some(push) = pushes.filter(|push| push.job == section.job).next_back() else { return named };
+    let mut pushes = lanes.iter().flat_map(|lane| &lane.pushes);
+    let Some(push) = pushes.rfind(|push| push.job == section.job) else {
+        return named;
+    };
     let stats = &push.stats;
     PushReport {
         server: push.links[0].map_or("", standing),

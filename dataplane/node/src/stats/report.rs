@@ -11,7 +11,7 @@ use weft_io::PortStats;
 use weft_io::fault::FaultCounts;
 use weft_wire::Rank;
 
-use super::{LaneSnapshot, ModelReport, PushReport, push};
+use super::{LaneSnapshot, PushReport, ReplicaReport, ServerReport, push, server};
 use crate::config::NodeConfig;
 use crate::host::HostStats;
 
@@ -54,8 +54,12 @@ pub struct Report {
     pub rows: Vec<RowReport>,
     /// The push jobs.
     pub pushes: Vec<PushReport>,
-    /// The jobs whose model is here.
-    pub models: Vec<ModelReport>,
+    /// The jobs that are served.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerReport>,
+    /// The jobs that are followed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<ReplicaReport>,
 }
 
 /// The port's identity and counters, named as in DPDK.
@@ -212,7 +216,8 @@ impl Report {
             sessions_broken: lanes.iter().map(|lane| lane.engine.sessions_broken).sum(),
             rows: (0..config.row.len()).map(|index| row(config, index, lanes)).collect(),
             pushes: config.push.iter().map(|section| push::report(section, lanes)).collect(),
-            models: models(config, lanes),
+            servers: config.server.iter().map(|job| server::server(job, lanes)).collect(),
+            replicas: config.replica.iter().map(|job| server::replica(job, lanes)).collect(),
         }
     }
 
@@ -239,17 +244,6 @@ impl Report {
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a report has string keys and finite numbers")
     }
-}
-
-fn models(config: &NodeConfig, lanes: &[LaneSnapshot]) -> Vec<ModelReport> {
-    let servers = config.server.iter().map(|section| (section.job, section.display_name()));
-    let replicas = config.replica.iter().map(|section| (section.job, section.display_name()));
-    let names: BTreeMap<u16, String> = servers.chain(replicas).collect();
-    let named = |model: &ModelReport| ModelReport {
-        name: names.get(&model.job).cloned().unwrap_or_default(),
-        ..model.clone()
-    };
-    lanes.iter().flat_map(|lane| &lane.models).map(named).collect()
 }
 
 fn port(lanes: &[LaneSnapshot]) -> PortReport {

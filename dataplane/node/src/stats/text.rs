@@ -14,7 +14,7 @@ pub fn write_text(report: &Report) -> String {
     let _ = write_jobs(&mut out, report);
     let _ = write_rows(&mut out, report);
     let _ = super::push::write_text(&mut out, &report.pushes);
-    let _ = super::model::write_text(&mut out, &report.models);
+    let _ = super::server::write_text(&mut out, &report.servers, &report.replicas);
     let _ = write_events(&mut out, report);
     let _ = writeln!(out, "  {}", "-".repeat(76));
     out

@@ -1,6 +1,8 @@
 //! The configuration files of a push run's boxes and of its controller. Pure.
 
-use super::plan::{Layout, initial_path, log_path};
+use std::path::Path;
+
+use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::run::plan::Io;
 use crate::scenario::{Mode, REPLICA, Replication, SERVER, ScaleExponent};
 use crate::workload::digits::{CLASSES, PIXELS};
@@ -13,7 +15,7 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> String {
         section(&[
             ("name", name.into()),
             ("stats_format", "json".into()),
-            ("events", log_path(layout.directory, name).to_string_lossy().into_owned().into()),
+            ("events", text(&log_path(layout.directory, name))),
         ]),
     );
     table.insert("port".into(), port(layout, name));
@@ -68,7 +70,7 @@ fn dpdk(layout: &Layout<'_>, name: &str) -> toml::Value {
 }
 
 /// The model, as server and replica must agree on it.
-fn model(layout: &Layout<'_>) -> Vec<(&'static str, toml::Value)> {
+fn model(layout: &Layout<'_>, name: &str) -> Vec<(&'static str, toml::Value)> {
     let job = &layout.scenario.job;
     let ScaleExponent::Fixed(exponent) = job.scale_exponent else {
         unreachable!("a push has an exponent for the job")
@@ -79,8 +81,13 @@ fn model(layout: &Layout<'_>) -> Vec<(&'static str, toml::Value)> {
         ("elements", i64::from(layout.elements()).into()),
         ("exponent", i64::from(exponent).into()),
         ("momentum", f64::from(job.momentum).into()),
-        ("initial", initial_path(layout.directory).to_string_lossy().into_owned().into()),
+        ("initial_model", text(&initial_path(layout.directory))),
+        ("dump_model", text(&model_path(layout.directory, name))),
     ]
+}
+
+fn text(path: &Path) -> toml::Value {
+    path.to_string_lossy().into_owned().into()
 }
 
 /// The workers by rank.
@@ -91,7 +98,7 @@ fn workers(layout: &Layout<'_>) -> toml::Value {
 
 fn server(layout: &Layout<'_>) -> toml::Value {
     let job = &layout.scenario.job;
-    let mut fields = model(layout);
+    let mut fields = model(layout, SERVER);
     let boxes = boxes(layout).map(|name| layout.box_addr(&name).to_string().into()).collect();
     fields.push(("workers", workers(layout)));
     fields.push(("boxes", toml::Value::Array(boxes)));
@@ -107,11 +114,11 @@ fn server(layout: &Layout<'_>) -> toml::Value {
 }
 
 fn replica(layout: &Layout<'_>) -> toml::Value {
-    let mut fields = model(layout);
+    let mut fields = model(layout, REPLICA);
     let names = layout.aggregators();
     let boxes = names.iter().map(|name| layout.box_addr(name).to_string().into()).collect();
     fields.push(("server", layout.box_addr(SERVER).to_string().into()));
-    fields.push(("index", i64::from(layout.push.aggregators).into()));
+    fields.push(("box_index", i64::from(layout.push.aggregators).into()));
     fields.push(("workers", workers(layout)));
     fields.push(("boxes", toml::Value::Array(boxes)));
     section(&fields)
@@ -193,8 +200,7 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     let mut table = toml::Table::new();
     table.insert("listen".into(), layout.controller_addr().to_string().into());
     table.insert("stats_format".into(), "json".into());
-    let state = layout.directory.join("controller.state");
-    table.insert("state_file".into(), state.to_string_lossy().into_owned().into());
+    table.insert("state_file".into(), text(&layout.directory.join("controller.state")));
     let lateness = ("void_ms_min", i64::from(push.lateness_ms).into());
     table.insert("tuning".into(), section(&[lateness]));
     table.insert("host".into(), toml::Value::Array(hosts));

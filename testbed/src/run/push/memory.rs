@@ -96,8 +96,7 @@ pub fn run_push_in_memory(
         stop.store(true, Ordering::Relaxed);
         lane.join().expect("the lane does not panic")
     });
-    std::fs::write(model_path(directory), model_bytes(&served.model))?;
-    observed.final_version = Some(served.version);
+    std::fs::write(model_path(directory, SERVER), model_bytes(&served.model))?;
     observed.logs.push((SERVER.to_owned(), served.log));
     observed.boxes.push((SERVER.to_owned(), served.counters));
     Ok(observed)
@@ -109,7 +108,6 @@ fn take(observed: &mut PushObserved, rank: u8, message: PushMessage) {
         PushMessage::Update(update) => observed.updates.push((rank, 0, update)),
         PushMessage::Done(summary) => observed.summaries.push((rank, *summary)),
         PushMessage::Failed { at_ns, error } => observed.failures.push((at_ns, rank, error)),
-        PushMessage::Model { .. } => {}
     }
 }
 
@@ -188,7 +186,6 @@ impl Log {
 /// What the server leaves.
 struct Served {
     model: Vec<f32>,
-    version: u64,
     log: Vec<LogLine>,
     counters: BoxCounters,
 }
@@ -236,7 +233,6 @@ fn serve(port: MemoryPort, engine: Server, exponent: i8, stop: &AtomicBool) -> S
     let view = lane.engine().0.model(JobId(0));
     Served {
         model: view.map(|view| view.weights.to_vec()).unwrap_or_default(),
-        version: view.map_or(0, |view| view.version.0),
         log: log.lines,
         counters: BoxCounters {
             rx_packets: stats.rx_packets,

@@ -18,11 +18,6 @@ pub enum PushMessage {
     Update(UpdateMessage),
     /// The job has taken in all its updates, and the session is closed.
     Done(Box<PushSummary>),
-    /// The final model has been pulled.
-    Model {
-        /// Its version.
-        version: u64,
-    },
     /// The worker gave up.
     Failed {
         /// When, by the monotonic clock.
@@ -34,7 +29,7 @@ pub enum PushMessage {
 
 impl Message for PushMessage {
     fn is_last(&self) -> bool {
-        matches!(self, Self::Done(_) | Self::Model { .. } | Self::Failed { .. })
+        matches!(self, Self::Done(_) | Self::Failed { .. })
     }
 
     fn failed(error: String) -> Self {

@@ -62,8 +62,6 @@ pub struct PushWorkerPlan {
     pub mtu: u16,
     /// Seed of data, model and faults.
     pub seed: u64,
-    /// Pulls the final model and does nothing else.
-    pub pull_only: bool,
     /// The scenario.
     pub scenario: Scenario,
 }
@@ -82,11 +80,8 @@ impl PushWorkerPlan {
     #[must_use]
     pub fn client(&self) -> PushConfig {
         let mut config = PushConfig::new(self.local, self.server).rank(self.rank).mtu(self.mtu);
-        config.controller = self
-            .controller
-            .as_ref()
-            .filter(|_| !self.pull_only)
-            .map(|endpoint| ControllerConfig::new(endpoint.clone()));
+        config.controller =
+            self.controller.as_ref().map(|endpoint| ControllerConfig::new(endpoint.clone()));
         config.updates_open_max = 1;
         config.member_timeout = self.scenario.job.member_timeout();
         if self.scenario.faults == FaultSection::default() {
@@ -132,18 +127,12 @@ impl PushPlan {
         let elements = layout.elements();
         Ok(Self { io, boxes, controller, workers, elements, topology })
     }
-
-    /// The plan of the worker that pulls the final model, as a new life of rank 0.
-    #[must_use]
-    pub fn final_pull(&self, life: u32) -> PushWorkerPlan {
-        PushWorkerPlan { pull_only: true, life, ..self.workers[0].clone() }
-    }
 }
 
-/// Where the server's final model is in the run directory.
+/// Where the model that a box ended with is in the run directory.
 #[must_use]
-pub fn model_path(directory: &Path) -> PathBuf {
-    directory.join("model.f32")
+pub fn model_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.f32"))
 }
 
 /// Where the initial model is in the run directory.
@@ -247,7 +236,6 @@ impl Layout<'_> {
             controller: self.endpoint(),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             seed,
-            pull_only: false,
             scenario: self.scenario.clone(),
         }
     }

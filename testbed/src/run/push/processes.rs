@@ -21,8 +21,6 @@ use crate::scenario::RestartSection;
 
 /// How long the run may go without a word from any worker, beyond a worker's own patience.
 const SILENCE_MARGIN: Duration = Duration::from_secs(30);
-/// How long the pull of the final model may take.
-const PULL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a push run produced, before it is proved and reported.
 #[derive(Debug, Default)]
@@ -41,8 +39,6 @@ pub struct PushObserved {
     pub restarts: Vec<(u64, String)>,
     /// The logs of server, replica and aggregators, by name.
     pub logs: Vec<(String, Vec<LogLine>)>,
-    /// Version of the final model, when it could be pulled.
-    pub final_version: Option<u64>,
 }
 
 impl PushObserved {
@@ -81,9 +77,6 @@ pub fn run_push_processes(
     let mut observed = PushObserved::default();
     run.watch(plan, restarts, &mut observed, progress, interrupted)?;
     run.workers.clear();
-    if observed.failures.is_empty() {
-        observed.final_version = run.pull_final(plan)?;
-    }
     run.stop(&mut observed);
     for (name, _) in &observed.boxes {
         let path = log_path(directory, name);
@@ -216,7 +209,6 @@ impl<'a> Running<'a> {
                     observed.failures.push((at_ns, rank, error));
                     left -= 1;
                 }
-                PushMessage::Model { .. } => {}
             }
         }
         Ok(())
@@ -253,23 +245,6 @@ impl<'a> Running<'a> {
         *life += 1;
         let next = PushWorkerPlan { life: *life, ..planned.clone() };
         self.start_worker(&next)
-    }
-
-    /// Lets a new life of rank 0 pull the final model.
-    fn pull_final(&mut self, plan: &PushPlan) -> Result<Option<u64>, ProcessError> {
-        let life = super::verify::LIVES_MAX;
-        self.start_worker(&plan.final_pull(life))?;
-        let begun = Instant::now();
-        while begun.elapsed() < PULL_TIMEOUT {
-            match self.receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(((_, of), PushMessage::Model { version })) if of == life => {
-                    return Ok(Some(version));
-                }
-                Ok(((_, of), PushMessage::Failed { .. })) if of == life => return Ok(None),
-                _ => {}
-            }
-        }
-        Ok(None)
     }
 
     fn stop(&mut self, observed: &mut PushObserved) {

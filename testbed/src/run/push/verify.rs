@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use super::log::LogLine;
 use super::message::{UpdateMessage, UpdateOutcome};
+use super::plan::model_path;
 use super::recording::{UpdateReader, read_model, updates_path};
 use super::replica::{DivergencePoint, Follower};
 use super::sequence::{Decided, Sequence};
 use crate::run::RecordingError;
-use crate::scenario::Scenario;
+use crate::scenario::{REPLICA, SERVER, Scenario};
 use crate::workload::digits::{Trainer, TrainerError, model_bytes, sha256_hex};
 use crate::workload::push_reference::{LengthError, PushReference, ReferenceGroup};
 
@@ -36,10 +37,6 @@ pub struct Evidence<'a> {
     pub replica: Option<&'a [LogLine]>,
     /// What workers said of their updates, with rank and life.
     pub updates: &'a [(u8, u32, UpdateMessage)],
-    /// Where the server's final model is, and its version.
-    pub model: Option<(&'a Path, u64)>,
-    /// Where the replica's is.
-    pub replica_model: Option<&'a Path>,
 }
 
 /// What was found.
@@ -132,19 +129,16 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
         }
     }
     recordings.find_lost(&mut proof.problems);
-    let version = sequence.decided.last().map_or(0, |last| last.version);
-    judge_model(&mut proof, evidence, &reference, version)?;
+    judge_model(&mut proof, evidence, &reference)?;
     if let (Some(follower), Some(lines)) = (follower, evidence.replica) {
         let div_max = evidence.scenario.push.as_ref().and_then(|push| push.div_max);
         let replica = follower.finish(div_max);
         let mut problems = replica.problems;
         let own = Sequence::new("replica", lines);
         problems.extend(compare(&sequence, &own));
-        if let Some(path) = evidence.replica_model
-            && let Some(model) = read_model(path)?
-            && own.decided.len() == sequence.decided.len()
-        {
-            let wrong = reference.wrong_parameters(&model[..elements.min(model.len())]);
+        let model = read_model(&model_path(evidence.directory, REPLICA))?;
+        if own.decided.len() == sequence.decided.len() {
+            let wrong = reference.wrong_parameters(&model.unwrap_or_default());
             if wrong > 0 {
                 problems.push(format!("replica: {wrong} parameters differ from the server's"));
             }
@@ -203,18 +197,9 @@ fn judge_model(
     proof: &mut PushProof,
     evidence: &Evidence<'_>,
     reference: &PushReference,
-    version: u64,
 ) -> Result<(), PushVerifyError> {
     proof.model_sha256 = sha256_hex(&model_bytes(reference.model()));
-    let Some((path, pulled)) = evidence.model else {
-        proof.problems.push("the server's final model could not be pulled".to_owned());
-        return Ok(());
-    };
-    if pulled != version {
-        let problem = format!("the final model has version {pulled}, the log ends at {version}");
-        proof.problems.push(problem);
-    }
-    let model = read_model(path)?.unwrap_or_default();
+    let model = read_model(&model_path(evidence.directory, SERVER))?.unwrap_or_default();
     proof.wrong_parameters = reference.wrong_parameters(&model);
     if proof.wrong_parameters > 0 {
         let wrong = proof.wrong_parameters;

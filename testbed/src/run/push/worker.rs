@@ -16,16 +16,14 @@ use super::recording::{UpdateRecording, updates_path};
 use crate::run::worker::{chain, fault_config};
 use crate::run::{monotonic_ns, process_cpu_ns};
 use crate::scenario::Mode;
-use crate::workload::digits::{SplitMix64, Trainer, model_bytes};
+use crate::workload::digits::{SplitMix64, Trainer};
 
-/// Runs a worker over a UDP socket to its end; the last message is `Done`, `Model` or `Failed`.
+/// Runs a worker over a UDP socket to its end; the last message is `Done` or `Failed`.
 pub fn run_push_worker(plan: &PushWorkerPlan, directory: &Path, say: &mut dyn FnMut(PushMessage)) {
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
     let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)));
-    let last = port.and_then(|port| {
-        if plan.pull_only { pull(plan, directory, port) } else { train(plan, directory, port, say) }
-    });
+    let last = port.and_then(|port| train(plan, directory, port, say));
     say(last.unwrap_or_else(failed));
 }
 
@@ -52,22 +50,6 @@ fn connect<P: Port<Frame: Send> + Send + 'static>(
     let seed = member_seed(plan.seed, plan.rank).wrapping_add(plan.life.into());
     let port = Fault::new(port, &fault_config(&plan.scenario.faults, seed));
     Ok(PushSession::over(port, &plan.client())?)
-}
-
-/// Writes the server's final model to the plan's file.
-fn pull<P: Port<Frame: Send> + Send + 'static>(
-    plan: &PushWorkerPlan,
-    directory: &Path,
-    port: P,
-) -> anyhow::Result<PushMessage> {
-    let job = &plan.scenario.job;
-    let trainer = Trainer::new(0, usize::from(job.workers), plan.seed, &job.trainer())?;
-    let mut model = vec![0.0; trainer.parameter_count()];
-    let mut session = connect(plan, port)?;
-    let version = session.pull(&mut model)?;
-    session.close()?;
-    std::fs::write(super::plan::model_path(directory), model_bytes(&model))?;
-    Ok(PushMessage::Model { version: version.0 })
 }
 
 fn train<P: Port<Frame: Send> + Send + 'static>(

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 
 use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
-use weft_wire::hello::{Hello, Integrity, Phase};
+use weft_wire::hello::{BODY_LEN, Hello, Integrity, Phase};
 use weft_wire::{Cookie, GroupId, JobId, MacAddr, Nanos};
 
 use super::host::{write, write_hello};
@@ -172,6 +172,10 @@ impl ChannelClient {
     /// [`ChannelError::Family`].
     pub fn new(config: ChannelClientConfig, life: u64, now: Nanos) -> Result<Self, ChannelError> {
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
+        // A probe cannot be shorter than the handshake itself.
+        let shortest = u16::try_from(HEADER_LEN + BODY_LEN).unwrap_or(u16::MAX);
+        let probe_len = if config.probe_len == 0 { 0 } else { config.probe_len.max(shortest) };
+        let config = ChannelClientConfig { probe_len, ..config };
         let probe = Probe { is_done: config.probe_len == 0, padded_next: true, ..Probe::default() };
         Ok(Self {
             config,

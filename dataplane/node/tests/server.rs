@@ -1,0 +1,227 @@
+//! A server and a replica as real processes on UDP loopback, with real push sessions.
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
+use nix::sys::signal::Signal;
+use weft_client::push::{Outcome, PushConfig, PushSession};
+
+const DIMENSION: usize = 3000;
+const UPDATES: usize = 12;
+
+fn loopback(host: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, host], port))
+}
+
+/// UDP ports at different loopback hosts, free a moment ago.
+fn free_port() -> u16 {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    socket.local_addr().expect("bound").port()
+}
+
+/// Where things are in one test: all on one port, at different hosts.
+struct Place {
+    name: &'static str,
+    port: u16,
+    first_host: u8,
+    workers: usize,
+}
+
+impl Place {
+    fn server(&self) -> SocketAddr {
+        loopback(self.first_host, self.port)
+    }
+
+    fn replica(&self) -> SocketAddr {
+        loopback(self.first_host + 1, self.port)
+    }
+
+    fn worker(&self, rank: usize) -> SocketAddr {
+        loopback(self.first_host + 2 + u8::try_from(rank).unwrap(), self.port)
+    }
+
+    fn shape(&self) -> String {
+        let workers: Vec<String> =
+            (0..self.workers).map(|rank| format!("\"{}\"", self.worker(rank))).collect();
+        format!(
+            "job = 1\nname = \"j\"\nworkers = [{}]\nboxes = [\"{}\"]\ndimension = {DIMENSION}\n\
+             momentum = 0.5\nstaging_bytes_max = 1000000\n",
+            workers.join(", "),
+            self.replica()
+        )
+    }
+
+    fn dump(&self, role: &str) -> PathBuf {
+        let file = format!("weft-{}-{role}-{}.f32", self.name, std::process::id());
+        std::env::temp_dir().join(file)
+    }
+
+    fn config(&self, role: &str, more: &str) -> ConfigFile {
+        let host = if role == "server" { self.server() } else { self.replica() };
+        let text = format!(
+            "[node]\nname = \"{role}\"\n[port]\nio = \"udp\"\nip = \"{}\"\nudp_port = {}\n\
+             [[{role}]]\n{}dump_model = \"{}\"\n{more}\n",
+            host.ip(),
+            self.port,
+            self.shape(),
+            self.dump(role).display()
+        );
+        ConfigFile::new(&format!("{}-{role}", self.name), &text)
+    }
+
+    fn read(&self, role: &str) -> Vec<f32> {
+        let path = self.dump(role);
+        let bytes = std::fs::read(&path).expect("the node wrote its model");
+        let _ = std::fs::remove_file(path);
+        let (words, rest) = bytes.as_chunks::<4>();
+        assert!(rest.is_empty());
+        words.iter().map(|word| f32::from_le_bytes(*word)).collect()
+    }
+}
+
+/// Pushes `UPDATES` updates of powers of two, so that every sum is exact; returns how many were
+/// committed.
+fn train(server: SocketAddr, local: SocketAddr, rank: u8) -> u64 {
+    let config = PushConfig::new(local, server).rank(rank).job(1);
+    let mut session = PushSession::connect(&config).expect("the server answers");
+    let mut model = vec![0f32; DIMENSION];
+    let mut committed = 0;
+    for _ in 0..UPDATES {
+        let version = session.pull(&mut model).expect("a model");
+        let update = vec![2f32.powi(-i32::from(rank) - 1); DIMENSION];
+        let ticket = session.push(&update, version).expect("it is taken");
+        committed += u64::from(matches!(ticket.wait(), Ok(Outcome::Committed { .. })));
+    }
+    session.close().expect("a close");
+    committed
+}
+
+#[test]
+fn a_server_commits_what_sessions_push_and_its_replica_follows() {
+    let place = Place { name: "follow", port: free_port(), first_host: 31, workers: 3 };
+    let server_config = place.config("server", "replica = 0\ntau_max = 100");
+    let more = format!("box_index = 0\nserver = \"{}\"", place.server());
+    let replica_config = place.config("replica", &more);
+    let server = Running::start(&mut weft_node(&server_config, &["--format", "json"]));
+    let replica = Running::start(&mut weft_node(&replica_config, &["--format", "json"]));
+    assert!(replica.ready.contains("\"node\":\"replica\""), "{}", replica.ready);
+    let workers: Vec<_> = (0..place.workers)
+        .map(|rank| {
+            let (server, local) = (place.server(), place.worker(rank));
+            let rank = u8::try_from(rank).unwrap();
+            thread::spawn(move || train(server, local, rank))
+        })
+        .collect();
+    let committed: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+    let all = u64::try_from(place.workers * UPDATES).unwrap();
+    assert_eq!(committed, all);
+    // The replica is level a few round trips later.
+    thread::sleep(Duration::from_millis(300));
+    let ended = replica.end(Signal::SIGINT);
+    let replica_report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let ended = server.end(Signal::SIGINT);
+    assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+    assert!(ended.took < PATIENCE);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let of_server = &report["servers"][0];
+    assert_eq!(of_server["commits"], all, "{of_server}");
+    assert_eq!(of_server["version"], all);
+    assert_eq!(of_server["chunks_direct"], all * 12, "{of_server}");
+    assert_eq!(of_server["dropped"], 0);
+    let delays = of_server["delays"].as_array().unwrap();
+    assert_eq!(delays.iter().map(|count| count.as_u64().unwrap()).sum::<u64>(), all);
+    let of_replica = &replica_report["replicas"][0];
+    assert_eq!(of_replica["version"], all, "{of_replica}");
+    let (model, copy) = (place.read("server"), place.read("replica"));
+    assert_eq!(model.len(), DIMENSION);
+    let bits = |model: &[f32]| model.iter().map(|w| w.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&model), bits(&copy));
+    // w is a sum of updates, each counted 1 + 1/2 + 1/4 ...: below twice their sum, above it.
+    let plain: f32 = (0..3).map(|rank| 12.0 * 2f32.powi(-rank - 1)).sum();
+    assert!(model.iter().all(|w| *w > plain && *w < 2.0 * plain), "{}", model[0]);
+}
+
+#[test]
+fn an_initial_model_is_served_and_dumped() {
+    let place = Place { name: "initial", port: free_port(), first_host: 41, workers: 1 };
+    let initial: Vec<f32> = (0..9000u16).take(DIMENSION).map(f32::from).collect();
+    let path = place.dump("initial");
+    let bytes: Vec<u8> = initial.iter().flat_map(|w| w.to_le_bytes()).collect();
+    std::fs::write(&path, bytes).unwrap();
+    let more = format!("initial_model = \"{}\"\ninitial_version = 70000", path.display());
+    let config = place.config("server", &more);
+    let server = Running::start(&mut weft_node(&config, &["--format", "json"]));
+    let push = PushConfig::new(place.worker(0), place.server()).rank(0).job(1);
+    let mut session = PushSession::connect(&push).expect("the server answers");
+    let mut model = vec![0f32; DIMENSION];
+    let version = session.pull(&mut model).expect("a model");
+    assert_eq!(version.0, 70_000);
+    assert_eq!(model, initial);
+    session.close().expect("a close");
+    let ended = server.end(Signal::SIGTERM);
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(place.read("server"), initial);
+    let _ = std::fs::remove_file(path);
+}
+
+#[test]
+fn metrics_and_text_name_servers_and_replicas() {
+    let place = Place { name: "metrics", port: free_port(), first_host: 51, workers: 1 };
+    let metrics = free_port();
+    let text = std::fs::read_to_string(place.config("server", "replica = 0").path()).unwrap();
+    let text = text.replace("[node]\n", &format!("[node]\nmetrics = \"127.0.0.1:{metrics}\"\n"));
+    let config = ConfigFile::new("metrics-server-2", &text);
+    let server = Running::start(&mut weft_node(&config, &[]));
+    let deadline = Instant::now() + PATIENCE;
+    let body = loop {
+        assert!(Instant::now() < deadline, "no metrics");
+        thread::sleep(Duration::from_millis(100));
+        let Ok(mut stream) = std::net::TcpStream::connect(("127.0.0.1", metrics)) else { continue };
+        use std::io::{Read, Write};
+        write!(stream, "GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut body = String::new();
+        let _ = stream.read_to_string(&mut body);
+        if body.contains("weft_server_commits_total") {
+            break body;
+        }
+    };
+    assert!(body.contains("weft_server_commits_total{job=\"j\"} 0\n"), "{body}");
+    assert!(body.contains("weft_server_divergence_bound{job=\"j\"} 0\n"), "{body}");
+    let ended = server.end(Signal::SIGINT);
+    assert!(ended.stdout.contains("server of job 1 (j): version: 0"), "{}", ended.stdout);
+    place.read("server");
+}
+
+#[test]
+fn configurations_that_cannot_be_are_refused_by_name() {
+    let place = Place { name: "bad", port: free_port(), first_host: 61, workers: 2 };
+    let cases = [
+        ("replica = 3", "server[0].replica"),
+        ("div_max = 1.0", "server[0].replica"),
+        ("rto_min_us = 0", "server[0].rto_min_us"),
+        ("elements = 4000", "server[0].elements"),
+        ("learning_rate = \"fast\"", "server[0].learning_rate"),
+        ("nonsense = 1", "server[0].nonsense"),
+        ("[lcores]\nshards = 2", "lcores.shards"),
+        ("[[row]]\nrow = 0\njob = 1\nmembers = [\"127.0.0.1:1\"]\n[[job]]\nid = 1", "server"),
+    ];
+    for (more, field) in cases {
+        let config = place.config("server", more);
+        let output = run_to_end(&mut weft_node(&config, &["--check-config"]));
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{more}: {stderr}");
+        assert!(stderr.contains(&format!("{field}: ")), "{more}: {stderr}");
+    }
+    let good = place.config("server", "replica = 0\ndiv_max = 1.0");
+    let output = run_to_end(&mut weft_node(&good, &["--print-config"]));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("learning_rate = \"plain\""), "{printed}");
+    let again = ConfigFile::new("bad-again", &printed);
+    let output = run_to_end(&mut weft_node(&again, &["--check-config"]));
+    assert_eq!(output.status.code(), Some(0), "what is printed can be read");
+}
