@@ -4,5 +4,6 @@ pub mod crc32c;
 pub mod fuzz;
 pub mod live;
 pub mod model;
+pub mod push_sim;
 pub mod sim;
 pub mod vectors;

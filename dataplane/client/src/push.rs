@@ -121,7 +121,7 @@ pub struct PushSession {
     permits_back: Receiver<()>,
     ready: Ready,
     shared: Arc<Shared>,
-    thread: thread::JoinHandle<()>,
+    thread: Option<thread::JoinHandle<()>>,
     pushed: u64,
 }
 
@@ -168,6 +168,7 @@ impl PushSession {
             .spawn(move || driver::run(port, setup, &thread_shared))
             .map_err(|error| PushError::System { what: "a thread", cause: error.to_string() })?;
         let ready = is_ready.recv().map_err(|_| shared.end())?;
+        let thread = Some(thread);
         Ok(Self { messages, permits, permits_back, ready, shared, thread, pushed: 0 })
     }
 
@@ -269,14 +270,23 @@ impl PushSession {
     ///
     /// # Errors
     /// The error that ended the session before.
-    pub fn close(self) -> Result<PushStatistics, PushError> {
+    pub fn close(mut self) -> Result<PushStatistics, PushError> {
         // A thread that has ended has said why.
         let _ = self.messages.send(Message::Close);
-        let _ = self.thread.join();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
         match self.shared.end() {
             PushError::Closed => Ok(self.shared.statistics()),
             error => Err(error),
         }
+    }
+}
+
+impl Drop for PushSession {
+    fn drop(&mut self) {
+        // The controller's thread holds a sender too, so the inbox would not close by itself.
+        let _ = self.messages.send(Message::Leave);
     }
 }
 

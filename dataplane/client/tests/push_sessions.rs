@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use common::{Cluster, JOB, PARAMETERS, box_addr, faulty, server_addr, worker_add
 use weft_client::push::{
     ControllerConfig, Outcome, PushConfig, PushError, PushSession, PushStatistics, Version,
 };
+use weft_engine::push::Event;
+use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, memory};
 
 fn config(rank: u8) -> PushConfig {
@@ -294,4 +297,62 @@ fn a_server_that_dies_ends_tickets_pulls_and_calls() {
     assert!(session.pull(&mut [0.0; 4]).is_err());
     assert!(session.push(&[0.0], Version(0)).is_err());
     assert!(session.close().is_err());
+}
+
+#[test]
+fn a_session_dropped_leaves_the_server() {
+    let (cluster, mut ports) = Cluster::start(2, |_| {});
+    let controller = Controller::start(&cluster, 2, 1);
+    let mut config = config(0);
+    config.controller = Some(ControllerConfig::new(controller.endpoint.clone()));
+    drop(PushSession::over(ports.remove(0), &config).unwrap());
+    let begun = Instant::now();
+    let is_lost =
+        |event: &Event| matches!(event, Event::MemberLost { rank, .. } if rank.index() == 0);
+    while !cluster.server.events.try_iter().any(|(_, event)| is_lost(&event)) {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the server was not told");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_ungranted_update_goes_directly_when_the_controller_dies() {
+    let (cluster, mut ports) = Cluster::start(2, |job| job.tau_max = 100);
+    // It waits for a second request that never comes.
+    let mut controller = Controller::start(&cluster, 2, 2);
+    let mut config = config(0);
+    let mut address = ControllerConfig::new(controller.endpoint.clone());
+    address.silence = Duration::from_millis(200);
+    config.controller = Some(address);
+    let mut session = PushSession::over(ports.remove(0), &config).unwrap();
+    let ticket = session.push(&update(0, 0), Version(0)).unwrap();
+    let Err(ticket) = ticket.wait_timeout(Duration::from_millis(400)) else {
+        panic!("granted by nobody");
+    };
+    controller.kill();
+    assert_eq!(ticket.wait().unwrap(), Outcome::Committed { version: Version(1) });
+    assert_eq!(session.close().unwrap().controller_fallbacks, 1);
+}
+
+#[test]
+fn sessions_work_over_udp_on_loopback() {
+    let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let mut udp = UdpConfig::new(addr(0));
+    udp.frame_count = 512;
+    let port = UdpPort::open(&udp).unwrap();
+    let server = port.local_addr();
+    let worker = UdpPort::open(&udp).unwrap();
+    let local = worker.local_addr();
+    let _cluster = Cluster::serve(port, server, vec![local]);
+    let mut config = PushConfig::new(local, server).job(JOB.0);
+    config.member_timeout = Duration::from_secs(20);
+    let mut session = PushSession::over(worker, &config).unwrap();
+    for version in 0..3 {
+        let ticket = session.push(&update(0, 1), Version(version)).unwrap();
+        assert!(matches!(ticket.wait(), Ok(Outcome::Committed { .. })));
+    }
+    let mut weights = vec![0.0; PARAMETERS];
+    session.pull_newer(&mut weights, Version(2)).unwrap();
+    assert!(weights == sum(&vec![update(0, 1); 3]));
+    session.close().unwrap();
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use weft_engine::drops::DropReason;
+use weft_engine::drops::{DropCounters, DropReason};
 use weft_engine::role::aggregator::Stats;
 use weft_engine::role::worker::{Refusal, WorkerStats};
 use weft_engine::slot::counter::Transition;
@@ -83,7 +83,15 @@ impl Coverage {
         self.counts.get(&(kind, name)).copied().unwrap_or(0)
     }
 
-    fn add(&mut self, kind: &'static str, name: &'static str, count: u64) {
+    /// Adds drop counters under a kind of their own.
+    pub fn drops(&mut self, kind: &'static str, drops: &DropCounters) {
+        for ((_, count), (_, name)) in drops.iter().zip(DropReason::ALL) {
+            self.add(kind, name, count);
+        }
+    }
+
+    /// Adds to the count of a name of a kind.
+    pub fn add(&mut self, kind: &'static str, name: &'static str, count: u64) {
         *self.counts.entry((kind, name)).or_default() += count;
     }
 }

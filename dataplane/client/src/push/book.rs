@@ -5,6 +5,8 @@
 //! Invariants: each ticket gets one outcome; an update is renewed at most `resends_max` times; an
 //! update that was granted is the server's to decide, whatever the controller does.
 
+mod controller;
+
 use std::collections::VecDeque;
 
 use crossbeam_channel::Sender;
@@ -16,9 +18,7 @@ use weft_wire::frame::Endpoint;
 use weft_wire::{MacAddr, Nanos};
 
 use super::config::nanos;
-use super::message::{
-    FromController, Job, Message, Permit, PullOrder, PushOrder, Ready, ToController,
-};
+use super::message::{Message, Permit, PullOrder, PushOrder, Ready, ToController};
 use super::{Outcome, PushConfig, PushError, PushStatistics};
 
 /// What the session keeps beside its engine.
@@ -106,20 +106,6 @@ impl Book {
         self.requests.pop_front()
     }
 
-    /// A request found the controller's queue full: as if there were no controller.
-    pub(super) fn take_lost_request(
-        &mut self,
-        now: Nanos,
-        request: ToController,
-        engine: &mut Pusher,
-    ) {
-        if let ToController::Request { id, .. } = request
-            && let Some(index) = self.waiting(id)
-        {
-            self.go_direct(now, index, engine);
-        }
-    }
-
     pub(super) fn take_message(&mut self, now: Nanos, message: Message, engine: &mut Pusher) {
         match message {
             Message::Push(order) => self.take_push(now, order, engine),
@@ -131,6 +117,7 @@ impl Book {
                 self.close_at = Some(now.saturating_add(Nanos(nanos(self.config.close_linger))));
                 self.close_if_done(now, engine);
             }
+            Message::Leave => self.leave(now, engine),
             Message::Controller(said) => self.take_controller(now, said, engine),
         }
     }
@@ -167,46 +154,6 @@ impl Book {
         self.ask(now, self.entries.len() - 1, engine);
     }
 
-    /// Asks for a turn: the controller if it is there or may come back in time, else the server.
-    fn ask(&mut self, now: Nanos, index: usize, engine: &mut Pusher) {
-        let entry = &mut self.entries[index];
-        (entry.asked_at, entry.granted_at) = (now, None);
-        let Entry { id, version, norm, max_abs, .. } = *entry;
-        match self.link {
-            Link::Up => {
-                self.requests.push_back(ToController::Request { id, version, norm, max_abs });
-            }
-            Link::Down(since) if !self.is_silent(now, since) => {}
-            Link::Absent | Link::Down(_) => self.go_direct(now, index, engine),
-        }
-    }
-
-    /// Sends an update without the controller, under a number that the controller has never heard:
-    /// what it may still say of the old one concerns another turn.
-    fn go_direct(&mut self, now: Nanos, index: usize, engine: &mut Pusher) {
-        if self.link != Link::Absent {
-            self.stats.controller_fallbacks += 1;
-            self.renumber(index, engine);
-        }
-        let entry = &mut self.entries[index];
-        if engine.send_direct(now, entry.id).is_ok() {
-            entry.granted_at = Some(now);
-        }
-    }
-
-    fn renumber(&mut self, index: usize, engine: &mut Pusher) {
-        let fresh = self.fresh_id();
-        let entry = &mut self.entries[index];
-        if engine.renew(entry.id, fresh).is_ok() {
-            entry.id = fresh;
-        }
-    }
-
-    fn is_silent(&self, now: Nanos, since: Nanos) -> bool {
-        let silence = self.config.controller.as_ref().map_or(0, |c| nanos(c.silence));
-        now.since(since).0 >= silence
-    }
-
     fn begin_pull(&mut self, now: Nanos, engine: &mut Pusher) {
         let Some(pull) = &self.pull else { return };
         let (parameters, newer_than) = (pull.order.parameters, pull.order.newer_than);
@@ -222,101 +169,10 @@ impl Book {
         }
     }
 
-    fn take_controller(&mut self, now: Nanos, said: FromController, engine: &mut Pusher) {
-        match said {
-            FromController::Welcome(job) => {
-                self.link = Link::Up;
-                self.take_job(now, &job, engine);
-                self.open_if_ready(now, engine);
-                // What was never granted is asked anew, under a number that no old grant has.
-                for index in 0..self.entries.len() {
-                    if self.entries[index].granted_at.is_none() {
-                        self.renew(now, index, engine);
-                    }
-                }
-            }
-            FromController::Lost => {
-                if self.link == Link::Up {
-                    self.link = Link::Down(now);
-                }
-            }
-            FromController::Refused(problem) => {
-                self.stage = Stage::Over(PushError::Controller(problem));
-            }
-            FromController::RequestRefused { id: Some(id), .. } => {
-                if let Some(index) = self.waiting(id) {
-                    self.go_direct(now, index, engine);
-                }
-            }
-            FromController::RequestRefused { id: None, .. } => {}
-            FromController::Grant { id, grant } => match self.waiting(id) {
-                Some(index) if engine.handle_grant(now, id, &grant).is_ok() => {
-                    let entry = &mut self.entries[index];
-                    entry.granted_at = Some(now);
-                    self.stats.request_to_grant.take(now.since(entry.asked_at).0);
-                }
-                // Renewed, gone direct, or by way of a box that cannot be reached.
-                _ => self.refuse_grant(now, id, engine),
-            },
-            FromController::BadGrant { id } => self.refuse_grant(now, id, engine),
-            FromController::Drop { id } => {
-                if let Some(index) = self.waiting(id) {
-                    self.end(now, index, Outcome::Dropped, engine);
-                }
-            }
-            // One for an update that has ended meanwhile is late, not wrong.
-            FromController::Release { id, segment } => {
-                let _ = engine.handle_release(now, id, segment);
-            }
-            FromController::Delivered { id, decision } => {
-                let _ = engine.handle_outcome(id, decision);
-            }
-        }
-    }
-
-    /// Says that a grant will not be used, so that its group goes on without it.
-    fn refuse_grant(&mut self, now: Nanos, id: u64, engine: &mut Pusher) {
-        self.requests.push_back(ToController::Cancel { id });
-        if let Some(index) = self.waiting(id) {
-            self.go_direct(now, index, engine);
-        }
-    }
-
-    fn take_job(&mut self, now: Nanos, job: &Job, engine: &mut Pusher) {
-        let ours = self.config.numbers.element_type();
-        if job.element_type.is_some_and(|theirs| theirs != ours) {
-            self.stage = Stage::Over(PushError::Config {
-                field: "numbers",
-                problem: "is not the element type that the controller has for the job",
-            });
-            return;
-        }
-        self.shape = Some((job.chunks, job.elements));
-        let boxes = job.aggregators.iter().map(|place| (place, false));
-        for ((index, addr), is_replica) in
-            boxes.chain(job.replica.iter().map(|place| (place, true)))
-        {
-            let target = Endpoint { mac: MacAddr::BROADCAST, addr: *addr };
-            // One too many, or of another family: grants by way of it are refused.
-            let _ = engine.add_box(now, *index, target, is_replica);
-        }
-    }
-
-    /// The update that waits for the grant of this id.
-    fn waiting(&self, id: u64) -> Option<usize> {
-        self.entries.iter().position(|entry| entry.id == id && entry.granted_at.is_none())
-    }
-
     fn fresh_id(&mut self) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         id
-    }
-
-    /// Asks for another turn for an update that was never granted, or is void.
-    fn renew(&mut self, now: Nanos, index: usize, engine: &mut Pusher) {
-        self.renumber(index, engine);
-        self.ask(now, index, engine);
     }
 
     pub(super) fn take_event(&mut self, now: Nanos, event: Event, engine: &mut Pusher) {
@@ -428,41 +284,13 @@ impl Book {
 
     /// Does what is due at `now`.
     pub(super) fn handle_timeout(&mut self, now: Nanos, engine: &mut Pusher) {
-        if let Link::Down(since) = self.link
-            && self.is_silent(now, since)
-        {
-            self.open_if_ready(now, engine);
-            for index in 0..self.entries.len() {
-                if self.entries[index].granted_at.is_none() {
-                    self.go_direct(now, index, engine);
-                }
-            }
-        }
-        if let (Link::Up, Some(controller)) = (self.link, &self.config.controller) {
-            let patience_ns = nanos(controller.grant_timeout);
-            for index in 0..self.entries.len() {
-                let entry = &self.entries[index];
-                let id = entry.id;
-                if entry.granted_at.is_none() && now.since(entry.asked_at).0 >= patience_ns {
-                    self.requests.push_back(ToController::Cancel { id });
-                    self.go_direct(now, index, engine);
-                }
-            }
-        }
+        self.watch_controller(now, engine);
         self.close_if_done(now, engine);
     }
 
     /// When [`Book::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Nanos {
-        let is_waiting = self.entries.iter().any(|entry| entry.granted_at.is_none());
-        let silence = self.config.controller.as_ref().map_or(0, |c| nanos(c.silence));
-        let link = match self.link {
-            Link::Down(since) if is_waiting || matches!(self.stage, Stage::Opening) => {
-                since.saturating_add(Nanos(silence))
-            }
-            _ => Nanos::MAX,
-        };
-        link.min(self.close_at.unwrap_or(Nanos::MAX))
+        self.link_timeout().min(self.close_at.unwrap_or(Nanos::MAX))
     }
 
     /// The caller is gone, or wants to go and nothing is under way any more.

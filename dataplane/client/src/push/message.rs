@@ -14,7 +14,10 @@ use super::{Outcome, PushError, PushStatistics};
 pub(super) enum Message {
     Push(PushOrder),
     Pull(PullOrder),
+    /// Leave when what is under way has ended.
     Close,
+    /// Leave at once: nobody waits any more.
+    Leave,
     Controller(FromController),
 }
 

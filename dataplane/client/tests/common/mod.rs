@@ -116,6 +116,24 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// Starts a server alone, on this port.
+    pub(crate) fn serve<P: Port + Send + 'static>(
+        port: P,
+        addr: SocketAddr,
+        workers: Vec<SocketAddr>,
+    ) -> Self {
+        let mut model = ModelConfig::new(JOB, PARAMETERS);
+        model.elements = ELEMENTS;
+        let job = ServerJobConfig::new(model, workers);
+        let local = Endpoint { mac: port.info().mac, addr };
+        let server = Server::new(local, 1500, &[job], 7, Kernels::detect()).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (server, thread) = run(port, ServerLane(server), &stop);
+        Self { aggregator: server.clone(), server, stop, threads: vec![thread] }
+    }
+}
+
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);

@@ -55,8 +55,10 @@ pub enum PushFault {
 /// What is wrong with the model that the server described.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ModelFault {
-    /// No chunks, or more than [`crate::push::UPDATE_CHUNKS_MAX`].
+    /// More chunks than [`crate::push::UPDATE_CHUNKS_MAX`].
     Chunks,
+    /// Chunks longer than the probe that was tried: the MTU is configured too small for them.
+    Elements,
     /// This rank is none of the job's.
     Mask,
     /// Another shape than before the server's restart.
@@ -72,7 +74,13 @@ impl fmt::Display for PushFault {
             ),
             Self::BadModel(fault) => write!(
                 f,
-                "the server's model cannot be used by this worker ({fault:?}): check its job table"
+                "the server's model cannot be used by this worker: {}",
+                match fault {
+                    ModelFault::Chunks => "it has too many chunks; use more elements per chunk",
+                    ModelFault::Elements => "its chunks do not fit this worker's MTU; raise that",
+                    ModelFault::Mask => "this rank is none of its job's; check the job table",
+                    ModelFault::Changed => "the server was restarted with another model",
+                }
             ),
         }
     }

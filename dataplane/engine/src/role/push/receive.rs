@@ -79,8 +79,12 @@ impl Pusher {
         }
         let Some(terms) = self.hosts[SERVER].channel.terms().copied() else { return };
         self.asked_at = None;
+        let chunk_len = usize::from(terms.job.elements) * size_of::<f32>();
+        let probe_len = usize::from(self.config.probe_len);
         let fault = if terms.job.chunks > UPDATE_CHUNKS_MAX {
             Some(ModelFault::Chunks)
+        } else if probe_len > 0 && HEADER_LEN + chunk_len > probe_len {
+            Some(ModelFault::Elements)
         } else if !terms.mask.contains(self.config.rank.bit()) {
             Some(ModelFault::Mask)
         } else if self.terms.is_some_and(|agreed| agreed.job != terms.job) {

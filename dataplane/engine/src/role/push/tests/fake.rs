@@ -32,10 +32,14 @@ pub(super) fn host_addr(host: u8) -> SocketAddr {
 pub(super) type Out = Vec<Vec<u8>>;
 
 fn channel_host(host: u8, workers: u8, chunks: u32, seed: u64) -> ChannelHost {
+    channel_host_of(ELEMENTS, host, workers, chunks, seed)
+}
+
+fn channel_host_of(elements: u16, host: u8, workers: u8, chunks: u32, seed: u64) -> ChannelHost {
     let local = Endpoint { mac: MacAddr([2, 0, 0, 0, 0, host]), addr: host_addr(host) };
     let terms = JobTerms {
         job: JOB,
-        elements: ELEMENTS,
+        elements,
         integrity: Integrity::Crc32c,
         exponent: Some(EXPONENT),
         chunks,
@@ -178,6 +182,11 @@ impl FakeServer {
     pub(super) fn restart(&mut self, seed: u64) {
         self.channels = channel_host(Self::HOST, self.workers, self.chunks, seed);
         self.groups.retain(|group| group.decided.is_some());
+    }
+
+    /// Says that chunks have this many elements.
+    pub(super) fn claim_elements(&mut self, elements: u16) {
+        self.channels = channel_host_of(elements, Self::HOST, self.workers, self.chunks, 1);
     }
 
     pub(super) fn install(&mut self, id: GroupId, mask: Members, via_box: bool, fallback: Nanos) {
@@ -390,14 +399,20 @@ pub(super) struct FakeBox {
     /// When each contribution came, for rates: time and bytes.
     pub(super) arrivals: Vec<(Nanos, usize)>,
     pub(super) is_marking: bool,
+    /// A replica takes copies and says nothing.
+    is_replica: bool,
+    host: u8,
 }
 
 impl FakeBox {
     pub(super) const HOST: u8 = 101;
+    pub(super) const REPLICA: u8 = 102;
 
-    pub(super) fn new(workers: u8, chunks: u32, seed: u64) -> Self {
+    pub(super) fn new(host: u8, workers: u8, chunks: u32, seed: u64) -> Self {
         Self {
-            channels: channel_host(Self::HOST, workers, chunks, seed),
+            channels: channel_host(host, workers, chunks, seed),
+            host,
+            is_replica: host == Self::REPLICA,
             workers,
             chunks,
             groups: Vec::new(),
@@ -408,7 +423,7 @@ impl FakeBox {
     }
 
     pub(super) fn restart(&mut self, seed: u64) {
-        *self = Self::new(self.workers, self.chunks, seed);
+        *self = Self::new(self.host, self.workers, self.chunks, seed);
     }
 
     pub(super) fn install(&mut self, id: GroupId) {
@@ -424,7 +439,8 @@ impl FakeBox {
             return;
         };
         assert_eq!(header.kind, Kind::Contrib, "members send an aggregator contributions only");
-        assert!(!header.flags.contains(Flags::DIRECT));
+        let flags = Flags::DIRECT.union(Flags::REPLICA);
+        assert_eq!(header.flags.contains(flags), self.is_replica);
         self.arrivals.push((now, len));
         let sums = self.groups.iter_mut().find(|(id, _)| *id == header.group);
         let payload = &frame[udp.payload_range()][HEADER_LEN..];
@@ -435,10 +451,23 @@ impl FakeBox {
             }
             None => (Outcome::Stale, Members::EMPTY),
         };
+        if self.is_replica {
+            return;
+        }
         let flags = if self.is_marking { Flags::CONGESTION } else { Flags::NONE };
         let state = plain_header(Kind::State, JOB, header.group, members);
         let state = Header { outcome, flags, chunk: header.chunk, ..state };
         send(&self.channels, peer, &state, &[], out);
+    }
+
+    pub(super) fn forget(&mut self, id: GroupId) {
+        self.groups.retain(|(group, _)| *group != id);
+    }
+
+    /// The elements that came of a group, in order.
+    pub(super) fn values(&self, id: GroupId) -> Vec<i64> {
+        let (_, sums) = self.groups.iter().find(|(group, _)| *group == id).unwrap();
+        sums.chunks.iter().flat_map(|(_, sum)| sum.iter().copied()).collect()
     }
 
     fn take_sum(&mut self, id: GroupId, chunk: u32, mask: Members) -> Option<(Members, Vec<i64>)> {

@@ -28,11 +28,11 @@ fn world() -> World {
     world
 }
 
-fn cookie(world: &World, host: usize) -> Cookie {
+pub(super) fn cookie(world: &World, host: usize) -> Cookie {
     world.workers[0].hosts[host].channel.terms().unwrap().cookie_down
 }
 
-fn frame(from: u8, header: &Header, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(from: u8, header: &Header, payload: &[u8]) -> Vec<u8> {
     let source = Endpoint { mac: MacAddr([2; 6]), addr: host_addr(from) };
     let target = Endpoint { mac: MacAddr([4; 6]), addr: host_addr(1) };
     let encap = Encap::new(source, target).unwrap();
@@ -123,6 +123,7 @@ fn models_that_nobody_asked_for_are_refused() {
             32,
             DropReason::ElementType,
         ),
+        (Header { group: GroupId::new(ROW_MODEL, 7), ..answer }, 32, DropReason::Unsolicited),
         (Header { chunk: ChunkIndex(39), ..answer }, 32, DropReason::Duplicate),
         (Header { chunk: ChunkIndex(u32::MAX), ..answer }, 32, DropReason::Duplicate),
         (Header { group: GroupId::new(3, 0), ..answer }, 32, DropReason::UnknownGroup),

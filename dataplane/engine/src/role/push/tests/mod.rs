@@ -1,4 +1,5 @@
 mod fake;
+mod granted;
 mod hostile;
 mod world;
 
@@ -7,7 +8,7 @@ use alloc::vec::Vec;
 
 use weft_wire::{GroupId, Nanos};
 
-use super::{Event, NewUpdate, PushFault, PushRefusal, Values};
+use super::{Event, ModelFault, NewUpdate, PushFault, PushRefusal, Pusher, Values};
 use crate::push::{Decision, Version};
 use fake::ELEMENTS;
 use weft_wire::header::Outcome;
@@ -200,7 +201,7 @@ fn a_silent_box_leaves_the_update_to_the_servers_credits() {
 }
 
 #[test]
-fn a_box_that_forgot_the_group_is_not_sent_to_for_ever() {
+fn a_restarted_box_is_opened_again_and_the_server_pulls() {
     let mut world = World::connected(8, 1, CHUNKS, Faults::default());
     world.begin(0, 0, values(1));
     let group = GroupId::new(7, 3);
@@ -209,7 +210,21 @@ fn a_box_that_forgot_the_group_is_not_sent_to_for_ever() {
     world.run(|world| world.decision(0, 0).is_some());
     assert_eq!(world.server.model, expected(&[values(1)]));
     assert_eq!(world.workers[0].stats().channels_lost, 1);
-    assert!(world.fake_box.arrivals.len() <= 64, "{}", world.fake_box.arrivals.len());
+}
+
+#[test]
+fn a_box_that_forgot_the_group_is_sent_to_no_more() {
+    let mut world = World::connected(8, 1, CHUNKS, Faults::default());
+    world.run_for(100_000_000, |_| false);
+    world.begin(0, 0, values(1));
+    let group = GroupId::new(7, 3);
+    world.grant(group, &[(0, 0)], true, grant(group, true, 1, true, 0));
+    world.fake_box.forget(group);
+    let begun = world.now;
+    world.run(|world| world.decision(0, 0).is_some());
+    assert!(world.fake_box.arrivals.len() >= 32, "a window was out already");
+    let late = |(at, _): &&(Nanos, usize)| at.since(begun).0 > 2 * world::LATENCY_NS;
+    assert_eq!(world.fake_box.arrivals.iter().filter(late).count(), 0);
 }
 
 #[test]
@@ -233,10 +248,27 @@ fn a_granted_update_that_the_server_forgot_is_void() {
     let mut world = World::connected(9, 1, CHUNKS, Faults::default());
     world.begin(0, 0, values(1));
     let group = GroupId::new(1, 1);
-    world.grant(group, &[(0, 0)], false, grant(group, false, 1, true, 0));
+    world.grant(group, &[(0, 0)], true, grant(group, true, 1, false, 0));
+    // Long enough for the questions to be a second apart.
+    world.run_for(1_500_000_000, |_| false);
     world.server.restart(1234);
+    world.run(|world| world.events.contains(&(0, Event::Reconnected)));
+    let reconnected = world.now;
     world.run(|world| world.decision(0, 0).is_some());
     assert_eq!(world.decision(0, 0), Some(Decision::Void));
+    assert!(world.now.since(reconnected).0 < 10_000_000, "it is asked at once");
+}
+
+#[test]
+fn a_server_that_answers_may_take_its_time() {
+    let mut world = World::connected(18, 1, CHUNKS, Faults::default());
+    world.server.credit_window = 0;
+    world.begin(0, 0, values(1));
+    world.workers[0].send_direct(world.now, 0).unwrap();
+    world.run_for(40_000_000_000, |_| false);
+    world.server.credit_window = 8;
+    world.run(|world| world.decision(0, 0).is_some());
+    assert_eq!(world.decision(0, 0), Some(Decision::Committed(Version(1))));
 }
 
 #[test]
@@ -284,6 +316,21 @@ fn a_server_that_never_answers_is_an_error_in_bounded_time() {
     world.run(|world| !world.events.is_empty());
     assert!(matches!(world.events[0].1, Event::Failed(PushFault::Channel(_))));
     assert!(world.now.0 < 6_000_000_000);
+}
+
+#[test]
+fn chunks_that_do_not_fit_are_refused_at_the_start() {
+    let mut world = World::new(19, 1, CHUNKS, Faults::default());
+    let mut small = world::config(0);
+    small.probe_len = 120;
+    world.workers[0] = Pusher::new(small, 3, Nanos(0)).unwrap();
+    world.run(|world| world.events.contains(&(0, Event::Connected)));
+    let mut world = World::new(19, 1, CHUNKS, Faults::default());
+    world.server.claim_elements(23);
+    world.workers[0] = Pusher::new(small, 3, Nanos(0)).unwrap();
+    world.run(|world| !world.events.is_empty());
+    let fault = PushFault::BadModel(ModelFault::Elements);
+    assert_eq!(world.events[0], (0, Event::Failed(fault)));
 }
 
 #[test]

@@ -32,6 +32,7 @@ pub(super) struct World {
     pub(super) workers: Vec<Pusher>,
     pub(super) server: FakeServer,
     pub(super) fake_box: FakeBox,
+    pub(super) replica: FakeBox,
     pub(super) events: Vec<(usize, Event)>,
     pub(super) faults: Faults,
     random: SplitMix64,
@@ -58,13 +59,16 @@ impl World {
                 Pusher::new(config(rank), seed ^ (u64::from(rank) << 32), Nanos(0)).unwrap();
             let target = Endpoint { mac: MacAddr::BROADCAST, addr: host_addr(FakeBox::HOST) };
             worker.add_box(Nanos(0), BoxIndex(0), target, false).unwrap();
+            let target = Endpoint { mac: MacAddr::BROADCAST, addr: host_addr(FakeBox::REPLICA) };
+            worker.add_box(Nanos(0), BoxIndex(1), target, true).unwrap();
             worker
         };
         Self {
             now: Nanos(0),
             workers: (0..workers).map(new).collect(),
             server: FakeServer::new(workers, chunks, seed + 1),
-            fake_box: FakeBox::new(workers, chunks, seed + 2),
+            fake_box: FakeBox::new(FakeBox::HOST, workers, chunks, seed + 2),
+            replica: FakeBox::new(FakeBox::REPLICA, workers, chunks, seed + 3),
             events: Vec::new(),
             faults,
             random: SplitMix64::new(seed),
@@ -152,6 +156,7 @@ impl World {
         match to {
             FakeServer::HOST => self.server.handle(self.now, frame, &mut out),
             FakeBox::HOST => self.fake_box.handle(self.now, frame, &mut out),
+            FakeBox::REPLICA => self.replica.handle(self.now, frame, &mut out),
             worker => {
                 let _ = self.workers[usize::from(worker) - 1].handle_frame(self.now, &mut frame);
             }

@@ -1,0 +1,217 @@
+//! The nodes: real engines, and what a restart leaves of them.
+
+use weft_engine::push::{Command, Event};
+use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::gather::Gather;
+use weft_engine::role::replica::Replica;
+use weft_engine::role::server::Server;
+use weft_engine::table::{BoxConfig, Table};
+use weft_kernel::Kernels;
+use weft_wire::{JobId, Nanos};
+
+use super::scenario::Scenario;
+use super::topology::{self, Stored};
+use crate::sim::coverage::Coverage;
+use crate::sim::hash;
+
+const FRAME_LEN_MAX: usize = 1_514;
+
+/// The engine of a box.
+#[derive(Debug)]
+pub enum Engine {
+    /// Gathers and relays.
+    Aggregator(Box<Aggregator>),
+    /// Conducts and commits.
+    Server(Box<Server>),
+    /// Follows.
+    Replica(Box<Replica>),
+}
+
+/// A box.
+#[derive(Debug)]
+pub struct BoxNode {
+    /// Its place.
+    pub node: usize,
+    /// Its engine, the present life's.
+    pub engine: Engine,
+    /// It is away until then.
+    pub down_until: Nanos,
+    lives: u64,
+}
+
+impl BoxNode {
+    /// A box that begins now.
+    #[must_use]
+    pub fn new(scenario: &Scenario, node: usize) -> Self {
+        let stored = vec![Stored::default(); scenario.jobs];
+        let engine = engine(scenario, node, 0, &stored, Nanos(0));
+        Self { node, engine, down_until: Nanos(0), lives: 0 }
+    }
+
+    /// Ends it and lets it come back at `until` as a new life, with what it stored.
+    pub fn restart(&mut self, scenario: &Scenario, until: Nanos, coverage: &mut Coverage) {
+        self.count(coverage);
+        self.lives += 1;
+        self.down_until = until;
+        let stored: Vec<Stored> = (0..scenario.jobs).map(|job| self.stored(job)).collect();
+        self.engine = engine(scenario, self.node, self.lives, &stored, until);
+    }
+
+    fn stored(&self, job: usize) -> Stored {
+        let Engine::Server(server) = &self.engine else { return Stored::default() };
+        let view = server.model(topology::job_id(job)).expect("the job is served");
+        Stored { weights: view.weights.to_vec(), version: view.version, order: view.next_order }
+    }
+
+    /// Takes a frame; returns what goes out.
+    pub fn handle(&mut self, now: Nanos, frame: &[u8]) -> Vec<Vec<u8>> {
+        let mut buffer = vec![0xee; FRAME_LEN_MAX.max(frame.len())];
+        buffer[..frame.len()].copy_from_slice(frame);
+        let len = frame.len();
+        let verdict = match &mut self.engine {
+            Engine::Aggregator(engine) => engine.handle_frame(now, &mut buffer, len),
+            Engine::Server(engine) => engine.handle_frame(now, &mut buffer, len),
+            Engine::Replica(engine) => engine.handle_frame(now, &mut buffer, len),
+        };
+        let mut out = Vec::new();
+        match verdict {
+            Verdict::Drop(_) | Verdict::Hold | Verdict::Host => {}
+            Verdict::Send { len } => out.push(buffer[..len].to_vec()),
+            Verdict::Fan { len, push } => {
+                let Engine::Aggregator(engine) = &self.engine else {
+                    unreachable!("only aggregators make copies")
+                };
+                let gather = engine.gather();
+                for peer in gather.copies(push, &buffer[..len]) {
+                    let mut copy = buffer[..len].to_vec();
+                    let head = &mut copy[..gather.copy_header_len(push)];
+                    if gather.address_copy(push, peer, head, len) {
+                        out.push(copy);
+                    }
+                }
+                out.push(buffer[..len].to_vec());
+            }
+            Verdict::Multicast { .. } => unreachable!("no job here is reduced"),
+        }
+        out
+    }
+
+    /// What goes out unasked.
+    pub fn poll(&mut self, now: Nanos) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        let mut buffer = vec![0xee; FRAME_LEN_MAX];
+        while let Some(len) = match &mut self.engine {
+            Engine::Aggregator(engine) => engine.poll_transmit(now, &mut buffer),
+            Engine::Server(engine) => engine.poll_transmit(now, &mut buffer),
+            Engine::Replica(engine) => engine.poll_transmit(now, &mut buffer),
+        } {
+            out.push(buffer[..len].to_vec());
+        }
+        out
+    }
+
+    /// When it wants to be polled.
+    #[must_use]
+    pub fn timeout(&self) -> Nanos {
+        let timeout = match &self.engine {
+            Engine::Aggregator(engine) => engine.poll_timeout(),
+            Engine::Server(engine) => engine.poll_timeout(),
+            Engine::Replica(engine) => engine.poll_timeout(),
+        };
+        timeout.max(self.down_until)
+    }
+
+    /// Takes a controller's word.
+    pub fn command(&mut self, now: Nanos, command: Command) {
+        match &mut self.engine {
+            Engine::Aggregator(engine) => engine.gather_mut().handle_command(&command),
+            Engine::Server(engine) => engine.handle_command(now, command),
+            Engine::Replica(engine) => engine.handle_command(now, command),
+        }
+    }
+
+    /// What it reports.
+    pub fn event(&mut self) -> Option<(JobId, Event)> {
+        match &mut self.engine {
+            Engine::Aggregator(engine) => engine.gather_mut().poll_event(),
+            Engine::Server(engine) => engine.poll_event(),
+            Engine::Replica(engine) => engine.poll_event(),
+        }
+    }
+
+    /// Adds its counters, when it stops.
+    pub fn count(&self, coverage: &mut Coverage) {
+        match &self.engine {
+            Engine::Aggregator(engine) => {
+                coverage.drops("agg drop", &engine.stats().drops);
+                for push in engine.gather().reports() {
+                    for (name, count) in push.stats().transitions() {
+                        coverage.add("lease", name, count);
+                    }
+                    coverage.add("aggregator", "copies_skipped", push.stats().copies_skipped);
+                }
+            }
+            Engine::Server(engine) => {
+                coverage.drops("srv drop", &engine.stats().drops);
+                for (_, stats) in engine.jobs() {
+                    let counts = [
+                        ("groups_committed", stats.groups_committed),
+                        ("commits", stats.commits),
+                        ("voids", stats.voids),
+                        ("dropped", stats.dropped),
+                        ("duplicates", stats.duplicates),
+                        ("overlaps", stats.overlaps),
+                        ("chunks_aggregated", stats.chunks_aggregated),
+                        ("chunks_direct", stats.chunks_direct),
+                        ("chunks_composed", stats.chunks_composed),
+                        ("credits_repeated", stats.credits_repeated),
+                        ("fallbacks", stats.fallbacks),
+                        ("members_closed", stats.members_closed),
+                        ("repairs", stats.repairs),
+                        ("decisions_repeated", stats.decisions_repeated),
+                        ("bound_waits", stats.bound_waits),
+                        ("bound_broken", stats.bound_broken),
+                    ];
+                    counts.iter().for_each(|(name, count)| coverage.add("server", name, *count));
+                }
+            }
+            Engine::Replica(engine) => {
+                coverage.drops("rep drop", &engine.stats().drops);
+                for (_, stats) in engine.jobs() {
+                    let counts = [
+                        ("groups_applied", stats.groups_applied),
+                        ("chunks_copied", stats.chunks_copied),
+                        ("chunks_repaired", stats.chunks_repaired),
+                        ("duplicates", stats.duplicates),
+                        ("copies_unusable", stats.copies_unusable),
+                        ("snapshots", stats.snapshots),
+                    ];
+                    counts.iter().for_each(|(name, count)| coverage.add("replica", name, *count));
+                }
+            }
+        }
+    }
+}
+
+fn engine(scenario: &Scenario, node: usize, life: u64, stored: &[Stored], now: Nanos) -> Engine {
+    let seed = hash(&[scenario.seed, 41, node as u64, life]);
+    let kernels = Kernels::detect();
+    let local = topology::box_endpoint(node);
+    let jobs = 0..scenario.jobs;
+    if node < scenario.aggregators {
+        let table = BoxConfig { local, shards: 1, mtu: 1500, jobs: Vec::new(), rows: Vec::new() };
+        let table = Table::new(table).expect("an empty table is good");
+        let pushes: Vec<_> = jobs.map(|job| topology::push(scenario, node, job)).collect();
+        let gather = Gather::new(local, 1500, &pushes, seed, now, kernels).expect("good jobs");
+        return Engine::Aggregator(Box::new(
+            Aggregator::new(&table, 0, seed, kernels).with_pushes(gather),
+        ));
+    }
+    if node == scenario.server() {
+        let jobs: Vec<_> = jobs.map(|job| topology::server(scenario, job, &stored[job])).collect();
+        let server = Server::new(local, 1500, &jobs, seed, kernels).expect("good jobs");
+        return Engine::Server(Box::new(server));
+    }
+    let jobs: Vec<_> = jobs.map(|job| topology::replica(scenario, node, job)).collect();
+    Engine::Replica(Box::new(Replica::new(local, 1500, &jobs, seed, kernels).expect("good jobs")))
+}

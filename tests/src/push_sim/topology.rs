@@ -1,0 +1,198 @@
+//! Who is where, and how each engine is configured.
+
+use std::net::SocketAddr;
+
+use weft_engine::push::{BoxIndex, OrderNumber, Version};
+use weft_engine::role::gather::PushConfig;
+use weft_engine::role::push::PusherConfig;
+use weft_engine::role::replica::ReplicaJobConfig;
+use weft_engine::role::server::{ModelConfig, ServerJobConfig};
+use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
+use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{JobId, MacAddr, Rank};
+
+use super::scenario::Scenario;
+
+const PORT: u16 = 22_341;
+
+/// Where a box listens.
+#[must_use]
+pub fn box_endpoint(node: usize) -> Endpoint {
+    endpoint(0, node)
+}
+
+/// Where a worker of a job speaks from.
+#[must_use]
+pub fn worker_endpoint(job: usize, rank: usize) -> Endpoint {
+    endpoint(1 + job, rank)
+}
+
+fn endpoint(network: usize, host: usize) -> Endpoint {
+    let byte = |value: usize| u8::try_from(value).expect("a small number");
+    let (network, host) = (byte(network), byte(host + 1));
+    Endpoint {
+        mac: MacAddr([2, 0, 0, 0, network, host]),
+        addr: SocketAddr::from(([10, 0, network, host], PORT)),
+    }
+}
+
+/// The node that an address belongs to: boxes first, then the workers job by job.
+#[must_use]
+pub fn node_at(scenario: &Scenario, addr: SocketAddr) -> Option<usize> {
+    let SocketAddr::V4(addr) = addr else { return None };
+    let [10, 0, network, host] = addr.ip().octets() else { return None };
+    let host = usize::from(host).checked_sub(1)?;
+    let node = match usize::from(network).checked_sub(1) {
+        None if host < scenario.boxes() => host,
+        Some(job) if job < scenario.jobs && host < scenario.workers => {
+            scenario.boxes() + job * scenario.workers + host
+        }
+        _ => return None,
+    };
+    (addr.port() == PORT).then_some(node)
+}
+
+/// A job on the wire.
+#[must_use]
+pub fn job_id(job: usize) -> JobId {
+    JobId(u16::try_from(3 + 2 * job).expect("a small number"))
+}
+
+/// A job's place by its index on the wire.
+#[must_use]
+pub fn job_place(job: JobId) -> usize {
+    usize::from((job.0 - 3) / 2)
+}
+
+/// A rank.
+#[must_use]
+pub fn rank(rank: usize) -> Rank {
+    Rank::new(u8::try_from(rank).expect("a small number")).expect("below 64")
+}
+
+/// A box's index in every job.
+#[must_use]
+pub fn box_index(node: usize) -> BoxIndex {
+    BoxIndex(u8::try_from(node).expect("a small number"))
+}
+
+/// Exponent of all fixed-point updates.
+pub const EXPONENT: i8 = -4;
+
+/// What an element is.
+#[must_use]
+pub fn element_type(scenario: &Scenario) -> ElementType {
+    if scenario.is_fixed { ElementType::I32 } else { ElementType::F32 }
+}
+
+fn workers(scenario: &Scenario, job: usize) -> Vec<SocketAddr> {
+    (0..scenario.workers).map(|rank| worker_endpoint(job, rank).addr).collect()
+}
+
+fn model(scenario: &Scenario, job: usize) -> ModelConfig {
+    ModelConfig {
+        elements: scenario.elements,
+        momentum: scenario.momentum,
+        exponent: EXPONENT,
+        ..ModelConfig::new(job_id(job), scenario.dimension())
+    }
+}
+
+/// A job at an aggregator.
+#[must_use]
+pub fn push(scenario: &Scenario, node: usize, job: usize) -> PushConfig {
+    let chunk_len = (u64::from(scenario.elements) * 4).next_multiple_of(64) + 16;
+    PushConfig {
+        job: job_id(job),
+        box_index: box_index(node),
+        workers: workers(scenario, job),
+        server: Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) },
+        replica: scenario
+            .replica()
+            .map(|node| Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(node) }),
+        quota_bytes: u64::from(scenario.quota_updates * scenario.chunks) * chunk_len,
+        pull_cache_bytes: u64::from(scenario.elements) * 4 * 8,
+        chunks: scenario.chunks,
+        elements: scenario.elements,
+        element_type: element_type(scenario),
+        overflow: Overflow::Wrap,
+        integrity: Integrity::Crc32c,
+        exponent: Some(EXPONENT),
+        rate_bytes_per_sec: None,
+        burst_bytes: 1 << 20,
+    }
+}
+
+/// What a server keeps when it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    /// Weights.
+    pub weights: Vec<f32>,
+    /// Version.
+    pub version: Version,
+    /// Next order number.
+    pub order: OrderNumber,
+}
+
+/// A job at the server.
+#[must_use]
+pub fn server(scenario: &Scenario, job: usize, stored: &Stored) -> ServerJobConfig {
+    let boxes = (0..scenario.boxes())
+        .map(|node| (node != scenario.server()).then(|| box_endpoint(node).addr));
+    ServerJobConfig {
+        boxes: boxes.collect(),
+        replica: scenario.replica().map(box_index),
+        tau_max: scenario.tau_max,
+        div_max: scenario.div_max,
+        divergence_wait_ns: 200_000_000,
+        lateness_ns: 1_500_000_000,
+        source_timeout_ns: 100_000_000,
+        groups_open_max: 16,
+        staging_bytes_max: 16 * 4 * u64::from(scenario.elements) * u64::from(scenario.chunks),
+        log_entries_max: 12,
+        log_bytes_max: 8 * 4 * u64::from(scenario.elements) * u64::from(scenario.chunks),
+        snapshots_max: 3,
+        window_max: 8,
+        credits_max: 12,
+        initial: stored.weights.clone(),
+        initial_version: stored.version,
+        initial_order: stored.order,
+        ..ServerJobConfig::new(model(scenario, job), workers(scenario, job))
+    }
+}
+
+/// A job at the replica.
+#[must_use]
+pub fn replica(scenario: &Scenario, node: usize, job: usize) -> ReplicaJobConfig {
+    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) };
+    let boxes = (0..scenario.aggregators).map(|node| Some(box_endpoint(node).addr));
+    ReplicaJobConfig {
+        boxes: boxes.collect(),
+        groups_open_max: 16,
+        staging_bytes_max: 8 * 4 * u64::from(scenario.elements) * u64::from(scenario.chunks),
+        window_max: 8,
+        ..ReplicaJobConfig::new(
+            model(scenario, job),
+            box_index(node),
+            target,
+            workers(scenario, job),
+        )
+    }
+}
+
+/// A worker.
+#[must_use]
+pub fn pusher(scenario: &Scenario, job: usize, worker: usize) -> PusherConfig {
+    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) };
+    let local = worker_endpoint(job, worker);
+    PusherConfig {
+        element_type: element_type(scenario),
+        updates_max: scenario.in_flight,
+        cwnd_initial: 4,
+        cwnd_max: 16,
+        member_timeout_ns: 60_000_000_000,
+        connect_timeout_ns: 60_000_000_000,
+        ..PusherConfig::new(job_id(job), rank(worker), local, target)
+    }
+}

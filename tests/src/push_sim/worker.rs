@@ -1,0 +1,269 @@
+//! A worker: pulls a model, computes an update on it, offers it, waits for what becomes of it.
+
+use weft_engine::push::Decision;
+use weft_engine::role::push::{Event, Grant, NewUpdate, Pusher, Values};
+use weft_wire::frame::Endpoint;
+use weft_wire::{MacAddr, Nanos};
+
+use super::judge::{Offer, Uid};
+use super::scenario::{Kind, Scenario};
+use super::topology;
+use crate::sim::coverage::Coverage;
+use crate::sim::hash;
+
+/// What a worker says to others than the network.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// To the controller: may I send this?
+    Request(Offer),
+    /// To the judge: I was told so.
+    Told(Uid, Decision),
+    /// To the judge: I cannot go on.
+    Failed(String),
+}
+
+/// A worker.
+#[derive(Debug)]
+pub struct WorkerNode {
+    /// Its job and rank.
+    pub job: usize,
+    /// Its rank.
+    pub rank: usize,
+    /// Its life.
+    pub life: u64,
+    /// It is away until then.
+    pub down_until: Nanos,
+    /// Its engine.
+    pub pusher: Pusher,
+    is_connected: bool,
+    is_pulling: bool,
+    /// Updates under way, and whether they were granted.
+    pub offers: Vec<(Offer, bool)>,
+    committed: u32,
+    counter: u64,
+    is_closing: bool,
+    is_closed: bool,
+}
+
+impl WorkerNode {
+    /// A worker that begins at `now`.
+    #[must_use]
+    pub fn new(scenario: &Scenario, job: usize, rank: usize, now: Nanos) -> Self {
+        Self {
+            job,
+            rank,
+            life: 0,
+            down_until: now,
+            pusher: pusher(scenario, job, rank, 0, now),
+            is_connected: false,
+            is_pulling: false,
+            offers: Vec::new(),
+            committed: 0,
+            counter: 0,
+            is_closing: false,
+            is_closed: false,
+        }
+    }
+
+    /// Ends it; it comes back at `until` and knows nothing.
+    pub fn restart(&mut self, scenario: &Scenario, until: Nanos, coverage: &mut Coverage) {
+        self.count(coverage);
+        self.life += 1;
+        self.down_until = until;
+        self.pusher = pusher(scenario, self.job, self.rank, self.life, until);
+        (self.is_connected, self.is_pulling) = (false, false);
+        (self.is_closing, self.is_closed) = (false, false);
+        self.offers.clear();
+    }
+
+    /// True when all its updates are committed and it has left.
+    #[must_use]
+    pub fn is_done(&self, scenario: &Scenario) -> bool {
+        self.committed >= scenario.updates && self.offers.is_empty() && self.is_closed
+    }
+
+    /// When it wants to be polled.
+    #[must_use]
+    pub fn timeout(&self) -> Nanos {
+        self.pusher.poll_timeout().max(self.down_until)
+    }
+
+    /// Lets it do what is due; returns what goes out, and what it says.
+    pub fn poll(&mut self, scenario: &Scenario, now: Nanos) -> (Vec<Vec<u8>>, Vec<Said>) {
+        let mut said = Vec::new();
+        let mut frames = Vec::new();
+        let mut buffer = vec![0; 2048];
+        if now >= self.pusher.poll_timeout() {
+            self.pusher.handle_timeout(now);
+        }
+        // What an event makes it do may give more to send, a few times in a row at most.
+        for _ in 0..8 {
+            while let Some(len) = self.pusher.poll_transmit(now, &mut buffer) {
+                frames.push(buffer[..len].to_vec());
+            }
+            let mut is_idle = true;
+            while let Some(event) = self.pusher.poll_event() {
+                is_idle = false;
+                self.take(scenario, now, event, &mut said);
+            }
+            self.go_on(scenario, now);
+            if is_idle {
+                break;
+            }
+        }
+        (frames, said)
+    }
+
+    fn take(&mut self, scenario: &Scenario, now: Nanos, event: Event, said: &mut Vec<Said>) {
+        match event {
+            Event::Connected => self.is_connected = true,
+            Event::Reconnected | Event::Started { .. } | Event::Delivered { .. } => {}
+            Event::Pulled { version } => {
+                self.is_pulling = false;
+                self.offer(scenario, now, version.0, said);
+            }
+            Event::Decided { number, decision } => {
+                let place = self.offers.iter().position(|(offer, _)| offer.uid.number == number);
+                let Some(place) = place else {
+                    said.push(Said::Failed(format!("update {number} is none of its own")));
+                    return;
+                };
+                let (offer, _) = self.offers.swap_remove(place);
+                said.push(Said::Told(offer.uid, decision));
+                match decision {
+                    Decision::Committed(_) => self.committed += 1,
+                    // It may be sent anew, under a fresh number.
+                    Decision::Void => return self.renew(scenario, now, offer, said),
+                    Decision::Dropped => {}
+                }
+                if self.pusher.finish(number).is_none() {
+                    said.push(Said::Failed(format!("update {number} cannot be finished")));
+                }
+            }
+            Event::Closed => self.is_closed = true,
+            Event::Failed(fault) => said.push(Said::Failed(fault.to_string())),
+        }
+    }
+
+    /// Computes an update on this version and offers it.
+    fn offer(&mut self, scenario: &Scenario, now: Nanos, version: u64, said: &mut Vec<Said>) {
+        let number = self.fresh();
+        let uid = Uid { job: self.job, rank: self.rank, number };
+        let words = |element: usize| {
+            let word = hash(&[scenario.seed, 9, self.job as u64, number, element as u64]);
+            i32::try_from(word % 17).expect("small") - 8
+        };
+        let values: Vec<i32> = (0..scenario.dimension()).map(words).collect();
+        let given = if scenario.is_fixed {
+            Values::Integers(values.clone())
+        } else {
+            let unit = f32::from(topology::EXPONENT).exp2();
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let real = |value: &i32| *value as f32 * unit;
+            Values::Reals(values.iter().map(real).collect())
+        };
+        let version_of = weft_engine::push::Version(version);
+        let new = NewUpdate { number, version: version_of, values: given };
+        if let Err((refusal, _)) = self.pusher.begin_update(new) {
+            said.push(Said::Failed(format!("update {number} is refused: {refusal}")));
+            return;
+        }
+        self.ask(scenario, now, Offer { uid, version, values }, said);
+    }
+
+    fn renew(&mut self, scenario: &Scenario, now: Nanos, offer: Offer, said: &mut Vec<Said>) {
+        let number = self.fresh();
+        if let Err(refusal) = self.pusher.renew(offer.uid.number, number) {
+            said.push(Said::Failed(format!("{:?} cannot be renewed: {refusal}", offer.uid)));
+            return;
+        }
+        let uid = Uid { number, ..offer.uid };
+        self.ask(scenario, now, Offer { uid, ..offer }, said);
+    }
+
+    fn ask(&mut self, scenario: &Scenario, now: Nanos, offer: Offer, said: &mut Vec<Said>) {
+        let is_direct = scenario.kind == Kind::Direct;
+        if is_direct {
+            if let Err(refusal) = self.pusher.send_direct(now, offer.uid.number) {
+                said.push(Said::Failed(format!("{:?} cannot be sent: {refusal}", offer.uid)));
+            }
+        } else {
+            said.push(Said::Request(offer.clone()));
+        }
+        self.offers.push((offer, is_direct));
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.counter += 1;
+        self.life << 32 | (self.rank as u64) << 24 | self.counter
+    }
+
+    fn go_on(&mut self, scenario: &Scenario, now: Nanos) {
+        if !self.is_connected || self.is_pulling || self.is_closing {
+            return;
+        }
+        let under_way = u32::try_from(self.offers.len()).expect("few");
+        if self.committed >= scenario.updates && under_way == 0 {
+            self.is_closing = true;
+            self.pusher.close(now);
+        } else if self.offers.len() < scenario.in_flight
+            && self.committed + under_way < scenario.updates
+        {
+            let via =
+                scenario.relays.then(|| topology::box_index(self.rank % scenario.aggregators));
+            // A server that is away is asked again when it is back.
+            let begun = self.pusher.begin_pull(now, scenario.dimension(), None, via);
+            self.is_pulling = begun.is_ok();
+        }
+    }
+
+    /// A grant of the controller.
+    pub fn grant(&mut self, now: Nanos, number: u64, grant: &Grant) {
+        let offer = self.offers.iter_mut().find(|(offer, _)| offer.uid.number == number);
+        if let Some((_, granted)) = offer {
+            *granted |= self.pusher.handle_grant(now, number, grant).is_ok();
+        }
+    }
+
+    /// What the controller says became of an update.
+    pub fn outcome(&mut self, number: u64, decision: Decision) {
+        // The server's own word may have been there before.
+        let _ = self.pusher.handle_outcome(number, decision);
+    }
+
+    /// Adds its counters, when it stops.
+    pub fn count(&self, coverage: &mut Coverage) {
+        let stats = self.pusher.stats();
+        coverage.drops("wrk drop", &stats.drops);
+        let counts = [
+            ("chunks_sent", stats.chunks_sent),
+            ("retransmissions", stats.retransmissions),
+            ("replica_copies", stats.replica_copies),
+            ("credits", stats.credits),
+            ("credits_early", stats.credits_early),
+            ("status_probes", stats.status_probes),
+            ("pulls", stats.pulls),
+            ("pull_repeats", stats.pull_repeats),
+            ("pulls_restarted", stats.pulls_restarted),
+            ("channels_lost", stats.channels_lost),
+            ("chunks_voided", stats.chunks_voided),
+            ("chunks_dropped", stats.chunks_dropped),
+        ];
+        counts.iter().for_each(|(name, count)| coverage.add("pusher", name, *count));
+    }
+}
+
+fn pusher(scenario: &Scenario, job: usize, rank: usize, life: u64, now: Nanos) -> Pusher {
+    let seed = hash(&[scenario.seed, 51, job as u64, rank as u64, life]);
+    let config = topology::pusher(scenario, job, rank);
+    let mut pusher = Pusher::new(config, seed, now).expect("one address family");
+    for node in 0..scenario.aggregators {
+        let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(node) };
+        pusher.add_box(now, topology::box_index(node), target, false).expect("few boxes");
+    }
+    if let Some(node) = scenario.replica() {
+        let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(node) };
+        pusher.add_box(now, topology::box_index(node), target, true).expect("few boxes");
+    }
+    pusher
+}

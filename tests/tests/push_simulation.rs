@@ -1,0 +1,98 @@
+//! Thousands of seeds of the push system in virtual time, judged by the invariants I1 to I6, I9 and
+//! I10 of DESIGN section 3: real engines of workers, aggregators, server and replica, and a
+//! controller.
+//!
+//! A failure prints its seed and the command that replays it with a log of every frame.
+//! `WEFT_SIM_SCALE=10` runs ten times as many seeds.
+
+use std::env;
+
+use weft_tests::push_sim::run;
+use weft_tests::push_sim::scenario::{Kind, Scenario};
+use weft_tests::sim::coverage::Coverage;
+
+fn number(name: &str) -> Option<u64> {
+    env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+/// Runs the seeds of a kind, or the one that the environment names.
+fn seeds(kind: Kind, name: &str, count: u64) -> Coverage {
+    let one = number("WEFT_SIM_SEED");
+    let scale = number("WEFT_SIM_SCALE").unwrap_or(1);
+    let mut coverage = Coverage::default();
+    let mut failures = Vec::new();
+    for seed in one.map_or(0..count * scale, |seed| seed..seed + 1) {
+        let scenario = Scenario::new(kind, seed);
+        if one.is_some() {
+            println!("{scenario:#?}");
+        }
+        let report = run(&scenario, one.is_some());
+        coverage.merge(&report.coverage);
+        if !report.violations.is_empty() {
+            failures.push((seed, report.violations));
+        }
+    }
+    println!("{name}: {coverage}");
+    for (seed, violations) in failures.iter().take(20) {
+        println!("seed {seed}: {violations:#?}");
+        println!(
+            "replay: WEFT_SIM_SEED={seed} cargo test -p weft-tests --test push_simulation {name} \
+             -- --exact --nocapture"
+        );
+    }
+    assert!(failures.is_empty(), "{} of {} seeds failed", failures.len(), coverage.seeds);
+    coverage
+}
+
+#[test]
+fn faults() {
+    seeds(Kind::Faults, "faults", 500);
+}
+
+#[test]
+fn aggregators() {
+    seeds(Kind::Aggregators, "aggregators", 350);
+}
+
+#[test]
+fn workers() {
+    seeds(Kind::Workers, "workers", 350);
+}
+
+#[test]
+fn replicas() {
+    seeds(Kind::Replica, "replicas", 250);
+}
+
+#[test]
+fn servers() {
+    seeds(Kind::Server, "servers", 250);
+}
+
+#[test]
+fn controllers() {
+    seeds(Kind::Controller, "controllers", 250);
+}
+
+#[test]
+fn without_a_controller() {
+    seeds(Kind::Direct, "without_a_controller", 250);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_frames_at_the_same_times() {
+    let mut transcripts = Vec::new();
+    for kind in Kind::ALL {
+        for seed in 5_000..5_006 {
+            let scenario = Scenario::new(kind, seed);
+            let (first, second) = (run(&scenario, false), run(&scenario, false));
+            assert_eq!(first.transcript, second.transcript, "{kind:?} {seed}");
+            assert_eq!((first.ended_at, first.models), (second.ended_at, second.models));
+            transcripts.push(first.transcript);
+        }
+    }
+    let count = transcripts.len();
+    transcripts.sort_unstable();
+    transcripts.dedup();
+    assert_eq!(transcripts.len(), count, "other seeds give other frames");
+}
