@@ -137,7 +137,6 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> toml::Value {
         ("workers", workers(layout)),
         ("chunks", as_i64(chunks).into()),
         ("elements", as_i64(elements).into()),
-        ("overflow", "clamp".into()),
         ("quota_bytes", as_i64(chunks * (elements * 4 + 64) * GROUPS_GATHERED).into()),
         // A version of the model is pulled by all workers at about the same time.
         ("pull_cache_bytes", as_i64(chunks * (elements * 4 + 64) * 2).into()),
