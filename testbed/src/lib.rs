@@ -9,6 +9,7 @@
 pub mod bench;
 pub mod doctor;
 pub mod lab;
+pub mod probe;
 pub mod report;
 pub mod run;
 pub mod scenario;

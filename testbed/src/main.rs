@@ -7,7 +7,7 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{Failure, Format, bench, compare, doctor, lab, report, run, worker};
+use commands::{Failure, Format, bench, compare, doctor, lab, plan, probe, report, run, worker};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -38,6 +38,11 @@ enum Command {
     /// Medians over the seeds, 95 % intervals of the means, 99th percentiles over all updates, and
     /// the loss against time of each policy as one picture.
     Compare(compare::CompareArgs),
+    /// Plan transfers for a snapshot of requests and bandwidths, without a network
+    ///
+    /// The case is a JSON file; docs/plan.md has every key. A bad case ends with status 1 and a
+    /// message that names the field.
+    Plan(plan::PlanArgs),
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -46,6 +51,11 @@ enum Command {
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
     /// it failed or did not end.
     Report(report::ReportArgs),
+    /// Estimate the bandwidth of every link of a lab, beside the shaped truth
+    ///
+    /// Packet trains and NIC counters, as the controller has them. The exit status is 1 when
+    /// `--within` is given and an estimate is farther off.
+    Probe(probe::ProbeArgs),
     /// Say what this machine can run, and how to fix what it cannot
     ///
     /// One line for each finding. The exit status is 0 when the demo runs here in some mode,
@@ -54,6 +64,9 @@ enum Command {
     /// One worker of a run; started by `weft run`
     #[command(hide = true)]
     Worker(worker::WorkerArgs),
+    /// One host of a measurement; started by `weft probe`
+    #[command(hide = true)]
+    ProbeAgent(probe::AgentArgs),
 }
 
 fn main() -> ExitCode {
@@ -62,7 +75,10 @@ fn main() -> ExitCode {
         Command::Lab(command) => lab::run(command, cli.format),
         Command::Run(arguments) => run::run(&arguments, cli.format),
         Command::Compare(arguments) => compare::run(&arguments, cli.format),
+        Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments, cli.format),
+        Command::ProbeAgent(arguments) => probe::run_agent(&arguments),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),

@@ -10,6 +10,7 @@ use weft_wire::header::{
     self, ElementType, Flags, HEADER_LEN, Kind, Operation, Outcome, PORT_BASE, VERSION,
 };
 use weft_wire::hello::{self, BODY_LEN, Integrity, Overflow, Phase, Reason, STEP_BITS_MAX};
+use weft_wire::probe;
 
 /// Names and values of a set of codes, in order of value.
 type Codes = BTreeMap<u64, String>;
@@ -139,6 +140,28 @@ fn handshake_layouts_agree() {
         .collect();
     assert_eq!(spec, rust, "SPEC and weft-wire");
     assert_eq!(lua_layout("HELLO"), rust, "weft.lua and weft-wire");
+}
+
+#[test]
+fn probe_layouts_agree() {
+    let rust: Vec<(String, Vec<u64>)> = probe::LAYOUT
+        .iter()
+        .map(|&(name, byte, bytes)| (name.to_owned(), vec![byte as u64, bytes as u64]))
+        .collect();
+    let spec: Vec<(String, Vec<u64>)> = spec_table(&["probe field", "byte", "bytes"])
+        .into_iter()
+        .map(|row| (row[0].clone(), row[1..3].iter().map(|cell| number(cell)).collect()))
+        .collect();
+    assert_eq!(spec, rust, "SPEC and weft-wire");
+    let text = words(&spec_text_of_probes());
+    assert!(text.contains(&format!("begins with {} bytes", probe::PROBE_LEN)), "{text}");
+    assert!(text.contains(&format!("{:#x}: version {VERSION}", probe::MARK)), "{text}");
+}
+
+fn spec_text_of_probes() -> String {
+    let text = spec();
+    let from = text.find("## Probe trains").expect("a section on probe trains");
+    text[from..].to_owned()
 }
 
 #[test]

@@ -13,6 +13,10 @@ use crate::spec::CaseSpec;
 mod error;
 mod options;
 mod validate;
+mod write;
+
+#[cfg(test)]
+mod tests;
 
 pub use error::CaseError;
 pub use options::{AggregatorChoice, Objective, Options};

@@ -2,5 +2,6 @@
 
 pub mod estimate;
 pub mod ledger;
+pub mod sharing;
 pub mod timeline;
 pub mod topology;

@@ -12,6 +12,9 @@ use crate::case::{Case, HostId, Segment, ServerId, UpdateId};
 
 pub mod check;
 
+#[cfg(test)]
+mod tests;
+
 /// What happens to every update of a case.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -351,7 +354,7 @@ pub struct ReplicaDocument {
     pub copies: Vec<CopyDocument>,
 }
 
-/// A [`Copy`] as JSON.
+/// A [`struct@Copy`] as JSON.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CopyDocument {
     /// Members of the group.

@@ -1,6 +1,6 @@
 //! A policy turns a case into a plan; this file is the list of those built in.
 //!
-//! A new policy is one file with a type that implements [`Policy`] and one line in [`BUILT_IN`].
+//! A new policy is one file with a type that implements [`Policy`] and one line in `BUILT_IN`.
 
 use thiserror::Error;
 
@@ -8,8 +8,10 @@ use crate::case::Case;
 use crate::plan::Plan;
 
 pub mod aggregate;
+pub mod baseline;
 pub mod mlfabric;
 pub mod order;
+pub mod outside;
 pub mod replicate;
 
 /// Turns a planning problem into a plan. Pure: the same case gives the same plan.
@@ -54,7 +56,17 @@ pub enum PolicyError {
 }
 
 /// Built-in policies; the first is the default.
-const BUILT_IN: &[&dyn Policy] = &[&mlfabric::Mlfabric];
+const BUILT_IN: &[&dyn Policy] = &[
+    &mlfabric::Mlfabric,
+    &baseline::Fifo,
+    &baseline::Fair,
+    &baseline::NewestFirst,
+    &baseline::ServerBuffering,
+    &baseline::Tree,
+    &baseline::Ring,
+    &baseline::BackupWorkers,
+    &baseline::Chain,
+];
 
 /// The policy of that name.
 #[must_use]
@@ -66,3 +78,8 @@ pub fn by_name(name: &str) -> Option<&'static dyn Policy> {
 pub fn names() -> impl Iterator<Item = &'static str> {
     BUILT_IN.iter().map(|p| p.name())
 }
+
+/// The example of docs/policies.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/policies.md")]
+struct PoliciesGuide;

@@ -64,6 +64,11 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
+    /// An index below `len`.
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.within(0, len as u64)).unwrap_or(0)
+    }
+
     /// One of `from..to`.
     pub const fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.next() % (to - from)

@@ -10,6 +10,8 @@
 //! | [`trace`] | | a capture of what the port saw |
 //! | [`restamp`] | | replayed contributions made new, for benches |
 //!
+//! [`probe`] is no port: it sends packet trains, notes when they arrive, and reads NIC counters.
+//!
 //! [`pool`] is where the software ports take their frames from.
 #![deny(unsafe_code)]
 
@@ -20,6 +22,7 @@ pub mod memory;
 pub mod pcap;
 pub mod pool;
 mod port;
+pub mod probe;
 pub mod restamp;
 pub mod trace;
 pub mod udp;

@@ -5,6 +5,7 @@
 //! | [`frame`] | is this Ethernet frame a whole UDP datagram, and how is one written |
 //! | [`header`] | what the 32-byte header says |
 //! | [`hello`] | what a handshake body says |
+//! | [`probe`] | what the datagrams of a packet train say |
 //! | [`quant`] | how values become fixed-point numbers and back |
 //!
 //! No I/O, no allocation, no unsafe. Views never judge content; parsed forms are always valid.
@@ -17,6 +18,7 @@ extern crate std;
 pub mod frame;
 pub mod header;
 pub mod hello;
+pub mod probe;
 pub mod quant;
 mod types;
 

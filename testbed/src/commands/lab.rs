@@ -158,7 +158,7 @@ fn terminate(child: &Child) {
     }
 }
 
-fn catch_signals() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn catch_signals() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&flag))
@@ -232,7 +232,7 @@ fn list(format: Format) -> Outcome {
 }
 
 /// Reads a topology, and the lab name that the file suggests.
-fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> {
+pub(super) fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> {
     let shown = path.display().to_string();
     let text = fs::read_to_string(path)
         .with_context(|| format!("cannot read {shown}"))
@@ -249,7 +249,7 @@ fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> {
     Ok((topology, stem.as_deref().and_then(LabName::from_stem)))
 }
 
-fn explain(error: LabError) -> Failure {
+pub(super) fn explain(error: LabError) -> Failure {
     let cannot = matches!(
         error,
         LabError::Privilege

@@ -7,6 +7,8 @@ mod bench_gate;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod lab;
+pub(crate) mod plan;
+pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod run;
 mod run_push;

@@ -7,9 +7,11 @@
 mod columns;
 mod compare;
 mod files;
+mod gantt;
 mod histogram;
 mod machine;
 mod pictures;
+mod plan_picture;
 mod push;
 mod render;
 mod svg;
@@ -23,11 +25,14 @@ pub use columns::{
 };
 pub use compare::{PolicyRow, Spread, compare, compare_text};
 pub use files::{FilesError, RunFiles, RunWriter};
+pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;
 pub(crate) use machine::dpdk_version;
 pub use pictures::{Line, Picture, loss_curve, losses, pictures};
+pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
+pub use render::{duration, metrics, text};
 pub use render::{metrics, text};
 pub use svg::round_times_svg;
 

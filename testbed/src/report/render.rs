@@ -158,7 +158,8 @@ fn spread(quantiles: &Quantiles) -> String {
 }
 
 /// A time with its unit and at most four digits that matter.
-pub(super) fn duration(ns: u64) -> String {
+#[must_use]
+pub fn duration(ns: u64) -> String {
     let (scale, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),
         1_000..1_000_000 => (1e3, "us"),

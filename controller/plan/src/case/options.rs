@@ -29,6 +29,14 @@ pub struct Options {
     /// Derived: for a server with up to this many updates the grouping tries every number of
     /// direct ones; beyond, numbers that grow geometrically, then those around the best.
     pub direct_search: u32,
+    /// Partial rounds: the first this many updates of each server are committed, the others are
+    /// dropped. Missing: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_of: Option<u32>,
+    /// Policy `newest-first`: transfers under way at one time for each server.
+    pub outstanding_max: u32,
+    /// Policy `chain`: the server copies to its replica after every this many commits.
+    pub chain_every: u32,
 }
 
 impl Options {
@@ -50,6 +58,9 @@ impl Default for Options {
             thin_flow_share: 0.0,
             aggregator_choice: AggregatorChoice::RoundRobin,
             direct_search: 64,
+            best_of: None,
+            outstanding_max: 8,
+            chain_every: 1,
         }
     }
 }

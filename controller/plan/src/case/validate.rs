@@ -314,6 +314,14 @@ fn options(o: &Options) -> Checked<()> {
     if o.direct_search == 0 {
         return Err(value("options.direct_search", 0, "at least one plan must be tried"));
     }
+    let counts = [
+        ("best_of", o.best_of),
+        ("outstanding_max", Some(o.outstanding_max)),
+        ("chain_every", Some(o.chain_every)),
+    ];
+    if let Some((name, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+        return Err(value(&format!("options.{name}"), 0, "at least 1"));
+    }
     Ok(())
 }
 

@@ -27,6 +27,7 @@ pub mod capacity;
 pub mod change;
 pub mod probe;
 pub mod train;
+mod types;
 
 use std::collections::VecDeque;
 
@@ -35,6 +36,7 @@ use crate::case::{HostId, RackId};
 use background::Background;
 use capacity::{Capacity, Judgement};
 pub use train::TrainSample;
+pub use types::{Bound, Changed, Context, Delivered, Estimate, Refusal, Refused, Verdict};
 
 /// The share of an estimate on which a plan builds; the rest is for its error (derived).
 pub const PLANNED_SHARE: f64 = 0.9;
@@ -58,125 +60,6 @@ struct Link {
     shared_loss: Option<(u64, HostId)>,
     /// What the last event said is available.
     announced_bytes_per_sec: Option<f64>,
-}
-
-/// How much a link has to give.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
-    /// Capacity less background, at least a tenth of the capacity.
-    pub available_bytes_per_sec: f64,
-    /// What the link carries when saturated, Ethernet headers included.
-    pub capacity_bytes_per_sec: f64,
-    /// What others put on it.
-    pub background_bytes_per_sec: f64,
-    /// 0 to 1, from the number, age and spread of the samples.
-    pub confidence: f64,
-    /// Whether the capacity was seen to limit, or only to be no less.
-    pub bound: Bound,
-}
-
-impl Estimate {
-    /// What a plan may use.
-    #[must_use]
-    pub fn plannable_bytes_per_sec(&self) -> f64 {
-        self.available_bytes_per_sec * PLANNED_SHARE
-    }
-}
-
-/// What a capacity is worth.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Bound {
-    /// The link was the slowest of a path.
-    Measured,
-    /// Something else was slower whenever it was tried.
-    AtLeast,
-}
-
-/// Why a train was sent, which decides what it shows.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Context {
-    /// As fast as the sender can: the link limits.
-    Probe,
-    /// Inside a transfer that may send at this rate: dispersion at the granted rate is the pacer's.
-    Reserved {
-        /// The grant.
-        granted_bytes_per_sec: f64,
-    },
-}
-
-/// A finished transfer, or a stretch of one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Delivered {
-    /// Bytes of its frames.
-    pub bytes: u64,
-    /// How long they took.
-    pub duration_ns: u64,
-    /// True when the grant and not the network held it back: a lower bound only.
-    pub limited_by_grant: bool,
-}
-
-/// What became of a sample.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// It agrees with what is known, or taught the first of it.
-    InLine,
-    /// It disagrees; another sample, best with other peers, must confirm it.
-    Suspect,
-    /// It was the confirmation: an estimate changed.
-    Changed,
-}
-
-/// A change worth a new plan.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Changed {
-    /// The link.
-    pub link: LinkId,
-    /// Available before.
-    pub before_bytes_per_sec: f64,
-    /// Available now.
-    pub after_bytes_per_sec: f64,
-}
-
-/// Why an input was not used.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Refusal {
-    /// A host that does not exist, or a path from a host to itself.
-    #[error("there is no path between these hosts; use two different hosts of the topology")]
-    NoPath,
-    /// Zero, negative, NaN or infinite where a rate, size or time must be positive.
-    #[error("a size, rate or duration is zero or not a number; report positive finite values")]
-    Absurd,
-    /// A clock or counter that went backwards.
-    #[error("a clock or counter went backwards; the interval is not used")]
-    Backwards,
-    /// A train too short to outlast the shaper's burst.
-    #[error("the train is too short to see past the shaper's burst; send a longer one")]
-    Short,
-}
-
-/// How many inputs were refused, by reason.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Refused {
-    /// [`Refusal::NoPath`].
-    pub no_path: u64,
-    /// [`Refusal::Absurd`].
-    pub absurd: u64,
-    /// [`Refusal::Backwards`].
-    pub backwards: u64,
-    /// [`Refusal::Short`].
-    pub short: u64,
-}
-
-impl Refused {
-    fn count(&mut self, refusal: Refusal) -> Refusal {
-        *match refusal {
-            Refusal::NoPath => &mut self.no_path,
-            Refusal::Absurd => &mut self.absurd,
-            Refusal::Backwards => &mut self.backwards,
-            Refusal::Short => &mut self.short,
-        } += 1;
-        refusal
-    }
 }
 
 impl Estimator {
@@ -220,9 +103,10 @@ impl Estimator {
         context: Context,
     ) -> Result<Verdict, Refusal> {
         self.check_path(from, to)?;
-        let (own, foreign) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
-        let foreign = self.foreign((from, to), own, foreign);
-        let total = own + foreign;
+        let (own, received) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
+        let total = self.total((from, to), own, received);
+        // Beside others and without a reading, who knows how much of the link was left to it.
+        let unknown = received == 0.0 && self.background_matters(to, own);
         let pacer = match context {
             Context::Probe => None,
             Context::Reserved { granted_bytes_per_sec } => Some(granted_bytes_per_sec),
@@ -230,8 +114,8 @@ impl Estimator {
         if pacer.is_some_and(|rate| !is_positive(rate)) {
             return Err(self.refused.count(Refusal::Absurd));
         }
-        let limited_by_grant = pacer.is_some_and(|rate| own >= rate * PACED_SHARE);
-        Ok(self.judge(now_ns, (from, to), own, total, limited_by_grant))
+        let paced = pacer.is_some_and(|rate| own >= rate * PACED_SHARE);
+        Ok(self.judge(now_ns, (from, to), own, total, paced || unknown))
     }
 
     /// Takes in the rate at which a transfer arrived. Where the network held it back, each link
@@ -311,22 +195,27 @@ impl Estimator {
         Ok(())
     }
 
-    /// What others put on the receiver's link beside a train, from two imperfect witnesses: the
-    /// counter readings during the train, which are a packet ahead or behind, and the average
-    /// background, of which a saturated queue lets no larger share through than of the train.
-    fn foreign(&self, (from, to): (HostId, HostId), own: f64, read: f64) -> f64 {
+    /// What the receiver's link carried during a train, from two imperfect witnesses: the counter
+    /// readings meanwhile, which are a packet ahead or behind, and the average background, of
+    /// which a saturated queue lets no larger share through than of the train.
+    fn total(&self, (from, to): (HostId, HostId), own: f64, received: f64) -> f64 {
         let down = self.topology.down(to);
         let background = self.links[down.index()].background.bytes_per_sec();
-        if background < own * FOREIGN_KNOWN {
-            return if read >= own * FOREIGN_MUCH { read } else { 0.0 };
+        if !self.background_matters(to, own) {
+            return if received >= own * (1.0 + FOREIGN_MUCH) { received } else { own };
         }
         let path = self.topology.path(from, to);
         let upstream = path.links().iter().filter(|link| **link != down);
         let rates =
             upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
         let sent = rates.fold(f64::INFINITY, f64::min).max(own);
-        // Of a sender that may be faster than it has shown, a smaller share gets through.
-        read.clamp(0.0, background * own / sent * FOREIGN_SLACK)
+        let foreign = background * own / sent;
+        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own }
+    }
+
+    fn background_matters(&self, to: HostId, own: f64) -> bool {
+        let down = self.topology.down(to);
+        self.links[down.index()].background.bytes_per_sec() >= own * FOREIGN_KNOWN
     }
 
     /// Gives a sample to the links that it speaks of. `own` is what the train alone came to, which

@@ -14,7 +14,10 @@ use super::topology::{LinkId, Path, Topology};
 pub struct Ledger {
     topology: Topology,
     links: Vec<Timeline>,
-    journal: Vec<(LinkId, Segment)>,
+    /// Promises that can be taken back: where, and up to which of the segments.
+    journal: Vec<(Path, usize)>,
+    journal_segments: Vec<Segment>,
+    scratch: Vec<Step>,
     changes: u64,
 }
 
@@ -39,8 +42,14 @@ impl Ledger {
     #[must_use]
     pub fn new(case: &Case) -> Self {
         let links = Topology::capacities(case).into_iter().map(Timeline::new).collect();
-        let mut ledger =
-            Self { topology: Topology::new(case), links, journal: Vec::new(), changes: 0 };
+        let mut ledger = Self {
+            topology: Topology::new(case),
+            links,
+            journal: Vec::new(),
+            journal_segments: Vec::new(),
+            scratch: Vec::new(),
+            changes: 0,
+        };
         for reservation in &case.reservations {
             let path = ledger.topology.half_open_path(reservation.from, reservation.to);
             for link in path.links() {
@@ -97,11 +106,10 @@ impl Ledger {
     pub fn reserve(&mut self, path: &Path, segments: &[Segment]) {
         self.changes += 1;
         for link in path.links() {
-            for segment in segments {
-                self.links[link.index()].reserve(*segment);
-                self.journal.push((*link, *segment));
-            }
+            self.links[link.index()].reserve(segments, &mut self.scratch);
         }
+        self.journal_segments.extend_from_slice(segments);
+        self.journal.push((*path, self.journal_segments.len()));
     }
 
     /// Like [`Ledger::reserve`] for segments that somebody else has made.
@@ -130,9 +138,7 @@ impl Ledger {
         debug_assert!(self.journal.is_empty(), "a release cannot be undone");
         self.changes += 1;
         for link in path.links() {
-            for segment in segments {
-                self.links[link.index()].release(*segment);
-            }
+            self.links[link.index()].release(segments, &mut self.scratch);
         }
     }
 
@@ -145,14 +151,22 @@ impl Ledger {
     /// Takes back every promise since `mark`.
     pub fn rollback(&mut self, mark: Mark) {
         self.changes += 1;
-        for (link, segment) in self.journal.drain(mark.0..).rev() {
-            self.links[link.index()].release(segment);
+        while self.journal.len() > mark.0
+            && let Some((path, end)) = self.journal.pop()
+        {
+            let start = self.journal.last().map_or(0, |(_, end)| *end);
+            for link in path.links() {
+                let segments = &self.journal_segments[start..end];
+                self.links[link.index()].release(segments, &mut self.scratch);
+            }
+            self.journal_segments.truncate(start);
         }
     }
 
     /// Forgets how to go back.
     pub fn commit(&mut self) {
         self.journal.clear();
+        self.journal_segments.clear();
     }
 
     /// Counts changes: as long as it stays, so does every answer.

@@ -2,9 +2,12 @@
 //!
 //! Invariants: steps are sorted by time, neighbours differ, the last one holds for ever. So equal
 //! functions are equal vectors, and taking a promise back restores the bytes that were there before.
-//! Finding an instant costs O(log n), a promise O(log n) and a move of the steps behind it.
+//! Finding an instant costs O(log n), a promise that, the steps it covers, and a move of those behind.
 
 use crate::case::Segment;
+
+#[cfg(test)]
+mod tests;
 
 /// The residual of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -64,65 +67,69 @@ impl Timeline {
         self.steps[self.steps.len() - 1].from_ns
     }
 
-    /// Promises a segment.
+    /// Promises segments, which are sorted and apart. `scratch` is room to work in.
     ///
     /// # Panics
     /// If less than that is left: a planner that asks has a fault.
-    pub fn reserve(&mut self, segment: Segment) {
-        self.change(segment, |left, rate| {
+    pub fn reserve(&mut self, segments: &[Segment], scratch: &mut Vec<Step>) {
+        self.change(segments, scratch, |left, rate| {
             left.checked_sub(rate).expect("a plan promised more than a link has left")
         });
     }
 
-    /// Takes a promise back.
-    pub fn release(&mut self, segment: Segment) {
-        self.change(segment, |left, rate| left + rate);
+    /// Takes promises back.
+    pub fn release(&mut self, segments: &[Segment], scratch: &mut Vec<Step>) {
+        self.change(segments, scratch, |left, rate| left + rate);
     }
 
     /// Notes bandwidth that others take; more than there is leaves nothing.
     pub fn occupy(&mut self, segment: Segment) {
-        self.change(segment, u64::saturating_sub);
+        self.change(&[segment], &mut Vec::new(), u64::saturating_sub);
     }
 
-    fn change(&mut self, segment: Segment, apply: impl Fn(u64, u64) -> u64) {
-        let Segment { from_ns, to_ns, bytes_per_sec } = segment;
-        debug_assert!(from_ns < to_ns, "an empty promise");
-        let first = self.split(self.index_at(from_ns), from_ns);
-        let mut last = first;
-        while self.steps.get(last + 1).is_some_and(|s| s.from_ns < to_ns) {
-            last += 1;
+    /// Rewrites the steps from the one before the first segment to the one that the last ends in.
+    fn change(
+        &mut self,
+        segments: &[Segment],
+        scratch: &mut Vec<Step>,
+        apply: impl Fn(u64, u64) -> u64,
+    ) {
+        let Some(first) = segments.first() else { return };
+        let start = self.index_at(first.from_ns).saturating_sub(1);
+        let mut index = start;
+        let mut at_ns = self.steps[start].from_ns;
+        scratch.clear();
+        for Segment { from_ns, to_ns, bytes_per_sec } in segments {
+            debug_assert!(at_ns <= *from_ns && from_ns < to_ns, "segments in order");
+            while at_ns < *to_ns {
+                let left = self.steps[index].bytes_per_sec;
+                let (until_ns, left) = if at_ns < *from_ns {
+                    (*from_ns, left)
+                } else {
+                    (*to_ns, apply(left, *bytes_per_sec))
+                };
+                push(scratch, at_ns, left);
+                at_ns = until_ns;
+                if let Some(next) = self.steps.get(index + 1)
+                    && next.from_ns <= until_ns
+                {
+                    at_ns = next.from_ns;
+                    index += 1;
+                }
+            }
         }
-        self.split(last, to_ns);
-        for step in &mut self.steps[first..=last] {
-            step.bytes_per_sec = apply(step.bytes_per_sec, bytes_per_sec);
-        }
-        // Saturation can level neighbours inside; otherwise only the two ends can have met.
-        self.merge(last + 1);
-        for index in (first..=last).rev() {
-            self.merge(index);
+        push(scratch, at_ns, self.steps[index].bytes_per_sec);
+        let old = &mut self.steps[start..=index];
+        if old.len() == scratch.len() {
+            old.copy_from_slice(scratch);
+        } else {
+            self.steps.splice(start..=index, scratch.iter().copied());
         }
     }
+}
 
-    /// Makes a step start at `at_ns`, which lies in step `index`, and returns it.
-    fn split(&mut self, index: usize, at_ns: u64) -> usize {
-        if self.steps[index].from_ns == at_ns {
-            return index;
-        }
-        if self.steps.get(index + 1).is_some_and(|s| s.from_ns == at_ns) {
-            return index + 1;
-        }
-        let bytes_per_sec = self.steps[index].bytes_per_sec;
-        self.steps.insert(index + 1, Step { from_ns: at_ns, bytes_per_sec });
-        index + 1
-    }
-
-    /// Joins a step with the one before it if they are equal.
-    fn merge(&mut self, index: usize) {
-        if index > 0
-            && index < self.steps.len()
-            && self.steps[index].bytes_per_sec == self.steps[index - 1].bytes_per_sec
-        {
-            self.steps.remove(index);
-        }
+fn push(steps: &mut Vec<Step>, from_ns: u64, bytes_per_sec: u64) {
+    if steps.last().is_none_or(|last| last.bytes_per_sec != bytes_per_sec) {
+        steps.push(Step { from_ns, bytes_per_sec });
     }
 }

@@ -164,15 +164,9 @@ impl<'a> Cutter<'a> {
             self.scan(0..=n, &mut best);
             return best;
         }
-        // 0, 1, 2, 3, 4, 6, 8, 12, 16, ..: then halve the gaps beside the best.
-        let mut tried = vec![0, 1];
-        let mut step = 2;
-        while step <= n {
-            tried.push(step);
-            tried.push(step + step / 2);
-            step *= 2;
-        }
-        tried.retain(|nd| *nd <= n);
+        // 0, 1, 2, 4, 8, ..: then halve the gaps beside the best.
+        let mut tried = vec![0];
+        tried.extend(std::iter::successors(Some(1), |nd| Some(nd * 2)).take_while(|nd| *nd <= n));
         self.scan(tried.iter().copied(), &mut best);
         for _ in 0..REFINEMENTS {
             let place = tried.partition_point(|nd| *nd < best.1);

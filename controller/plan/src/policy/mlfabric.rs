@@ -2,12 +2,15 @@
 
 use crate::case::Case;
 use crate::net::ledger::Ledger;
-use crate::plan::Plan;
+use crate::plan::{DropReason, Plan};
 
 use super::aggregate::aggregate;
-use super::order::order;
+use super::order::{Ordered, direct_path, order};
 use super::replicate::replicate;
 use super::{Policy, PolicyError};
+
+#[cfg(test)]
+mod tests;
 
 /// The composition of the three planners.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +23,8 @@ impl Policy for Mlfabric {
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         let mut ledger = Ledger::new(case);
-        let ordered = order(case, &mut ledger);
+        let mut ordered = order(case, &mut ledger);
+        close_rounds(case, &mut ledger, &mut ordered);
         let mut cut = aggregate(case, &mut ledger, &ordered);
         let replicas = replicate(case, &mut ledger, &mut cut);
         let mut plan = Plan::empty(self.name(), case);
@@ -31,5 +35,22 @@ impl Policy for Mlfabric {
         plan.settle();
         plan.count_over_all_servers();
         Ok(plan)
+    }
+}
+
+/// Partial rounds: keeps the first `best_of` updates of each server and takes the others' promises
+/// back.
+fn close_rounds(case: &Case, ledger: &mut Ledger, ordered: &mut Ordered) {
+    let Some(best) = case.options.best_of.and_then(|best| usize::try_from(best).ok()) else {
+        return;
+    };
+    for sequence in &mut ordered.sequences {
+        for id in sequence.split_off(best.min(sequence.len())) {
+            if let Some(transfer) = ordered.transfers[id.index()].take() {
+                let path = direct_path(case, ledger, case.update(id));
+                ledger.release(&path, &transfer.segments);
+            }
+            ordered.dropped.push((id, DropReason::RoundClosed));
+        }
     }
 }

@@ -6,21 +6,22 @@
 //! 2. The update at 0-based position i of its server has delay (version before its commit) minus
 //!    its own version, so it meets the bound iff i <= [`Case::deadline`]. When the n earliest
 //!    deadlines leave exactly n slots, the slot goes to one of those n (*derived*; see
-//!    [`deadlines`]); updates of a cluster that cannot fit are dropped beforehand.
-//! 3. A forced update that holds the others up too long is dropped (*derived*; see [`drops`]).
+//!    `deadlines.rs`); updates of a cluster that cannot fit are dropped beforehand.
+//! 3. A forced update that holds the others up too long is dropped (*derived*; see `drops.rs`).
 //!
 //! Ties go to the earlier finish, then to the smaller name. Source: MLfabric, update ordering.
-//! Cost: about log N per update for picking (see [`pool`]), plus the drop rule's look-ahead.
+//! Cost: about log N per update for picking (see `pool.rs`), plus the drop rule's look-ahead.
 
 mod deadlines;
 mod drops;
+mod longest;
 mod picker;
 mod pool;
 
 #[cfg(test)]
 mod tests;
 
-use crate::case::{Case, ServerId, Update, UpdateId};
+use crate::case::{Case, Objective, ServerId, Update, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::Path;
 use crate::plan::{DropReason, Group, Plan, Transfer};
@@ -41,6 +42,10 @@ pub struct Ordered {
 }
 
 impl Ordered {
+    fn last_commit_ns(&self) -> u64 {
+        self.transfers.iter().flatten().map(|t| t.commit_ns).max().unwrap_or(0)
+    }
+
     /// As a plan in which every update goes direct.
     #[must_use]
     pub fn into_plan(self, policy: &str, case: &Case) -> Plan {
@@ -66,9 +71,25 @@ pub fn direct_path(case: &Case, ledger: &Ledger, update: &Update) -> Path {
 }
 
 /// Orders all updates of a case.
+///
+/// Where the last commit is what counts, shortest first leaves the slowest uplinks for the end. So
+/// the opposite order is planned too, and taken if it ends earlier and keeps every deadline
+/// (*derived*).
 #[must_use]
 pub fn order(case: &Case, ledger: &mut Ledger) -> Ordered {
-    Planner::new(case, ledger).run()
+    // A partial round keeps the first arrivals.
+    if case.options.objective == Objective::Mean || case.options.best_of.is_some() {
+        return Planner::new(case, ledger).run();
+    }
+    let mut other = ledger.clone();
+    let shortest = Planner::new(case, ledger).run();
+    match longest::order(case, &mut other, &shortest) {
+        Some(longest) if longest.last_commit_ns() < shortest.last_commit_ns() => {
+            *ledger = other;
+            longest
+        }
+        _ => shortest,
+    }
 }
 
 struct Planner<'a> {
@@ -199,10 +220,12 @@ impl<'a> Planner<'a> {
         if !self.rule.is_slow(self.case, forced, start_ns) {
             return false;
         }
-        let mut others = lane.deadlines.remaining();
-        others.retain(|id| *id != forced.id && self.out.transfers[id.index()].is_none());
-        let slot = lane.deadlines.slot();
-        self.rule.decide(self.case, self.ledger, forced.id, others, slot, lane.last_commit_ns)
+        let (slot, last_ns) = (lane.deadlines.slot(), lane.last_commit_ns);
+        let waits = |id: UpdateId| {
+            lane.deadlines.waits(self.places[id.index()], id)
+                && self.out.transfers[id.index()].is_none()
+        };
+        self.rule.decide(self.case, self.ledger, forced.id, waits, slot, last_ns)
     }
 
     /// After a drop the slots set aside are one too many: everything waits together again.

@@ -2,7 +2,7 @@
 //!
 //! A sample is the rate of the slowest link of its path, so a link can do what its fastest peers
 //! have shown: the median over all samples of those peers whose own median comes close to the best
-//! one. A peer counts by its median once it has two samples, so one outlier is not believed.
+//! one. What only one sample has shown is not believed, unless it is all there is.
 //! When a change is found, samples from before it are forgotten.
 
 use super::change::{Cusum, SPREAD_MIN, Shift};
@@ -121,21 +121,20 @@ impl Capacity {
             !self.samples[..index].iter().any(|sample| sample.peer == peer)
         };
         let peers = (0..self.samples.len()).filter(|i| first_of(*i)).map(|i| self.samples[i].peer);
-        let medians: Vec<(HostId, f64, usize)> = peers
+        let medians: Vec<(HostId, f64)> = peers
             .filter_map(|peer| {
                 let mut rates: Vec<f64> = of(peer).map(|sample| sample.rate).collect();
-                Some((peer, lower_median(&mut rates)?, rates.len()))
+                Some((peer, lower_median(&mut rates)?))
             })
             .collect();
-        let best = |least: usize| {
-            let rates = medians.iter().filter(|(_, _, count)| *count >= least);
-            rates.map(|(_, rate, _)| *rate).reduce(f64::max)
+        // What two samples have shown can be believed, by whichever peers; without, the most.
+        let supported = |rate: f64| {
+            self.samples.iter().filter(|sample| sample.rate >= rate * POOLED).count() >= 2
         };
-        let repeated = best(2);
-        let best = repeated.or_else(|| best(1))?;
-        let counts = |(_, rate, count): &(HostId, f64, usize)| {
-            *rate >= best * POOLED && (repeated.is_none() || *count >= 2 || *rate <= best / POOLED)
-        };
+        let rates = || medians.iter().map(|(_, rate)| *rate);
+        let best = rates().filter(|rate| supported(*rate)).reduce(f64::max);
+        let best = best.or_else(|| rates().reduce(f64::max))?;
+        let counts = |(_, rate): &(HostId, f64)| *rate >= best * POOLED && *rate <= best / POOLED;
         let pooled: Vec<HostId> = medians.iter().filter(|m| counts(m)).map(|m| m.0).collect();
         let mut rates: Vec<f64> = self
             .samples

@@ -3,7 +3,8 @@
 //!
 //! Clipping makes it robust: one sample, however far off, moves the sum by `CLIP - SLACK` = 3 and
 //! the threshold is 5, so a single outlier never triggers and two in a row do. A lasting shift of
-//! two spreads takes five or six samples.
+//! two spreads takes five or six samples. Upwards it takes three in a row: a sleeping CPU that
+//! catches up makes trains look fast, and believing too much costs more than believing it late.
 
 /// The detector of one link.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,9 +37,10 @@ impl Cusum {
         let step = deviation.clamp(-CLIP, CLIP);
         self.up = (self.up + step - SLACK).max(0.0);
         self.down = (self.down - step - SLACK).max(0.0);
-        let sum = self.up.max(self.down);
+        let (sum, found) =
+            (self.up.max(self.down), self.up > THRESHOLD_UP || self.down > THRESHOLD);
         self.run = if sum > 0.0 { self.run + 1 } else { 0 };
-        if sum > THRESHOLD {
+        if found {
             let samples = self.run;
             *self = Self::default();
             return Shift::Found { samples };
@@ -53,3 +55,4 @@ pub const SPREAD_MIN: f64 = 0.03;
 const CLIP: f64 = 4.0;
 const SLACK: f64 = 1.0;
 const THRESHOLD: f64 = 5.0;
+const THRESHOLD_UP: f64 = 8.0;

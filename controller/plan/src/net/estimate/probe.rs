@@ -16,6 +16,8 @@
 //! A train lasts [`TRAIN_NS`] of the path's time. As long as that rate is unknown the length
 //! doubles from [`FIRST_PACKETS`], so that no link is flooded by a guess.
 
+mod partners;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use super::budget::{BUCKET_NS, ProbeBudget};
@@ -23,6 +25,7 @@ use super::train::PACKETS_MAX;
 use super::{Estimator, Refusal, Verdict};
 use crate::case::HostId;
 use crate::net::topology::{LinkId, Topology};
+use partners::expected;
 
 /// A train to be sent now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -141,12 +144,13 @@ impl ProbePlan {
         }
         let topology = estimator.topology();
         let hosts = u32::try_from(topology.host_count()).unwrap_or(0);
-        let mut due: Vec<LinkId> = (0..hosts * 2).map(LinkId).collect();
+        let links = hosts * 2 + topology.rack_count() * 2;
+        let mut due: Vec<LinkId> = (0..links).map(LinkId).collect();
         due.sort_by_key(|link| (self.links[link.index()].tried_ns, link.0));
         due.into_iter().find_map(|link| {
             let partners = self.partners(now_ns, estimator, link);
             partners.into_iter().find_map(|(from, to)| {
-                let reserve = self.reserve(link);
+                let reserve = self.reserve(now_ns, estimator.topology(), link);
                 (idle(from) && idle(to))
                     .then(|| self.order(now_ns, estimator, (from, to), reserve))
                     .flatten()
@@ -193,7 +197,9 @@ impl ProbePlan {
             }
             state.samples += u32::from(judged.is_ok());
         }
-        if judged == Err(Refusal::Short) && self.retries.len() < INQUIRIES_MAX {
+        if matches!(judged, Err(Refusal::Short | Refusal::Uneven))
+            && self.retries.len() < INQUIRIES_MAX
+        {
             self.retries.push_back((from, to));
         }
         let state = self.paths.entry((from, to)).or_default();
@@ -276,73 +282,16 @@ impl ProbePlan {
         }
     }
 
-    /// Pairs that would try `link`, the most telling one first.
-    fn partners(&self, now_ns: u64, estimator: &Estimator, link: LinkId) -> Vec<(HostId, HostId)> {
-        let topology = estimator.topology();
-        let (own, upwards) = (HostId(link.0 / 2), link.0.is_multiple_of(2));
-        if self.is_busy(topology, link) {
-            return Vec::new();
-        }
-        let hosts = u32::try_from(topology.host_count()).unwrap_or(0);
-        let known = |link| estimator.estimate(now_ns, link);
-        let first = self.links[link.index()].samples < FIRST_SAMPLES;
-        let wanted = known(link).map(|estimate| estimate.capacity_bytes_per_sec);
-        let wanted = wanted.unwrap_or(f64::INFINITY);
-        let mut found: Vec<_> = (0..hosts)
-            .map(HostId)
-            .filter(|host| *host != own)
-            .map(|host| if upwards { (own, host) } else { (host, own) })
-            .filter(|(from, to)| {
-                !topology.path(*from, *to).links().iter().any(|l| self.is_busy(topology, *l))
-            })
-            .map(|(from, to)| {
-                let far = if upwards { topology.down(to) } else { topology.up(from) };
-                // A link with traffic of others on it hides one of equal rate.
-                let rate = known(far).map_or(f64::INFINITY, |far| far.available_bytes_per_sec);
-                let tried = self.paths.get(&(from, to)).map_or(0, |path| path.tried_ns);
-                // The next host first: so first trains go round, and each tries two new links.
-                let distance = (to.0 + hosts - from.0) % hosts;
-                // Partners that are fast enough are all the same, and so at first are those of
-                // which nothing is known. Faster ones would show if the link became faster.
-                let enough = if (tried == 0 && first) || rate >= wanted * CLEARLY_FASTER {
-                    2
-                } else {
-                    i32::from(rate >= wanted * FAST_ENOUGH)
-                };
-                let spare_us = self.links[far.index()].budget.available_ns(now_ns) / 1e3;
-                #[expect(clippy::cast_possible_truncation, reason = "at most a bucket")]
-                let spare_us = -(spare_us as i64);
-                let order = if first { (0, tried, distance) } else { (spare_us, tried, distance) };
-                (enough, rate, order, (from, to))
-            })
-            .collect();
-        found.sort_by(|a, b| {
-            let faster =
-                if a.0 > 0 && b.0 > 0 { std::cmp::Ordering::Equal } else { b.1.total_cmp(&a.1) };
-            b.0.cmp(&a.0).then(faster).then(a.2.cmp(&b.2))
-        });
-        found.into_iter().map(|(_, _, _, pair)| pair).collect()
-    }
-
-    /// Whether a train on this path would meet another one.
-    fn shares(&self, topology: &Topology, from: HostId, to: HostId) -> bool {
-        topology.path(from, to).links().iter().any(|link| self.is_busy(topology, *link))
-    }
-
-    fn is_busy(&self, topology: &Topology, link: LinkId) -> bool {
-        let crosses = |flight: &Flight| {
-            topology.path(flight.order.from, flight.order.to).links().contains(&link)
-        };
-        // Racks with several hosts have to share when all probe at once.
-        let host_link = link.index() < topology.host_count() * 2;
-        (host_link || self.concurrent_max == 1) && self.flying.iter().any(crosses)
-    }
-
     /// Routine leaves enough for two trains that look into a suspicion; a first impression may
     /// take them.
-    fn reserve(&self, link: LinkId) -> f64 {
+    fn reserve(&self, now_ns: u64, topology: &Topology, link: LinkId) -> f64 {
         let state = &self.links[link.index()];
-        if state.samples < FIRST_SAMPLES || state.hurried { 0.0 } else { RESERVE_NS }
+        // A rack's link waits until two hosts can afford it at once, which pairs inside the rack,
+        // whose turns alternate, might never leave it.
+        let at_rack = link.index() >= topology.host_count() * 2;
+        let overdue = at_rack && now_ns.saturating_sub(state.tried_ns) > RACK_OVERDUE_NS;
+        let first = state.samples < FIRST_SAMPLES;
+        if first || state.hurried || overdue { 0.0 } else { RESERVE_NS }
     }
 
     /// Books the train on every link of its path; `None` when one cannot afford it.
@@ -420,20 +369,6 @@ impl ProbePlan {
     }
 }
 
-/// What the slowest link of a path is thought to carry, one link left out; 0 if one is not known.
-fn expected(
-    now_ns: u64,
-    estimator: &Estimator,
-    (from, to): (HostId, HostId),
-    except: Option<LinkId>,
-) -> f64 {
-    let path = estimator.topology().path(from, to);
-    let rates = path.links().iter().filter(|link| Some(**link) != except).map(|link| {
-        estimator.estimate(now_ns, *link).map_or(0.0, |known| known.capacity_bytes_per_sec)
-    });
-    rates.fold(f64::INFINITY, f64::min)
-}
-
 /// How long a train takes at the slowest link of its path.
 pub const TRAIN_NS: f64 = 3e6;
 /// Length of the first train on a path of which nothing is known.
@@ -444,8 +379,7 @@ const RESERVE_NS: f64 = BUCKET_NS / 3.0;
 const FIRST_SAMPLES: u32 = 4;
 /// A partner this much of the wanted rate shows nearly all of it.
 const FAST_ENOUGH: f64 = 0.95;
-/// A partner this much faster leaves no doubt which of the two links was seen.
-const CLEARLY_FASTER: f64 = 1.06;
 /// A train that has not been reported by then is lost.
 const FLIGHT_NS_MAX: u64 = 500_000_000;
+const RACK_OVERDUE_NS: u64 = 600_000_000;
 const INQUIRIES_MAX: usize = 64;

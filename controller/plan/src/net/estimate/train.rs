@@ -12,6 +12,8 @@
 //!
 //! O(n) per train; called once per train by its receiver.
 
+use serde::{Deserialize, Serialize};
+
 use super::capacity::median;
 use super::{Refusal, is_positive};
 
@@ -34,7 +36,8 @@ pub struct Reading {
 }
 
 /// What a train shows, its head cut off.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct TrainSample {
     /// Arrival of the last packet that was cut off: the train's clock starts here.
     pub first_ns: u64,
@@ -46,9 +49,9 @@ pub struct TrainSample {
     pub bytes: u64,
     /// Rate of the tail, robust against hold-ups; `bytes` over the time otherwise.
     pub rate_bytes_per_sec: f64,
-    /// What others put on the receiver's link per second meanwhile, 0 if not known. May come out
-    /// slightly negative, for counter and arrival are not read at one moment.
-    pub foreign_bytes_per_sec: f64,
+    /// All that the receiver's link carried meanwhile, by its NIC counter, the train's own bytes
+    /// among it; 0 if not known.
+    pub received_bytes_per_sec: f64,
     /// Packets that were cut off.
     pub prefix_packets: u32,
 }
@@ -57,7 +60,7 @@ impl TrainSample {
     /// Reduces a train's arrivals, in order, and counter readings to a sample.
     ///
     /// # Errors
-    /// When too little is left after the shaper's burst, or time goes backwards.
+    /// When too little is left after the shaper's burst, or that is uneven, or time goes backwards.
     pub fn reduce(arrivals: &[Arrival], readings: &[Reading]) -> Result<Self, Refusal> {
         if arrivals.windows(2).any(|pair| pair[1].at_ns < pair[0].at_ns) {
             return Err(Refusal::Backwards);
@@ -77,7 +80,7 @@ impl TrainSample {
         if counted.len() + 1 < TAIL_PACKETS_MIN || span_ns == 0 {
             return Err(Refusal::Short);
         }
-        let rate = tail_rate(tail).ok_or(Refusal::Absurd)?;
+        let rate = tail_rate(tail)?;
         let bytes = counted.iter().map(|arrival| u64::from(arrival.len_bytes)).sum();
         let cut = arrivals.len() - tail.len();
         Ok(Self {
@@ -86,30 +89,30 @@ impl TrainSample {
             packets: u32::try_from(counted.len()).unwrap_or(u32::MAX),
             bytes,
             rate_bytes_per_sec: rate,
-            foreign_bytes_per_sec: foreign_rate(tail, readings).unwrap_or(0.0),
+            received_bytes_per_sec: received_rate(tail, readings).unwrap_or(0.0),
             prefix_packets: u32::try_from(cut).unwrap_or(u32::MAX),
         })
     }
 
-    /// Rates of the train and of what others sent to the receiver meanwhile.
+    /// Rates of the train and of all that its receiver got meanwhile, 0 if not known.
     ///
     /// # Errors
     /// When the sample is absurd, or too short to outlast a burst.
     pub fn rates(&self) -> Result<(f64, f64), Refusal> {
         let span_ns = self.last_ns.checked_sub(self.first_ns).ok_or(Refusal::Backwards)?;
         let own = self.rate_bytes_per_sec;
-        let foreign = self.foreign_bytes_per_sec;
+        let received = self.received_bytes_per_sec;
         if self.bytes == 0 || span_ns == 0 || !is_positive(own) || own > RATE_MAX {
             return Err(Refusal::Absurd);
         }
-        if !foreign.is_finite() || foreign > RATE_MAX || foreign < -own * READING_ERROR {
+        if !(0.0..=RATE_MAX).contains(&received) {
             return Err(Refusal::Absurd);
         }
         let long = span_ns >= TAIL_NS_MIN || self.packets + self.prefix_packets + 1 >= PACKETS_MAX;
         if self.packets < 2 || !long {
             return Err(Refusal::Short);
         }
-        Ok((own, foreign))
+        Ok((own, received))
     }
 
     /// From the first to the last arrival that counted.
@@ -149,8 +152,8 @@ fn knee(tail: &[Arrival]) -> usize {
     above.1
 }
 
-fn tail_rate(tail: &[Arrival]) -> Option<f64> {
-    let start = tail.first()?.at_ns;
+fn tail_rate(tail: &[Arrival]) -> Result<f64, Refusal> {
+    let start = tail.first().ok_or(Refusal::Short)?.at_ns;
     let mut sum = 0.0;
     let points: Vec<(f64, f64)> = tail
         .iter()
@@ -160,16 +163,24 @@ fn tail_rate(tail: &[Arrival]) -> Option<f64> {
             ((arrival.at_ns - start) as f64, sum)
         })
         .collect();
-    let fitted = least_squares(&points)?;
+    let fitted = least_squares(&points).ok_or(Refusal::Absurd)?;
     let stride = (points.len() / SUB_TRAINS).max(2);
     let mut slopes: Vec<f64> = points
         .iter()
-        .zip(points.get(stride..)?)
+        .zip(points.get(stride..).unwrap_or_default())
         .filter(|(early, late)| late.0 > early.0)
         .map(|(early, late)| (late.1 - early.1) / (late.0 - early.0) * 1e9)
         .collect();
-    let typical = median(&mut slopes)?;
-    Some(if (fitted / typical - 1.0).abs() <= HOLD_UP { fitted } else { typical })
+    let typical = median(&mut slopes).ok_or(Refusal::Uneven)?;
+    let apart = (fitted / typical - 1.0).abs();
+    if apart <= HOLD_UP {
+        Ok(fitted)
+    } else if apart <= UNEVEN {
+        Ok(typical)
+    } else {
+        // A shaper or CPU that slept and caught up: burst after burst, which show no rate.
+        Err(Refusal::Uneven)
+    }
 }
 
 /// Slope of bytes over time, in bytes per second.
@@ -186,25 +197,18 @@ fn least_squares(points: &[(f64, f64)]) -> Option<f64> {
     is_positive(slope).then_some(slope)
 }
 
-/// What others put on the link during the tail: the NIC counter's slope less the train's, where
-/// readings cover most of the tail.
-fn foreign_rate(tail: &[Arrival], readings: &[Reading]) -> Option<f64> {
+/// What the receiver's link carried during the tail: the NIC counter's slope, where readings cover
+/// most of the tail.
+fn received_rate(tail: &[Arrival], readings: &[Reading]) -> Option<f64> {
     // From the second packet on: the rest of the burst comes at the moment of the first.
     let (first, last) = (tail.get(1)?.at_ns, tail.last()?.at_ns);
     let inside = |reading: &&Reading| (first..=last).contains(&reading.at_ns);
     let from = readings.iter().find(inside)?;
     let to = readings.iter().rev().find(inside)?;
-    let span = to.at_ns.checked_sub(from.at_ns)?;
-    let total = to.total_bytes.checked_sub(from.total_bytes)?;
-    if (span as f64) < (last - first) as f64 * READINGS_COVER {
-        return None;
-    }
-    let own: u64 = tail
-        .iter()
-        .filter(|arrival| (from.at_ns + 1..=to.at_ns).contains(&arrival.at_ns))
-        .map(|arrival| u64::from(arrival.len_bytes))
-        .sum();
-    Some((total as f64 - own as f64) * 1e9 / span as f64)
+    let span = to.at_ns.checked_sub(from.at_ns)? as f64;
+    let total = to.total_bytes.checked_sub(from.total_bytes)? as f64;
+    let covered = span > 0.0 && span >= (last - first) as f64 * READINGS_COVER;
+    covered.then_some(total * 1e9 / span)
 }
 
 /// Most packets of a train; longer ones would fill a receiver's buffer.
@@ -220,12 +224,12 @@ const CLEAR_PACKETS: f64 = 1.5;
 const HEAD_FASTER: f64 = 1.4;
 /// And one of less than [`CLEAR_PACKETS`] this much.
 const HEAD_CLEARLY_FASTER: f64 = 4.0;
-/// Counter readings may lag by this share of a train.
-const READING_ERROR: f64 = 0.5;
 /// The tail's sub-trains are this part of it.
 const SUB_TRAINS: usize = 4;
 /// Fit and median this far apart: something was held up.
 const HOLD_UP: f64 = 0.08;
+/// And this far: nothing is left of an even train.
+const UNEVEN: f64 = 0.2;
 const READINGS_COVER: f64 = 0.6;
 /// 8 Tbit/s: faster than any link there is.
 const RATE_MAX: f64 = 1e12;

@@ -67,6 +67,12 @@ impl Deadlines {
         self.slot += 1;
     }
 
+    /// Whether an update, with its place, still waits.
+    pub(super) fn waits(&self, place: u32, id: UpdateId) -> bool {
+        let place = place as usize;
+        self.sorted.get(place) == Some(&id) && !self.gone[place]
+    }
+
     /// What waits, by deadline.
     pub(super) fn remaining(&self) -> Vec<UpdateId> {
         let waiting = self.sorted.iter().zip(&self.gone).filter(|(_, gone)| !**gone);

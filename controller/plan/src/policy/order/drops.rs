@@ -5,6 +5,7 @@
 //! with it by more than `theta` median transfer times; if fewer than `drop_limit` of the last
 //! `drop_window` updates were dropped; and if its worker did not lose the previous one.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use crate::case::{Case, UpdateId};
@@ -24,6 +25,7 @@ pub(super) struct DropRule {
     budget: f64,
     /// Per server, made when first needed.
     threshold_ns: Vec<Option<u64>>,
+    briefest: Vec<Option<Vec<UpdateId>>>,
 }
 
 impl DropRule {
@@ -34,7 +36,8 @@ impl DropRule {
         let mut recent: VecDeque<bool> = VecDeque::new();
         recent.extend((0..window).map(|i| i >= window - dropped));
         let budget = if options.no_drop { 0.0 } else { options.drop_limit * f64::from(window) };
-        Self { recent, dropped, budget, threshold_ns: vec![None; case.servers.len()] }
+        let threshold_ns = vec![None; case.servers.len()];
+        Self { recent, dropped, budget, threshold_ns, briefest: vec![None; case.servers.len()] }
     }
 
     /// An update got its slot, or was dropped by this rule.
@@ -63,16 +66,12 @@ impl DropRule {
         case: &Case,
         ledger: &mut Ledger,
         forced: UpdateId,
-        mut others: Vec<UpdateId>,
+        waits: impl Fn(UpdateId) -> bool,
         slot: i64,
         last_commit_ns: u64,
     ) -> bool {
         let threshold_ns = self.threshold_ns(case, forced);
-        let brief = |id: &UpdateId| (uncontended_ns(case, *id), case.ranks[id.index()]);
-        if others.len() > LOOKAHEAD {
-            others.select_nth_unstable_by_key(LOOKAHEAD, brief);
-            others.truncate(LOOKAHEAD);
-        }
+        let others = self.others(case, forced, waits);
         if others.is_empty() {
             return false;
         }
@@ -84,6 +83,30 @@ impl DropRule {
         let with = ahead(case, ledger, &others, slot + 1, last_commit_ns.max(finish_ns));
         ledger.rollback(mark);
         with.saturating_sub(without) > u128::from(threshold_ns) * count
+    }
+
+    /// The briefest transfers to the same server that still wait.
+    fn others(
+        &mut self,
+        case: &Case,
+        forced: UpdateId,
+        waits: impl Fn(UpdateId) -> bool,
+    ) -> Vec<UpdateId> {
+        let server = case.update(forced).server;
+        let briefest = self.briefest[server.index()].get_or_insert_with(|| {
+            let own = case.update_ids().filter(|id| case.update(*id).server == server);
+            let mut own: Vec<UpdateId> = own.collect();
+            own.sort_by_cached_key(|id| {
+                Reverse((uncontended_ns(case, *id), case.ranks[id.index()]))
+            });
+            own
+        });
+        // They mostly go in this order, so what is gone is at the end.
+        while briefest.last().is_some_and(|id| !waits(*id)) {
+            briefest.pop();
+        }
+        let waiting = briefest.iter().rev().copied().filter(|id| *id != forced && waits(*id));
+        waiting.take(LOOKAHEAD).collect()
     }
 
     fn threshold_ns(&mut self, case: &Case, id: UpdateId) -> u64 {

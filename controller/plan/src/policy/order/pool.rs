@@ -31,6 +31,8 @@ pub(super) struct Pool {
     profile: Profile,
     best: Option<(u64, u32)>,
     best_host: u32,
+    /// Leaves that were nearly the best lately, with their finish then: first guesses.
+    runners_up: Vec<(u64, usize)>,
     /// At most the best key.
     least: (u64, u32),
     seen_changes: u64,
@@ -58,7 +60,6 @@ struct Bound {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     capacity_max: u64,
-    capacity_min: u64,
     /// Smallest size; [`EMPTY_BYTES`] if there is no update.
     size_min: u64,
     /// Smallest size above that.
@@ -71,9 +72,10 @@ struct Node {
 
 const EMPTY_BYTES: u64 = u64::MAX;
 
+const RUNNERS_UP_MAX: usize = 8;
+
 const EMPTY: Node = Node {
     capacity_max: 0,
-    capacity_min: 0,
     size_min: EMPTY_BYTES,
     size_next: EMPTY_BYTES,
     floor_ns: u64::MAX,
@@ -101,7 +103,6 @@ impl Node {
         Self {
             // Children stand by capacity.
             capacity_max: self.capacity_max,
-            capacity_min: other.capacity_min,
             size_min: small.size_min,
             size_next: small.size_next.min(beyond),
             floor_ns: self.floor_ns.min(other.floor_ns),
@@ -115,8 +116,7 @@ impl PoolHost {
         let Some((size_min, rank)) = self.queue.last().copied() else { return EMPTY };
         let above = self.queue.partition_point(|(size, _)| *size > size_min);
         let size_next = if above > 0 { self.queue[above - 1].0 } else { EMPTY_BYTES };
-        let (capacity_max, capacity_min) = (self.capacity, self.capacity);
-        Node { capacity_max, capacity_min, size_min, size_next, floor_ns, rank }
+        Node { capacity_max: self.capacity, size_min, size_next, floor_ns, rank }
     }
 
     /// The smallest update of every size, from the smallest size on.
@@ -142,6 +142,7 @@ impl Pool {
             profile: Profile::default(),
             best: None,
             best_host: 0,
+            runners_up: Vec::with_capacity(RUNNERS_UP_MAX),
             least: (0, 0),
             seen_changes: 0,
         };
@@ -195,6 +196,9 @@ impl Pool {
         }
         let limit_ns = limit.map_or(u64::MAX, |(finish_ns, _)| finish_ns);
         let mut bound = self.bound((limit_ns, u32::MAX));
+        if let Some(leaf) = self.guess() {
+            self.search_host(case, ledger, leaf, &mut bound);
+        }
         self.search(case, ledger, 1, &mut bound);
         let best = bound.best;
         if best.1 == u32::MAX {
@@ -292,6 +296,7 @@ impl Pool {
         let finish_ns = self.ask(case, ledger, at, size_min);
         self.nodes[leaf].floor_ns = finish_ns;
         if finish_ns > bound.best.0 {
+            self.remember(finish_ns, leaf);
             return;
         }
         // Rounding up to nanoseconds can make sizes equal that differ by this much.
@@ -303,9 +308,27 @@ impl Pool {
             rank = rank.min(other);
         }
         if (finish_ns, rank) < bound.best {
+            if bound.best.1 != u32::MAX {
+                self.remember(bound.best.0, self.leaves + self.best_host as usize);
+            }
             *bound = self.bound((finish_ns, rank));
             self.best_host = UpdateId::from_index(at).0;
         }
+    }
+
+    fn remember(&mut self, finish_ns: u64, leaf: usize) {
+        if self.runners_up.len() == RUNNERS_UP_MAX {
+            self.runners_up.remove(0);
+        }
+        self.runners_up.push((finish_ns, leaf));
+    }
+
+    /// The leaf that was the nearest to be the best: all have become later alike.
+    fn guess(&mut self) -> Option<usize> {
+        let runners = self.runners_up.iter().enumerate();
+        let (place, _) = runners.min_by_key(|(_, (finish_ns, _))| *finish_ns)?;
+        let (_, leaf) = self.runners_up.swap_remove(place);
+        (self.nodes[leaf].size_min != EMPTY_BYTES).then_some(leaf)
     }
 
     /// The answer when some shared link has nothing left, ever.

@@ -98,7 +98,7 @@ fn shape() -> impl Strategy<Value = Shape> {
 fn squeeze(spec: &mut CaseSpec, seed: u64) {
     let mut numbers = Numbers::new(seed);
     for host in spec.hosts.values_mut() {
-        host.up_bytes_per_sec = [1, 2, 5, 10][numbers.within(0, 4) as usize];
+        host.up_bytes_per_sec = [1, 2, 5, 10][numbers.index(4)];
         host.down_bytes_per_sec = 10;
     }
     let tau_max = numbers.within(1, 2 * spec.updates.len() as u64 + 2);
@@ -107,7 +107,7 @@ fn squeeze(spec: &mut CaseSpec, seed: u64) {
         server.tau_max = Some(tau_max);
     }
     for update in &mut spec.updates {
-        update.size_bytes = [5, 10, 10, 20][numbers.within(0, 4) as usize];
+        update.size_bytes = [5, 10, 10, 20][numbers.index(4)];
         update.version = 1_000 - numbers.within(0, tau_max + 2);
     }
     for reservation in &mut spec.reservations {

@@ -73,8 +73,8 @@ fn ten_thousand_sequences_never_leave_the_bound() {
     let mut numbers = Numbers::new(7);
     let (mut joint, mut forced, mut deep) = (0, 0, 0);
     for _ in 0..10_000 {
-        let momentum = [0.0, 0.5, 0.9, 0.99][numbers.within(0, 4) as usize];
-        let len = 1 + numbers.within(0, 4) as usize;
+        let momentum = [0.0, 0.5, 0.9, 0.99][numbers.index(4)];
+        let len = 1 + numbers.index(4);
         let number = |numbers: &mut Numbers| numbers.within(0, 2_000_001) as f64 / 1e6 - 1.0;
         let groups: Vec<(Vec<f64>, f64)> = (0..1 + numbers.within(0, 20))
             .map(|_| {

@@ -1,0 +1,76 @@
+//! Packet trains and counters on loopback.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weft_io::probe::{
+    NicCounters, ProbeArrival, ProbeError, ProbeSocket, TRAIN_PACKETS_MAX, realtime_ns,
+};
+
+const WAIT: Duration = Duration::from_secs(5);
+
+fn socket(nonce: u64) -> ProbeSocket {
+    ProbeSocket::bind("127.0.0.1:0".parse().unwrap(), 1500, nonce).unwrap()
+}
+
+fn receive(socket: &mut ProbeSocket, count: usize) -> Vec<ProbeArrival> {
+    let mut arrivals = Vec::new();
+    while arrivals.len() < count {
+        assert!(socket.receive(WAIT, |arrival| arrivals.push(arrival)).unwrap(), "{arrivals:?}");
+    }
+    arrivals
+}
+
+#[test]
+fn a_train_arrives_in_order_with_the_kernels_time_stamps() {
+    let (mut sender, mut receiver) = (socket(7), socket(7));
+    let before = realtime_ns();
+    assert_eq!(sender.send_train(receiver.local(), 42, TRAIN_PACKETS_MAX + 9).unwrap(), 256);
+    let sent = realtime_ns();
+    // The stamps are of the arrival, not of the reading.
+    std::thread::sleep(Duration::from_millis(30));
+    let arrivals = receive(&mut receiver, 256);
+    assert_eq!(arrivals.len(), 256);
+    for (index, arrival) in arrivals.iter().enumerate() {
+        assert_eq!((arrival.probe.train, usize::from(arrival.probe.index)), (42, index));
+        assert_eq!((arrival.probe.packets, arrival.source), (256, sender.local()));
+        assert_eq!((arrival.frame_len, sender.frame_len()), (1514, 1514));
+        assert!((before..=sent).contains(&arrival.at_ns), "{} {before} {sent}", arrival.at_ns);
+    }
+    assert!(arrivals.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+}
+
+#[test]
+fn other_datagrams_are_not_shown() {
+    let mut receiver = socket(1);
+    let plain = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    plain.send_to(&[0x1f; 30], receiver.local()).unwrap();
+    socket(2).send_train(receiver.local(), 1, 3).unwrap();
+    socket(1).send_train(receiver.local(), 2, 1).unwrap();
+    let arrivals = receive(&mut receiver, 1);
+    assert_eq!((arrivals.len(), arrivals[0].probe.train), (1, 2));
+    assert!(!receiver.receive(Duration::from_millis(1), |_| panic!("nothing is left")).unwrap());
+}
+
+#[test]
+fn what_cannot_work_is_said_at_once() {
+    let addr: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    assert!(matches!(ProbeSocket::bind(addr, 40, 0), Err(ProbeError::Mtu { mtu: 40 })));
+    let foreign = "203.0.113.1:0".parse().unwrap();
+    assert!(matches!(ProbeSocket::bind(foreign, 1500, 0), Err(ProbeError::Open { .. })));
+    assert!(matches!(NicCounters::open("nosuch0"), Err(ProbeError::Counters { .. })));
+}
+
+#[test]
+fn counters_grow_with_what_is_sent() {
+    let Ok(counters) = NicCounters::open("lo") else {
+        eprintln!("SKIPPED counters_grow_with_what_is_sent: no /sys/class/net/lo");
+        return;
+    };
+    let (rx, tx) = (counters.rx_bytes().unwrap(), counters.tx_bytes().unwrap());
+    let (mut sender, mut receiver) = (socket(3), socket(3));
+    sender.send_train(receiver.local(), 1, 100).unwrap();
+    receive(&mut receiver, 100);
+    assert!(counters.rx_bytes().unwrap() >= rx + 100 * 1500);
+    assert!(counters.tx_bytes().unwrap() >= tx + 100 * 1500);
+}
