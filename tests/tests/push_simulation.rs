@@ -3,7 +3,7 @@
 //! controller.
 //!
 //! A failure prints its seed and the command that replays it with a log of every frame.
-//! `WEFT_SIM_SCALE=10` runs ten times as many seeds.
+//! `WEFT_SIM_SCALE=10` runs ten times as many seeds, `WEFT_SIM_COUNT=20` twenty of each kind.
 
 use std::env;
 
@@ -21,7 +21,8 @@ fn seeds(kind: Kind, name: &str, count: u64) -> Coverage {
     let scale = number("WEFT_SIM_SCALE").unwrap_or(1);
     let mut coverage = Coverage::default();
     let mut failures = Vec::new();
-    for seed in one.map_or(0..count * scale, |seed| seed..seed + 1) {
+    let count = number("WEFT_SIM_COUNT").unwrap_or(count * scale);
+    for seed in one.map_or(0..count, |seed| seed..seed + 1) {
         let scenario = Scenario::new(kind, seed);
         if one.is_some() {
             println!("{scenario:#?}");

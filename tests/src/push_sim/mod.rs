@@ -155,7 +155,6 @@ impl<'a> World<'a> {
 
     fn is_over(&self) -> bool {
         self.workers.iter().all(|worker| worker.is_done(self.scenario))
-            && self.cues.is_empty()
             && self.judge.is_followed(self.scenario, &self.boxes)
     }
 

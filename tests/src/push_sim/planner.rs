@@ -73,7 +73,8 @@ struct Plan {
 #[derive(Debug)]
 pub struct Planner {
     random: SplitMix64,
-    waiting: Vec<Vec<Request>>,
+    /// Requests, and when they may be planned.
+    waiting: Vec<Vec<(Nanos, Request)>>,
     plans: BTreeMap<(usize, GroupId), Plan>,
     /// Both are stored: they survive a restart.
     next_orders: Vec<u64>,
@@ -104,12 +105,12 @@ impl Planner {
 
     /// A worker asks to send.
     pub fn request(&mut self, request: Request) {
-        self.waiting[request.offer.uid.job].push(request);
+        self.waiting[request.offer.uid.job].push((Nanos(0), request));
     }
 
     /// A worker began anew.
     pub fn lost(&mut self, scenario: &Scenario, job: usize, rank: usize) {
-        self.waiting[job].retain(|request| request.offer.uid.rank != rank);
+        self.waiting[job].retain(|(_, request)| request.offer.uid.rank != rank);
         if self.random.next_u64().is_multiple_of(2) {
             let job = topology::job_id(job);
             let rank = topology::rank(rank);
@@ -124,10 +125,11 @@ impl Planner {
         let dead: Vec<_> =
             self.plans.iter().filter(|(_, plan)| silent(plan)).map(|(key, _)| *key).collect();
         for key in dead {
-            self.cancel(key);
+            self.cancel(now, key);
         }
         for job in 0..scenario.jobs {
-            while !self.waiting[job].is_empty() && self.open(job) < OPEN_MAX {
+            let is_due = |planner: &Self| planner.waiting[job].iter().any(|(at, _)| *at <= now);
+            while is_due(self) && self.open(job) < OPEN_MAX {
                 self.plan(scenario, now, job);
             }
         }
@@ -143,10 +145,10 @@ impl Planner {
         };
         let most = 1 + below(scenario.workers);
         let mut members: Vec<Request> = Vec::new();
-        self.waiting[job].retain(|request| {
+        self.waiting[job].retain(|(at, request)| {
             let rank = request.offer.uid.rank;
-            let takes =
-                members.len() < most && members.iter().all(|member| member.offer.uid.rank != rank);
+            let is_new = members.iter().all(|member| member.offer.uid.rank != rank);
+            let takes = *at <= now && members.len() < most && is_new;
             if takes {
                 members.push(request.clone());
             }
@@ -191,14 +193,15 @@ impl Planner {
     }
 
     /// Takes a group back that was not granted; its members wait again.
-    fn cancel(&mut self, key: (usize, GroupId)) {
+    fn cancel(&mut self, now: Nanos, key: (usize, GroupId)) {
         let Some(plan) = self.plans.remove(&key) else { return };
         let job = plan.descriptor.job;
         for node in plan.nodes {
             let command = Command::Remove { job, group: key.1 };
             self.acts.push(Act::Command { node, command });
         }
-        self.waiting[key.0].extend(plan.members);
+        let at = now.saturating_add(REFUSED_SPAN);
+        self.waiting[key.0].extend(plan.members.into_iter().map(|request| (at, request)));
     }
 
     /// What a box reports.
@@ -220,7 +223,7 @@ impl Planner {
             Event::Refused { group, .. } => {
                 let key = (place, group);
                 if self.plans.get(&key).is_some_and(|plan| !plan.granted) {
-                    self.cancel(key);
+                    self.cancel(now, key);
                 }
             }
             Event::Decided { group, decision, members, .. } if node == scenario.server() => {
@@ -273,7 +276,7 @@ impl Planner {
         }
         for request in plan.members {
             if !plan.granted {
-                self.waiting[key.0].push(request);
+                self.waiting[key.0].push((Nanos(0), request));
                 continue;
             }
             let is_in = members.contains(topology::rank(request.offer.uid.rank).bit());
@@ -292,5 +295,7 @@ impl Planner {
 
 /// How long a box may leave an installation unanswered.
 const ANSWER_MAX: Nanos = Nanos::from_millis(20);
+/// How long a refused group's members wait.
+const REFUSED_SPAN: Nanos = Nanos::from_millis(15);
 /// Groups of a job that are open at a time: fewer than rows are used.
 const OPEN_MAX: usize = 6;

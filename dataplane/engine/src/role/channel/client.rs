@@ -5,95 +5,18 @@
 //! [`ChannelClient::write`] and has each incoming one checked by [`ChannelClient::handle_frame`];
 //! what is not the channel's own it handles itself. No memory, O(1) per call.
 
-use core::fmt;
 use core::net::SocketAddr;
 
-use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
+use weft_wire::frame::{Datagram, Encap, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
-use weft_wire::hello::{BODY_LEN, Hello, Integrity, Phase};
-use weft_wire::{Cookie, GroupId, JobId, MacAddr, Nanos};
+use weft_wire::hello::BODY_LEN;
+use weft_wire::{Cookie, Nanos};
 
-use super::host::{write, write_hello};
-use super::{ChannelTerms, JobTerms, Peer};
+use super::config::{ChannelClientConfig, ChannelError};
+use super::host::write;
+use super::{ChannelTerms, Peer};
 use crate::drops::DropReason;
-use crate::send::datagram::{is_intact, plain_header};
-
-/// One end of one channel.
-#[derive(Clone, Copy, Debug)]
-pub struct ChannelClientConfig {
-    /// The job, by its index at the host.
-    pub job: JobId,
-    /// Who opens.
-    pub peer: Peer,
-    /// Where frames come from.
-    pub local: Endpoint,
-    /// The host. An Ethernet address of [`MacAddr::BROADCAST`] is learnt from its replies.
-    pub target: Endpoint,
-    /// Interval of handshake datagrams; it backs off to four times this. Default 20 ms.
-    pub hello_interval_ns: u64,
-    /// How long the host may leave a handshake unanswered before it counts as silent. Default 5 s.
-    pub silent_timeout_ns: u64,
-    /// UDP payload bytes of the probe that shows the path carries full datagrams; 0 for no probe.
-    /// Default: a header and 1024 bytes.
-    pub probe_len: u16,
-}
-
-impl ChannelClientConfig {
-    /// A configuration with the defaults of the fields' documentation.
-    #[must_use]
-    pub fn new(job: JobId, peer: Peer, local: Endpoint, target: Endpoint) -> Self {
-        Self {
-            job,
-            peer,
-            local,
-            target,
-            hello_interval_ns: Nanos::from_millis(20).0,
-            silent_timeout_ns: Nanos::from_millis(5_000).0,
-            probe_len: 32 + 1024,
-        }
-    }
-}
-
-/// Why a channel is not open.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ChannelError {
-    /// The host did not answer within the timeout.
-    Silent,
-    /// Short datagrams come back, long ones do not.
-    MtuTooSmall {
-        /// UDP payload bytes of the probe.
-        probe_len: u16,
-    },
-    /// The two ends have addresses of different families.
-    Family,
-    /// WELCOME offers a job that cannot be: no elements, or chunks above the MTU.
-    BadTerms,
-}
-
-impl fmt::Display for ChannelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Silent => f.write_str(
-                "opening a channel: no answer; check the host's address and that this peer is in \
-                 its table",
-            ),
-            Self::MtuTooSmall { probe_len } => write!(
-                f,
-                "opening a channel: datagrams of {probe_len} bytes are lost, short ones are not; \
-                 raise the path's MTU or shorten the chunks"
-            ),
-            Self::Family => {
-                f.write_str("opening a channel: both ends need addresses of one family")
-            }
-            Self::BadTerms => f.write_str(
-                "opening a channel: the host offers chunks that do not fit a datagram; check its \
-                 configuration",
-            ),
-        }
-    }
-}
-
-impl core::error::Error for ChannelError {}
+use crate::send::datagram::is_intact;
 
 /// Where a channel stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,24 +50,24 @@ pub enum ClientEvent {
 /// The opening end of one channel.
 #[derive(Debug)]
 pub struct ChannelClient {
-    config: ChannelClientConfig,
-    encap: Encap,
-    target: UdpAddr,
-    life: u64,
-    step: Step,
-    token: u64,
-    terms: Option<ChannelTerms>,
-    next_at: Nanos,
-    polls: u32,
-    unanswered: u32,
+    pub(super) config: ChannelClientConfig,
+    pub(super) encap: Encap,
+    pub(super) target: UdpAddr,
+    pub(super) life: u64,
+    pub(super) step: Step,
+    pub(super) token: u64,
+    pub(super) terms: Option<ChannelTerms>,
+    pub(super) next_at: Nanos,
+    pub(super) polls: u32,
+    pub(super) unanswered: u32,
     /// Since when the host has owed an answer.
-    asked_at: Nanos,
-    probe: Probe,
-    error: Option<ChannelError>,
+    pub(super) asked_at: Nanos,
+    pub(super) probe: Probe,
+    pub(super) error: Option<ChannelError>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
+pub(super) enum Step {
     Hello,
     Join,
     Open,
@@ -157,11 +80,11 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Probe {
-    is_done: bool,
-    padded_next: bool,
-    padded_sent: u32,
-    short_answers: u32,
+pub(super) struct Probe {
+    pub(super) is_done: bool,
+    pub(super) padded_next: bool,
+    pub(super) padded_sent: u32,
+    pub(super) short_answers: u32,
 }
 
 impl ChannelClient {
@@ -170,12 +93,16 @@ impl ChannelClient {
     ///
     /// # Errors
     /// [`ChannelError::Family`].
-    pub fn new(config: ChannelClientConfig, life: u64, now: Nanos) -> Result<Self, ChannelError> {
+    pub fn new(
+        mut config: ChannelClientConfig,
+        life: u64,
+        now: Nanos,
+    ) -> Result<Self, ChannelError> {
+        // A probe cannot be shorter than what it pads, however short the job's chunks are.
+        if config.probe_len != 0 {
+            config.probe_len = config.probe_len.max(PROBE_LEN_MIN);
+        }
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
-        // A probe cannot be shorter than the handshake itself.
-        let shortest = u16::try_from(HEADER_LEN + BODY_LEN).unwrap_or(u16::MAX);
-        let probe_len = if config.probe_len == 0 { 0 } else { config.probe_len.max(shortest) };
-        let config = ChannelClientConfig { probe_len, ..config };
         let probe = Probe { is_done: config.probe_len == 0, padded_next: true, ..Probe::default() };
         Ok(Self {
             config,
@@ -375,147 +302,20 @@ impl ChannelClient {
         Ok(ClientEvent::Frame)
     }
 
-    fn handle_hello(
-        &mut self,
-        now: Nanos,
-        udp: &Datagram,
-        header: &Header,
-        buffer: &mut [u8],
-    ) -> Result<ClientEvent, DropReason> {
-        if header.group != GroupId::new(self.config.peer.row(), 0) {
-            return Err(DropReason::UnknownGroup);
-        }
-        if header.members != self.config.peer.bit() {
-            return Err(DropReason::BadMembers);
-        }
-        if !self.is_from_host(udp.source(buffer)) {
-            return Err(DropReason::WrongSource);
-        }
-        if !is_intact(Integrity::Crc32c, buffer, udp.payload_range()) {
-            return Err(DropReason::Integrity);
-        }
-        let body = &buffer[udp.payload_range()][HEADER_LEN..];
-        let (hello, _) = Hello::parse(body).map_err(|_| DropReason::Handshake)?;
-        if hello.life != self.life {
-            return Err(DropReason::Handshake);
-        }
-        match (hello.phase, self.step) {
-            (Phase::Challenge, Step::Hello | Step::Ask) => {
-                if self.config.target.mac == MacAddr::BROADCAST {
-                    self.encap = self.encap.with_target_mac(udp.source_mac(buffer));
-                }
-                self.take_challenge(now, &hello, udp.payload_len());
-                Ok(ClientEvent::Handshake)
-            }
-            (Phase::Welcome, Step::Join | Step::Rejoin) if hello.token == self.token => {
-                self.take_welcome(now, &hello)
-            }
-            (Phase::Closed, Step::Close) => {
-                self.enter(Step::Closed, now);
-                Ok(ClientEvent::Closed)
-            }
-            _ => Err(DropReason::Unsolicited),
-        }
-    }
-
-    fn take_challenge(&mut self, now: Nanos, hello: &Hello, datagram_len: usize) {
-        let probe_len = self.config.probe_len;
-        if !self.probe.is_done {
-            if hello.probe_len < probe_len || datagram_len < usize::from(probe_len) {
-                self.probe.short_answers += 1;
-                self.unanswered = 0;
-                self.polls = 0;
-                let tried = self.probe.padded_sent >= PADDED_TRIES;
-                if tried && self.probe.short_answers >= SHORT_ANSWERS_MIN {
-                    self.error = Some(ChannelError::MtuTooSmall { probe_len });
-                }
-                return;
-            }
-            self.probe.is_done = true;
-        }
-        self.token = hello.token;
-        self.enter(if self.step == Step::Ask { Step::Rejoin } else { Step::Join }, now);
-    }
-
-    fn take_welcome(&mut self, now: Nanos, hello: &Hello) -> Result<ClientEvent, DropReason> {
-        let job = JobTerms {
-            job: self.config.job,
-            elements: hello.elements,
-            integrity: hello.integrity,
-            exponent: hello.exponent_fixed.then_some(hello.exponent),
-            chunks: hello.step_count,
-        };
-        let terms = ChannelTerms {
-            job,
-            epoch: hello.epoch,
-            cookie_up: hello.cookie_up,
-            cookie_down: hello.cookie_down,
-            mask: hello.mask,
-        };
-        let payload_len = usize::from(hello.elements) * ELEMENT_LEN;
-        if payload_len == 0 || HEADER_LEN + payload_len > DATAGRAM_LEN_MAX || hello.step_count == 0
-        {
-            self.error = Some(ChannelError::BadTerms);
-            return Err(DropReason::Handshake);
-        }
-        let is_new = self.terms != Some(terms) || self.step == Step::Join;
-        self.terms = Some(terms);
-        self.error = None;
-        self.enter(Step::Open, now);
-        Ok(if is_new { ClientEvent::Opened } else { ClientEvent::Handshake })
-    }
-
-    fn enter(&mut self, step: Step, now: Nanos) {
+    pub(super) fn enter(&mut self, step: Step, now: Nanos) {
         self.step = step;
         self.next_at = now;
         self.polls = 0;
         self.unanswered = 0;
     }
-
-    fn write_handshake(&mut self, frame: &mut [u8]) -> Option<usize> {
-        let phase = match self.step {
-            Step::Hello | Step::Ask => Phase::Hello,
-            Step::Join | Step::Rejoin => Phase::Join,
-            Step::Close => Phase::Close,
-            Step::Open | Step::Closed => return None,
-        };
-        let mut body = Hello::new(phase);
-        body.life = self.life;
-        match phase {
-            Phase::Hello if !self.probe.is_done => {
-                if self.probe.padded_next {
-                    body.probe_len = self.config.probe_len;
-                    self.probe.padded_sent += 1;
-                }
-                self.probe.padded_next = !self.probe.padded_next;
-            }
-            Phase::Join => body.token = self.token,
-            Phase::Close => {
-                let terms = self.terms.as_ref()?;
-                (body.epoch, body.cookie_up) = (terms.epoch, terms.cookie_up);
-            }
-            _ => {}
-        }
-        let group = GroupId::new(self.config.peer.row(), 0);
-        let bit = self.config.peer.bit();
-        let header = plain_header(Kind::Hello, self.config.job, group, bit);
-        // A restarted host may have another Ethernet address than the one learnt.
-        let encap = match phase {
-            Phase::Hello => self.encap.with_target_mac(self.config.target.mac),
-            _ => self.encap,
-        };
-        write_hello(&encap, &header, &body, frame)
-    }
 }
 
+/// A HELLO without padding.
+const PROBE_LEN_MIN: u16 = {
+    assert!(HEADER_LEN + BODY_LEN == 104);
+    104
+};
 /// Handshake datagrams back off to `interval << 2`.
 const BACKOFF_SHIFT_MAX: u32 = 2;
 /// Datagrams without an answer before the token is doubted.
 const UNANSWERED_MAX: u32 = 4;
-/// Padded HELLOs that must be lost, and short ones answered, before the MTU is blamed.
-const PADDED_TRIES: u32 = 12;
-const SHORT_ANSWERS_MIN: u32 = 4;
-/// Models travel as f32, updates in elements of at most this size.
-const ELEMENT_LEN: usize = 4;
-/// What UDP over IPv4 carries.
-const DATAGRAM_LEN_MAX: usize = 65_507;

@@ -4,7 +4,7 @@
 //! | file | end |
 //! | --- | --- |
 //! | `host.rs` | [`ChannelHost`]: answers; a server, a replica and an aggregator are hosts |
-//! | `client.rs` | [`ChannelClient`]: opens; workers towards all of them, boxes towards servers and replicas |
+//! | `client.rs`, `opening.rs` | [`ChannelClient`]: opens; workers towards all of them, boxes towards servers and replicas |
 //!
 //! A channel is a pair of cookies that belong to one life of each end. There is no group to form:
 //! JOIN is answered with WELCOME at once. Both ends are sans-IO and serve one job; a role owns as
@@ -12,7 +12,9 @@
 //! (PROTOCOL section 6), and a delayed handshake datagram changes nothing.
 
 mod client;
+mod config;
 mod host;
+mod opening;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +25,8 @@ use weft_wire::header::Header;
 use weft_wire::hello::Integrity;
 use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
 
-pub use client::{ChannelClient, ChannelClientConfig, ChannelError, ClientEvent, Standing};
+pub use client::{ChannelClient, ClientEvent, Standing};
+pub use config::{ChannelClientConfig, ChannelError};
 pub use host::{ChannelHost, ChannelHostConfig, HostReply, PeerChange};
 
 use crate::drops::DropReason;

@@ -3,7 +3,6 @@
 use weft_kernel::{CrcPatch, Kernels};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
-use weft_wire::hello::BODY_LEN;
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
 use super::arena::Arena;
@@ -82,7 +81,7 @@ impl Job {
         let life = random.next_non_zero();
         let client = |target: Endpoint| {
             let peer = Peer::Box(config.box_index);
-            let probe_len = HEADER_LEN + BODY_LEN.max(elements * 4);
+            let probe_len = HEADER_LEN + elements * 4;
             let client = ChannelClientConfig {
                 probe_len: u16::try_from(probe_len).expect("chunks fit the MTU"),
                 ..ChannelClientConfig::new(config.job, peer, local, target)

@@ -4,7 +4,8 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `config.rs` | whether a job can be followed |
-//! | `job.rs` | what a job owns; groups; applying decisions in sequence |
+//! | `job.rs` | what a job owns; groups |
+//! | `apply.rs` | when a decision can be applied |
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `follow.rs` | what to ask the server for: decisions, chunks, a snapshot |
 //! | `fetch.rs` | when to ask again |
@@ -14,6 +15,7 @@
 //! ([`crate::role::model`]). Copies are best effort; what is missing comes from the server's log,
 //! and what the log no longer has, as a snapshot.
 
+mod apply;
 mod config;
 mod fetch;
 mod follow;

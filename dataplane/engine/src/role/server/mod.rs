@@ -3,7 +3,8 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `config.rs` | whether a job can be served |
-//! | `job.rs` | what a job owns; installing and closing groups; commands |
+//! | `job.rs` | what a job owns; installing groups; commands |
+//! | `members.rs` | how members leave a group, and what they are told |
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `conduct.rs` | who may send the next chunk (SPEC#push "Credits") |
 //! | `commit.rs` | what becomes of an order number (SPEC#push "Decision") |
@@ -23,6 +24,7 @@ mod follow;
 mod group;
 mod job;
 mod log;
+mod members;
 mod pull;
 mod receive;
 mod source;

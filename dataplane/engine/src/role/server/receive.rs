@@ -2,7 +2,7 @@
 //! before anything changes (I7).
 
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
-use weft_wire::{GroupId, Members, Rank};
+use weft_wire::{GroupId, Members, Nanos, Rank};
 
 use super::group::{OpenIndex, Opening};
 use super::job::Job;
@@ -285,7 +285,12 @@ impl Job {
                 }
                 let place = self.source_index(SourceId::Box(via));
                 self.sources[place].heard_at = incoming.now;
-                if outcome == Outcome::Stale {
+                // One that holds nothing may not have been told of the group yet: the controller
+                // tells the server first.
+                let told_by = Nanos(self.config.source_timeout_ns);
+                let is_early = header.members.is_empty()
+                    && incoming.now < self.group(index).installed_at.saturating_add(told_by);
+                if outcome == Outcome::Stale && !is_early {
                     self.fall_back(index);
                 }
             }

@@ -1,6 +1,9 @@
 //! The server, with everything around it real: see `world.rs`. Each test names the invariant of
 //! DESIGN section 3 that it is about.
 
+mod cells;
+mod hostile;
+mod rig;
 mod world;
 
 use alloc::collections::BTreeSet;
@@ -26,6 +29,10 @@ impl World {
         let mut committed = BTreeSet::new();
         for (order, ruling) in (0..).zip(&self.rulings) {
             assert_eq!(ruling.order, order, "order numbers are decided in sequence");
+            let planned = self.orders.get(&ruling.group).copied();
+            if self.setup.job().commit == CommitMode::Order {
+                assert!(planned.is_none_or(|planned| planned == order), "I3: another's turn");
+            }
             let Decision::Committed(after) = ruling.decision else { continue };
             let mut sum = vec![0i32; dimension];
             let ranks = &self.groups[&ruling.group];

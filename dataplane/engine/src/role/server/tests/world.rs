@@ -231,6 +231,8 @@ pub(super) struct World {
     pub(super) rulings: Vec<Ruling>,
     pub(super) replica_rulings: Vec<Ruling>,
     pub(super) bounds: Vec<(f64, bool)>,
+    /// Order numbers of the groups that were installed.
+    pub(super) orders: BTreeMap<GroupId, u64>,
     /// Members of each group, in its order.
     pub(super) groups: BTreeMap<GroupId, Vec<u8>>,
     /// Updates that were sent again, and what they were first.
@@ -265,6 +267,7 @@ impl World {
             next_order: 0,
             next_group: 0,
             in_group: BTreeMap::new(),
+            orders: BTreeMap::new(),
             groups: BTreeMap::new(),
             origins: BTreeMap::new(),
             rulings: Vec::new(),
@@ -597,6 +600,7 @@ impl World {
             after: None,
             lateness_ns: 3_000_000_000,
         };
+        self.orders.insert(id, self.next_order);
         self.next_order += 1;
         let now = self.now;
         self.server.handle_command(now, Command::Install(descriptor.clone()));
