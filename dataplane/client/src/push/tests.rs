@@ -1,4 +1,186 @@
-use super::norm;
+//! The book against an engine whose channel is open; the controller's words are scripted.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_engine::role::aggregator::Verdict;
+use weft_engine::role::push::{Event, Grant, Pusher, Segment};
+use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
+use weft_kernel::Kernels;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
+use weft_wire::{GroupId, JobId, MacAddr, Nanos};
+
+use super::book::{Book, Stage};
+use super::message::{FromController, Job, Message, Permit, PushOrder, ToController};
+use super::{ControllerConfig, Outcome, PushConfig, PushError, norm};
+
+const PARAMETERS: usize = 600;
+const SECOND: Nanos = Nanos(1_000_000_000);
+
+/// A book, its engine, and the tickets of what was pushed.
+struct Desk {
+    book: Book,
+    engine: Pusher,
+    tickets: Vec<Receiver<Result<Outcome, PushError>>>,
+}
+
+impl Desk {
+    fn open(shape: impl FnOnce(&mut PushConfig)) -> Self {
+        let addr = |host, port| SocketAddr::from(([10, 0, 0, host], port));
+        let mut config = PushConfig::new(addr(1, 7000), addr(100, 22341));
+        config.controller = Some(ControllerConfig::new("http://nowhere"));
+        shape(&mut config);
+        let local = Endpoint { mac: MacAddr([4; 6]), addr: config.server };
+        let job = ServerJobConfig::new(ModelConfig::new(JobId(0), PARAMETERS), vec![config.local]);
+        let mut server = Server::new(local, 1500, &[job], 2, Kernels::detect()).unwrap();
+        let mut engine = Pusher::new(config.pusher(MacAddr([2; 6])).unwrap(), 1, Nanos(0)).unwrap();
+        let mut book = Book::new(&config, true);
+        let mut frame = vec![0; 2048];
+        while engine.terms().is_none() {
+            let len = engine.poll_transmit(Nanos(0), &mut frame).unwrap();
+            if let Verdict::Send { len } = server.handle_frame(Nanos(0), &mut frame, len) {
+                engine.handle_frame(Nanos(0), &mut frame[..len]).unwrap();
+            }
+        }
+        let connected = engine.poll_event().unwrap();
+        book.take_event(Nanos(0), connected, &mut engine);
+        assert!(matches!(book.stage(), Stage::Opening), "the controller has not answered");
+        let mut desk = Self { book, engine, tickets: Vec::new() };
+        desk.hear(Nanos(0), FromController::Welcome(desk.job()));
+        assert!(matches!(desk.book.stage(), Stage::Open(_)));
+        desk
+    }
+
+    fn job(&self) -> Job {
+        let terms = self.engine.terms().unwrap();
+        Job {
+            chunks: terms.job.chunks,
+            elements: u32::from(terms.job.elements),
+            element_type: Some(ElementType::I32),
+            aggregators: Vec::new(),
+            replica: None,
+        }
+    }
+
+    fn hear(&mut self, now: Nanos, said: FromController) {
+        self.book.take_message(now, Message::Controller(said), &mut self.engine);
+    }
+
+    fn push(&mut self, now: Nanos) {
+        let (outcome, ticket) = bounded(1);
+        let permit = Permit::new(bounded(1).1);
+        let update = vec![0.5; PARAMETERS];
+        let (version, norm, max_abs) = (Version(0), norm(&update), 0.5);
+        let order = PushOrder { update, version, norm, max_abs, outcome, permit };
+        self.book.take_message(now, Message::Push(order), &mut self.engine);
+        self.tickets.push(ticket);
+    }
+
+    /// The ids that the controller is asked for.
+    fn asked(&mut self) -> Vec<u64> {
+        let requests = std::iter::from_fn(|| self.book.poll_request());
+        let ids = requests.map(|request| match request {
+            ToController::Request { id, .. } => id,
+            other => panic!("{other:?}"),
+        });
+        ids.collect()
+    }
+
+    fn take_events(&mut self, now: Nanos) -> Vec<Event> {
+        let mut events = Vec::new();
+        while let Some(event) = self.engine.poll_event() {
+            events.push(event);
+            self.book.take_event(now, event, &mut self.engine);
+        }
+        events
+    }
+}
+
+fn grant(via: Option<BoxIndex>) -> Box<Grant> {
+    let segment = Segment { is_open: true, rate_bytes_per_sec: 0 };
+    Box::new(Grant {
+        group: GroupId::new(1, 0),
+        via,
+        exponent: -20,
+        member_count: 1,
+        segments: [segment].into_iter().collect(),
+        replicate: false,
+    })
+}
+
+#[test]
+fn a_void_update_is_asked_for_anew_as_often_as_allowed() {
+    let mut desk = Desk::open(|config| config.resends_max = 2);
+    desk.push(Nanos(0));
+    for id in 0..3 {
+        assert_eq!(desk.asked(), [id], "a fresh id each time");
+        assert!(desk.tickets[0].is_empty());
+        desk.hear(Nanos(0), FromController::Grant { id, grant: grant(None) });
+        desk.hear(Nanos(0), FromController::Delivered { id, decision: Decision::Void });
+        desk.take_events(Nanos(0));
+    }
+    assert_eq!(desk.asked(), []);
+    assert!(matches!(desk.tickets[0].try_recv(), Ok(Ok(Outcome::Void))));
+}
+
+#[test]
+fn what_a_controller_says_of_a_turn_that_went_directly_changes_nothing() {
+    let mut desk = Desk::open(|config| {
+        config.controller.as_mut().unwrap().silence = Duration::from_secs(1);
+    });
+    desk.push(Nanos(0));
+    assert_eq!(desk.asked(), [0]);
+    desk.hear(Nanos(0), FromController::Lost);
+    desk.book.handle_timeout(Nanos(SECOND.0 - 1), &mut desk.engine);
+    assert!(!desk.engine.is_busy(), "it may come back in time");
+    desk.book.handle_timeout(SECOND, &mut desk.engine);
+    assert!(desk.engine.is_busy(), "asked for a turn at the server");
+    desk.hear(SECOND, FromController::Welcome(desk.job()));
+    assert_eq!(desk.asked(), [], "the server decides it now");
+    for id in 0..4 {
+        desk.hear(SECOND, FromController::Drop { id });
+        desk.hear(SECOND, FromController::Release { id, segment: 0 });
+    }
+    desk.hear(SECOND, FromController::Delivered { id: 0, decision: Decision::Void });
+    desk.hear(SECOND, FromController::Grant { id: 0, grant: grant(None) });
+    assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
+    assert_eq!(desk.take_events(SECOND), []);
+    assert!(desk.tickets[0].is_empty());
+}
+
+#[test]
+fn a_controller_that_comes_back_in_time_is_asked_again() {
+    let mut desk = Desk::open(|_| {});
+    desk.push(Nanos(0));
+    assert_eq!(desk.asked(), [0]);
+    desk.hear(Nanos(0), FromController::Lost);
+    desk.push(Nanos(0));
+    assert_eq!(desk.asked(), [], "there is nobody to ask");
+    desk.hear(SECOND, FromController::Welcome(desk.job()));
+    assert_eq!(desk.asked(), [2, 3]);
+}
+
+#[test]
+fn a_grant_that_cannot_be_obeyed_is_taken_back_and_goes_directly() {
+    let mut desk = Desk::open(|_| {});
+    desk.push(Nanos(0));
+    assert_eq!(desk.asked(), [0]);
+    desk.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(Some(BoxIndex(9))) });
+    assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
+    assert!(desk.engine.is_busy());
+}
+
+#[test]
+fn a_controller_with_another_model_ends_the_session() {
+    let mut desk = Desk::open(|_| {});
+    let mut job = desk.job();
+    job.element_type = Some(ElementType::F32);
+    desk.hear(SECOND, FromController::Welcome(job));
+    assert!(matches!(desk.book.stage(), Stage::Over(PushError::Config { field: "numbers", .. })));
+}
 
 #[test]
 fn the_norm_is_summed_in_double_precision() {

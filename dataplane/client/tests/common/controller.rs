@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
+use weft_engine::push::Version;
 use weft_engine::push::{BoxIndex, Command, Event, GroupDescriptor, GroupMember, OrderNumber};
-use weft_engine::push::{InstallError, Version};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Heard;
 use weft_rpc::v1::worker_reply::Message as Said;
@@ -231,6 +231,7 @@ async fn take(state: &Mutex<State>, asking: Asking) {
     }
 }
 
+#[expect(clippy::cast_possible_truncation, reason = "it was an f32 when it was sent")]
 fn describe_group(state: &mut State, members: &[Asking]) -> GroupDescriptor {
     let count = u32::try_from(members.len()).unwrap();
     let max_abs = members.iter().map(|member| member.request.max_abs).fold(0.0, f64::max);
@@ -277,14 +278,10 @@ async fn install(state: &Mutex<State>, descriptor: &GroupDescriptor) {
         loop {
             match place.events.try_recv() {
                 Ok((_, Event::Installed { group })) if group == descriptor.group => break,
-                Ok((_, Event::Refused { error, .. })) => panic!("refused: {:?}", name(error)),
+                Ok((_, Event::Refused { error, .. })) => panic!("refused: {error:?}"),
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(Duration::from_micros(200)).await,
             }
         }
     }
-}
-
-fn name(error: InstallError) -> InstallError {
-    error
 }

@@ -167,7 +167,7 @@ impl Pusher {
     }
 
     /// Begins to pull the first `parameters` elements of the newest model, of one newer than
-    /// `newer_than` if that is given; from `via`, or from the server. [`Event::Pulled`] follows.
+    /// `newer_than` if that is given; from `via`, or from the server. [`super::Event::Pulled`] follows.
     ///
     /// # Errors
     /// [`PushRefusal`] when a pull is under way, or the model is smaller.
@@ -193,7 +193,7 @@ impl Pusher {
         Ok(())
     }
 
-    /// The model of the last [`Event::Pulled`], padded to whole chunks.
+    /// The model of the last [`super::Event::Pulled`], padded to whole chunks.
     #[must_use]
     pub fn model(&self) -> &[f32] {
         self.puller.model()

@@ -118,6 +118,11 @@ impl Puller {
         &self.model
     }
 
+    /// How long the version has been asked for.
+    pub(super) fn waited_ns(&self, now: Nanos) -> u64 {
+        now.since(self.progress_at).0
+    }
+
     /// Takes the server's word of its newest version. A pull without chunks ends here: true.
     pub(super) fn take_version(&mut self, now: Nanos, version: Version) -> bool {
         if self.phase != Phase::Asking || self.newer_than.is_some_and(|held| version <= held) {

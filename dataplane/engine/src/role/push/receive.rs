@@ -207,10 +207,14 @@ impl Pusher {
         if header.outcome != Outcome::None || header.group != model_group(version) {
             return Err(DropReason::StaleGroup);
         }
-        // An answer to an earlier question: a worker's models never grow older. One that is older
-        // than the newest commit is right, though: servers offer the versions that they keep.
+        // An answer to an earlier question: a worker's models never grow older.
         if version < self.pulled {
             return Err(DropReason::StaleStep);
+        }
+        // Servers offer the versions that they keep. One without our last update is too old to
+        // compute on, so it is asked again; but not for ever, for the server may be busy with others.
+        if version < self.newest && self.puller.waited_ns(now) < STALE_PATIENCE_NS {
+            return Ok(());
         }
         self.newest = self.newest.max(version);
         if self.puller.take_version(now, version) {
@@ -374,6 +378,9 @@ impl Pusher {
         self.updates.iter().position(|update| Self::is_granted(update) && update.group == group)
     }
 }
+
+/// How long a model with our last commit is waited for, before an older one will do.
+const STALE_PATIENCE_NS: u64 = 100_000_000;
 
 /// The version with these low 32 bits that is nearest to `near`.
 fn extend(low: u32, near: Version) -> Version {
