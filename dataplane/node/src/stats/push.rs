@@ -78,9 +78,7 @@ pub struct PushReport {
 pub(super) fn report(section: &PushSection, lanes: &[LaneSnapshot]) -> PushReport {
     let named = PushReport { job: section.job, name: section.display_name(), ..Default::default() };
     let mut pushes = lanes.iter().flat_map(|lane| &lane.pushes);
-    let Some(push) = pushes.rfind(|push| push.job == section.job) else {
-        return named;
-    };
+    let Some(push) = pushes.find(|push| push.job == section.job) else { return named };
     let stats = &push.stats;
     PushReport {
         server: push.links[0].map_or("", standing),

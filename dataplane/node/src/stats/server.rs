@@ -101,7 +101,7 @@ pub(super) fn server(section: &ServerSection, lanes: &[LaneSnapshot]) -> ServerR
     let named =
         ServerReport { job: section.job, name: section.display_name(), ..Default::default() };
     let mut servers = lanes.iter().flat_map(|lane| &lane.servers);
-    let Some(at) = servers.rfind(|at| at.job == section.job) else { return named };
+    let Some(at) = servers.find(|at| at.job == section.job) else { return named };
     let stats = &at.stats;
     let seen = stats.delays.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
     let finite = |bound: f64| bound.is_finite().then_some(bound);
@@ -150,7 +150,7 @@ pub(super) fn replica(section: &ReplicaSection, lanes: &[LaneSnapshot]) -> Repli
     let named =
         ReplicaReport { job: section.job, name: section.display_name(), ..Default::default() };
     let mut replicas = lanes.iter().flat_map(|lane| &lane.replicas);
-    let Some(at) = replicas.rfind(|at| at.job == section.job) else { return named };
+    let Some(at) = replicas.find(|at| at.job == section.job) else { return named };
     let stats = &at.stats;
     ReplicaReport {
         version: at.version,
@@ -284,8 +284,8 @@ pub(super) fn write_text(
             server.credits_sent,
             server.credits_repeated
         )?;
-        let bound =
-            server.divergence_bound.map_or_else(|| "unknown".to_owned(), |b| format!("{b:.6}"));
+        let bound = server.divergence_bound;
+        let bound = bound.map_or_else(|| "unknown".to_owned(), |bound| format!("{bound:.6}"));
         writeln!(
             out,
             "    replica lag: {}  divergence bound: {bound}  repairs: {}  repair bytes: {}",

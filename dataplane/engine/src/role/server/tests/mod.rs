@@ -74,6 +74,9 @@ impl World {
         }
         let view = self.server.model(JOB).unwrap();
         assert_eq!(view.version.0, version);
+        if self.setup.is_inexact {
+            return self.judge_replica();
+        }
         assert_eq!(view.weights, w, "I1: the model is not the sum of what was committed");
         assert_eq!(view.momentum, h);
         self.judge_replica();
@@ -169,6 +172,30 @@ fn float_updates_are_the_same_bits_at_the_replica() {
         world.finish();
         assert_eq!(world.stats().commits, 12);
     }
+}
+
+/// Floating-point sums that the server put together itself have other bits than the copies that the
+/// aggregator made before it died.
+#[test]
+fn copies_of_sums_that_the_server_put_together_are_not_used() {
+    let (mut unusable, mut composed) = (0, 0);
+    for seed in 0..40 {
+        let setup = Setup {
+            faults: Faults { loss: 200, ..Faults::default() },
+            element_type: ElementType::F32,
+            is_inexact: true,
+            dimension: 400,
+            updates: 2,
+            ..Setup::new(4)
+        };
+        let mut world = World::new(setup, 1500 + seed);
+        world.run(|world| world.stats().chunks_aggregated >= 20 + seed % 13);
+        world.aggregator = None;
+        world.finish();
+        composed += world.stats().chunks_composed;
+        unusable += world.replica.as_ref().unwrap().jobs().next().unwrap().1.copies_unusable;
+    }
+    assert!(composed > 0 && unusable > 0, "{composed} {unusable}");
 }
 
 #[test]
@@ -354,7 +381,10 @@ fn a_restarted_server_is_recognised_by_all() {
     let mut world = World::new(Setup { updates: 20, has_controller: false, ..Setup::new(3) }, 1300);
     world.run(|world| world.stats().commits >= 20);
     world.restart_server(4242);
-    world.run(|world| world.stats().commits >= 10);
+    // The replica is away until the new sequence is longer than the old one was.
+    let replica = world.replica.take();
+    world.run(|world| world.stats().commits >= 30);
+    world.replica = replica;
     world.run_for(2_000_000_000, |world| world.replica_is_level());
     let (own, server) =
         (world.replica.as_ref().unwrap().model(JOB).unwrap(), world.server.model(JOB).unwrap());

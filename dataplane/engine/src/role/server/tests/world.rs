@@ -36,6 +36,8 @@ pub(super) const AGGREGATOR: u8 = 50;
 pub(super) const BOX: BoxIndex = BoxIndex(0);
 pub(super) const REPLICA_BOX: BoxIndex = BoxIndex(1);
 const LATENCY_NS: u64 = 100_000;
+/// How long the controller waits for further requests.
+const GATHER_NS: u64 = 15_000_000;
 
 pub(super) fn addr(host: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], 22341))
@@ -73,6 +75,8 @@ pub(super) struct Setup {
     pub(super) has_controller: bool,
     pub(super) group_max: usize,
     pub(super) element_type: ElementType,
+    /// Numbers whose sums depend on the order of addition: the judge compares bits only.
+    pub(super) is_inexact: bool,
     pub(super) tau_max: u64,
     /// What the test changes about the job.
     pub(super) adjust: fn(&mut ServerJobConfig),
@@ -88,6 +92,7 @@ impl Setup {
             has_controller: true,
             group_max: usize::from(workers),
             element_type: ElementType::I32,
+            is_inexact: false,
             tau_max: 1000,
             adjust: |_| {},
         }
@@ -224,6 +229,8 @@ pub(super) struct World {
     pub(super) aggregator: Option<Aggregator>,
     pub(super) workers: Vec<Worker>,
     requests: VecDeque<Request>,
+    /// The controller gathers requests until then.
+    plan_at: Nanos,
     next_order: u64,
     next_group: u32,
     /// Updates by group and rank.
@@ -264,6 +271,7 @@ impl World {
             aggregator: Some(setup.aggregator(seed + 3)),
             workers: (0..setup.workers).map(worker).collect(),
             requests: VecDeque::new(),
+            plan_at: Nanos::MAX,
             next_order: 0,
             next_group: 0,
             in_group: BTreeMap::new(),
@@ -353,7 +361,7 @@ impl World {
         let workers = self.workers.iter().map(|w| w.pusher.poll_timeout()).min().unwrap();
         let replica = self.replica.as_ref().map_or(Nanos::MAX, Replica::poll_timeout);
         let aggregator = self.aggregator.as_ref().map_or(Nanos::MAX, Aggregator::poll_timeout);
-        workers.min(self.server.poll_timeout()).min(replica).min(aggregator)
+        workers.min(self.server.poll_timeout()).min(replica).min(aggregator).min(self.plan_at)
     }
 
     fn deliver(&mut self, mut frame: Vec<u8>) {
@@ -535,9 +543,11 @@ impl World {
         self.workers[place].next_number += 1;
         let integers = self.values(rank, number);
         let values = match self.setup.element_type {
-            ElementType::F32 => Values::Reals(
-                integers.iter().map(|v| f32::from(i16::try_from(*v).unwrap())).collect(),
-            ),
+            ElementType::F32 => {
+                let unit = if self.setup.is_inexact { 0.1 } else { 1.0 };
+                let real = |v: &i32| f32::from(i16::try_from(*v).unwrap()) * unit;
+                Values::Reals(integers.iter().map(real).collect())
+            }
             _ => Values::Integers(integers),
         };
         let version = self.workers[place].version;
@@ -550,6 +560,7 @@ impl World {
     fn send(&mut self, rank: u8, number: u64, version: Version) {
         if self.setup.has_controller {
             self.requests.push_back(Request { rank, number, version });
+            self.plan_at = self.plan_at.min(self.now.saturating_add(Nanos(GATHER_NS)));
         } else {
             let worker = &mut self.workers[usize::from(rank)];
             worker.pusher.send_direct(self.now, number).unwrap();
@@ -559,7 +570,11 @@ impl World {
 
     /// The controller: groups of what is requested, in the order of the requests.
     fn plan(&mut self) {
-        while self.setup.has_controller && !self.requests.is_empty() {
+        if self.now < self.plan_at {
+            return;
+        }
+        self.plan_at = Nanos::MAX;
+        while !self.requests.is_empty() {
             let most = if self.aggregator.is_some() { self.setup.group_max as u64 } else { 1 };
             let size = 1 + self.random.next_u64() % most;
             let mut taken = BTreeSet::new();
