@@ -171,7 +171,7 @@ fn grant_to_proto(grant: &Grant) -> v1::Grant {
             Gate::After(key) => v1::segment::Gate::After(v1::TransferId {
                 group: key.group().0,
                 rank: match key {
-                    TransferKey::Member(_, rank) => u32::try_from(rank.index()).ok(),
+                    TransferKey::Member(_, rank) => Some(weft_rpc::convert::rank_to_proto(rank)),
                     TransferKey::Sum(_) | TransferKey::Copy(_) => None,
                 },
             }),

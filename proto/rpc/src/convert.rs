@@ -60,6 +60,13 @@ pub fn rank(rank: u32) -> Result<Rank, Invalid> {
     rank.ok_or(invalid("rank", "must be at most 63"))
 }
 
+/// Writes a rank.
+#[must_use]
+pub const fn rank_to_proto(rank: Rank) -> u32 {
+    // The lowest bit of a rank's set is the rank.
+    rank.bit().0.trailing_zeros()
+}
+
 /// Reads a box index.
 ///
 /// # Errors
@@ -106,7 +113,7 @@ pub fn descriptor_to_proto(group: &GroupDescriptor) -> v1::GroupDescriptor {
     let members = group
         .members
         .iter()
-        .map(|member| v1::Member { rank: member.rank.index() as u32, version: member.version.0 });
+        .map(|member| v1::Member { rank: rank_to_proto(member.rank), version: member.version.0 });
     v1::GroupDescriptor {
         job: group.job.0.into(),
         group: group.group.0,
@@ -176,7 +183,7 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
         Command::CloseMember { job, group, rank } => Proto::CloseMember(v1::CloseMember {
             job: job.0.into(),
             group: group.map(|group| group.0),
-            rank: rank.index() as u32,
+            rank: rank_to_proto(rank),
         }),
         Command::SetRate { job, rate_bytes_per_sec } => Proto::SetRate(v1::SetRate {
             job: job.0.into(),
@@ -223,13 +230,13 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             error: install_error_to_proto(error).into(),
         }),
         Event::Gathered { group, rank } => {
-            Proto::Gathered(v1::Gathered { group: group.0, rank: rank.index() as u32 })
+            Proto::Gathered(v1::Gathered { group: group.0, rank: rank_to_proto(rank) })
         }
         Event::Staged { group } => Proto::Staged(v1::Staged { group: group.0 }),
         Event::Transferred { group, rank, bytes, duration_ns } => {
             Proto::Transferred(v1::Transferred {
                 group: group.0,
-                rank: rank.map(|rank| rank.index() as u32),
+                rank: rank.map(rank_to_proto),
                 bytes,
                 duration_ns,
             })
@@ -251,7 +258,7 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             })
         }
         Event::MemberLost { rank, .. } => {
-            Proto::MemberLost(v1::MemberLost { rank: rank.index() as u32 })
+            Proto::MemberLost(v1::MemberLost { rank: rank_to_proto(rank) })
         }
         Event::ReplicaAt { order, divergence_bound, is_held } => {
             Proto::ReplicaAt(v1::ReplicaAt { order: order.0, divergence_bound, is_held })

@@ -6,7 +6,7 @@
 //! job waits longer than the age limit (facts/mlfabric.md, decision 7). Groups that have an order
 //! number are never touched, so a re-plan cannot insert before a granted order.
 
-use weft_wire::JobId;
+use weft_wire::{JobId, Members, Rank};
 
 use crate::case::{
     Case, HostId, Objective, Options, Reservation, Segment, Server, ServerId, Update, UpdateId,
@@ -46,6 +46,10 @@ impl Controller {
         }
         let batch_max = self.config.tuning.batch_max;
         let planned = job.planned_updates();
+        if job.pending.len() <= planned {
+            // Those that no plan covers were taken back.
+            return None;
+        }
         if planned >= batch_max.div_ceil(2) && job.pending.len() > batch_max {
             // Enough is planned; the rest waits until half of it is granted.
             return None;
@@ -169,7 +173,9 @@ impl Controller {
             Err(_) => (crate::policy::mlfabric::Mlfabric.plan(case).ok(), true),
         };
         let plan = plan.unwrap_or_default();
-        let groups = planned_groups(&self.live_aggregators(job, case.now_ns), &plan, case, tickets);
+        let rank_of = |ticket: Ticket| job.pending[&ticket].rank;
+        let live = self.live_aggregators(job, case.now_ns);
+        let groups = planned_groups(&live, &plan, case, tickets, rank_of);
         let room = job.round_size().map(|size| size.saturating_sub(job.round.granted));
         let job = self.jobs.get_mut(&turn.job).expect("a turn's job");
         job.counters.policy_failures += u64::from(is_fallback);
@@ -324,13 +330,15 @@ impl Job {
     }
 }
 
-/// The groups of a plan, in order. An answer that names a host which is no aggregator of the job,
-/// or a direct group of several, is sent direct, each update for itself.
+/// The groups of a plan, in order. An answer that names a host which is no aggregator of the job, a
+/// direct group of several, or a group with two updates of a worker (who has one bit in it) is sent
+/// direct, each update for itself.
 fn planned_groups(
     aggregators: &[(HostId, usize)],
     plan: &Plan,
     case: &Case,
     tickets: &[Ticket],
+    rank_of: impl Fn(Ticket) -> Rank,
 ) -> Vec<Planned> {
     let mut groups = Vec::with_capacity(plan.groups.len());
     for (index, group) in plan.groups.iter().enumerate() {
@@ -347,8 +355,10 @@ fn planned_groups(
         let via = group.via.and_then(|host| {
             aggregators.iter().find(|(known, _)| *known == host).map(|(_, position)| *position)
         });
+        let ranks = members.iter().map(|(ticket, _)| rank_of(*ticket).bit());
+        let ranks = ranks.fold(Members::EMPTY, Members::union);
         match (via, &group.forward) {
-            (Some(_), Some(forward)) if members.len() <= MEMBERS_MAX => {
+            (Some(_), Some(forward)) if ranks.len() == members.len() => {
                 let starts = members.iter().filter_map(|(_, own)| Some(own.first()?.from_ns));
                 let start_ns = starts.min().unwrap_or(case.now_ns);
                 let sum = forward.segments.clone();
@@ -387,5 +397,3 @@ fn by_ticket(tickets: &[Ticket]) -> Vec<u32> {
 const FAIR: &str = "fair";
 /// A delay bound that never binds.
 const NO_DEADLINE: u64 = 1 << 61;
-/// Members of a group.
-const MEMBERS_MAX: usize = 64;

@@ -66,13 +66,12 @@ impl Flight {
         self.segments.last().map_or(0, |segment| segment.bytes_per_sec)
     }
 
-    /// Moves it by what its opener moved.
-    fn shift(&mut self, planned_ns: u64, real_ns: u64) {
-        let (later_ns, earlier_ns) =
-            (real_ns.saturating_sub(planned_ns), planned_ns.saturating_sub(real_ns));
+    /// Moves it as a whole.
+    fn start_at(&mut self, at_ns: u64) {
+        let start_ns = self.start_ns();
         for segment in &mut self.segments {
-            segment.from_ns = segment.from_ns.saturating_add(later_ns).saturating_sub(earlier_ns);
-            segment.to_ns = segment.to_ns.saturating_add(later_ns).saturating_sub(earlier_ns);
+            segment.from_ns = at_ns.saturating_add(segment.from_ns - start_ns);
+            segment.to_ns = at_ns.saturating_add(segment.to_ns - start_ns);
         }
     }
 
@@ -91,7 +90,12 @@ impl Flights {
         Self { arriving: vec![0; hosts], ..Self::default() }
     }
 
-    pub(super) fn insert(&mut self, key: TransferKey, flight: Flight) {
+    /// Notes a transfer that starts when its opener ends; without one, at `free_ns`.
+    pub(super) fn insert(&mut self, key: TransferKey, mut flight: Flight, free_ns: Option<u64>) {
+        let opener = flight.opened_by.and_then(|opener| self.flights.get(&opener));
+        if let Some(at_ns) = opener.map(Flight::end_ns).or(free_ns) {
+            flight.start_at(at_ns);
+        }
         if let TransferKey::Sum(_) = key {
             self.arriving[flight.to.index()] += 1;
         }
@@ -114,16 +118,12 @@ impl Flights {
         if let TransferKey::Sum(_) = key {
             self.arriving[flight.to.index()] -= 1;
         }
-        let mut moved = vec![(key, flight.end_ns(), now_ns)];
-        while let Some((opener, planned_ns, real_ns)) = moved.pop() {
+        let mut moved = vec![(key, now_ns)];
+        while let Some((opener, end_ns)) = moved.pop() {
             for (key, next) in &mut self.flights {
-                if next.opened_by != Some(opener) || opener == *key {
-                    continue;
-                }
-                let end_ns = next.end_ns();
-                next.shift(planned_ns, real_ns);
-                if end_ns != next.end_ns() {
-                    moved.push((*key, end_ns, next.end_ns()));
+                if next.opened_by == Some(opener) && opener != *key && next.start_ns() != end_ns {
+                    next.start_at(end_ns);
+                    moved.push((*key, next.end_ns()));
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Flights {
                     && topology.path(flight.from, flight.to).links().contains(link)
             });
             let mut on_it: Vec<(u64, TransferKey, u64)> =
-                on_it.map(|(key, flight)| (flight.end_ns(), *key, flight.last_rate())).collect();
+                on_it.map(|(key, flight)| (flight.end_ns(), *key, flight.rate_bytes_per_sec())).collect();
             on_it.sort_unstable_by(|a, b| b.cmp(a));
             let capacity = capacities.get(link.index()).copied().unwrap_or(0);
             let mut room = capacity.saturating_sub(wanted.bytes_per_sec);

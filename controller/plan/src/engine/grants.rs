@@ -83,7 +83,8 @@ impl Controller {
                     _ => None,
                 };
                 let flight = Flight::new(path, own.clone(), opened_by);
-                self.flights.insert(TransferKey::Member(group, request.rank), flight);
+                let key = TransferKey::Member(group, request.rank);
+                self.flights.insert(key, flight, Some(now_ns));
             }
             members.push(Member {
                 rank: request.rank,
@@ -100,7 +101,8 @@ impl Controller {
         let sum = Flight::new((source, server), planned.sum, opened_by);
         let duration_ns = sum.duration_ns();
         let end_ns = sum.segments.last().map_or(now_ns, |last| last.to_ns);
-        self.flights.insert(TransferKey::Sum(group), sum);
+        // A sum moves when its members are there, which only the plan can tell.
+        self.flights.insert(TransferKey::Sum(group), sum, via.is_none().then_some(now_ns));
         let waiting = self.install(id, &descriptor, source, planned.copy);
         let slack_ns = (duration_ns as f64 * self.config.tuning.lateness_share).ceil();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
@@ -145,7 +147,7 @@ impl Controller {
         {
             let to = self.host_of(replica);
             let flight = Flight::new((source, to), copy, None);
-            self.flights.insert(TransferKey::Copy(descriptor.group), flight);
+            self.flights.insert(TransferKey::Copy(descriptor.group), flight, None);
         }
         for node in &waiting {
             self.command(*node, Command::Install(descriptor.clone()));

@@ -1,1 +1,220 @@
+//! Boxes that die, refuse or come back; workers that vanish; links that change.
+
+use weft_engine::push::Version;
+
 use super::*;
+
+fn with_aggregator(workers: usize) -> (Config, JobConfig) {
+    let mut network = network(workers, 100, 100);
+    network.hosts.push(world::host("a0", 100, 100));
+    let mut job = job(workers);
+    job.aggregators = vec!["a0".into()];
+    (network, job)
+}
+
+#[test]
+fn nobody_is_granted_before_every_box_knows_the_group() {
+    let (network, job) = with_aggregator(6);
+    let mut world = World::new(network, vec![job]);
+    world.attach_all();
+    world.dead.insert("s0".into());
+    for rank in 0..6 {
+        world.ask(0, rank);
+    }
+    world.run_for(500_000_000);
+    assert_eq!(world.status(0).counters.granted, 0);
+}
+
+#[test]
+fn a_group_that_its_aggregator_does_not_take_is_planned_anew() {
+    for is_dead in [true, false] {
+        let (network, job) = with_aggregator(6);
+        let mut world = World::new(network, vec![job]);
+        world.attach_all();
+        let name = "a0".to_owned();
+        if is_dead {
+            world.dead.insert(name)
+        } else {
+            world.refusing.insert(name)
+        };
+        for rank in 0..6 {
+            world.ask(0, rank);
+        }
+        world.run_for(100_000_000);
+        if is_dead {
+            world.detach("a0");
+        }
+        world.run_for(60_000_000_000);
+        let counters = world.status(0).counters;
+        // The numbers that were given away are VOID at the server; the updates went direct.
+        assert_eq!(counters.committed, 6, "{counters:?}");
+        assert_eq!(counters.aggregated, 0);
+        assert!(counters.replans_failure > 0);
+    }
+}
+
+#[test]
+fn a_server_that_has_no_room_is_asked_again() {
+    let mut world = World::new(network(2, 100, 100), vec![job(2)]);
+    world.attach_all();
+    world.refusing.insert("s0".into());
+    world.ask(0, 0);
+    world.run_for(200_000_000);
+    assert_eq!(world.status(0).counters.granted, 0);
+    world.refusing.clear();
+    world.run_for(2_000_000_000);
+    assert_eq!(world.status(0).counters.committed, 1);
+}
+
+#[test]
+fn a_worker_that_restarts_is_closed_out_of_what_it_was_granted() {
+    let mut world = World::new(network(2, 10, 100), vec![job(2)]);
+    world.attach_all();
+    world.ask(0, 0);
+    world.run_for(1_000_000);
+    assert_eq!(world.status(0).counters.granted, 1);
+    let rank = weft_wire::Rank::new(0).unwrap();
+    world.controller.handle_worker_gone(JobId(0), rank);
+    world.controller.handle_worker(JobId(0), rank, 2, None).unwrap();
+    world.settle();
+    world.run_for(1_000_000);
+    let closed = |(_, command): &(String, Command)| matches!(command, Command::CloseMember { .. });
+    assert!(world.commands.iter().any(closed));
+    // Ids of the new life begin again, and it can send.
+    let request = TransferRequest {
+        update_id: 1,
+        size_bytes: 0,
+        version: Version(0),
+        norm: 0.0,
+        max_abs: 0.0,
+    };
+    world.ask_with(0, 0, &request).unwrap();
+    assert_eq!(world.status(0).counters.requested, 2);
+}
+
+#[test]
+fn a_worker_that_goes_takes_only_what_it_was_not_granted_along() {
+    let mut world = World::new(network(4, 100, 100), vec![job(4)]);
+    world.attach_all();
+    for rank in 0..4 {
+        world.ask(0, rank);
+    }
+    world.run_for(60_000);
+    let granted = |world: &World| world.status(0).counters.granted;
+    world.run_for(200_000);
+    let before = granted(&world);
+    for rank in 0..4 {
+        let rank = weft_wire::Rank::new(rank).unwrap();
+        world.controller.handle_worker_gone(JobId(0), rank);
+    }
+    world.run_for(10_000_000_000);
+    let counters = world.status(0).counters;
+    assert!(counters.cancelled > 0);
+    // Every group that has an order number is granted and decided.
+    assert!(counters.granted >= before);
+    assert_eq!(counters.committed + counters.cancelled, 4);
+}
+
+#[test]
+fn a_late_transfer_leads_to_a_new_plan_and_is_not_taken_back() {
+    let mut world = World::new(network(4, 100, 100), vec![job(4)]);
+    world.attach_all();
+    world.slow.insert("w0".into(), 0.3);
+    for rank in 0..4 {
+        world.ask(0, rank);
+    }
+    world.run_for(20_000_000_000);
+    let counters = world.status(0).counters;
+    assert_eq!(counters.committed, 4);
+    assert!(counters.replans_late > 0, "{counters:?}");
+}
+
+#[test]
+fn a_restarted_controller_learns_the_order_from_the_server() {
+    let mut config = network(4, 100, 100);
+    let mut world = World::new(config.clone(), vec![job(4)]);
+    world.attach_all();
+    for rank in 0..4 {
+        world.ask(0, rank);
+    }
+    world.run_for(60_000_000);
+    let before = world.controller.server_state(JobId(0)).unwrap();
+    assert!(before.1.0 > 0);
+    // Some are decided, some are on their way, some are not granted.
+    let saved = world.controller.poll_saved().unwrap();
+    config.jobs.clear();
+    world.restart_controller(config, &saved);
+    for rank in 0..4 {
+        world.ask(0, rank);
+    }
+    // The world asserts that no order number comes twice and no id is open twice.
+    world.run_for(20_000_000_000);
+    let after = world.controller.server_state(JobId(0)).unwrap();
+    assert!(after.1 > before.1 && after.0 > before.0, "{before:?} {after:?}");
+    assert_eq!(world.status(0).counters.committed, world.status(0).version - before.0.0.min(4));
+    assert_eq!(world.status(0).in_flight, 0);
+}
+
+#[test]
+fn a_box_that_comes_back_is_used_again() {
+    let (network, job) = with_aggregator(6);
+    let mut world = World::new(network, vec![job]);
+    world.attach_all();
+    world.detach("a0");
+    world.run_for(3_000_000_000);
+    for rank in 0..6 {
+        world.ask(0, rank);
+    }
+    world.run_for(60_000_000_000);
+    assert_eq!(world.status(0).counters.aggregated, 0);
+    world.attach("a0", 2);
+    for rank in 0..6 {
+        world.ask(0, rank);
+    }
+    world.run_for(60_000_000_000);
+    assert!(world.status(0).counters.aggregated > 0);
+    assert_eq!(world.status(0).counters.committed, 12);
+}
+
+#[test]
+fn a_server_that_restarts_is_given_its_open_groups_again() {
+    let mut world = World::new(network(2, 10, 100), vec![job(2)]);
+    world.attach_all();
+    world.ask(0, 0);
+    world.run_for(1_000_000);
+    assert_eq!(world.status(0).counters.granted, 1);
+    world.detach("s0");
+    let mut hello = world.hello("s0", 2);
+    hello.roles[0].open_groups.clear();
+    world.commands.clear();
+    world.controller.handle_node(world.now_ns, &hello).unwrap();
+    world.settle();
+    world.run_for(1_000_000);
+    let is_install = |(name, command): &(String, Command)| {
+        name == "s0" && matches!(command, Command::Install(group) if group.order.0 == 0)
+    };
+    assert!(world.commands.iter().any(is_install));
+}
+
+#[test]
+fn what_must_survive_is_saved() {
+    let mut config = network(4, 100, 100);
+    let mut late = job(4);
+    late.tau_max = Some(3);
+    config.jobs = vec![late];
+    let mut controller =
+        Controller::new(config.clone(), &Saved::fresh(9), built_in_policies()).unwrap();
+    let mut more = job(4);
+    more.name = "more".into();
+    more.index = 5;
+    controller.register_job(0, more).unwrap();
+    assert!(controller.is_save_urgent());
+    let saved = controller.poll_saved().unwrap();
+    assert!(!controller.is_save_urgent());
+    assert_eq!(controller.poll_saved(), None);
+    let text = serde_json::to_string(&saved).unwrap();
+    let read: Saved = serde_json::from_str(&text).unwrap();
+    let again = Controller::new(config, &read, built_in_policies()).unwrap();
+    assert_eq!(again.job_by_name("more"), Some(JobId(5)));
+    assert!(read.generation_ceiling >= 9);
+}
