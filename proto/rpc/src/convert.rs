@@ -183,7 +183,7 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
         Command::CloseMember { job, group, rank } => Proto::CloseMember(v1::CloseMember {
             job: job.0.into(),
             group: group.map(|group| group.0),
-            rank: rank_to_proto(rank),
+            rank: rank_to_proto(*rank),
         }),
         Command::SetRate { job, rate_bytes_per_sec } => Proto::SetRate(v1::SetRate {
             job: job.0.into(),

@@ -33,7 +33,6 @@ pub use pictures::{Line, Picture, loss_curve, losses, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
-pub use render::{metrics, text};
 pub use svg::round_times_svg;
 
 /// `run.json`: what was run, on what, and how it ended.
