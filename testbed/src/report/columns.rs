@@ -132,7 +132,7 @@ pub struct ReplicaRow {
     pub replica_order: u64,
     /// The true distance of their models.
     pub distance: f64,
-    /// The latest bound that the server gave; empty before the first.
+    /// Its bound from the norms, by what the server knew of the replica.
     pub bound: Option<f64>,
     /// Whether the server declared that it is held.
     pub is_held: bool,
@@ -234,7 +234,7 @@ pub const COLUMNS: &[Column] = &[
     column(REPLICA, "server_order", "order numbers that the server had decided"),
     column(REPLICA, "replica_order", "order numbers that the replica had applied"),
     column(REPLICA, "distance", "the true distance of their models"),
-    column(REPLICA, "bound", "the latest bound that the server gave; empty before the first"),
+    column(REPLICA, "bound", "its bound from the norms, by what the server knew of the replica"),
     column(REPLICA, "is_held", "whether the server declared that the bound is held"),
     column(EVENTS, "t_ns", "when it happened"),
     column(EVENTS, "event", "what happened; further keys belong to the event"),

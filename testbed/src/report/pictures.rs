@@ -211,7 +211,7 @@ fn divergence(title: &str, replica: &[ReplicaRow]) -> Result<String, SvgError> {
             .draw()
             .map_err(SvgError::new)?;
         for (name, points, colour) in
-            [("true distance", distance, BLUE), ("the server's bound", limit, RED)]
+            [("true distance", distance, BLUE), ("bound by what the server knew", limit, RED)]
         {
             chart
                 .draw_series(LineSeries::new(points, colour))

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use super::log::{BoxEvent, LogLine};
+use super::log::{BoxEvent, LogLine, LoggedDecision};
 use crate::workload::push_reference::distance;
 
 /// Server and replica at one moment.
@@ -22,7 +22,7 @@ pub struct DivergencePoint {
     pub replica_order: u64,
     /// The true distance of their models.
     pub distance: f64,
-    /// The latest bound that the server gave; infinite before the first.
+    /// The bound of the distance to the replica as the server knew it, from the norms.
     pub bound: f64,
     /// Whether the server declared that the bound is held below `div_max`.
     pub is_held: bool,
@@ -57,7 +57,12 @@ pub(super) struct Follower {
     oldest: u64,
     server: u64,
     replica: u64,
-    known: (u64, f64, bool),
+    /// Orders that the server knew the replica to have applied, and whether the bound was held.
+    known: (u64, bool),
+    momentum: f64,
+    /// Of each order: the norm of its sum, `None` for one that was not committed, and the norm of
+    /// the momentum term afterwards.
+    norms: Vec<(Option<f64>, f64)>,
     claims: Vec<Claim>,
     followed: Followed,
 }
@@ -74,7 +79,19 @@ struct Claim {
 impl Follower {
     /// Begins with both at the initial model.
     #[must_use]
-    pub(super) fn new(server: &[LogLine], replica: &[LogLine], initial: &[f32]) -> Self {
+    pub(super) fn new(
+        momentum: f64,
+        server: &[LogLine],
+        replica: &[LogLine],
+        initial: &[f32],
+    ) -> Self {
+        let norms = server.iter().filter_map(|line| match line.event {
+            BoxEvent::Decided { decision, norm, momentum_norm, .. } => {
+                let is_committed = decision == LoggedDecision::Committed;
+                Some((is_committed.then_some(norm), momentum_norm))
+            }
+            _ => None,
+        });
         let of_server = server.iter().filter_map(|line| match line.event {
             BoxEvent::Decided { order, .. } => Some((line.t_ns, Step::Server(order))),
             BoxEvent::ReplicaAt { order, divergence_bound, is_held } => {
@@ -95,7 +112,9 @@ impl Follower {
             oldest: 0,
             server: 0,
             replica: 0,
-            known: (0, f64::INFINITY, true),
+            known: (0, true),
+            momentum,
+            norms: norms.collect(),
             claims: Vec::new(),
             followed: Followed::default(),
         }
@@ -137,6 +156,14 @@ impl Follower {
                 ));
             }
         }
+        for point in &self.followed.points {
+            if point.distance > point.bound * (1.0 + TOLERANCE) + TOLERANCE {
+                problems.push(format!(
+                    "divergence: at order {} the distance was {:.6}, the bound by norms {:.6}",
+                    point.server_order, point.distance, point.bound
+                ));
+            }
+        }
         if let Some(div_max) = div_max {
             for point in &self.followed.points {
                 if point.is_held && point.distance > div_max * (1.0 + TOLERANCE) {
@@ -155,7 +182,7 @@ impl Follower {
             Step::Server(order) => self.server = order + 1,
             Step::Replica(order) => self.replica = order + 1,
             Step::Known { order, bound, is_held } => {
-                self.known = (order, bound, is_held);
+                self.known = (order, is_held);
                 if let Some(distance) = self.distance(order) {
                     let server = self.server;
                     self.claims.push(Claim { bound, distance, is_held, server });
@@ -163,7 +190,8 @@ impl Follower {
             }
         }
         if let Some(distance) = self.distance(self.replica) {
-            let (_, bound, is_held) = self.known;
+            let (known, is_held) = self.known;
+            let bound = self.bound(known);
             self.followed.points.push(DivergencePoint {
                 t_ns,
                 server_order: self.server,
@@ -180,6 +208,22 @@ impl Follower {
             self.models.pop_front();
             self.oldest += 1;
         }
+    }
+
+    /// The bound of the distance of the server's model to the one after the first `order` order
+    /// numbers (facts of MLfabric, "Divergence bound"): momentum * geo(k) * H + the sum over the k
+    /// missing groups of geo(those not before it) * norm, geo(m) = 1 + momentum + ... (m terms).
+    fn bound(&self, order: u64) -> f64 {
+        let index = |order: u64| usize::try_from(order).unwrap_or(usize::MAX);
+        let applied = order.checked_sub(1).and_then(|last| self.norms.get(index(last)));
+        let momentum_norm = applied.map_or(0.0, |(_, momentum_norm)| *momentum_norm);
+        let missing = self.norms.get(index(order)..index(self.server)).unwrap_or_default();
+        let (mut geo, mut bound) = (0.0, 0.0);
+        for norm in missing.iter().rev().filter_map(|(norm, _)| *norm) {
+            geo = 1.0 + self.momentum * geo;
+            bound += geo * norm;
+        }
+        bound + self.momentum * geo * momentum_norm
     }
 
     /// Distance of the server's model to the one after the first `order` order numbers.
@@ -202,9 +246,8 @@ const TOLERANCE: f64 = 1e-5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::push::log::LoggedDecision;
 
-    fn decided(t_ns: u64, order: u64) -> LogLine {
+    fn decided(t_ns: u64, order: u64, norm: f64) -> LogLine {
         let event = BoxEvent::Decided {
             group: 0,
             order,
@@ -212,8 +255,8 @@ mod tests {
             version: order + 1,
             members: 1,
             exponent: 0,
-            norm: 0.0,
-            momentum_norm: 0.0,
+            norm,
+            momentum_norm: norm,
         };
         LogLine { t_ns, event }
     }
@@ -225,9 +268,9 @@ mod tests {
 
     fn follow(bound: f64) -> Followed {
         // The server decides 0 at 10 and 1 at 20; the replica applies 0 at 30 and 1 at 50.
-        let server = [decided(10, 0), decided(20, 1), replica_at(40, 1, bound)];
-        let replica = [decided(30, 0), decided(50, 1)];
-        let mut follower = Follower::new(&server, &replica, &[0.0]);
+        let server = [decided(10, 0, 3.0), decided(20, 1, 2.5), replica_at(40, 1, bound)];
+        let replica = [decided(30, 0, 3.0), decided(50, 1, 2.5)];
+        let mut follower = Follower::new(0.5, &server, &replica, &[0.0]);
         follower.server_decided(0, &[3.0]);
         follower.server_decided(1, &[7.0]);
         follower.finish(Some(5.0))
@@ -239,6 +282,9 @@ mod tests {
         let seen: Vec<_> =
             followed.points.iter().map(|point| (point.t_ns, point.distance)).collect();
         assert_eq!(seen, [(10, 3.0), (20, 7.0), (30, 4.0), (40, 4.0), (50, 0.0)]);
+        // 3; then 2.5 + 1.5 * 3; the server learns at 40 that order 0 is there: 2.5 + 0.5 * 3.
+        let bounds: Vec<f64> = followed.points.iter().map(|point| point.bound).collect();
+        assert_eq!(bounds, [3.0, 7.0, 7.0, 4.0, 4.0]);
         // 7 exceeds 5 while it was held.
         assert_eq!(followed.problems.len(), 1, "{:?}", followed.problems);
     }
@@ -252,7 +298,8 @@ mod tests {
 
     #[test]
     fn a_replica_ahead_of_its_server_is_a_problem() {
-        let mut follower = Follower::new(&[decided(20, 0)], &[decided(10, 0)], &[0.0]);
+        let mut follower =
+            Follower::new(0.0, &[decided(20, 0, 1.0)], &[decided(10, 0, 1.0)], &[0.0]);
         follower.server_decided(0, &[1.0]);
         assert!(follower.finish(None).problems[0].contains("ahead of"), "it is");
     }

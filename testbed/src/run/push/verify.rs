@@ -103,8 +103,9 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     let sequence = Sequence::new("server", evidence.server);
     let mut reference = PushReference::new(job.momentum, trainer.parameters());
     let mut proof = PushProof { problems: sequence.problems.clone(), ..PushProof::default() };
-    let mut follower =
-        evidence.replica.map(|lines| Follower::new(evidence.server, lines, reference.model()));
+    let mut follower = evidence
+        .replica
+        .map(|lines| Follower::new(job.momentum.into(), evidence.server, lines, reference.model()));
     let commits = sequence.committed().count();
     let stride = commits.div_ceil(CURVE_POINTS_MAX).max(1);
     let (loss, accuracy) = trainer.evaluate();
