@@ -11,6 +11,7 @@ pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod run_args;
 mod run_push;
 pub(crate) mod worker;
 

@@ -18,7 +18,8 @@ use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
 use weft_testbed::scenario::{REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
-use super::run::{RunArgs, choose_ground, default_directory, lab_name, progress_bar, record};
+use super::run::{choose_ground, default_directory, lab_name, progress_bar, record};
+use super::run_args::RunArgs;
 use super::{Exit, Failure, Format, Outcome, emit, report};
 
 pub(super) fn run(

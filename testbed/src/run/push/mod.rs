@@ -11,7 +11,8 @@
 //! | `sequence` | what the server's log says (pure) |
 //! | `replica` | follows the replica behind the server (pure) |
 //! | `verify` | recomputes the run by the independent reference |
-//! | `finished` | the verdict, and the rows of the run directory |
+//! | `finished` | the verdict |
+//! | `tables` | the rows of the run directory |
 
 mod configs;
 mod finished;
@@ -23,6 +24,7 @@ mod processes;
 mod recording;
 mod replica;
 mod sequence;
+mod tables;
 mod verify;
 mod worker;
 
