@@ -45,10 +45,17 @@ lint: ## formatting, clippy and documentation, warnings are errors
 bench: build ## the figures of the README's table; takes some minutes on a quiet machine
 	@testbed/deploy/install-deps.sh bench
 	$(RELEASE)/weft bench aggregator --source all --crc both
-	$(RELEASE)/weft bench allreduce --io udp
+	$(RELEASE)/weft bench allreduce --io udp -e 4M
 	$(RELEASE)/weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
 		--rate-mbit 100 --type f32
 	$(RELEASE)/weft bench gate
+	@if [ "$$(id -u)" = 0 ]; then testbed/bench/peers/allreduce.sh; \
+		else echo "bench: OpenMPI and Gloo beside Weft need root: make bench-peers"; fi
+
+.PHONY: bench-peers
+bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, on shaped links; needs root
+	@testbed/deploy/install-deps.sh bench
+	testbed/bench/peers/allreduce.sh
 
 .PHONY: bench-parts
 bench-parts: ## the arithmetic kernels (criterion) and the cost of a DPDK burst

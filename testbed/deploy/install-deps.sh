@@ -20,7 +20,7 @@ test=(
   valgrind      # callgrind counts instructions
 )
 bench=(
-  openmpi-bin libopenmpi-dev # an allreduce to compare with
+  openmpi-bin libopenmpi-dev libgloo-dev # allreduces to compare with
 )
 
 say() { echo "install-deps: $*" >&2; }

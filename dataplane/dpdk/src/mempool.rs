@@ -96,13 +96,13 @@ impl Mempool {
     /// A frame whose first `header_len` bytes are its own and whose rest is that of `from`,
     /// referred to by buffers of `clones`.
     pub(crate) fn share(&self, clones: &Self, from: &Mbuf, header_len: u16) -> Option<Mbuf> {
+        // First, for afterwards `from` does not look exclusive any more.
+        from.share_behind(header_len);
         // SAFETY: as in `copy`.
-        let copy = unsafe {
+        unsafe {
             let (pool, clones) = (self.raw(), clones.raw());
             Mbuf::from_raw(sys::weft_frame_share(pool, clones, from.raw(), header_len))
-        }?;
-        from.share_behind(header_len);
-        Some(copy)
+        }
     }
 
     pub(crate) fn raw(&self) -> *mut sys::Pool {

@@ -1,8 +1,10 @@
 //! The declarations of `shim/shim.h`, mirrored by hand; keep both equal.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint};
+use std::mem::offset_of;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU16;
 
 pub(crate) const NAME_MAX: usize = 64;
 
@@ -12,19 +14,37 @@ pub(crate) struct Pool {
     _opaque: [u8; 0],
 }
 
-/// `struct weft_frame`, which lies in its mbuf's private area. `owned` shrinks when a copy starts to share the frame's payload, which
-/// happens through a shared reference; nothing in C writes it behind Rust's back.
+/// The head of a `struct rte_mbuf`, as far as Rust uses it; `frame.c` asserts the offsets.
 #[repr(C)]
 pub(crate) struct Frame {
-    pub(crate) mbuf: NonNull<c_void>,
-    pub(crate) data: NonNull<u8>,
-    pub(crate) len: u16,
-    pub(crate) room: u16,
+    pub(crate) buffer: NonNull<u8>,
+    _iova: u64,
+    pub(crate) data_off: u16,
+    /// Mbufs that refer to this one's buffer, itself included. Other threads may lower it.
+    pub(crate) refcnt: AtomicU16,
+    pub(crate) nb_segs: u16,
+    _port_flags_type: [u16; 7],
+    /// Bytes in all segments.
+    pub(crate) pkt_len: u32,
+    /// Bytes in the first.
+    pub(crate) data_len: u16,
+    _vlan_hash: [u16; 6],
+    pub(crate) buf_len: u16,
+    _rest: [u64; 9],
+    /// `struct weft_private`: leading bytes that no other mbuf refers to, while one shares the rest.
+    /// It shrinks when a copy starts to, which happens through a shared reference.
     pub(crate) owned: Cell<u16>,
-    pub(crate) shared_len: u16,
 }
 
-const _: () = assert!(size_of::<Frame>() == 24);
+const _: () = {
+    assert!(offset_of!(Frame, data_off) == 16);
+    assert!(offset_of!(Frame, refcnt) == 18);
+    assert!(offset_of!(Frame, nb_segs) == 20);
+    assert!(offset_of!(Frame, pkt_len) == 36);
+    assert!(offset_of!(Frame, data_len) == 40);
+    assert!(offset_of!(Frame, buf_len) == 54);
+    assert!(offset_of!(Frame, owned) == 128);
+};
 
 #[derive(Default)]
 #[repr(C)]

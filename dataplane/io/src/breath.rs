@@ -12,33 +12,13 @@ use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_wire::{JobId, Nanos};
 
-use crate::port::{BURST_MAX, Burst, Frame, Port};
+use crate::port::{Burst, Frame, Port};
 
-/// A verdict in one word: a burst of them is kept until all frames are decided.
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    Done,
-    Host,
-    Send(u16),
-    Multicast(u16, LeaseIndex),
-    Fan(u16, PushIndex),
-}
-
-impl Fate {
-    #[inline]
-    fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Drop(_) | Verdict::Hold => Self::Done,
-            Verdict::Host => Self::Host,
-            Verdict::Send { len } => Self::Send(frame_len(len)),
-            Verdict::Multicast { len, lease } => Self::Multicast(frame_len(len), lease),
-            Verdict::Fan { len, push } => Self::Fan(frame_len(len), push),
-        }
-    }
-}
-
-fn frame_len(len: usize) -> u16 {
-    u16::try_from(len).expect("a datagram's length field has 16 bits, and so have frames")
+/// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
+fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
+    spare.buffer_mut().get_mut(..frame.len())?.copy_from_slice(frame);
+    spare.set_len(frame.len());
+    Some(spare)
 }
 
 /// How many frames ahead of the one that is handled slots are prefetched.
@@ -59,6 +39,11 @@ impl<P: Port> HostSide<P> for () {
 
 /// What a lane asks of the engine that it runs.
 pub trait LaneEngine {
+    /// True when [`LaneEngine::prefetch`] gains more than it costs. By default false.
+    fn has_far_slots(&self) -> bool {
+        false
+    }
+
     /// Touches the memory that this frame will need. By default nothing.
     fn prefetch(&self, frame: &[u8]) {
         let _ = frame;
@@ -103,6 +88,11 @@ pub trait LaneEngine {
 }
 
 impl LaneEngine for Aggregator {
+    #[inline]
+    fn has_far_slots(&self) -> bool {
+        self.has_far_slots()
+    }
+
     #[inline]
     fn prefetch(&self, frame: &[u8]) {
         self.prefetch(frame);
@@ -186,6 +176,7 @@ pub struct RoleLane<P: Port, E: LaneEngine> {
     port: P,
     engine: E,
     tx: Burst<P::Frame>,
+    /// Frames of no further use; where the port recycles, the next answers' copies.
     done: Burst<P::Frame>,
     stats: LaneStats,
 }
@@ -225,28 +216,25 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         } else {
             self.stats.busy_breaths += 1;
         }
-        // First decide all, then move frames: a frame that the driver has just described is dear to
-        // move, because its parts are still on their way to the cache.
-        let mut fates = [Fate::Done; BURST_MAX];
-        for frame in rx.iter().take(PREFETCH_AHEAD) {
-            self.engine.prefetch(frame.as_ref());
-        }
-        for (index, fate) in fates.iter_mut().enumerate().take(rx.len()) {
-            if let Some(ahead) = rx.get(index + PREFETCH_AHEAD) {
-                self.engine.prefetch(ahead.as_ref());
+        // Popped in order of arrival. Each is carried out at once: the frames that its copies go
+        // to have just been added, so they are still in the first cache.
+        rx.reverse();
+        let prefetches = self.engine.has_far_slots();
+        while let Some(mut frame) = rx.pop() {
+            if prefetches && let Some(ahead) = rx.len().checked_sub(PREFETCH_AHEAD) {
+                self.engine.prefetch(rx[ahead].as_ref());
             }
-            let frame = &mut rx[index];
             let len = frame.as_ref().len();
-            *fate = Fate::of(self.engine.handle_frame(now, frame.buffer_mut(), len));
-        }
-        for (frame, fate) in rx.into_iter().zip(fates) {
-            self.carry_out(now, frame, fate, host);
+            let verdict = self.engine.handle_frame(now, frame.buffer_mut(), len);
+            self.carry_out(now, frame, verdict, host);
         }
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
         }
         self.flush(now);
-        self.port.free(&mut self.done);
+        if received == 0 {
+            self.port.free(&mut self.done);
+        }
         received
     }
 
@@ -280,31 +268,31 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         &mut self,
         now: Nanos,
         mut frame: P::Frame,
-        fate: Fate,
+        verdict: Verdict,
         host: &mut impl HostSide<P>,
     ) {
-        match fate {
-            Fate::Done => {
+        match verdict {
+            Verdict::Drop(_) | Verdict::Hold => {
                 if self.done.is_full() {
                     self.port.free(&mut self.done);
                 }
                 self.done.push(frame);
             }
-            Fate::Host => {
+            Verdict::Host => {
                 if let Some(answer) = host.handle(now, &mut self.port, frame) {
                     self.send(now, answer);
                 }
             }
-            Fate::Send(len) => {
-                frame.set_len(usize::from(len));
+            Verdict::Send { len } => {
+                frame.set_len(len);
                 self.send(now, frame);
             }
-            Fate::Multicast(len, lease) => {
-                frame.set_len(usize::from(len));
+            Verdict::Multicast { len, lease } => {
+                frame.set_len(len);
                 self.multicast(now, frame, lease);
             }
-            Fate::Fan(len, push) => {
-                frame.set_len(usize::from(len));
+            Verdict::Fan { len, push } => {
+                frame.set_len(len);
                 self.fan(now, frame, push);
             }
         }
@@ -333,8 +321,12 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     fn multicast(&mut self, now: Nanos, frame: P::Frame, lease: LeaseIndex) {
         let header_len = self.engine.encap_len(lease);
         let frame_len = frame.as_ref().len();
+        let recycles = self.port.recycles(frame_len);
         for member in 1..self.engine.fan_out(lease) {
-            match self.port.copy(&frame, header_len) {
+            // The frame that was added last is of no more use, and still in the first cache.
+            let spare = if recycles { self.done.pop() } else { None };
+            let copy = spare.and_then(|spare| rewritten(spare, frame.as_ref()));
+            match copy.or_else(|| self.port.copy(&frame, header_len)) {
                 Some(mut copy) => {
                     self.engine.readdress(lease, member, copy.as_mut(), frame_len);
                     self.send(now, copy);

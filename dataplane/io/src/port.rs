@@ -59,6 +59,14 @@ pub trait Port {
         Some(copy)
     }
 
+    /// True when a received frame that nobody needs any more may become a copy of another one of
+    /// `frame_len` bytes: it came from this port's pool, and [`copy`](Self::copy) would copy all of
+    /// it. Such a buffer is warm in cache and costs neither an allocation nor a release.
+    fn recycles(&self, frame_len: usize) -> bool {
+        let _ = frame_len;
+        false
+    }
+
     /// Returns frames to the pool, emptying `frames`; a port may do it in bulk.
     fn free(&mut self, frames: &mut Burst<Self::Frame>) {
         frames.clear();

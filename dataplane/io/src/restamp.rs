@@ -64,14 +64,15 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
         let before = rx.len();
         self.port.rx_burst(now, rx);
-        let mut index = 0;
-        let stamp = &mut self.stamp;
-        let received = rx.len();
-        rx.retain(|frame| {
-            index += 1;
-            index <= before || stamp.stamp(frame.as_mut())
-        });
-        self.refused += (received - rx.len()) as u64;
+        let mut index = before;
+        while index < rx.len() {
+            if self.stamp.stamp(rx[index].as_mut()) {
+                index += 1;
+            } else {
+                rx.remove(index);
+                self.refused += 1;
+            }
+        }
         rx.len() - before
     }
 
@@ -85,6 +86,10 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
 
     fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
         self.port.copy(frame, header_len)
+    }
+
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.port.recycles(frame_len)
     }
 
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
@@ -143,7 +148,6 @@ pub struct WindowStamp {
     steps: [u32; MEMBERS_MAX],
     /// No member's next step is below this.
     lowest: u32,
-    fields: Fields,
 }
 
 impl WindowStamp {
@@ -155,12 +159,7 @@ impl WindowStamp {
     pub fn new(config: WindowStampConfig) -> Self {
         assert!((1..=MEMBERS_MAX).contains(&config.cookies.len()), "1 to 64 members");
         assert!(config.shard < config.shards, "the shard is one of the shards");
-        Self {
-            steps: [config.step_start; MEMBERS_MAX],
-            lowest: config.step_start,
-            fields: Fields::locate(),
-            config,
-        }
+        Self { steps: [config.step_start; MEMBERS_MAX], lowest: config.step_start, config }
     }
 
     /// Steps that every member has contributed to.
@@ -189,46 +188,54 @@ impl WindowStamp {
 }
 
 impl Stamp for WindowStamp {
+    #[inline]
     fn stamp(&mut self, frame: &mut [u8]) -> bool {
         let Some(datagram) = frame.get_mut(self.config.payload_start..) else { return false };
-        let Ok(packet) = Packet::new_checked(&*datagram) else { return false };
-        let rank = packet.members().single().map(weft_wire::Rank::index);
-        let element_len = packet.element_type().map_or(0, |element| element.len_bytes());
-        let datagram_len = HEADER_LEN + usize::from(packet.count()) * element_len;
-        let Some(rank) = rank.filter(|rank| *rank < self.config.cookies.len()) else {
+        let Some(header) = datagram.first_chunk_mut::<HEADER_LEN>() else { return false };
+        let packet = Packet::new_unchecked(&*header);
+        let Some(rank) = packet.members().single().map(weft_wire::Rank::index) else {
             return false;
         };
-        let Some(datagram) = datagram.get_mut(..datagram_len) else { return false };
+        let Some(cookie) = self.config.cookies.get(rank) else { return false };
+        let cookie = cookie.0;
+        let element_len = packet.element_type().map_or(0, |element| element.len_bytes());
+        let datagram_len = HEADER_LEN + usize::from(packet.count()) * element_len;
+        if datagram.len() < datagram_len {
+            return false;
+        }
         let Some(step) = self.advance(rank) else { return false };
         // Chunks run modulo 2^32 over a session.
         let chunk = step.wrapping_mul(self.config.shards).wrapping_add(self.config.shard);
         let mut put = |at: usize, word: u32| {
             datagram[at..at + 4].copy_from_slice(&word.to_be_bytes());
         };
-        put(self.fields.chunk, chunk);
-        put(self.fields.group, self.config.group.0);
-        put(self.fields.cookie, self.config.cookies[rank].0);
+        put(CHUNK, chunk);
+        put(GROUP, self.config.group.0);
+        put(COOKIE, cookie);
         if let Some(crc32c) = self.config.crc32c {
-            Packet::new_unchecked(datagram).seal(crc32c);
+            Packet::new_unchecked(&mut datagram[..datagram_len]).seal(crc32c);
         }
         true
     }
 }
 
-/// Where the rewritten fields lie in a datagram.
-#[derive(Clone, Copy, Debug)]
-struct Fields {
-    cookie: usize,
-    group: usize,
-    chunk: usize,
-}
+const COOKIE: usize = byte_of(b"cookie");
+const GROUP: usize = byte_of(b"group");
+const CHUNK: usize = byte_of(b"chunk");
 
-impl Fields {
-    fn locate() -> Self {
-        let byte = |name: &str| {
-            let field = LAYOUT.iter().find(|(field, ..)| *field == name);
-            field.map_or_else(|| unreachable!("the header has a field {name}"), |field| field.1)
-        };
-        Self { cookie: byte("cookie"), group: byte("group"), chunk: byte("chunk") }
+/// Where a field lies in a datagram, from the table that the specification is checked against.
+const fn byte_of(name: &[u8]) -> usize {
+    let mut index = 0;
+    while index < LAYOUT.len() {
+        let field = LAYOUT[index].0.as_bytes();
+        let mut at = 0;
+        while at < name.len() && at < field.len() && name[at] == field[at] {
+            at += 1;
+        }
+        if at == name.len() && at == field.len() {
+            return LAYOUT[index].1;
+        }
+        index += 1;
     }
+    panic!("the header has no such field");
 }

@@ -127,6 +127,10 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
         self.port.copy(frame, header_len)
     }
 
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.port.recycles(frame_len)
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         self.port.free(frames);
     }

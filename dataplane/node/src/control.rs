@@ -29,21 +29,6 @@ pub struct NodeControl {
     events_lost: AtomicU64,
     rx_bytes: AtomicU64,
     tx_bytes: AtomicU64,
-    rx_dropped: AtomicU64,
-    tx_dropped: AtomicU64,
-}
-
-/// What the lane's port has seen.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct PortCounters {
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Frames lost on their way in.
-    pub rx_dropped: u64,
-    /// Frames lost on their way out.
-    pub tx_dropped: u64,
 }
 
 impl Default for NodeControl {
@@ -62,8 +47,6 @@ impl NodeControl {
             events_lost: AtomicU64::new(0),
             rx_bytes: AtomicU64::new(0),
             tx_bytes: AtomicU64::new(0),
-            rx_dropped: AtomicU64::new(0),
-            tx_dropped: AtomicU64::new(0),
         }
     }
 
@@ -87,23 +70,16 @@ impl NodeControl {
         self.events_lost.load(Ordering::Relaxed)
     }
 
-    /// What the port had seen when the lane last said so.
-    #[must_use]
-    pub fn counters(&self) -> PortCounters {
-        PortCounters {
-            rx_bytes: self.rx_bytes.load(Ordering::Relaxed),
-            tx_bytes: self.tx_bytes.load(Ordering::Relaxed),
-            rx_dropped: self.rx_dropped.load(Ordering::Relaxed),
-            tx_dropped: self.tx_dropped.load(Ordering::Relaxed),
-        }
+    /// Notes what the lane's port has carried, for telemetry.
+    pub fn note_carried(&self, rx_bytes: u64, tx_bytes: u64) {
+        self.rx_bytes.store(rx_bytes, Ordering::Relaxed);
+        self.tx_bytes.store(tx_bytes, Ordering::Relaxed);
     }
 
-    /// Says what the port has seen; the lane's side, now and then.
-    pub fn publish(&self, counters: PortCounters) {
-        self.rx_bytes.store(counters.rx_bytes, Ordering::Relaxed);
-        self.tx_bytes.store(counters.tx_bytes, Ordering::Relaxed);
-        self.rx_dropped.store(counters.rx_dropped, Ordering::Relaxed);
-        self.tx_dropped.store(counters.tx_dropped, Ordering::Relaxed);
+    /// Bytes that the lane's port has received and sent.
+    #[must_use]
+    pub fn carried(&self) -> (u64, u64) {
+        (self.rx_bytes.load(Ordering::Relaxed), self.tx_bytes.load(Ordering::Relaxed))
     }
 
     /// Moves commands in and events out; the lane's side, between two breaths.

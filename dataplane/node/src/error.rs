@@ -11,6 +11,9 @@ use crate::config::ConfigError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
+    /// The controller's agent could not be started.
+    #[error("cannot start the controller's agent: {0}; check `controller.endpoint`")]
+    Controller(String),
     /// The configuration was refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -87,14 +90,6 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// The controller's endpoint.
-    #[error("controller.endpoint {endpoint}: {problem}; expected such as http://10.0.0.1:22342")]
-    Endpoint {
-        /// What the configuration says.
-        endpoint: String,
-        /// What is wrong with it.
-        problem: String,
-    },
     /// A bench.
     #[error(transparent)]
     Bench(#[from] crate::bench::BenchError),
@@ -113,7 +108,7 @@ impl NodeError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::UnusedEalArgs | Self::Endpoint { .. } => 2,
+            Self::Config(_) | Self::UnusedEalArgs => 2,
             Self::Bench(error) => error.exit_status(),
             _ => 3,
         }

@@ -12,7 +12,7 @@ use weft_io::{LaneEngine, RoleLane};
 use weft_wire::Nanos;
 
 use crate::config::IdleSection;
-use crate::control::{NodeControl, PortCounters};
+use crate::control::NodeControl;
 use crate::host::Host;
 use crate::idle::Idle;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
@@ -50,17 +50,14 @@ pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
 ) -> LaneSnapshot {
     let mut idle = Idle::new(shared.idle);
     let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
-    let mut publish_due = Nanos(0);
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
         let frames = lane.breathe(now, &mut host);
         if index == 0 {
             exchange(now, lane.engine_mut(), shared.control.as_deref());
-            if now >= publish_due
-                && let Some(control) = &shared.control
-            {
-                control.publish(counters(lane));
-                publish_due = now.saturating_add(PUBLISH_PERIOD);
+            if let Some(control) = &shared.control {
+                let stats = lane.port().stats();
+                control.note_carried(stats.rx_bytes, stats.tx_bytes);
             }
         }
         let due = lane.engine().poll_timeout().min(snapshot_due);
@@ -75,19 +72,6 @@ pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
     }
     LaneSnapshot::take(index, lane, &host)
 }
-
-fn counters<P: LanePort, E: LaneEngine>(lane: &RoleLane<P, E>) -> PortCounters {
-    let stats = lane.port().stats();
-    PortCounters {
-        rx_bytes: stats.rx_bytes,
-        tx_bytes: stats.tx_bytes,
-        rx_dropped: stats.rx_missed + stats.rx_nombuf,
-        tx_dropped: lane.stats().tx_dropped,
-    }
-}
-
-/// Between two looks at the port's counters for telemetry.
-const PUBLISH_PERIOD: Nanos = Nanos(20_000_000);
 
 /// Commands in, events out. Without anybody to hear them events are thrown away here, so that what
 /// an engine counts as lost is lost.

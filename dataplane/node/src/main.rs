@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weft_node::agent;
 use weft_node::bench;
 use weft_node::cli::Invocation;
-use weft_node::config::{self, Format, Settings};
+use weft_node::config::{self, Format};
 use weft_node::control::NodeControl;
 use weft_node::environment;
 use weft_node::error::NodeError;
@@ -43,32 +43,30 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         println!("{}: good", cli.config.display());
         return Ok(());
     }
-    let options = Options { eal_args, stop: stop_on_signals()?, control: None };
+    let mut options = Options { eal_args, stop: stop_on_signals()?, control: None };
     if settings.config.bench.is_some() {
         println!("{}", bench::run(&settings, options)?.to_json());
         return Ok(());
     }
-    let report = serve(&settings, options)?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let agent = if agent::is_wanted(&settings.config) {
+        let control = Arc::new(NodeControl::default());
+        options.control = Some(Arc::clone(&control));
+        let life = environment::random_seed().map_err(NodeError::Seed)?;
+        agent::start(&settings.config, control, life, Arc::clone(&is_over))?
+    } else {
+        None
+    };
+    let served = node::run(&settings, options);
+    // Only now, so that the lanes' last events are logged too.
+    is_over.store(true, Ordering::Relaxed);
+    if let Some(agent) = agent {
+        // It looks at the flag every few milliseconds; a panic there is no reason to lose the report.
+        let _ = agent.join();
+    }
+    let report = served?;
     print_report(&report, format);
     Ok(())
-}
-
-/// Runs the node, and beside it the agent if there is anybody to tell.
-fn serve(settings: &Settings, options: Options) -> Result<Report, NodeError> {
-    let life = environment::random_seed().map_err(NodeError::Seed)?;
-    let Some(config) = agent::prepare(settings, life)? else {
-        return node::run(settings, options);
-    };
-    let control = Arc::new(NodeControl::default());
-    let options = Options { control: Some(Arc::clone(&control)), ..options };
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| agent::run(config, &control, &is_over));
-        let report = node::run(settings, options);
-        // Only now, so that the last events are told too.
-        is_over.store(true, Ordering::Relaxed);
-        report
-    })
 }
 
 fn print_report(report: &Report, format: Format) {

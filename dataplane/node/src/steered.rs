@@ -212,6 +212,10 @@ impl<P: Port> Port for SteeredPort<P> {
         self.inner.copy(frame, header_len)
     }
 
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.inner.recycles(frame_len)
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         self.inner.free(frames);
     }

@@ -99,6 +99,10 @@ impl<P: Port> Port for Wrapped<P> {
         each!(self, port => port.copy(frame, header_len))
     }
 
+    fn recycles(&self, frame_len: usize) -> bool {
+        each!(self, port => port.recycles(frame_len))
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         each!(self, port => port.free(frames));
     }

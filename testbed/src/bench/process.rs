@@ -304,5 +304,5 @@ fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Longest time that a process may take to end: a measurement of a minute, and then some.
-const END_TIMEOUT: Duration = Duration::from_secs(90);
+/// Longest time that a process may take to end: a table of many sizes on a busy machine.
+const END_TIMEOUT: Duration = Duration::from_secs(900);

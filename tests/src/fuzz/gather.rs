@@ -102,13 +102,13 @@ impl Rig {
                     members: Members(u64::from(value)),
                     ..plain(Kind::Pull, group)
                 };
-                self.deliver(self.from_server(&header, &[]), false);
+                self.deliver(self.server_frame(&header, &[]), false);
             }
             6 => {
                 let outcome = [Outcome::Committed, Outcome::Void, Outcome::Staged, Outcome::None];
                 let header =
                     Header { outcome: outcome[usize::from(value) % 4], ..plain(Kind::Ack, group) };
-                self.deliver(self.from_server(&header, &[]), false);
+                self.deliver(self.server_frame(&header, &[]), false);
             }
             7 => self.install(group, value, extra),
             8 => {
@@ -117,14 +117,14 @@ impl Rig {
                     chunk: ChunkIndex(u32::from(value) % 7),
                     ..plain(Kind::Contrib, model)
                 };
-                self.deliver(self.from_worker(rank, &header, &[]), false);
+                self.deliver(self.worker_frame(rank, &header, &[]), false);
             }
             9 => {
                 let model = GroupId::new(ROW_MODEL, u16::from(at % 3));
                 let header =
                     Header { chunk: ChunkIndex(u32::from(value) % 7), ..model_answer(model) };
                 let payload = vec![extra; usize::from(ELEMENTS) * 4];
-                self.deliver(self.from_server(&header, &payload), false);
+                self.deliver(self.server_frame(&header, &payload), false);
             }
             10 => {
                 self.lives += 1;
@@ -234,10 +234,10 @@ impl Rig {
             count: ELEMENTS,
             ..plain(Kind::Contrib, group)
         };
-        self.from_worker(rank, &header, &value(rank, group, chunk).to_be_bytes().repeat(4))
+        self.worker_frame(rank, &header, &value(rank, group, chunk).to_be_bytes().repeat(4))
     }
 
-    fn from_worker(&self, rank: usize, header: &Header, payload: &[u8]) -> Vec<u8> {
+    fn worker_frame(&self, rank: usize, header: &Header, payload: &[u8]) -> Vec<u8> {
         let client = &self.workers[rank];
         let header = Header { members: client.peer().bit(), ..*header };
         let mut frame = vec![0; FRAME_LEN_MAX];
@@ -248,7 +248,7 @@ impl Rig {
         frame
     }
 
-    fn from_server(&self, header: &Header, payload: &[u8]) -> Vec<u8> {
+    fn server_frame(&self, header: &Header, payload: &[u8]) -> Vec<u8> {
         let peer = Peer::Box(AGGREGATOR);
         let mut frame = vec![0; FRAME_LEN_MAX];
         let start = self.hosts[0].payload_start(peer);

@@ -54,6 +54,7 @@ pub fn run(scenario: &Scenario, log: bool) -> Report {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one at a time")]
 enum Next {
     Act(usize),
     Wake { node: usize },

@@ -25,6 +25,7 @@ pub struct Request {
 
 /// What the controller wants told.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few at a time, and moved once")]
 pub enum Act {
     /// To a box.
     Command {
@@ -275,6 +276,11 @@ impl Planner {
             self.acts.push(Act::Command { node: *node, command });
         }
         for request in plan.members {
+            if !plan.granted && decision == Decision::Dropped {
+                // It grows no younger by waiting.
+                self.acts.push(Act::Outcome { request, decision });
+                continue;
+            }
             if !plan.granted {
                 self.waiting[key.0].push((Nanos(0), request));
                 continue;

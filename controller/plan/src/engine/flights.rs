@@ -62,10 +62,6 @@ impl Flight {
         self.segments.last().map_or(0, |segment| segment.to_ns)
     }
 
-    fn last_rate(&self) -> u64 {
-        self.segments.last().map_or(0, |segment| segment.bytes_per_sec)
-    }
-
     /// Moves it as a whole.
     fn start_at(&mut self, at_ns: u64) {
         let start_ns = self.start_ns();
@@ -201,8 +197,9 @@ impl Flights {
                     && flight.seen_start_ns < wanted.to_ns
                     && topology.path(flight.from, flight.to).links().contains(link)
             });
-            let mut on_it: Vec<(u64, TransferKey, u64)> =
-                on_it.map(|(key, flight)| (flight.end_ns(), *key, flight.rate_bytes_per_sec())).collect();
+            let mut on_it: Vec<(u64, TransferKey, u64)> = on_it
+                .map(|(key, flight)| (flight.end_ns(), *key, flight.rate_bytes_per_sec()))
+                .collect();
             on_it.sort_unstable_by(|a, b| b.cmp(a));
             let capacity = capacities.get(link.index()).copied().unwrap_or(0);
             let mut room = capacity.saturating_sub(wanted.bytes_per_sec);

@@ -175,6 +175,11 @@ impl Port for DpdkQueue {
     }
 
     #[inline]
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.clones.is_none() || frame_len <= self.copy_break_bytes
+    }
+
+    #[inline]
     fn free(&mut self, frames: &mut Burst<Mbuf>) {
         Mbuf::free_bulk(frames);
     }

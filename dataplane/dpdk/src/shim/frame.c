@@ -24,15 +24,20 @@
 
 #include "shim.h"
 
-_Static_assert(sizeof(struct weft_frame) == 24, "sys.rs mirrors this layout");
-_Static_assert(offsetof(struct weft_frame, room) == offsetof(struct weft_frame, len) + 2 &&
-	       offsetof(struct weft_frame, owned) == offsetof(struct weft_frame, len) + 4 &&
-	       offsetof(struct weft_frame, shared_len) == offsetof(struct weft_frame, len) + 6,
-	       "describe() writes four lengths at once");
+/* sys.rs mirrors these fields of an mbuf. */
+_Static_assert(offsetof(struct rte_mbuf, buf_addr) == 0, "sys.rs: data");
+_Static_assert(offsetof(struct rte_mbuf, data_off) == 16, "sys.rs: data_off");
+_Static_assert(offsetof(struct rte_mbuf, refcnt) == 18, "sys.rs: refcnt");
+_Static_assert(offsetof(struct rte_mbuf, nb_segs) == 20, "sys.rs: nb_segs");
+_Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "sys.rs: pkt_len");
+_Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "sys.rs: data_len");
+_Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "sys.rs: buf_len");
+_Static_assert(sizeof(struct rte_mbuf) == 128, "sys.rs: owned");
+_Static_assert(offsetof(struct weft_private, owned) == 0, "sys.rs: owned");
 
-/* The private area of every mbuf: a cache line, of which a frame takes a part. */
+/* The private area of every mbuf: a cache line, so that headers stay aligned. */
 #define PRIVATE_LEN RTE_CACHE_LINE_MIN_SIZE
-_Static_assert(sizeof(struct weft_frame) <= PRIVATE_LEN, "a frame fits the private area");
+_Static_assert(sizeof(struct weft_private) <= PRIVATE_LEN, "it fits the private area");
 _Static_assert(PRIVATE_LEN % RTE_MBUF_PRIV_ALIGN == 0, "DPDK's rule");
 
 static struct rte_mempool *pool_of(struct weft_pool *pool)
@@ -101,49 +106,21 @@ static inline int is_exclusive(const struct rte_mbuf *m)
 	return m->nb_segs == 1 && RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1;
 }
 
-/* Describes an mbuf of one of our pools in its private area. */
-static inline struct weft_frame *describe(struct rte_mbuf *m)
+static inline struct weft_frame *frame_of(struct rte_mbuf *m)
 {
-	struct weft_frame *frame = rte_mbuf_to_priv(m);
-	uint16_t room = m->buf_len - m->data_off;
-
-	frame->mbuf = m;
-	frame->data = rte_pktmbuf_mtod(m, uint8_t *);
-	/*
-	 * One store for the four lengths, as Rust reads them two at a time soon after, and a load
-	 * that spans two young stores has to wait for both.
-	 */
-	const uint16_t lengths[4] = { m->data_len, room, room, 0 };
-	uint64_t word = 0;
-
-	for (unsigned int i = 0; i < 4; i++) {
-#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
-		word |= (uint64_t)lengths[i] << (16 * i);
-#else
-		word |= (uint64_t)lengths[i] << (16 * (3 - i));
-#endif
-	}
-	memcpy(&frame->len, &word, sizeof(word));
-	return frame;
+	return (struct weft_frame *)m;
 }
 
-/* Rust changes lengths in its struct only; the mbuf learns them before DPDK looks. */
-static inline struct rte_mbuf *sync(const struct weft_frame *frame)
+static inline struct rte_mbuf *mbuf_of(const struct weft_frame *frame)
 {
-	struct rte_mbuf *m = frame->mbuf;
-
-	m->data_len = frame->len;
-	m->pkt_len = (uint32_t)frame->len + frame->shared_len;
-	/* Receive flags say nothing about transmission, and some share their bits with requests. */
-	m->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
-	return m;
+	return (struct rte_mbuf *)(uintptr_t)frame;
 }
 
 struct weft_frame *weft_frame_alloc(struct weft_pool *pool)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool_of(pool));
 
-	return unlikely(m == NULL) ? NULL : describe(m);
+	return frame_of(m);
 }
 
 /* A new single segment with all bytes of `from`'s chain; NULL sets `error`. */
@@ -175,16 +152,16 @@ static inline struct rte_mbuf *copy_chain(struct weft_pool *pool, const struct r
 struct weft_frame *weft_frame_copy(struct weft_pool *pool, const struct weft_frame *from)
 {
 	int error;
-	struct rte_mbuf *m = copy_chain(pool, sync(from), &error);
+	struct rte_mbuf *m = copy_chain(pool, mbuf_of(from), &error);
 
-	return unlikely(m == NULL) ? NULL : describe(m);
+	return frame_of(m);
 }
 
 struct weft_frame *weft_frame_share(struct weft_pool *pool, struct weft_pool *clones,
 				    const struct weft_frame *from, uint16_t header_len)
 {
-	struct rte_mbuf *original = sync(from), *head, *tail;
-	struct weft_frame *to;
+	struct rte_mbuf *m = mbuf_of(from), *original = m, *head, *tail;
+	struct weft_private *private;
 
 	/* A chain that is shared again may break at its own first segment. */
 	if (header_len > original->data_len)
@@ -205,32 +182,27 @@ struct weft_frame *weft_frame_share(struct weft_pool *pool, struct weft_pool *cl
 		rte_pktmbuf_free(head);
 		return NULL;
 	}
-	if (original == from->mbuf)
+	if (original == m)
 		rte_pktmbuf_adj(tail, header_len);
 	else
-		tail->pkt_len = from->shared_len;
-	memcpy(rte_pktmbuf_mtod(head, uint8_t *), from->data, header_len);
+		tail->pkt_len = m->pkt_len - m->data_len;
+	memcpy(rte_pktmbuf_mtod(head, uint8_t *), rte_pktmbuf_mtod(m, uint8_t *), header_len);
 	head->data_len = header_len;
 	head->pkt_len = header_len;
 	rte_pktmbuf_chain(head, tail);
-	to = describe(head);
-	to->owned = header_len;
-	to->shared_len = (uint16_t)(head->pkt_len - header_len);
-	return to;
+	private = rte_mbuf_to_priv(head);
+	private->owned = header_len;
+	return frame_of(head);
 }
 
 void weft_frame_free(struct weft_frame *frame)
 {
-	rte_pktmbuf_free(frame->mbuf);
+	rte_pktmbuf_free(mbuf_of(frame));
 }
 
 void weft_frame_free_bulk(struct weft_frame *const *frames, uint16_t n)
 {
-	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
-
-	for (uint16_t i = 0; i < n; i++)
-		mbufs[i] = frames[i]->mbuf;
-	rte_pktmbuf_free_bulk(mbufs, n);
+	rte_pktmbuf_free_bulk((struct rte_mbuf **)(uintptr_t)frames, n);
 }
 
 /* Replaces a received chain or shared buffer by something exclusive, or frees and counts it. */
@@ -257,7 +229,7 @@ static struct rte_mbuf *make_exclusive(struct weft_pool *pool, struct rte_mbuf *
 uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
 		       struct weft_frame **frames, uint16_t n, struct weft_rx_count *count)
 {
-	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
+	struct rte_mbuf **mbufs = (struct rte_mbuf **)frames;
 	uint16_t got = rte_eth_rx_burst(port, queue, mbufs, RTE_MIN(n, WEFT_BURST_MAX));
 	uint16_t kept = 0;
 
@@ -269,12 +241,11 @@ uint16_t weft_rx_burst(uint16_t port, uint16_t queue, struct weft_pool *pool,
 			if (m == NULL)
 				continue;
 		}
-		frames[kept] = describe(m);
 		/* Ethernet, IP, UDP and Weft headers end at byte 106 (IPv4): two lines. */
-		rte_prefetch0(frames[kept]->data);
-		rte_prefetch0(frames[kept]->data + RTE_CACHE_LINE_MIN_SIZE);
+		rte_prefetch0(rte_pktmbuf_mtod(m, uint8_t *));
+		rte_prefetch0(rte_pktmbuf_mtod(m, uint8_t *) + RTE_CACHE_LINE_MIN_SIZE);
 		count->bytes += m->data_len;
-		kept++;
+		mbufs[kept++] = m;
 	}
 	return kept;
 }
@@ -296,16 +267,18 @@ void weft_frames_drain(uint16_t port, uint16_t queue)
 uint16_t weft_tx_burst(uint16_t port, uint16_t queue, struct weft_frame *const *frames, uint16_t n,
 		       uint64_t *bytes)
 {
-	struct rte_mbuf *mbufs[WEFT_BURST_MAX];
+	struct rte_mbuf **mbufs = (struct rte_mbuf **)(uintptr_t)frames;
+	uint32_t lengths[WEFT_BURST_MAX];
 	uint16_t sent;
 
 	n = RTE_MIN(n, WEFT_BURST_MAX);
-	for (uint16_t i = 0; i < n; i++)
-		mbufs[i] = sync(frames[i]);
-	for (uint16_t i = 0; i < n; i++)
-		*bytes += mbufs[i]->pkt_len;
+	for (uint16_t i = 0; i < n; i++) {
+		/* Receive flags say nothing about transmission, and some share their bits. */
+		mbufs[i]->ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+		lengths[i] = mbufs[i]->pkt_len;
+	}
 	sent = rte_eth_tx_burst(port, queue, mbufs, n);
-	for (uint16_t i = sent; i < n; i++)
-		*bytes -= mbufs[i]->pkt_len;
+	for (uint16_t i = 0; i < sent; i++)
+		*bytes += lengths[i];
 	return sent;
 }

@@ -2,8 +2,8 @@
  * The C ABI between weft-dpdk and libdpdk.
  *
  * DPDK's burst functions, mbuf accessors and mempool fast paths are static inlines over structures
- * whose layout changes between releases. They are called here, in C, and Rust sees only opaque
- * pointers and the structs below, so a new DPDK release touches this folder alone.
+ * whose layout changes between releases. They are called here, in C, and Rust sees only the structs
+ * below and the head of an mbuf, so a new DPDK release touches this folder alone.
  *
  * Functions that can fail return 0 or a negative errno. sys.rs mirrors this file; keep them equal.
  */
@@ -19,16 +19,16 @@
 struct weft_pool; /* struct rte_mempool */
 
 /*
- * One frame as Rust sees it. It lies in its mbuf's private area, so that Rust holds and moves a
- * single pointer; `struct weft_frame *[n]` is what bursts fill and consume.
+ * One frame as Rust sees it: an mbuf, of which Rust reads and writes the few fields that sys.rs
+ * names. They have lain at the same offsets in every release so far, because drivers' vector code
+ * depends on them; frame.c asserts it, so that a release which moves one fails to compile.
+ * `struct weft_frame *[n]` is what bursts fill and consume, which makes it an mbuf array.
  */
-struct weft_frame {
-	void *mbuf;
-	uint8_t *data;		/* first byte of the frame */
-	uint16_t len;		/* bytes in the first segment */
-	uint16_t room;		/* writable bytes from `data` to the end of the buffer */
+struct weft_frame;
+
+/* Behind each mbuf; meaningless while nobody shares the frame. */
+struct weft_private {
 	uint16_t owned;		/* leading bytes that no other mbuf refers to */
-	uint16_t shared_len;	/* bytes in the segments behind the first, all shared */
 };
 
 struct weft_rx_count {

@@ -101,50 +101,49 @@ impl Store {
     }
 
     /// Hints that a bank will be written soon.
+    #[inline]
     pub fn prefetch(&self, bank: BankIndex) {
         let start = self.sum_start(bank);
         match &self.words {
-            Words::I32(words) => {
-                weft_kernel::prefetch_write(&words.slice()[start..start + self.elements]);
-            }
-            Words::F32(words) => {
-                weft_kernel::prefetch_write(&words.slice()[start..start + self.elements]);
-            }
+            Words::I32(words) => weft_kernel::prefetch_write(words.part(start, self.elements)),
+            Words::F32(words) => weft_kernel::prefetch_write(words.part(start, self.elements)),
         }
     }
 
     /// Stores a step's first contribution. True when an element was clamped.
+    #[inline]
     pub fn first(&mut self, bank: BankIndex, from: Contribution, wire: &[u8]) -> bool {
-        let (start, row, end) = self.place(bank, from.rank);
+        let place = self.place(bank);
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
         match &mut self.words {
             Words::I32(words) => {
-                let slot = &mut words.slice_mut()[start..end];
+                let slot = words.part_mut(place.sum, place.elements);
                 if arithmetic.clamps() {
                     return kernels.store_i32_clamped(slot, wire, from.limit);
                 }
                 kernels.store_i32(slot, wire);
             }
-            Words::F32(words) => match (arithmetic.element_type, arithmetic.sum_order) {
-                (ElementType::Bf16, _) => {
-                    kernels.store_bf16(&mut words.slice_mut()[start..end], wire);
+            Words::F32(words) => {
+                let row = arithmetic.row(place, from);
+                let slot = words.part_mut(row, place.elements);
+                if arithmetic.element_type == ElementType::Bf16 {
+                    kernels.store_bf16(slot, wire);
+                } else {
+                    kernels.store_f32(slot, wire);
                 }
-                (_, SumOrder::Arrival) => {
-                    kernels.store_f32(&mut words.slice_mut()[start..end], wire);
-                }
-                (_, SumOrder::Rank) => kernels.store_f32(&mut words.slice_mut()[row], wire),
-            },
+            }
         }
         false
     }
 
     /// Adds a further contribution. True when an element was clamped.
+    #[inline]
     pub fn add(&mut self, bank: BankIndex, from: Contribution, wire: &[u8]) -> bool {
-        let (start, row, end) = self.place(bank, from.rank);
+        let place = self.place(bank);
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
         match &mut self.words {
             Words::I32(words) => {
-                let slot = &mut words.slice_mut()[start..end];
+                let slot = words.part_mut(place.sum, place.elements);
                 match arithmetic.operation {
                     Operation::Max => kernels.max_i32(slot, wire),
                     _ if arithmetic.clamps() => {
@@ -153,27 +152,28 @@ impl Store {
                     _ => kernels.add_i32(slot, wire),
                 }
             }
-            Words::F32(words) => match (arithmetic.element_type, arithmetic.sum_order) {
-                (ElementType::Bf16, _) => {
-                    kernels.add_bf16(&mut words.slice_mut()[start..end], wire);
+            Words::F32(words) => {
+                let row = arithmetic.row(place, from);
+                let slot = words.part_mut(row, place.elements);
+                match (arithmetic.element_type, arithmetic.sum_order) {
+                    (ElementType::Bf16, _) => kernels.add_bf16(slot, wire),
+                    (_, SumOrder::Arrival) => kernels.add_f32(slot, wire),
+                    (_, SumOrder::Rank) => kernels.store_f32(slot, wire),
                 }
-                (_, SumOrder::Arrival) => {
-                    kernels.add_f32(&mut words.slice_mut()[start..end], wire);
-                }
-                (_, SumOrder::Rank) => kernels.store_f32(&mut words.slice_mut()[row], wire),
-            },
+            }
         }
         false
     }
 
     /// Adds the last contribution and writes the sum to both slot and packet. True when an
     /// element was clamped.
+    #[inline]
     pub fn add_last(&mut self, bank: BankIndex, from: Contribution, wire: &mut [u8]) -> bool {
-        let (start, row, end) = self.place(bank, from.rank);
+        let place = self.place(bank);
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
         match &mut self.words {
             Words::I32(words) => {
-                let slot = &mut words.slice_mut()[start..end];
+                let slot = words.part_mut(place.sum, place.elements);
                 match arithmetic.operation {
                     Operation::Max => kernels.max_i32_emit(slot, wire),
                     _ if arithmetic.clamps() => {
@@ -182,21 +182,21 @@ impl Store {
                     _ => kernels.add_i32_emit(slot, wire),
                 }
             }
-            Words::F32(words) => match (arithmetic.element_type, arithmetic.sum_order) {
-                (ElementType::Bf16, _) => {
-                    kernels.add_bf16_emit(&mut words.slice_mut()[start..end], wire);
+            Words::F32(words) => {
+                let row = arithmetic.row(place, from);
+                let slot = words.part_mut(row, place.elements);
+                match (arithmetic.element_type, arithmetic.sum_order) {
+                    (ElementType::Bf16, _) => kernels.add_bf16_emit(slot, wire),
+                    (_, SumOrder::Arrival) => kernels.add_f32_emit(slot, wire),
+                    (_, SumOrder::Rank) => {
+                        kernels.store_f32(slot, wire);
+                        let len = place.sum - place.rows + place.elements;
+                        let (rows, sum) =
+                            words.part_mut(place.rows, len).split_at_mut(place.sum - place.rows);
+                        kernels.sum_rows_f32_emit(rows, place.stride, sum, wire);
+                    }
                 }
-                (_, SumOrder::Arrival) => {
-                    kernels.add_f32_emit(&mut words.slice_mut()[start..end], wire);
-                }
-                (_, SumOrder::Rank) => {
-                    kernels.store_f32(&mut words.slice_mut()[row], wire);
-                    let first_row = bank.0 * self.rows * self.stride;
-                    let (rows, sum) = words.slice_mut()[first_row..end]
-                        .split_at_mut((self.rows - 1) * self.stride);
-                    kernels.sum_rows_f32_emit(rows, self.stride, &mut sum[..self.elements], wire);
-                }
-            },
+            }
         }
         false
     }
@@ -232,11 +232,11 @@ impl Store {
         }
     }
 
-    /// (start of the sum, range of the rank's row, end of the sum), in words.
-    fn place(&self, bank: BankIndex, rank: usize) -> (usize, core::ops::Range<usize>, usize) {
-        let start = self.sum_start(bank);
-        let row = if self.rows == 1 { start } else { (bank.0 * self.rows + rank) * self.stride };
-        (start, row..row + self.elements, start + self.elements)
+    #[inline]
+    fn place(&self, bank: BankIndex) -> Place {
+        let rows = bank.0 * self.rows * self.stride;
+        let sum = rows + (self.rows - 1) * self.stride;
+        Place { rows, sum, stride: self.stride, elements: self.elements }
     }
 
     fn sum_start(&self, bank: BankIndex) -> usize {
@@ -244,7 +244,28 @@ impl Store {
     }
 }
 
+/// Where a bank lies, in words.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its first row.
+    rows: usize,
+    /// Its sum, which is the last row.
+    sum: usize,
+    stride: usize,
+    elements: usize,
+}
+
 impl Arithmetic {
+    /// The row that a contribution goes to: the sum, or in rank order one of its own.
+    #[inline]
+    fn row(self, place: Place, from: Contribution) -> usize {
+        match self.sum_order {
+            SumOrder::Arrival => place.sum,
+            SumOrder::Rank => place.rows + from.rank * place.stride,
+        }
+    }
+
+    #[inline]
     fn clamps(self) -> bool {
         self.operation == Operation::Sum && self.overflow == Overflow::Clamp
     }
@@ -266,6 +287,18 @@ impl<T: Clone + Default> Aligned<T> {
         let misaligned = data.as_ptr().addr() % LINE_BYTES;
         let start = (LINE_BYTES - misaligned) % LINE_BYTES / 4;
         Self { data, start, len }
+    }
+
+    /// Nothing where the part does not lie inside.
+    #[inline]
+    fn part(&self, start: usize, len: usize) -> &[T] {
+        let start = self.start + start;
+        self.data.get(start..start + len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn part_mut(&mut self, start: usize, len: usize) -> &mut [T] {
+        &mut self.data[self.start + start..][..len]
     }
 
     fn slice(&self) -> &[T] {

@@ -43,8 +43,9 @@ impl State {
     }
 }
 
-/// What a bank knows beside its data.
+/// What a bank knows beside its data. Two to a cache line, and none in two.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub struct Bank {
     /// Where it stands.
     pub state: State,
@@ -63,6 +64,8 @@ pub struct Bank {
     /// When the first contribution came, for the straggler report.
     pub claimed_at: Nanos,
 }
+
+const _: () = assert!(size_of::<Bank>() == 32);
 
 /// Index of a bank: slot * 2 + bank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -14,10 +14,12 @@ use serde_json::{Value, json};
 use weft_engine::push::{Command, Decision, Event, GroupDescriptor};
 use weft_wire::{GroupId, JobId, Members};
 
+use crate::config::NodeConfig;
+
 /// The log.
 #[derive(Debug)]
-pub struct EventLog {
-    file: File,
+pub(super) struct EventLog {
+    file: Option<File>,
     /// Descriptors of groups that are not decided, for what events leave out.
     groups: HashMap<(JobId, GroupId), GroupDescriptor>,
     /// Of each job: the version last told, and the exponent of groups that nobody installed.
@@ -29,34 +31,36 @@ impl EventLog {
     ///
     /// # Errors
     /// When the file cannot be opened.
-    pub fn open(path: &Path) -> std::io::Result<Self> {
+    pub(super) fn open(path: &Path, config: &NodeConfig) -> std::io::Result<Self> {
         let file = File::options().create(true).append(true).open(path)?;
-        Ok(Self { file, groups: HashMap::new(), jobs: HashMap::new() })
-    }
-
-    /// Says where a job begins.
-    pub fn job(&mut self, job: JobId, version: u64, exponent: i8) {
-        self.jobs.insert(job, (version, exponent));
+        let servers = config.server.iter().map(|s| (s.job, s.initial_version, s.exponent));
+        let replicas = config.replica.iter().map(|s| (s.job, s.initial_version, s.exponent));
+        let jobs = servers
+            .chain(replicas)
+            .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
+        Ok(Self { file: Some(file), groups: HashMap::new(), jobs: jobs.collect() })
     }
 
     /// Remembers what a controller said of a group.
-    pub fn command(&mut self, command: &Command) {
+    pub(super) fn command(&mut self, command: &Command) {
         if let Command::Install(group) = command {
             self.groups.insert((group.job, group.group), group.clone());
         }
     }
 
-    /// Writes an event.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn event(&mut self, job: JobId, event: &Event) -> std::io::Result<()> {
+    /// Writes an event. A file that cannot be written is given up, with a line that says so.
+    pub(super) fn event(&mut self, job: JobId, event: &Event) {
         let mut line = self.describe(job, event);
         if let Value::Object(fields) = &mut line {
             fields.insert("t_ns".to_owned(), monotonic_ns().into());
             fields.insert("job".to_owned(), job.0.into());
         }
-        writeln!(self.file, "{line}")
+        if let Some(file) = &mut self.file
+            && let Err(error) = writeln!(file, "{line}")
+        {
+            eprintln!("weft-node: writing the log of events: {error}");
+            self.file = None;
+        }
     }
 
     fn describe(&mut self, job: JobId, event: &Event) -> Value {
@@ -132,7 +136,7 @@ impl EventLog {
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same in all its processes.
-pub(super) fn monotonic_ns() -> u64 {
+fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has a monotonic clock");
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)

@@ -145,8 +145,8 @@ impl<'a, P: Port> Generator<'a, P> {
         let begun = outside.now();
         let mut heard = 0;
         while heard == 0 && !outside.is_stopped() {
-            if outside.now().since(begun).0 > STALL_NS {
-                return Err(BenchError::Stalled(Duration::from_nanos(STALL_NS), 1));
+            if outside.now().since(begun).0 > START_NS {
+                return Err(BenchError::Stalled(Duration::from_nanos(START_NS), 1));
             }
             let template = self.frames.frame(0, 0);
             if let Some(mut frame) = self.port.alloc() {
@@ -277,5 +277,7 @@ impl Fields {
 
 /// Time between two probes.
 const PROBE_NS: u64 = 30_000_000;
+/// How long the other process may take to start: EAL, on a machine that builds something beside.
+const START_NS: u64 = 30_000_000_000;
 /// Longest time without an answer.
 const STALL_NS: u64 = 5_000_000_000;

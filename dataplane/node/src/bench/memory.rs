@@ -51,6 +51,10 @@ impl Port for MemoryLoop<'_> {
         self.pool.alloc()
     }
 
+    fn recycles(&self, _frame_len: usize) -> bool {
+        true
+    }
+
     fn info(&self) -> PortInfo {
         PortInfo {
             name: "loop".to_owned(),

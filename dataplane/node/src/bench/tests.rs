@@ -1,10 +1,17 @@
 //! The replay bench on a device of memory: that it measures sums, and that it notices wrong ones.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use weft_engine::table::Table;
+use weft_io::pool::PoolFrame;
+use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
+use weft_wire::frame::Udp;
+use weft_wire::header::Packet;
 
 use super::frames::Frames;
 use super::memory::MemoryLoop;
@@ -14,11 +21,16 @@ use crate::config::{self, LeaseName, Settings};
 use crate::node::Options;
 
 fn settings(integrity: &str) -> Settings {
+    settings_of(integrity, 3)
+}
+
+fn settings_of(integrity: &str, workers: u8) -> Settings {
+    let members: Vec<_> = (1..=workers).map(|rank| format!("\"10.77.1.{rank}:7000\"")).collect();
+    let members = members.join(", ");
     let text = format!(
         "[port]\nio = \"udp\"\nip = \"10.77.0.100/16\"\n\n[bench]\nmode = \"loop\"\npackets = \
          3000\ncheck_every = 3\n\n[[job]]\nid = 0\n\n[[row]]\nrow = 0\njob = 0\nexponent = 0\n\
-         window = 8\nelements = 16\nintegrity = \"{integrity}\"\nmembers = [\"10.77.1.1:7000\", \
-         \"10.77.1.2:7000\", \"10.77.1.3:7000\"]\n"
+         window = 8\nelements = 16\nintegrity = \"{integrity}\"\nmembers = [{members}]\n"
     );
     config::parse("bench.toml", &text).unwrap()
 }
@@ -84,4 +96,84 @@ fn sums_of_other_numbers_are_wrong() {
     assert_eq!(measured.contributions_added, measured.packets);
     assert!(measured.checked > 90);
     assert_eq!(measured.wrong, measured.checked);
+}
+
+/// Looks at every answer that leaves a device of memory.
+struct Witness<'a> {
+    inner: MemoryLoop<'a>,
+    frames: &'a Frames,
+    seen: &'a RefCell<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Right answers by who they go to.
+    answers: BTreeMap<SocketAddr, u64>,
+    wrong: u64,
+    /// Copies that took a new buffer.
+    allocated: u64,
+}
+
+impl Port for Witness<'_> {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.inner.rx_burst(now, rx)
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        let mut seen = self.seen.borrow_mut();
+        for frame in tx.iter() {
+            let udp = Udp::parse(frame.as_ref()).expect("answers are UDP");
+            let packet = Packet::new_unchecked(&frame.as_ref()[udp.payload_range()]);
+            if self.frames.is_answer(frame.as_ref(), packet.chunk().0) {
+                *seen.answers.entry(udp.target).or_default() += 1;
+            } else {
+                seen.wrong += 1;
+            }
+        }
+        self.inner.tx_burst(now, tx)
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        self.inner.alloc()
+    }
+
+    fn copy(&mut self, frame: &PoolFrame, header_len: usize) -> Option<PoolFrame> {
+        self.seen.borrow_mut().allocated += 1;
+        self.inner.copy(frame, header_len)
+    }
+
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.inner.recycles(frame_len)
+    }
+
+    fn info(&self) -> PortInfo {
+        self.inner.info()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.inner.stats()
+    }
+}
+
+/// Copies are made in the frames that were added, so none takes a new buffer.
+#[test]
+fn every_member_gets_each_answer_once_in_a_recycled_frame() {
+    for workers in [1, 2, 3, 4, 5, 8, 16] {
+        let table = Table::new(settings_of("crc32c", workers).table).unwrap();
+        let row = &table.config().rows[0];
+        let frames = Frames::new(table.config(), row, 256, 1);
+        let seen = RefCell::new(Seen::default());
+        let port = Witness { inner: MemoryLoop::new(&frames), frames: &frames, seen: &seen };
+        let run = replay::Settings { limit: Limit::Packets(3200), seed: 7, check_every: 1 };
+        replay::run(port, &table, &frames, run, Kernels::detect(), &Still).unwrap();
+        let seen = seen.into_inner();
+        assert_eq!(seen.wrong, 0, "{workers} workers");
+        assert_eq!(seen.answers.len(), usize::from(workers));
+        let counts: Vec<u64> = seen.answers.into_values().collect();
+        assert!(counts[0] >= 3200 / u64::from(workers), "{workers} workers: {counts:?}");
+        assert!(counts.iter().all(|count| *count == counts[0]), "{workers} workers: {counts:?}");
+        assert_eq!(seen.allocated, 0, "{workers} workers");
+    }
 }

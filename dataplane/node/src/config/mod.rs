@@ -13,15 +13,16 @@
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
+//! | `[controller]` | [`ControllerSection`]: who installs groups |
 //! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
 //! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
-//! | `[controller]` | [`ControllerSection`]: who plans |
 //! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
 mod bench;
+mod controller;
 mod dpdk;
 mod faults;
 mod locate;
@@ -39,6 +40,7 @@ use weft_wire::MacAddr;
 use weft_wire::header::PORT_BASE;
 
 pub use bench::{BenchMode, BenchSection, LeaseName};
+pub use controller::ControllerSection;
 pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
 pub use push::PushSection;
@@ -82,6 +84,9 @@ pub struct NodeConfig {
     /// For benches only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchSection>,
+    /// Who commands the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerSection>,
     /// The jobs.
     #[serde(default)]
     pub job: Vec<JobSection>,
@@ -97,17 +102,6 @@ pub struct NodeConfig {
     /// The jobs that this node is a replica of.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replica: Vec<ReplicaSection>,
-    /// Who plans.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub controller: Option<ControllerSection>,
-}
-
-/// `[controller]`: without it groups come from nowhere, and updates are served as they arrive.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ControllerSection {
-    /// Its gRPC endpoint, such as `http://10.0.0.200:22342`. The node attaches as `node.name`.
-    pub endpoint: String,
 }
 
 impl NodeConfig {

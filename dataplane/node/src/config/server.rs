@@ -153,9 +153,10 @@ pub struct ServerSection {
     /// Memory of sums that the log keeps for the replica. Default 268435456.
     #[serde(default = "default_staging_bytes_max")]
     pub log_bytes_max: u64,
-    /// Versions that can be pulled at a time. Default 4.
-    #[serde(default = "default_snapshots_max")]
-    pub snapshots_max: usize,
+    /// Versions that can be pulled at a time, 1 to 64. Default: one for each worker and box, and two
+    /// more, so that everybody can pull another one. Each takes twice the model's memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots_max: Option<usize>,
     /// Credits in flight per source. Default 64.
     #[serde(default = "default_window_max")]
     pub window_max: u32,
@@ -269,7 +270,6 @@ defaults! {
     default_groups_open_max: u16 = 256;
     default_staging_bytes_max: u64 = 256 << 20;
     default_log_entries_max: usize = 1024;
-    default_snapshots_max: usize = 4;
     default_window_max: u32 = 64;
     default_credits_max: u32 = 256;
     default_rto_min_us: u64 = 2000;
@@ -322,7 +322,9 @@ impl ServerSection {
             staging_bytes_max: self.staging_bytes_max,
             log_entries_max: self.log_entries_max,
             log_bytes_max: self.log_bytes_max,
-            snapshots_max: self.snapshots_max,
+            snapshots_max: self
+                .snapshots_max
+                .unwrap_or_else(|| (self.workers.len() + self.boxes.len() + 2).min(64)),
             window_max: self.window_max,
             credits_max: self.credits_max,
             rto_min_ns: micros(self.rto_min_us),

@@ -6,14 +6,14 @@ use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::{Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
-use super::{Aggregator, Incoming, LeaseIndex, Verdict};
+use super::{Aggregator, Incoming, Job, JobStats, LeaseIndex, Verdict};
 use crate::drops::DropReason;
 use crate::send::datagram::is_intact;
 use crate::slot::accumulate::Contribution;
 use crate::slot::bitmap::look;
-use crate::slot::counter::Transition;
+use crate::slot::counter::{Transition, TransitionCounters};
 use crate::slot::next_step::{NextStep, of_contribution, of_status};
-use crate::slot::{Bank, State};
+use crate::slot::{Bank, BankIndex, State};
 
 /// Flags that a sum inherits from its contributions.
 pub(super) const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
@@ -51,6 +51,7 @@ impl Aggregator {
                 let arrival = Arrival {
                     rank,
                     step,
+                    place: lease.slots.locate(step),
                     first: next == NextStep::Claim,
                     exponent: incoming.header.exponent,
                     flags: incoming.header.flags,
@@ -59,7 +60,10 @@ impl Aggregator {
                     frame_len: incoming.udp.payload_range().end,
                     now: incoming.now,
                 };
-                let complete = self.take(index, arrival, incoming.buffer)?;
+                let lease = &mut self.leases[index.index()];
+                let job = &mut lease.job(&mut self.jobs).stats;
+                let transitions = &mut self.stats.transitions;
+                let complete = lease.take(arrival, incoming.buffer, job, transitions)?;
                 Ok(if complete {
                     self.complete(index, step, incoming.buffer)
                 } else {
@@ -166,21 +170,13 @@ impl Aggregator {
         self.check_lane(lease, rank, incoming)
     }
 
-    /// Takes the frame's bytes from the job's token bucket, so that a greedy job cannot eat the
-    /// lcore (PROTOCOL section 10).
-    #[inline]
-    pub(super) fn charge(
+    fn charge(
         &mut self,
         index: LeaseIndex,
         now: Nanos,
         frame_len: usize,
     ) -> Result<(), DropReason> {
-        let job = self.job_mut(index);
-        if job.bucket.as_mut().is_none_or(|bucket| bucket.take(now, frame_len as u64)) {
-            return Ok(());
-        }
-        job.stats.over_quota += 1;
-        Err(DropReason::OverQuota)
+        self.job_mut(index).charge(now, frame_len)
     }
 
     fn check_chunk(&self, lease: &Lease, incoming: &Incoming<'_>) -> Result<u32, DropReason> {
@@ -190,69 +186,6 @@ impl Aggregator {
         }
         let step = chunk >> self.shards_log2;
         if step < lease.step_count { Ok(step) } else { Err(DropReason::ChunkOutOfRange) }
-    }
-
-    /// Puts a contribution into its bank. True when that completes the step; then the frame's
-    /// payload is the sum too.
-    #[inline]
-    pub(super) fn take(
-        &mut self,
-        index: LeaseIndex,
-        arrival: Arrival,
-        buffer: &mut [u8],
-    ) -> Result<bool, DropReason> {
-        let Arrival { rank, step, first, now, .. } = arrival;
-        let lease = &mut self.leases[index.index()];
-        let place = lease.slots.locate(step);
-        let (bank, store) = lease.slots.bank_and_store(place);
-        if !first && bank.exponent != arrival.exponent {
-            return Err(DropReason::Exponent);
-        }
-        let before = if first { Members::EMPTY } else { bank.members };
-        let members = before.union(rank.bit());
-        let complete = members == lease.mask;
-        let member = &mut lease.members[rank.index()];
-        let from = Contribution { rank: rank.index(), limit: member.limit };
-        let wire = &mut buffer[arrival.payload_start..arrival.frame_len];
-        let clamped = match (first, complete) {
-            (true, _) => store.first(place, from, wire),
-            (false, false) => store.add(place, from, wire),
-            (false, true) => store.add_last(place, from, wire),
-        };
-        if first && complete {
-            store.emit(place, wire);
-        }
-        if first {
-            *bank = Bank {
-                state: State::Collecting,
-                has_data: true,
-                exponent: arrival.exponent,
-                step,
-                claimed_at: now,
-                ..Bank::default()
-            };
-        }
-        bank.members = members;
-        bank.flags = bank.flags.union(arrival.flags.only(INHERITED));
-        if clamped {
-            bank.flags = bank.flags.union(Flags::CLAMPED);
-        }
-        if arrival.congestion {
-            bank.flags = bank.flags.union(Flags::CONGESTION);
-        }
-        member.lag.count(now.since(bank.claimed_at));
-        let job = &mut self.jobs[usize::from(lease.row.job.0)].as_mut().expect("checked").stats;
-        job.contributions_added += 1;
-        job.bytes_accepted += arrival.frame_len as u64;
-        job.contributions_clamped += u64::from(clamped);
-        job.contributions_marked += u64::from(arrival.congestion);
-        self.stats.transitions.count(if first { Transition::Claim } else { Transition::Add });
-        if !complete {
-            return Ok(false);
-        }
-        job.chunks_completed += 1;
-        bank.completed_by = u8::try_from(rank.index()).expect("a rank is below 64");
-        Ok(true)
     }
 
     /// The bank of `step` holds the full sum and so does the frame's payload: send it on.
@@ -302,7 +235,87 @@ impl Aggregator {
     }
 }
 
+impl Job {
+    /// Takes the frame's bytes from the job's token bucket, so that a greedy job cannot eat the
+    /// lcore (PROTOCOL section 10).
+    #[inline]
+    pub(super) fn charge(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
+        if self.bucket.as_mut().is_none_or(|bucket| bucket.take(now, frame_len as u64)) {
+            return Ok(());
+        }
+        self.stats.over_quota += 1;
+        Err(DropReason::OverQuota)
+    }
+}
+
 impl Lease {
+    /// The job that this lease belongs to.
+    #[inline]
+    pub(super) fn job<'a>(&self, jobs: &'a mut [Option<Job>]) -> &'a mut Job {
+        let job = usize::from(self.row.job.0);
+        jobs[job].as_mut().expect("the table gives every row a job")
+    }
+
+    /// Puts a contribution into its bank. True when that completes the step; then the frame's
+    /// payload is the sum too.
+    #[inline(always)]
+    pub(super) fn take(
+        &mut self,
+        arrival: Arrival,
+        buffer: &mut [u8],
+        job: &mut JobStats,
+        transitions: &mut TransitionCounters,
+    ) -> Result<bool, DropReason> {
+        let Arrival { rank, step, place, first, now, .. } = arrival;
+        let (bank, store) = self.slots.bank_and_store(place);
+        if !first && bank.exponent != arrival.exponent {
+            return Err(DropReason::Exponent);
+        }
+        let before = if first { Members::EMPTY } else { bank.members };
+        let members = before.union(rank.bit());
+        let complete = members == self.mask;
+        let member = &mut self.members[rank.index()];
+        let from = Contribution { rank: rank.index(), limit: member.limit };
+        let wire = &mut buffer[arrival.payload_start..arrival.frame_len];
+        if first {
+            *bank = Bank {
+                state: State::Collecting,
+                has_data: true,
+                exponent: arrival.exponent,
+                step,
+                claimed_at: now,
+                ..Bank::default()
+            };
+        }
+        bank.members = members;
+        bank.flags = bank.flags.union(arrival.flags.only(INHERITED));
+        member.lag.count(now.since(bank.claimed_at));
+        job.contributions_added += 1;
+        job.bytes_accepted += arrival.frame_len as u64;
+        transitions.count(if first { Transition::Claim } else { Transition::Add });
+        let clamped = match (first, complete) {
+            (true, _) => store.first(place, from, wire),
+            (false, false) => store.add(place, from, wire),
+            (false, true) => store.add_last(place, from, wire),
+        };
+        if first && complete {
+            store.emit(place, wire);
+        }
+        if clamped {
+            bank.flags = bank.flags.union(Flags::CLAMPED);
+            job.contributions_clamped += 1;
+        }
+        if arrival.congestion {
+            bank.flags = bank.flags.union(Flags::CONGESTION);
+            job.contributions_marked += 1;
+        }
+        if complete {
+            job.chunks_completed += 1;
+            bank.completed_by = u8::try_from(rank.index()).expect("a rank is below 64");
+        }
+        Ok(complete)
+    }
+
     fn check_elements(&self, header: &Header) -> Result<(), DropReason> {
         if header.count != self.row.elements {
             return Err(DropReason::ElementCount);
@@ -320,7 +333,7 @@ impl Lease {
     }
 
     /// Checks the datagram that lies in `range` of the frame at the start of `buffer`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_integrity(
         &self,
         buffer: &mut [u8],
@@ -336,6 +349,8 @@ impl Lease {
 pub(super) struct Arrival {
     pub(super) rank: Rank,
     pub(super) step: u32,
+    /// The step's bank.
+    pub(super) place: BankIndex,
     /// It claims its bank.
     pub(super) first: bool,
     pub(super) exponent: i8,

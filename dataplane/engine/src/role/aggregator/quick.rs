@@ -23,20 +23,25 @@ use crate::slot::bitmap::{Seen, look};
 
 /// Bytes of Ethernet, IPv4, UDP and Weft header.
 const LEN: usize = 42 + HEADER_LEN;
-/// The headers as words; the last overlaps the one before it.
-const WORDS: usize = LEN.div_ceil(8);
+/// Of the Ethernet addresses nothing counts, so the comparison starts among them: eight whole words.
+const START: usize = 10;
+const WORDS: usize = (LEN - START) / 8;
+const _: () = assert!(START + WORDS * 8 == LEN && START <= 12);
 const DATAGRAM: usize = LEN - HEADER_LEN;
 
-/// What a member's contributions begin with, and which bits of that count.
+/// What a member's contributions begin with, under the lease's [`Masks`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     words: [u64; WORDS],
-    masks: [u64; WORDS],
 }
 
+/// Which bits of a contribution's headers count.
+#[derive(Debug)]
+pub(super) struct Masks([u64; WORDS]);
+
 impl Expected {
-    /// Matches nothing: for IPv6, and while a lease is not open.
-    pub(super) const NOTHING: Self = Self { words: [u64::MAX; WORDS], masks: [0; WORDS] };
+    /// Matches nothing, for no mask is all ones: for IPv6, and while a lease is not open.
+    pub(super) const NOTHING: Self = Self { words: [u64::MAX; WORDS] };
 
     /// What `rank` of an open lease sends.
     fn of(lease: &Lease, rank: usize) -> Self {
@@ -66,55 +71,80 @@ impl Expected {
         let mut bytes = [0; LEN];
         header.emit(&mut Packet::new_unchecked(&mut bytes[DATAGRAM..]));
         encap.emit(&mut bytes, HEADER_LEN + header.payload_len());
-        let mut mask = [0xff_u8; LEN];
-        let mut ignore = |start: usize, len: usize| mask[start..start + len].fill(0);
-        // Ethernet addresses; type of service; identification; hop limit; IP and UDP checksums.
-        ignore(0, 12);
-        ignore(ETHERNET_LEN + 1, 1);
-        ignore(ETHERNET_LEN + 4, 2);
-        ignore(ETHERNET_LEN + 8, 1);
-        ignore(ETHERNET_LEN + 10, 2);
-        ignore(ETHERNET_LEN + IPV4_LEN + 6, 2);
-        // Flags and outcome; chunk; CRC.
-        ignore(DATAGRAM + 1, 1);
-        ignore(DATAGRAM + 12, 4);
-        ignore(DATAGRAM + 20, 4);
-        if lease.row.exponent.is_none() {
-            ignore(DATAGRAM + 17, 1);
-        }
-        // Of the fragment field the reserved bit and "don't fragment" are free.
-        mask[ETHERNET_LEN + 6] = 0x3f;
-        let (words, masks) = (words_of(&bytes), words_of(&mask));
-        let mut masked = words;
-        for (word, mask) in masked.iter_mut().zip(&masks) {
+        let mut words = words_of(&bytes);
+        for (word, mask) in words.iter_mut().zip(&lease.masks().0) {
             *word &= mask;
         }
-        Self { words: masked, masks }
+        Self { words }
     }
 
     #[inline(always)]
-    fn matches(&self, head: &[u8; LEN]) -> bool {
-        let (whole, _) = head.as_chunks::<8>();
-        let differ = whole.iter().zip(&self.words).zip(&self.masks);
-        let differ = differ.fold(0, |differ, ((bytes, word), mask)| {
-            differ | ((u64::from_ne_bytes(*bytes) & mask) ^ word)
-        });
-        let last = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        differ | ((last & self.masks[WORDS - 1]) ^ self.words[WORDS - 1]) == 0
+    fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
+        let (words, _) = head[START..].as_chunks::<8>();
+        let mut differ = 0;
+        for (bytes, (word, mask)) in words.iter().zip(self.words.iter().zip(&masks.0)) {
+            differ |= (u64::from_ne_bytes(*bytes) & mask) ^ word;
+        }
+        differ == 0
     }
 }
 
-fn words_of(head: &[u8; LEN]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    let (whole, _) = head.as_chunks::<8>();
-    for (word, bytes) in words.iter_mut().zip(whole) {
-        *word = u64::from_ne_bytes(*bytes);
+impl Masks {
+    const ANY_EXPONENT: Self = Self::new(true);
+    const FIXED_EXPONENT: Self = Self::new(false);
+
+    const fn new(any_exponent: bool) -> Self {
+        // Ethernet addresses; type of service; identification; hop limit; IP and UDP checksums;
+        // flags and outcome; chunk; CRC. (start, length)
+        const IGNORED: [(usize, usize); 9] = [
+            (0, 12),
+            (ETHERNET_LEN + 1, 1),
+            (ETHERNET_LEN + 4, 2),
+            (ETHERNET_LEN + 8, 1),
+            (ETHERNET_LEN + 10, 2),
+            (ETHERNET_LEN + IPV4_LEN + 6, 2),
+            (DATAGRAM + 1, 1),
+            (DATAGRAM + 12, 4),
+            (DATAGRAM + 20, 4),
+        ];
+        let mut mask = [0xff_u8; LEN];
+        let mut range = 0;
+        while range < IGNORED.len() {
+            let (start, len) = IGNORED[range];
+            let mut at = start;
+            while at < start + len {
+                mask[at] = 0;
+                at += 1;
+            }
+            range += 1;
+        }
+        if any_exponent {
+            mask[DATAGRAM + 17] = 0;
+        }
+        // Of the fragment field the reserved bit and "don't fragment" are free.
+        mask[ETHERNET_LEN + 6] = 0x3f;
+        Self(words_of(&mask))
     }
-    words[WORDS - 1] = head.last_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+}
+
+const fn words_of(head: &[u8; LEN]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    let (_, from_start) = head.split_at(START);
+    let (whole, _) = from_start.as_chunks::<8>();
+    let mut index = 0;
+    while index < WORDS {
+        words[index] = u64::from_ne_bytes(whole[index]);
+        index += 1;
+    }
     words
 }
 
 impl Lease {
+    #[inline]
+    fn masks(&self) -> &'static Masks {
+        if self.row.exponent.is_some() { &Masks::FIXED_EXPONENT } else { &Masks::ANY_EXPONENT }
+    }
+
     /// To be called whenever a cookie, the group or the phase has changed.
     pub(super) fn renew_expected(&mut self) {
         for rank in 0..self.members.len() {
@@ -127,18 +157,19 @@ impl Lease {
 }
 
 impl Aggregator {
-    /// Takes an ordinary contribution. `None`: it is something else, and nothing has changed.
+    /// Takes an ordinary contribution, or leaves everything as it is.
     #[inline(always)]
     pub(super) fn take_quickly(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Quick {
         let Some((index, arrival)) = self.recognise(now, buffer, len) else { return Quick::Else };
-        if let Err(reason) = self.charge(index, now, arrival.frame_len) {
+        let lease = &mut self.leases[index.index()];
+        let job = lease.job(&mut self.jobs);
+        if let Err(reason) = job.charge(now, arrival.frame_len) {
             return Quick::Drop(reason);
         }
-        let lease = &self.leases[index.index()];
         if let Err(reason) = lease.check_integrity(buffer, DATAGRAM..arrival.frame_len) {
             return Quick::Drop(reason);
         }
-        match self.take(index, arrival, buffer) {
+        match lease.take(arrival, buffer, &mut job.stats, &mut self.stats.transitions) {
             Ok(false) => Quick::Hold,
             Ok(true) => Quick::Complete(index, arrival.step),
             Err(reason) => Quick::Drop(reason),
@@ -148,16 +179,18 @@ impl Aggregator {
     /// Recognises an ordinary contribution that its slot has room for. Changes nothing.
     #[inline(always)]
     fn recognise(&self, now: Nanos, buffer: &[u8], len: usize) -> Option<(LeaseIndex, Arrival)> {
-        let head: &[u8; LEN] = buffer.get(..len)?.first_chunk()?;
+        let head: &[u8; LEN] = buffer.first_chunk()?;
         let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
         let packet = Packet::new_unchecked(datagram);
         let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
-        let rank: Rank = packet.members().single()?;
         let lease = self.leases.get(index.index())?;
-        let member = lease.members.get(rank.index())?;
+        // The comparison holds the other bits against the member's own.
+        let rank = packet.members().0.trailing_zeros() as usize;
+        let member = lease.members.get(rank)?;
+        let rank = Rank::new(u8::try_from(rank).ok()?)?;
         let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
         let frame_len = LEN + lease.payload_len;
-        if !member.expected.matches(head)
+        if !member.expected.matches(lease.masks(), head)
             || lease.phase != Phase::Open
             || len < frame_len
             || !ipv4_checksum_ok(ip)
@@ -170,22 +203,25 @@ impl Aggregator {
         {
             return None;
         }
-        let first = match look(&lease.slots, step, rank.bit()) {
-            Seen::Claimable => true,
-            Seen::New => {
-                let bank = lease.slots.bank(lease.slots.locate(step));
-                if bank.state != State::Collecting || bank.exponent != packet.exponent() {
-                    return None;
-                }
-                false
+        let place = lease.slots.locate(step);
+        let bank = lease.slots.bank(place);
+        let exponent = packet.exponent();
+        let first = if bank.state == State::Collecting && bank.step == step {
+            if bank.members.contains(rank.bit()) || bank.exponent != exponent {
+                return None;
             }
-            Seen::Repeat | Seen::Foreign => return None,
+            false
+        } else if look(&lease.slots, step, rank.bit()) == Seen::Claimable {
+            true
+        } else {
+            return None;
         };
         let arrival = Arrival {
             rank,
             step,
+            place,
             first,
-            exponent: packet.exponent(),
+            exponent,
             flags: packet.flags(),
             congestion: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
             payload_start: LEN,

@@ -159,6 +159,12 @@ impl Gather {
         Self { jobs: Vec::new(), index: vec![None; JOBS_MAX], outbox: Outbox::new() }
     }
 
+    /// True when no job is pushed here.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// The job's place here, if it is pushed.
     #[inline]
     pub(crate) fn find(&self, job: JobId) -> Option<PushIndex> {

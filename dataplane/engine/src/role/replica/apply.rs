@@ -141,6 +141,7 @@ impl Job {
             _ => self.decisions.iter_mut().for_each(|place| *place = None),
         }
         self.phase = Phase::Follow;
+        self.is_anew = false;
         self.stats.snapshots += 1;
         self.forget_past();
         self.owes_status = true;

@@ -43,6 +43,8 @@ pub(super) struct Job {
     pub(super) status_at: Nanos,
     /// The server must be told of progress.
     pub(super) owes_status: bool,
+    /// The server has restarted since the model came from it: its numbers are other ones.
+    pub(super) is_anew: bool,
     /// When the server last said anything.
     pub(super) heard_at: Nanos,
     events: VecDeque<Event>,
@@ -148,6 +150,7 @@ impl Job {
             },
             status_at: Nanos(0),
             owes_status: true,
+            is_anew: false,
             heard_at: Nanos(0),
             events: VecDeque::with_capacity(EVENTS_MAX),
             stats: ReplicaJobStats::default(),

@@ -38,6 +38,7 @@ impl Job {
                 let epoch = self.server.terms().map(|terms| terms.epoch);
                 if had_terms.is_some_and(|terms| Some(terms.epoch) != epoch) {
                     // A restarted server may have another history behind the same numbers.
+                    self.is_anew = true;
                     self.begin_snapshot();
                 }
                 self.owes_status = true;
@@ -125,6 +126,14 @@ impl Job {
         let version = near(self.model.version, header.chunk.0);
         if generation_of(version) != header.group.generation() {
             return Err(DropReason::StaleGroup);
+        }
+        if header.members.0 < self.next_order && !self.is_anew {
+            // What is here is newer: the STALE that asked for a version answered an old question.
+            // To go back would break the bound that the server holds (I5).
+            self.phase = Phase::Follow;
+            self.owes_status = true;
+            self.is_dirty = true;
+            return Ok(());
         }
         self.draft.version = version;
         self.draft.next_order = header.members.0;

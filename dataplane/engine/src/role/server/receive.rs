@@ -232,7 +232,7 @@ impl Job {
         peer: Peer,
         index: OpenIndex,
         chunk: u32,
-        now: weft_wire::Nanos,
+        now: Nanos,
         congested: bool,
     ) {
         let id = match peer {
@@ -247,7 +247,7 @@ impl Job {
         }
     }
 
-    fn tell_staged(&mut self, index: OpenIndex, now: weft_wire::Nanos) {
+    fn tell_staged(&mut self, index: OpenIndex, now: Nanos) {
         let group = self.group(index);
         let id = group.id;
         let rank = group.is_direct.then(|| group.mask.single()).flatten();
@@ -285,12 +285,10 @@ impl Job {
                 }
                 let place = self.source_index(SourceId::Box(via));
                 self.sources[place].heard_at = incoming.now;
-                // One that holds nothing may not have been told of the group yet: the controller
-                // tells the server first.
-                let told_by = Nanos(self.config.source_timeout_ns);
-                let is_early = header.members.is_empty()
-                    && incoming.now < self.group(index).installed_at.saturating_add(told_by);
-                if outcome == Outcome::Stale && !is_early {
+                // An aggregator that holds nothing of a young group may not have been told of it yet.
+                let age_ns = incoming.now.since(self.group(index).installed_at).0;
+                let may_come = header.members.is_empty() && age_ns < self.config.source_timeout_ns;
+                if outcome == Outcome::Stale && !may_come {
                     self.fall_back(index);
                 }
             }

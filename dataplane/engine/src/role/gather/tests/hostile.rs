@@ -31,7 +31,7 @@ fn each_wrong_field_has_its_reason() {
     rig.ask(&rig.contribution(1, id, 0, 7));
     let before = snapshot(&rig, id);
     let header = data_header(id, 1, ElementType::I32);
-    let from_zero = |rig: &Rig, header: Header| rig.from_worker(0, 0, &header, &[0; 16]);
+    let from_zero = |rig: &Rig, header: Header| rig.worker_frame(0, 0, &header, &[0; 16]);
     let cases: Vec<(Vec<u8>, DropReason)> = [
         (Header { chunk: ChunkIndex(CHUNKS), ..header }, DropReason::ChunkOutOfRange),
         (Header { element_type: ElementType::F32, ..header }, DropReason::ElementType),
@@ -45,7 +45,7 @@ fn each_wrong_field_has_its_reason() {
     for (frame, reason) in cases {
         assert_eq!(rig.send(&frame).unwrap_err(), reason);
     }
-    let short = rig.from_worker(0, 0, &Header { count: 3, ..header }, &[0; 12]);
+    let short = rig.worker_frame(0, 0, &Header { count: 3, ..header }, &[0; 12]);
     assert_eq!(rig.send(&short).unwrap_err(), DropReason::ElementCount);
     let good = rig.contribution(0, id, 1, 5);
     let mut torn = good.clone();
@@ -92,7 +92,7 @@ fn what_only_the_server_may_say_is_refused_from_workers() {
     let (mut rig, id) = super::installed();
     for kind in [Kind::Pull, Kind::Ack, Kind::State] {
         let header = plain_header(kind, JobId(1), id, Members::EMPTY);
-        let frame = rig.from_worker(0, 0, &header, &[]);
+        let frame = rig.worker_frame(0, 0, &header, &[]);
         assert_eq!(rig.send(&frame).unwrap_err(), DropReason::Kind, "{kind:?}");
     }
     // And a server's frame under another cookie is not the server's.
@@ -116,7 +116,7 @@ fn the_jobs_bucket_holds_a_greedy_job() {
     assert_eq!(taken, 2048 / frame.len());
     assert_eq!(rig.report(0).stats().over_quota, 100 - taken as u64);
     assert_eq!(rig.aggregator.stats().drops.of(DropReason::OverQuota), 100 - taken as u64);
-    let other = rig.from_worker(1, 0, &data_header(id, 0, ElementType::I32), &[0; 16]);
+    let other = rig.worker_frame(1, 0, &data_header(id, 0, ElementType::I32), &[0; 16]);
     assert!(rig.send(&other).is_ok(), "the other job has its own");
     rig.now = Nanos(rig.now.0 + 1_000_000_000);
     assert!(rig.send(&frame).is_ok());

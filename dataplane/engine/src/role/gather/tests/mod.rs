@@ -182,7 +182,7 @@ fn marks_and_clamps_of_contributions_are_in_the_sum() {
     rig.ask(&marked);
     let header = data_header(id, 0, ElementType::I32);
     let clamped = Header { flags: Flags::CLAMPED, ..header };
-    rig.ask(&rig.from_worker(0, 1, &clamped, &[0; 16]));
+    rig.ask(&rig.worker_frame(0, 1, &clamped, &[0; 16]));
     let sum = rig.ask(&rig.credit(id, 0, 0b11));
     assert_eq!(sum.header.flags, Flags::CLAMPED.union(Flags::CONGESTION));
     assert_eq!(rig.report(0).stats().contributions_marked, 1);
@@ -198,8 +198,8 @@ fn floats_and_halves_are_summed_as_such() {
         let id = group(0, 1);
         rig.install(crate::push::GroupDescriptor { element_type, ..descriptor(1, id, &[0, 1]) });
         let header = data_header(id, 0, element_type);
-        rig.ask(&rig.from_worker(0, 0, &header, &one.repeat(4)));
-        rig.ask(&rig.from_worker(0, 1, &header, &two.repeat(4)));
+        rig.ask(&rig.worker_frame(0, 0, &header, &one.repeat(4)));
+        rig.ask(&rig.worker_frame(0, 1, &header, &two.repeat(4)));
         let sum = rig.ask(&rig.credit(id, 0, 0b11));
         assert_eq!(sum.payload, three.to_be_bytes()[..one.len()].repeat(4));
         assert_eq!(sum.header.element_type, element_type);
@@ -212,7 +212,7 @@ fn a_status_asks_and_changes_nothing() {
     rig.ask(&rig.contribution(1, id, 0, 5));
     let header =
         crate::send::datagram::plain_header(Kind::Status, weft_wire::JobId(1), id, Members::EMPTY);
-    assert!(rig.ask(&rig.from_worker(0, 0, &header, &[])).is_state(Outcome::Have, 0b10));
+    assert!(rig.ask(&rig.worker_frame(0, 0, &header, &[])).is_state(Outcome::Have, 0b10));
     assert_eq!(rig.report(0).slot(id, 0), Some((SlotState::Collecting, Members(0b10))));
 }
 
@@ -263,8 +263,8 @@ fn without_a_server_a_full_slot_keeps_its_sum() {
     let mut stale = rig.ask(&rig.credit(id, 0, 0b11)).header;
     stale.outcome = Outcome::Stale;
     let (encap, cookie) = {
-        let mut frame = vec![0; 100];
-        let client = rig.from_server(0, &stale, &[]);
+        let mut frame = [0; 100];
+        let client = rig.server_frame(0, &stale, &[]);
         frame[..client.len()].copy_from_slice(&client);
         (frame[..client.len()].to_vec(), rig.ask(&rig.credit(id, 1, 0b11)).header.cookie)
     };

@@ -12,7 +12,7 @@ use crate::send::datagram::plain_header;
 fn request(rig: &Rig, rank: usize, generation: u16, chunk: u32) -> alloc::vec::Vec<u8> {
     let header =
         plain_header(Kind::Contrib, JobId(1), GroupId::new(ROW_MODEL, generation), Members::EMPTY);
-    rig.from_worker(0, rank, &Header { chunk: ChunkIndex(chunk), ..header }, &[])
+    rig.worker_frame(0, rank, &Header { chunk: ChunkIndex(chunk), ..header }, &[])
 }
 
 fn answer(rig: &Rig, generation: u16, chunk: u32, value: f32) -> alloc::vec::Vec<u8> {
@@ -22,7 +22,7 @@ fn answer(rig: &Rig, generation: u16, chunk: u32, value: f32) -> alloc::vec::Vec
         count: ELEMENTS,
         ..plain_header(Kind::Answer, JobId(1), GroupId::new(ROW_MODEL, generation), Members(1 << 2))
     };
-    rig.from_server(0, &header, &value.to_be_bytes().repeat(4))
+    rig.server_frame(0, &header, &value.to_be_bytes().repeat(4))
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn a_version_that_is_gone_is_gone_for_all_who_asked() {
         chunk: ChunkIndex(1),
         ..plain_header(Kind::State, JobId(1), GroupId::new(ROW_MODEL, 7), Members(1 << 2))
     };
-    let gone = rig.send(&rig.from_server(0, &state, &[])).unwrap();
+    let gone = rig.send(&rig.server_frame(0, &state, &[])).unwrap();
     assert_eq!(gone.len(), 2);
     assert!(gone.iter().all(|out| out.is_state(Outcome::Stale, 0b11)));
-    assert_eq!(rig.send(&rig.from_server(0, &state, &[])).unwrap_err(), DropReason::Unsolicited);
+    assert_eq!(rig.send(&rig.server_frame(0, &state, &[])).unwrap_err(), DropReason::Unsolicited);
 }
 
 #[test]
@@ -106,6 +106,6 @@ fn a_cache_of_one_chunk_serves_one_after_the_other() {
 fn only_the_server_knows_the_newest_version() {
     let mut rig = Rig::of_two();
     let header = plain_header(Kind::Status, JobId(1), GroupId::new(ROW_MODEL, 0), Members::EMPTY);
-    let frame = rig.from_worker(0, 0, &header, &[]);
+    let frame = rig.worker_frame(0, 0, &header, &[]);
     assert_eq!(rig.send(&frame).unwrap_err(), DropReason::Kind);
 }

@@ -258,10 +258,10 @@ impl Rig {
         value: i32,
     ) -> Vec<u8> {
         let payload = value.to_be_bytes().repeat(usize::from(ELEMENTS));
-        self.from_worker(0, rank, &data_header(group, chunk, ElementType::I32), &payload)
+        self.worker_frame(0, rank, &data_header(group, chunk, ElementType::I32), &payload)
     }
 
-    pub(super) fn from_worker(
+    pub(super) fn worker_frame(
         &self,
         job: usize,
         rank: usize,
@@ -278,7 +278,7 @@ impl Rig {
         frame
     }
 
-    pub(super) fn from_server(&self, job: usize, header: &Header, payload: &[u8]) -> Vec<u8> {
+    pub(super) fn server_frame(&self, job: usize, header: &Header, payload: &[u8]) -> Vec<u8> {
         let job = &self.jobs[job];
         let peer = Peer::Box(job.config.box_index);
         let header = Header { job: job.config.job, ..*header };
@@ -292,12 +292,12 @@ impl Rig {
 
     pub(super) fn credit(&self, group: GroupId, chunk: u32, mask: u64) -> Vec<u8> {
         let header = plain_header(Kind::Pull, JobId(0), group, Members(mask));
-        self.from_server(0, &Header { chunk: ChunkIndex(chunk), ..header }, &[])
+        self.server_frame(0, &Header { chunk: ChunkIndex(chunk), ..header }, &[])
     }
 
     pub(super) fn ack(&self, group: GroupId, outcome: Outcome) -> Vec<u8> {
         let header = plain_header(Kind::Ack, JobId(0), group, Members(0b11));
-        self.from_server(0, &Header { outcome, chunk: ChunkIndex(7), ..header }, &[])
+        self.server_frame(0, &Header { outcome, chunk: ChunkIndex(7), ..header }, &[])
     }
 }
 

@@ -193,6 +193,32 @@ fn an_aggregator_that_is_stale_or_silent_is_left() {
     }
 }
 
+/// Server and aggregator are told of a group by two messages, and the server's PULL may be faster.
+#[test]
+fn an_aggregator_that_does_not_know_a_young_group_is_asked_again() {
+    let mut rig = Rig::new(job());
+    rig.install(descriptor(0, &[0, 1], true)).unwrap();
+    rig.pulls();
+    let unknown = Header {
+        outcome: Outcome::Stale,
+        ..plain_header(Kind::State, JOB, group(0), Members::EMPTY)
+    };
+    let timeout_ms = job().source_timeout_ns / MS;
+    let mut waited_ms = 0;
+    while waited_ms + 10 < timeout_ms {
+        rig.wait(10);
+        waited_ms += 10;
+        let frame = rig.frame(AGGREGATOR, &unknown, &[]);
+        rig.send(&frame).unwrap();
+        let pulls = rig.pulls();
+        assert!(pulls.iter().all(|(to, _)| *to == AGGREGATOR), "{waited_ms} ms: {pulls:?}");
+    }
+    rig.wait(20);
+    let frame = rig.frame(AGGREGATOR, &unknown, &[]);
+    rig.send(&frame).unwrap();
+    assert!(rig.pulls().iter().any(|(to, _)| *to != AGGREGATOR), "it will never know");
+}
+
 #[test]
 fn an_aggregator_that_waits_for_members_is_not_left() {
     let mut rig = Rig::new(job());

@@ -1,0 +1,305 @@
+//! The daemon over loopback gRPC, with boxes and workers that are only their streams.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic::transport::Channel;
+use weft_controller::config::FileConfig;
+use weft_controller::daemon::Daemon;
+use weft_rpc::v1;
+use weft_rpc::v1::command::Command;
+use weft_rpc::v1::nodes_client::NodesClient;
+use weft_rpc::v1::status_client::StatusClient;
+use weft_rpc::v1::worker_message::Message as Said;
+use weft_rpc::v1::worker_reply::Message as Heard;
+use weft_rpc::v1::workers_client::WorkersClient;
+
+const CONFIG: &str = r#"
+listen = "127.0.0.1:0"
+[[host]]
+name = "w0"
+[[host]]
+name = "w1"
+[[host]]
+name = "s0"
+[[job]]
+name = "digits"
+index = 1
+dimension = 1000
+workers = ["w0", "w1"]
+server = "s0"
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A controller on a free port, for as long as the test's runtime lives.
+async fn controller(config: &str) -> Channel {
+    let mut config: FileConfig = toml::from_str(config).unwrap();
+    config.telemetry_period_ms = 50;
+    let daemon = Daemon::bind("test.toml".as_ref(), config).await.unwrap();
+    let addr = daemon.addr;
+    tokio::spawn(daemon.run(std::future::pending()));
+    let endpoint = Channel::from_shared(format!("http://{addr}")).unwrap();
+    endpoint.connect().await.unwrap()
+}
+
+struct Worker {
+    said: mpsc::Sender<v1::WorkerMessage>,
+    heard: Streaming<v1::WorkerReply>,
+}
+
+impl Worker {
+    async fn attach(channel: &Channel, hello: v1::WorkerHello) -> Self {
+        let (said, outbound) = mpsc::channel(64);
+        said.send(v1::WorkerMessage { message: Some(Said::Hello(hello)) }).await.unwrap();
+        let mut client = WorkersClient::new(channel.clone());
+        let heard = client.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();
+        Self { said, heard }
+    }
+
+    async fn welcome(channel: &Channel, rank: u32) -> Self {
+        let mut worker = Self::attach(channel, hello(rank)).await;
+        match worker.hear().await {
+            Some(Heard::Welcome(job)) => assert_eq!(job.chunk_count, 4),
+            other => panic!("{other:?}"),
+        }
+        worker
+    }
+
+    async fn hear(&mut self) -> Option<Heard> {
+        let reply = tokio::time::timeout(PATIENCE, self.heard.message()).await.unwrap();
+        reply.ok().flatten()?.message
+    }
+
+    async fn ask(&self, request: v1::TransferRequest) {
+        self.said.send(v1::WorkerMessage { message: Some(Said::Request(request)) }).await.unwrap();
+    }
+}
+
+fn hello(rank: u32) -> v1::WorkerHello {
+    v1::WorkerHello { job: 1, name: None, rank, life: 7 }
+}
+
+fn request(update_id: u64) -> v1::TransferRequest {
+    v1::TransferRequest { update_id, norm: 1.0, max_abs: 1.0, ..v1::TransferRequest::default() }
+}
+
+/// The server's box: it acknowledges, stages and commits everything at once.
+struct Box {
+    said: mpsc::Sender<v1::NodeMessage>,
+    heard: Streaming<v1::Command>,
+    version: u64,
+}
+
+impl Box {
+    async fn attach(channel: &Channel, next_order: u64, version: u64) -> Self {
+        let role = v1::JobRole {
+            job: 1,
+            role: v1::Role::Server.into(),
+            address: "127.0.0.1:22341".into(),
+            next_order,
+            version,
+            ..v1::JobRole::default()
+        };
+        let hello = v1::NodeHello {
+            name: "s0".into(),
+            roles: vec![role],
+            life: 3,
+            ..v1::NodeHello::default()
+        };
+        let (said, outbound) = mpsc::channel(64);
+        let message = v1::node_message::Message::Hello(hello);
+        said.send(v1::NodeMessage { message: Some(message) }).await.unwrap();
+        let mut client = NodesClient::new(channel.clone());
+        let heard = client.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();
+        let mut node = Self { said, heard, version };
+        assert!(matches!(node.hear().await, Some(Command::Welcome(_))));
+        node
+    }
+
+    async fn hear(&mut self) -> Option<Command> {
+        let command = tokio::time::timeout(PATIENCE, self.heard.message()).await.unwrap();
+        command.ok().flatten()?.command
+    }
+
+    async fn tell(&self, event: v1::event::Event) {
+        let event = v1::Event { job: 1, event: Some(event) };
+        let message = v1::node_message::Message::Event(event);
+        self.said.send(v1::NodeMessage { message: Some(message) }).await.unwrap();
+    }
+
+    /// The next group, acknowledged.
+    async fn install(&mut self) -> v1::GroupDescriptor {
+        loop {
+            match self.hear().await.expect("a command") {
+                Command::Install(group) => {
+                    let event = v1::Installed { group: group.group };
+                    self.tell(v1::event::Event::Installed(event)).await;
+                    return group;
+                }
+                Command::SetRate(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    async fn commit(&mut self, group: &v1::GroupDescriptor) {
+        self.version += group.members.len() as u64;
+        let staged = v1::Staged { group: group.group };
+        self.tell(v1::event::Event::Staged(staged)).await;
+        let decided = v1::Decided {
+            group: group.group,
+            order: group.order,
+            decision: v1::Decision::Committed.into(),
+            version: self.version,
+            members: group.members.iter().fold(0, |mask, member| mask | 1 << member.rank),
+            norm: 1.0,
+            momentum_norm: 1.0,
+        };
+        self.tell(v1::event::Event::Decided(decided)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_update_is_asked_for_granted_and_delivered() {
+    let channel = controller(CONFIG).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let mut worker = Worker::welcome(&channel, 1).await;
+    worker.ask(request(5)).await;
+    let group = server.install().await;
+    assert_eq!((group.order, group.chunk_count, group.members[0].rank), (0, 4, 1));
+    let Some(Heard::Grant(grant)) = worker.hear().await else { panic!("no grant") };
+    assert_eq!((grant.update_id, grant.group, grant.via), (5, group.group, None));
+    assert_eq!(grant.segments.len(), 1);
+    server.commit(&group).await;
+    let Some(Heard::Delivered(delivered)) = worker.hear().await else { panic!("not delivered") };
+    assert_eq!((delivered.update_id, delivered.version), (5, 1));
+}
+
+#[tokio::test]
+async fn a_controller_goes_on_where_the_server_is() {
+    let channel = controller(CONFIG).await;
+    let mut server = Box::attach(&channel, 41, 40).await;
+    let mut worker = Worker::welcome(&channel, 0).await;
+    worker.ask(v1::TransferRequest { version: 40, ..request(1) }).await;
+    assert_eq!(server.install().await.order, 41);
+    // Another controller would be told 42; so is this one, by a box whose stream broke.
+    drop(server);
+    let mut server = Box::attach(&channel, 50, 60).await;
+    worker.ask(v1::TransferRequest { version: 60, ..request(2) }).await;
+    assert_eq!(server.install().await.order, 50);
+}
+
+#[tokio::test]
+async fn a_bad_request_is_its_senders_error_alone() {
+    let channel = controller(CONFIG).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let mut bad = Worker::welcome(&channel, 0).await;
+    let mut good = Worker::welcome(&channel, 1).await;
+    let requests = [
+        ("norm", v1::TransferRequest { norm: f64::NAN, ..request(1) }),
+        ("norm", v1::TransferRequest { norm: -1.0, ..request(1) }),
+        ("max_abs", v1::TransferRequest { max_abs: f64::INFINITY, ..request(1) }),
+        ("size_bytes", v1::TransferRequest { size_bytes: u64::MAX, ..request(1) }),
+        ("destination", v1::TransferRequest { destination: "s9".into(), ..request(1) }),
+        ("version", v1::TransferRequest { version: u64::MAX, ..request(1) }),
+    ];
+    for (field, request) in requests {
+        bad.ask(request).await;
+        let Some(Heard::Refused(refused)) = bad.hear().await else { panic!("not refused") };
+        assert_eq!((refused.field.as_str(), refused.update_id), (field, Some(1)));
+    }
+    good.ask(request(1)).await;
+    let group = server.install().await;
+    assert!(matches!(good.hear().await, Some(Heard::Grant(_))));
+    server.commit(&group).await;
+    assert!(matches!(good.hear().await, Some(Heard::Delivered(_))));
+    // The one that was refused may ask properly.
+    bad.ask(request(1)).await;
+    server.install().await;
+    assert!(matches!(bad.hear().await, Some(Heard::Grant(_))));
+}
+
+#[tokio::test]
+async fn strangers_are_turned_away() {
+    let channel = controller(CONFIG).await;
+    for (field, hello) in [
+        ("job", v1::WorkerHello { job: 9, ..hello(0) }),
+        ("job", v1::WorkerHello { job: 1 << 20, ..hello(0) }),
+        ("rank", hello(2)),
+        ("rank", hello(64)),
+        ("name", v1::WorkerHello { name: Some("nothing".into()), ..hello(0) }),
+    ] {
+        let mut worker = Worker::attach(&channel, hello).await;
+        let Some(Heard::Refused(refused)) = worker.hear().await else { panic!("not refused") };
+        assert_eq!(refused.field, field);
+        assert_eq!(worker.hear().await, None);
+    }
+    let (said, outbound) = mpsc::channel(1);
+    let first = v1::WorkerMessage { message: Some(Said::Request(request(1))) };
+    said.send(first).await.unwrap();
+    let mut client = WorkersClient::new(channel.clone());
+    let mut heard = client.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();
+    let reply = heard.message().await.unwrap().unwrap().message;
+    assert!(matches!(reply, Some(Heard::Refused(refused)) if refused.field == "hello"));
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_leaves_the_others_alone() {
+    let channel = controller(CONFIG).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let dying = Worker::welcome(&channel, 0).await;
+    let mut living = Worker::welcome(&channel, 1).await;
+    dying.ask(request(1)).await;
+    let orphan = server.install().await;
+    drop(dying);
+    living.ask(request(1)).await;
+    let group = server.install().await;
+    assert_eq!(group.order, orphan.order + 1);
+    assert!(matches!(living.hear().await, Some(Heard::Grant(_))));
+    server.commit(&orphan).await;
+    server.commit(&group).await;
+    assert!(matches!(living.hear().await, Some(Heard::Delivered(_))));
+}
+
+#[tokio::test]
+async fn figures_can_be_read() {
+    let channel = controller(CONFIG).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let mut worker = Worker::welcome(&channel, 0).await;
+    worker.ask(request(1)).await;
+    let group = server.install().await;
+    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
+    server.commit(&group).await;
+    assert!(matches!(worker.hear().await, Some(Heard::Delivered(_))));
+    let mut client = StatusClient::new(channel);
+    let status = client.read(v1::StatusRequest {}).await.unwrap().into_inner();
+    let job = &status.jobs[0];
+    assert_eq!((job.requested, job.granted, job.committed, job.version), (1, 1, 1, 1));
+    assert!(status.plans >= 1 && job.commit_mean_ns > 0 && job.is_server_attached);
+    assert_eq!(status.hosts.len(), 3);
+}
+
+#[tokio::test]
+async fn a_job_registered_at_run_time_is_served() {
+    let channel = controller(CONFIG).await;
+    let mut client = WorkersClient::new(channel.clone());
+    let job = v1::RegisterJobRequest {
+        name: "more".into(),
+        job: 2,
+        dimension: 10,
+        worker_hosts: vec!["w0".into()],
+        server: "s0".into(),
+        ..v1::RegisterJobRequest::default()
+    };
+    let described = client.register_job(job.clone()).await.unwrap().into_inner().job.unwrap();
+    assert_eq!((described.worker_count, described.chunk_count), (1, 1));
+    let again = client.register_job(job.clone()).await.unwrap_err();
+    assert_eq!(again.code(), tonic::Code::AlreadyExists);
+    let bad = v1::RegisterJobRequest { name: "bad".into(), job: 3, momentum: f64::NAN, ..job };
+    let refused = client.register_job(bad).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(refused.message().starts_with("momentum"), "{refused}");
+}

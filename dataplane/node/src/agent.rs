@@ -1,0 +1,295 @@
+//! The controller's agent: a thread that speaks gRPC for the lanes.
+//!
+//! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
+//! takes its events ([`NodeControl`]), and sends telemetry. Lanes never wait for it: both queues are
+//! bounded, and without a controller the lanes go on with what is installed. Events that found no
+//! controller are kept, the newest [`EVENTS_KEPT_MAX`], and told after the next hello. With
+//! `node.events` every event is logged too, whether there is a controller or not.
+
+pub mod book;
+mod log;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic::transport::Endpoint;
+use weft_io::probe::NicCounters;
+use weft_rpc::convert;
+use weft_rpc::v1;
+use weft_rpc::v1::node_message::Message;
+use weft_rpc::v1::nodes_client::NodesClient;
+
+use crate::config::NodeConfig;
+use crate::control::NodeControl;
+use crate::environment;
+use crate::error::NodeError;
+use book::Book;
+use log::EventLog;
+
+/// Whether there is anybody to tell of events.
+#[must_use]
+pub fn is_wanted(config: &NodeConfig) -> bool {
+    config.controller.is_some() || config.node.events.is_some()
+}
+
+/// Starts the agent's thread, when the configuration names a controller or a log of events; it ends
+/// soon after `stop`, with everything told to the log that has happened before.
+///
+/// # Errors
+/// The endpoint is no URL, the log cannot be opened, or no thread can be had.
+pub fn start(
+    config: &NodeConfig,
+    control: Arc<NodeControl>,
+    life: u64,
+    stop: Arc<AtomicBool>,
+) -> Result<Option<JoinHandle<()>>, NodeError> {
+    let log = match &config.node.events {
+        Some(path) => {
+            let failed = |source| NodeError::Events { path: path.clone(), source };
+            Some(EventLog::open(path, config).map_err(failed)?)
+        }
+        None => None,
+    };
+    let failed = |error: &dyn std::fmt::Display| NodeError::Controller(error.to_string());
+    let Some(section) = &config.controller else {
+        let Some(mut log) = log else { return Ok(None) };
+        return std::thread::Builder::new()
+            .name("weft-agent".to_owned())
+            .spawn(move || {
+                loop {
+                    // Asked first, so that what happened before it was set is still taken.
+                    let is_over = stop.load(Ordering::Relaxed);
+                    while let Some(event) = control.event() {
+                        log.event(event.job, &event.event);
+                    }
+                    if is_over {
+                        return;
+                    }
+                    std::thread::sleep(TICK);
+                }
+            })
+            .map(Some)
+            .map_err(|error| failed(&error));
+    };
+    let endpoint = Endpoint::from_shared(section.endpoint.clone())
+        .map_err(|error| failed(&error))?
+        .connect_timeout(DIAL_TIMEOUT)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .keep_alive_while_idle(true);
+    let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
+    let counters = environment::interface_with(config.port.ip.ip)
+        .or_else(|| config.port.device.clone())
+        .and_then(|interface| NicCounters::open(&interface).ok());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| failed(&error))?;
+    let agent = Agent {
+        endpoint,
+        book: Book::new(config, name, life),
+        control,
+        counters,
+        log,
+        kept: VecDeque::new(),
+        lost: 0,
+        start: Instant::now(),
+        stop,
+    };
+    std::thread::Builder::new()
+        .name("weft-agent".to_owned())
+        .spawn(move || runtime.block_on(agent.run()))
+        .map(Some)
+        .map_err(|error| failed(&error))
+}
+
+struct Agent {
+    endpoint: Endpoint,
+    book: Book,
+    control: Arc<NodeControl>,
+    counters: Option<NicCounters>,
+    log: Option<EventLog>,
+    /// Events that the controller has not been told.
+    kept: VecDeque<v1::Event>,
+    /// Of these, how many had to make room.
+    lost: u64,
+    start: Instant,
+    stop: Arc<AtomicBool>,
+}
+
+type Outbox = mpsc::Sender<v1::NodeMessage>;
+
+impl Agent {
+    async fn run(mut self) {
+        let mut wait = REDIAL_MIN;
+        while !self.is_stopped() {
+            let was_up = self.attach().await;
+            wait = if was_up { REDIAL_MIN } else { (wait * 2).min(REDIAL_MAX) };
+            let until = Instant::now() + wait;
+            while !self.is_stopped() && Instant::now() < until {
+                self.keep_events();
+                tokio::time::sleep(TICK.max(Duration::from_millis(10))).await;
+            }
+        }
+        self.keep_events();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// One stream, from dialling to its end. True when the controller took the hello.
+    async fn attach(&mut self) -> bool {
+        let Ok(channel) = self.endpoint.connect().await else { return false };
+        let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
+        self.keep_events();
+        let lost = self.lost + self.control.events_lost();
+        let hello = Message::Hello(self.book.hello(lost));
+        if outbox.send(v1::NodeMessage { message: Some(hello) }).await.is_err() {
+            return false;
+        }
+        let stream = NodesClient::new(channel).attach(ReceiverStream::new(outbound)).await;
+        let Ok(stream) = stream else { return false };
+        self.serve(stream.into_inner(), &outbox).await
+    }
+
+    async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
+        let mut was_up = false;
+        let mut telemetry_due = Instant::now();
+        let mut period = TELEMETRY_PERIOD;
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                command = commands.message() => {
+                    let Ok(Some(command)) = command else { return was_up };
+                    match &command.command {
+                        Some(v1::command::Command::Welcome(welcome)) => {
+                            was_up = true;
+                            period = Duration::from_nanos(welcome.telemetry_period_ns)
+                                .clamp(TELEMETRY_PERIOD_MIN, TELEMETRY_PERIOD_MAX);
+                        }
+                        Some(v1::command::Command::Refused(refused)) => {
+                            eprintln!(
+                                "weft-node: the controller refused `{}`: {}",
+                                refused.field, refused.problem
+                            );
+                            if !was_up {
+                                return false;
+                            }
+                        }
+                        _ => self.obey(&command).await,
+                    }
+                }
+                _ = ticks.tick() => {}
+            }
+            if self.is_stopped() || !self.tell_events(outbox).await {
+                return was_up;
+            }
+            if Instant::now() >= telemetry_due && was_up {
+                telemetry_due = Instant::now() + period;
+                let telemetry = Message::Telemetry(self.telemetry());
+                // Nothing is lost with one report when the stream is behind.
+                let _ = outbox.try_send(v1::NodeMessage { message: Some(telemetry) });
+            }
+        }
+    }
+
+    /// Hands a command to the lane. A full queue is waited for: commands keep their order, and the
+    /// controller's side of the stream is bounded too.
+    async fn obey(&mut self, command: &v1::Command) {
+        let mut command = match convert::command(command) {
+            Ok(Some(command)) => command,
+            Ok(None) => return,
+            Err(invalid) => {
+                eprintln!("weft-node: the controller's command was not understood: {invalid}");
+                return;
+            }
+        };
+        self.book.note_command(&command);
+        if let Some(log) = &mut self.log {
+            log.command(&command);
+        }
+        while let Err(again) = self.control.command(command) {
+            if self.is_stopped() {
+                return;
+            }
+            self.keep_events();
+            tokio::time::sleep(TICK).await;
+            command = again;
+        }
+    }
+
+    /// Takes the lane's events; the oldest make room when nobody listens.
+    fn keep_events(&mut self) {
+        while let Some(event) = self.control.event() {
+            self.book.note_event(event.job, &event.event);
+            if let Some(log) = &mut self.log {
+                log.event(event.job, &event.event);
+            }
+            if self.kept.len() >= EVENTS_KEPT_MAX {
+                self.kept.pop_front();
+                self.lost += 1;
+            }
+            self.kept.push_back(convert::event_to_proto(event.job, &event.event));
+        }
+    }
+
+    /// False when the stream has ended.
+    async fn tell_events(&mut self, outbox: &Outbox) -> bool {
+        self.keep_events();
+        while let Some(event) = self.kept.front() {
+            let message = v1::NodeMessage { message: Some(Message::Event(*event)) };
+            match outbox.try_send(message) {
+                Ok(()) => {
+                    self.kept.pop_front();
+                }
+                // The stream is behind; the next tick tries again.
+                Err(mpsc::error::TrySendError::Full(_)) => break,
+                Err(mpsc::error::TrySendError::Closed(_)) => return false,
+            }
+        }
+        true
+    }
+
+    fn telemetry(&self) -> v1::Telemetry {
+        let (rx_bytes, tx_bytes) = self.control.carried();
+        let nic = |read: fn(&NicCounters) -> std::io::Result<u64>| {
+            self.counters.as_ref().and_then(|counters| read(counters).ok())
+        };
+        v1::Telemetry {
+            at_ns: u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            rx_bytes,
+            tx_bytes,
+            nic_rx_bytes: nic(NicCounters::rx_bytes),
+            nic_tx_bytes: nic(NicCounters::tx_bytes),
+            rx_dropped: 0,
+            tx_dropped: 0,
+        }
+    }
+}
+
+/// How often the lane's queue of events is looked at.
+const TICK: Duration = Duration::from_millis(1);
+/// Telemetry before the controller says how often, and what it may say.
+const TELEMETRY_PERIOD: Duration = Duration::from_millis(100);
+const TELEMETRY_PERIOD_MIN: Duration = Duration::from_millis(10);
+const TELEMETRY_PERIOD_MAX: Duration = Duration::from_secs(60);
+/// Least and greatest wait before the controller is dialled again.
+const REDIAL_MIN: Duration = Duration::from_millis(100);
+const REDIAL_MAX: Duration = Duration::from_secs(5);
+/// How long one attempt to connect may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// A controller that answers nothing for so long is gone.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+/// Messages that wait for the stream.
+const OUTBOX_MAX: usize = 1024;
+/// Events kept while there is no controller.
+const EVENTS_KEPT_MAX: usize = 4096;

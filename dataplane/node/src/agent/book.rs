@@ -1,0 +1,185 @@
+//! What the node tells a controller that knows nothing: roles, the next order number, the model's
+//! version, open groups. It follows from the configuration, the commands and the events; no lane is
+//! asked. Pure.
+//!
+//! An aggregator's lease may be freed by its server without an event, so its open groups are those
+//! not yet replaced: a controller removes what it does not know.
+
+use std::collections::BTreeMap;
+
+use weft_engine::push::{Command, Decision, Event};
+use weft_rpc::v1;
+use weft_wire::JobId;
+
+use crate::config::NodeConfig;
+
+/// The node's word on itself.
+#[derive(Clone, Debug)]
+pub struct Book {
+    name: String,
+    life: u64,
+    roles: BTreeMap<JobId, Known>,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    state: v1::JobRole,
+    /// By row: a row has one group at a time.
+    open: BTreeMap<u16, v1::OpenGroup>,
+}
+
+impl Book {
+    /// From a configuration; `life` is new with every start.
+    #[must_use]
+    pub fn new(config: &NodeConfig, name: String, life: u64) -> Self {
+        let address =
+            std::net::SocketAddr::new(config.port.ip.ip, config.port.udp_port).to_string();
+        let role = |job: u16, role: v1::Role, box_index: u8, next_order: u64, version: u64| {
+            let state = v1::JobRole {
+                job: job.into(),
+                role: role.into(),
+                box_index: box_index.into(),
+                address: address.clone(),
+                next_order,
+                version,
+                momentum_norm: 0.0,
+                open_groups: Vec::new(),
+            };
+            (JobId(job), Known { state, open: BTreeMap::new() })
+        };
+        let servers = config
+            .server
+            .iter()
+            .map(|job| role(job.job, v1::Role::Server, 0, job.initial_order, job.initial_version));
+        let replicas = config.replica.iter().map(|job| {
+            let order = job.initial_order;
+            role(job.job, v1::Role::Replica, job.box_index, order, job.initial_version)
+        });
+        let aggregators = (config.push.iter())
+            .map(|job| role(job.job, v1::Role::Aggregator, job.box_index, 0, 0));
+        Self { name, life, roles: servers.chain(replicas).chain(aggregators).collect() }
+    }
+
+    /// The hello as of now.
+    #[must_use]
+    pub fn hello(&self, events_lost: u64) -> v1::NodeHello {
+        let roles = self.roles.values().map(|known| v1::JobRole {
+            open_groups: known.open.values().copied().collect(),
+            ..known.state.clone()
+        });
+        v1::NodeHello {
+            name: self.name.clone(),
+            version: crate::cli::VERSION.to_owned(),
+            roles: roles.collect(),
+            life: self.life,
+            events_lost,
+        }
+    }
+
+    /// Notes what the lane is told.
+    pub fn note_command(&mut self, command: &Command) {
+        match command {
+            Command::Install(group) => {
+                let open = v1::OpenGroup {
+                    group: group.group.0,
+                    order: group.order.0,
+                    members: group.mask().0,
+                };
+                if let Some(known) = self.roles.get_mut(&group.job) {
+                    known.open.insert(group.group.row(), open);
+                }
+            }
+            Command::Remove { job, group } => {
+                // A server still has to decide it; the event tells.
+                if let Some(known) = self.roles.get_mut(job)
+                    && known.state.role() == v1::Role::Aggregator
+                    && known.open.get(&group.row()).is_some_and(|open| open.group == group.0)
+                {
+                    known.open.remove(&group.row());
+                }
+            }
+            Command::CloseMember { .. } | Command::SetRate { .. } => {}
+        }
+    }
+
+    /// Notes what the lane reports.
+    pub fn note_event(&mut self, job: JobId, event: &Event) {
+        let Some(known) = self.roles.get_mut(&job) else { return };
+        let ended = match *event {
+            Event::Refused { group, .. } => group,
+            Event::Decided { group, order, decision, momentum_norm, .. } => {
+                known.state.next_order = known.state.next_order.max(order.0.saturating_add(1));
+                known.state.momentum_norm = momentum_norm;
+                if let Decision::Committed(version) = decision {
+                    known.state.version = version.0;
+                }
+                group
+            }
+            _ => return,
+        };
+        if known.open.get(&ended.row()).is_some_and(|open| open.group == ended.0) {
+            known.open.remove(&ended.row());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_engine::push::{GroupDescriptor, GroupMember, InstallError, OrderNumber, Version};
+    use weft_wire::header::ElementType;
+    use weft_wire::{GroupId, Members, Rank};
+
+    use super::*;
+
+    fn book() -> Book {
+        let text = "[node]\nname = \"s0\"\n[port]\nio = \"udp\"\nip = \"127.0.0.1/8\"\n\
+            [[server]]\njob = 3\ndimension = 10\nworkers = [\"127.0.0.2:7000\"]\n\
+            initial_version = 5\ninitial_order = 2\n";
+        Book::new(&toml::from_str(text).unwrap(), "s0".into(), 9)
+    }
+
+    fn install(group: GroupId, order: u64) -> Command {
+        let member = GroupMember { rank: Rank::new(0).unwrap(), version: Version(5) };
+        Command::Install(GroupDescriptor {
+            job: JobId(3),
+            group,
+            order: OrderNumber(order),
+            members: vec![member],
+            chunks: 1,
+            element_type: ElementType::I32,
+            elements: 256,
+            exponent: 0,
+            via: None,
+            replicate: false,
+            rate_bytes_per_sec: None,
+            after: None,
+            lateness_ns: 0,
+        })
+    }
+
+    #[test]
+    fn a_hello_tells_what_a_new_controller_must_know() {
+        let mut book = book();
+        let first = book.hello(0).roles[0].clone();
+        assert_eq!((first.next_order, first.version, first.open_groups.len()), (2, 5, 0));
+        let [decided, refused, open] = [0, 1, 2].map(|row| GroupId::new(row, 1));
+        for (order, group) in [(2, decided), (3, refused), (4, open)] {
+            book.note_command(&install(group, order));
+        }
+        let event = Event::Refused { group: refused, error: InstallError::Full };
+        book.note_event(JobId(3), &event);
+        let event = Event::Decided {
+            group: decided,
+            order: OrderNumber(2),
+            decision: Decision::Committed(Version(6)),
+            members: Members(1),
+            norm: 1.0,
+            momentum_norm: 2.5,
+        };
+        book.note_event(JobId(3), &event);
+        let role = book.hello(0).roles[0].clone();
+        assert_eq!((role.next_order, role.version, role.momentum_norm), (3, 6, 2.5));
+        let open = v1::OpenGroup { group: open.0, order: 4, members: 1 };
+        assert_eq!(role.open_groups, [open]);
+    }
+}
