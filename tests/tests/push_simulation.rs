@@ -97,3 +97,48 @@ fn the_same_seed_gives_the_same_frames_at_the_same_times() {
     transcripts.dedup();
     assert_eq!(transcripts.len(), count, "other seeds give other frames");
 }
+
+/// What a run can do to leases, decisions and the replica happens. Workers never come late to a sum
+/// that left without them, for masks only shrink, and they ask the server, not the aggregator; those
+/// two cells are the unit tests' of the aggregator.
+#[test]
+fn every_cell_of_a_lease_is_hit() {
+    let mut coverage = Coverage::default();
+    for kind in Kind::ALL {
+        for seed in 0..60 {
+            coverage.merge(&run(&Scenario::new(kind, seed), false).coverage);
+        }
+    }
+    println!("{coverage}");
+    assert_eq!(coverage.missing("lease"), ["late_sent", "status"]);
+    for fault in [
+        "loss",
+        "duplicate",
+        "reorder",
+        "delay",
+        "corrupt",
+        "restart_aggregator",
+        "restart_worker",
+        "restart_replica",
+        "restart_server",
+        "restart_controller",
+    ] {
+        assert!(coverage.of("fault", fault) > 0, "{fault} never fired");
+    }
+    for (kind, name) in [
+        ("server", "chunks_aggregated"),
+        ("server", "chunks_direct"),
+        ("server", "chunks_composed"),
+        ("server", "fallbacks"),
+        ("server", "dropped"),
+        ("server", "voids"),
+        ("server", "members_closed"),
+        ("server", "bound_waits"),
+        ("replica", "chunks_copied"),
+        ("replica", "chunks_repaired"),
+        ("replica", "snapshots"),
+        ("pusher", "credits_early"),
+    ] {
+        assert!(coverage.of(kind, name) > 0, "{kind} {name} never happened");
+    }
+}

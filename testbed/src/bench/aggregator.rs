@@ -36,6 +36,8 @@ pub enum Source {
 pub enum Lease {
     /// A window of slots with two banks.
     Windowed,
+    /// A slot per chunk, 64 MiB a group: one gathers while the one before is released.
+    Whole,
 }
 
 /// What one row measures.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::aggregator::Case;
+use super::aggregator::{Case, Lease};
 
 /// What is special about one node of a bench.
 #[derive(Clone, Debug)]
@@ -39,6 +39,9 @@ pub(super) fn toml(case: &Case, spec: &NodeSpec<'_>) -> String {
     );
     if let Some(bench) = &spec.bench {
         let _ = write!(text, "[bench]\nmode = \"{}\"\n", bench.mode);
+        if case.lease == Lease::Whole {
+            text.push_str("lease = \"whole\"\n");
+        }
         if let Some(seconds) = bench.seconds {
             let _ = writeln!(text, "seconds = {seconds:?}");
         }

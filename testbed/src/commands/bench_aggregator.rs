@@ -62,6 +62,11 @@ enum Sources {
 enum LeaseName {
     /// A window of slots, two banks each.
     Windowed,
+    /// A slot per chunk, 64 MiB a group, on net_pcap only: one group gathers while the one before is
+    /// released. Credits, acknowledgements and sums are in the figure; a packet is a contribution.
+    Whole,
+    /// Both, in this order.
+    Both,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -127,15 +132,25 @@ fn cases(arguments: &AggregatorArgs) -> Vec<Case> {
         Switch::Off => &[false],
         Switch::Both => &[false, true],
     };
-    let LeaseName::Windowed = arguments.lease;
+    let leases: &[Lease] = match arguments.lease {
+        LeaseName::Windowed => &[Lease::Windowed],
+        LeaseName::Whole => &[Lease::Whole],
+        LeaseName::Both => &[Lease::Windowed, Lease::Whole],
+    };
     let mut cases = Vec::new();
     for &source in sources {
         for &elements in &arguments.elements {
             for &workers in &arguments.workers {
-                cases.extend(crcs.iter().map(|&crc| {
-                    let (lease, window) = (Lease::Windowed, arguments.window);
-                    Case { source, lease, crc, elements, workers, window }.fitted()
-                }));
+                for &crc in crcs {
+                    let window = arguments.window;
+                    // A generator over memif plays members of windowed leases only.
+                    let leases = leases
+                        .iter()
+                        .filter(|lease| source == Source::Pcap || **lease == Lease::Windowed);
+                    cases.extend(leases.map(|&lease| {
+                        Case { source, lease, crc, elements, workers, window }.fitted()
+                    }));
+                }
             }
         }
     }
@@ -198,7 +213,7 @@ fn text(rows: &[Row], machine: &Machine, node: &Node) -> String {
             out,
             "{:<6} {:<8} {:<4} {:>8} {:>7} {:>6} {:>11.2} {:>7.1} {:>11} {:>6} {:>9.2}% {:>6}  {}",
             source,
-            "windowed",
+            format!("{:?}", row.lease).to_lowercase(),
             if row.crc { "on" } else { "off" },
             row.elements,
             row.workers,

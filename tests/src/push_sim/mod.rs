@@ -338,6 +338,8 @@ impl<'a> World<'a> {
                 if node == self.scenario.server() {
                     self.coverage.fault("restart_server");
                     self.judge.server_restarted();
+                    self.planner.server_lost(self.scenario, self.now);
+                    self.carry_out();
                 } else if Some(node) == self.scenario.replica() {
                     self.coverage.fault("restart_replica");
                     self.judge.replica_restarted();

@@ -104,6 +104,22 @@ impl Planner {
         self.plans.clear();
     }
 
+    /// The server began anew: it knows of no group that was open.
+    pub fn server_lost(&mut self, scenario: &Scenario, now: Nanos) {
+        for (key, plan) in std::mem::take(&mut self.plans) {
+            let job = plan.descriptor.job;
+            for node in plan.nodes.iter().filter(|node| **node != scenario.server()) {
+                let command = Command::Remove { job, group: key.1 };
+                self.acts.push(Act::Command { node: *node, command });
+            }
+            // Who was granted asks the server, and comes back when it knows nothing of it.
+            if !plan.granted {
+                let at = now.saturating_add(REFUSED_SPAN);
+                self.waiting[key.0].extend(plan.members.into_iter().map(|member| (at, member)));
+            }
+        }
+    }
+
     /// A worker asks to send.
     pub fn request(&mut self, request: Request) {
         self.waiting[request.offer.uid.job].push((Nanos(0), request));
