@@ -180,9 +180,12 @@ impl Follower {
     fn step(&mut self, t_ns: u64, step: Step) {
         match step {
             Step::Server(order) => self.server = order + 1,
-            Step::Replica(order) => self.replica = order + 1,
+            Step::Replica(order) => self.replica = self.replica.max(order + 1),
             Step::Known { order, bound, is_held } => {
                 self.known = (order, is_held);
+                // Each box stamps its lines a moment after the event: the server may be told, and
+                // say so, before the replica's own line has its time.
+                self.replica = self.replica.max(order);
                 if let Some(distance) = self.distance(order) {
                     let server = self.server;
                     self.claims.push(Claim { bound, distance, is_held, server });
