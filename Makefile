@@ -33,8 +33,8 @@ deps: ## install the Debian packages that all targets need; asks first, CI=true 
 	@testbed/deploy/install-deps.sh bench
 
 .PHONY: build
-build: ## build weft and weft-node (release, with DPDK)
-	$(CARGO) build --release -p weft-testbed
+build: ## build weft, weft-controller and weft-node (release, with DPDK)
+	$(CARGO) build --release -p weft-testbed -p weft-controller
 	$(CARGO) build --release -p weft-node --features dpdk
 
 .PHONY: lint

@@ -48,6 +48,7 @@ fn write_run(directory: &Path, verdict: Verdict) {
         bottleneck: "cpu".to_owned(),
         bottleneck_evidence: "measured".to_owned(),
         seed: 7,
+        push: None,
     };
     writer.finish(outcome).unwrap();
 }

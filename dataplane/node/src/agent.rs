@@ -3,9 +3,11 @@
 //! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
 //! takes its events ([`NodeControl`]), and sends telemetry. Lanes never wait for it: both queues are
 //! bounded, and without a controller the lanes go on with what is installed. Events that found no
-//! controller are kept, the newest [`EVENTS_KEPT_MAX`], and told after the next hello.
+//! controller are kept, the newest [`EVENTS_KEPT_MAX`], and told after the next hello. With
+//! `node.events` every event is logged too, whether there is a controller or not.
 
 pub mod book;
+mod log;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,20 +30,55 @@ use crate::control::NodeControl;
 use crate::environment;
 use crate::error::NodeError;
 use book::Book;
+use log::EventLog;
 
-/// Starts the agent's thread, when the configuration names a controller; it ends soon after `stop`.
+/// Whether there is anybody to tell of events.
+#[must_use]
+pub fn is_wanted(config: &NodeConfig) -> bool {
+    config.controller.is_some() || config.node.events.is_some()
+}
+
+/// Starts the agent's thread, when the configuration names a controller or a log of events; it ends
+/// soon after `stop`, with everything told to the log that has happened before.
 ///
 /// # Errors
-/// The endpoint is no URL, or no thread can be had.
+/// The endpoint is no URL, the log cannot be opened, or no thread can be had.
 pub fn start(
     config: &NodeConfig,
     control: Arc<NodeControl>,
     life: u64,
     stop: Arc<AtomicBool>,
 ) -> Result<Option<JoinHandle<()>>, NodeError> {
-    let Some(section) = &config.controller else { return Ok(None) };
+    let log = match &config.node.events {
+        Some(path) => {
+            let failed = |source| NodeError::Events { path: path.clone(), source };
+            Some(EventLog::open(path, config).map_err(failed)?)
+        }
+        None => None,
+    };
+    let failed = |error: &dyn std::fmt::Display| NodeError::Controller(error.to_string());
+    let Some(section) = &config.controller else {
+        let Some(mut log) = log else { return Ok(None) };
+        return std::thread::Builder::new()
+            .name("weft-agent".to_owned())
+            .spawn(move || {
+                loop {
+                    // Asked first, so that what happened before it was set is still taken.
+                    let is_over = stop.load(Ordering::Relaxed);
+                    while let Some(event) = control.event() {
+                        log.event(event.job, &event.event);
+                    }
+                    if is_over {
+                        return;
+                    }
+                    std::thread::sleep(TICK);
+                }
+            })
+            .map(Some)
+            .map_err(|error| failed(&error));
+    };
     let endpoint = Endpoint::from_shared(section.endpoint.clone())
-        .map_err(|error| NodeError::Controller(error.to_string()))?
+        .map_err(|error| failed(&error))?
         .connect_timeout(DIAL_TIMEOUT)
         .tcp_nodelay(true)
         .http2_keep_alive_interval(KEEPALIVE)
@@ -54,12 +91,13 @@ pub fn start(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| NodeError::Controller(error.to_string()))?;
+        .map_err(|error| failed(&error))?;
     let agent = Agent {
         endpoint,
         book: Book::new(config, name, life),
         control,
         counters,
+        log,
         kept: VecDeque::new(),
         lost: 0,
         start: Instant::now(),
@@ -69,7 +107,7 @@ pub fn start(
         .name("weft-agent".to_owned())
         .spawn(move || runtime.block_on(agent.run()))
         .map(Some)
-        .map_err(|error| NodeError::Controller(error.to_string()))
+        .map_err(|error| failed(&error))
 }
 
 struct Agent {
@@ -77,6 +115,7 @@ struct Agent {
     book: Book,
     control: Arc<NodeControl>,
     counters: Option<NicCounters>,
+    log: Option<EventLog>,
     /// Events that the controller has not been told.
     kept: VecDeque<v1::Event>,
     /// Of these, how many had to make room.
@@ -99,6 +138,7 @@ impl Agent {
                 tokio::time::sleep(TICK.max(Duration::from_millis(10))).await;
             }
         }
+        self.keep_events();
     }
 
     fn is_stopped(&self) -> bool {
@@ -174,6 +214,9 @@ impl Agent {
             }
         };
         self.book.note_command(&command);
+        if let Some(log) = &mut self.log {
+            log.command(&command);
+        }
         while let Err(again) = self.control.command(command) {
             if self.is_stopped() {
                 return;
@@ -188,6 +231,9 @@ impl Agent {
     fn keep_events(&mut self) {
         while let Some(event) = self.control.event() {
             self.book.note_event(event.job, &event.event);
+            if let Some(log) = &mut self.log {
+                log.event(event.job, &event.event);
+            }
             if self.kept.len() >= EVENTS_KEPT_MAX {
                 self.kept.pop_front();
                 self.lost += 1;

@@ -82,6 +82,14 @@ pub enum NodeError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The log of events.
+    #[error("opening the log of events {}: {source}; choose another node.events", .path.display())]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
     /// A bench.
     #[error(transparent)]
     Bench(#[from] crate::bench::BenchError),

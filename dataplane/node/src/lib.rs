@@ -2,8 +2,8 @@
 //!
 //! | module | what it does |
 //! | --- | --- |
+//! | [`agent`] | speaks with the controller, logs what happens to groups |
 //! | [`mod@bench`] | measures the aggregator instead of serving |
-//! | [`agent`] | speaks gRPC to a controller |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |

@@ -48,18 +48,18 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         println!("{}", bench::run(&settings, options)?.to_json());
         return Ok(());
     }
-    let stop = Arc::clone(&options.stop);
-    let agent = match settings.config.controller {
-        Some(_) => {
-            let control = Arc::new(NodeControl::default());
-            options.control = Some(Arc::clone(&control));
-            let life = environment::random_seed().map_err(NodeError::Seed)?;
-            agent::start(&settings.config, control, life, Arc::clone(&stop))?
-        }
-        None => None,
+    let is_over = Arc::new(AtomicBool::new(false));
+    let agent = if agent::is_wanted(&settings.config) {
+        let control = Arc::new(NodeControl::default());
+        options.control = Some(Arc::clone(&control));
+        let life = environment::random_seed().map_err(NodeError::Seed)?;
+        agent::start(&settings.config, control, life, Arc::clone(&is_over))?
+    } else {
+        None
     };
     let served = node::run(&settings, options);
-    stop.store(true, Ordering::Relaxed);
+    // Only now, so that the lanes' last events are logged too.
+    is_over.store(true, Ordering::Relaxed);
     if let Some(agent) = agent {
         // It looks at the flag every few milliseconds; a panic there is no reason to lose the report.
         let _ = agent.join();

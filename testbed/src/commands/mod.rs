@@ -4,12 +4,15 @@ pub(crate) mod bench;
 mod bench_aggregator;
 mod bench_allreduce;
 mod bench_gate;
+pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod run;
+pub(crate) mod run_args;
+mod run_push;
 pub(crate) mod worker;
 
 use std::io::Write as _;

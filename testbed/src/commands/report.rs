@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use weft_testbed::report::{COLUMNS, Report, RunFiles, Verdict, metrics, round_times_svg, text};
+use weft_testbed::report::{
+    COLUMNS, Report, RunFiles, Verdict, metrics, pictures, round_times_svg, text,
+};
 
 use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 
@@ -56,6 +58,18 @@ pub(crate) fn present(
         eprintln!("weft: histogram in {}", path.display());
     } else if svg.is_some() {
         return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
+    }
+    let title = directory.display().to_string();
+    let drawn = pictures(&title, &files).map_err(|error| Exit::Failed.because(error))?;
+    for picture in &drawn {
+        let path = directory.join(picture.file);
+        fs::write(&path, &picture.svg)
+            .with_context(|| format!("writing {}", path.display()))
+            .map_err(|error| Exit::Failed.because(error))?;
+    }
+    if !drawn.is_empty() {
+        let names: Vec<&str> = drawn.iter().map(|picture| picture.file).collect();
+        eprintln!("weft: {} in {}", names.join(", "), directory.display());
     }
     Ok(report)
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, anyhow};
-use clap::Args;
+use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_testbed::lab::rootless;
@@ -20,79 +19,16 @@ use weft_testbed::run::{
 };
 use weft_testbed::scenario::Scenario;
 
-use super::{Exit, Failure, Format, Outcome, emit, report};
-
-#[derive(Debug, Args)]
-pub(crate) struct RunArgs {
-    /// The scenario (TOML).
-    scenario: PathBuf,
-    /// Port that carries the frames: DPDK on veth when it can, else UDP on loopback, which is
-    /// reported as degraded [default: dpdk].
-    #[arg(long, value_enum)]
-    io: Option<IoName>,
-    /// Seed of data, model and faults.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Run directory, which must not exist [default: out/NAME-TIME].
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
-    #[arg(long)]
-    no_lab: bool,
-    /// Fail instead of falling back to another port.
-    #[arg(long)]
-    strict: bool,
-    /// Print each box's configuration and each worker's plan, and exit.
-    #[arg(long)]
-    dry_run: bool,
-    /// Keep the recorded gradients and sums in the run directory.
-    #[arg(long)]
-    keep_recordings: bool,
-    /// Overrides job.rounds.
-    #[arg(long, help_heading = "Overrides")]
-    rounds: Option<u32>,
-    /// Overrides aggregation.leaves.
-    #[arg(long, help_heading = "Overrides")]
-    leaves: Option<u8>,
-    /// Overrides faults.loss.
-    #[arg(long, help_heading = "Overrides")]
-    loss: Option<f64>,
-    /// Overrides faults.duplicate.
-    #[arg(long, help_heading = "Overrides")]
-    duplicate: Option<f64>,
-    /// Overrides faults.reorder.
-    #[arg(long, help_heading = "Overrides")]
-    reorder: Option<f64>,
-    /// Overrides faults.corrupt.
-    #[arg(long, help_heading = "Overrides")]
-    corrupt: Option<f64>,
-    /// Kills a box after a round of rank 0 and starts it again, such as a1@40; may be repeated.
-    #[arg(long, value_name = "BOX@ROUND", help_heading = "Overrides")]
-    restart: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum IoName {
-    Memory,
-    Udp,
-    AfPacket,
-    Dpdk,
-}
-
-impl IoName {
-    fn io(self) -> Io {
-        match self {
-            Self::Memory => Io::Memory,
-            Self::Udp => Io::Udp,
-            Self::AfPacket => Io::AfPacket,
-            Self::Dpdk => Io::Dpdk,
-        }
-    }
-}
+use super::run_args::{IoName, RunArgs, load};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_push};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
+    if scenario.push.is_some() {
+        // A server, a replica and aggregators on DPDK would each keep a core busy.
+        let requested = arguments.io.unwrap_or(IoName::Udp).io();
+        return run_push::run(arguments, &scenario, requested, format);
+    }
     let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
     let ground = choose_ground(requested, &scenario, arguments)?;
     let plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
@@ -136,35 +72,8 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     })
 }
 
-fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
-    let name = arguments.scenario.display().to_string();
-    let text = fs::read_to_string(&arguments.scenario)
-        .with_context(|| format!("reading {name}"))
-        .map_err(|error| Exit::Usage.because(error))?;
-    let mut scenario = Scenario::parse(&name, &text).map_err(|error| Exit::Usage.because(error))?;
-    let faults = &mut scenario.faults;
-    for (place, option) in [
-        (&mut faults.loss, arguments.loss),
-        (&mut faults.duplicate, arguments.duplicate),
-        (&mut faults.reorder, arguments.reorder),
-        (&mut faults.corrupt, arguments.corrupt),
-    ] {
-        *place = option.unwrap_or(*place);
-    }
-    scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
-    scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
-    for restart in &arguments.restart {
-        let section = Scenario::restart(restart).map_err(|error| Exit::Usage.because(error))?;
-        scenario.restart.push(section);
-    }
-    // The overrides obey the same rules as the file.
-    let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;
-    Scenario::parse("the scenario with its overrides", &text)
-        .map_err(|error| Exit::Usage.because(error))
-}
-
 /// Finds out what this machine allows. Must run before any thread: it may enter a namespace.
-fn choose_ground(
+pub(super) fn choose_ground(
     requested: Io,
     scenario: &Scenario,
     arguments: &RunArgs,
@@ -237,7 +146,7 @@ fn print_plan(plan: &Plan) -> Outcome {
     Ok(0)
 }
 
-fn default_directory(name: &str) -> PathBuf {
+pub(super) fn default_directory(name: &str) -> PathBuf {
     Path::new("out").join(format!("{name}-{}", unix_s()))
 }
 
@@ -246,7 +155,7 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
+pub(super) fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
     RunRecord {
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEFT_COMMIT").to_owned(),
@@ -317,11 +226,11 @@ fn carry_out(
 }
 
 /// A lab of this process's own, so that two runs do not meet.
-fn lab_name() -> LabName {
+pub(super) fn lab_name() -> LabName {
     format!("run{}", std::process::id()).parse().expect("letters and digits")
 }
 
-fn progress_bar(rounds: u64) -> ProgressBar {
+pub(super) fn progress_bar(rounds: u64) -> ProgressBar {
     let bar = ProgressBar::new(rounds);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());

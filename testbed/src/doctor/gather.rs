@@ -39,11 +39,17 @@ pub fn gather() -> Facts {
 /// Finds the dataplane's daemon: `WEFT_NODE`, else beside this program, else on PATH.
 #[must_use]
 pub fn find_weft_node() -> Option<PathBuf> {
-    if let Some(path) = env::var_os("WEFT_NODE").map(PathBuf::from) {
+    find_program(NODE, "WEFT_NODE")
+}
+
+/// A program of Weft's: where the variable says, else beside this one, else on PATH.
+#[must_use]
+pub fn find_program(name: &str, variable: &str) -> Option<PathBuf> {
+    if let Some(path) = env::var_os(variable).map(PathBuf::from) {
         return path.is_file().then_some(path);
     }
-    let beside = env::current_exe().ok().map(|exe| exe.with_file_name(NODE));
-    beside.filter(|path| path.is_file()).or_else(|| on_path(NODE))
+    let beside = env::current_exe().ok().map(|exe| exe.with_file_name(name));
+    beside.filter(|path| path.is_file()).or_else(|| on_path(name))
 }
 
 fn weft_node() -> Option<NodeBinary> {

@@ -1,4 +1,5 @@
-//! Writes and reads a run directory: `run.json`, `rounds.csv`, `transfers.csv`, `events.jsonl`.
+//! Writes and reads a run directory: `run.json`, `rounds.csv`, `transfers.csv`, `events.jsonl`; of
+//! a run that pushes also `updates.csv`, `commits.csv` and `replica.csv`.
 //!
 //! Invariants: `run.json` is there from the start and is replaced as a whole, so a directory whose
 //! run crashed still says what was run; no run overwrites another.
@@ -10,7 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::columns::{EVENTS, EventRow, ROUNDS, RoundRow, TRANSFERS, TransferRow};
+use super::columns::{
+    COMMITS, CommitRow, EVENTS, EventRow, REPLICA, ROUNDS, ReplicaRow, RoundRow, TRANSFERS,
+    TransferRow, UPDATES, UpdateRow,
+};
 use super::{RunOutcome, RunRecord};
 
 /// A run directory that is being written.
@@ -71,6 +75,21 @@ impl RunWriter {
         self.transfers.serialize(row).map_err(|e| FilesError::csv(&path(), e))
     }
 
+    /// Writes the tables of a run that pushes.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn push_tables(
+        &self,
+        updates: &[UpdateRow],
+        commits: &[CommitRow],
+        replica: &[ReplicaRow],
+    ) -> Result<(), FilesError> {
+        write_csv(&self.directory.join(UPDATES), updates)?;
+        write_csv(&self.directory.join(COMMITS), commits)?;
+        write_csv(&self.directory.join(REPLICA), replica)
+    }
+
     /// Adds an event.
     ///
     /// # Errors
@@ -113,6 +132,12 @@ pub struct RunFiles {
     pub transfers: Vec<TransferRow>,
     /// `events.jsonl`.
     pub events: Vec<EventRow>,
+    /// `updates.csv`; empty when nothing was pushed.
+    pub updates: Vec<UpdateRow>,
+    /// `commits.csv`; empty when nothing was pushed.
+    pub commits: Vec<CommitRow>,
+    /// `replica.csv`; empty without a replica.
+    pub replica: Vec<ReplicaRow>,
 }
 
 impl RunFiles {
@@ -130,6 +155,9 @@ impl RunFiles {
             rounds: read_csv(&directory.join(ROUNDS))?,
             transfers: read_csv(&directory.join(TRANSFERS))?,
             events: read_events(&directory.join(EVENTS))?,
+            updates: read_csv_if_there(&directory.join(UPDATES))?,
+            commits: read_csv_if_there(&directory.join(COMMITS))?,
+            replica: read_csv_if_there(&directory.join(REPLICA))?,
         })
     }
 }
@@ -138,6 +166,18 @@ fn read_csv<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, FilesError> {
     let file = File::open(path).map_err(|e| FilesError::io(path, e))?;
     let reader = csv::Reader::from_reader(BufReader::new(file));
     reader.into_deserialize().collect::<Result<_, _>>().map_err(|e| FilesError::csv(path, e))
+}
+
+fn read_csv_if_there<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, FilesError> {
+    if path.exists() { read_csv(path) } else { Ok(Vec::new()) }
+}
+
+fn write_csv<T: Serialize>(path: &Path, rows: &[T]) -> Result<(), FilesError> {
+    let mut writer = csv::Writer::from_path(path).map_err(|e| FilesError::csv(path, e))?;
+    for row in rows {
+        writer.serialize(row).map_err(|e| FilesError::csv(path, e))?;
+    }
+    writer.flush().map_err(|e| FilesError::io(path, e))
 }
 
 fn read_events(path: &Path) -> Result<Vec<EventRow>, FilesError> {

@@ -5,11 +5,14 @@
 //! `weft run` prints the same report from the same files, so `weft report` later shows no less.
 
 mod columns;
+mod compare;
 mod files;
 mod gantt;
 mod histogram;
 mod machine;
+mod pictures;
 mod plan_picture;
+mod push;
 mod render;
 mod svg;
 
@@ -17,13 +20,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use columns::{COLUMNS, Column, EventRow, RoundRow, TransferRow};
+pub use columns::{
+    COLUMNS, Column, CommitRow, EventRow, ReplicaRow, RoundRow, TransferRow, UpdateRow,
+};
+pub use compare::{PolicyRow, Spread, compare, compare_text};
 pub use files::{FilesError, RunFiles, RunWriter};
 pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
 pub use machine::Machine;
 pub(crate) use machine::dpdk_version;
+pub use pictures::{Line, Picture, loss_curve, losses, pictures};
 pub use plan_picture::plan_picture;
+pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
 pub use svg::round_times_svg;
 
@@ -79,12 +87,15 @@ pub struct RunOutcome {
     pub retransmissions: u64,
     /// Repeated contributions that aggregators recognised and did not add.
     pub duplicates_dropped: u64,
-    /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server` or `faults`.
+    /// What limited the rate of rounds: `cpu`, `link`, `slots`, `server`, `compute` or `faults`.
     pub bottleneck: String,
     /// The measurement behind `bottleneck`.
     pub bottleneck_evidence: String,
     /// Seed of every random choice.
     pub seed: u64,
+    /// What a run that pushes has to tell besides.
+    #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushOutcome>,
 }
 
 impl RunOutcome {
@@ -116,6 +127,9 @@ pub struct Report {
     pub round_time_ns: Option<Quantiles>,
     /// Who was late.
     pub stragglers: Vec<Straggler>,
+    /// What the tables of a run that pushes say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updates: Option<PushReport>,
     /// How often each kind of event was recorded.
     pub events: BTreeMap<String, u64>,
     /// Version of Weft.
@@ -155,7 +169,13 @@ impl Report {
         Self {
             outcome: record.outcome.clone(),
             round_time_ns: Quantiles::of(&round_times_ns),
-            stragglers: stragglers(&files.transfers),
+            // A push has no moment at which all must be ready.
+            stragglers: if files.updates.is_empty() {
+                stragglers(&files.transfers)
+            } else {
+                Vec::new()
+            },
+            updates: PushReport::new(files),
             events,
             weft_version: record.weft_version.clone(),
             commit: record.commit.clone(),

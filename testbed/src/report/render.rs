@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::histogram::{Bin, Quantiles, bins};
-use super::{Report, Verdict};
+use super::{Report, Verdict, push};
 
 /// The report for people.
 #[must_use]
@@ -15,6 +15,9 @@ pub fn text(report: &Report) -> String {
     if let Some(quantiles) = &report.round_time_ns {
         let _ = writeln!(out, "\nround times, {} rounds: {}", quantiles.count, spread(quantiles));
         histogram(&mut out, &bins(&report.round_times_ns));
+    }
+    if let Some(updates) = &report.updates {
+        push::text(&mut out, updates);
     }
     if !report.stragglers.is_empty() {
         let _ = writeln!(out, "\nstraggler lag behind the first worker of each round");
@@ -91,7 +94,7 @@ fn outcome(out: &mut String, report: &Report) {
     };
     let same = if outcome.model_identical { "identical to" } else { "DIFFERS from" };
     let share = 100.0 * outcome.aggregated_share();
-    let rows = [
+    let mut rows = vec![
         ("io", io),
         ("rounds", format!("{}, {:.1} per second", outcome.rounds, outcome.rounds_per_second)),
         ("accuracy", format!("{:.4} on held-out images", outcome.accuracy)),
@@ -114,6 +117,9 @@ fn outcome(out: &mut String, report: &Report) {
         ("limit", format!("{}: {}", outcome.bottleneck, outcome.bottleneck_evidence)),
         ("seed", outcome.seed.to_string()),
     ];
+    if let Some(outcome_of_push) = &outcome.push {
+        rows.extend(push::rows(outcome, outcome_of_push));
+    }
     for (name, value) in rows {
         let _ = writeln!(out, "{name:<10}{value}");
     }

@@ -39,6 +39,7 @@ fn outcome() -> RunOutcome {
         bottleneck: "cpu".to_owned(),
         bottleneck_evidence: "workers busy 97 % of the time".to_owned(),
         seed: 7,
+        push: None,
     }
 }
 
@@ -77,7 +78,15 @@ fn write_run(directory: &std::path::Path) -> RunFiles {
     transfers().iter().for_each(|row| writer.transfer(row).unwrap());
     events.iter().for_each(|row| writer.event(row).unwrap());
     writer.finish(outcome()).unwrap();
-    RunFiles { record: record(Some(outcome())), rounds: rounds(), transfers: transfers(), events }
+    RunFiles {
+        record: record(Some(outcome())),
+        rounds: rounds(),
+        transfers: transfers(),
+        events,
+        updates: Vec::new(),
+        commits: Vec::new(),
+        replica: Vec::new(),
+    }
 }
 
 #[test]
@@ -142,6 +151,9 @@ fn json_has_the_names_that_scripts_read() {
         rounds: rounds(),
         transfers: transfers(),
         events: vec![],
+        updates: Vec::new(),
+        commits: Vec::new(),
+        replica: Vec::new(),
     };
     let value = serde_json::to_value(Report::new(&files)).unwrap();
     for key in [
@@ -177,6 +189,9 @@ fn the_text_report_reads_like_this() {
         rounds: rounds(),
         transfers: transfers(),
         events: vec![],
+        updates: Vec::new(),
+        commits: Vec::new(),
+        replica: Vec::new(),
     };
     let expected = "\
 verdict   ok

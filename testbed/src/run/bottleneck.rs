@@ -69,12 +69,41 @@ impl Bottleneck {
     }
 }
 
+impl Bottleneck {
+    /// Decides for a push run, from the busiest link's share of its rate with its name, the
+    /// processors' share, and the share of time that workers computed.
+    #[must_use]
+    pub fn of_push(link: Option<(f64, String)>, cpu: f64, cpus: usize, computing: f64) -> Self {
+        let link_text = link.as_ref().map_or_else(
+            || "links not shaped".to_owned(),
+            |(share, name)| format!("{name} {:.0} % of its rate", share * 100.0),
+        );
+        let evidence = format!(
+            "{link_text}; {:.0} % of {cpus} CPUs used; workers computed {:.0} % of the time",
+            cpu * 100.0,
+            computing * 100.0
+        );
+        let name = match link {
+            _ if cpu >= CPU_BUSY => "cpu",
+            Some((share, _)) if share >= LINK_BUSY_OVER_A_RUN => "link",
+            _ if computing >= COMPUTING_LIMITS => "compute",
+            _ => "slots",
+        };
+        Self { name, evidence }
+    }
+}
+
 fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 /// A link this busy limits.
 const LINK_BUSY: f64 = 0.8;
+/// A link this busy from the first to the last commit limits: between two transfers it must idle,
+/// for the plan learns of an update when it is there.
+const LINK_BUSY_OVER_A_RUN: f64 = 0.6;
+/// Workers that compute for this share of the time are what the network waits for.
+const COMPUTING_LIMITS: f64 = 0.6;
 /// Processors this busy limit.
 const CPU_BUSY: f64 = 0.7;
 /// This share of repeats costs more than it hides.
@@ -112,6 +141,17 @@ mod tests {
         assert_eq!(Bottleneck::of(&faulty).name, "faults");
         let idle_faults = Usage { faults_fired: 70, ..usage() };
         assert_eq!(Bottleneck::of(&idle_faults).name, "slots");
+    }
+
+    #[test]
+    fn a_push_names_its_busiest_link_unless_the_processors_were_busier() {
+        let link = |share| Some((share, "downlink of server".to_owned()));
+        let found = Bottleneck::of_push(link(0.9), 0.2, 2, 0.3);
+        assert_eq!(found.name, "link");
+        assert!(found.evidence.starts_with("downlink of server 90 %"), "{}", found.evidence);
+        assert_eq!(Bottleneck::of_push(link(0.9), 0.8, 2, 0.3).name, "cpu");
+        assert_eq!(Bottleneck::of_push(link(0.4), 0.2, 2, 0.7).name, "compute");
+        assert_eq!(Bottleneck::of_push(None, 0.2, 2, 0.1).name, "slots");
     }
 
     #[test]

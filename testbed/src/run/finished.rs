@@ -95,6 +95,7 @@ impl Finished<'_> {
             bottleneck: bottleneck.name.to_owned(),
             bottleneck_evidence: bottleneck.evidence,
             seed,
+            push: None,
         }
     }
 
@@ -189,6 +190,9 @@ impl Finished<'_> {
                 chunks_direct: 0,
                 retransmissions: round.retransmissions,
                 duplicates: round.duplicates,
+                source: format!("w{rank}"),
+                target: self.plan.box_name(*rank).to_owned(),
+                ..TransferRow::default()
             })?;
             if let Some(place) = rounds.get_mut(round.round as usize) {
                 place.push(round);

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::monotonic_ns;
+use super::running_worker::Message;
+
 /// One line of a worker.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
@@ -22,6 +25,16 @@ pub enum WorkerMessage {
         /// Why.
         error: String,
     },
+}
+
+impl Message for WorkerMessage {
+    fn is_last(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Failed { .. })
+    }
+
+    fn failed(error: String) -> Self {
+        Self::Failed { at_ns: monotonic_ns(), error }
+    }
 }
 
 /// A worker's part in one round.
@@ -98,6 +111,8 @@ pub struct BoxCounters {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
     /// Frames lost at the port, by full rings or buffers.
     pub port_losses: u64,
 }

@@ -7,6 +7,7 @@
 //! | `recording` | what a worker leaves behind for the proof |
 //! | `verify` | recomputes the run from the recordings, independently |
 //! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
+//! | `running_box`, `running_worker` | one child process each |
 //! | `process` | a child process that is gone when its owner is |
 //! | `memory` | the same in one process, over memory ports |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
@@ -21,7 +22,10 @@ mod message;
 mod plan;
 mod process;
 mod processes;
+pub mod push;
 mod recording;
+mod running_box;
+mod running_worker;
 mod verify;
 pub mod worker;
 

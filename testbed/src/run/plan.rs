@@ -197,6 +197,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The box that a worker sends to.
+    #[must_use]
+    pub fn box_name(&self, rank: usize) -> &str {
+        let leaves = self.boxes.len() - 1;
+        let per_box = self.workers.len() / leaves.max(1);
+        let index = if leaves == 0 { 0 } else { 1 + rank / per_box.max(1) };
+        self.boxes.get(index).map_or("", |planned| &planned.name)
+    }
+}
+
 /// Addresses and shares: who sends where.
 struct Layout<'a> {
     scenario: &'a Scenario,

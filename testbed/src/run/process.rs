@@ -1,12 +1,16 @@
 //! A child process that is gone when its owner is, and what it used.
 
 use std::fs;
-use std::process::Child;
+use std::path::Path;
+use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use super::processes::ProcessError;
+use crate::lab::netns;
 
 /// A process that does not outlive its owner.
 #[derive(Debug)]
@@ -49,4 +53,17 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A program's command, in a namespace or in this process's own.
+pub(super) fn program(path: &Path, namespace: Option<&str>) -> Command {
+    match namespace {
+        Some(namespace) => netns::command(namespace, &path.to_string_lossy()),
+        None => Command::new(path),
+    }
+}
+
+/// Says what was attempted when the kernel refused.
+pub(super) fn io(what: &'static str) -> impl FnOnce(std::io::Error) -> ProcessError {
+    move |source| ProcessError::Io { what: what.to_owned(), source }
 }

@@ -137,6 +137,6 @@ impl RecordingReader {
     }
 }
 
-fn wrap(path: &Path, source: std::io::Error) -> RecordingError {
+pub(super) fn wrap(path: &Path, source: std::io::Error) -> RecordingError {
     RecordingError { path: path.to_owned(), source }
 }

@@ -128,7 +128,7 @@ fn retransmissions(statistics: &Statistics) -> u64 {
     statistics.data.retransmissions + exponents
 }
 
-fn fault_config(section: &FaultSection, seed: u64) -> FaultConfig {
+pub(super) fn fault_config(section: &FaultSection, seed: u64) -> FaultConfig {
     let rates = FaultRates {
         loss: section.loss,
         duplicate: section.duplicate,
@@ -139,7 +139,7 @@ fn fault_config(section: &FaultSection, seed: u64) -> FaultConfig {
     FaultConfig { seed, rx: rates, tx: rates, delay_max_ns: DELAY_MAX_NS, ..FaultConfig::default() }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

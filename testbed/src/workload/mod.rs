@@ -1,4 +1,5 @@
-//! What the workers of a run compute, and the reference that checks what they got back.
+//! What the workers of a run compute, and the references that check what came of it.
 
 pub mod digits;
+pub mod push_reference;
 pub mod reference;

@@ -172,7 +172,7 @@ pub enum ReferenceError {
 }
 
 /// Step 1. Double precision holds every product here exactly, so only `round` rounds.
-fn quantise(value: f32, exponent: i8, limit: i32) -> (i32, bool) {
+pub(super) fn quantise(value: f32, exponent: i8, limit: i32) -> (i32, bool) {
     let scaled = f64::from(value) * 2.0_f64.powi(-i32::from(exponent));
     if scaled.is_nan() {
         return (0, false);
@@ -191,14 +191,18 @@ fn quantise(value: f32, exponent: i8, limit: i32) -> (i32, bool) {
 }
 
 /// Step 3.
-fn dequantise(sum: i32, exponent: i8) -> f32 {
+pub(super) fn dequantise(sum: i32, exponent: i8) -> f32 {
     let exact = f64::from(sum as f32) * 2.0_f64.powi(i32::from(exponent));
     #[expect(clippy::cast_possible_truncation, reason = "rounds only below f32's normal range")]
     let value = exact as f32;
     value
 }
 
-fn count_differences<T>(expected: &[T], found: &[T], same: impl Fn(&T, &T) -> bool) -> u64 {
+pub(super) fn count_differences<T>(
+    expected: &[T],
+    found: &[T],
+    same: impl Fn(&T, &T) -> bool,
+) -> u64 {
     let differing = expected.iter().zip(found).filter(|(a, b)| !same(a, b)).count();
     (differing + expected.len().abs_diff(found.len())) as u64
 }

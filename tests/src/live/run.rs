@@ -66,6 +66,12 @@ impl Run {
         Self { directory, child, stdout, stderr, begun: Instant::now() }
     }
 
+    /// Its process id, which names its lab.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The run directory.
     #[must_use]
     pub fn out(&self) -> PathBuf {

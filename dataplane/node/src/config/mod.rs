@@ -33,7 +33,7 @@ mod server;
 mod text;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weft_wire::MacAddr;
@@ -130,6 +130,9 @@ pub struct NodeSection {
     /// TCP address that answers `GET /metrics` in Prometheus' text format. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+    /// File that tells what happens to groups: a JSON object a line. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<PathBuf>,
 }
 
 impl Default for NodeSection {
@@ -140,6 +143,7 @@ impl Default for NodeSection {
             stats_period_s: 0,
             stats_format: Format::Text,
             metrics: None,
+            events: None,
         }
     }
 }

@@ -61,6 +61,18 @@ impl Mlp {
     /// The class with the highest score; the lowest such class on a tie.
     pub fn classify(&mut self, pixels: &[f32]) -> usize {
         self.forward(pixels);
+        self.highest()
+    }
+
+    /// The loss of one image, and whether it is labelled correctly.
+    pub fn judge(&mut self, pixels: &[f32], label: usize) -> (f32, bool) {
+        let correct = self.classify(pixels) == label;
+        let last = self.layers.len();
+        let loss = softmax_delta(&self.activations[last], label, 1.0, &mut self.deltas[last - 1]);
+        (loss, correct)
+    }
+
+    fn highest(&self) -> usize {
         let scores = &self.activations[self.layers.len()];
         let mut best = 0;
         for (class, score) in scores.iter().enumerate() {

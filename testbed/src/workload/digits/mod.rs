@@ -132,6 +132,27 @@ impl Trainer {
         }
     }
 
+    /// Puts a model in the place of this worker's: one that a server sent.
+    ///
+    /// # Panics
+    /// If `parameters` does not have [`parameter_count`](Self::parameter_count) elements.
+    pub fn load(&mut self, parameters: &[f32]) {
+        self.model.parameters_mut().copy_from_slice(parameters);
+    }
+
+    /// The mean loss over the held-out images, and the share of them labelled correctly.
+    pub fn evaluate(&mut self) -> (f64, f64) {
+        let model = &mut self.model;
+        let (mut loss, mut correct) = (0.0, 0_u32);
+        for image in &self.split.held_out {
+            let (one, is_correct) = model.judge(&image.pixels, image.label);
+            loss += f64::from(one);
+            correct += u32::from(is_correct);
+        }
+        let count = self.split.held_out.len() as f64;
+        (loss / count, f64::from(correct) / count)
+    }
+
     /// The share of held-out images that the model labels correctly.
     pub fn accuracy(&mut self) -> f64 {
         let model = &mut self.model;

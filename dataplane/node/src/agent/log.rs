@@ -1,0 +1,143 @@
+//! A file that tells what happened to groups at this box: a JSON object a line, in the order in
+//! which things happened here (`node.events`). Reports of runs are made from it.
+//!
+//! Does I/O; decides nothing. A line is in the file when the call returns, so that a box that is
+//! killed leaves all it knew.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+
+use nix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use weft_engine::push::{Command, Decision, Event, GroupDescriptor};
+use weft_wire::{GroupId, JobId, Members};
+
+use crate::config::NodeConfig;
+
+/// The log.
+#[derive(Debug)]
+pub(super) struct EventLog {
+    file: Option<File>,
+    /// Descriptors of groups that are not decided, for what events leave out.
+    groups: HashMap<(JobId, GroupId), GroupDescriptor>,
+    /// Of each job: the version last told, and the exponent of groups that nobody installed.
+    jobs: HashMap<JobId, (u64, i8)>,
+}
+
+impl EventLog {
+    /// Opens the file to append: a box that comes back goes on where it was.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub(super) fn open(path: &Path, config: &NodeConfig) -> std::io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let servers = config.server.iter().map(|s| (s.job, s.initial_version, s.exponent));
+        let replicas = config.replica.iter().map(|s| (s.job, s.initial_version, s.exponent));
+        let jobs = servers
+            .chain(replicas)
+            .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
+        Ok(Self { file: Some(file), groups: HashMap::new(), jobs: jobs.collect() })
+    }
+
+    /// Remembers what a controller said of a group.
+    pub(super) fn command(&mut self, command: &Command) {
+        if let Command::Install(group) = command {
+            self.groups.insert((group.job, group.group), group.clone());
+        }
+    }
+
+    /// Writes an event. A file that cannot be written is given up, with a line that says so.
+    pub(super) fn event(&mut self, job: JobId, event: &Event) {
+        let mut line = self.describe(job, event);
+        if let Value::Object(fields) = &mut line {
+            fields.insert("t_ns".to_owned(), monotonic_ns().into());
+            fields.insert("job".to_owned(), job.0.into());
+        }
+        if let Some(file) = &mut self.file
+            && let Err(error) = writeln!(file, "{line}")
+        {
+            eprintln!("weft-node: writing the log of events: {error}");
+            self.file = None;
+        }
+    }
+
+    fn describe(&mut self, job: JobId, event: &Event) -> Value {
+        match *event {
+            Event::Installed { group } => self.installed(job, group),
+            Event::Refused { group, error } => {
+                self.groups.remove(&(job, group));
+                json!({ "event": "refused", "group": group.0, "error": format!("{error:?}") })
+            }
+            Event::Gathered { group, rank } => {
+                json!({ "event": "gathered", "group": group.0, "rank": rank.index() })
+            }
+            Event::Staged { group } => json!({ "event": "staged", "group": group.0 }),
+            Event::Transferred { group, rank, bytes, duration_ns } => json!({
+                "event": "transferred", "group": group.0, "rank": rank.map(weft_wire::Rank::index),
+                "bytes": bytes, "duration_ns": duration_ns,
+            }),
+            Event::Decided { group, order, decision, members, norm, momentum_norm } => {
+                let norms = (norm, momentum_norm);
+                self.decided(job, group, order.0, decision, members, norms)
+            }
+            Event::MemberLost { rank, .. } => {
+                json!({ "event": "member_lost", "rank": rank.index() })
+            }
+            // JSON has no infinity, which is what the bound is before the first answer.
+            Event::ReplicaAt { order, divergence_bound, is_held } => json!({
+                "event": "replica_at", "order": order.0, "is_held": is_held,
+                "divergence_bound": divergence_bound.min(f64::MAX),
+            }),
+        }
+    }
+
+    fn installed(&self, job: JobId, id: GroupId) -> Value {
+        let Some(group) = self.groups.get(&(job, id)) else {
+            return json!({ "event": "installed_unknown", "group": id.0 });
+        };
+        let members: Vec<(usize, u64)> =
+            group.members.iter().map(|member| (member.rank.index(), member.version.0)).collect();
+        json!({
+            "event": "installed", "group": id.0, "order": group.order.0, "members": members,
+            "exponent": group.exponent, "via": group.via.map(|index| index.0),
+            "replicate": group.replicate,
+        })
+    }
+
+    fn decided(
+        &mut self,
+        job: JobId,
+        id: GroupId,
+        order: u64,
+        decision: Decision,
+        members: Members,
+        (norm, momentum_norm): (f64, f64),
+    ) -> Value {
+        let known = self.jobs.entry(job).or_default();
+        let word = match decision {
+            Decision::Committed(version) => {
+                known.0 = version.0;
+                "committed"
+            }
+            Decision::Void => "void",
+            Decision::Dropped => "dropped",
+        };
+        let (version, exponent) = *known;
+        let group = self.groups.remove(&(job, id));
+        json!({
+            "event": "decided", "group": id.0, "order": order, "decision": word,
+            "version": version, "members": members.0,
+            "exponent": group.map_or(exponent, |group| group.exponent),
+            "norm": norm, "momentum_norm": momentum_norm,
+        })
+    }
+}
+
+/// Nanoseconds of the machine's monotonic clock, the same in all its processes.
+fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has a monotonic clock");
+    let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
+}

@@ -1,0 +1,183 @@
+//! What `weft run` is told, and the scenario that comes of it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use weft_testbed::run::Io;
+use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
+
+use super::{Exit, Failure};
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The scenario (TOML).
+    scenario: PathBuf,
+    /// Port that carries the frames: DPDK on veth when it can, else UDP on loopback, which is
+    /// reported as degraded [default: dpdk].
+    #[arg(long, value_enum)]
+    pub(super) io: Option<IoName>,
+    /// Seed of data, model and faults.
+    #[arg(long, default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Run directory, which must not exist [default: out/NAME-TIME].
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
+    #[arg(long)]
+    pub(super) no_lab: bool,
+    /// Fail instead of falling back to another port.
+    #[arg(long)]
+    pub(super) strict: bool,
+    /// Print each box's configuration and each worker's plan, and exit.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Keep the recorded gradients and sums in the run directory.
+    #[arg(long)]
+    pub(super) keep_recordings: bool,
+    /// How the run is carried out: on this machine's real network stack and clock. Simulation in
+    /// virtual time is not there yet.
+    #[arg(long, value_enum, default_value_t)]
+    level: Level,
+    /// Overrides push.policy: how transfers are planned.
+    #[arg(long, help_heading = "Overrides")]
+    policy: Option<String>,
+    /// Overrides push.replication: `none`, `network`, `worker` or `chain`.
+    #[arg(long, value_enum, help_heading = "Overrides")]
+    replication: Option<ReplicationName>,
+    /// Does without a controller and aggregators: updates go straight to the server and are
+    /// committed in the order of their arrival.
+    #[arg(long, help_heading = "Overrides")]
+    direct: bool,
+    /// Short for --replication network.
+    #[arg(long, conflicts_with = "replication", help_heading = "Overrides")]
+    replica: bool,
+    /// Overrides job.rounds.
+    #[arg(long, help_heading = "Overrides")]
+    rounds: Option<u32>,
+    /// Overrides aggregation.leaves.
+    #[arg(long, help_heading = "Overrides")]
+    leaves: Option<u8>,
+    /// Overrides faults.loss.
+    #[arg(long, help_heading = "Overrides")]
+    loss: Option<f64>,
+    /// Overrides faults.duplicate.
+    #[arg(long, help_heading = "Overrides")]
+    duplicate: Option<f64>,
+    /// Overrides faults.reorder.
+    #[arg(long, help_heading = "Overrides")]
+    reorder: Option<f64>,
+    /// Overrides faults.corrupt.
+    #[arg(long, help_heading = "Overrides")]
+    corrupt: Option<f64>,
+    /// Kills a box after a round of rank 0 and starts it again, such as a1@40; may be repeated.
+    #[arg(long, value_name = "BOX@ROUND", help_heading = "Overrides")]
+    restart: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(super) enum IoName {
+    Memory,
+    Udp,
+    AfPacket,
+    Dpdk,
+}
+
+impl IoName {
+    pub(super) fn io(self) -> Io {
+        match self {
+            Self::Memory => Io::Memory,
+            Self::Udp => Io::Udp,
+            Self::AfPacket => Io::AfPacket,
+            Self::Dpdk => Io::Dpdk,
+        }
+    }
+}
+
+/// How a run is carried out.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum Level {
+    /// Processes, in real time.
+    #[default]
+    Live,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum ReplicationName {
+    None,
+    Network,
+    Worker,
+    Chain,
+}
+
+impl ReplicationName {
+    fn replication(self) -> Replication {
+        match self {
+            Self::None => Replication::None,
+            Self::Network => Replication::Network,
+            Self::Worker => Replication::Worker,
+            Self::Chain => Replication::Chain,
+        }
+    }
+}
+
+pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
+    let name = arguments.scenario.display().to_string();
+    let text = fs::read_to_string(&arguments.scenario)
+        .with_context(|| format!("reading {name}"))
+        .map_err(|error| Exit::Usage.because(error))?;
+    let mut scenario = Scenario::parse(&name, &text).map_err(|error| Exit::Usage.because(error))?;
+    let faults = &mut scenario.faults;
+    for (place, option) in [
+        (&mut faults.loss, arguments.loss),
+        (&mut faults.duplicate, arguments.duplicate),
+        (&mut faults.reorder, arguments.reorder),
+        (&mut faults.corrupt, arguments.corrupt),
+    ] {
+        *place = option.unwrap_or(*place);
+    }
+    scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
+    scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
+    let for_push = arguments.policy.is_some() || arguments.replication.is_some();
+    match &mut scenario.push {
+        Some(push) => {
+            if let Some(policy) = &arguments.policy {
+                push.policy.clone_from(policy);
+            }
+            if arguments.direct {
+                push.controller = false;
+                push.aggregators = 0;
+                scenario.lab.links.remove(CONTROLLER);
+            }
+            if arguments.replica {
+                push.replication = Replication::Network;
+            }
+            if let Some(name) = arguments.replication {
+                push.replication = name.replication();
+                if push.replication == Replication::Worker {
+                    // The lab's links of the aggregators go with them.
+                    push.aggregators = 0;
+                }
+                if push.replication == Replication::None {
+                    push.div_max = None;
+                }
+            }
+        }
+        None if for_push || arguments.replica || arguments.direct => {
+            let error =
+                anyhow!("--policy, --direct and --replica belong to a scenario with [push]");
+            return Err(Exit::Usage.because(error));
+        }
+        None => {}
+    }
+    for restart in &arguments.restart {
+        let section = Scenario::restart(restart).map_err(|error| Exit::Usage.because(error))?;
+        scenario.restart.push(section);
+    }
+    // The overrides obey the same rules as the file.
+    let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;
+    Scenario::parse("the scenario with its overrides", &text)
+        .map_err(|error| Exit::Usage.because(error))
+}

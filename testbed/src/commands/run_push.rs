@@ -1,0 +1,194 @@
+//! `weft run` of a scenario with `[push]`: runs it, proves it, reports it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Context as _;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weft_testbed::lab;
+use weft_testbed::report::{RunWriter, Verdict};
+use weft_testbed::run::push::{
+    Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
+    UpdateOutcome, initial_path, model_path, run_push_in_memory, run_push_processes, updates_path,
+    verify_push,
+};
+use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
+use weft_testbed::scenario::{REPLICA, SERVER, Scenario};
+use weft_testbed::workload::digits::{Trainer, model_bytes};
+
+use super::run::{choose_ground, default_directory, lab_name, progress_bar, record};
+use super::run_args::RunArgs;
+use super::{Exit, Failure, Format, Outcome, emit, report};
+
+pub(super) fn run(
+    arguments: &RunArgs,
+    scenario: &Scenario,
+    requested: Io,
+    format: Format,
+) -> Outcome {
+    let ground = choose_ground(requested, scenario, arguments)?;
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
+    // Boxes are told whole paths, for they may run elsewhere than here.
+    let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
+    let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute)
+        .map_err(|error| Exit::Usage.because(error))?;
+    if arguments.dry_run {
+        return print_plan(&plan);
+    }
+    if let Some(reason) = &ground.degraded {
+        eprintln!("weft: DEGRADED: {reason}");
+    }
+    let writer = RunWriter::create(&directory, record(scenario, arguments))
+        .map_err(|error| Exit::Usage.because(error))?;
+    write_initial(scenario, arguments.seed, &directory)?;
+    let begun_ns = monotonic_ns();
+    let observed = carry_out(scenario, &plan, &ground, arguments.seed, &absolute)?;
+    let wall_ns = monotonic_ns() - begun_ns;
+    let proof = prove(scenario, arguments.seed, &directory, &observed);
+    if !arguments.keep_recordings {
+        remove_recordings(scenario, &directory);
+    }
+    let run = PushFinished {
+        scenario,
+        plan: &plan,
+        ground: &ground,
+        observed: &observed,
+        proof,
+        begun_ns,
+        wall_ns,
+    };
+    let outcome = run.outcome(requested, arguments.seed);
+    let failed = outcome.verdict == Verdict::Failed;
+    run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
+    report::present(&directory, None, format)?;
+    eprintln!("weft: run directory {}", directory.display());
+    Ok(match (failed, &ground.degraded) {
+        (true, _) => Exit::Failed as u8,
+        (false, Some(_)) => Exit::CannotRun as u8,
+        (false, None) => 0,
+    })
+}
+
+fn print_plan(plan: &PushPlan) -> Outcome {
+    let mut text = String::new();
+    for planned in &plan.boxes {
+        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+    }
+    if let Some(planned) = &plan.controller {
+        text += &format!(
+            "# {0}: weft-controller --config {0}.toml\n{1}\n",
+            planned.name, planned.config
+        );
+    }
+    for worker in &plan.workers {
+        text += &format!("# w{}: from {} to {}\n", worker.rank, worker.local, worker.server);
+    }
+    emit(&text)?;
+    Ok(0)
+}
+
+/// The model that everybody starts from, for the server to read.
+fn write_initial(scenario: &Scenario, seed: u64, directory: &Path) -> Result<(), Failure> {
+    let workers = usize::from(scenario.job.workers);
+    let trainer = Trainer::new(0, workers, seed, &scenario.job.trainer())
+        .map_err(|error| Exit::Usage.because(error))?;
+    let path = initial_path(directory);
+    fs::write(&path, model_bytes(trainer.parameters()))
+        .with_context(|| format!("writing {}", path.display()))
+        .map_err(|error| Exit::Failed.because(error))
+}
+
+/// Runs the plan; whatever happens, no lab and no process of it is left.
+fn carry_out(
+    scenario: &Scenario,
+    plan: &PushPlan,
+    ground: &Ground,
+    seed: u64,
+    directory: &Path,
+) -> Result<PushObserved, Failure> {
+    let push = plan.workers[0].push();
+    let per_round = u64::from(push.updates_per_round(&scenario.job));
+    let bar = progress_bar(u64::from(scenario.job.rounds));
+    let mut progress = |rank: u8, message: &PushMessage| match message {
+        PushMessage::Update(update) if update.outcome == UpdateOutcome::Committed => {
+            bar.set_position(bar.position().max(update.committed_version / per_round));
+            bar.set_message(format!("loss {:.4}", update.loss));
+        }
+        PushMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
+        _ => {}
+    };
+    if ground.io == Io::Memory {
+        let result = run_push_in_memory(scenario, plan, seed, directory, &mut progress);
+        bar.finish_and_clear();
+        return result.map_err(|error| Exit::Usage.because(error));
+    }
+    let signalled = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&signalled))
+            .map_err(|error| Exit::Failed.because(error))?;
+    }
+    let lab = match (&plan.topology, &ground.place) {
+        (Some(topology), Place::Lab) => {
+            let name = lab_name();
+            let lab = lab::up(&name, topology).map_err(|error| Exit::CannotRun.because(error))?;
+            for warning in &lab.warnings {
+                bar.println(format!("weft: warning: {warning}"));
+            }
+            Some(name)
+        }
+        _ => None,
+    };
+    let interrupted = || signalled.load(Ordering::Relaxed);
+    let result = run_push_processes(
+        plan,
+        lab.as_ref(),
+        &scenario.restart,
+        directory,
+        &mut progress,
+        &interrupted,
+    );
+    bar.finish_and_clear();
+    if let Some(name) = &lab {
+        lab::down(name).map_err(|error| Exit::Failed.because(error))?;
+    }
+    result.map_err(|error| match error {
+        ProcessError::Interrupted | ProcessError::Silence(_) | ProcessError::Log { .. } => {
+            Exit::Failed.because(error)
+        }
+        _ => Exit::CannotRun.because(error),
+    })
+}
+
+fn prove(
+    scenario: &Scenario,
+    seed: u64,
+    directory: &Path,
+    observed: &PushObserved,
+) -> Result<PushProof, String> {
+    let server = observed.log(SERVER).ok_or("the server left no log")?;
+    let evidence = Evidence {
+        scenario,
+        seed,
+        directory,
+        server,
+        replica: observed.log(REPLICA),
+        updates: &observed.updates,
+    };
+    verify_push(&evidence).map_err(|error| error.to_string())
+}
+
+fn remove_recordings(scenario: &Scenario, directory: &Path) {
+    for rank in 0..scenario.job.workers {
+        for life in 0..=LIVES_MAX {
+            // Most workers have one life.
+            let _ = fs::remove_file(updates_path(directory, rank, life));
+        }
+    }
+    for name in [SERVER, REPLICA] {
+        // A box that was killed left none.
+        let _ = fs::remove_file(model_path(directory, name));
+    }
+    let _ = fs::remove_file(initial_path(directory));
+}

@@ -1,0 +1,223 @@
+//! What a run that pushes has to tell: its outcome, and what its tables say. No I/O.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::histogram::Quantiles;
+use super::render::duration;
+use super::{RunFiles, RunOutcome};
+
+/// The part of an outcome that belongs to a parameter server. Outside scripts read these names.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct PushOutcome {
+    /// `async`, `sync` or `partial`.
+    pub mode: String,
+    /// How transfers were planned; `direct` without a controller.
+    pub policy: String,
+    /// Updates in the model.
+    pub updates_committed: u64,
+    /// Updates that were dropped.
+    pub dropped: u64,
+    /// Updates that were given up after they had been void too often.
+    pub voided: u64,
+    /// Mean time from handing an update over to its commit at the server.
+    pub mean_commit_ns: f64,
+    /// 99th percentile of the same.
+    pub p99_commit_ns: u64,
+    /// Largest delay of a committed update.
+    pub delay_max: u64,
+    /// Mean delay of the committed updates.
+    pub delay_mean: f64,
+    /// Latency that planning adds: mean from request to grant.
+    pub planning_mean_ns: u64,
+    /// Latency that gates add: mean from grant to the first chunk.
+    pub gating_mean_ns: u64,
+    /// Updates that went without the controller's word because it was silent.
+    pub controller_fallbacks: u64,
+    /// Chunks of which at least one transmission was made, once for each turn of their update.
+    pub chunks_sent: u64,
+    /// Of these, of updates that were dropped.
+    pub chunks_dropped: u64,
+    /// Of these, of updates that were void.
+    pub chunks_voided: u64,
+    /// Of these, of updates whose outcome is not known.
+    pub chunks_undecided: u64,
+    /// Whether direct, aggregated, dropped, voided and undecided chunks add up to those sent.
+    pub chunks_accounted: bool,
+    /// How the replica got its copies: `none`, `network`, `worker` or `chain`.
+    pub replication: String,
+    /// Whether the replica had the server's bits at equal order numbers; null without one.
+    pub replica_identical: Option<bool>,
+    /// Largest true distance of server and replica; null without one.
+    pub divergence_max: Option<f64>,
+    /// The bound of that distance; null when there is none.
+    pub divergence_bound: Option<f64>,
+    /// Bytes of Ethernet frames that the replica received.
+    pub replica_bytes: u64,
+    /// Bytes of Ethernet frames that the server sent and received.
+    pub server_bytes: u64,
+    /// Of these, sent: models, acknowledgements, and what it forwarded to the replica.
+    pub server_sent_bytes: u64,
+    /// From the first model to the first one whose held-out loss is at most `target_loss`, in
+    /// seconds; null when there is no target or it was not reached.
+    pub time_to_loss_s: Option<f64>,
+    /// That loss.
+    pub target_loss: Option<f64>,
+    /// Held-out loss of the final model.
+    pub final_loss: f64,
+}
+
+/// What the tables of a run that pushes say.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PushReport {
+    /// From handing an update over until its outcome was known, of committed updates.
+    pub commit_time_ns: Option<Quantiles>,
+    /// How many committed updates had each delay.
+    pub delays: BTreeMap<u64, u64>,
+    /// How many groups of each size were committed.
+    pub group_sizes: BTreeMap<u32, u64>,
+    /// Updates of each outcome, by worker.
+    pub outcomes: BTreeMap<u32, BTreeMap<String, u64>>,
+}
+
+impl PushReport {
+    /// Reads the tables; `None` when nothing was pushed.
+    #[must_use]
+    pub fn new(files: &RunFiles) -> Option<Self> {
+        if files.updates.is_empty() {
+            return None;
+        }
+        let mut report = Self {
+            commit_time_ns: None,
+            delays: BTreeMap::new(),
+            group_sizes: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+        };
+        let mut times = Vec::new();
+        for update in &files.updates {
+            if let Some(delay) = update.delay {
+                *report.delays.entry(delay).or_default() += 1;
+                times.push(update.duration_ns);
+            }
+            let outcomes = report.outcomes.entry(update.rank).or_default();
+            *outcomes.entry(update.outcome.clone()).or_default() += 1;
+        }
+        for commit in files.commits.iter().filter(|commit| commit.members > 0) {
+            *report.group_sizes.entry(commit.members).or_default() += 1;
+        }
+        report.commit_time_ns = Quantiles::of(&times);
+        Some(report)
+    }
+}
+
+/// Rows of the report for people.
+pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static str, String)> {
+    let accounted = if push.chunks_accounted { "which is all" } else { "WHICH IS NOT ALL" };
+    let mut rows = vec![
+        ("mode", format!("{}, policy {}", push.mode, push.policy)),
+        (
+            "updates",
+            format!(
+                "{} committed, {} dropped, {} void",
+                push.updates_committed, push.dropped, push.voided
+            ),
+        ),
+        (
+            "commit",
+            format!(
+                "mean {}, p99 {}",
+                duration(nanos(push.mean_commit_ns)),
+                duration(push.p99_commit_ns)
+            ),
+        ),
+        ("delay", format!("mean {:.2}, largest {}", push.delay_mean, push.delay_max)),
+        (
+            "latency",
+            format!(
+                "planning {}, gating {} per update; {} without the controller",
+                duration(push.planning_mean_ns),
+                duration(push.gating_mean_ns),
+                push.controller_fallbacks
+            ),
+        ),
+        (
+            "turns",
+            format!(
+                "{} chunks sent = {} direct + {} aggregated + {} dropped + {} void + {} undecided, \
+                 {accounted}",
+                push.chunks_sent,
+                outcome.chunks_direct,
+                outcome.chunks_aggregated,
+                push.chunks_dropped,
+                push.chunks_voided,
+                push.chunks_undecided
+            ),
+        ),
+        ("loss", loss(push)),
+        (
+            "server",
+            format!("{} bytes, of which {} sent", push.server_bytes, push.server_sent_bytes),
+        ),
+    ];
+    if let Some(identical) = push.replica_identical {
+        let mut text = format!(
+            "{} to the server, {} bytes by {} replication",
+            if identical { "identical" } else { "NOT IDENTICAL" },
+            push.replica_bytes,
+            push.replication
+        );
+        if let Some(distance) = push.divergence_max {
+            let _ = write!(text, "; distance at most {distance:.4}");
+        }
+        if let Some(bound) = push.divergence_bound {
+            let _ = write!(text, " of {bound}");
+        }
+        rows.push(("replica", text));
+    }
+    rows
+}
+
+fn loss(push: &PushOutcome) -> String {
+    let last = format!("{:.4} at the end", push.final_loss);
+    match (push.target_loss, push.time_to_loss_s) {
+        (Some(target), Some(time)) => format!("{last}; {target} after {time:.2} s"),
+        (Some(target), None) => format!("{last}; {target} was not reached"),
+        (None, _) => last,
+    }
+}
+
+/// The tables for people.
+pub(super) fn text(out: &mut String, report: &PushReport) {
+    let _ = writeln!(out, "\ndelays of committed updates");
+    bars(out, &report.delays);
+    let _ = writeln!(out, "\nupdates of each committed group");
+    bars(out, &report.group_sizes);
+    let names = ["committed", "dropped", "void", "unknown"];
+    let _ = writeln!(
+        out,
+        "\n{:>6}{:>12}{:>12}{:>12}{:>12}",
+        "rank", names[0], names[1], names[2], names[3]
+    );
+    for (rank, outcomes) in &report.outcomes {
+        let of = |name: &str| outcomes.get(name).copied().unwrap_or(0);
+        let [a, b, c, d] = names.map(of);
+        let _ = writeln!(out, "{rank:>6}{a:>12}{b:>12}{c:>12}{d:>12}");
+    }
+}
+
+fn bars<K: std::fmt::Display>(out: &mut String, counts: &BTreeMap<K, u64>) {
+    let highest = counts.values().copied().max().unwrap_or(0).max(1);
+    for (value, count) in counts {
+        let length = usize::try_from(count * BAR_WIDTH / highest).unwrap_or(0).max(1);
+        let _ = writeln!(out, "{value:>12} {count:>7}  {}", "#".repeat(length));
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of times")]
+fn nanos(value: f64) -> u64 {
+    value.max(0.0) as u64
+}
+
+const BAR_WIDTH: u64 = 50;

@@ -1,0 +1,249 @@
+//! A push run in one process: the server and the workers are threads, frames travel through rings.
+//! No controller and no aggregators: updates are committed in the order in which they arrive.
+//!
+//! The same engines, client and trainer as over a network; what is missing is the network.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use weft_engine::push::{Command, Decision, Event};
+use weft_engine::role::aggregator::Verdict;
+use weft_engine::role::server::{ModelConfig, Server, ServerConfigError, ServerJobConfig};
+use weft_io::memory::{self, MemoryPort};
+use weft_io::{LaneEngine, Port, RoleLane};
+use weft_kernel::Kernels;
+use weft_wire::frame::Endpoint;
+use weft_wire::{JobId, Nanos, Rank};
+
+use super::log::{BoxEvent, LogLine, LoggedDecision};
+use super::message::PushMessage;
+use super::plan::{PushPlan, model_path};
+use super::processes::PushObserved;
+use super::worker::train_over;
+use crate::run::{BoxCounters, monotonic_ns};
+use crate::scenario::{SERVER, ScaleExponent, Scenario};
+use crate::workload::digits::{Trainer, TrainerError, model_bytes};
+
+/// Frames in each ring.
+const RING_FRAMES: usize = 4096;
+/// How long an idle server sleeps.
+const IDLE_NS: u64 = 50_000;
+
+/// Why a run in memory is not possible.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// What a single process cannot do.
+    #[error(
+        "--io memory has no controller, no aggregators, no replica and no restarts: add --direct, \
+         or use --io udp"
+    )]
+    Unsupported,
+    /// The scenario does not fit a server.
+    #[error("the server: {0}")]
+    Server(ServerConfigError),
+    /// The initial model could not be made.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
+    /// The final model could not be written.
+    #[error("writing the final model: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Runs a scenario without a controller in this process. `progress` sees every message.
+///
+/// # Errors
+/// [`MemoryError`] when the scenario needs more than one process.
+pub fn run_push_in_memory(
+    scenario: &Scenario,
+    plan: &PushPlan,
+    seed: u64,
+    directory: &Path,
+    progress: &mut dyn FnMut(u8, &PushMessage),
+) -> Result<PushObserved, MemoryError> {
+    let push = plan.workers[0].push();
+    let plain = !push.controller && push.aggregators == 0 && !push.has_replica();
+    if !plain || !scenario.restart.is_empty() {
+        return Err(MemoryError::Unsupported);
+    }
+    let workers = plan.workers.iter().map(|worker| format!("w{}", worker.rank));
+    let names: Vec<String> = std::iter::once(SERVER.to_owned()).chain(workers).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut ports = memory::hub(RING_FRAMES, usize::from(plan.workers[0].mtu), &names);
+    let port = ports.remove(0);
+    let engine = server(scenario, plan, seed, &port)?;
+    let exponent = exponent(scenario);
+    let stop = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::channel();
+    let mut observed = PushObserved::default();
+    let served = thread::scope(|scope| {
+        let lane = scope.spawn(|| serve(port, engine, exponent, &stop));
+        for (plan, port) in plan.workers.iter().zip(ports) {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                // The receiver outlives every worker; a failed send cannot happen.
+                let mut say = |message| drop(sender.send((plan.rank, message)));
+                train_over(plan, directory, port, &mut say);
+            });
+        }
+        drop(sender);
+        for (rank, message) in receiver {
+            progress(rank, &message);
+            take(&mut observed, rank, message);
+        }
+        stop.store(true, Ordering::Relaxed);
+        lane.join().expect("the lane does not panic")
+    });
+    std::fs::write(model_path(directory, SERVER), model_bytes(&served.model))?;
+    observed.logs.push((SERVER.to_owned(), served.log));
+    observed.boxes.push((SERVER.to_owned(), served.counters));
+    Ok(observed)
+}
+
+fn take(observed: &mut PushObserved, rank: u8, message: PushMessage) {
+    match message {
+        PushMessage::Joined { at_ns } => observed.joined.push((at_ns, rank)),
+        PushMessage::Update(update) => observed.updates.push((rank, 0, update)),
+        PushMessage::Done(summary) => observed.summaries.push((rank, *summary)),
+        PushMessage::Failed { at_ns, error } => observed.failures.push((at_ns, rank, error)),
+    }
+}
+
+fn server(
+    scenario: &Scenario,
+    plan: &PushPlan,
+    seed: u64,
+    port: &MemoryPort,
+) -> Result<Server, MemoryError> {
+    let job = &scenario.job;
+    let push = plan.workers[0].push();
+    let trainer = Trainer::new(0, usize::from(job.workers), seed, &job.trainer())?;
+    let mut model = ModelConfig::new(JobId(0), trainer.parameter_count());
+    model.elements = plan.elements;
+    model.momentum = job.momentum;
+    model.exponent = exponent(scenario);
+    let workers = plan.workers.iter().map(|worker| worker.local).collect();
+    let mut config = ServerJobConfig::new(model, workers);
+    config.tau_max = push.tau_max(job).into();
+    config.initial = trainer.parameters().to_vec();
+    let local = Endpoint { mac: port.info().mac, addr: plan.workers[0].server };
+    let mtu = plan.workers[0].mtu;
+    Server::new(local, mtu, &[config], seed ^ 0xb0c5, Kernels::detect())
+        .map_err(|(_, error)| MemoryError::Server(error))
+}
+
+fn exponent(scenario: &Scenario) -> i8 {
+    match scenario.job.scale_exponent {
+        ScaleExponent::Fixed(exponent) => exponent,
+        ScaleExponent::Auto => 0,
+    }
+}
+
+/// The log that the server would write as a process.
+struct Log {
+    exponent: i8,
+    version: u64,
+    lines: Vec<LogLine>,
+}
+
+impl Log {
+    fn take(&mut self, event: &Event) {
+        let event = match *event {
+            Event::Staged { group } => BoxEvent::Staged { group: group.0 },
+            Event::Transferred { group, rank, bytes, duration_ns } => {
+                let rank = rank.map(rank_number);
+                BoxEvent::Transferred { group: group.0, rank, bytes, duration_ns }
+            }
+            Event::MemberLost { rank, .. } => BoxEvent::MemberLost { rank: rank_number(rank) },
+            Event::Decided { group, order, decision, members, norm, momentum_norm } => {
+                let decision = match decision {
+                    Decision::Committed(version) => {
+                        self.version = version.0;
+                        LoggedDecision::Committed
+                    }
+                    Decision::Void => LoggedDecision::Void,
+                    Decision::Dropped => LoggedDecision::Dropped,
+                };
+                BoxEvent::Decided {
+                    group: group.0,
+                    order: order.0,
+                    decision,
+                    version: self.version,
+                    members: members.0,
+                    exponent: self.exponent,
+                    norm,
+                    momentum_norm,
+                }
+            }
+            _ => return,
+        };
+        self.lines.push(LogLine { t_ns: monotonic_ns(), event });
+    }
+}
+
+/// What the server leaves.
+struct Served {
+    model: Vec<f32>,
+    log: Vec<LogLine>,
+    counters: BoxCounters,
+}
+
+/// The server as a lane's engine.
+struct Serving(Server);
+
+impl LaneEngine for Serving {
+    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+        self.0.handle_frame(now, buffer, len)
+    }
+
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        self.0.poll_transmit(now, frame)
+    }
+
+    fn poll_timeout(&self) -> Nanos {
+        self.0.poll_timeout()
+    }
+
+    fn handle_command(&mut self, now: Nanos, command: Command) {
+        self.0.handle_command(now, command);
+    }
+
+    fn poll_event(&mut self) -> Option<(JobId, Event)> {
+        self.0.poll_event()
+    }
+}
+
+fn serve(port: MemoryPort, engine: Server, exponent: i8, stop: &AtomicBool) -> Served {
+    let mut lane = RoleLane::new(port, Serving(engine));
+    let origin = Instant::now();
+    let mut log = Log { exponent, version: 0, lines: Vec::new() };
+    while !stop.load(Ordering::Relaxed) {
+        let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let received = lane.breathe(now, &mut ());
+        while let Some((_, event)) = lane.engine_mut().poll_event() {
+            log.take(&event);
+        }
+        if received == 0 {
+            lane.port_mut().wait(IDLE_NS);
+        }
+    }
+    let stats = lane.port().stats();
+    let view = lane.engine().0.model(JobId(0));
+    Served {
+        model: view.map(|view| view.weights.to_vec()).unwrap_or_default(),
+        log: log.lines,
+        counters: BoxCounters {
+            rx_packets: stats.rx_packets,
+            rx_bytes: stats.rx_bytes,
+            tx_bytes: stats.tx_bytes,
+            port_losses: stats.rx_missed + stats.rx_nombuf + lane.stats().tx_dropped,
+            ..BoxCounters::default()
+        },
+    }
+}
+
+fn rank_number(rank: Rank) -> u8 {
+    u8::try_from(rank.index()).expect("a rank is below 64")
+}

@@ -1,0 +1,41 @@
+//! A run with a parameter server: workers push updates, a controller plans, a server commits.
+//!
+//! | file | does or decides |
+//! | --- | --- |
+//! | `plan`, `configs` | which boxes and workers there are, and each one's configuration (pure) |
+//! | `worker` | trains on one worker over a push session |
+//! | `recording` | the updates that a worker leaves behind for the proof |
+//! | `processes` | starts, restarts and stops all processes |
+//! | `memory` | the same in one process, over memory ports, without a controller |
+//! | `log` | what boxes write about their groups |
+//! | `sequence` | what the server's log says (pure) |
+//! | `replica` | follows the replica behind the server (pure) |
+//! | `verify` | recomputes the run by the independent reference |
+//! | `finished` | the verdict |
+//! | `tables` | the rows of the run directory |
+
+mod configs;
+mod finished;
+mod log;
+mod memory;
+mod message;
+mod plan;
+mod processes;
+mod recording;
+mod replica;
+mod sequence;
+mod tables;
+mod verify;
+mod worker;
+
+pub use finished::PushFinished;
+pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};
+pub use memory::{MemoryError, run_push_in_memory};
+pub use message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
+pub use plan::{PushPlan, PushWorkerPlan, initial_path, log_path, model_path};
+pub use processes::{PushObserved, find_controller, run_push_processes};
+pub use recording::{RecordedUpdate, UpdateReader, UpdateRecording, read_model, updates_path};
+pub use replica::DivergencePoint;
+pub use sequence::{Decided, DecidedMember};
+pub use verify::{CurvePoint, Evidence, LIVES_MAX, PushProof, PushVerifyError, verify_push};
+pub use worker::run_push_worker;

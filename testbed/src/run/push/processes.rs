@@ -1,0 +1,257 @@
+//! A push run in processes: `weft-node` for server, replica and aggregators, `weft-controller`, and
+//! this program again for each worker, in the namespaces of a lab or on loopback.
+//!
+//! Every process that is started here is ended here, whatever happens: by its own end, by SIGINT
+//! within a time, else by SIGKILL. Nothing waits without bound.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use super::log::{LogLine, parse};
+use super::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
+use super::plan::{PushPlan, PushWorkerPlan, log_path};
+use crate::lab::LabName;
+use crate::run::processes::{ProcessError, find_node};
+use crate::run::running_box::RunningBox;
+use crate::run::running_worker::RunningWorker;
+use crate::run::{BoxCounters, monotonic_ns};
+use crate::scenario::RestartSection;
+
+/// How long the run may go without a word from any worker, beyond a worker's own patience.
+const SILENCE_MARGIN: Duration = Duration::from_secs(30);
+
+/// What a push run produced, before it is proved and reported.
+#[derive(Debug, Default)]
+pub struct PushObserved {
+    /// Every update whose outcome a worker told, with rank and life, in the order of arrival.
+    pub updates: Vec<(u8, u32, UpdateMessage)>,
+    /// When workers joined.
+    pub joined: Vec<(u64, u8)>,
+    /// The summary of each worker that finished.
+    pub summaries: Vec<(u8, PushSummary)>,
+    /// Workers that gave up: when, who, why.
+    pub failures: Vec<(u64, u8, String)>,
+    /// What boxes counted, by name; a killed box took its counters along.
+    pub boxes: Vec<(String, BoxCounters)>,
+    /// What was killed and started again: when, and what.
+    pub restarts: Vec<(u64, String)>,
+    /// The logs of server, replica and aggregators, by name.
+    pub logs: Vec<(String, Vec<LogLine>)>,
+}
+
+impl PushObserved {
+    /// The log of a box.
+    #[must_use]
+    pub fn log(&self, name: &str) -> Option<&[LogLine]> {
+        self.logs.iter().find(|(box_name, _)| box_name == name).map(|(_, lines)| lines.as_slice())
+    }
+}
+
+type Tag = (u8, u32);
+
+/// Finds `weft-controller` beside this program, on PATH or in `WEFT_CONTROLLER`.
+///
+/// # Errors
+/// [`ProcessError::NoController`].
+pub fn find_controller() -> Result<PathBuf, ProcessError> {
+    crate::doctor::find_program("weft-controller", "WEFT_CONTROLLER")
+        .ok_or(ProcessError::NoController)
+}
+
+/// Runs a plan. `lab` is up already, or `None` for loopback; `progress` sees every outcome;
+/// `interrupted` is asked now and then.
+///
+/// # Errors
+/// [`ProcessError`]; all processes have ended by then.
+pub fn run_push_processes(
+    plan: &PushPlan,
+    lab: Option<&LabName>,
+    restarts: &[RestartSection],
+    directory: &Path,
+    progress: &mut dyn FnMut(u8, &PushMessage),
+    interrupted: &dyn Fn() -> bool,
+) -> Result<PushObserved, ProcessError> {
+    let mut run = Running::start(plan, lab, directory)?;
+    let mut observed = PushObserved::default();
+    run.watch(plan, restarts, &mut observed, progress, interrupted)?;
+    run.workers.clear();
+    run.stop(&mut observed);
+    for (name, _) in &observed.boxes {
+        let path = log_path(directory, name);
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let lines = parse(&text).map_err(|error| ProcessError::Log {
+            path: path.clone(),
+            problem: error.to_string(),
+        })?;
+        observed.logs.push((name.clone(), lines));
+    }
+    Ok(observed)
+}
+
+/// The processes of a run.
+struct Running<'a> {
+    boxes: Vec<RunningBox>,
+    controller: Option<RunningBox>,
+    workers: Vec<(Tag, RunningWorker)>,
+    lab: Option<&'a LabName>,
+    directory: &'a Path,
+    sender: Sender<(Tag, PushMessage)>,
+    receiver: Receiver<(Tag, PushMessage)>,
+}
+
+impl<'a> Running<'a> {
+    fn start(
+        plan: &PushPlan,
+        lab: Option<&'a LabName>,
+        directory: &'a Path,
+    ) -> Result<Self, ProcessError> {
+        let (node, _) = find_node()?;
+        let controller = match &plan.controller {
+            Some(planned) => {
+                let program = find_controller()?;
+                let mut controller = RunningBox::start(&program, planned, lab, directory)?;
+                controller.wait_until_ready()?;
+                Some(controller)
+            }
+            None => None,
+        };
+        let mut boxes = Vec::new();
+        for planned in &plan.boxes {
+            boxes.push(RunningBox::start(&node, planned, lab, directory)?);
+        }
+        for running in &mut boxes {
+            running.wait_until_ready()?;
+        }
+        let (sender, receiver) = mpsc::channel();
+        let mut run =
+            Self { boxes, controller, workers: Vec::new(), lab, directory, sender, receiver };
+        for worker in &plan.workers {
+            run.start_worker(worker)?;
+        }
+        Ok(run)
+    }
+
+    fn start_worker(&mut self, plan: &PushWorkerPlan) -> Result<(), ProcessError> {
+        let tag = (plan.rank, plan.life);
+        let text = serde_json::to_string(plan).expect("a plan is a JSON object");
+        let namespace = self.lab.map(|lab| lab.namespace(&format!("w{}", plan.rank)));
+        let arguments = [self.directory.as_os_str(), OsStr::new("--push")];
+        let worker = RunningWorker::start(
+            tag,
+            &text,
+            namespace.as_deref(),
+            &arguments,
+            self.sender.clone(),
+        )?;
+        self.workers.push((tag, worker));
+        Ok(())
+    }
+
+    /// Hears the workers until the last life of each has ended.
+    fn watch(
+        &mut self,
+        plan: &PushPlan,
+        restarts: &[RestartSection],
+        observed: &mut PushObserved,
+        progress: &mut dyn FnMut(u8, &PushMessage),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), ProcessError> {
+        let scenario = &plan.workers[0].scenario;
+        let push = plan.workers[0].push();
+        let per_round = u64::from(push.updates_per_round(&scenario.job));
+        let patience = scenario.job.member_timeout() + SILENCE_MARGIN;
+        let mut due: Vec<&RestartSection> = restarts.iter().collect();
+        let mut lives: Vec<u32> = vec![0; plan.workers.len()];
+        let mut left = plan.workers.len();
+        let mut heard = Instant::now();
+        while left > 0 {
+            let received = self.receiver.recv_timeout(Duration::from_millis(100));
+            // Asked for after every message, for workers may never be silent.
+            if interrupted() {
+                return Err(ProcessError::Interrupted);
+            }
+            let ((rank, life), message) = match received {
+                Ok(received) => received,
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() > patience => {
+                    return Err(ProcessError::Silence(patience));
+                }
+                Err(_) => continue,
+            };
+            heard = Instant::now();
+            // The last words of a worker that was killed on purpose.
+            let is_old = lives[usize::from(rank)] != life;
+            if is_old && !matches!(message, PushMessage::Update(_)) {
+                continue;
+            }
+            progress(rank, &message);
+            match message {
+                PushMessage::Joined { at_ns } => observed.joined.push((at_ns, rank)),
+                PushMessage::Update(update) => {
+                    let version = update.committed_version;
+                    let committed = update.outcome == UpdateOutcome::Committed;
+                    observed.updates.push((rank, life, update));
+                    if committed {
+                        let is_due = |restart: &mut &RestartSection| {
+                            version >= (u64::from(restart.after_round) + 1) * per_round
+                        };
+                        for restart in due.extract_if(.., is_due) {
+                            self.restart(restart, plan, &mut lives, observed)?;
+                        }
+                    }
+                }
+                PushMessage::Done(summary) => {
+                    observed.summaries.push((rank, *summary));
+                    left -= 1;
+                }
+                PushMessage::Failed { at_ns, error } => {
+                    observed.failures.push((at_ns, rank, error));
+                    left -= 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn restart(
+        &mut self,
+        restart: &RestartSection,
+        plan: &PushPlan,
+        lives: &mut [u32],
+        observed: &mut PushObserved,
+    ) -> Result<(), ProcessError> {
+        let name = &restart.name;
+        observed.restarts.push((monotonic_ns(), name.clone()));
+        let boxes = self.boxes.iter_mut().chain(&mut self.controller);
+        for running in boxes {
+            if running.name() == name {
+                return running.restart();
+            }
+        }
+        let planned = plan.workers.iter().find(|worker| *name == format!("w{}", worker.rank));
+        let Some(planned) = planned else { return Ok(()) };
+        let life = &mut lives[usize::from(planned.rank)];
+        // One that has finished stays so.
+        if observed.summaries.iter().any(|(rank, _)| *rank == planned.rank) {
+            return Ok(());
+        }
+        self.workers.retain(|((rank, _), worker)| {
+            if *rank == planned.rank {
+                worker.kill();
+            }
+            *rank != planned.rank
+        });
+        *life += 1;
+        let next = PushWorkerPlan { life: *life, ..planned.clone() };
+        self.start_worker(&next)
+    }
+
+    fn stop(&mut self, observed: &mut PushObserved) {
+        self.workers.clear();
+        // Aggregators first, so that nobody is left without the box that it waits for.
+        for running in self.boxes.iter_mut().rev().chain(&mut self.controller) {
+            observed.boxes.push((running.name().to_owned(), running.stop()));
+        }
+    }
+}

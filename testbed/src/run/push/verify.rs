@@ -1,0 +1,372 @@
+//! The proof of a push run: recomputes the server's model from the recorded updates in the decided
+//! sequence, by the independent reference, and follows the replica behind it.
+//!
+//! What must hold: every committed member of a group is exactly one recorded update, and every
+//! update whose worker was told "committed" is in the sequence at that version (I1); delays are at
+//! most `tau_max` (I4); the final model has the reference's bits; the replica took the same
+//! decisions with the same norms, and its distance stayed below the bound while that was declared
+//! held (I5). Loss and accuracy over time are those of the reference's models, so that measuring
+//! them costs the run nothing.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::log::LogLine;
+use super::message::{UpdateMessage, UpdateOutcome};
+use super::plan::model_path;
+use super::recording::{UpdateReader, read_model, updates_path};
+use super::replica::{DivergencePoint, Follower};
+use super::sequence::{Decided, Sequence};
+use crate::run::RecordingError;
+use crate::scenario::{REPLICA, SERVER, Scenario};
+use crate::workload::digits::{Trainer, TrainerError, model_bytes, sha256_hex};
+use crate::workload::push_reference::{LengthError, PushReference, ReferenceGroup};
+
+/// What there is to judge a run by.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// What was asked for.
+    pub scenario: &'a Scenario,
+    /// Seed of data and model.
+    pub seed: u64,
+    /// Where the recordings are.
+    pub directory: &'a Path,
+    /// The server's log.
+    pub server: &'a [LogLine],
+    /// The replica's.
+    pub replica: Option<&'a [LogLine]>,
+    /// What workers said of their updates, with rank and life.
+    pub updates: &'a [(u8, u32, UpdateMessage)],
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PushProof {
+    /// The server's decisions.
+    pub decided: Vec<Decided>,
+    /// Delays of the committed updates, in the order of their commits.
+    pub delays: Vec<u64>,
+    /// Where each committed update is in the recordings: index of the decision, rank, life, number.
+    pub places: Vec<(usize, u8, u32, u64)>,
+    /// The model over time.
+    pub curve: Vec<CurvePoint>,
+    /// Parameters of the server's final model that differ from the reference's.
+    pub wrong_parameters: u64,
+    /// SHA-256 of the reference's model.
+    pub model_sha256: String,
+    /// The replica behind the server.
+    pub divergence: Vec<DivergencePoint>,
+    /// `None` without a replica; else whether it has the server's bits at equal order numbers.
+    pub replica_identical: Option<bool>,
+    /// Everything that contradicts what the run promises.
+    pub problems: Vec<String>,
+}
+
+/// The model at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CurvePoint {
+    /// When the server committed it, by the monotonic clock.
+    pub t_ns: u64,
+    /// Its version.
+    pub version: u64,
+    /// Mean loss over the held-out images.
+    pub loss: f64,
+    /// Share of them labelled correctly.
+    pub accuracy: f64,
+}
+
+/// Why a run could not be recomputed.
+#[derive(Debug, thiserror::Error)]
+pub enum PushVerifyError {
+    /// A recording is incomplete.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
+    /// A recording does not fit the model.
+    #[error(transparent)]
+    Length(#[from] LengthError),
+    /// The initial model could not be made.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
+}
+
+/// Recomputes a run.
+///
+/// # Errors
+/// When it cannot be: a recording is missing or does not fit. What is *wrong* with the run is in
+/// [`PushProof::problems`].
+pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError> {
+    let job = &evidence.scenario.job;
+    let workers = usize::from(job.workers);
+    let mut trainer = Trainer::new(0, workers, evidence.seed, &job.trainer())?;
+    let elements = trainer.parameter_count();
+    let mut recordings = Recordings::open(evidence, elements)?;
+    let sequence = Sequence::new("server", evidence.server);
+    let mut reference = PushReference::new(job.momentum, trainer.parameters());
+    let mut proof = PushProof { problems: sequence.problems.clone(), ..PushProof::default() };
+    let mut follower = evidence
+        .replica
+        .map(|lines| Follower::new(job.momentum.into(), evidence.server, lines, reference.model()));
+    let commits = sequence.committed().count();
+    let stride = commits.div_ceil(CURVE_POINTS_MAX).max(1);
+    let (loss, accuracy) = trainer.evaluate();
+    let first = evidence.server.first().map_or(0, |line| line.t_ns);
+    proof.curve.push(CurvePoint { t_ns: first, version: 0, loss, accuracy });
+    let tau_max =
+        evidence.scenario.push.as_ref().map_or(u64::MAX, |push| u64::from(push.tau_max(job)));
+    let mut committed = 0;
+    for (index, decided) in sequence.decided.iter().enumerate() {
+        if decided.decision == super::log::LoggedDecision::Committed {
+            commit(&mut proof, &mut reference, &mut recordings, (index, decided), tau_max)?;
+            committed += 1;
+            if committed % stride == 0 || committed == commits {
+                trainer.load(reference.model());
+                let (loss, accuracy) = trainer.evaluate();
+                let (t_ns, version) = (decided.t_ns, decided.version);
+                proof.curve.push(CurvePoint { t_ns, version, loss, accuracy });
+            }
+        }
+        if let Some(follower) = &mut follower {
+            follower.server_decided(decided.order, reference.model());
+        }
+    }
+    recordings.find_lost(&mut proof.problems);
+    judge_model(&mut proof, evidence, &reference)?;
+    if let (Some(follower), Some(lines)) = (follower, evidence.replica) {
+        let div_max = evidence.scenario.push.as_ref().and_then(|push| push.div_max);
+        let replica = follower.finish(div_max);
+        let mut problems = replica.problems;
+        let own = Sequence::new("replica", lines);
+        problems.extend(compare(&sequence, &own));
+        let model = read_model(&model_path(evidence.directory, REPLICA))?;
+        if own.decided.len() == sequence.decided.len() {
+            let wrong = reference.wrong_parameters(&model.unwrap_or_default());
+            if wrong > 0 {
+                problems.push(format!("replica: {wrong} parameters differ from the server's"));
+            }
+        }
+        proof.replica_identical = Some(problems.is_empty());
+        proof.divergence = replica.points;
+        proof.problems.extend(problems);
+    }
+    proof.decided = sequence.decided;
+    Ok(proof)
+}
+
+/// Takes one committed group into the reference.
+fn commit(
+    proof: &mut PushProof,
+    reference: &mut PushReference,
+    recordings: &mut Recordings,
+    (index, decided): (usize, &Decided),
+    tau_max: u64,
+) -> Result<(), PushVerifyError> {
+    let mut updates = Vec::with_capacity(decided.members.len());
+    for (position, member) in decided.members.iter().enumerate() {
+        let Some(found) = recordings.take(member.rank, member.version, decided.version)? else {
+            proof.problems.push(format!(
+                "order {}: no recorded update of rank {} fits its commit at version {}",
+                decided.order, member.rank, decided.version
+            ));
+            continue;
+        };
+        let delay = decided.delay(position, found.version);
+        if delay > tau_max {
+            let order = decided.order;
+            proof.problems.push(format!("order {order}: delay {delay} above tau_max {tau_max}"));
+        }
+        proof.delays.push(delay);
+        proof.places.push((index, member.rank, found.life, found.number));
+        updates.push(found.values);
+    }
+    // Spelt out here and not taken from the quantiser: no contribution may exceed an equal share
+    // of the largest sum of the group as it was granted.
+    let clamp_limit = clamp_limit(decided.granted);
+    let group = ReferenceGroup { updates: &updates, exponent: decided.exponent, clamp_limit };
+    let norm = reference.commit(&group)?;
+    if (norm - decided.norm).abs() > NORM_TOLERANCE * norm.max(1e-30) {
+        let (order, said) = (decided.order, decided.norm);
+        proof.problems.push(format!("order {order}: the server says norm {said}, it is {norm}"));
+    }
+    Ok(())
+}
+
+fn clamp_limit(members: usize) -> i32 {
+    i32::MAX / i32::try_from(members.max(1)).unwrap_or(i32::MAX)
+}
+
+fn judge_model(
+    proof: &mut PushProof,
+    evidence: &Evidence<'_>,
+    reference: &PushReference,
+) -> Result<(), PushVerifyError> {
+    proof.model_sha256 = sha256_hex(&model_bytes(reference.model()));
+    let model = read_model(&model_path(evidence.directory, SERVER))?.unwrap_or_default();
+    proof.wrong_parameters = reference.wrong_parameters(&model);
+    if proof.wrong_parameters > 0 {
+        let wrong = proof.wrong_parameters;
+        proof.problems.push(format!("{wrong} parameters differ from the reference"));
+    }
+    Ok(())
+}
+
+/// Whether the replica applied what the server decided, in the same sequence, with the same bits.
+fn compare(server: &Sequence, replica: &Sequence) -> Vec<String> {
+    let mut problems = Vec::new();
+    let by_order: HashMap<u64, &Decided> =
+        server.decided.iter().map(|decided| (decided.order, decided)).collect();
+    let mut next = None;
+    for own in &replica.decided {
+        if next.is_some_and(|next| own.order != next) {
+            let order = own.order;
+            problems.push(format!("replica: order {order} applied out of sequence"));
+        }
+        next = Some(own.order + 1);
+        let Some(decided) = by_order.get(&own.order) else {
+            problems.push(format!("replica: order {} was never decided", own.order));
+            continue;
+        };
+        let mask = |decided: &Decided| {
+            decided.members.iter().fold(0_u64, |mask, member| mask | 1 << member.rank)
+        };
+        let same = own.decision == decided.decision
+            && own.version == decided.version
+            && mask(own) == mask(decided)
+            && own.norm.to_bits() == decided.norm.to_bits()
+            && own.momentum_norm.to_bits() == decided.momentum_norm.to_bits();
+        if !same {
+            problems.push(format!("replica: order {} differs from the server's", own.order));
+        }
+    }
+    problems
+}
+
+/// One recorded update that was found.
+struct Found {
+    life: u32,
+    number: u64,
+    version: u64,
+    values: Vec<f32>,
+}
+
+/// All workers' recordings, and what of them is in the model.
+struct Recordings {
+    lives: HashMap<u8, Vec<Life>>,
+}
+
+/// One life of a worker: its file, its updates with what it was told, and the first that may
+/// still be committed.
+struct Life {
+    life: u32,
+    reader: UpdateReader,
+    updates: Vec<Told>,
+    next: usize,
+}
+
+/// A recorded update, what its worker was told, and whether it is in the sequence.
+struct Told {
+    number: u64,
+    version: u64,
+    outcome: UpdateOutcome,
+    committed_version: u64,
+    is_taken: bool,
+}
+
+impl Recordings {
+    fn open(evidence: &Evidence<'_>, elements: usize) -> Result<Self, RecordingError> {
+        let told: HashMap<(u8, u32, u64), (UpdateOutcome, u64)> = evidence
+            .updates
+            .iter()
+            .map(|(rank, life, said)| {
+                ((*rank, *life, said.number), (said.outcome, said.committed_version))
+            })
+            .collect();
+        let mut lives = HashMap::new();
+        for rank in 0..evidence.scenario.job.workers {
+            let mut of_rank = Vec::new();
+            for (life, path) in existing(evidence.directory, rank) {
+                let mut reader = UpdateReader::open(&path, elements)?;
+                let updates = reader
+                    .updates()?
+                    .into_iter()
+                    .map(|recorded| {
+                        let key = (rank, life, recorded.number);
+                        let (outcome, committed_version) =
+                            told.get(&key).copied().unwrap_or_default();
+                        let (number, version) = (recorded.number, recorded.version);
+                        Told { number, version, outcome, committed_version, is_taken: false }
+                    })
+                    .collect();
+                of_rank.push(Life { life, reader, updates, next: 0 });
+            }
+            lives.insert(rank, of_rank);
+        }
+        Ok(Self { lives })
+    }
+
+    /// The update of `rank` that the group of `committed_version` took in.
+    fn take(
+        &mut self,
+        rank: u8,
+        version: Option<u64>,
+        committed_version: u64,
+    ) -> Result<Option<Found>, RecordingError> {
+        for life in self.lives.entry(rank).or_default() {
+            let fits = |told: &Told| {
+                version.is_none_or(|version| version == told.version)
+                    && match told.outcome {
+                        UpdateOutcome::Committed => told.committed_version == committed_version,
+                        UpdateOutcome::Unknown => true,
+                        UpdateOutcome::Dropped | UpdateOutcome::Void => false,
+                    }
+            };
+            let rest = life.updates.get(life.next..).unwrap_or_default();
+            if let Some(offset) = rest.iter().position(fits) {
+                let index = life.next + offset;
+                life.next = index + 1;
+                let values = life.reader.update(index)?;
+                let told = &mut life.updates[index];
+                told.is_taken = true;
+                let (number, version) = (told.number, told.version);
+                return Ok(Some(Found { life: life.life, number, version, values }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Updates that a worker was told are in the model, but are not in the sequence.
+    fn find_lost(&self, problems: &mut Vec<String>) {
+        let mut ranks: Vec<_> = self.lives.iter().collect();
+        ranks.sort_unstable_by_key(|(rank, _)| **rank);
+        for (rank, lives) in ranks {
+            for life in lives {
+                for told in &life.updates {
+                    if told.outcome == UpdateOutcome::Committed && !told.is_taken {
+                        problems.push(format!(
+                            "rank {rank} was told that its update {} is in version {}, which took \
+                             in none of it",
+                            told.number, told.committed_version
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The recordings of a worker's lives that are there.
+fn existing(directory: &Path, rank: u8) -> Vec<(u32, PathBuf)> {
+    (0..LIVES_MAX)
+        .map(|life| (life, updates_path(directory, rank, life)))
+        .filter(|(_, path)| path.is_file())
+        .collect()
+}
+
+/// Points of the loss curve, so that the proof of a long run takes seconds.
+const CURVE_POINTS_MAX: usize = 200;
+/// The server may add squares in another order than the reference.
+const NORM_TOLERANCE: f64 = 1e-5;
+/// Lives of one worker in a run.
+pub const LIVES_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! A box's process: started from its configuration, restarted, ended with its statistics.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::BoxCounters;
+use super::plan::BoxPlan;
+use super::process::{Process, io, program};
+use super::processes::ProcessError;
+use crate::lab::LabName;
+
+/// How long a box may take to be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a box may take to write its statistics after SIGINT.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A box's process.
+#[derive(Debug)]
+pub(super) struct RunningBox {
+    plan: BoxPlan,
+    namespace: Option<String>,
+    node: PathBuf,
+    config: PathBuf,
+    log: PathBuf,
+    process: Process,
+}
+
+impl RunningBox {
+    pub(super) fn start(
+        node: &Path,
+        plan: &BoxPlan,
+        lab: Option<&LabName>,
+        directory: &Path,
+    ) -> Result<Self, ProcessError> {
+        let config = directory.join(format!("{}.toml", plan.name));
+        fs::write(&config, &plan.config).map_err(io("writing a box's configuration"))?;
+        let log = directory.join(format!("{}.log", plan.name));
+        let namespace = lab.map(|lab| lab.namespace(&plan.name));
+        let process = spawn_box(node, &config, &log, namespace.as_deref())?;
+        let (plan, node) = (plan.clone(), node.to_owned());
+        Ok(Self { plan, namespace, node, config, log, process })
+    }
+
+    pub(super) fn wait_until_ready(&mut self) -> Result<(), ProcessError> {
+        wait_until_ready(&mut self.process, &self.plan.name, &self.log)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.plan.name
+    }
+
+    /// Kills the box without a word and starts it again: it comes back knowing nothing.
+    pub(super) fn restart(&mut self) -> Result<(), ProcessError> {
+        let _ = self.process.0.kill();
+        let _ = self.process.0.wait();
+        fs::write(&self.log, "").map_err(io("emptying a box's log"))?;
+        self.process = spawn_box(&self.node, &self.config, &self.log, self.namespace.as_deref())?;
+        self.wait_until_ready()
+    }
+
+    /// Ends the box and reads its statistics.
+    pub(super) fn stop(&mut self) -> BoxCounters {
+        let cpu_ns = self.process.cpu_ns();
+        self.process.signal(Signal::SIGINT);
+        self.process.end(STOP_TIMEOUT);
+        let mut text = String::new();
+        if let Some(stdout) = &mut self.process.0.stdout {
+            let _ = stdout.read_to_string(&mut text);
+        }
+        BoxCounters { cpu_ns, ..counters(&text).unwrap_or_default() }
+    }
+}
+
+/// Waits for the line that says so in a process's log.
+pub(super) fn wait_until_ready(
+    process: &mut Process,
+    name: &str,
+    log: &Path,
+) -> Result<(), ProcessError> {
+    let begun = Instant::now();
+    loop {
+        let said = fs::read_to_string(log).unwrap_or_default();
+        if said.contains("\"ready\":true") {
+            return Ok(());
+        }
+        let ended = !matches!(process.0.try_wait(), Ok(None));
+        if ended || begun.elapsed() > READY_TIMEOUT {
+            let said = said.lines().last().unwrap_or("nothing").to_owned();
+            return Err(ProcessError::BoxNotReady { name: name.to_owned(), said });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn spawn_box(
+    node: &Path,
+    config: &Path,
+    log: &Path,
+    namespace: Option<&str>,
+) -> Result<Process, ProcessError> {
+    let stderr = File::create(log).map_err(io("creating a box's log"))?;
+    let child = program(node, namespace)
+        .arg("--config")
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(stderr)
+        // EAL wants a directory of its own where it may write.
+        .env("RUNTIME_DIRECTORY", log.parent().unwrap_or_else(|| Path::new("/tmp")))
+        .spawn()
+        .map_err(io("starting weft-node"))?;
+    Ok(Process(child))
+}
+
+/// Reads a box's final statistics.
+fn counters(text: &str) -> Option<BoxCounters> {
+    let json: serde_json::Value = serde_json::from_str(text).ok()?;
+    let number = |value: &serde_json::Value, key: &str| value[key].as_u64().unwrap_or(0);
+    let port = &json["port"];
+    let lanes = json["lanes"].as_array()?.iter();
+    let mut counters = BoxCounters {
+        rx_packets: number(port, "rx_packets"),
+        rx_bytes: number(port, "rx_bytes"),
+        tx_bytes: number(port, "tx_bytes"),
+        port_losses: number(port, "rx_missed")
+            + number(port, "rx_nombuf")
+            + lanes.map(|lane| number(lane, "tx_dropped")).sum::<u64>(),
+        ..BoxCounters::default()
+    };
+    for job in json["jobs"].as_array()? {
+        counters.contributions_added += number(job, "contributions_added");
+        counters.chunks_completed += number(job, "chunks_completed");
+        counters.duplicates += number(job, "duplicates");
+    }
+    Some(counters)
+}

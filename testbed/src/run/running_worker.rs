@@ -1,0 +1,103 @@
+//! A worker's process: told its plan on standard input, heard line by line, ended with its owner.
+
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{ChildStdout, Stdio};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use super::process::{Process, io, program};
+use super::processes::ProcessError;
+
+/// How long a worker may take to end after its last word.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A worker's process, killed when dropped, and the thread that reads what it says.
+#[derive(Debug)]
+pub(super) struct RunningWorker {
+    process: Arc<Mutex<Process>>,
+}
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        // Nobody panics while holding it; and if, the process is killed with the last owner.
+        self.kill();
+    }
+}
+
+impl RunningWorker {
+    /// Starts `weft worker` with `arguments` and tells it its plan. What it says goes to `sender`
+    /// with its `tag`; the last message is final, whatever happens.
+    pub(super) fn start<T, M>(
+        tag: T,
+        plan: &str,
+        namespace: Option<&str>,
+        arguments: &[&OsStr],
+        sender: Sender<(T, M)>,
+    ) -> Result<Self, ProcessError>
+    where
+        T: Copy + Send + 'static,
+        M: Message,
+    {
+        let this = std::env::current_exe().map_err(io("finding this program"))?;
+        let mut child = program(&this, namespace)
+            .arg("worker")
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(io("starting a worker"))?;
+        let mut stdin = child.stdin.take().expect("piped");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let process = Arc::new(Mutex::new(Process(child)));
+        stdin.write_all(plan.as_bytes()).map_err(io("telling a worker its plan"))?;
+        drop(stdin);
+        let shared = Arc::clone(&process);
+        thread::spawn(move || listen(stdout, &shared, tag, &sender));
+        Ok(Self { process })
+    }
+
+    /// Kills it without a word.
+    pub(super) fn kill(&self) {
+        if let Ok(mut process) = self.process.lock() {
+            process.end(Duration::ZERO);
+        }
+    }
+}
+
+/// Hands on what a worker says, and how it ended if it did not say so.
+fn listen<T: Copy, M: Message>(
+    stdout: BufReader<ChildStdout>,
+    process: &Mutex<Process>,
+    tag: T,
+    sender: &Sender<(T, M)>,
+) {
+    let mut finished = false;
+    for line in stdout.lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<M>(&line) else { continue };
+        finished |= message.is_last();
+        if sender.send((tag, message)).is_err() {
+            return;
+        }
+    }
+    let Ok(mut process) = process.lock() else { return };
+    process.end(STOP_TIMEOUT);
+    if !finished {
+        let status = process.0.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
+        let error = format!("ended without a word: {status}");
+        // A receiver that is gone has given the run up.
+        let _ = sender.send((tag, M::failed(error)));
+    }
+}
+
+/// What a worker says, one JSON object a line.
+pub(super) trait Message: DeserializeOwned + Send + 'static {
+    /// Whether nothing comes after it.
+    fn is_last(&self) -> bool;
+    /// The end of a worker that did not say so itself.
+    fn failed(error: String) -> Self;
+}

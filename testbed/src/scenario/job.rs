@@ -1,0 +1,134 @@
+//! `[job]`: the training run, and what its numbers are on the wire.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Invalid, refuse};
+use crate::workload::digits::{TrainerConfig, TrainerError};
+
+/// `[job]`: the training run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSection {
+    /// Workers, 1 to 64: as many as one group's bitmap has bits.
+    pub workers: u8,
+    /// Rounds of gradient, sum, step. With `[push]`: the run ends when the model has taken in as
+    /// many updates as this many rounds have.
+    pub rounds: u32,
+    /// Images per worker and round.
+    pub batch: usize,
+    /// Sizes of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// Step size.
+    pub learning_rate: f32,
+    /// Share of the previous step that is kept.
+    pub momentum: f32,
+    /// Elements on the wire.
+    pub element_type: ElementType,
+    /// Scale of `i32` elements.
+    pub scale_exponent: ScaleExponent,
+    /// How long a worker waits for the others before it gives up, in seconds. Default 30.
+    #[serde(default = "default_member_timeout_s")]
+    pub member_timeout_s: u16,
+}
+
+const fn default_member_timeout_s() -> u16 {
+    30
+}
+
+impl JobSection {
+    /// The trainer's part.
+    #[must_use]
+    pub fn trainer(&self) -> TrainerConfig {
+        TrainerConfig {
+            hidden: self.hidden.clone(),
+            batch: self.batch,
+            learning_rate: self.learning_rate,
+            momentum: self.momentum,
+        }
+    }
+
+    /// [`JobSection::member_timeout_s`] as a duration.
+    #[must_use]
+    pub fn member_timeout(&self) -> Duration {
+        Duration::from_secs(self.member_timeout_s.into())
+    }
+
+    /// Finds the first value that makes no sense.
+    pub(super) fn validate(&self) -> Result<(), Invalid> {
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            let reason = format!("is {}; expected 1 to {WORKERS_MAX}", self.workers);
+            return refuse("job", "workers", reason);
+        }
+        if self.rounds == 0 {
+            return refuse("job", "rounds", "is 0; expected at least 1");
+        }
+        self.trainer().validate(usize::from(self.workers)).map_err(|error| {
+            let key = match &error {
+                TrainerError::Hidden => "hidden",
+                TrainerError::LearningRate { .. } => "learning_rate",
+                TrainerError::Momentum { .. } => "momentum",
+                TrainerError::Batch { .. } => "batch",
+                _ => "workers",
+            };
+            Invalid::new("job", key, error.to_string())
+        })?;
+        if !(1..=MEMBER_TIMEOUT_S_MAX).contains(&self.member_timeout_s) {
+            let reason =
+                format!("is {}; expected 1 to {MEMBER_TIMEOUT_S_MAX}", self.member_timeout_s);
+            return refuse("job", "member_timeout_s", reason);
+        }
+        Ok(())
+    }
+}
+
+/// Elements on the wire.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementType {
+    /// Fixed point, which sums exactly in any order.
+    I32,
+}
+
+/// Scale of fixed-point elements: value = element x 2^exponent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ScaleExponent {
+    /// Agreed per chunk before each round, at the price of a round trip.
+    Auto,
+    /// Fixed for the job.
+    Fixed(i8),
+}
+
+impl<'de> Deserialize<'de> for ScaleExponent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Raw {
+            Number(i64),
+            Word(String),
+        }
+        let expected = || serde::de::Error::custom("expected \"auto\" or an exponent, -126 to 126");
+        match Raw::deserialize(deserializer).map_err(|_| expected())? {
+            Raw::Word(word) if word == "auto" => Ok(Self::Auto),
+            Raw::Number(number) if (-126..=126).contains(&number) => {
+                i8::try_from(number).map(Self::Fixed).map_err(|_| expected())
+            }
+            _ => Err(expected()),
+        }
+    }
+}
+
+impl Serialize for ScaleExponent {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Fixed(exponent) => serializer.serialize_i8(*exponent),
+        }
+    }
+}
+
+/// Positions in a group's member bitmap.
+const WORKERS_MAX: u8 = 64;
+/// An hour: whoever waits longer has left.
+const MEMBER_TIMEOUT_S_MAX: u16 = 3600;

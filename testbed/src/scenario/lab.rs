@@ -1,0 +1,112 @@
+//! `[lab]`: the links, and the network that a scenario needs.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Invalid, Scenario, refuse};
+use crate::lab::tc::Rate;
+use crate::lab::topology::{Rack, Rates, Star, Topology, TopologyError};
+
+/// `[lab]`: the links.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LabSection {
+    /// Rate of every link in each direction, Mbit/s; not shaped without it.
+    pub rate_mbit: Option<f64>,
+    /// Largest IP packet, in bytes.
+    pub mtu: u32,
+    /// Links of their own rate, by host; `[push]` only.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, LinkRate>,
+}
+
+impl Default for LabSection {
+    fn default() -> Self {
+        Self { rate_mbit: None, mtu: 1500, links: BTreeMap::new() }
+    }
+}
+
+/// Rate of one host's link, Mbit/s.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum LinkRate {
+    /// The same in each direction.
+    Both(f64),
+    /// From the host, and to it.
+    Each {
+        /// From the host.
+        up: f64,
+        /// To the host.
+        down: f64,
+    },
+}
+
+impl LinkRate {
+    /// From the host and to it, Mbit/s.
+    #[must_use]
+    pub const fn up_down(self) -> [f64; 2] {
+        match self {
+            Self::Both(rate) => [rate; 2],
+            Self::Each { up, down } => [up, down],
+        }
+    }
+}
+
+impl LabSection {
+    /// Rates of a host's link from it and to it; `None` where it is not shaped.
+    #[must_use]
+    pub fn rates(&self, host: &str) -> [Option<Rate>; 2] {
+        match self.links.get(host) {
+            Some(rate) => rate.up_down().map(Rate::from_mbit),
+            None => [self.rate_mbit.and_then(Rate::from_mbit); 2],
+        }
+    }
+
+    pub(super) fn validate(&self, hosts: &[String]) -> Result<(), Invalid> {
+        let out_of_range = |mbit: f64| {
+            let reason = format!("is {mbit}; expected 0.01 to 100000 Mbit/s");
+            Rate::from_mbit(mbit).is_none().then_some(reason)
+        };
+        if let Some(reason) = self.rate_mbit.and_then(out_of_range) {
+            return refuse("lab", "rate_mbit", reason);
+        }
+        for (host, rate) in &self.links {
+            if !hosts.contains(host) {
+                return refuse("lab.links", host, format!("names no host; there are {hosts:?}"));
+            }
+            if let Some(reason) = rate.up_down().into_iter().find_map(out_of_range) {
+                return refuse("lab.links", host, reason);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Scenario {
+    /// The lab of this scenario with `aggregators` aggregators, all links alike.
+    ///
+    /// # Errors
+    /// When the lab's address plan is too small.
+    pub fn topology(&self, aggregators: u8) -> Result<Topology, TopologyError> {
+        Topology::star(&Star {
+            workers: self.job.workers,
+            aggregators,
+            rate: self.lab.rate_mbit.and_then(Rate::from_mbit),
+            mtu: self.lab.mtu,
+        })
+    }
+
+    /// The lab of a scenario with `[push]`: every host on one switch, each with its own link.
+    ///
+    /// # Errors
+    /// When the lab's address plan is too small.
+    pub fn push_topology(&self) -> Result<Topology, TopologyError> {
+        let link = |host: String| {
+            let [up, down] = self.lab.rates(&host);
+            (host, Rates { up, down })
+        };
+        let hosts = self.hosts().into_iter().map(link).collect();
+        Topology::racks(&[Rack { hosts, uplink: Rates::default() }], self.lab.mtu)
+    }
+}

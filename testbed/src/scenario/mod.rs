@@ -1,0 +1,175 @@
+//! Decides what a scenario file means. No I/O: the caller reads the file.
+//!
+//! Invariants: an unknown field, a missing field and a value that makes no sense are refused with
+//! the file, the line and the field; a [`Scenario`] that exists can be run.
+//!
+//! | file | section |
+//! | --- | --- |
+//! | `job` | `[job]`: the training run |
+//! | `lab` | `[lab]`: the links |
+//! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]` |
+//! | `push` | `[push]`: a parameter server instead of an allreduce |
+//! | `locate` | the line and the field of a mistake |
+
+mod boxes;
+mod job;
+mod lab;
+mod locate;
+mod push;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use boxes::{AggregationSection, FaultSection, RestartSection};
+pub use job::{ElementType, JobSection, ScaleExponent};
+pub use lab::{LabSection, LinkRate};
+pub use push::{CONTROLLER, Mode, PushSection, REPLICA, Replication, SERVER};
+
+/// One scenario: a job, the lab it runs in, and what goes wrong on the way.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Name in reports, and of the lab.
+    pub name: String,
+    /// What is computed.
+    pub job: JobSection,
+    /// A parameter server takes the updates; without it they are summed by allreduce.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushSection>,
+    /// Where.
+    #[serde(default)]
+    pub lab: LabSection,
+    /// Which boxes sum in an allreduce.
+    #[serde(default)]
+    pub aggregation: AggregationSection,
+    /// What the fault port does to frames.
+    #[serde(default)]
+    pub faults: FaultSection,
+    /// Boxes that are killed and started again.
+    #[serde(default)]
+    pub restart: Vec<RestartSection>,
+}
+
+impl Scenario {
+    /// Reads a scenario; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// Names the file, the line and the field.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self = toml::from_str(text).map_err(|error| {
+            let offset = error.span().map(|span| span.start);
+            let (line, field) = offset.map_or((1, None), |offset| locate::locate(text, offset));
+            let reason = error.message().trim().to_owned();
+            ScenarioError { file: file.to_owned(), line, field, reason }
+        })?;
+        scenario.validate().map_err(|Invalid { section, key, reason }| {
+            let line = locate::line_of(text, section, &key);
+            let dot = if section.is_empty() { "" } else { "." };
+            let field = Some(format!("{section}{dot}{key}"));
+            ScenarioError { file: file.to_owned(), line, field, reason }
+        })?;
+        Ok(scenario)
+    }
+
+    /// Reads a restart as the command line writes it: `a1@40`.
+    ///
+    /// # Errors
+    /// Says what was expected.
+    pub fn restart(text: &str) -> Result<RestartSection, ScenarioError> {
+        let parsed = text.split_once('@').and_then(|(name, round)| {
+            Some(RestartSection { name: name.to_owned(), after_round: round.parse().ok()? })
+        });
+        parsed.ok_or_else(|| ScenarioError {
+            file: "--restart".to_owned(),
+            line: 1,
+            field: None,
+            reason: format!("expected BOX@ROUND such as a1@40, not `{text}`"),
+        })
+    }
+
+    /// Finds the first value that makes no sense: its section, its key and why.
+    fn validate(&self) -> Result<(), Invalid> {
+        if self.name.is_empty() {
+            return refuse("", "name", "must not be empty");
+        }
+        self.job.validate()?;
+        if let Some(push) = &self.push {
+            push.validate(&self.job)?;
+        }
+        self.lab.validate(&self.hosts())?;
+        match &self.push {
+            None => {
+                self.topology(1).map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?
+            }
+            Some(_) => self
+                .push_topology()
+                .map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?,
+        };
+        self.aggregation.validate(&self.job)?;
+        for restart in &self.restart {
+            restart.validate(&self.job, &self.restartable())?;
+        }
+        self.faults.validate()
+    }
+
+    /// Names of the hosts that a lab of this scenario has.
+    fn hosts(&self) -> Vec<String> {
+        let workers = (0..self.job.workers).map(|rank| format!("w{rank}"));
+        match &self.push {
+            None => workers.chain(self.aggregation.boxes()).collect(),
+            Some(push) => workers.chain(push.boxes()).collect(),
+        }
+    }
+
+    /// What may be killed.
+    fn restartable(&self) -> Vec<String> {
+        if self.push.is_some() { self.hosts() } else { self.aggregation.boxes() }
+    }
+}
+
+/// A value that makes no sense: where, and why.
+#[derive(Debug)]
+struct Invalid {
+    section: &'static str,
+    key: String,
+    reason: String,
+}
+
+impl Invalid {
+    fn new(section: &'static str, key: &str, reason: impl Into<String>) -> Self {
+        Self { section, key: key.to_owned(), reason: reason.into() }
+    }
+}
+
+fn refuse(section: &'static str, key: &str, reason: impl Into<String>) -> Result<(), Invalid> {
+    Err(Invalid::new(section, key, reason))
+}
+
+/// What is wrong with a scenario file, and where.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ScenarioError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The field, with its section.
+    pub field: Option<String>,
+    /// What is wrong.
+    pub reason: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: ", self.file, self.line)?;
+        if let Some(field) = &self.field {
+            write!(f, "{field}: ")?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+#[cfg(test)]
+mod tests;

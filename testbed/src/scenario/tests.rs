@@ -1,0 +1,130 @@
+//! The shipped scenarios, and the mistakes that a scenario may have.
+
+use super::*;
+use crate::workload::digits::TrainerConfig;
+
+const DIGITS: &str = include_str!("../../scenarios/digits.toml");
+
+#[test]
+fn the_shipped_scenario_is_read() {
+    let scenario = Scenario::parse("digits.toml", DIGITS).unwrap();
+    assert_eq!((scenario.job.workers, scenario.job.rounds), (4, 150));
+    assert_eq!(scenario.job.scale_exponent, ScaleExponent::Fixed(-20));
+    assert_eq!(scenario.job.trainer(), TrainerConfig::default());
+    let topology = scenario.topology(1).unwrap();
+    assert_eq!(topology.hosts.len(), 5);
+    assert_eq!(topology.links[0].shapes[0].unwrap().rate.bits_per_sec(), 1_000_000_000);
+    let auto = DIGITS.replace("scale_exponent = -20", "scale_exponent = \"auto\"");
+    let scenario = Scenario::parse("x", &auto).unwrap();
+    assert_eq!(scenario.job.scale_exponent, ScaleExponent::Auto);
+}
+
+#[test]
+fn mistakes_name_file_line_and_field() {
+    let line = |needle: &str| {
+        1 + DIGITS.lines().position(|line| line.starts_with(needle)).expect("a line")
+    };
+    let table = [
+        ("workers = 4", "workers = 65", "job.workers", "1 to 64"),
+        ("workers = 4", "workers = \"four\"", "job.workers", "invalid type"),
+        ("workers = 4", "worker = 4", "job.worker", "unknown field `worker`"),
+        ("rounds = 150", "rounds = 0", "job.rounds", "at least 1"),
+        ("rounds = 150", "member_timeout_s = 0\nrounds = 150", "job.member_timeout_s", "1 to 3600"),
+        ("batch = 32", "batch = 3200", "job.batch", "359 training images"),
+        ("hidden = [256, 320]", "hidden = []", "job.hidden", "at least one layer"),
+        ("momentum = 0.9", "momentum = 1.5", "job.momentum", "below 1"),
+        ("element_type = \"i32\"", "element_type = \"i8\"", "job.element_type", "unknown variant"),
+        ("scale_exponent = -20", "scale_exponent = 200", "job.scale_exponent", "\"auto\""),
+        ("rate_mbit = 1000", "rate_mbit = 0", "lab.rate_mbit", "0.01"),
+        ("mtu = 1500", "mtu = 64", "lab.mtu", "1280"),
+        ("loss = 0.0", "loss = 1.0", "faults.loss", "below 1"),
+        ("corrupt = 0.0", "corrupt = nan", "faults.corrupt", "probability"),
+        ("corrupt = 0.0", "corrupted = 0.0", "faults.corrupted", "unknown field"),
+    ];
+    for (from, to, field, reason) in table {
+        let error = Scenario::parse("d.toml", &DIGITS.replace(from, to)).unwrap_err();
+        assert_eq!(error.line, line(from), "{error}");
+        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("d.toml:{}: {field}: ", error.line)), "{text}");
+        assert!(text.contains(reason), "{text:?} lacks {reason:?}");
+    }
+}
+
+#[test]
+fn lanes_and_restarts_fit_their_run() {
+    let parse = |more: &str| Scenario::parse("d.toml", &format!("{DIGITS}{more}"));
+    let scenario = parse("[aggregation]\nlanes = 4\nleaves = 2\n").unwrap();
+    assert_eq!(scenario.aggregation.lanes, 4);
+    for (more, words) in [
+        ("[aggregation]\nlanes = 3\n", "aggregation.lanes: is 3; expected a power of two"),
+        ("[aggregation]\nlanes = 32\n", "at most 16"),
+        ("[aggregation]\nlanes = 4\nwindow = 2\n", "and the window"),
+        ("[[restart]]\nbox = \"a0\"\nafter_round = 150\n", "the last round is 149"),
+        ("[[restart]]\nbox = \"a1\"\nafter_round = 1\n", "names no box: a1"),
+    ] {
+        let text = parse(more).unwrap_err().to_string();
+        assert!(text.contains(words), "{text:?} lacks {words:?}");
+    }
+}
+
+#[test]
+fn a_missing_field_points_at_its_section() {
+    let text = DIGITS.replace("batch = 32 ", "# ");
+    let error = Scenario::parse("d.toml", &text).unwrap_err();
+    assert!(error.reason.contains("`batch`"), "{error}");
+    assert_eq!(error.field.as_deref(), Some("job"), "{error}");
+    let error = Scenario::parse("d.toml", "name = \"x\"\n[job\n").unwrap_err();
+    assert_eq!(error.line, 2, "{error}");
+}
+
+const PUSH: [(&str, &str); 4] = [
+    ("async.toml", include_str!("../../scenarios/async.toml")),
+    ("async_replica.toml", include_str!("../../scenarios/async_replica.toml")),
+    ("sync.toml", include_str!("../../scenarios/sync.toml")),
+    ("partial.toml", include_str!("../../scenarios/partial.toml")),
+];
+
+#[test]
+fn the_push_scenarios_have_eight_workers_on_unequal_links() {
+    for (name, text) in PUSH {
+        let scenario = Scenario::parse(name, text).unwrap();
+        let push = scenario.push.as_ref().expect("a [push] section");
+        assert_eq!(scenario.name, name.trim_end_matches(".toml"));
+        let rates: std::collections::BTreeSet<u64> = (0..8)
+            .map(|rank| scenario.lab.rates(&format!("w{rank}"))[0].unwrap().bits_per_sec())
+            .collect();
+        assert!(rates.len() > 2, "{name}: {rates:?}");
+        let topology = scenario.push_topology().unwrap();
+        assert!(topology.host("server").is_some() && topology.host("a1").is_some());
+        assert_eq!(topology.host("replica").is_some(), push.has_replica());
+    }
+    let partial = Scenario::parse(PUSH[3].0, PUSH[3].1).unwrap();
+    let push = partial.push.unwrap();
+    assert_eq!((push.updates_per_round(&partial.job), push.tau_max(&partial.job)), (6, 5));
+}
+
+#[test]
+fn mistakes_in_a_push_name_their_field() {
+    let (name, text) = PUSH[0];
+    for (from, to, field, reason) in [
+        ("mode = \"async\"", "mode = \"partial\"", "push.best", "is missing"),
+        ("mode = \"async\"", "mode = \"async\"\nbest = 3", "push.best", "alone"),
+        ("tau_max = 16", "tau_max = 6", "push.tau_max", "at least the workers less one"),
+        ("tau_max = 16", "tau_maximum = 16", "push.tau_maximum", "unknown field"),
+        ("aggregators = 2", "aggregators = 17", "push.aggregators", "at most 16"),
+        ("aggregators = 2", "controller = false", "push.aggregators", "0 without a controller"),
+        ("compute_ms = [50, 250]", "compute_ms = [9, 1]", "push.compute_ms", "[from, to]"),
+        ("target_loss = 0.5", "target_loss = -1.0", "push.target_loss", "positive"),
+        ("target_loss = 0.5", "div_max = 3.0", "push.div_max", "and a replica"),
+        ("target_loss = 0.5", "lateness_ms = 5", "push.lateness_ms", "100 to"),
+        ("scale_exponent = -24", "scale_exponent = \"auto\"", "job.scale_exponent", "the job"),
+        ("w6 = 10", "w8 = 10", "lab.links.w8", "names no host"),
+        ("w6 = 10", "w6 = 0", "lab.links.w6", "0.01"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = Scenario::parse(name, &text.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+        assert!(error.reason.contains(reason), "{error}");
+    }
+}

@@ -1,0 +1,283 @@
+//! A parameter server's job as a user runs it: controller, server, replica, aggregators and workers
+//! in namespaces, on links of unequal rates shaped by HTB.
+//!
+//! Needs `weft`, `weft-node` and `weft-controller` beside this test (`.ci/test` builds them), and
+//! namespaces. Models are small, so that a run takes seconds on slow links.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weft_testbed::lab::netns;
+use weft_tests::live::run::{Ended, Run};
+use weft_tests::live::{PATIENCE, eventually, has_lab};
+
+/// Four workers, 4,810 parameters in 19 chunks: 20 KB an update, 16 ms of the server's link.
+const SCENARIO: &str = r#"
+name = "small"
+[job]
+workers = 4
+rounds = 10
+batch = 16
+hidden = [64]
+learning_rate = 0.02
+momentum = 0.5
+element_type = "i32"
+scale_exponent = -24
+[push]
+mode = "async"
+aggregators = 1
+compute_ms = [5, 40]
+[lab]
+rate_mbit = 10
+[lab.links]
+w2 = 5
+w3 = { up = 2, down = 10 }
+"#;
+
+/// The scenario with other lines in it, in a file.
+fn scenario(directory: &Path, changes: &[(&str, &str)]) -> PathBuf {
+    let mut text = SCENARIO.to_owned();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let path = directory.join("small.toml");
+    fs::write(&path, text).expect("a file in a temporary directory");
+    path
+}
+
+/// Runs the changed scenario to its end.
+fn run(changes: &[(&str, &str)], arguments: &[&str]) -> (Ended, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = scenario(directory.path(), changes);
+    Run::start(&path, arguments).end(PATIENCE)
+}
+
+/// The result of a run that must have verdict ok and exit 0: which means that the server's model is
+/// the reference's bit for bit, and that order and delays are right.
+fn good(ended: &Ended) -> &Value {
+    let json = ended.json.as_ref().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+    assert_eq!(json["verdict"], "ok", "{} {}", json["reasons"], ended.stderr);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(json["model_identical"], true);
+    let number = |key: &str| json[key].as_u64().unwrap_or_else(|| panic!("{key}: {json}"));
+    let parts = ["chunks_direct", "chunks_aggregated", "chunks_dropped", "chunks_voided"];
+    let sum: u64 = parts.into_iter().map(number).sum();
+    assert_eq!(sum + number("chunks_undecided"), number("chunks_sent"));
+    assert_eq!(json["chunks_accounted"], true);
+    json
+}
+
+/// Events of a run directory.
+fn events(directory: &tempfile::TempDir) -> Vec<Value> {
+    let text = fs::read_to_string(directory.path().join("run/events.jsonl")).expect("events");
+    text.lines().map(|line| serde_json::from_str(line).expect("an event is JSON")).collect()
+}
+
+fn restarted(directory: &tempfile::TempDir, name: &str) -> bool {
+    events(directory).iter().any(|event| event["event"] == "restart" && event["box"] == name)
+}
+
+const REPLICATED: (&str, &str) =
+    ("aggregators = 1", "aggregators = 1\nreplication = \"network\"\ndiv_max = 50.0");
+
+#[test]
+fn an_asynchronous_job_with_a_replica_is_what_the_reference_says() {
+    if !has_lab("an_asynchronous_job_with_a_replica_is_what_the_reference_says") {
+        return;
+    }
+    let (ended, directory) = run(&[REPLICATED], &[]);
+    let json = good(&ended);
+    assert_eq!(json["policy"], "mlfabric");
+    assert!(json["updates_committed"].as_u64() >= Some(40), "{json}");
+    assert!(json["delay_max"].as_u64() <= Some(8), "{json}");
+    assert_eq!(json["replica_identical"], true);
+    assert_eq!(json["divergence_bound"], 50.0);
+    assert!(json["divergence_max"].as_f64() < Some(50.0), "{json}");
+    for key in ["mean_commit_ns", "server_bytes", "replica_bytes", "planning_mean_ns"] {
+        assert!(json[key].as_f64() > Some(0.0), "{key} of {json}");
+    }
+    for file in ["updates.csv", "commits.csv", "replica.csv", "transfers.csv", "gantt.svg"] {
+        assert!(directory.path().join("run").join(file).is_file(), "no {file}");
+    }
+    for file in ["delays.svg", "loss.svg", "divergence.svg"] {
+        let picture = fs::read_to_string(directory.path().join("run").join(file)).expect(file);
+        assert!(picture.starts_with("<svg"), "{file}");
+    }
+}
+
+#[test]
+fn synchronous_rounds_take_in_every_worker() {
+    if !has_lab("synchronous_rounds_take_in_every_worker") {
+        return;
+    }
+    let (ended, _) = run(&[("mode = \"async\"", "mode = \"sync\"")], &[]);
+    let json = good(&ended);
+    assert_eq!(json["updates_committed"], 40);
+    assert_eq!(json["dropped"], 0);
+    assert!(json["delay_max"].as_u64() <= Some(3), "{json}");
+}
+
+#[test]
+fn partial_rounds_take_in_the_best_and_drop_the_rest() {
+    if !has_lab("partial_rounds_take_in_the_best_and_drop_the_rest") {
+        return;
+    }
+    let (ended, _) = run(&[("mode = \"async\"", "mode = \"partial\"\nbest = 3")], &[]);
+    let json = good(&ended);
+    assert_eq!(json["updates_committed"], 30);
+    assert!(json["dropped"].as_u64() > Some(0), "{json}");
+    assert!(json["delay_max"].as_u64() <= Some(2), "{json}");
+}
+
+#[test]
+fn a_job_survives_loss() {
+    if !has_lab("a_job_survives_loss") {
+        return;
+    }
+    let (ended, _) = run(&[REPLICATED], &["--loss=0.02"]);
+    let json = good(&ended);
+    assert_eq!(json["replica_identical"], true);
+    assert!(json["retransmissions"].as_u64() > Some(0), "{json}");
+}
+
+#[test]
+fn a_job_survives_the_restart_of_an_aggregator() {
+    if !has_lab("a_job_survives_the_restart_of_an_aggregator") {
+        return;
+    }
+    let (ended, directory) = run(&[], &["--restart=a0@4"]);
+    good(&ended);
+    assert!(restarted(&directory, "a0"));
+}
+
+#[test]
+fn a_job_survives_the_restart_of_the_controller() {
+    if !has_lab("a_job_survives_the_restart_of_the_controller") {
+        return;
+    }
+    let (ended, directory) = run(&[], &["--restart=controller@4"]);
+    good(&ended);
+    assert!(restarted(&directory, "controller"));
+}
+
+#[test]
+fn a_job_survives_the_death_of_a_worker_that_comes_back() {
+    if !has_lab("a_job_survives_the_death_of_a_worker_that_comes_back") {
+        return;
+    }
+    let (ended, directory) = run(&[], &["--restart=w1@4"]);
+    good(&ended);
+    assert!(restarted(&directory, "w1"));
+    let updates = fs::read_to_string(directory.path().join("run/updates.csv")).expect("updates");
+    assert!(updates.lines().any(|line| line.starts_with("1,1,")), "no second life of rank 1");
+}
+
+#[test]
+fn without_a_controller_updates_are_taken_as_they_come() {
+    if !has_lab("without_a_controller_updates_are_taken_as_they_come") {
+        return;
+    }
+    let (ended, _) = run(&[], &["--direct"]);
+    let json = good(&ended);
+    assert_eq!(json["policy"], "direct");
+    assert_eq!(json["chunks_aggregated"], 0);
+}
+
+/// Sends as much as TCP lets it from one namespace to another until told to stop; counts what came.
+fn tcp_flow(from: &str, to: &str, address: IpAddr, stop: &AtomicBool, received: &AtomicU64) {
+    thread::scope(|scope| {
+        let (told, is_told) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            netns::within(to, || {
+                let listener = TcpListener::bind((address, 0)).expect("a port");
+                told.send(listener.local_addr().expect("its address")).expect("the sender waits");
+                let (mut stream, _) = listener.accept().expect("the sender");
+                stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+                let mut buffer = vec![0; 1 << 16];
+                while !stop.load(Ordering::Relaxed) {
+                    match stream.read(&mut buffer) {
+                        Ok(0) => break,
+                        Ok(len) => drop(received.fetch_add(len as u64, Ordering::Relaxed)),
+                        Err(_) => {}
+                    }
+                }
+            })
+            .expect("the receiver's namespace");
+        });
+        let target: SocketAddr = is_told.recv().expect("the receiver's address");
+        netns::within(from, || {
+            let mut stream = TcpStream::connect(target).expect("the receiver");
+            stream.set_write_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+            let buffer = vec![0; 1 << 14];
+            while !stop.load(Ordering::Relaxed) {
+                // A full socket is what a slow link means.
+                let _ = stream.write(&buffer);
+            }
+        })
+        .expect("the sender's namespace");
+    });
+}
+
+#[test]
+fn a_tcp_flow_keeps_its_share_of_a_link() {
+    let test = "a_tcp_flow_keeps_its_share_of_a_link";
+    if !has_lab(test) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    // Rank 3 has 2 Mbit/s up, and much to send; the flow leaves from the same host.
+    let changes = [("rounds = 10", "rounds = 60"), ("compute_ms = [5, 40]", "compute_ms = [0, 1]")];
+    let path = scenario(directory.path(), &changes);
+    let run = Run::start(&path, &[] as &[&str]);
+    let lab = format!("wf-run{}-", run.id());
+    let namespace = |node: &str| format!("{lab}{node}");
+    let updates = run.out().join("w3.0.updates");
+    let training = || fs::metadata(&updates).is_ok_and(|file| file.len() > 40_000);
+    if !eventually(PATIENCE, training) || !netns::path(&namespace("w3")).exists() {
+        // In a user namespace of its own the lab cannot be entered from here.
+        weft_tests::live::skip(test, "the lab is in a user namespace");
+        return;
+    }
+    let (stop, received) = (AtomicBool::new(false), AtomicU64::new(0));
+    // Workers, then the server, have the lab's addresses in this order.
+    let server = IpAddr::V4(Ipv4Addr::new(10, 87, 0, 5));
+    let goodput = thread::scope(|scope| {
+        scope.spawn(|| {
+            tcp_flow(&namespace("w3"), &namespace("server"), server, &stop, &received);
+        });
+        thread::sleep(Duration::from_secs(2));
+        let (begun, before) = (Instant::now(), received.load(Ordering::Relaxed));
+        thread::sleep(Duration::from_secs(5));
+        let bytes = received.load(Ordering::Relaxed) - before;
+        let goodput = bytes as f64 * 8.0 / begun.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        goodput
+    });
+    let share = goodput / 2e6;
+    assert!(share >= 0.4, "the flow had {:.0} % of the link that it shared", share * 100.0);
+    let (ended, _) = run.end(2 * PATIENCE);
+    good(&ended);
+}
+
+#[test]
+fn mistakes_are_one_line_each() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = scenario(directory.path(), &[]);
+    for (arguments, words) in [
+        (&["--io=memory"][..], "add --direct"),
+        (&["--io=udp", "--restart=a7@3"], "names no box: a7"),
+        (&["--io=udp", "--policy="], "push.policy"),
+    ] {
+        let (ended, _) = Run::start(&path, arguments).end(PATIENCE);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{words} in {}", ended.stderr);
+        assert_eq!(ended.stderr.trim_end().lines().count(), 1, "{}", ended.stderr);
+    }
+}
