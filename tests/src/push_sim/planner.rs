@@ -122,7 +122,13 @@ impl Planner {
 
     /// A worker asks to send.
     pub fn request(&mut self, request: Request) {
-        self.waiting[request.offer.uid.job].push((Nanos(0), request));
+        // Asked before a restart and after it: one update belongs to one group.
+        let uid = request.offer.uid;
+        let waiting = self.waiting[uid.job].iter().map(|(_, known)| known);
+        let planned = self.plans.values().flat_map(|plan| &plan.members);
+        if waiting.chain(planned).all(|known| known.offer.uid != uid) {
+            self.waiting[uid.job].push((Nanos(0), request));
+        }
     }
 
     /// A worker began anew.
