@@ -23,7 +23,7 @@ use crate::southbound::node::Southbound;
 use crate::state;
 use crate::status::{Reader, serve_metrics, write_json, write_text};
 
-/// Checks a configuration as a whole: what [`run`] would refuse, without a socket.
+/// Checks a configuration as a whole: what [`Daemon::bind`] would refuse, without a socket.
 ///
 /// # Errors
 /// The first field that makes no sense.

@@ -3,7 +3,7 @@
 //! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
 //! takes its events ([`NodeControl`]), and sends telemetry. Lanes never wait for it: both queues are
 //! bounded, and without a controller the lanes go on with what is installed. Events that found no
-//! controller are kept, the newest [`EVENTS_KEPT_MAX`], and told after the next hello. With
+//! controller are kept, the newest `EVENTS_KEPT_MAX`, and told after the next hello. With
 //! `node.events` every event is logged too, whether there is a controller or not.
 
 pub mod book;

@@ -12,7 +12,7 @@ use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The scenario (TOML), with [push].
+    /// The scenario (TOML), with a `push` section.
     scenario: PathBuf,
     /// The policies, separated by commas; `direct` does without a controller.
     #[arg(long, value_delimiter = ',', default_value = "mlfabric,fair,fifo")]

@@ -14,7 +14,7 @@ use super::{Exit, Outcome};
 pub(crate) struct WorkerArgs {
     /// Run directory, for the recording.
     directory: PathBuf,
-    /// The worker of a scenario with [push].
+    /// The worker of a scenario with a `push` section.
     #[arg(long)]
     push: bool,
 }
