@@ -234,11 +234,12 @@ fn a_full_ring_is_counted_and_a_full_pool_loses_nothing() {
     std::thread::sleep(Duration::from_millis(20));
     let missed = far.stats().rx_missed;
     let in_ring = 320 - missed;
-    // Two blocks of 4096 bytes hold three frames each.
-    assert_eq!(in_ring, 6);
+    // Two blocks of 4096 bytes hold three frames each; the kernel's timer may close one earlier.
+    assert!((2..=6).contains(&in_ring), "{in_ring} frames in the ring");
     // Reading the kernel's counter resets it, ours goes on.
     assert_eq!(far.stats().rx_missed, missed);
-    assert_eq!(receive(&mut far, 6).len(), 6);
+    let count = usize::try_from(in_ring).expect("a handful");
+    assert_eq!(receive(&mut far, count).len(), count);
 
     let config = AfPacketConfig { frame_count: 8, ..config };
     let mut far =

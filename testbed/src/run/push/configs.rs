@@ -104,6 +104,12 @@ fn server(layout: &Layout<'_>) -> toml::Value {
     fields.push(("boxes", toml::Value::Array(boxes)));
     fields.push(("tau_max", i64::from(layout.push.tau_max(job)).into()));
     fields.push(("lateness_ms", i64::from(layout.push.lateness_ms).into()));
+    // Fair sharing is what a server without a plan does: it calls all senders in turn, and commits
+    // what is there.
+    if layout.push.policy == "fair" {
+        fields.push(("conduct", "fair".into()));
+        fields.push(("commit", "arrival".into()));
+    }
     if layout.push.has_replica() {
         fields.push(("replica", i64::from(layout.push.aggregators).into()));
     }
