@@ -13,6 +13,7 @@ use crate::push::Event;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
 use crate::send::datagram::is_intact;
+use crate::slot::accumulate::Contribution;
 
 /// Flags that a sum inherits from its contributions.
 const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
@@ -79,7 +80,7 @@ impl Job {
         let first = slot.state == SlotState::Empty;
         slot.members = slot.members.union(rank.bit());
         let is_full = slot.members == group.mask;
-        let from = self.contribution_of(rank);
+        let from = Contribution { rank: rank.index(), limit: group.limit };
         let payload_start = arrival.udp.payload_start() + HEADER_LEN;
         let wire = &mut arrival.buffer[payload_start..arrival.udp.payload_range().end];
         let store = &mut self.arena.store;

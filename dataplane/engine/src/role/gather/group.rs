@@ -22,6 +22,8 @@ pub(super) struct Group {
     /// Whose updates were to be summed when it was installed.
     installed: Members,
     pub(super) exponent: i8,
+    /// Largest magnitude of an element where contributions are clamped: their sum cannot overflow.
+    pub(super) limit: i32,
     /// A copy of each sum goes to the replica.
     pub(super) replicate: bool,
     pub(super) range: Range,
@@ -116,6 +118,7 @@ impl Groups {
             mask,
             installed: mask,
             exponent: group.exponent,
+            limit: i32::MAX / i32::try_from(mask.len()).map_or(1, |members| members.max(1)),
             replicate: group.replicate,
             range,
             installation,

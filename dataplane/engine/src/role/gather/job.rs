@@ -21,7 +21,7 @@ use crate::role::channel::{
 };
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
-use crate::slot::accumulate::{Arithmetic, Contribution, Store};
+use crate::slot::accumulate::{Arithmetic, Store};
 use crate::table::SumOrder;
 
 /// A push job.
@@ -31,8 +31,6 @@ pub(super) struct Job {
     pub(super) push: PushIndex,
     /// Bytes of a contribution's frame.
     pub(super) frame_len: u64,
-    /// Clamp limit of a contribution.
-    pub(super) limit: i32,
     pub(super) workers: ChannelHost,
     pub(super) server: ChannelClient,
     pub(super) replica: Option<ChannelClient>,
@@ -65,7 +63,6 @@ impl Job {
         let elements = usize::from(config.elements);
         let slot_count = config.slot_count();
         let store = Store::new(kernels, arithmetic, elements, 1, slot_count as usize);
-        let fan_in = i32::try_from(config.workers.len()).expect("at most 64 workers");
         let host = ChannelHostConfig {
             local,
             terms: JobTerms {
@@ -91,7 +88,6 @@ impl Job {
         Self {
             push,
             frame_len: config::frame_len(config),
-            limit: i32::MAX / fan_in,
             server: client(config.server),
             replica: config.replica.map(client),
             bucket: config
@@ -297,10 +293,6 @@ impl Job {
             count: self.config.elements,
             ..plain_header(Kind::Answer, self.config.job, group, Members::EMPTY)
         }
-    }
-
-    pub(super) const fn contribution_of(&self, rank: Rank) -> Contribution {
-        Contribution { rank: rank.index(), limit: self.limit }
     }
 
     pub(super) fn report(&self) -> PushReport<'_> {

@@ -9,6 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
+use weft_wire::hello::Overflow;
 use weft_wire::{Cookie, Members, Rank};
 
 use rig::*;
@@ -186,6 +187,21 @@ fn marks_and_clamps_of_contributions_are_in_the_sum() {
     let sum = rig.ask(&rig.credit(id, 0, 0b11));
     assert_eq!(sum.header.flags, Flags::CLAMPED.union(Flags::CONGESTION));
     assert_eq!(rig.report(0).stats().contributions_marked, 1);
+}
+
+/// The exponent was chosen for the group's members; so must the limit be, not for the job's.
+#[test]
+fn a_contribution_is_clamped_to_its_share_of_the_group() {
+    let config = super::PushConfig { overflow: Overflow::Clamp, ..push(1, 4) };
+    let mut rig = Rig::new(vec![config]);
+    let id = group(0, 1);
+    rig.install(descriptor(1, id, &[0, 1]));
+    let limit = i32::MAX / 2;
+    rig.ask(&rig.contribution(0, id, 0, limit));
+    rig.ask(&rig.contribution(1, id, 0, i32::MAX));
+    let sum = rig.ask(&rig.credit(id, 0, 0b11));
+    assert!(sum.values().iter().all(|value| *value == 2 * limit), "{:?}", sum.values());
+    assert_eq!(rig.report(0).stats().contributions_clamped, 1);
 }
 
 #[test]
