@@ -58,8 +58,10 @@ bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, on shaped li
 	testbed/bench/peers/allreduce.sh
 
 .PHONY: bench-parts
-bench-parts: ## the arithmetic kernels (criterion) and the cost of a DPDK burst
+bench-parts: ## the kernels and the planner (criterion), the controller's load, a DPDK burst's cost
 	$(CARGO) bench -p weft-kernel
+	$(CARGO) bench -p weft-plan --bench plan
+	$(CARGO) bench -p weft-controller --bench load
 	$(CARGO) run --release -p weft-dpdk --example burst_cost -- echo --vdev=net_ring0
 
 .PHONY: gate
