@@ -1,8 +1,8 @@
 //! Decides what plans may use of every link: what the configuration says, else what is estimated,
 //! else a first guess.
 //!
-//! Estimates come from what arrived ([`Estimator`]); a link that the configuration gives a rate is
-//! believed to have it, less what others put on it.
+//! Estimates come from what arrived ([`Estimator`]). A link that the configuration gives a rate is
+//! believed to have it, whatever is measured: leave the rate out where others share the link.
 //!
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
