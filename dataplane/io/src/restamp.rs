@@ -118,6 +118,8 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
 pub struct WindowStampConfig {
     /// Where the datagram starts in each frame: 42 (IPv4) or 62 (IPv6).
     pub payload_start: usize,
+    /// Bytes of each member's datagram, padding behind it excluded.
+    pub datagram_len: usize,
     /// The group, as welcomed.
     pub group: GroupId,
     /// Each member's cookie, by rank; as many as the group has members, 1 to 64.
@@ -188,9 +190,10 @@ impl WindowStamp {
 }
 
 impl Stamp for WindowStamp {
-    #[inline]
+    #[inline(always)]
     fn stamp(&mut self, frame: &mut [u8]) -> bool {
-        let Some(datagram) = frame.get_mut(self.config.payload_start..) else { return false };
+        let (start, len) = (self.config.payload_start, self.config.datagram_len);
+        let Some(datagram) = frame.get_mut(start..start + len) else { return false };
         let Some(header) = datagram.first_chunk_mut::<HEADER_LEN>() else { return false };
         let packet = Packet::new_unchecked(&*header);
         let Some(rank) = packet.members().single().map(weft_wire::Rank::index) else {
@@ -198,22 +201,17 @@ impl Stamp for WindowStamp {
         };
         let Some(cookie) = self.config.cookies.get(rank) else { return false };
         let cookie = cookie.0;
-        let element_len = packet.element_type().map_or(0, |element| element.len_bytes());
-        let datagram_len = HEADER_LEN + usize::from(packet.count()) * element_len;
-        if datagram.len() < datagram_len {
-            return false;
-        }
         let Some(step) = self.advance(rank) else { return false };
         // Chunks run modulo 2^32 over a session.
         let chunk = step.wrapping_mul(self.config.shards).wrapping_add(self.config.shard);
         let mut put = |at: usize, word: u32| {
-            datagram[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            header[at..at + 4].copy_from_slice(&word.to_be_bytes());
         };
         put(CHUNK, chunk);
         put(GROUP, self.config.group.0);
         put(COOKIE, cookie);
         if let Some(crc32c) = self.config.crc32c {
-            Packet::new_unchecked(&mut datagram[..datagram_len]).seal(crc32c);
+            Packet::new_unchecked(datagram).seal(crc32c);
         }
         true
     }

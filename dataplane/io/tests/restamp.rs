@@ -19,6 +19,7 @@ fn checksum(bytes: &[u8]) -> u32 {
 fn config() -> WindowStampConfig {
     WindowStampConfig {
         payload_start: 42,
+        datagram_len: contribution(0, 1).len(),
         group: GroupId::new(7, 8),
         cookies: vec![Cookie(100), Cookie(101), Cookie(102)],
         window: 4,

@@ -16,12 +16,13 @@
 //! ```
 //!
 //! This is one of the crates where `unsafe` is allowed: to call a function compiled for an
-//! instruction set that was found at run time, and to issue a prefetch. The loops themselves are
-//! safe code, which the compiler vectorises.
+//! instruction set that was found at run time, to issue a prefetch, and to compare a header in vector
+//! registers. The loops themselves are safe code, which the compiler vectorises.
 
 mod crc;
 mod kernels;
 mod loops;
+mod pattern;
 mod prefetch;
 mod table;
 
@@ -31,6 +32,8 @@ mod reference;
 mod tests;
 
 pub use crc::{CrcPatch, crc32c, crc32c_append};
+pub use loops::squares;
+pub use pattern::{PATTERN_LEN, Pattern};
 pub use prefetch::{prefetch_read, prefetch_write};
 pub use table::{Isa, Kernels};
 

@@ -333,6 +333,16 @@ fn sum_squares(wire: &[u8], update: impl Fn([u8; 4]) -> f32) -> f64 {
     squares.iter().sum()
 }
 
+/// The sum of squares in f64, with the bits that a momentum step gives for the same values.
+#[must_use]
+pub fn squares(values: &[f32]) -> f64 {
+    let mut squares = [0f64; SQUARE_LANES];
+    for (place, value) in values.iter().enumerate() {
+        add_square(&mut squares[place % SQUARE_LANES], *value);
+    }
+    squares.iter().sum()
+}
+
 #[inline(always)]
 #[expect(clippy::cast_precision_loss, reason = "a model is f32")]
 fn from_fixed(wire: [u8; 4], scale: f32) -> f32 {

@@ -551,7 +551,9 @@ fn momentum_steps_equal_the_reference() {
                 let (mut new_h, mut new_w) = (h.clone(), w.clone());
                 let step =
                     if is_f32 { Kernels::momentum_step_f32 } else { Kernels::momentum_step_i32 };
-                step(kernels, frame.payload(), scale, momentum, &mut new_h, &mut new_w);
+                let [_, squares] =
+                    step(kernels, frame.payload(), scale, momentum, &mut new_h, &mut new_w);
+                assert_eq!(squares.to_bits(), crate::squares(&new_h).to_bits(), "{context}");
                 let expected: Vec<_> = (0..len)
                     .map(|i| reference::momentum_step(values[i], scale, momentum, h[i], w[i]))
                     .collect();

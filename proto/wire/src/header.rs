@@ -11,26 +11,13 @@ use crate::hello::Hello;
 use crate::types::{ChunkIndex, Cookie, GroupId, JobId, Members};
 
 mod code;
+mod layout;
 #[cfg(test)]
 mod tests;
 
 pub use code::{ElementType, Flags, Kind, Operation, Outcome};
-
-mod field {
-    use core::ops::Range;
-
-    pub(super) const VERSION_KIND: usize = 0;
-    pub(super) const FLAGS: usize = 1;
-    pub(super) const JOB: Range<usize> = 2..4;
-    pub(super) const COOKIE: Range<usize> = 4..8;
-    pub(super) const GROUP: Range<usize> = 8..12;
-    pub(super) const CHUNK: Range<usize> = 12..16;
-    pub(super) const ELEMENT: usize = 16;
-    pub(super) const EXPONENT: usize = 17;
-    pub(super) const COUNT: Range<usize> = 18..20;
-    pub(super) const CRC: Range<usize> = 20..24;
-    pub(super) const MEMBERS: Range<usize> = 24..32;
-}
+pub use layout::LAYOUT;
+use layout::field;
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = field::MEMBERS.end;
@@ -40,25 +27,6 @@ pub const VERSION: u8 = 1;
 
 /// What the UDP port base spells: "WE".
 pub const PORT_BASE: u16 = 0x5745;
-
-/// Every field of the header as (name, first byte, bit within the byte from the top, bits). SPEC,
-/// the dissector and this table are held against each other by a test.
-pub const LAYOUT: &[(&str, usize, usize, usize)] = &[
-    ("version", field::VERSION_KIND, 0, 4),
-    ("kind", field::VERSION_KIND, 4, 4),
-    ("flags", field::FLAGS, 0, 5),
-    ("outcome", field::FLAGS, 5, 3),
-    ("job", field::JOB.start, 0, 16),
-    ("cookie", field::COOKIE.start, 0, 32),
-    ("group", field::GROUP.start, 0, 32),
-    ("chunk", field::CHUNK.start, 0, 32),
-    ("element_type", field::ELEMENT, 0, 4),
-    ("operation", field::ELEMENT, 4, 4),
-    ("exponent", field::EXPONENT, 0, 8),
-    ("count", field::COUNT.start, 0, 16),
-    ("crc", field::CRC.start, 0, 32),
-    ("members", field::MEMBERS.start, 0, 64),
-];
 
 /// Why octets are not a Weft datagram. Checked in this order (PROTOCOL section 8).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -224,6 +192,16 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     pub fn set_flags(&mut self, flags: Flags) {
         let byte = &mut self.buffer.as_mut()[field::FLAGS];
         *byte = (flags.0 & 0xf8) | (*byte & 7);
+    }
+
+    /// Sets the chunk.
+    pub fn set_chunk(&mut self, chunk: ChunkIndex) {
+        self.buffer.as_mut()[field::CHUNK].copy_from_slice(&chunk.0.to_be_bytes());
+    }
+
+    /// Sets the scale exponent.
+    pub fn set_exponent(&mut self, exponent: i8) {
+        self.buffer.as_mut()[field::EXPONENT] = exponent.to_be_bytes()[0];
     }
 
     /// Sets the cookie.

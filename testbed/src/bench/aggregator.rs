@@ -106,6 +106,7 @@ pub struct Row {
     pub window: u16,
     pub rounds: u32,
     pub testpmd_mode: &'static str,
+    pub repeated: u64,
     pub valid: bool,
 }
 
@@ -146,6 +147,7 @@ impl Row {
             window: case.window,
             rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
             testpmd_mode: if case.source == Source::Pcap { "rxonly" } else { "macswap" },
+            repeated: sum(|round| round.repeated),
             valid: share >= SHARE_MIN && wrong == 0 && checked > 0,
         }
     }
@@ -163,6 +165,8 @@ struct Round {
     added: u64,
     checked: u64,
     wrong: u64,
+    /// Frames that the generator sent again, for one or its answer was lost.
+    repeated: u64,
     testpmd: Option<f64>,
     ratio: Option<f64>,
 }
@@ -253,6 +257,7 @@ fn memif_round(
         added: served.jobs.iter().map(|job| job.contributions_added).sum(),
         checked: measured.checked,
         wrong: measured.wrong,
+        repeated: measured.repeated,
         ..Round::default()
     };
     let socket = directory.join("testpmd.sock");
@@ -266,6 +271,7 @@ fn memif_round(
         round.testpmd = Some(echoed);
         round.ratio = Some(rate / echoed);
         round.wrong += measured.wrong;
+        round.repeated += measured.repeated;
     }
     // The next round listens at the same places.
     for name in ["aggregator.sock", "testpmd.sock"] {
@@ -389,6 +395,7 @@ mod tests {
             added,
             checked: 10,
             wrong,
+            repeated: 0,
             testpmd: Some(400.0),
             ratio: Some(0.5),
         }

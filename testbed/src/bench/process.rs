@@ -136,6 +136,8 @@ pub(super) struct Measurement {
     pub(super) wall_seconds: f64,
     pub(super) checked: u64,
     pub(super) wrong: u64,
+    #[serde(default)]
+    pub(super) repeated: u64,
 }
 
 /// A process that ends with its handle.

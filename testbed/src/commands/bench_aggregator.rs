@@ -243,4 +243,5 @@ Columns (JSON and CSV have more, in the same order; rates and ratios are medians
   wrong, checked              sampled sums that differ from the reference; sums compared
   packets_per_second          packets received per second of wall clock
   window                      slots of the lease
+  repeated                    memif: frames sent again, because one or its answer was lost
   valid                       contributions_added / packets is at least 0.99, and wrong is 0";

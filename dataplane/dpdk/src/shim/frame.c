@@ -37,12 +37,47 @@ _Static_assert(offsetof(struct weft_private, owned) == 0, "sys.rs: owned");
 
 /* The private area of every mbuf: a cache line, so that headers stay aligned. */
 #define PRIVATE_LEN RTE_CACHE_LINE_MIN_SIZE
-_Static_assert(sizeof(struct weft_private) <= PRIVATE_LEN, "it fits the private area");
 _Static_assert(PRIVATE_LEN % RTE_MBUF_PRIV_ALIGN == 0, "DPDK's rule");
+
+/*
+ * Behind the headers of Ethernet, IPv4, UDP and Weft starts a payload, which is summed and copied in
+ * pieces of up to a cache line. Where it starts on one, no piece touches two. DPDK's headroom is
+ * fixed, so that leaves where buffers begin: SHIFT bytes earlier than DPDK's rule allows to ask for.
+ */
+#define HEADERS_LEN (42 + 32)
+#define SHIFT ((RTE_PKTMBUF_HEADROOM + HEADERS_LEN) % RTE_CACHE_LINE_MIN_SIZE)
+_Static_assert(sizeof(struct rte_mbuf) % RTE_CACHE_LINE_MIN_SIZE == 0, "SHIFT aligns payloads");
+_Static_assert(sizeof(struct weft_private) <= PRIVATE_LEN - SHIFT, "it fits the private area");
 
 static struct rte_mempool *pool_of(struct weft_pool *pool)
 {
 	return (struct rte_mempool *)pool;
+}
+
+/* Lets a new mbuf's buffer begin earlier, at the cost of its private area; it keeps its length. */
+static void shift_buffer(struct rte_mempool *pool, void *arg, void *object, unsigned int index)
+{
+	struct rte_mbuf *m = object;
+
+	(void)pool;
+	(void)arg;
+	(void)index;
+	m->buf_addr = RTE_PTR_SUB(m->buf_addr, SHIFT);
+	m->priv_size -= SHIFT;
+#if RTE_VERSION >= RTE_VERSION_NUM(22, 11, 0, 0)
+	rte_mbuf_iova_set(m, rte_mbuf_iova_get(m) - SHIFT);
+#else
+	m->buf_iova -= SHIFT;
+#endif
+}
+
+/* Makes payloads start on a cache line. DPDK finds buffers by the length of the private area. */
+static void align_payloads(struct rte_mempool *pool)
+{
+	struct rte_pktmbuf_pool_private *private = rte_mempool_get_priv(pool);
+
+	rte_mempool_obj_iter(pool, shift_buffer, NULL);
+	private->mbuf_priv_size -= SHIFT;
 }
 
 /* rte_pktmbuf_pool_create, but with `flags`. */
@@ -86,6 +121,9 @@ struct weft_pool *weft_pool_create(const char *name, unsigned int count, unsigne
 	unsigned int flags = rte_eal_has_hugepages() ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
 	struct rte_mempool *pool = create(name, count, cache, data_room, socket, flags);
 
+	/* Devices that use DMA may have wishes of their own; mbufs without room refer to others'. */
+	if (pool != NULL && data_room != 0 && !rte_eal_has_hugepages())
+		align_payloads(pool);
 	*error = pool == NULL ? -rte_errno : 0;
 	return (struct weft_pool *)pool;
 }

@@ -96,28 +96,33 @@ impl Frames {
     /// True when `frame` is the answer to `step` with the right sum.
     pub(super) fn is_answer(&self, frame: &[u8], step: u32) -> bool {
         let Ok(udp) = Udp::parse(frame) else { return false };
-        let mut datagram = frame[udp.payload_range()].to_vec();
-        let mut packet = Packet::new_unchecked(&mut datagram);
+        let datagram = &frame[udp.payload_range()];
+        let packet = Packet::new_unchecked(datagram);
         let Ok(header) = Header::parse(&packet) else { return false };
-        let sealed = self.integrity != Integrity::Crc32c || packet.verify_crc(weft_kernel::crc32c);
         header.kind == Kind::Answer
             && header.chunk.0 == step
             && header.members == Members::first(self.members)
-            && sealed
+            && self.is_sealed(datagram)
             && packet.payload() == self.sums[step as usize % self.sums.len()]
     }
 
     /// True when `frame` is the sum of all members' contributions to `step`, under its chunk.
     pub(super) fn is_sum(&self, frame: &[u8], step: u32) -> bool {
         let Ok(udp) = Udp::parse(frame) else { return false };
-        let mut datagram = frame[udp.payload_range()].to_vec();
-        let mut packet = Packet::new_unchecked(&mut datagram);
+        let datagram = &frame[udp.payload_range()];
+        let packet = Packet::new_unchecked(datagram);
         let Ok(header) = Header::parse(&packet) else { return false };
-        let sealed = self.integrity != Integrity::Crc32c || packet.verify_crc(weft_kernel::crc32c);
         header.kind == Kind::Contrib
             && header.members == Members::first(self.members)
-            && sealed
+            && self.is_sealed(datagram)
             && packet.payload() == self.sums[step as usize % self.sums.len()]
+    }
+
+    /// True unless the row has CRCs and this one is wrong.
+    fn is_sealed(&self, datagram: &[u8]) -> bool {
+        // Verifying writes, so it takes a copy.
+        self.integrity != Integrity::Crc32c
+            || Packet::new_unchecked(datagram.to_vec()).verify_crc(weft_kernel::crc32c)
     }
 
     /// Writes all frames to a capture, in order.

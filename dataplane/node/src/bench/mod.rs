@@ -16,7 +16,7 @@
 
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod frames;
-#[cfg(feature = "dpdk")]
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod generate;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod join;
@@ -99,6 +99,8 @@ pub struct Measurement {
     pub refused: u64,
     /// Frames that the engine refused, by reason; only reasons that happened.
     pub drops: BTreeMap<&'static str, u64>,
+    /// Frames that were sent again because no answer came (generate, echo).
+    pub repeated: u64,
     /// Frames lost because a transmit ring was full or a pool empty.
     pub lost: u64,
     /// Instruction set of the arithmetic.

@@ -67,6 +67,7 @@ pub(super) fn run<P: Port>(
         wrong: lane.port().wrong,
         refused: lane.port().inner.refused(),
         drops: reasons.filter(|(_, count)| *count > 0).collect(),
+        repeated: 0,
         lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
         isa: kernels.isa().to_string(),
     })
@@ -83,6 +84,7 @@ pub(super) struct Settings {
 fn stamp(session: &Session, row: &RowConfig, frames: &Frames) -> WindowStamp {
     WindowStamp::new(WindowStampConfig {
         payload_start: frames.payload_start(),
+        datagram_len: frames.frame_len() - frames.payload_start(),
         group: session.group,
         cookies: session.cookies.clone(),
         window: session.window,

@@ -1,19 +1,22 @@
 //! The replay bench on a device of memory: that it measures sums, and that it notices wrong ones.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
+use weft_io::memory::{MemoryPort, link};
 use weft_io::pool::PoolFrame;
-use weft_io::{Burst, Port, PortInfo, PortStats};
+use weft_io::{AggregatorLane, Burst, Port, PortInfo, PortStats};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 use weft_wire::header::Packet;
 
 use super::frames::Frames;
+use super::generate;
 use super::memory::MemoryLoop;
 use super::replay::{self, Limit, Outside};
 use super::run;
@@ -175,5 +178,101 @@ fn every_member_gets_each_answer_once_in_a_recycled_frame() {
         assert!(counts[0] >= 3200 / u64::from(workers), "{workers} workers: {counts:?}");
         assert!(counts.iter().all(|count| *count == counts[0]), "{workers} workers: {counts:?}");
         assert_eq!(seen.allocated, 0, "{workers} workers");
+    }
+}
+
+/// An aggregator at the other end of a wire that loses some of the generator's frames and some of
+/// the answers, named by their place in the order of frames with elements.
+struct Wire {
+    near: MemoryPort,
+    far: AggregatorLane<MemoryPort>,
+    clock: std::rc::Rc<Cell<u64>>,
+    lost: [&'static [u64]; 2],
+    passed: [u64; 2],
+}
+
+impl Wire {
+    fn lose(&mut self, direction: usize, frames: &mut Burst<PoolFrame>) {
+        frames.retain(|frame| {
+            let has_elements = frame.as_ref().len() == 42 + 32 + 16 * 4;
+            self.passed[direction] += u64::from(has_elements);
+            !(has_elements && self.lost[direction].contains(&self.passed[direction]))
+        });
+    }
+}
+
+impl Port for Wire {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.far.breathe(now, &mut ());
+        self.near.rx_burst(now, rx);
+        self.lose(1, rx);
+        // A tenth of a millisecond for every poll.
+        self.clock.set(self.clock.get() + 100_000);
+        rx.len()
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        let count = tx.len();
+        self.lose(0, tx);
+        self.near.tx_burst(now, tx);
+        assert!(tx.is_empty(), "the link holds a window");
+        count
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        self.near.alloc()
+    }
+
+    fn info(&self) -> PortInfo {
+        self.near.info()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.near.stats()
+    }
+}
+
+struct Ticking(std::rc::Rc<Cell<u64>>);
+
+impl Outside for Ticking {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.get())
+    }
+    fn cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn is_stopped(&self) -> bool {
+        false
+    }
+    fn mark(&self, _: &str) {}
+    fn wait_to_end(&self) {}
+}
+
+fn generate_over(lost: [&'static [u64]; 2]) -> Result<super::Measurement, super::BenchError> {
+    let table = Table::new(settings("crc32c").table).unwrap();
+    let row = &table.config().rows[0];
+    let frames = Frames::new(table.config(), row, 256, 1);
+    let (near, far) = link(1024, 1500, ["near", "far"]);
+    let far = AggregatorLane::new(far, Aggregator::new(&table, 0, 5, Kernels::detect()));
+    let clock = std::rc::Rc::new(Cell::new(1));
+    let wire = Wire { near, far, clock: clock.clone(), lost, passed: [0; 2] };
+    let run = replay::Settings { limit: Limit::Packets(0), seed: 7, check_every: 3 };
+    let second = Duration::from_secs(1);
+    generate::run(wire, &table, &frames, run, second, false, &Ticking(clock))
+}
+
+#[test]
+fn a_generator_sends_lost_frames_again_and_says_so() {
+    let whole = generate_over([&[], &[]]).unwrap();
+    assert!(whole.packets > 10_000 && whole.wrong == 0 && whole.repeated == 0, "{whole:?}");
+    // A contribution, and two answers to different members: nobody gets the step of the first.
+    for lost in [[&[3000_u64][..], &[]], [&[], &[3001, 3503]], [&[3000, 3001, 4000], &[3300]]] {
+        let measured = generate_over(lost).unwrap();
+        assert!(measured.repeated > 0, "{lost:?}");
+        assert!(measured.wrong == 0 && measured.checked > 3_000, "{lost:?} {measured:?}");
+        // Each loss costs a pause, not the row.
+        assert!(measured.packets > whole.packets * 9 / 10, "{lost:?} {measured:?} {whole:?}");
     }
 }

@@ -81,6 +81,7 @@ pub(super) fn run<P: Port>(
         wrong: lane.port().wrong,
         refused: lane.port().inner.refused(),
         drops: reasons.filter(|(_, count)| *count > 0).collect(),
+        repeated: 0,
         lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
         isa: kernels.isa().to_string(),
     })
@@ -206,6 +207,7 @@ fn install(engine: &mut Aggregator, push: &PushConfig, group: GroupId) {
         replicate: false,
         rate_bytes_per_sec: None,
         after: None,
+        train_chunks: 0,
         lateness_ns: 0,
     };
     engine.gather_mut().handle_command(&Command::Install(descriptor));

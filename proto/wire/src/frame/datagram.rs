@@ -212,7 +212,7 @@ impl From<SocketAddr> for UdpAddr {
 }
 
 /// True when the checksum of an IPv4 header without options is right.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn ipv4_checksum_ok(ip: &[u8; IPV4_LEN]) -> bool {
     // A ones-complement sum of all ones is that in any byte order.

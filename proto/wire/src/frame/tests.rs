@@ -557,6 +557,26 @@ proptest! {
 
 proptest! {
     #[test]
+    fn prepared_headers_are_those_of_every_length(
+        encap in any_encap(),
+        prepared in 0_usize..9000,
+        len in 0_usize..9000,
+        last in any::<[u8; 6]>(),
+    ) {
+        let write = |encap: &Encap, len| {
+            let mut headers = vec![0xaa; encap.header_len()];
+            let frame_len = encap.emit(&mut headers, len);
+            (frame_len, headers)
+        };
+        let plain = encap.with_target_mac(MacAddr(last));
+        let ready = encap.with_payload_len(prepared).with_target_mac(MacAddr(last));
+        prop_assert_eq!(write(&ready, prepared), write(&plain, prepared));
+        prop_assert_eq!(write(&ready, len), write(&plain, len));
+    }
+}
+
+proptest! {
+    #[test]
     fn a_mended_checksum_is_the_one_that_finish_computes(
         payload in prop::collection::vec(any::<u8>(), 32..200),
         new in prop::collection::vec(any::<[u8; 2]>(), 0..16),

@@ -238,8 +238,14 @@ impl Aggregator {
 impl Job {
     /// Takes the frame's bytes from the job's token bucket, so that a greedy job cannot eat the
     /// lcore (PROTOCOL section 10).
-    #[inline]
+    #[inline(always)]
     pub(super) fn charge(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
+        if self.bucket.is_none() { Ok(()) } else { self.charge_bucket(now, frame_len) }
+    }
+
+    /// Apart, so that its 128-bit arithmetic does not crowd the registers of jobs without limit.
+    #[inline(never)]
+    fn charge_bucket(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
         if self.bucket.as_mut().is_none_or(|bucket| bucket.take(now, frame_len as u64)) {
             return Ok(());
         }

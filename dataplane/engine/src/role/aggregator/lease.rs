@@ -5,13 +5,14 @@ use core::net::SocketAddr;
 
 use weft_kernel::Kernels;
 use weft_wire::frame::{Encap, Endpoint, UdpAddr};
-use weft_wire::header::Header;
+use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
-use super::quick::Expected;
+use super::quick::{Expected, Masks};
 use super::upstream::Upstream;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
+use crate::send::datagram::plain_header;
 use crate::slot::Slots;
 use crate::slot::accumulate::{Arithmetic, Store};
 use crate::slot::counter::Lag;
@@ -41,6 +42,8 @@ pub(super) struct Lease {
     /// 0 until the first formation.
     pub(super) session: u64,
     pub(super) cookie_down: Cookie,
+    /// The header of this epoch's answers: chunk, exponent and flags are each answer's own.
+    pub(super) answer: [u8; HEADER_LEN],
     pub(super) joined: Members,
     pub(super) closed: Members,
     /// The session that ended because members began anew, and who they are.
@@ -56,6 +59,8 @@ pub(super) struct Lease {
     /// Where members send to, in every lane.
     pub(super) box_port: u16,
     pub(super) upstream: Option<Upstream>,
+    /// Which bits of its contributions' headers count.
+    pub(super) masks: Masks,
 }
 
 /// A member of the group, in this lane.
@@ -100,6 +105,7 @@ impl Lease {
         // Whoever receives from this lane steers by the source port too (PROTOCOL section 10).
         let mut source = config.local;
         source.addr.set_port(config.local.addr.port() + lane);
+        let payload_len = elements * row.element_type.len_bytes();
         let members = row
             .members
             .iter()
@@ -109,7 +115,9 @@ impl Lease {
                 let weight = i32::try_from(member.weight).expect("at most the fan-in");
                 Member {
                     addr: addr.into(),
-                    encap: Encap::new(source, target).expect("the table admits one address family"),
+                    encap: Encap::new(source, target)
+                        .expect("the table admits one address family")
+                        .with_payload_len(HEADER_LEN + payload_len),
                     expected: Expected::NOTHING,
                     is_box: member.is_box,
                     limit: unit * weight,
@@ -134,6 +142,7 @@ impl Lease {
             group: GroupId::new(row.row, 0),
             session: 0,
             cookie_down: Cookie::default(),
+            answer: [0; HEADER_LEN],
             joined: Members::EMPTY,
             closed: Members::EMPTY,
             lost: None,
@@ -142,9 +151,10 @@ impl Lease {
             // A lane serves every shards-th chunk; the last, shorter stride is not worth a rule.
             step_count: (row.chunks_max / u32::from(config.shards)).max(1),
             window,
-            payload_len: elements * row.element_type.len_bytes(),
+            payload_len,
             box_port: config.local.addr.port(),
             upstream,
+            masks: Masks::of(row.exponent),
             row: row.clone(),
         }
     }
@@ -171,6 +181,7 @@ impl Lease {
         for member in &mut self.members {
             member.cookie_up = Cookie::new(self.epoch, random.next_u32());
         }
+        self.answer = self.answer_header();
         self.closed = Members::EMPTY;
         let low = self.members.iter().map(|member| member.held.low()).min().unwrap_or(0);
         self.wanted.reset(low);
@@ -186,6 +197,19 @@ impl Lease {
             }
             step
         });
+    }
+
+    fn answer_header(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        let header = Header {
+            cookie: self.cookie_down,
+            element_type: self.row.element_type,
+            operation: self.row.operation,
+            count: self.row.elements,
+            ..plain_header(Kind::Answer, self.row.job, self.group, self.mask)
+        };
+        header.emit(&mut Packet::new_unchecked(&mut bytes));
+        bytes
     }
 
     /// What this box can say upwards about the sums it keeps.

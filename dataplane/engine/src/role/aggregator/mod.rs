@@ -25,7 +25,7 @@ use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::gather::{Arrival, Gather, PushIndex};
-use crate::send::datagram::dispatch_out;
+use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 
@@ -294,6 +294,7 @@ impl Aggregator {
     }
 
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.
+    #[inline]
     #[must_use]
     pub fn fan_out(&self, lease: LeaseIndex) -> usize {
         self.leases[lease.index()].members.len()
@@ -307,10 +308,17 @@ impl Aggregator {
 
     /// Rewrites `header`, the first [`Aggregator::encap_len`] bytes of a copy of a multicast frame
     /// of `frame_len` bytes, for the member with index `member`. The payload need not be there.
+    #[inline]
     pub fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
-        let members = &self.leases[lease.index()].members;
-        let encap = &members[member].encap;
-        encap.readdress(&members[0].encap, header, frame_len - encap.header_len());
+        let lease = &self.leases[lease.index()];
+        let encap = &lease.members[member].encap;
+        let payload_len = frame_len - encap.header_len();
+        if has_udp_checksum(encap, lease.row.integrity) {
+            encap.readdress(&lease.members[0].encap, header, payload_len);
+        } else {
+            // Nothing is read, for the copy's bytes are still on their way to the cache.
+            encap.emit(header, payload_len);
+        }
     }
 
     /// Writes the next frame that no incoming frame asked for (a leaf's own handshake with the

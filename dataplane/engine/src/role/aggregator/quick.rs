@@ -10,6 +10,7 @@
 //!
 //! IPv4 only; IPv6 always goes the long way.
 
+use weft_kernel::{PATTERN_LEN, Pattern};
 use weft_wire::frame::{ETHERNET_LEN, Encap, IPV4_LEN, ipv4_checksum_ok};
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
@@ -23,25 +24,22 @@ use crate::slot::bitmap::{Seen, look};
 
 /// Bytes of Ethernet, IPv4, UDP and Weft header.
 const LEN: usize = 42 + HEADER_LEN;
-/// Of the Ethernet addresses nothing counts, so the comparison starts among them: eight whole words.
-const START: usize = 10;
-const WORDS: usize = (LEN - START) / 8;
-const _: () = assert!(START + WORDS * 8 == LEN && START <= 12);
+/// Of the Ethernet addresses nothing counts, so the comparison may start among them.
+const START: usize = LEN - PATTERN_LEN;
+const _: () = assert!(START <= 12);
 const DATAGRAM: usize = LEN - HEADER_LEN;
 
 /// What a member's contributions begin with, under the lease's [`Masks`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
-    words: [u64; WORDS],
-}
+pub(super) struct Expected(Pattern);
 
 /// Which bits of a contribution's headers count.
 #[derive(Debug)]
-pub(super) struct Masks([u64; WORDS]);
+pub(super) struct Masks(Pattern);
 
 impl Expected {
     /// Matches nothing, for no mask is all ones: for IPv6, and while a lease is not open.
-    pub(super) const NOTHING: Self = Self { words: [u64::MAX; WORDS] };
+    pub(super) const NOTHING: Self = Self(Pattern([0xff; PATTERN_LEN]));
 
     /// What `rank` of an open lease sends.
     fn of(lease: &Lease, rank: usize) -> Self {
@@ -71,29 +69,22 @@ impl Expected {
         let mut bytes = [0; LEN];
         header.emit(&mut Packet::new_unchecked(&mut bytes[DATAGRAM..]));
         encap.emit(&mut bytes, HEADER_LEN + header.payload_len());
-        let mut words = words_of(&bytes);
-        for (word, mask) in words.iter_mut().zip(&lease.masks().0) {
-            *word &= mask;
+        let mut pattern = *compared(&bytes);
+        for (byte, mask) in pattern.iter_mut().zip(&lease.masks.0.0) {
+            *byte &= mask;
         }
-        Self { words }
+        Self(Pattern(pattern))
     }
 
     #[inline(always)]
     fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
-        let (words, _) = head[START..].as_chunks::<8>();
-        let mut differ = 0;
-        for (bytes, (word, mask)) in words.iter().zip(self.words.iter().zip(&masks.0)) {
-            differ |= (u64::from_ne_bytes(*bytes) & mask) ^ word;
-        }
-        differ == 0
+        self.0.matches(&masks.0, compared(head))
     }
 }
 
 impl Masks {
-    const ANY_EXPONENT: Self = Self::new(true);
-    const FIXED_EXPONENT: Self = Self::new(false);
-
-    const fn new(any_exponent: bool) -> Self {
+    /// The masks of a row with this exponent: its header field counts where it is fixed.
+    pub(super) const fn of(exponent: Option<i8>) -> Self {
         // Ethernet addresses; type of service; identification; hop limit; IP and UDP checksums;
         // flags and outcome; chunk; CRC. (start, length)
         const IGNORED: [(usize, usize); 9] = [
@@ -118,33 +109,24 @@ impl Masks {
             }
             range += 1;
         }
-        if any_exponent {
+        if exponent.is_none() {
             mask[DATAGRAM + 17] = 0;
         }
         // Of the fragment field the reserved bit and "don't fragment" are free.
         mask[ETHERNET_LEN + 6] = 0x3f;
-        Self(words_of(&mask))
+        Self(Pattern(*compared(&mask)))
     }
 }
 
-const fn words_of(head: &[u8; LEN]) -> [u64; WORDS] {
-    let mut words = [0; WORDS];
-    let (_, from_start) = head.split_at(START);
-    let (whole, _) = from_start.as_chunks::<8>();
-    let mut index = 0;
-    while index < WORDS {
-        words[index] = u64::from_ne_bytes(whole[index]);
-        index += 1;
+#[inline(always)]
+const fn compared(head: &[u8; LEN]) -> &[u8; PATTERN_LEN] {
+    match head.last_chunk() {
+        Some(bytes) => bytes,
+        None => unreachable!(),
     }
-    words
 }
 
 impl Lease {
-    #[inline]
-    fn masks(&self) -> &'static Masks {
-        if self.row.exponent.is_some() { &Masks::FIXED_EXPONENT } else { &Masks::ANY_EXPONENT }
-    }
-
     /// To be called whenever a cookie, the group or the phase has changed.
     pub(super) fn renew_expected(&mut self) {
         for rank in 0..self.members.len() {
@@ -190,7 +172,7 @@ impl Aggregator {
         let rank = Rank::new(u8::try_from(rank).ok()?)?;
         let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
         let frame_len = LEN + lease.payload_len;
-        if !member.expected.matches(lease.masks(), head)
+        if !member.expected.matches(&lease.masks, head)
             || lease.phase != Phase::Open
             || len < frame_len
             || !ipv4_checksum_ok(ip)

@@ -63,16 +63,15 @@ impl Aggregator {
         let lease = &self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
         let encap = &lease.members[member].encap;
-        let header = Header {
-            cookie: lease.cookie_down,
-            group: lease.group,
-            members: lease.mask,
-            ..self.data_header(lease, Kind::Answer, bank)
-        };
         let start = encap.header_len();
-        let datagram_len = HEADER_LEN + header.payload_len();
-        header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
-        dispatch_out(encap, lease.row.integrity, buffer, datagram_len)
+        let header: &mut [u8; HEADER_LEN] =
+            buffer[start..].first_chunk_mut().expect("the payload is in place behind it");
+        *header = lease.answer;
+        let mut packet = Packet::new_unchecked(header);
+        packet.set_flags(bank.flags.only(INHERITED));
+        packet.set_chunk(ChunkIndex(bank.step * u32::from(self.shards) + u32::from(self.lane)));
+        packet.set_exponent(bank.exponent);
+        dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
     }
 
     /// Header fields that every datagram with elements of this bank has.
