@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use weft_engine::push::Version;
 use weft_plan::engine::{
-    Action, ConfigError, Controller, JobConfig, NodeId, Saved, Status, TransferRequest,
+    Action, ConfigError, Controller, JobConfig, NodeId, Notice, Saved, Status, TransferRequest,
 };
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
@@ -236,7 +236,13 @@ impl Core {
             Action::Reply { job, rank, reply } => {
                 self.reply(job, rank, northbound::reply_to_proto(&reply));
             }
+            Action::Notice { job, notice } => self.log(job, &notice),
         }
+    }
+
+    fn log(&self, job: JobId, notice: &Notice) {
+        let job = self.controller.job(job).map_or("?", |job| &job.name);
+        eprintln!("weft-controller: job `{job}`: {notice}");
     }
 
     fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {
@@ -338,7 +344,8 @@ impl Core {
 
     fn describe(&self, job: JobId) -> Option<v1::JobDescription> {
         let config = self.controller.job(job)?;
-        Some(northbound::describe(config, &|node| self.controller.address(node).to_owned()))
+        let address = |node: &str| self.controller.address(node).to_owned();
+        Some(northbound::describe(config, self.controller.server_epoch(job), &address))
     }
 
     fn hear_worker(&mut self, key: WorkerKey, message: v1::worker_message::Message) {
@@ -435,6 +442,13 @@ impl Core {
             Message::Event(event) => match convert::event(event) {
                 Ok((job, event)) => {
                     let outcome = self.controller.handle_event(now_ns, key.node, job, &event);
+                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
+                }
+                Err(invalid) => Err(invalid.into()),
+            },
+            Message::Train(train) => match convert::train(train) {
+                Ok(train) => {
+                    let outcome = self.controller.handle_train(now_ns, key.node, &train);
                     outcome.map_err(|refusal| northbound::refused(&refusal, None))
                 }
                 Err(invalid) => Err(invalid.into()),

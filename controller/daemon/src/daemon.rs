@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 use weft_plan::engine::{Controller, PolicySource, Saved, built_in_policies};
 use weft_rpc::v1::nodes_server::NodesServer;
 use weft_rpc::v1::status_server::StatusServer;
@@ -98,13 +98,15 @@ impl Daemon {
         let server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
-            .tcp_nodelay(true)
             .add_service(WorkersServer::new(Northbound::new(core.clone())))
             .add_service(NodesServer::new(Southbound::new(core.clone())))
             .add_service(StatusServer::new(reader.clone()));
+        // Set on the streams: the server's own switch is for listeners that it binds itself. Without
+        // it a grant may wait 40 ms for the acknowledgement of the message before.
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         // Streams have no end of their own: they are cut, not waited for.
         let outcome = tokio::select! {
-            served = server.serve_with_incoming(TcpListenerStream::new(listener)) => served,
+            served = server.serve_with_incoming(incoming) => served,
             () = stop => Ok(()),
         };
         outcome?;

@@ -8,8 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
+use weft_engine::push::ServerEpoch;
 use weft_plan::engine::{
-    Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey, WorkerConfig,
+    Ack, Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey, WorkerConfig,
 };
 use weft_plan::plan::DropReason;
 use weft_rpc::v1;
@@ -159,6 +160,9 @@ pub(crate) fn reply_to_proto(reply: &Reply) -> Message {
             let outcome = outcome.into();
             Message::Delivered(v1::Delivered { update_id: *update_id, outcome, version })
         }
+        Reply::ServerMoved { address, epoch } => {
+            Message::ServerMoved(v1::ServerMoved { address: address.clone(), epoch: epoch.0 })
+        }
     }
 }
 
@@ -186,11 +190,16 @@ fn grant_to_proto(grant: &Grant) -> v1::Grant {
         segments: segments.collect(),
         replicate: grant.replicate,
         member_count: grant.member_count,
+        train_chunks: grant.train_chunks.into(),
     }
 }
 
 /// A job as its workers need to know it. `address` gives a box's.
-pub(crate) fn describe(job: &JobConfig, address: &dyn Fn(&str) -> String) -> v1::JobDescription {
+pub(crate) fn describe(
+    job: &JobConfig,
+    epoch: ServerEpoch,
+    address: &dyn Fn(&str) -> String,
+) -> v1::JobDescription {
     let place = |index: usize, node: &String| v1::Box {
         index: u32::try_from(index).unwrap_or(u32::MAX),
         node: node.clone(),
@@ -216,6 +225,7 @@ pub(crate) fn describe(job: &JobConfig, address: &dyn Fn(&str) -> String) -> v1:
         server: Some(place(0, &job.server)),
         aggregators: aggregators.map(|(index, node)| place(index, node)).collect(),
         replica: job.replica.as_ref().map(|node| place(job.aggregators.len(), node)),
+        epoch: epoch.0,
     }
 }
 
@@ -241,6 +251,7 @@ fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
         elements_per_chunk: Some(elements).filter(|elements| *elements > 0),
         workers: job.worker_hosts.into_iter().map(WorkerConfig::Host).collect(),
         server: job.server,
+        ack: if job.ack_replica { Ack::Replica } else { Ack::Commit },
         aggregators: job.aggregators,
         replica: job.replica,
         tau_max: Some(job.tau_max).filter(|tau_max| *tau_max > 0),

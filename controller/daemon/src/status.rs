@@ -81,6 +81,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
                 is_held: replica.is_held,
             }),
             is_server_attached: job.is_server_attached,
+            epoch: job.epoch,
+            is_replica_lost: job.is_replica_lost,
         }
     });
     let hosts = status.hosts.iter().map(|host| v1::HostStatus {

@@ -139,7 +139,7 @@ impl Box {
                     self.tell(v1::event::Event::Installed(event)).await;
                     return group;
                 }
-                Command::SetRate(_) => {}
+                Command::SetRate(_) | Command::Skip(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -257,7 +257,8 @@ async fn a_worker_that_dies_leaves_the_others_alone() {
     drop(dying);
     living.ask(request(1)).await;
     let group = server.install().await;
-    assert_eq!(group.order, orphan.order + 1);
+    // There may be room before it.
+    assert!(group.order > orphan.order);
     assert!(matches!(living.hear().await, Some(Heard::Grant(_))));
     server.commit(&orphan).await;
     server.commit(&group).await;

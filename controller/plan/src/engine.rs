@@ -9,29 +9,34 @@
 //! | --- | --- |
 //! | `requests` | which requests make sense |
 //! | `batch` | when plans are made, whose turn it is, what a policy is asked |
-//! | `grants` | when a planned group gets its order number; who is granted, with which gates |
+//! | `answer` | what a plan means for the groups |
+//! | `grants` | when a planned group is installed; who is granted, with which gates |
+//! | `numbers` | which order number a group gets |
 //! | `flights` | what is promised of the network, which arrival opens which gate |
 //! | `events` | what an event ends |
 //! | `nodes` | what boxes that attach still know; which have failed |
+//! | `promote` | when a replica takes over from its server |
 //! | `links` | what plans may use of every link |
 //! | `rows` | group ids |
 //! | `check` | whether a configuration makes sense |
 //!
-//! Invariants: order numbers of a job rise with every group, and are never used twice; a granted
-//! update is never planned again (no pre-emption) and a new plan never comes before it; a member is
-//! granted after every box on its path acknowledged the group; granted ceilings fit the links as
-//! they were known; a bad message changes nothing but a counter (PROTOCOL sections 5 to 7,
-//! MLfabric as in facts of the planners).
+//! Invariants: no order number is given twice; a granted update is never planned again (no
+//! pre-emption), and a new plan comes before it only with numbers that its grant left free, never so
+//! that its delay bound breaks; a member is granted after every box on its path acknowledged the
+//! group; granted ceilings fit the links as they were known; a bad message changes nothing but a
+//! counter (PROTOCOL sections 5 to 7, MLfabric as in facts of the planners).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use weft_engine::push::{Command, Event};
+use weft_engine::send::train::Train;
 use weft_wire::{GroupId, JobId};
 
 use crate::case::HostId;
 use crate::policy::{self, Policy, PolicyError};
 
+mod answer;
 mod batch;
 mod check;
 mod config;
@@ -42,6 +47,8 @@ mod job;
 mod links;
 mod message;
 mod nodes;
+mod numbers;
+mod promote;
 mod requests;
 mod rows;
 mod saved;
@@ -52,11 +59,11 @@ mod tests;
 
 pub use check::ConfigError;
 pub use config::{
-    Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
+    Ack, Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
 };
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, OpenGroup, Outcome, Refusal, Reply, Role,
-    RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, Refusal,
+    Reply, Role, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
@@ -82,8 +89,6 @@ pub struct Controller {
     jobs: BTreeMap<JobId, Job>,
     groups: BTreeMap<GroupId, Group>,
     rows: Rows,
-    /// The box whose counters speak for a host.
-    counters_of: BTreeMap<HostId, NodeId>,
     registered: Vec<JobConfig>,
     tickets: u64,
     /// Why everything is to be planned anew.
@@ -95,6 +100,10 @@ pub struct Controller {
     refusals: BTreeMap<&'static str, u64>,
     /// False when [`Controller::poll_saved`] has something new.
     is_saved: bool,
+    /// When boxes were last looked at for their silence.
+    leases_at_ns: u64,
+    /// A server was replaced, or is about to be, and that is not saved.
+    is_promotion_unsaved: bool,
     saved_ceiling: u32,
     saved_jobs: usize,
 }
@@ -135,6 +144,7 @@ impl Controller {
             .chain(self.plan_due_ns())
             .chain(self.grant_due_ns())
             .chain(acknowledged)
+            .chain(self.lease_due_ns(self.leases_at_ns))
             .min()
     }
 
@@ -146,12 +156,16 @@ impl Controller {
             let _ = self.handle_event(now_ns, node, job, &Event::Installed { group });
         }
         self.fail_nodes(now_ns);
+        self.check_leases(now_ns);
+        self.leases_at_ns = now_ns;
         self.check_groups(now_ns);
         if self.plan_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
             self.plan(now_ns);
         }
-        self.replan = None;
+        // What nobody waits for needs no new plan; the next one is of the changed links.
+        self.replan = self.replan.filter(|why| *why == Why::Bandwidth);
         self.install_due(now_ns);
+        self.skip_unused();
     }
 
     /// A box reports its counters.
@@ -167,17 +181,53 @@ impl Controller {
         let Some(host) = self.nodes.get(node.index()).map(|node| node.host) else {
             return self.checked(Err(Refusal::new("name", "attach before reporting")));
         };
-        // A port counts for its host; a second box on it would count the same bytes again.
-        if *self.counters_of.entry(host).or_insert(node) != node {
+        self.nodes[node.index()].heard_ns = Some(now_ns);
+        // A box counts its own bytes; those of a second one or of a worker would pass for others'.
+        if !self.is_alone(host) {
             return Ok(());
         }
         let checked = self.links.handle_counters(host, telemetry);
         self.checked(checked)?;
+        self.check_bandwidth(now_ns);
+        Ok(())
+    }
+
+    /// A box reports the train that a transfer began with. One of a group that is over is taken
+    /// without effect.
+    ///
+    /// # Errors
+    /// A job that is not there, a box without a role in it, a group of another job.
+    pub fn handle_train(
+        &mut self,
+        now_ns: u64,
+        node: NodeId,
+        train: &Train,
+    ) -> Result<(), Refusal> {
+        // It says of a transfer what its arrival will say: the same may report it.
+        let (group, rank) = (train.group, train.rank);
+        let event =
+            Event::Transferred { group, rank, bytes: 0, duration_ns: 0, wait_ns: 0, idle_ns: 0 };
+        let checked = self.check_event(node, train.job, &event);
+        self.checked(checked)?;
+        if let Some(path) = self.path_into(node, group, rank) {
+            self.links.handle_train(now_ns, path, train);
+            self.check_bandwidth(now_ns);
+        }
+        Ok(())
+    }
+
+    fn check_bandwidth(&mut self, now_ns: u64) {
         if self.links.has_changed(now_ns, self.config.tuning.bandwidth_change_share) {
             self.need_plan(Why::Bandwidth);
             self.tell_rates(now_ns);
         }
-        Ok(())
+    }
+
+    /// One box and no worker is on the host.
+    fn is_alone(&self, host: HostId) -> bool {
+        let boxes = self.nodes.iter().filter(|node| node.host == host).count();
+        let mut workers = self.jobs.values().flat_map(|job| &job.workers);
+        boxes == 1 && !workers.any(|worker| worker.host == host)
     }
 
     /// Late groups, groups that nobody acknowledges, groups to be offered again.
@@ -202,9 +252,8 @@ impl Controller {
                 silent.extend(group.waiting.iter().map(|node| (*id, *node)));
             }
         }
-        let held = self.groups.iter().filter(|(_, group)| group.hold.is_some());
-        let held: Vec<GroupId> =
-            held.filter(|(_, group)| self.is_ready(group)).map(|(id, _)| *id).collect();
+        let held = self.groups.iter().filter(|(_, group)| self.is_ready(group));
+        let held: Vec<GroupId> = held.map(|(id, _)| *id).collect();
         for id in held {
             self.grant(now_ns, id);
         }
@@ -221,7 +270,12 @@ impl Controller {
 
     /// Asks for a new plan, for the gravest reason.
     fn need_plan(&mut self, why: Why) {
-        if self.replan != Some(Why::Failure) {
+        let gravity = |why: Why| match why {
+            Why::Late => 0,
+            Why::Bandwidth => 1,
+            Why::Failure => 2,
+        };
+        if self.replan.is_none_or(|known| gravity(why) >= gravity(known)) {
             self.replan = Some(why);
         }
     }
@@ -282,7 +336,7 @@ impl Controller {
             policy: job.policy.name().to_owned(),
             counters: job.counters,
             version: job.version,
-            next_order: job.next_order,
+            next_order: job.numbers.next(),
             pending: job.pending.len(),
             in_flight: job.in_flight(&self.groups),
             replica: job.replica.map(|_| ReplicaStatus {
@@ -291,6 +345,8 @@ impl Controller {
                 is_held: job.replica_state.is_held,
             }),
             is_server_attached: self.nodes[job.server.index()].is_attached,
+            epoch: job.succession.epoch.0,
+            is_replica_lost: job.succession.is_replica_left || job.succession.epoch.0 > 0,
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {
             name: node.name.clone(),
@@ -301,9 +357,12 @@ impl Controller {
         Status {
             jobs: jobs.collect(),
             hosts: self.links.status(now_ns),
+            racks: self.links.rack_status(now_ns),
             nodes: nodes.collect(),
             plans: self.plans,
             refused: self.refusals.clone(),
+            trains: self.links.trains().0,
+            samples_refused: self.links.trains().1.total(),
         }
     }
 }

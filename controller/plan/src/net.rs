@@ -2,6 +2,7 @@
 
 pub mod estimate;
 pub mod ledger;
+pub(crate) mod profile;
 pub mod sharing;
 pub mod timeline;
 pub mod topology;

@@ -4,13 +4,19 @@
 //! enumeration value is an [`Invalid`] that names the field, never a panic and never a guess.
 
 use weft_engine::push::{
-    BoxIndex, Command, Decision, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember,
-    InstallError, OrderNumber, UPDATE_CHUNKS_MAX, Version,
+    BoxIndex, Command, Decision, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember, OrderNumber,
+    ServerEpoch, UPDATE_CHUNKS_MAX, Version,
 };
 use weft_wire::header::ElementType;
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::v1;
+
+mod codes;
+mod train;
+
+use codes::{bound, decision, install_error, install_error_to_proto};
+pub use train::{train, train_to_proto};
 
 /// A message that does not fit: which field, and what about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -128,6 +134,7 @@ pub fn descriptor_to_proto(group: &GroupDescriptor) -> v1::GroupDescriptor {
         rate_bytes_per_sec: group.rate_bytes_per_sec,
         after: group.after.map(|after| after.0),
         lateness_ns: group.lateness_ns,
+        train_chunks: group.train_chunks.into(),
     }
 }
 
@@ -168,6 +175,7 @@ pub fn descriptor(group: &v1::GroupDescriptor) -> Result<GroupDescriptor, Invali
         rate_bytes_per_sec: group.rate_bytes_per_sec,
         after: group.after.map(|after| row_group("after", after)).transpose()?,
         lateness_ns: group.lateness_ns,
+        train_chunks: u16::try_from(group.train_chunks).unwrap_or(u16::MAX),
     })
 }
 
@@ -189,6 +197,22 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
             job: job.0.into(),
             rate_bytes_per_sec: *rate_bytes_per_sec,
         }),
+        Command::Skip { job, below } => Proto::Skip(v1::Skip { job: job.0.into(), below: below.0 }),
+        Command::Promote { job, epoch, order, applied_min } => Proto::Promote(v1::Promote {
+            job: job.0.into(),
+            epoch: epoch.0,
+            order: order.0,
+            applied_min: applied_min.0,
+        }),
+        Command::MoveServer { job, server } => {
+            Proto::MoveServer(v1::MoveServer { job: job.0.into(), server: server.to_string() })
+        }
+        Command::StandDown { job, epoch } => {
+            Proto::StandDown(v1::StandDown { job: job.0.into(), epoch: epoch.0 })
+        }
+        Command::LeaveReplica { job } => {
+            Proto::LeaveReplica(v1::LeaveReplica { job: job.0.into() })
+        }
     };
     v1::Command { command: Some(command) }
 }
@@ -216,6 +240,22 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
         Proto::SetRate(rate) => {
             Command::SetRate { job: job(rate.job)?, rate_bytes_per_sec: rate.rate_bytes_per_sec }
         }
+        Proto::Skip(skip) => Command::Skip { job: job(skip.job)?, below: OrderNumber(skip.below) },
+        Proto::Promote(promote) => Command::Promote {
+            job: job(promote.job)?,
+            epoch: ServerEpoch(promote.epoch),
+            order: OrderNumber(promote.order),
+            applied_min: OrderNumber(promote.applied_min),
+        },
+        Proto::MoveServer(moved) => {
+            let address = moved.server.parse();
+            let server = address.map_err(|_| invalid("server", "must be \"address:port\""))?;
+            Command::MoveServer { job: job(moved.job)?, server }
+        }
+        Proto::StandDown(down) => {
+            Command::StandDown { job: job(down.job)?, epoch: ServerEpoch(down.epoch) }
+        }
+        Proto::LeaveReplica(left) => Command::LeaveReplica { job: job(left.job)? },
     }))
 }
 
@@ -233,12 +273,14 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             Proto::Gathered(v1::Gathered { group: group.0, rank: rank_to_proto(rank) })
         }
         Event::Staged { group } => Proto::Staged(v1::Staged { group: group.0 }),
-        Event::Transferred { group, rank, bytes, duration_ns } => {
+        Event::Transferred { group, rank, bytes, duration_ns, wait_ns, idle_ns } => {
             Proto::Transferred(v1::Transferred {
                 group: group.0,
                 rank: rank.map(rank_to_proto),
                 bytes,
                 duration_ns,
+                wait_ns,
+                idle_ns,
             })
         }
         Event::Decided { group, order, decision, members, norm, momentum_norm } => {
@@ -263,6 +305,19 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
         Event::ReplicaAt { order, divergence_bound, is_held } => {
             Proto::ReplicaAt(v1::ReplicaAt { order: order.0, divergence_bound, is_held })
         }
+        Event::Promoted { epoch, applied, order, version, momentum_norm } => {
+            Proto::Promoted(v1::Promoted {
+                epoch: epoch.0,
+                applied: applied.0,
+                order: order.0,
+                version: version.0,
+                momentum_norm,
+            })
+        }
+        Event::PromotionRefused { applied } => {
+            Proto::PromotionRefused(v1::PromotionRefused { applied: applied.0 })
+        }
+        Event::StoodDown { epoch } => Proto::StoodDown(v1::StoodDown { epoch: epoch.0 }),
     };
     v1::Event { job: job.0.into(), event: Some(event) }
 }
@@ -289,6 +344,8 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
             rank: event.rank.map(rank).transpose()?,
             bytes: event.bytes,
             duration_ns: event.duration_ns,
+            wait_ns: event.wait_ns,
+            idle_ns: event.idle_ns,
         },
         Proto::Decided(event) => Event::Decided {
             group: GroupId(event.group),
@@ -301,9 +358,20 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
         Proto::MemberLost(event) => Event::MemberLost { job, rank: rank(event.rank)? },
         Proto::ReplicaAt(event) => Event::ReplicaAt {
             order: OrderNumber(event.order),
-            divergence_bound: magnitude("divergence_bound", event.divergence_bound)?,
+            divergence_bound: bound("divergence_bound", event.divergence_bound)?,
             is_held: event.is_held,
         },
+        Proto::Promoted(event) => Event::Promoted {
+            epoch: ServerEpoch(event.epoch),
+            applied: OrderNumber(event.applied),
+            order: OrderNumber(event.order),
+            version: Version(event.version),
+            momentum_norm: magnitude("momentum_norm", event.momentum_norm)?,
+        },
+        Proto::PromotionRefused(event) => {
+            Event::PromotionRefused { applied: OrderNumber(event.applied) }
+        }
+        Proto::StoodDown(event) => Event::StoodDown { epoch: ServerEpoch(event.epoch) },
     };
     Ok((job, event))
 }
@@ -316,36 +384,6 @@ pub fn magnitude(field: &'static str, value: f64) -> Result<f64, Invalid> {
     match value.is_finite() && value >= 0.0 {
         true => Ok(value),
         false => Err(invalid(field, "must be finite and not negative")),
-    }
-}
-
-fn decision(decision: i32, version: u64) -> Result<Decision, Invalid> {
-    match v1::Decision::try_from(decision) {
-        Ok(v1::Decision::Committed) => Ok(Decision::Committed(Version(version))),
-        Ok(v1::Decision::Void) => Ok(Decision::Void),
-        Ok(v1::Decision::Dropped) => Ok(Decision::Dropped),
-        _ => Err(invalid("decision", "must be COMMITTED, VOID or DROPPED")),
-    }
-}
-
-fn install_error_to_proto(error: InstallError) -> v1::InstallError {
-    match error {
-        InstallError::UnknownJob => v1::InstallError::UnknownJob,
-        InstallError::RowTaken => v1::InstallError::RowTaken,
-        InstallError::Shape => v1::InstallError::Shape,
-        InstallError::Order => v1::InstallError::Order,
-        InstallError::Full => v1::InstallError::Full,
-    }
-}
-
-fn install_error(error: i32) -> Result<InstallError, Invalid> {
-    match v1::InstallError::try_from(error) {
-        Ok(v1::InstallError::UnknownJob) => Ok(InstallError::UnknownJob),
-        Ok(v1::InstallError::RowTaken) => Ok(InstallError::RowTaken),
-        Ok(v1::InstallError::Shape) => Ok(InstallError::Shape),
-        Ok(v1::InstallError::Order) => Ok(InstallError::Order),
-        Ok(v1::InstallError::Full) => Ok(InstallError::Full),
-        _ => Err(invalid("error", "must be one of the listed reasons")),
     }
 }
 

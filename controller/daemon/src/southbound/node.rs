@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_engine::push::{OrderNumber, Version};
+use weft_engine::push::{OrderNumber, ServerEpoch, Version};
 use weft_plan::engine::{NodeHello, OpenGroup, Role, RoleState, Telemetry};
 use weft_rpc::convert::{box_index, job, magnitude};
 use weft_rpc::v1;
@@ -92,7 +92,10 @@ async fn serve(
 }
 
 /// Reads a hello.
-pub(crate) fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
+///
+/// # Errors
+/// The first field that makes no sense.
+pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
     let mut roles = Vec::with_capacity(hello.roles.len());
     for role in &hello.roles {
         let open_groups = role.open_groups.iter().map(|open| OpenGroup {
@@ -115,6 +118,7 @@ pub(crate) fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
             next_order: OrderNumber(role.next_order),
             version: Version(role.version),
             momentum_norm: magnitude("momentum_norm", role.momentum_norm)?,
+            epoch: ServerEpoch(role.epoch),
             open_groups: open_groups.collect(),
         });
     }

@@ -63,8 +63,14 @@ const JOBS: &[Row<JobStatus, f64>] = &[
     ("weft_divergence_bound", "gauge", "Bound of server minus replica; 0 without one.", |j| {
         j.replica.map_or(0.0, |replica| replica.divergence_bound)
     }),
-    ("weft_divergence_held", "gauge", "1 while the bound is held, or there is no replica.", |j| {
-        f64::from(j.replica.is_none_or(|replica| replica.is_held))
+    ("weft_divergence_held", "gauge", "1 while the bound is held, or no replica was meant.", |j| {
+        f64::from(!j.is_replica_lost && j.replica.is_none_or(|replica| replica.is_held))
+    }),
+    ("weft_promotions_total", "counter", "Servers replaced by their replica.", |j| {
+        j.counters.promotions as f64
+    }),
+    ("weft_server_epoch", "gauge", "Servers that the job had before this one.", |j| {
+        f64::from(j.epoch)
     }),
 ];
 
@@ -94,6 +100,18 @@ pub fn write_metrics(snapshot: &Snapshot) -> String {
     rows(&mut text, NODES, &status.nodes, "node", |node| &node.name);
     let plain = [
         ("weft_plans_total", "counter", "Plans computed.", status.plans as f64),
+        (
+            "weft_trains_total",
+            "counter",
+            "Trains that links were estimated from.",
+            status.trains as f64,
+        ),
+        (
+            "weft_samples_refused_total",
+            "counter",
+            "Trains, transfers and counters that showed nothing.",
+            status.samples_refused as f64,
+        ),
         ("weft_plan_last_seconds", "gauge", "The last plan.", snapshot.plan_last_ns as f64 / 1e9),
         ("weft_plan_max_seconds", "gauge", "The longest plan.", snapshot.plan_max_ns as f64 / 1e9),
         ("weft_slow_peers_total", "counter", "Streams ended unread.", snapshot.slow_peers as f64),

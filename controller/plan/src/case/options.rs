@@ -29,6 +29,19 @@ pub struct Options {
     /// Derived: for a server with up to this many updates the grouping tries every number of
     /// direct ones; beyond, numbers that grow geometrically, then those around the best.
     pub direct_search: u32,
+    /// Derived: a sum moves on chunk by chunk while its last member is still arriving, as servers
+    /// that call chunks have it. Off: when all of it is there.
+    pub stream_sums: bool,
+    /// Derived: how long the server's link may wait for a group, in transfer times of a sum. Groups
+    /// that make it wait are tried beside those that do not.
+    pub idle_max: f64,
+    /// Derived: with `stream_sums`, an update whose own uplink is below this share of the server's
+    /// downlink goes through an aggregator even alone, if it is there about as early: the server's link
+    /// then takes it at once instead of a trickle. 0 is off.
+    pub relay_share: f64,
+    /// Derived: what a transfer into the server costs those who ask later, in mean commit time: so
+    /// many times its own time on the server's link.
+    pub link_price: f64,
     /// Partial rounds: the first this many updates of each server are committed, the others are
     /// dropped. Missing: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +53,27 @@ pub struct Options {
 }
 
 impl Options {
+    /// As a controller plans, whose workers ask anew as soon as they are answered: what is not set
+    /// otherwise takes the values that served closed loops best (engine/tests/closed_loop.rs).
+    #[must_use]
+    pub fn closed_loop(mut self) -> Self {
+        let open = Self::default();
+        self.stream_sums = true;
+        if self.aggregator_choice == open.aggregator_choice {
+            self.aggregator_choice = AggregatorChoice::Earliest;
+        }
+        for (own, default, value) in [
+            (&mut self.idle_max, open.idle_max, IDLE_MAX),
+            (&mut self.relay_share, open.relay_share, RELAY_SHARE),
+            (&mut self.link_price, open.link_price, LINK_PRICE),
+        ] {
+            if *own == default {
+                *own = value;
+            }
+        }
+        self
+    }
+
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -58,6 +92,10 @@ impl Default for Options {
             thin_flow_share: 0.0,
             aggregator_choice: AggregatorChoice::RoundRobin,
             direct_search: 64,
+            stream_sums: false,
+            idle_max: 0.0,
+            relay_share: 0.0,
+            link_price: 0.0,
             best_of: None,
             outstanding_max: 8,
             chain_every: 1,
@@ -85,4 +123,11 @@ pub enum AggregatorChoice {
     RoundRobin,
     /// The one whose downlink is free first.
     FirstFree,
+    /// The one where the next update, and one like it, would be first.
+    Earliest,
 }
+
+/// Values of a closed loop.
+const IDLE_MAX: f64 = 4.0;
+const RELAY_SHARE: f64 = 0.3;
+const LINK_PRICE: f64 = 4.0;

@@ -308,8 +308,14 @@ fn options(o: &Options) -> Checked<()> {
     };
     share("drop_limit", o.drop_limit)?;
     share("thin_flow_share", o.thin_flow_share)?;
+    share("relay_share", o.relay_share)?;
     if !(o.theta.is_finite() && o.theta >= 0.0) {
         return Err(value("options.theta", o.theta, "it is finite and not negative"));
+    }
+    for (name, times) in [("idle_max", o.idle_max), ("link_price", o.link_price)] {
+        if !(0.0..=1000.0).contains(&times) {
+            return Err(value(&format!("options.{name}"), times, "it lies from 0 to 1000"));
+        }
     }
     if o.direct_search == 0 {
         return Err(value("options.direct_search", 0, "at least one plan must be tried"));

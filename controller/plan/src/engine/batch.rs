@@ -4,18 +4,17 @@
 //! what granted transfers leave. Several jobs take turns of a few updates each, least served (by
 //! weight) first, every turn on what the turns before it left: one ledger, weighted shares, and no
 //! job waits longer than the age limit (facts/mlfabric.md, decision 7). Groups that have an order
-//! number are never touched, so a re-plan cannot insert before a granted order.
+//! number are never touched: a re-plan takes new numbers, or those that a grant left free (`numbers`).
 
-use weft_wire::{JobId, Members, Rank};
+use weft_wire::JobId;
 
-use crate::case::{
-    Case, HostId, Objective, Options, Reservation, Segment, Server, ServerId, Update, UpdateId,
-};
-use crate::plan::{DropReason, Plan};
+use crate::case::{Case, HostId, Objective, Options, Server, ServerId, Update};
+use crate::plan::DropReason;
 use crate::policy::Policy;
 
+use super::answer::{by_ticket, planned_groups, reserve};
 use super::config::Mode;
-use super::job::{Group, Job, Planned, Ticket};
+use super::job::{Group, Job, Ticket};
 use super::message::{Action, Reply};
 use super::{Controller, Why};
 
@@ -152,9 +151,11 @@ impl Controller {
         turns
     }
 
-    /// When the last granted group of a job is planned to commit.
+    /// When the last granted group of a job is planned to commit, of those that the next one comes
+    /// after.
     fn last_commit_ns(&self, job: JobId) -> u64 {
-        let open = self.jobs[&job].open.values();
+        let job = &self.jobs[&job];
+        let open = job.open.range(..job.numbers.lowest()).map(|(_, group)| group);
         let ends = open.filter_map(|group| {
             let sum = self.flights.get(super::message::TransferKey::Sum(*group))?;
             Some(sum.segments.last()?.to_ns)
@@ -268,11 +269,15 @@ impl Controller {
             .collect();
         case.ranks = by_ticket(tickets);
         let drops = job.recent.iter().filter(|is_drop| **is_drop).count();
+        let options = match self.is_closed_loop(job) {
+            true => job.config.options.clone().closed_loop(),
+            false => job.config.options.clone(),
+        };
         case.options = Options {
             recent_drops: u32::try_from(drops).unwrap_or(u32::MAX),
-            no_drop: job.config.options.no_drop || has_rounds,
-            objective: if has_rounds { Objective::Last } else { job.config.options.objective },
-            ..job.config.options.clone()
+            no_drop: options.no_drop || has_rounds,
+            objective: if has_rounds { Objective::Last } else { options.objective },
+            ..options
         };
     }
 
@@ -330,70 +335,7 @@ impl Job {
     }
 }
 
-/// The groups of a plan, in order. An answer that names a host which is no aggregator of the job, a
-/// direct group of several, or a group with two updates of a worker (who has one bit in it) is sent
-/// direct, each update for itself.
-fn planned_groups(
-    aggregators: &[(HostId, usize)],
-    plan: &Plan,
-    case: &Case,
-    tickets: &[Ticket],
-    rank_of: impl Fn(Ticket) -> Rank,
-) -> Vec<Planned> {
-    let mut groups = Vec::with_capacity(plan.groups.len());
-    for (index, group) in plan.groups.iter().enumerate() {
-        let segments = |id: &UpdateId| -> Option<(Ticket, Vec<Segment>)> {
-            let transfer = plan.transfers.get(id.index())?.as_ref()?;
-            Some((*tickets.get(id.index())?, transfer.segments.clone()))
-        };
-        let members: Vec<_> = group.members.iter().filter_map(segments).collect();
-        let copies = plan.replicas.iter().flat_map(|replica| &replica.copies);
-        let copy = copies
-            .filter(|copy| copy.group as usize == index)
-            .find_map(|copy| Some(copy.hop.as_ref()?.segments.clone()))
-            .unwrap_or_default();
-        let via = group.via.and_then(|host| {
-            aggregators.iter().find(|(known, _)| *known == host).map(|(_, position)| *position)
-        });
-        let ranks = members.iter().map(|(ticket, _)| rank_of(*ticket).bit());
-        let ranks = ranks.fold(Members::EMPTY, Members::union);
-        match (via, &group.forward) {
-            (Some(_), Some(forward)) if ranks.len() == members.len() => {
-                let starts = members.iter().filter_map(|(_, own)| Some(own.first()?.from_ns));
-                let start_ns = starts.min().unwrap_or(case.now_ns);
-                let sum = forward.segments.clone();
-                groups.push(Planned { members, via, sum, copy, start_ns });
-            }
-            _ => groups.extend(members.into_iter().map(|(ticket, own)| Planned {
-                start_ns: own.first().map_or(case.now_ns, |first| first.from_ns),
-                sum: own.clone(),
-                members: vec![(ticket, own)],
-                via: None,
-                copy: copy.clone(),
-            })),
-        }
-    }
-    groups
-}
-
-fn reserve(reservations: &mut Vec<Reservation>, from: HostId, to: HostId, segments: &[Segment]) {
-    let reserve =
-        |segment: &Segment| Reservation { from: Some(from), to: Some(to), segment: *segment };
-    reservations.extend(segments.iter().map(reserve));
-}
-
-/// Position of every ticket when all are sorted.
-fn by_ticket(tickets: &[Ticket]) -> Vec<u32> {
-    let mut sorted: Vec<usize> = (0..tickets.len()).collect();
-    sorted.sort_unstable_by_key(|i| tickets[*i]);
-    let mut ranks = vec![0; tickets.len()];
-    for (rank, i) in sorted.into_iter().enumerate() {
-        ranks[i] = u32::try_from(rank).unwrap_or(u32::MAX);
-    }
-    ranks
-}
-
 /// Grants of this policy are not gathered.
-const FAIR: &str = "fair";
+pub(super) const FAIR: &str = "fair";
 /// A delay bound that never binds.
 const NO_DEADLINE: u64 = 1 << 61;

@@ -97,6 +97,11 @@ pub struct JobConfig {
     /// Nodes that may sum its groups, by box index.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aggregators: Vec<String>,
+    /// When its server acknowledges updates, as in the server's own file. With `replica` a worker
+    /// is told of nothing that the replica lacks, and the replica takes over from a dead server.
+    /// Default `commit`.
+    #[serde(default)]
+    pub ack: Ack,
     /// Node of its replica, whose box index is the number of aggregators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
@@ -198,6 +203,17 @@ impl Element {
     }
 }
 
+/// When workers are told that their updates are committed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ack {
+    /// At the commit.
+    #[default]
+    Commit,
+    /// When the replica has it too.
+    Replica,
+}
+
 /// How updates enter the model.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -221,6 +237,12 @@ pub struct Tuning {
     pub gather_window_us: u64,
     /// Updates of one plan. Default 128.
     pub batch_max: usize,
+    /// Derived: leave order numbers free before a slow update, for those that are asked for later and
+    /// arrive earlier. Default true.
+    pub order_room: bool,
+    /// Derived: plan for workers that ask anew as soon as they are answered
+    /// ([`Options::closed_loop`]). Off: every plan as if nothing came after it. Default true.
+    pub closed_loop: bool,
     /// Share of the bandwidth that plans build on. Default 0.9.
     pub planned_share: f64,
     /// How long before its planned start a group is installed and granted. Default 4000.
@@ -229,8 +251,14 @@ pub struct Tuning {
     pub lateness_share: f64,
     /// Plans are made anew when a link's bandwidth changed by more than this share. Default 0.1.
     pub bandwidth_change_share: f64,
+    /// How long the train that a transfer begins with takes at its granted rate; at least 24 chunks,
+    /// at most 128 and a third of the update, else there is none. 0: no trains. Default 3000.
+    pub train_us: u64,
     /// A box whose stream is broken for so long counts as failed. Default 2000.
     pub node_timeout_ms: u64,
+    /// A server whose box says nothing for so long is dead, and its replica takes over; likewise a
+    /// replica is given up. Boxes speak every 100 ms. Default 3000.
+    pub server_lease_ms: u64,
     /// A box that does not acknowledge a group for so long counts as failed. Default 1000.
     pub install_timeout_ms: u64,
     /// An update that has waited so long goes before all other jobs' updates. Default 2000.
@@ -254,11 +282,15 @@ impl Default for Tuning {
             policy: "mlfabric".to_owned(),
             gather_window_us: 2000,
             batch_max: 128,
+            order_room: true,
+            closed_loop: true,
             planned_share: 0.9,
             grant_lead_us: 4000,
             lateness_share: 0.2,
             bandwidth_change_share: 0.1,
+            train_us: 3000,
             node_timeout_ms: 2000,
+            server_lease_ms: 3000,
             install_timeout_ms: 1000,
             age_limit_ms: 2000,
             turn_updates: 16,
@@ -281,6 +313,10 @@ impl Tuning {
 
     pub(super) const fn node_timeout_ns(&self) -> u64 {
         self.node_timeout_ms.saturating_mul(1_000_000)
+    }
+
+    pub(super) const fn server_lease_ns(&self) -> u64 {
+        self.server_lease_ms.saturating_mul(1_000_000)
     }
 
     pub(super) const fn install_timeout_ns(&self) -> u64 {

@@ -6,8 +6,12 @@
 use weft_engine::push::{Command, Decision, Event, InstallError, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
+use crate::case::HostId;
+
+use super::config::Ack;
 use super::job::{Group, GroupState};
 use super::message::{Action, NodeId, Outcome, Refusal, Reply, TransferKey};
+use super::promote::Promoted;
 use super::{Controller, Why};
 
 /// A decision, as the server reports it.
@@ -35,6 +39,7 @@ impl Controller {
         let checked = self.check_event(node, job, event);
         self.checked(checked)?;
         self.nodes[node.index()].events += 1;
+        self.nodes[node.index()].heard_ns = Some(now_ns);
         match *event {
             Event::Installed { group } => self.installed(now_ns, node, group),
             Event::Refused { group, error } => self.refused(now_ns, node, group, error),
@@ -43,7 +48,7 @@ impl Controller {
                 self.release(waiters);
             }
             Event::Staged { group } => self.staged(now_ns, node, group),
-            Event::Transferred { group, rank, bytes, duration_ns } => {
+            Event::Transferred { group, rank, bytes, duration_ns, .. } => {
                 self.transferred(now_ns, node, group, rank, (bytes, duration_ns));
             }
             Event::Decided { group, order, decision, members, norm, momentum_norm } => {
@@ -52,7 +57,10 @@ impl Controller {
             }
             Event::MemberLost { job, rank } => self.member_lost(job, rank),
             Event::ReplicaAt { order, divergence_bound, is_held } => {
+                self.replica_is_at(job, order.0);
                 let job = self.jobs.get_mut(&job).expect("checked");
+                let is_left = job.succession.is_replica_left || job.replica.is_none();
+                let is_held = is_held && !is_left;
                 let replica = &mut job.replica_state;
                 replica.order = order.0;
                 replica.divergence_bound = divergence_bound;
@@ -62,23 +70,44 @@ impl Controller {
                     replica.h_norm = job.momentum_norm;
                 }
             }
+            Event::Promoted { epoch, applied, order, version, momentum_norm } => {
+                let promoted = Promoted { epoch, applied, order, version, momentum_norm };
+                self.promoted(now_ns, job, node, promoted);
+            }
+            Event::PromotionRefused { applied } => self.promotion_refused(now_ns, job, applied.0),
+            Event::StoodDown { .. } => {}
         }
         Ok(())
     }
 
-    fn check_event(&self, node: NodeId, job: JobId, event: &Event) -> Result<(), Refusal> {
+    pub(super) fn check_event(
+        &self,
+        node: NodeId,
+        job: JobId,
+        event: &Event,
+    ) -> Result<(), Refusal> {
         let Some(known) = self.jobs.get(&job) else {
             return Err(Refusal::new("job", format!("there is no job {}", job.0)));
         };
         let is_server = known.server == node;
         let is_replica = known.replica == Some(node);
+        let is_former = known.succession.former == Some(node);
         let is_box = is_server || is_replica || known.aggregators.contains(&node);
         let may = match event {
             Event::Installed { .. } | Event::Refused { .. } | Event::Transferred { .. } => is_box,
             Event::Gathered { .. } => known.aggregators.contains(&node),
             Event::Staged { .. } | Event::Decided { .. } => is_server || is_replica,
             Event::MemberLost { .. } | Event::ReplicaAt { .. } => is_server,
+            Event::Promoted { .. } | Event::PromotionRefused { .. } => is_server || is_replica,
+            Event::StoodDown { .. } => is_former,
         };
+        // What a former server had still to say changes nothing.
+        if is_former && !may {
+            let epoch = known.succession.epoch.0;
+            let problem =
+                format!("job `{}` has another server, in epoch {epoch}", known.config.name);
+            return Err(Refusal::new("event", problem));
+        }
         if !may {
             let name = self.nodes.get(node.index()).map_or("?", |node| &node.name);
             let problem = format!("`{name}` has no such role in job `{}`", known.config.name);
@@ -96,8 +125,19 @@ impl Controller {
                 }
                 (Some(group), [norm, momentum_norm])
             }
-            Event::ReplicaAt { divergence_bound, .. } => (None, [divergence_bound, 0.0]),
-            Event::MemberLost { .. } => (None, [0.0, 0.0]),
+            // What the server cannot bound is infinite.
+            Event::ReplicaAt { divergence_bound, .. } => {
+                (None, [divergence_bound.min(f64::MAX), 0.0])
+            }
+            Event::Promoted { momentum_norm, order, applied, version, .. } => {
+                if order.0.max(applied.0).max(version.0) >= 1 << 62 {
+                    return Err(Refusal::new("order", "is beyond anything that can be counted"));
+                }
+                (None, [momentum_norm, 0.0])
+            }
+            Event::MemberLost { .. } | Event::PromotionRefused { .. } | Event::StoodDown { .. } => {
+                (None, [0.0, 0.0])
+            }
         };
         if figures.iter().any(|figure| !(figure.is_finite() && *figure >= 0.0)) {
             return Err(Refusal::new("norm", "must be finite and not negative"));
@@ -125,7 +165,8 @@ impl Controller {
         group.state == GroupState::Installing
             && group.waiting.is_empty()
             && !group.is_doomed
-            && group.hold.is_none_or(|key| self.flights.get(key).is_none())
+            && (group.descriptor.via.is_some()
+                || self.sum_blocker(group.descriptor.group).is_none())
     }
 
     pub(super) fn grant_if_ready(&mut self, now_ns: u64, id: GroupId) {
@@ -208,7 +249,8 @@ impl Controller {
             return;
         }
         let earlier: Vec<GroupId> = known.open.range(..decided.order).map(|(_, g)| *g).collect();
-        known.next_order = known.next_order.max(decided.order + 1);
+        known.numbers.begin_at(decided.order + 1);
+        known.succession.decided = known.succession.decided.max(decided.order + 1);
         known.momentum_norm = decided.momentum_norm;
         if let Decision::Committed(version) = decided.decision {
             known.version = version.0.max(known.version);
@@ -218,6 +260,13 @@ impl Controller {
                     known.replica_state.lag.pop_front();
                 }
             }
+        }
+        if known.policy.name() == super::batch::FAIR {
+            // Its server commits what is there, in no order that was granted.
+            if known.open.values().any(|open| *open == id) {
+                self.end_group(now_ns, id, decided);
+            }
+            return;
         }
         for group in earlier {
             self.end_unknown(now_ns, group);
@@ -252,11 +301,14 @@ impl Controller {
                     job.round.committed += 1;
                     Outcome::Committed(Version(version))
                 }
-                Decision::Dropped => {
+                // The group is gone because of some; the others may be sent anew.
+                Decision::Dropped
+                    if job.version.saturating_sub(member.version) > job.config.delay_max() =>
+                {
                     job.counters.dropped += 1;
                     Outcome::Dropped
                 }
-                Decision::Committed(_) | Decision::Void => {
+                Decision::Committed(_) | Decision::Void | Decision::Dropped => {
                     job.counters.voided += 1;
                     Outcome::Void
                 }
@@ -265,10 +317,14 @@ impl Controller {
                 job.round.granted = job.round.granted.saturating_sub(1);
             }
             let Some(request) = &member.request else { continue };
+            job.end_update(member.rank);
             if let Outcome::Committed(_) = outcome {
                 job.counters.commit_sum_ns += now_ns.saturating_sub(request.asked_ns);
+                if job.config.ack == Ack::Replica {
+                    // The server tells it, when the replica has it too.
+                    continue;
+                }
             }
-            job.end_update(member.rank);
             let reply = Reply::Delivered { update_id: request.update_id, outcome };
             replies.push(Action::Reply { job: group.job, rank: member.rank, reply });
         }
@@ -306,7 +362,7 @@ impl Controller {
     }
 
     /// Takes a group off the books.
-    fn take_group(&mut self, now_ns: u64, id: GroupId) -> Option<Group> {
+    pub(super) fn take_group(&mut self, now_ns: u64, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         job.open.remove(&group.descriptor.order.0);
@@ -330,18 +386,12 @@ impl Controller {
         rank: Option<Rank>,
         (bytes, duration_ns): (u64, u64),
     ) {
-        let Some(group) = self.groups.get(&id) else { return };
-        let job = &self.jobs[&group.job];
-        let to = self.host_of(node);
-        let via = group.descriptor.via.and_then(|via| job.aggregators.get(usize::from(via.0)));
-        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host);
-        let from = match (rank, via) {
-            (Some(rank), _) => worker(rank),
-            (None, Some(via)) => Some(self.host_of(*via)),
-            (None, None) => group.members.first().and_then(|member| worker(member.rank)),
-        };
+        let Some(path) = self.path_into(node, id, rank) else { return };
+        let Some(descriptor) = self.groups.get(&id).map(|group| &group.descriptor) else { return };
+        // The time is that from the first frame to the last; the first came before it.
+        let bytes = bytes - bytes / u64::from(descriptor.chunks.max(1));
         let key = match rank {
-            Some(rank) if via.is_some() => TransferKey::Member(id, rank),
+            Some(rank) if descriptor.via.is_some() => TransferKey::Member(id, rank),
             _ => TransferKey::Sum(id),
         };
         // By the time that a sample comes, the flight may have ended; into a server the descriptor
@@ -349,12 +399,32 @@ impl Controller {
         let flight = self.flights.get(key).map(|flight| flight.rate_bytes_per_sec());
         let granted = match (flight, key) {
             (Some(rate), _) => Some(self.links.ceiling(rate)),
-            (None, TransferKey::Sum(_)) => group.descriptor.rate_bytes_per_sec,
+            (None, TransferKey::Sum(_)) => descriptor.rate_bytes_per_sec,
             (None, _) => None,
         };
-        if let Some(from) = from {
-            self.links.handle_delivered(now_ns, (from, to), (bytes, duration_ns), granted);
-        }
+        // Where a train speaks, or a sum may have waited for its members, this is a bound.
+        let is_bound = descriptor.train_chunks > 0 || (rank.is_none() && descriptor.via.is_some());
+        let granted = granted.filter(|_| !is_bound);
+        self.links.handle_delivered(now_ns, path, (bytes, duration_ns), granted);
+    }
+
+    /// Where a transfer of a group into a box comes from, and the box's host.
+    pub(super) fn path_into(
+        &self,
+        node: NodeId,
+        id: GroupId,
+        rank: Option<Rank>,
+    ) -> Option<(HostId, HostId)> {
+        let group = self.groups.get(&id)?;
+        let job = &self.jobs[&group.job];
+        let via = group.descriptor.via.and_then(|via| job.aggregators.get(usize::from(via.0)));
+        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host);
+        let from = match (rank, via) {
+            (Some(rank), _) => worker(rank),
+            (None, Some(via)) => Some(self.host_of(*via)),
+            (None, None) => group.members.first().and_then(|member| worker(member.rank)),
+        };
+        Some((from?, self.host_of(node)))
     }
 }
 

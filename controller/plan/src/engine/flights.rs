@@ -2,11 +2,12 @@
 //!
 //! A *flight* is a granted transfer that has not arrived. Invariants: a flight keeps its promise
 //! until it has arrived (no pre-emption), and beyond its planned end while it is late; a waiter of a
-//! flight is told exactly once. One ledger for all jobs: the flights of every job are here.
+//! flight is told exactly once; waiting goes from later flights to earlier ones alone, so it ends. One
+//! ledger for all jobs: the flights of every job are here.
 
 use std::collections::BTreeMap;
 
-use weft_wire::{JobId, Rank};
+use weft_wire::{GroupId, JobId, Rank};
 
 use crate::case::{HostId, Reservation, Segment};
 use crate::net::topology::Topology;
@@ -17,6 +18,8 @@ use super::message::TransferKey;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
     flights: BTreeMap<TransferKey, Flight>,
+    /// Flights so far.
+    count: u64,
     waiters: BTreeMap<TransferKey, Vec<Waiter>>,
     /// Flights into servers, by host.
     arriving: Vec<u32>,
@@ -33,6 +36,8 @@ pub(super) struct Flight {
     pub(super) opened_by: Option<TransferKey>,
     /// Where the last plan saw it start, which is what that plan's groups are placed by.
     seen_start_ns: u64,
+    /// Grows with every flight.
+    number: u64,
 }
 
 /// A segment of a grant that waits for its gate.
@@ -42,6 +47,9 @@ pub(super) struct Waiter {
     pub(super) rank: Rank,
     pub(super) update_id: u64,
     pub(super) segment: u32,
+    pub(super) group: GroupId,
+    /// It keeps the group's sum back, which is not whole before this member has sent.
+    pub(super) keeps_sum: bool,
 }
 
 impl Flight {
@@ -51,7 +59,7 @@ impl Flight {
         opened_by: Option<TransferKey>,
     ) -> Self {
         let seen_start_ns = segments.first().map_or(0, |segment| segment.from_ns);
-        Self { from, to, segments, opened_by, seen_start_ns }
+        Self { from, to, segments, opened_by, seen_start_ns, number: 0 }
     }
 
     fn start_ns(&self) -> u64 {
@@ -95,7 +103,18 @@ impl Flights {
         if let TransferKey::Sum(_) = key {
             self.arriving[flight.to.index()] += 1;
         }
+        self.count += 1;
+        flight.number = self.count;
         self.flights.insert(key, flight);
+    }
+
+    /// Has a flight start when another one ends.
+    pub(super) fn open_by(&mut self, key: TransferKey, opener: TransferKey) {
+        let end_ns = self.flights.get(&opener).map(Flight::end_ns);
+        if let (Some(flight), Some(end_ns)) = (self.flights.get_mut(&key), end_ns) {
+            flight.opened_by = Some(opener);
+            flight.start_at(end_ns);
+        }
     }
 
     pub(super) fn get(&self, key: TransferKey) -> Option<&Flight> {
@@ -131,7 +150,7 @@ impl Flights {
     }
 
     /// Segments begin in their order: one that waits behind another is put with it.
-    fn waits_for_an_earlier(&mut self, late: Waiter) -> bool {
+    pub(super) fn waits_for_an_earlier(&mut self, late: Waiter) -> bool {
         let is_earlier = |other: &Waiter| {
             (other.job, other.rank, other.update_id) == (late.job, late.rank, late.update_id)
                 && other.segment < late.segment
@@ -145,7 +164,7 @@ impl Flights {
     }
 
     /// Ends all flights of a group.
-    pub(super) fn finish_group(&mut self, now_ns: u64, group: weft_wire::GroupId) -> Vec<Waiter> {
+    pub(super) fn finish_group(&mut self, now_ns: u64, group: GroupId) -> Vec<Waiter> {
         let first = Rank::new(0).map(|rank| TransferKey::Member(group, rank));
         let last = Rank::new(63).map(|rank| TransferKey::Member(group, rank));
         let mut keys = vec![TransferKey::Sum(group), TransferKey::Copy(group)];
@@ -192,24 +211,81 @@ impl Flights {
         }
     }
 
-    /// The flight whose end opens a transfer: on every link of its path, the flights that end last
-    /// may go on beside it as long as the link carries all of them; the next one must end first.
-    /// None: there is room now. Flights that begin after the transfer's end are no obstacle, nor
-    /// those that are not eligible.
+    /// The flight whose end opens a transfer. None: there is room now. Flights that begin after the
+    /// transfer's end are no obstacle, nor those that are not eligible.
     pub(super) fn opener(
         &self,
         topology: &Topology,
         capacities: &[u64],
-        (from, to): (HostId, HostId),
+        path: (HostId, HostId),
         wanted: &Segment,
         is_eligible: impl Fn(TransferKey) -> bool,
+    ) -> Option<TransferKey> {
+        let is_obstacle = |key: TransferKey, flight: &Flight| {
+            is_eligible(key) && flight.seen_start_ns < wanted.to_ns
+        };
+        self.obstacle(topology, capacities, path, wanted.bytes_per_sec, is_obstacle)
+    }
+
+    /// What a segment of a flight must still wait for when its gate would open: plans say which of
+    /// several transfers ends last, and are wrong at times.
+    pub(super) fn obstacle_of(
+        &self,
+        topology: &Topology,
+        capacities: &[u64],
+        key: TransferKey,
+        segment: usize,
+    ) -> Option<TransferKey> {
+        let own = self.flights.get(&key)?;
+        let rate = own.segments.get(segment).map(|segment| segment.bytes_per_sec);
+        let rate = rate.unwrap_or_else(|| own.rate_bytes_per_sec());
+        let is_obstacle = |_: TransferKey, other: &Flight| {
+            other.number < own.number && other.start_ns() < own.end_ns()
+        };
+        self.obstacle(topology, capacities, (own.from, own.to), rate, is_obstacle)
+    }
+
+    /// What a flight that was granted must still wait for: of those before it, wherever plans see
+    /// them, for what was granted moves when it can. Where all of them are its own job's its server
+    /// sees to it.
+    pub(super) fn blocker(
+        &self,
+        topology: &Topology,
+        capacities: &[u64],
+        key: TransferKey,
+        is_own: impl Fn(TransferKey) -> bool,
+    ) -> Option<TransferKey> {
+        let own = self.flights.get(&key)?;
+        let path = topology.path(own.from, own.to);
+        let shares = |other: &Flight| {
+            let links = topology.path(other.from, other.to);
+            links.links().iter().any(|link| path.links().contains(link))
+        };
+        let is_others = |key: TransferKey| !matches!(key, TransferKey::Copy(_)) && !is_own(key);
+        let mut before = self.flights.iter().filter(|(_, other)| other.number < own.number);
+        if !before.any(|(key, other)| is_others(*key) && shares(other)) {
+            return None;
+        }
+        let path = (own.from, own.to);
+        let is_obstacle = |_: TransferKey, other: &Flight| other.number < own.number;
+        self.obstacle(topology, capacities, path, own.rate_bytes_per_sec(), is_obstacle)
+    }
+
+    /// On every link of a path, the flights that end last may go on beside a transfer as long as the
+    /// link carries all of them; the next one must end first.
+    fn obstacle(
+        &self,
+        topology: &Topology,
+        capacities: &[u64],
+        (from, to): (HostId, HostId),
+        rate_bytes_per_sec: u64,
+        is_obstacle: impl Fn(TransferKey, &Flight) -> bool,
     ) -> Option<TransferKey> {
         let mut opener: Option<(u64, TransferKey)> = None;
         for link in topology.path(from, to).links() {
             let on_it = self.flights.iter().filter(|(key, flight)| {
                 !matches!(key, TransferKey::Copy(_))
-                    && is_eligible(**key)
-                    && flight.seen_start_ns < wanted.to_ns
+                    && is_obstacle(**key, flight)
                     && topology.path(flight.from, flight.to).links().contains(link)
             });
             let mut on_it: Vec<(u64, TransferKey, u64)> = on_it
@@ -217,7 +293,7 @@ impl Flights {
                 .collect();
             on_it.sort_unstable_by(|a, b| b.cmp(a));
             let capacity = capacities.get(link.index()).copied().unwrap_or(0);
-            let mut room = capacity.saturating_sub(wanted.bytes_per_sec);
+            let mut room = capacity.saturating_sub(rate_bytes_per_sec);
             for (end_ns, key, rate) in on_it {
                 if rate > room {
                     opener = opener.max(Some((end_ns, key)));

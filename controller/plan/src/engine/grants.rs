@@ -7,6 +7,7 @@
 //! numbers are decided in sequence, and a gap would hold all later ones up.
 
 use weft_engine::push::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
+use weft_engine::send::train::TRAIN_CHUNKS_MAX;
 use weft_wire::header::ElementType;
 use weft_wire::quant::exponent_for;
 use weft_wire::{GroupId, JobId};
@@ -62,12 +63,13 @@ impl Controller {
             self.rows.free(group);
             return false;
         };
-        let order = job.next_order;
-        job.next_order += 1;
-        job.open.insert(order, group);
         let requests: Vec<Pending> =
             planned.members.iter().filter_map(|(ticket, _)| job.pending.remove(ticket)).collect();
         job.round.granted += u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        let end_ns = planned.sum.last().map_or(now_ns, |last| last.to_ns);
+        let order = self.give_number(now_ns, id, &requests, end_ns);
+        let job = self.jobs.get_mut(&id).expect("the caller's job");
+        job.open.insert(order, group);
         let bytes: u64 = requests.iter().map(|request| request.size_bytes).sum();
         job.virtual_bytes += bytes as f64 / job.config.weight;
         let server = self.host_of(self.jobs[&id].server);
@@ -94,13 +96,11 @@ impl Controller {
             });
         }
         let source = via.unwrap_or_else(|| self.worker_host(id, &members));
-        let (after, hold) = self.sum_openers(id, &planned, (source, server));
+        let after = self.sum_opener(id, &planned, (source, server));
         let numbers = (group, OrderNumber(order));
         let descriptor = self.descriptor(id, numbers, &planned, &requests, after);
-        let opened_by = hold.or_else(|| after.map(TransferKey::Sum));
-        let sum = Flight::new((source, server), planned.sum, opened_by);
+        let sum = Flight::new((source, server), planned.sum, after.map(TransferKey::Sum));
         let duration_ns = sum.duration_ns();
-        let end_ns = sum.segments.last().map_or(now_ns, |last| last.to_ns);
         // A sum moves when its members are there, which only the plan can tell.
         self.flights.insert(TransferKey::Sum(group), sum, via.is_none().then_some(now_ns));
         let waiting = self.install(id, &descriptor, source, planned.copy);
@@ -117,9 +117,11 @@ impl Controller {
             late_ns,
             is_doomed: false,
             retry_ns: None,
-            hold,
         };
         self.groups.insert(group, entry);
+        if let Some(blocker) = self.sum_blocker(group) {
+            self.flights.open_by(TransferKey::Sum(group), blocker);
+        }
         true
     }
 
@@ -189,35 +191,53 @@ impl Controller {
             via: planned.via.and_then(|via| u8::try_from(via).ok()).map(BoxIndex),
             replicate: replica.is_some(),
             rate_bytes_per_sec: rate.filter(|_| !is_fair).map(|rate| self.links.ceiling(rate)),
+            train_chunks: self.train_chunks(job, planned, requests),
             after,
             lateness_ns,
         }
     }
 
-    /// What a group's transfer into the server waits for: a group of the same server, which the
-    /// server sees to; and, for a direct one, another job's transfer, of which the server does not
-    /// know, so that the grant waits for it.
-    fn sum_openers(
-        &self,
-        id: JobId,
-        planned: &Planned,
-        path: (HostId, HostId),
-    ) -> (Option<GroupId>, Option<TransferKey>) {
-        let (Some(first), Some(last)) = (planned.sum.first(), planned.sum.last()) else {
-            return (None, None);
-        };
-        let job_of = |key: TransferKey| self.groups.get(&key.group()).map(|group| group.job);
-        let is_own = |key| matches!(key, TransferKey::Sum(_)) && job_of(key) == Some(id);
-        let after = self.opener(path, first, is_own).map(TransferKey::group);
-        // Once granted it does not pause for others, even where the plan wove it around them.
-        let fastest = planned.sum.iter().map(|segment| segment.bytes_per_sec).max().unwrap_or(0);
-        let whole = Segment { to_ns: last.to_ns, bytes_per_sec: fastest, ..*first };
-        let is_other = |key| job_of(key) != Some(id);
-        let hold = match planned.via {
-            Some(_) => None,
-            None => self.opener(path, &whole, is_other),
-        };
-        (after, hold)
+    /// Chunks that the group's transfers begin with as a train: enough to outlast a shaper's burst,
+    /// few against the update, for what leaves beyond the granted rate is paid for by what follows.
+    fn train_chunks(&self, job: &Job, planned: &Planned, requests: &[Pending]) -> u16 {
+        let chunks = job.config.chunk_count().max(1);
+        let members = planned.members.iter().flat_map(|(_, own)| own);
+        let fastest = members.chain(&planned.sum).map(|segment| segment.bytes_per_sec).max();
+        let size_bytes = requests.iter().map(|request| request.size_bytes).max().unwrap_or(0);
+        let rate = u128::from(self.links.ceiling(fastest.unwrap_or(0)));
+        let bytes = rate * u128::from(self.config.tuning.train_us) / 1_000_000;
+        let wanted = bytes * u128::from(chunks) / u128::from(size_bytes.max(1));
+        let most = (chunks / 3).min(TRAIN_CHUNKS_MAX.into());
+        let count = u64::try_from(wanted).unwrap_or(u64::MAX).max(TRAIN_CHUNKS_MIN).min(most);
+        let is_wanted = self.config.tuning.train_us > 0 && count >= TRAIN_CHUNKS_MIN;
+        if is_wanted { u16::try_from(count).unwrap_or(TRAIN_CHUNKS_MAX) } else { 0 }
+    }
+
+    /// The group of the same server that a group's transfer into it comes after, which the server
+    /// sees to.
+    fn sum_opener(&self, id: JobId, planned: &Planned, path: (HostId, HostId)) -> Option<GroupId> {
+        // A server that calls chunks in order lets a group use what those before it leave, and its
+        // own plan has nothing else to wait for.
+        if self.is_closed_loop(&self.jobs[&id]) {
+            return None;
+        }
+        let is_own = |key| matches!(key, TransferKey::Sum(_)) && self.job_of(key) == Some(id);
+        self.opener(path, planned.sum.first()?, is_own).map(TransferKey::group)
+    }
+
+    fn job_of(&self, key: TransferKey) -> Option<JobId> {
+        self.groups.get(&key.group()).map(|group| group.job)
+    }
+
+    /// Another job's transfer that a group's transfer into its server must still wait for. Neither
+    /// server knows of the other, so the grants see to it: a direct update's waits, and of a sum's
+    /// members the last one does. Once granted, a transfer does not pause for others, even where
+    /// the plan wove it around them.
+    pub(super) fn sum_blocker(&self, id: GroupId) -> Option<TransferKey> {
+        let job = self.groups.get(&id)?.job;
+        let is_own = |key: TransferKey| self.job_of(key) == Some(job);
+        let (topology, capacities) = (self.links.topology(), self.links.usable());
+        self.flights.blocker(topology, capacities, TransferKey::Sum(id), is_own)
     }
 
     /// The segments of a member's grant, each with its planned start. A direct member has one: the
@@ -276,7 +296,7 @@ impl Controller {
         for member in &members {
             let Some(request) = &member.request else { continue };
             job.counters.granted += 1;
-            job.counters.aggregated += u64::from(descriptor.via.is_some());
+            job.counters.aggregated += u64::from(descriptor.members.len() > 1);
             job.counters.granted_bytes += request.size_bytes;
             job.counters.grant_sum_ns += now_ns.saturating_sub(request.asked_ns);
             job.note_decision(false);
@@ -285,6 +305,9 @@ impl Controller {
             }
         }
         let mask = descriptor.mask();
+        let start_ns = |member: &Member| member.segments.first().map(|(start_ns, _)| *start_ns);
+        let sent = members.iter().filter(|member| member.request.is_some());
+        let last = sent.max_by_key(|member| start_ns(member)).map(|member| member.rank);
         for member in members {
             let Some(request) = &member.request else { continue };
             let waiter = |segment| Waiter {
@@ -292,11 +315,17 @@ impl Controller {
                 rank: member.rank,
                 update_id: request.update_id,
                 segment,
+                group: id,
+                keeps_sum: segment == 0 && last == Some(member.rank),
             };
+            let mut shut = None;
             let segments = member.segments.iter().enumerate().map(|(i, (start_ns, segment))| {
                 let mut segment = *segment;
                 let waiter = waiter(u32::try_from(i).unwrap_or(u32::MAX));
-                segment.gate = self.open_or_wait(segment.gate, waiter);
+                segment.gate = self.open_or_wait(segment.gate, shut, waiter);
+                if let Gate::After(key) = segment.gate {
+                    shut = Some(key);
+                }
                 segment.expected_in_ns = start_ns.saturating_sub(now_ns);
                 segment
             });
@@ -309,26 +338,50 @@ impl Controller {
                 segments: segments.collect(),
                 replicate: descriptor.replicate,
                 member_count: u32::try_from(mask.len()).unwrap_or(u32::MAX),
+                train_chunks: descriptor.train_chunks,
             };
             let reply = Reply::Grant(grant);
             self.actions.push_back(Action::Reply { job: descriptor.job, rank: member.rank, reply });
         }
     }
 
-    /// The gate as it is now; one that is closed has the segment wait.
-    fn open_or_wait(&mut self, gate: Gate, waiter: Waiter) -> Gate {
-        match gate {
-            Gate::After(key) if self.flights.get(key).is_some() => {
+    /// The gate as it is now; one that is closed has the segment wait. Segments begin in their order:
+    /// behind one that is `shut`, none is open.
+    fn open_or_wait(&mut self, gate: Gate, shut: Option<TransferKey>, waiter: Waiter) -> Gate {
+        let planned = match gate {
+            Gate::After(key) if self.flights.get(key).is_some() => Some(key),
+            Gate::Open | Gate::After(_) => None,
+        };
+        match planned.or_else(|| self.in_the_way(&waiter)).or(shut) {
+            Some(key) => {
                 self.flights.wait(key, waiter);
-                gate
+                Gate::After(key)
             }
-            Gate::Open | Gate::After(_) => Gate::Open,
+            None => Gate::Open,
         }
     }
 
-    /// Tells those whose gate has opened.
+    /// What a segment of an aggregated member waits for now. A direct one has its server's credits.
+    fn in_the_way(&self, waiter: &Waiter) -> Option<TransferKey> {
+        let Waiter { group, rank, segment, keeps_sum, .. } = *waiter;
+        self.groups.get(&group)?.descriptor.via?;
+        let (topology, capacities) = (self.links.topology(), self.links.usable());
+        let (key, segment) = (TransferKey::Member(group, rank), segment as usize);
+        let own = self.flights.obstacle_of(topology, capacities, key, segment);
+        own.or_else(|| keeps_sum.then(|| self.sum_blocker(group)).flatten())
+    }
+
+    /// Tells those whose gate has opened, unless something else is in their way by now.
     pub(super) fn release(&mut self, waiters: Vec<Waiter>) {
-        for Waiter { job, rank, update_id, segment } in waiters {
+        for waiter in waiters {
+            if let Some(key) = self.in_the_way(&waiter) {
+                self.flights.wait(key, waiter);
+                continue;
+            }
+            if self.flights.waits_for_an_earlier(waiter) {
+                continue;
+            }
+            let Waiter { job, rank, update_id, segment, .. } = waiter;
             let reply = Reply::Release { update_id, segment };
             self.actions.push_back(Action::Reply { job, rank, reply });
         }
@@ -350,5 +403,7 @@ fn exponent(job: &Job, requests: &[Pending]) -> i8 {
 const ARRIVING_MIN: usize = 2;
 /// Rates of one grant; a plan with more gets its highest.
 const SEGMENTS_MAX: usize = 8;
+/// Fewer chunks pass within the burst of a shaper of the lab's kind.
+const TRAIN_CHUNKS_MIN: u64 = 24;
 /// A transfer is not called late within this.
 const LATE_SLACK_NS_MIN: u64 = 2_000_000;

@@ -10,7 +10,9 @@ use crate::case::{HostId, Segment};
 use crate::policy::Policy;
 
 use super::config::{JobConfig, Mode};
-use super::message::{GrantSegment, NodeId, TransferKey};
+use super::message::{GrantSegment, NodeId};
+use super::numbers::Numbers;
+use super::promote::Succession;
 use super::status::JobCounters;
 
 /// Names a request; grows with every one.
@@ -33,12 +35,13 @@ pub(super) struct Job {
     pub(super) unplanned_since_ns: Option<u64>,
     /// Groups with an order number that is not decided.
     pub(super) open: BTreeMap<u64, GroupId>,
-    pub(super) next_order: u64,
+    pub(super) numbers: Numbers,
     pub(super) version: u64,
     pub(super) momentum_norm: f64,
     /// The server has told its state.
     pub(super) is_known: bool,
     pub(super) replica_state: ReplicaState,
+    pub(super) succession: Succession,
     pub(super) round: Round,
     /// The last decisions of plans: true for a drop.
     pub(super) recent: VecDeque<bool>,
@@ -107,8 +110,6 @@ pub(super) struct Group {
     pub(super) is_doomed: bool,
     /// The server refused it; it is offered again then.
     pub(super) retry_ns: Option<u64>,
-    /// Nobody is granted before this transfer has ended.
-    pub(super) hold: Option<TransferKey>,
 }
 
 impl Group {
@@ -228,7 +229,7 @@ impl Job {
     /// Takes in where the server is.
     pub(super) fn learn(&mut self, version: Version, next_order: u64, momentum_norm: f64) {
         self.version = version.0;
-        self.next_order = self.next_order.max(next_order);
+        self.numbers.begin_at(next_order);
         self.momentum_norm = momentum_norm;
         if !self.is_known {
             self.round.base = version.0;

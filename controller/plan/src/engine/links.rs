@@ -1,15 +1,28 @@
 //! Decides what plans may use of every link: what the configuration says, else what is estimated,
 //! else a first guess.
 //!
-//! Estimates come from what arrived ([`Estimator`]). A link that the configuration gives a rate is
-//! believed to have it, whatever is measured: leave the rate out where others share the link.
+//! Estimates come from the trains that transfers begin with, from what arrived, and from the boxes'
+//! counters ([`Estimator`]). A rate in the configuration is a ceiling, and what is believed until
+//! something else is measured:
+//!
+//! - The link's capacity goes from the configured rate to the measured one with the confidence of
+//!   the measurement, all the way from [`CONFIDENCE_FULL`] on; it fades back as the measurement
+//!   ages. Only a measurement below the configured rate counts that speaks of this link: other
+//!   links on its paths were faster, or it was itself ([`Bound`]).
+//! - What others than Weft put on the link, by the counters of the one box of its host, is taken
+//!   off, down to a tenth of the capacity.
 //!
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
 
 use crate::case::{Case, Host, HostId, Rack, RackId};
-use crate::net::estimate::{Delivered, Estimator};
+use crate::net::estimate::train::{Arrival, Reading};
+use crate::net::estimate::{
+    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refused, TrainSample,
+};
 use crate::net::topology::{LinkId, Topology};
+
+use weft_engine::send::train::{Train, TrainArrival};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
 use super::config::Config;
@@ -30,6 +43,7 @@ pub(super) struct Links {
     initial_bytes_per_sec: u64,
     planned_share: f64,
     estimator: Estimator,
+    trains: u64,
 }
 
 impl Links {
@@ -73,6 +87,7 @@ impl Links {
         Self {
             topology: Topology::new(&template),
             estimator,
+            trains: 0,
             planned_with: Topology::capacities(&template),
             usable: Topology::capacities(&template),
             configured,
@@ -93,10 +108,12 @@ impl Links {
 
     /// What a link has to give, and how sure that is.
     pub(super) fn rate(&self, now_ns: u64, link: LinkId) -> (u64, f64) {
-        if let Some(Some(rate)) = self.configured.get(link.index()) {
-            return (*rate, 1.0);
+        let estimate = self.estimator.estimate(now_ns, link);
+        if let Some(Some(configured)) = self.configured.get(link.index()) {
+            let background = self.estimator.background_bytes_per_sec(link);
+            return believed(*configured, estimate, background);
         }
-        match self.estimator.estimate(now_ns, link) {
+        match estimate {
             Some(estimate) => (whole(estimate.available_bytes_per_sec), estimate.confidence),
             None => (self.initial_bytes_per_sec.clamp(1, RATE_BYTES_PER_SEC_MAX), 0.0),
         }
@@ -157,18 +174,36 @@ impl Links {
 
     /// What every host has to give.
     pub(super) fn status(&self, now_ns: u64) -> Vec<HostStatus> {
-        let hosts = self.template.hosts.iter().enumerate().map(|(i, host)| {
-            let id = HostId::from_index(i);
-            let (up_bytes_per_sec, up) = self.rate(now_ns, self.topology.up(id));
-            let (down_bytes_per_sec, down) = self.rate(now_ns, self.topology.down(id));
-            let name = host.name.clone();
-            HostStatus { name, up_bytes_per_sec, down_bytes_per_sec, confidence: up.min(down) }
-        });
-        hosts.collect()
+        let names = self.template.hosts.iter().map(|host| &host.name);
+        self.statuses(now_ns, names, 0)
     }
 
-    /// A transfer has arrived: a sample of its path. What was slower than its grant was held back
-    /// by the network.
+    /// What every rack has to give.
+    pub(super) fn rack_status(&self, now_ns: u64) -> Vec<HostStatus> {
+        let names = self.template.racks.iter().map(|rack| &rack.name);
+        self.statuses(now_ns, names, self.template.hosts.len() * 2)
+    }
+
+    /// Of pairs of links, up and down, from the `first` on.
+    fn statuses<'a>(
+        &self,
+        now_ns: u64,
+        names: impl Iterator<Item = &'a String>,
+        first: usize,
+    ) -> Vec<HostStatus> {
+        let links: Vec<LinkId> = self.all().skip(first).collect();
+        let status = |(name, pair): (&String, &[LinkId])| {
+            let (up_bytes_per_sec, up) = self.rate(now_ns, pair[0]);
+            let (down_bytes_per_sec, down) = self.rate(now_ns, pair[1]);
+            let name = name.clone();
+            HostStatus { name, up_bytes_per_sec, down_bytes_per_sec, confidence: up.min(down) }
+        };
+        names.zip(links.chunks_exact(2)).map(status).collect()
+    }
+
+    /// A transfer has arrived: its path can do so much at least. A grant, a window or a busy host may
+    /// have held it back, and only a train tells these from the network. Where there was none and
+    /// nothing is configured, what stayed below `granted_bytes_per_sec` is put down to the network.
     pub(super) fn handle_delivered(
         &mut self,
         now_ns: u64,
@@ -177,17 +212,60 @@ impl Links {
         granted_bytes_per_sec: Option<u64>,
     ) {
         let rate = bytes as f64 * 1e9 / duration_ns.max(1) as f64;
-        let limited_by_grant =
-            granted_bytes_per_sec.is_some_and(|granted| rate >= granted as f64 * GRANT_SHARE);
+        let links = self.topology.path(path.0, path.1);
+        let is_configured = |link: &LinkId| self.configured[link.index()].is_some();
+        let limited_by_grant = links.links().iter().all(is_configured)
+            || granted_bytes_per_sec.is_none_or(|granted| rate >= granted as f64 * GRANT_SHARE);
         let delivered = Delivered { bytes, duration_ns, limited_by_grant };
         // A sample that makes no sense is counted there and changes nothing.
         let _ = self.estimator.handle_delivered(now_ns, path, &delivered);
         while self.estimator.poll_event().is_some() {}
     }
 
+    /// The train that a transfer began with has arrived. What makes no sense, or came too unevenly,
+    /// is counted by the estimator and changes nothing.
+    pub(super) fn handle_train(&mut self, now_ns: u64, path: (HostId, HostId), train: &Train) {
+        let arrival = |a: &TrainArrival| Arrival { at_ns: a.at_ns, len_bytes: train.frame_len };
+        let reading = |a: &TrainArrival| Reading { at_ns: a.at_ns, total_bytes: a.rx_bytes };
+        let arrivals: Vec<Arrival> = train.arrivals.iter().map(arrival).collect();
+        let readings: Vec<Reading> = train.arrivals.iter().map(reading).collect();
+        match TrainSample::reduce(&arrivals, &readings) {
+            Ok(sample) => {
+                let taken = self.estimator.handle_train(now_ns, path, &sample, Context::Reserved);
+                self.trains += u64::from(taken.is_ok());
+            }
+            Err(refusal) => self.estimator.refuse(refusal),
+        }
+        while self.estimator.poll_event().is_some() {}
+    }
+
+    /// Trains that were used, and inputs of the estimator that were not.
+    pub(super) const fn trains(&self) -> (u64, Refused) {
+        (self.trains, self.estimator.refused())
+    }
+
     fn all(&self) -> impl Iterator<Item = LinkId> + use<> {
         (0..u32::try_from(self.configured.len()).unwrap_or(u32::MAX)).map(LinkId)
     }
+}
+
+/// What a configured link has to give, and how sure that is: a capacity between what is configured
+/// and what is measured, less what others take.
+fn believed(configured: u64, estimate: Option<Estimate>, background: f64) -> (u64, f64) {
+    let configured = configured as f64;
+    let speaks = |estimate: &Estimate| {
+        estimate.bound != Bound::AtLeast && estimate.capacity_bytes_per_sec < configured
+    };
+    let (capacity, confidence) = match estimate.filter(speaks) {
+        None => (configured, 1.0),
+        Some(estimate) => {
+            let range = CONFIDENCE_FULL - CONFIDENCE_NONE;
+            let weight = ((estimate.confidence - CONFIDENCE_NONE) / range).clamp(0.0, 1.0);
+            let lost = configured - estimate.capacity_bytes_per_sec;
+            (configured - weight * lost, estimate.confidence)
+        }
+    };
+    (whole((capacity - background).max(capacity * AVAILABLE_SHARE_MIN)), confidence)
 }
 
 fn planned(rate: u64, share: f64) -> u64 {
@@ -207,3 +285,7 @@ fn whole(rate: f64) -> u64 {
 
 /// A transfer that came at this share of its grant was held back by it.
 const GRANT_SHARE: f64 = 0.95;
+/// What one sample comes to: not believed against a configuration. Two that agree are, wholly.
+const CONFIDENCE_NONE: f64 = 0.4;
+/// See above.
+const CONFIDENCE_FULL: f64 = 0.55;

@@ -1,6 +1,8 @@
 //! What goes into a controller and what comes out of it, free of any encoding.
 
-use weft_engine::push::{BoxIndex, Command, OrderNumber, Version};
+use std::fmt;
+
+use weft_engine::push::{BoxIndex, Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::plan::DropReason;
@@ -85,6 +87,8 @@ pub struct RoleState {
     pub version: Version,
     /// Server, replica: norm of the momentum term.
     pub momentum_norm: f64,
+    /// Server: its epoch.
+    pub epoch: ServerEpoch,
     /// Groups that are installed and not ended.
     pub open_groups: Vec<OpenGroup>,
 }
@@ -134,6 +138,102 @@ pub enum Action {
         /// What.
         reply: Reply,
     },
+    /// Tell people.
+    Notice {
+        /// The job.
+        job: JobId,
+        /// What.
+        notice: Notice,
+    },
+}
+
+/// What people are told of a job's boxes. Names are the boxes'.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Notice {
+    /// The server is silent; its replica was told to take over.
+    Promoting {
+        /// The silent one.
+        server: String,
+        /// The other.
+        replica: String,
+        /// The epoch that begins.
+        epoch: ServerEpoch,
+    },
+    /// The replica has taken over. There is no replica any more.
+    Promoted {
+        /// The server now.
+        server: String,
+        /// Its epoch.
+        epoch: ServerEpoch,
+        /// It had applied all below this order number.
+        applied: u64,
+        /// Version of its model.
+        version: Version,
+    },
+    /// The replica would not take over: it lacks what workers may have been told of.
+    Refused {
+        /// The server that is needed.
+        server: String,
+        /// The replica has applied all below this order number,
+        applied: u64,
+        /// and all below this were needed.
+        applied_min: u64,
+    },
+    /// The server is silent and nobody can take over.
+    Stranded {
+        /// The silent one.
+        server: String,
+    },
+    /// The replica is silent; the job goes on without.
+    ReplicaLeft {
+        /// The silent one.
+        replica: String,
+    },
+    /// A former server came back, and was told to stand down.
+    StoodDown {
+        /// Which.
+        server: String,
+        /// The epoch of the server that has the job.
+        epoch: ServerEpoch,
+    },
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Promoting { server, replica, epoch } => write!(
+                f,
+                "server `{server}` is silent; `{replica}` was told to take over as epoch {}",
+                epoch.0
+            ),
+            Self::Promoted { server, epoch, applied, version } => write!(
+                f,
+                "`{server}` is the server now, epoch {}, with all below order {applied}, at version \
+                 {}; there is no replica any more, replication is not held",
+                epoch.0, version.0
+            ),
+            Self::Refused { server, applied, applied_min } => write!(
+                f,
+                "the replica has order numbers below {applied}, and workers may know of those below \
+                 {applied_min}: it cannot take over; start `{server}` again with its state"
+            ),
+            Self::Stranded { server } => write!(
+                f,
+                "server `{server}` is silent and no replica can take over; start it again"
+            ),
+            Self::ReplicaLeft { replica } => write!(
+                f,
+                "replica `{replica}` is silent; updates are acknowledged without it from now on, \
+                 replication is not held"
+            ),
+            Self::StoodDown { server, epoch } => write!(
+                f,
+                "`{server}` says that it is the server, and is told to stand down: the server is \
+                 another one since epoch {}; end it, and begin the next job with new files",
+                epoch.0
+            ),
+        }
+    }
 }
 
 /// What a worker is told.
@@ -161,6 +261,13 @@ pub enum Reply {
         update_id: u64,
         /// The outcome.
         outcome: Outcome,
+    },
+    /// The job has another server.
+    ServerMoved {
+        /// "address:port" of its data port.
+        address: String,
+        /// Its epoch.
+        epoch: ServerEpoch,
     },
 }
 
@@ -194,6 +301,8 @@ pub struct Grant {
     pub replicate: bool,
     /// Members of the group.
     pub member_count: u32,
+    /// Chunks that the transfer begins with as a train; 0: none.
+    pub train_chunks: u16,
 }
 
 /// A part of a transfer.

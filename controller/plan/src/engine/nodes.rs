@@ -21,6 +21,10 @@ pub(super) struct Node {
     pub(super) address: String,
     pub(super) life: Option<u64>,
     pub(super) is_attached: bool,
+    /// When it last said anything; none before it ever did.
+    pub(super) heard_ns: Option<u64>,
+    /// When its present stream began.
+    pub(super) came_ns: Option<u64>,
     /// When its stream broke; none while it is attached, and once that has been dealt with.
     pub(super) gone_ns: Option<u64>,
     /// It refused a group and is left alone until then.
@@ -39,7 +43,9 @@ impl Controller {
         let id = self.checked(checked)?;
         let node = &mut self.nodes[id.index()];
         let is_new_life = node.life.is_some_and(|life| life != hello.life);
+        let is_new_here = node.life.is_none() || is_new_life;
         node.life = Some(hello.life);
+        (node.heard_ns, node.came_ns) = (Some(now_ns), Some(now_ns));
         node.is_attached = true;
         node.gone_ns = None;
         node.refuses_until_ns = 0;
@@ -51,9 +57,17 @@ impl Controller {
         for state in &hello.roles {
             match (self.jobs.contains_key(&state.job), state.role) {
                 (false, _) => {}
-                (true, Role::Server) => self.reconcile_server(now_ns, id, state),
-                (true, Role::Aggregator) => self.reconcile_aggregator(id, state),
-                (true, Role::Replica) => self.reconcile_replica(id, state),
+                (true, Role::Server) => self.take_server(now_ns, id, state),
+                (true, Role::Aggregator) => {
+                    self.move_aggregator(state.job, id);
+                    self.reconcile_aggregator(id, state);
+                }
+                (true, Role::Replica) => {
+                    if is_new_here {
+                        self.replica_begins_anew(state.job);
+                    }
+                    self.reconcile_replica(id, state);
+                }
             }
         }
         // Jobs that are registered later find it here.
@@ -93,7 +107,10 @@ impl Controller {
             let Some(job) = self.jobs.get(&state.job) else { continue };
             let index = usize::from(state.box_index.0);
             let is_right = match state.role {
-                Role::Server => job.server == id,
+                Role::Server => {
+                    let is_heir = job.replica == Some(id) && state.epoch > job.succession.epoch;
+                    job.server == id || job.succession.former == Some(id) || is_heir
+                }
                 Role::Replica => job.replica == Some(id) && index == usize::from(job.replica_box()),
                 Role::Aggregator => job.aggregators.get(index) == Some(&id),
             };
@@ -108,7 +125,7 @@ impl Controller {
         Ok(id)
     }
 
-    fn reconcile_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
+    pub(super) fn reconcile_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
         let job = self.jobs.get_mut(&state.job).expect("checked");
         let beyond = state.open_groups.iter().map(|open| open.order.0.saturating_add(1));
         let next = beyond.max().unwrap_or(0).max(state.next_order.0);
@@ -122,10 +139,17 @@ impl Controller {
             }
         }
         for open in &state.open_groups {
-            if !self.groups.contains_key(&open.group) {
-                self.adopt(now_ns, state.job, *open);
+            match self.groups.get(&open.group).map(|group| group.is_doomed) {
+                None => self.adopt(now_ns, state.job, *open),
+                // It missed the word that takes the group back.
+                Some(true) => {
+                    let (job, group) = (state.job, open.group);
+                    self.command(node, Command::Remove { job, group });
+                }
+                Some(false) => {}
             }
         }
+        self.acknowledge_open(node, state);
         let job = self.jobs.get_mut(&state.job).expect("checked");
         job.told_rate_bytes_per_sec = 0;
         if !job.pending.is_empty() {
@@ -167,6 +191,7 @@ impl Controller {
             replicate: job.replica.is_some(),
             rate_bytes_per_sec: None,
             after: None,
+            train_chunks: 0,
             lateness_ns: 0,
         };
         let group = Group {
@@ -179,7 +204,6 @@ impl Controller {
             late_ns: u64::MAX,
             is_doomed: false,
             retry_ns: None,
-            hold: None,
         };
         self.groups.insert(open.group, group);
     }
@@ -218,7 +242,11 @@ impl Controller {
         for descriptor in missing {
             self.command(node, Command::Install(descriptor));
         }
-        // What it has, it has acknowledged.
+        self.acknowledge_open(node, state);
+    }
+
+    /// What a box has, it has acknowledged, even if that was lost on its way.
+    fn acknowledge_open(&mut self, node: NodeId, state: &RoleState) {
         for open in &state.open_groups {
             if self.groups.get(&open.group).is_some_and(|group| group.waiting.contains(&node)) {
                 let installed = Event::Installed { group: open.group };
@@ -268,7 +296,7 @@ impl Controller {
     #[must_use]
     pub fn server_state(&self, job: JobId) -> Option<(Version, OrderNumber)> {
         let job = self.jobs.get(&job)?;
-        job.is_known.then_some((Version(job.version), OrderNumber(job.next_order)))
+        job.is_known.then_some((Version(job.version), OrderNumber(job.numbers.next())))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
-//! budget), and jobs that were registered at run time. All of it may be lost without harm to a
+//! budget), which server was replaced by its replica, and jobs that were registered at run time. All of it may be lost without harm to a
 //! model.
 
 use std::collections::BTreeMap;
@@ -33,6 +33,18 @@ pub struct SavedJob {
     pub recent: String,
     /// Ranks whose last update was dropped.
     pub dropped_before: Vec<u8>,
+    /// How many times its replica took over from its server.
+    #[serde(default)]
+    pub epoch: u32,
+    /// The node that serves it since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// Its replica was told to take over, with this order number first, and has not answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promoting: Option<u64>,
+    /// Acknowledgements do not wait for its replica any more.
+    #[serde(default)]
+    pub is_replica_left: bool,
 }
 
 impl Saved {

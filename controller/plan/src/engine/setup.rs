@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use weft_engine::push::ServerEpoch;
 use weft_wire::{JobId, Rank};
 
 use crate::case::HostId;
@@ -14,6 +15,7 @@ use super::job::{Job, ReplicaState, Round, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::nodes::Node;
+use super::promote::{Asked, Succession};
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
 use super::status::JobCounters;
@@ -37,6 +39,8 @@ impl Controller {
             address: node.address.clone(),
             life: None,
             is_attached: false,
+            heard_ns: None,
+            came_ns: None,
             gone_ns: None,
             refuses_until_ns: 0,
             events: 0,
@@ -52,7 +56,6 @@ impl Controller {
             jobs: BTreeMap::new(),
             groups: BTreeMap::new(),
             rows: Rows::new(saved.generation_ceiling),
-            counters_of: BTreeMap::new(),
             registered: Vec::new(),
             tickets: 0,
             replan: None,
@@ -61,6 +64,8 @@ impl Controller {
             plans: 0,
             refusals: BTreeMap::new(),
             is_saved: false,
+            leases_at_ns: 0,
+            is_promotion_unsaved: false,
             saved_ceiling: saved.generation_ceiling,
             saved_jobs: saved.registered.len(),
             config,
@@ -95,7 +100,12 @@ impl Controller {
         Ok(id)
     }
 
-    fn add_job(&mut self, at: &str, job: JobConfig, saved: &Saved) -> Result<JobId, ConfigError> {
+    fn add_job(
+        &mut self,
+        at: &str,
+        mut job: JobConfig,
+        saved: &Saved,
+    ) -> Result<JobId, ConfigError> {
         check::job(at, &job, &self.config)?;
         let id = JobId(job.index);
         if let Some(other) = self.jobs.get(&id) {
@@ -119,6 +129,18 @@ impl Controller {
         };
         let empty = SavedJob::default();
         let known = saved.jobs.get(&job.name).unwrap_or(&empty);
+        let mut succession = Succession {
+            epoch: ServerEpoch(known.epoch),
+            asked: known.promoting.map(Asked::again),
+            is_replica_left: known.is_replica_left,
+            ..Succession::default()
+        };
+        let is_heir = |name: &&String| job.replica.as_ref() == Some(*name);
+        if let Some(heir) = known.server.as_ref().filter(is_heir) {
+            succession.former = Some(node(&job.server));
+            job.server.clone_from(heir);
+            (job.replica, job.div_max) = (None, None);
+        }
         let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
             host: self.links.host(worker.host()).unwrap_or(HostId(0)),
             life: None,
@@ -138,11 +160,12 @@ impl Controller {
             planned: VecDeque::new(),
             unplanned_since_ns: None,
             open: BTreeMap::new(),
-            next_order: 0,
+            numbers: super::numbers::Numbers::default(),
             version: 0,
             momentum_norm: 0.0,
             is_known: false,
             replica_state: ReplicaState::default(),
+            succession,
             round: Round::default(),
             recent: known.recent.chars().map(|decision| decision == 'x').collect(),
             virtual_bytes: 0.0,
@@ -161,6 +184,7 @@ impl Controller {
             return None;
         }
         self.is_saved = true;
+        self.is_promotion_unsaved = false;
         self.saved_ceiling = self.rows.ceiling();
         self.saved_jobs = self.registered.len();
         let jobs = self.jobs.values().map(|job| {
@@ -169,6 +193,10 @@ impl Controller {
             let saved = SavedJob {
                 recent: recent.collect(),
                 dropped_before: dropped.map(|(rank, _)| rank).collect(),
+                epoch: job.succession.epoch.0,
+                server: job.succession.former.map(|_| job.config.server.clone()),
+                promoting: job.succession.asked.map(|asked| asked.order),
+                is_replica_left: job.succession.is_replica_left,
             };
             (job.config.name.clone(), saved)
         });
@@ -181,10 +209,12 @@ impl Controller {
     }
 
     /// Whether the state is to be on disk before anything else happens: ids would come twice after a
-    /// crash, or a job would be forgotten. Otherwise once in a while is enough.
+    /// crash, a job would be forgotten, or a server that was replaced. Otherwise once in a while is enough.
     #[must_use]
     pub const fn is_save_urgent(&self) -> bool {
-        self.saved_ceiling != self.rows.ceiling() || self.saved_jobs != self.registered.len()
+        self.saved_ceiling != self.rows.ceiling()
+            || self.saved_jobs != self.registered.len()
+            || self.is_promotion_unsaved
     }
 
     /// A job's configuration.

@@ -39,6 +39,8 @@ pub struct JobCounters {
     pub grant_sum_ns: u64,
     /// Bytes granted.
     pub granted_bytes: u64,
+    /// Times that its replica took over from its server.
+    pub promotions: u64,
 }
 
 /// All figures at one time.
@@ -48,12 +50,19 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
     /// Hosts by name.
     pub hosts: Vec<HostStatus>,
+    /// Racks by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub racks: Vec<HostStatus>,
     /// Boxes as configured.
     pub nodes: Vec<NodeStatus>,
     /// Plans computed.
     pub plans: u64,
     /// Refused messages, by field.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Trains that links were estimated from.
+    pub trains: u64,
+    /// Trains, transfers and counters that showed nothing: uneven, too short, absurd.
+    pub samples_refused: u64,
 }
 
 /// A job.
@@ -78,6 +87,10 @@ pub struct JobStatus {
     pub in_flight: u64,
     /// Its replica, if any.
     pub replica: Option<ReplicaStatus>,
+    /// How many times its replica took over from its server, this controller's life or before.
+    pub epoch: u32,
+    /// It had a replica, which is its server now, or is gone.
+    pub is_replica_lost: bool,
     /// The server has a stream to the controller.
     pub is_server_attached: bool,
 }
@@ -93,7 +106,7 @@ pub struct ReplicaStatus {
     pub is_held: bool,
 }
 
-/// A host.
+/// A host or a rack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HostStatus {
     /// Its name.
@@ -102,7 +115,7 @@ pub struct HostStatus {
     pub up_bytes_per_sec: u64,
     /// What it can receive.
     pub down_bytes_per_sec: u64,
-    /// 0 to 1; 1 where it was configured.
+    /// 0 to 1; 1 where it was configured and nothing less was measured.
     pub confidence: f64,
 }
 

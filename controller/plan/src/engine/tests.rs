@@ -7,7 +7,10 @@
 )]
 
 mod bad_input;
+mod bandwidth;
+mod closed_loop;
 mod failures;
+mod promotion;
 mod properties;
 mod world;
 

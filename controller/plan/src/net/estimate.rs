@@ -56,6 +56,8 @@ struct Link {
     capacity: Capacity,
     background: Background,
     line_rate_bytes_per_sec: Option<f64>,
+    /// It has carried its line rate.
+    has_shown_line_rate: bool,
     /// The last unexplained loss on a rack's link: when, and which of its hosts had it.
     shared_loss: Option<(u64, HostId)>,
     /// What the last event said is available.
@@ -104,18 +106,13 @@ impl Estimator {
     ) -> Result<Verdict, Refusal> {
         self.check_path(from, to)?;
         let (own, received) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
-        let total = self.total((from, to), own, received);
+        let total = match context {
+            Context::Probe => self.total((from, to), own, received),
+            Context::Reserved => own.max(received) + self.foreign((from, to), own),
+        };
         // Beside others and without a reading, who knows how much of the link was left to it.
         let unknown = received == 0.0 && self.background_matters(to, own);
-        let pacer = match context {
-            Context::Probe => None,
-            Context::Reserved { granted_bytes_per_sec } => Some(granted_bytes_per_sec),
-        };
-        if pacer.is_some_and(|rate| !is_positive(rate)) {
-            return Err(self.refused.count(Refusal::Absurd));
-        }
-        let paced = pacer.is_some_and(|rate| own >= rate * PACED_SHARE);
-        Ok(self.judge(now_ns, (from, to), own, total, paced || unknown))
+        Ok(self.judge(now_ns, (from, to), own, total, unknown))
     }
 
     /// Takes in the rate at which a transfer arrived. Where the network held it back, each link
@@ -187,6 +184,17 @@ impl Estimator {
         self.refused
     }
 
+    /// Counts an input that was found useless before it came here.
+    pub fn refuse(&mut self, refusal: Refusal) {
+        self.refused.count(refusal);
+    }
+
+    /// What others put on a link; 0 where nobody tells.
+    #[must_use]
+    pub fn background_bytes_per_sec(&self, link: LinkId) -> f64 {
+        self.links.get(link.index()).map_or(0.0, |link| link.background.bytes_per_sec())
+    }
+
     fn check_path(&mut self, from: HostId, to: HostId) -> Result<(), Refusal> {
         let hosts = self.topology.host_count();
         if from == to || from.index() >= hosts || to.index() >= hosts {
@@ -199,18 +207,23 @@ impl Estimator {
     /// readings meanwhile, which are a packet ahead or behind, and the average background, of
     /// which a saturated queue lets no larger share through than of the train.
     fn total(&self, (from, to): (HostId, HostId), own: f64, received: f64) -> f64 {
-        let down = self.topology.down(to);
-        let background = self.links[down.index()].background.bytes_per_sec();
         if !self.background_matters(to, own) {
             return if received >= own * (1.0 + FOREIGN_MUCH) { received } else { own };
         }
+        let foreign = self.foreign((from, to), own);
+        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own }
+    }
+
+    /// What others put on the receiver's link beside a train of `own`: their average, of which a
+    /// saturated queue lets no larger share through than of the train.
+    fn foreign(&self, (from, to): (HostId, HostId), own: f64) -> f64 {
+        let down = self.topology.down(to);
         let path = self.topology.path(from, to);
         let upstream = path.links().iter().filter(|link| **link != down);
         let rates =
             upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
         let sent = rates.fold(f64::INFINITY, f64::min).max(own);
-        let foreign = background * own / sent;
-        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own }
+        self.links[down.index()].background.bytes_per_sec() * own / sent
     }
 
     fn background_matters(&self, to: HostId, own: f64) -> bool {
@@ -231,7 +244,11 @@ impl Estimator {
         let path = self.topology.path(from, to);
         let down = self.topology.down(to);
         let rate_on = |link: LinkId| if link == down { total } else { own };
-        let known = |link: LinkId| self.links[link.index()].capacity.bytes_per_sec();
+        // What nothing has been seen of is believed to have its line rate.
+        let known = |link: LinkId| {
+            let link = &self.links[link.index()];
+            link.capacity.bytes_per_sec().or(link.line_rate_bytes_per_sec)
+        };
         let reaches = |link: LinkId| known(link).is_none_or(|rate| rate_on(link) >= rate * LIKE);
         let explained = lower_bound || path.links().iter().any(|link| reaches(*link));
         let shared = !explained && self.is_shared(now_ns, from, to);
@@ -240,14 +257,19 @@ impl Estimator {
             let rate = rate_on(link);
             let at_rack = link.index() >= self.topology.host_count() * 2;
             let known = self.links[link.index()].capacity.bytes_per_sec().unwrap_or(0.0);
+            let line = self.links[link.index()].line_rate_bytes_per_sec;
+            // Another link held it back, and of this one nothing more is known.
+            let is_empty = explained && known == 0.0 && rate < line.unwrap_or(0.0) * LIKE;
             let speaks_of_it = if explained {
                 rate > known || (!lower_bound && rate >= known * LIKE)
             } else {
                 at_rack || !shared
             };
-            if !speaks_of_it {
+            if !speaks_of_it || is_empty {
                 continue;
             }
+            self.links[link.index()].has_shown_line_rate |=
+                line.is_some_and(|line| rate >= line * LIKE);
             let peer = if link == down { from } else { to };
             let peer = if at_rack { from } else { peer };
             let judgement = self.links[link.index()].capacity.handle(now_ns, peer, rate, at_rack);
@@ -306,13 +328,14 @@ impl Estimator {
             let up = best(&mut senders.into_iter().map(|host| self.topology.up(host)));
             let down = best(&mut receivers.into_iter().map(|host| self.topology.down(host)));
             // A rack that carries what one pair can is no bottleneck that anyone has seen.
-            return if capacity < up.min(down) * CLEARLY_LESS {
-                Bound::Measured
-            } else {
-                Bound::AtLeast
-            };
+            up.min(down) * CLEARLY_LESS
         };
-        if capacity < limit { Bound::Measured } else { Bound::AtLeast }
+        if capacity < limit {
+            return Bound::Measured;
+        }
+        let link = &self.links[index as usize];
+        let line = link.line_rate_bytes_per_sec.filter(|_| link.has_shown_line_rate);
+        if line.is_some_and(|line| capacity < line * LIKE) { Bound::Fallen } else { Bound::AtLeast }
     }
 
     /// Queues an event once what is available has moved by a fifth.
@@ -353,10 +376,8 @@ const FOREIGN_KNOWN: f64 = 0.02;
 const FOREIGN_MUCH: f64 = 0.2;
 /// Readings err in both directions: cutting off all that is too much would bias them.
 const FOREIGN_SLACK: f64 = 1.1;
-/// A train that arrives at this share of its grant was held back by the pacer.
-const PACED_SHARE: f64 = 0.95;
 /// An elastic flow that fills a link gives way to another one: never plan on nothing at all.
-const AVAILABLE_SHARE_MIN: f64 = 0.1;
+pub const AVAILABLE_SHARE_MIN: f64 = 0.1;
 /// Losses of two hosts of one rack within this time are the rack's.
 const SHARED_WINDOW_NS: u64 = 1_000_000_000;
 /// Smallest relative change that is an event: the lateness at which plans are made anew.

@@ -6,7 +6,8 @@
 
 use crate::case::{Case, HostId, Segment};
 
-use super::timeline::{Step, Timeline};
+use super::profile::Profile;
+use super::timeline::{Step, Timeline, index_from};
 use super::topology::{LinkId, Path, Topology};
 
 /// The residual bandwidth of a network.
@@ -19,6 +20,8 @@ pub struct Ledger {
     journal_segments: Vec<Segment>,
     scratch: Vec<Step>,
     changes: u64,
+    /// By link: what `changes` was after its last one.
+    stamps: Vec<u64>,
 }
 
 /// A point that a ledger can go back to.
@@ -35,15 +38,17 @@ pub struct Overbooked {
 /// Beyond this nothing is planned.
 pub const HORIZON_NS: u64 = 1 << 62;
 
-const NS_PER_SEC: u64 = 1_000_000_000;
+pub(super) const NS_PER_SEC: u64 = 1_000_000_000;
 
 impl Ledger {
     /// The network of a case, less what it says is promised.
     #[must_use]
     pub fn new(case: &Case) -> Self {
-        let links = Topology::capacities(case).into_iter().map(Timeline::new).collect();
+        let links: Vec<Timeline> =
+            Topology::capacities(case).into_iter().map(Timeline::new).collect();
         let mut ledger = Self {
             topology: Topology::new(case),
+            stamps: vec![0; links.len()],
             links,
             journal: Vec::new(),
             journal_segments: Vec::new(),
@@ -107,6 +112,7 @@ impl Ledger {
         self.changes += 1;
         for link in path.links() {
             self.links[link.index()].reserve(segments, &mut self.scratch);
+            self.stamps[link.index()] = self.changes;
         }
         self.journal_segments.extend_from_slice(segments);
         self.journal.push((*path, self.journal_segments.len()));
@@ -139,6 +145,7 @@ impl Ledger {
         self.changes += 1;
         for link in path.links() {
             self.links[link.index()].release(segments, &mut self.scratch);
+            self.stamps[link.index()] = self.changes;
         }
     }
 
@@ -158,6 +165,7 @@ impl Ledger {
             for link in path.links() {
                 let segments = &self.journal_segments[start..end];
                 self.links[link.index()].release(segments, &mut self.scratch);
+                self.stamps[link.index()] = self.changes;
             }
             self.journal_segments.truncate(start);
         }
@@ -175,39 +183,67 @@ impl Ledger {
         self.changes
     }
 
+    /// Whether a link of the path has changed since [`Ledger::changes`] was `seen`.
+    pub(crate) fn has_changed(&self, path: &Path, seen: u64) -> bool {
+        path.links().iter().any(|link| self.stamps[link.index()] > seen)
+    }
+
     /// Writes what is left of several links together, from their first free instant on; false if
     /// that never comes.
     pub(crate) fn profile(&self, links: &[LinkId], from_ns: u64, profile: &mut Profile) -> bool {
-        profile.steps.clear();
-        let mut at_ns = from_ns;
-        for link in links {
-            match self.link(*link).first_free_ns(from_ns) {
-                Some(free_ns) => at_ns = at_ns.max(free_ns),
-                None => return false,
-            }
+        profile.clear();
+        match links {
+            [] => false,
+            [link] => profile.copy(&self.links[link.index()], from_ns),
+            [a, b] => self.merged([*a, *b], from_ns, profile),
+            [a, b, c, ..] => self.merged([*a, *b, *c], from_ns, profile),
         }
-        let mut cursors: [&[Step]; 4] = [&[]; 4];
-        for (cursor, link) in cursors.iter_mut().zip(links) {
-            let timeline = self.link(*link);
-            *cursor = &timeline.steps()[timeline.index_at(at_ns)..];
-        }
-        let cursors = &mut cursors[..links.len()];
+    }
+
+    fn merged<const N: usize>(
+        &self,
+        links: [LinkId; N],
+        from_ns: u64,
+        profile: &mut Profile,
+    ) -> bool {
+        let Some(mut cursors) = self.cursors(links, from_ns) else { return false };
         loop {
-            let bytes_per_sec =
-                cursors.iter().map(|c| c[0].bytes_per_sec).min().unwrap_or(u64::MAX);
-            if !profile.steps.is_empty() || bytes_per_sec > 0 {
-                profile.steps.push(Step { from_ns: at_ns, bytes_per_sec });
-            }
-            let Some(next_ns) = cursors.iter().filter_map(|c| Some(c.get(1)?.from_ns)).min() else {
-                return !profile.steps.is_empty();
-            };
-            at_ns = next_ns;
-            for cursor in cursors.iter_mut() {
-                if cursor.get(1).is_some_and(|s| s.from_ns == next_ns) {
-                    *cursor = &cursor[1..];
-                }
+            profile.push(cursors.at_ns, cursors.rate());
+            if !cursors.advance() {
+                return !profile.is_empty();
             }
         }
+    }
+
+    /// Like [`Ledger::probe`] on an uplink and what the links behind it have left together, from
+    /// that instant on.
+    pub(crate) fn probe_behind(
+        &self,
+        up: &Timeline,
+        profile: &Profile,
+        from_ns: u64,
+        size_bytes: u64,
+    ) -> Option<u64> {
+        let free = up.free_from(from_ns)?;
+        let at_ns = up.steps()[free].from_ns.max(profile.start_ns());
+        let cursors =
+            [Cursor::new(up.steps(), free, at_ns), Cursor::new(profile.steps(), 0, at_ns)];
+        Cursors { at_ns, cursors }.walk(size_bytes, |_| {})
+    }
+
+    /// The links from the first instant on at which each has been free once.
+    fn cursors<const N: usize>(&self, links: [LinkId; N], from_ns: u64) -> Option<Cursors<'_, N>> {
+        let timelines = links.map(|link| &self.links[link.index()]);
+        let mut at_ns = from_ns;
+        let mut free = [0; N];
+        for (free, timeline) in free.iter_mut().zip(timelines) {
+            *free = timeline.free_from(from_ns)?;
+            at_ns = at_ns.max(timeline.steps()[*free].from_ns);
+        }
+        let mut free = free.into_iter();
+        let cursors = timelines
+            .map(|timeline| Cursor::new(timeline.steps(), free.next().unwrap_or_default(), at_ns));
+        Some(Cursors { at_ns, cursors })
     }
 
     fn walk(
@@ -215,132 +251,93 @@ impl Ledger {
         path: &Path,
         from_ns: u64,
         size_bytes: u64,
-        mut note: impl FnMut(Segment),
+        note: impl FnMut(Segment),
     ) -> Option<u64> {
-        let count = path.links().len();
-        if count == 0 {
-            return Some(from_ns);
+        match *path.links() {
+            [] => Some(from_ns),
+            [a] => self.cursors([a], from_ns)?.walk(size_bytes, note),
+            [a, b] => self.cursors([a, b], from_ns)?.walk(size_bytes, note),
+            [a, b, c] => self.cursors([a, b, c], from_ns)?.walk(size_bytes, note),
+            [a, b, c, d, ..] => self.cursors([a, b, c, d], from_ns)?.walk(size_bytes, note),
         }
-        let mut cursors: [&[Step]; 4] = [&[]; 4];
-        let mut at_ns = from_ns;
-        for link in path.links() {
-            at_ns = at_ns.max(self.links[link.index()].first_free_ns(from_ns)?);
+    }
+}
+
+/// An instant on several links.
+struct Cursors<'a, const N: usize> {
+    at_ns: u64,
+    cursors: [Cursor<'a>; N],
+}
+
+/// An instant on one link.
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    bytes_per_sec: u64,
+    /// Until when; [`u64::MAX`] for ever.
+    until_ns: u64,
+    rest: &'a [Step],
+}
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    fn new(steps: &'a [Step], first: usize, at_ns: u64) -> Self {
+        let (step, rest) = steps[index_from(steps, first, at_ns)..].split_first().expect("a step");
+        let until_ns = rest.first().map_or(u64::MAX, |next| next.from_ns);
+        Self { bytes_per_sec: step.bytes_per_sec, until_ns, rest }
+    }
+}
+
+impl<const N: usize> Cursors<'_, N> {
+    /// What all of them have left.
+    fn rate(&self) -> u64 {
+        self.cursors.iter().fold(u64::MAX, |rate, cursor| rate.min(cursor.bytes_per_sec))
+    }
+
+    fn until_ns(&self) -> u64 {
+        self.cursors.iter().fold(u64::MAX, |until_ns, cursor| until_ns.min(cursor.until_ns))
+    }
+
+    /// On to the next change of any of them; false if there is none.
+    fn advance(&mut self) -> bool {
+        let until_ns = self.until_ns();
+        self.at_ns = until_ns;
+        for cursor in &mut self.cursors {
+            if cursor.until_ns == until_ns
+                && let Some((step, rest)) = cursor.rest.split_first()
+            {
+                let until_ns = rest.first().map_or(u64::MAX, |next| next.from_ns);
+                *cursor = Cursor { bytes_per_sec: step.bytes_per_sec, until_ns, rest };
+            }
         }
-        for (cursor, link) in cursors.iter_mut().zip(path.links()) {
-            let timeline = &self.links[link.index()];
-            *cursor = &timeline.steps()[timeline.index_at(at_ns)..];
-        }
-        let cursors = &mut cursors[..count];
+        until_ns < u64::MAX
+    }
+
+    /// Sends a size from here on at all that is left; its end, none if that never comes.
+    fn walk(mut self, size_bytes: u64, mut note: impl FnMut(Segment)) -> Option<u64> {
         let mut left = u128::from(size_bytes) * u128::from(NS_PER_SEC);
         loop {
-            let rate = cursors.iter().map(|c| c[0].bytes_per_sec).min()?;
-            let until_ns = cursors.iter().filter_map(|c| Some(c.get(1)?.from_ns)).min();
-            if rate > 0 {
-                let need_ns = div_up(left, rate);
-                let finish_ns = u128::from(at_ns) + need_ns;
-                if until_ns.is_none_or(|until_ns| finish_ns <= u128::from(until_ns)) {
-                    let to_ns = u64::try_from(finish_ns).ok().filter(|t| *t <= HORIZON_NS)?;
-                    note(Segment { from_ns: at_ns, to_ns, bytes_per_sec: rate });
-                    return Some(to_ns);
-                }
+            let (from_ns, bytes_per_sec) = (self.at_ns, self.rate());
+            let until_ns = self.until_ns();
+            let carried = u128::from(bytes_per_sec) * u128::from(until_ns - from_ns);
+            if carried >= left {
+                let finish_ns = u128::from(from_ns) + div_up(left, bytes_per_sec);
+                let to_ns = u64::try_from(finish_ns).ok().filter(|t| *t <= HORIZON_NS)?;
+                note(Segment { from_ns, to_ns, bytes_per_sec });
+                return Some(to_ns);
             }
-            let until_ns = until_ns?;
-            if rate > 0 {
-                left -= u128::from(rate) * u128::from(until_ns - at_ns);
-                note(Segment { from_ns: at_ns, to_ns: until_ns, bytes_per_sec: rate });
-            }
-            at_ns = until_ns;
-            for cursor in cursors.iter_mut() {
-                if cursor.get(1).is_some_and(|s| s.from_ns == until_ns) {
-                    *cursor = &cursor[1..];
-                }
-            }
-        }
-    }
-}
-
-/// What several links have left together. The first step starts where something is left.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Profile {
-    steps: Vec<Step>,
-}
-
-impl Profile {
-    /// Where it starts.
-    pub(crate) fn start_ns(&self) -> u64 {
-        self.steps.first().map_or(u64::MAX, |s| s.from_ns)
-    }
-
-    /// How much can be carried by an instant.
-    pub(crate) fn reach(&self, by_ns: u64) -> Reach {
-        let mut total: u128 = 0;
-        for (i, step) in self.steps.iter().enumerate() {
-            if step.from_ns >= by_ns {
-                break;
-            }
-            let until_ns = self.steps.get(i + 1).map_or(by_ns, |s| s.from_ns.min(by_ns));
-            total += u128::from(step.bytes_per_sec) * u128::from(until_ns - step.from_ns);
-        }
-        Reach { by_ns, time_ns: by_ns.saturating_sub(self.start_ns()), total }
-    }
-
-    /// Whether a sender of that capacity gets the bytes across in time.
-    pub(crate) fn covers(&self, reach: &Reach, capacity: u64, size_bytes: u64) -> bool {
-        let size = u128::from(size_bytes) * u128::from(NS_PER_SEC);
-        if size > reach.total || size > u128::from(capacity) * u128::from(reach.time_ns) {
-            return false;
-        }
-        let mut carried: u128 = 0;
-        for (i, step) in self.steps.iter().enumerate() {
-            if step.from_ns >= reach.by_ns {
-                return false;
-            }
-            let until_ns =
-                self.steps.get(i + 1).map_or(reach.by_ns, |s| s.from_ns.min(reach.by_ns));
-            let rate = step.bytes_per_sec.min(capacity);
-            carried += u128::from(rate) * u128::from(until_ns - step.from_ns);
-            if carried >= size {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// When a sender of that capacity would end; none if never.
-    pub(crate) fn finish_ns(&self, capacity: u64, size_bytes: u64) -> Option<u64> {
-        self.finish_by(capacity, size_bytes, HORIZON_NS)
-    }
-
-    fn finish_by(&self, capacity: u64, size_bytes: u64, by_ns: u64) -> Option<u64> {
-        let mut left = u128::from(size_bytes) * u128::from(NS_PER_SEC);
-        for (i, step) in self.steps.iter().enumerate() {
-            if step.from_ns >= by_ns {
+            if !self.advance() {
                 return None;
             }
-            let rate = step.bytes_per_sec.min(capacity);
-            let until_ns = self.steps.get(i + 1).map_or(by_ns, |s| s.from_ns.min(by_ns));
-            let carried = u128::from(rate) * u128::from(until_ns - step.from_ns);
-            if carried >= left {
-                return Some(step.from_ns + u64::try_from(div_up(left, rate)).ok()?);
+            if bytes_per_sec > 0 {
+                left -= carried;
+                note(Segment { from_ns, to_ns: until_ns, bytes_per_sec });
             }
-            left -= carried;
         }
-        None
     }
-}
-
-/// How far an instant reaches in a [`Profile`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
-    pub(crate) by_ns: u64,
-    /// Since the profile's start.
-    time_ns: u64,
-    /// Bytes times 1e9 if only the profile limits.
-    total: u128,
 }
 
 /// Division that rounds up; 64-bit where that is enough, which is much faster.
-fn div_up(value: u128, by: u64) -> u128 {
+pub(super) fn div_up(value: u128, by: u64) -> u128 {
     match u64::try_from(value) {
         Ok(value) => u128::from(value.div_ceil(by)),
         Err(_) => value.div_ceil(u128::from(by)),

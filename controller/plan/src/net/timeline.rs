@@ -40,11 +40,15 @@ impl Timeline {
     /// Index of the step that holds at an instant.
     #[must_use]
     pub fn index_at(&self, at_ns: u64) -> usize {
-        // Plans ask mostly about the first steps.
-        if self.steps.get(1).is_none_or(|s| s.from_ns > at_ns) {
-            return 0;
-        }
-        self.steps.partition_point(|s| s.from_ns <= at_ns) - 1
+        index_from(&self.steps, 0, at_ns)
+    }
+
+    /// The step that holds from an instant on, or the first behind it, that has something left;
+    /// none if there is none.
+    pub(crate) fn free_from(&self, at_ns: u64) -> Option<usize> {
+        let index = self.index_at(at_ns);
+        let ahead = self.steps[index..].iter().position(|s| s.bytes_per_sec > 0)?;
+        Some(index + ahead)
     }
 
     /// What is left at an instant.
@@ -56,9 +60,7 @@ impl Timeline {
     /// The first instant from `from_ns` on with something left; none if there is none.
     #[must_use]
     pub fn first_free_ns(&self, from_ns: u64) -> Option<u64> {
-        let index = self.index_at(from_ns);
-        let free = self.steps[index..].iter().find(|s| s.bytes_per_sec > 0)?;
-        Some(free.from_ns.max(from_ns))
+        Some(self.steps[self.free_from(from_ns)?].from_ns.max(from_ns))
     }
 
     /// The first instant from `from_ns` on after which nothing changes any more.
@@ -119,14 +121,37 @@ impl Timeline {
             }
         }
         push(scratch, at_ns, self.steps[index].bytes_per_sec);
-        let old = &mut self.steps[start..=index];
-        if old.len() == scratch.len() {
-            old.copy_from_slice(scratch);
-        } else {
-            self.steps.splice(start..=index, scratch.iter().copied());
+        let (old_end, new_end, len) = (index + 1, start + scratch.len(), self.steps.len());
+        if new_end > old_end {
+            let last = self.steps[len - 1];
+            self.steps.resize(len + new_end - old_end, last);
         }
+        if new_end != old_end {
+            self.steps.copy_within(old_end..len, new_end);
+            self.steps.truncate(len - old_end + new_end);
+        }
+        self.steps[start..new_end].copy_from_slice(scratch);
     }
 }
+
+/// Index of the step that holds at an instant, which is not before that of index `first`.
+#[inline]
+pub(super) fn index_from(steps: &[Step], first: usize, at_ns: u64) -> usize {
+    let mut index = first;
+    // Plans ask mostly about the next steps.
+    while let Some(next) = steps.get(index + 1)
+        && next.from_ns <= at_ns
+    {
+        index += 1;
+        if index - first == NEAR {
+            return index + steps[index + 1..].partition_point(|s| s.from_ns <= at_ns);
+        }
+    }
+    index
+}
+
+/// Steps that are looked at one by one before the rest is halved.
+const NEAR: usize = 4;
 
 fn push(steps: &mut Vec<Step>, from_ns: u64, bytes_per_sec: u64) {
     if steps.last().is_none_or(|last| last.bytes_per_sec != bytes_per_sec) {

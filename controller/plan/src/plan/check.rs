@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::case::{Case, HostId, Segment, UpdateId};
 use crate::net::ledger::{Ledger, Overbooked};
 
-use super::{Group, Plan};
+use super::{Group, Hop, Plan};
 
 /// A rule that a plan breaks.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -156,7 +156,8 @@ fn members_fit(case: &Case, plan: &Plan, group: &Group) -> Result<(), PlanFault>
         if last_ns > group.commit_ns {
             return fault("it commits before it has arrived");
         }
-        if group.forward.as_ref().is_some_and(|f| f.ready_ns < transfer.arrival_ns) {
+        let leaves_ns = |f: &Hop| if case.options.stream_sums { f.arrival_ns } else { f.ready_ns };
+        if group.forward.as_ref().is_some_and(|f| leaves_ns(f) < transfer.arrival_ns) {
             return fault("the sum leaves the aggregator before it has arrived there");
         }
     }

@@ -6,6 +6,10 @@
 //! are tried and the best for the objective is kept; ties keep the smallest. The order is kept, and
 //! a group of k updates advances the version by k, so deadlines survive.
 //!
+//! A live controller relaxes this, for its workers ask anew at once (*derived*, off in `weft plan`): a
+//! sum streams while its last member arrives, the server's link may wait for a group, each transfer
+//! into the server has a price, and slow updates are relayed (`search`, `relay`).
+//!
 //! Source: MLfabric, aggregation; how groups are sized is *derived*. Servers are cut one after the
 //! other: each may use what the direct plans of the later ones leave, so none gets worse than
 //! direct. Cost: about three probes per update and `nd` tried; see
@@ -17,6 +21,8 @@ use crate::plan::{Group, Hop, Transfer};
 
 use super::order::{Ordered, direct_path};
 
+mod relay;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +47,7 @@ pub fn aggregate(case: &Case, ledger: &mut Ledger, ordered: &Ordered) -> Aggrega
     }
     for server in case.server_ids() {
         let sequence = &ordered.sequences[server.index()];
-        if sequence.len() > 1 {
+        if sequence.len() > usize::from(!case.options.stream_sums) {
             cut(case, ledger, server, sequence, &mut out);
         }
     }
@@ -68,16 +74,27 @@ fn cut(
             ledger.release(&direct_path(case, ledger, case.update(*id)), &transfer.segments);
         }
     }
-    let direct = sequence.iter().filter_map(|id| out.transfers[id.index()].as_ref());
-    let direct_cost = Cost::of(case.options.objective, direct.map(|t| t.commit_ns));
     let start = ledger.mark();
     let mut cutter = Cutter::new(case, ledger, server, sequence);
-    let (best, direct_count) = cutter.search();
+    let direct = sequence.iter().filter_map(|id| Some((id, out.transfers[id.index()].as_ref()?)));
+    let prices = direct.clone().map(|(id, _)| cutter.price(case.update(*id).size_bytes)).sum();
+    let direct_cost = Cost::of(case.options.objective, direct.map(|(_, t)| t.commit_ns), prices);
+    let mut best = (Cost::MAX, 0);
+    let mut patience_ns = 0;
+    for wait_ns in cutter.patiences() {
+        cutter.patience_ns = wait_ns;
+        let found = cutter.search();
+        if found.0 < best.0 {
+            (best, patience_ns) = (found, wait_ns);
+        }
+    }
+    let (best, direct_count) = best;
     cutter.ledger.rollback(start);
-    if best < direct_cost {
+    if best < direct_cost || case.options.stream_sums && best < Cost::MAX {
         let mut record = Record::default();
         cutter.reset();
         cutter.direct_count = direct_count;
+        cutter.patience_ns = patience_ns;
         let cost = cutter.tail(None, Some(&mut record));
         debug_assert_eq!(cost, Some(best), "a cut that is played again is the same");
         for (id, transfer) in record.transfers {
@@ -94,16 +111,17 @@ fn cut(
     ledger.commit();
 }
 
-/// What a cut is judged by: the sum of commit instants, or the last one.
+/// What a cut is judged by: the sum of commit instants and prices of the server's link, or the last
+/// commit.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Cost(u128);
 
 impl Cost {
     const MAX: Self = Self(u128::MAX);
 
-    fn of(objective: Objective, commits: impl Iterator<Item = u64>) -> Self {
+    fn of(objective: Objective, commits: impl Iterator<Item = u64>, prices: u128) -> Self {
         match objective {
-            Objective::Mean => Self(commits.map(u128::from).sum()),
+            Objective::Mean => Self(commits.map(u128::from).sum::<u128>() + prices),
             Objective::Last => Self(commits.max().map_or(0, u128::from)),
         }
     }
@@ -121,6 +139,8 @@ struct Cutter<'a> {
     next_aggregator: usize,
     /// Updates up to here go direct without a try.
     direct_count: usize,
+    /// How long the server's link may wait for a group.
+    patience_ns: u64,
     segments: Vec<Segment>,
     /// Ends of the group members' hops.
     arrivals: Vec<(u64, Vec<Segment>)>,
@@ -150,67 +170,10 @@ impl<'a> Cutter<'a> {
             done_ns: case.server(server).commit_from_ns,
             next_aggregator: 0,
             direct_count: 0,
+            patience_ns: 0,
             segments: Vec::new(),
             arrivals: Vec::new(),
         }
-    }
-
-    /// The best cost, and the number of direct updates that it takes.
-    fn search(&mut self) -> (Cost, usize) {
-        let n = self.sequence.len();
-        let every = n <= self.case.options.direct_search as usize;
-        let mut best = (Cost::MAX, 0);
-        if every {
-            self.scan(0..=n, &mut best);
-            return best;
-        }
-        // 0, 1, 2, 4, 8, ..: then halve the gaps beside the best.
-        let mut tried = vec![0];
-        tried.extend(std::iter::successors(Some(1), |nd| Some(nd * 2)).take_while(|nd| *nd <= n));
-        self.scan(tried.iter().copied(), &mut best);
-        for _ in 0..REFINEMENTS {
-            let place = tried.partition_point(|nd| *nd < best.1);
-            let below = place.checked_sub(1).map(|below| usize::midpoint(tried[below], best.1));
-            let above = tried.get(place + 1).map(|above| usize::midpoint(*above, best.1));
-            let fresh: Vec<usize> =
-                [below, above].into_iter().flatten().filter(|nd| !tried.contains(nd)).collect();
-            if fresh.is_empty() {
-                break;
-            }
-            tried.extend(&fresh);
-            tried.sort_unstable();
-            self.scan(fresh.into_iter(), &mut best);
-        }
-        best
-    }
-
-    /// Tries ascending numbers of direct updates.
-    fn scan(&mut self, counts: impl Iterator<Item = usize>, best: &mut (Cost, usize)) {
-        let start = self.ledger.mark();
-        self.reset();
-        for count in counts {
-            while self.at < count {
-                if self.go_direct(None).is_none() {
-                    self.ledger.rollback(start);
-                    return;
-                }
-            }
-            // More direct updates only make this later.
-            if self.least() >= best.0 {
-                break;
-            }
-            let mark = self.ledger.mark();
-            let saved = (self.at, self.sum, self.done_ns);
-            self.next_aggregator = 0;
-            if let Some(cost) = self.tail(Some(best.0), None)
-                && (cost, count) < *best
-            {
-                *best = (cost, count);
-            }
-            self.ledger.rollback(mark);
-            (self.at, self.sum, self.done_ns) = saved;
-        }
-        self.ledger.rollback(start);
     }
 
     fn reset(&mut self) {
@@ -243,10 +206,20 @@ impl<'a> Cutter<'a> {
     }
 
     /// Sends one update straight to the server; none if its path never has bandwidth.
-    fn go_direct(&mut self, record: Option<&mut Record>) -> Option<()> {
+    fn go_direct(&mut self, mut record: Option<&mut Record>) -> Option<()> {
         let id = self.sequence[self.at];
         let host = self.case.server(self.server).host;
+        let before = self.ledger.mark();
         let arrival_ns = self.hop(self.case.update(id).host, host, self.case.now_ns, id)?;
+        let direct = self.segments.clone();
+        self.ledger.rollback(before);
+        if self.is_slow(id) && self.relay(id, arrival_ns, record.as_deref_mut()) {
+            return Some(());
+        }
+        let path = self.ledger.path(self.case.update(id).host, host);
+        self.ledger.reserve(&path, &direct);
+        self.segments = direct;
+        self.sum += self.price(self.case.update(id).size_bytes);
         let commit_ns = self.commit(1, arrival_ns);
         if let Some(record) = record {
             let segments = self.segments.clone();
@@ -264,12 +237,15 @@ impl<'a> Cutter<'a> {
         let aggregator = self.choose();
         let mark = self.ledger.mark();
         let (mut count, mut ready_ns, mut size_bytes) = (0, 0, 0);
+        let streams = self.case.options.stream_sums;
         self.arrivals.clear();
         while let Some(id) = self.sequence.get(self.at + count).copied() {
             let update = self.case.update(id);
             let before = self.ledger.mark();
             let arrival = self.hop(update.host, aggregator, self.case.now_ns, id);
-            let Some(arrival_ns) = arrival.filter(|at_ns| *at_ns <= self.done_ns) else {
+            let overlap_ns = if streams { self.link_ns(update.size_bytes) } else { 0 };
+            let by_ns = self.done_ns.saturating_add(overlap_ns).saturating_add(self.patience_ns);
+            let Some(arrival_ns) = arrival.filter(|at_ns| *at_ns <= by_ns) else {
                 self.ledger.rollback(before);
                 break;
             };
@@ -281,12 +257,19 @@ impl<'a> Cutter<'a> {
             size_bytes = size_bytes.max(update.size_bytes);
         }
         let host = self.case.server(self.server).host;
+        let last_ns = ready_ns;
+        if streams {
+            let overlap_ns = self.link_ns(size_bytes);
+            ready_ns = ready_ns.saturating_sub(overlap_ns).max(self.case.now_ns);
+        }
         let arrival = (count > 1).then(|| self.send(aggregator, host, ready_ns, size_bytes));
         let Some(arrival_ns) = arrival.flatten() else {
             self.ledger.rollback(mark);
             return false;
         };
+        let arrival_ns = arrival_ns.max(last_ns);
         let first = self.at;
+        self.sum += self.price(size_bytes);
         let commit_ns = self.commit(count, arrival_ns);
         if let Some(record) = record {
             let (server, members) = (self.server, self.sequence[first..self.at].to_vec());
@@ -316,6 +299,16 @@ impl<'a> Cutter<'a> {
                 };
                 aggregators.iter().copied().min_by_key(free_ns).unwrap_or(aggregators[0])
             }
+            AggregatorChoice::Earliest => {
+                let update = self.case.update(self.sequence[self.at]);
+                let arrival_ns = |host: &HostId| {
+                    let path = self.ledger.path(update.host, *host);
+                    // Two of its size: a group has a second member.
+                    let arrival = self.ledger.probe(&path, self.case.now_ns, 2 * update.size_bytes);
+                    arrival.unwrap_or(u64::MAX)
+                };
+                aggregators.iter().copied().min_by_key(arrival_ns).unwrap_or(aggregators[0])
+            }
         }
     }
 
@@ -339,6 +332,3 @@ impl<'a> Cutter<'a> {
         self.done_ns
     }
 }
-
-/// Times that the gaps beside the best number of direct updates are halved.
-const REFINEMENTS: usize = 3;

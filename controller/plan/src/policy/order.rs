@@ -16,12 +16,13 @@ mod deadlines;
 mod drops;
 mod longest;
 mod picker;
+mod places;
 mod pool;
 
 #[cfg(test)]
 mod tests;
 
-use crate::case::{Case, Objective, ServerId, Update, UpdateId};
+use crate::case::{Case, Objective, Segment, ServerId, Update, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::Path;
 use crate::plan::{DropReason, Group, Plan, Transfer};
@@ -29,6 +30,7 @@ use crate::plan::{DropReason, Group, Plan, Transfer};
 use deadlines::Deadlines;
 use drops::DropRule;
 use picker::{Candidate, Picker};
+use places::Places;
 
 /// What the ordering decided: sequences of direct transfers, reserved in the ledger.
 #[derive(Clone, Debug, Default)]
@@ -98,9 +100,11 @@ struct Planner<'a> {
     by_rank: Vec<UpdateId>,
     /// By [`UpdateId`]: place in its server's deadlines.
     places: Vec<u32>,
+    hosts: Places,
     lanes: Vec<Lane>,
     out: Ordered,
     rule: DropRule,
+    segments: Vec<Segment>,
 }
 
 /// One server's part of the planning.
@@ -133,20 +137,22 @@ impl<'a> Planner<'a> {
             }
         }
         for ids in &mut waiting {
+            deadlines::sort(case, &by_rank, ids);
             let lost = deadlines::repair(case, ledger, ids);
             out.dropped.extend(lost.into_iter().map(|id| (id, DropReason::DeadlineCluster)));
         }
         picker::reserve_thin(case, ledger, &waiting, &mut out.transfers);
         let mut places = vec![0; case.updates.len()];
-        let lanes = waiting.iter().zip(&case.servers).map(|(ids, server)| Lane {
-            pickers: vec![Picker::new(case, ledger, ids, &out.transfers)],
+        let hosts = Places::new(case);
+        let lanes = waiting.into_iter().zip(&case.servers).map(|(ids, server)| Lane {
+            pickers: vec![Picker::new(case, ledger, &hosts, &ids, &out.transfers)],
             deadlines: Deadlines::new(case, ids, &mut places),
             last_commit_ns: server.commit_from_ns,
             key: (0, 0),
         });
         let lanes = lanes.collect();
         let rule = DropRule::new(case);
-        Self { case, ledger, by_rank, places, lanes, out, rule }
+        Self { case, ledger, by_rank, places, hosts, lanes, out, rule, segments: Vec::new() }
     }
 
     fn run(mut self) -> Ordered {
@@ -194,10 +200,10 @@ impl<'a> Planner<'a> {
         let Some(top) = lane.pickers.last_mut() else { return };
         let Some(forced) = lane.deadlines.tight_prefix(self.case, top.len()) else { return };
         for id in &forced {
-            top.remove(self.case, *id);
+            top.remove(self.case, &self.hosts, *id);
         }
         let fixed = &self.out.transfers;
-        lane.pickers.push(Picker::new(self.case, self.ledger, &forced, fixed));
+        lane.pickers.push(Picker::new(self.case, self.ledger, &self.hosts, &forced, fixed));
     }
 
     /// Rule 3: whether the update at a forced slot is dropped instead.
@@ -220,12 +226,13 @@ impl<'a> Planner<'a> {
         if !self.rule.is_slow(self.case, forced, start_ns) {
             return false;
         }
-        let (slot, last_ns) = (lane.deadlines.slot(), lane.last_commit_ns);
+        let next = (lane.deadlines.slot(), lane.last_commit_ns);
         let waits = |id: UpdateId| {
             lane.deadlines.waits(self.places[id.index()], id)
                 && self.out.transfers[id.index()].is_none()
         };
-        self.rule.decide(self.case, self.ledger, forced.id, waits, slot, last_ns)
+        let (case, ledger, by_rank) = (self.case, &mut *self.ledger, &self.by_rank);
+        self.rule.decide(case, ledger, by_rank, forced.id, waits, next)
     }
 
     /// After a drop the slots set aside are one too many: everything waits together again.
@@ -234,7 +241,7 @@ impl<'a> Planner<'a> {
         if lane.pickers[1..].iter().any(|picker| !picker.is_empty()) {
             let waiting = lane.deadlines.remaining();
             let fixed = &self.out.transfers;
-            lane.pickers = vec![Picker::new(self.case, self.ledger, &waiting, fixed)];
+            lane.pickers = vec![Picker::new(self.case, self.ledger, &self.hosts, &waiting, fixed)];
         }
     }
 
@@ -258,12 +265,12 @@ impl<'a> Planner<'a> {
         }
         let update = case.update(id);
         let path = direct_path(case, self.ledger, update);
-        let mut segments = Vec::new();
-        let finish =
-            self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
+        let segments = &mut self.segments;
+        segments.clear();
+        let finish = self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, segments);
         debug_assert_eq!(finish, Some(candidate.finish_ns), "a candidate is a fresh probe");
-        self.ledger.reserve(&path, &segments);
-        let arrival_ns = candidate.finish_ns;
+        self.ledger.reserve(&path, segments);
+        let (arrival_ns, segments) = (candidate.finish_ns, segments.to_vec());
         self.out.transfers[id.index()] =
             Some(Transfer { arrival_ns, commit_ns, via: None, segments });
     }
@@ -273,7 +280,7 @@ impl<'a> Planner<'a> {
         lane.deadlines.remove(self.places[id.index()]);
         lane.key = (0, 0);
         if let Some(picker) = lane.pickers.last_mut() {
-            picker.remove(self.case, id);
+            picker.remove(self.case, &self.hosts, id);
         }
     }
 }

@@ -1,3 +1,5 @@
+use weft_engine::push::InstallError;
+
 use super::*;
 
 fn rank_of(index: u8) -> Rank {
@@ -21,6 +23,7 @@ fn group() -> GroupDescriptor {
         replicate: true,
         rate_bytes_per_sec: Some(125_000_000),
         after: Some(GroupId::new(0, 1)),
+        train_chunks: 0,
         lateness_ns: 5,
     }
 }
@@ -36,6 +39,16 @@ fn commands_come_back_as_they_went() {
         Command::CloseMember { job, group: None, rank: rank_of(1) },
         Command::CloseMember { job, group: Some(GroupId::new(5, 6)), rank: rank_of(1) },
         Command::SetRate { job, rate_bytes_per_sec: 12 },
+        Command::Skip { job, below: OrderNumber(1 << 40) },
+        Command::Promote {
+            job,
+            epoch: ServerEpoch(2),
+            order: OrderNumber(9),
+            applied_min: OrderNumber(7),
+        },
+        Command::MoveServer { job, server: "[2001:db8::1]:22341".parse().unwrap() },
+        Command::StandDown { job, epoch: ServerEpoch(2) },
+        Command::LeaveReplica { job },
     ];
     for sent in commands {
         assert_eq!(command(&command_to_proto(&sent)), Ok(Some(sent)));
@@ -53,6 +66,8 @@ fn events_come_back_as_they_went() {
         norm: 1.5,
         momentum_norm: 0.0,
     };
+    let transferred =
+        |rank| Event::Transferred { group, rank, bytes: 1, duration_ns: 2, wait_ns: 3, idle_ns: 4 };
     let errors = [
         InstallError::UnknownJob,
         InstallError::RowTaken,
@@ -64,13 +79,24 @@ fn events_come_back_as_they_went() {
         Event::Installed { group },
         Event::Gathered { group, rank },
         Event::Staged { group },
-        Event::Transferred { group, rank: None, bytes: 1, duration_ns: 2 },
-        Event::Transferred { group, rank: Some(rank), bytes: 1, duration_ns: 2 },
+        transferred(None),
+        transferred(Some(rank)),
         decided(Decision::Committed(Version(9))),
         decided(Decision::Void),
         decided(Decision::Dropped),
         Event::MemberLost { job, rank },
         Event::ReplicaAt { order: OrderNumber(1), divergence_bound: 2.0, is_held: true },
+        // The replica is behind what the server remembers.
+        Event::ReplicaAt { order: OrderNumber(1), divergence_bound: f64::INFINITY, is_held: false },
+        Event::Promoted {
+            epoch: ServerEpoch(2),
+            applied: OrderNumber(7),
+            order: OrderNumber(9),
+            version: Version(4),
+            momentum_norm: 0.5,
+        },
+        Event::PromotionRefused { applied: OrderNumber(6) },
+        Event::StoodDown { epoch: ServerEpoch(3) },
     ];
     events.extend(errors.map(|error| Event::Refused { group, error }));
     for sent in events {
@@ -104,7 +130,7 @@ fn every_bad_field_of_a_descriptor_is_named() {
 
 #[test]
 fn figures_that_are_no_magnitudes_are_refused() {
-    for value in [f64::NAN, f64::INFINITY, -1.0] {
+    for value in [f64::NAN, -1.0] {
         let proto = v1::Event {
             job: 0,
             event: Some(v1::event::Event::ReplicaAt(v1::ReplicaAt {

@@ -3,10 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::push::{BoxIndex, Decision, GroupDescriptor, OrderNumber, Version};
-use weft_wire::{Members, Rank};
+use weft_engine::push::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
+use weft_wire::Rank;
 
 use super::*;
+
+mod flows;
+mod server;
+mod talk;
+mod training;
+mod trains;
+
+use flows::{Flow, Moving};
+use server::Server;
+pub(super) use training::{Record, Training};
 
 /// Time that a message takes.
 pub(super) const MESSAGE_NS: u64 = 50_000;
@@ -49,6 +59,7 @@ pub(super) fn job(workers: usize) -> JobConfig {
         workers: (0..workers).map(|i| WorkerConfig::Host(format!("w{i}"))).collect(),
         server: "s0".into(),
         aggregators: Vec::new(),
+        ack: Ack::Commit,
         replica: None,
         tau_max: None,
         momentum: 0.9,
@@ -71,33 +82,12 @@ pub(super) struct Worker {
 enum Event {
     Act(Box<Action>),
     Report(String, JobId, weft_engine::push::Event),
-    Arrived(TransferKey, u64),
+    Arrived(Moving, u64),
+    Train(String, Box<Train>),
     Ask(u16, u8),
-}
-
-#[derive(Clone, Debug)]
-struct Flow {
-    links: [String; 2],
-    left: f64,
-    rate: u64,
-    since_ns: u64,
-    version: u64,
-    rates: Vec<(bool, u64)>,
-    job: u16,
-    /// Into a server: its place in the order.
-    order: Option<u64>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Server {
-    version: u64,
-    next_order: u64,
-    groups: BTreeMap<u64, GroupDescriptor>,
-    started: BTreeSet<GroupId>,
-    staged: BTreeSet<GroupId>,
-    removed: BTreeSet<GroupId>,
-    granted: BTreeMap<GroupId, usize>,
-    gathered: BTreeMap<GroupId, BTreeSet<Rank>>,
+    Computed(u16, u8),
+    Told(u16, u8, Option<u64>),
+    CaughtUp(Moving, u64),
 }
 
 pub(super) struct World {
@@ -108,7 +98,7 @@ pub(super) struct World {
     host_of: BTreeMap<String, String>,
     queue: BTreeMap<(u64, u64), Event>,
     count: u64,
-    flows: BTreeMap<TransferKey, Flow>,
+    flows: BTreeMap<Moving, Flow>,
     servers: BTreeMap<u16, Server>,
     nodes: BTreeMap<String, NodeId>,
     names: BTreeMap<NodeId, String>,
@@ -119,12 +109,20 @@ pub(super) struct World {
     installed: BTreeSet<(String, GroupId)>,
     update_ids: BTreeMap<(u16, u8), u64>,
     loops: BTreeMap<u16, Worker>,
+    runs: BTreeMap<u16, training::Run>,
     ended: BTreeSet<(u16, u8, u64)>,
     granted: BTreeSet<(u16, u8, u64)>,
-    orders: BTreeMap<u16, u64>,
+    orders: BTreeMap<u16, BTreeSet<u64>>,
+    /// What links can really do, bytes per second, by name (`w0.up`, `r0.up`): transfers begin with
+    /// trains that show it, where it says so of a link of the path.
+    pub(super) truth: BTreeMap<String, u64>,
+    /// Racks of hosts.
+    pub(super) rack_of: BTreeMap<String, String>,
     /// Factor on the real rate of a host's links.
     pub(super) slow: BTreeMap<String, f64>,
     pub(super) load_max: f64,
+    /// What the fullest link carried then.
+    pub(super) fullest: String,
     pub(super) releases: u64,
     pub(super) grants: Vec<Grant>,
     grant_jobs: Vec<(u16, Rank)>,
@@ -169,11 +167,15 @@ impl World {
             installed: BTreeSet::new(),
             update_ids: BTreeMap::new(),
             loops: BTreeMap::new(),
+            runs: BTreeMap::new(),
             ended: BTreeSet::new(),
             granted: BTreeSet::new(),
             orders: BTreeMap::new(),
+            truth: BTreeMap::new(),
+            rack_of: BTreeMap::new(),
             slow: BTreeMap::new(),
             load_max: 0.0,
+            fullest: String::new(),
             releases: 0,
             grants: Vec::new(),
             grant_jobs: Vec::new(),
@@ -227,6 +229,7 @@ impl World {
                 next_order: OrderNumber(server.next_order),
                 version: Version(server.version),
                 momentum_norm: 0.0,
+                epoch: ServerEpoch(0),
                 open_groups,
             });
         }
@@ -351,6 +354,7 @@ impl World {
             Event::Act(action) => match *action {
                 Action::Command { node, command } => self.obey(node, command),
                 Action::Reply { job, rank, reply } => self.hear(job, rank, reply),
+                Action::Notice { .. } => {}
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {
@@ -358,316 +362,14 @@ impl World {
                 }
             }
             Event::Arrived(key, version) => self.arrived(key, version),
+            Event::Train(name, train) => {
+                let node = self.nodes[&name];
+                self.controller.handle_train(self.now_ns, node, &train).unwrap();
+            }
             Event::Ask(job, rank) => self.ask(job, rank),
-        }
-    }
-
-    fn obey(&mut self, node: NodeId, command: Command) {
-        use weft_engine::push::Event as Report;
-        let name = self.names[&node].clone();
-        self.commands.push((name.clone(), command.clone()));
-        if self.dead.contains(&name) {
-            return;
-        }
-        match command {
-            Command::Install(group) => {
-                let (id, job) = (group.group, group.job.0);
-                if self.refusing.contains(&name) {
-                    let error = weft_engine::push::InstallError::Full;
-                    self.report(&name, job, Report::Refused { group: id, error });
-                    return;
-                }
-                let is_again = !self.installed.insert((name.clone(), id));
-                let server = self.servers.get_mut(&job).unwrap();
-                if self.jobs[usize::from(job)].server == name && !is_again {
-                    let last = self.orders.insert(job, group.order.0);
-                    assert!(last.is_none_or(|last| last < group.order.0), "orders went back");
-                    assert!(group.order.0 >= server.next_order, "an order number came again");
-                    server.groups.insert(group.order.0, group);
-                }
-                self.report(&name, job, Report::Installed { group: id });
-                self.start_sums(job);
-            }
-            Command::Remove { job, group } => {
-                self.installed.remove(&(name.clone(), group));
-                let server = self.servers.get_mut(&job.0).unwrap();
-                if self.jobs[usize::from(job.0)].server == name {
-                    server.removed.insert(group);
-                }
-                self.decide(job.0);
-            }
-            Command::CloseMember { job, rank, .. } => {
-                if self.jobs[usize::from(job.0)].server == name {
-                    self.lose(job.0, rank);
-                }
-            }
-            Command::SetRate { .. } => {}
-        }
-    }
-
-    /// Groups that wait for this member are VOID.
-    pub(super) fn lose(&mut self, job: u16, rank: Rank) {
-        let server = self.servers.get_mut(&job).unwrap();
-        let of_it = server.groups.values().filter(|group| group.mask().contains(rank.bit()));
-        let groups: Vec<GroupId> =
-            of_it.map(|group| group.group).filter(|id| !server.staged.contains(id)).collect();
-        server.removed.extend(groups);
-        self.decide(job);
-    }
-
-    fn hear(&mut self, job: JobId, rank: Rank, reply: Reply) {
-        let rank_number = rank.index() as u8;
-        match reply {
-            Reply::Grant(grant) => {
-                let key = (job.0, rank_number, grant.update_id);
-                assert!(self.granted.insert(key), "granted twice");
-                assert!(!self.ended.contains(&key), "granted after its end");
-                self.first_grant_ns.get_or_insert(self.now_ns);
-                self.check_installed(job.0, &grant);
-                let server = self.servers.get_mut(&job.0).unwrap();
-                *server.granted.entry(grant.group).or_default() += 1;
-                if let Some(via) = grant.via {
-                    let config = &self.jobs[usize::from(job.0)];
-                    let to = config.aggregators[usize::from(via.0)].clone();
-                    let from = config.workers[rank.index()].host().to_owned();
-                    let rates = grant.segments.iter();
-                    let rates =
-                        rates.map(|s| (s.gate == Gate::Open, s.rate_bytes_per_sec)).collect();
-                    let key = TransferKey::Member(grant.group, rank);
-                    self.fly(key, (&from, &to), (job.0, None), rates);
-                }
-                self.grants.push(grant);
-                self.grant_jobs.push((job.0, rank));
-                self.start_sums(job.0);
-            }
-            Reply::Release { update_id, segment } => {
-                self.releases += 1;
-                let of_job = self.grants.iter().zip(&self.grant_jobs);
-                let grant = of_job.filter(|(_, of)| **of == (job.0, rank)).map(|(grant, _)| grant);
-                let grant = { grant }.find(|grant| {
-                    grant.update_id == update_id
-                        && grant.via.is_some()
-                        && self.flows.contains_key(&TransferKey::Member(grant.group, rank))
-                });
-                if let Some(grant) = grant {
-                    let key = TransferKey::Member(grant.group, rank);
-                    self.flows.get_mut(&key).unwrap().rates[segment as usize].0 = true;
-                    self.set_rate(key);
-                    self.measure();
-                }
-            }
-            Reply::Drop { update_id, reason } => {
-                let key = (job.0, rank_number, update_id);
-                assert!(!self.granted.contains(&key), "dropped after its grant");
-                assert!(self.ended.insert(key), "ended twice");
-                self.drops.push(reason);
-                self.again(job.0, rank_number);
-            }
-            Reply::Delivered { update_id, outcome } => {
-                let key = (job.0, rank_number, update_id);
-                assert!(self.granted.contains(&key), "ended without a grant");
-                assert!(self.ended.insert(key), "ended twice");
-                self.delivered.push((update_id, outcome));
-                self.again(job.0, rank_number);
-            }
-        }
-    }
-
-    fn again(&mut self, job: u16, rank: u8) {
-        if let Some(worker) = self.loops.get(&job) {
-            self.push(self.now_ns + worker.compute_ns + MESSAGE_NS, Event::Ask(job, rank));
-        }
-    }
-
-    fn check_installed(&self, job: u16, grant: &Grant) {
-        let config = &self.jobs[usize::from(job)];
-        let aggregator = grant.via.map(|via| &config.aggregators[usize::from(via.0)]);
-        for name in [Some(&config.server), aggregator].into_iter().flatten() {
-            let is_installed = self.installed.contains(&(name.clone(), grant.group));
-            assert!(is_installed, "{name} does not know the group of a grant");
-        }
-    }
-
-    /// Starts what may go into the server: groups in order, when granted, gathered, and when the
-    /// one that they come after is staged.
-    fn start_sums(&mut self, job: u16) {
-        let config = self.jobs[usize::from(job)].clone();
-        let server = self.servers.get_mut(&job).unwrap();
-        let mut starts = Vec::new();
-        for group in server.groups.values() {
-            let id = group.group;
-            if server.started.contains(&id) || server.removed.contains(&id) {
-                continue;
-            }
-            let is_open = group.after.is_none_or(|after| {
-                server.staged.contains(&after)
-                    || server.removed.contains(&after)
-                    || server.groups.values().all(|other| other.group != after)
-            });
-            let granted = server.granted.get(&id).copied().unwrap_or(0) == group.members.len();
-            let gathered = group.via.is_none()
-                || server.gathered.get(&id).is_some_and(|ranks| ranks.len() == group.members.len());
-            if is_open && granted && gathered {
-                starts.push(group.clone());
-            }
-        }
-        for group in starts {
-            self.servers.get_mut(&job).unwrap().started.insert(group.group);
-            let from = match group.via {
-                Some(via) => self.host_of[&config.aggregators[usize::from(via.0)]].clone(),
-                None => config.workers[group.members[0].rank.index()].host().to_owned(),
-            };
-            let to = self.host_of[&config.server].clone();
-            let rates = vec![(true, group.rate_bytes_per_sec.unwrap())];
-            let order = Some(group.order.0);
-            self.fly(TransferKey::Sum(group.group), (&from, &to), (job, order), rates);
-        }
-    }
-
-    fn fly(
-        &mut self,
-        key: TransferKey,
-        path: (&str, &str),
-        (job, order): (u16, Option<u64>),
-        rates: Vec<(bool, u64)>,
-    ) {
-        let links = [format!("{}.up", path.0), format!("{}.down", path.1)];
-        let left = self.jobs[usize::from(job)].update_bytes() as f64;
-        let flow =
-            Flow { links, left, rate: 0, since_ns: self.now_ns, version: 0, rates, job, order };
-        self.flows.insert(key, flow);
-        self.set_rate(key);
-        self.conduct(job);
-    }
-
-    /// Gives a server's link to its transfers in order.
-    fn conduct(&mut self, job: u16) {
-        let of_it = self.flows.iter().filter(|(_, flow)| flow.job == job);
-        let mut keys: Vec<_> = of_it.filter_map(|(key, flow)| Some((flow.order?, *key))).collect();
-        keys.sort_unstable();
-        for (_, key) in keys {
-            self.set_rate(key);
-        }
-        self.measure();
-    }
-
-    /// Notes how full the links are.
-    fn measure(&mut self) {
-        // A worker's own uplink carries nobody else's transfers, and cannot carry too much.
-        let links = self.flows.values().flat_map(|flow| flow.links.clone());
-        let is_shared = |link: &String| !(link.starts_with('w') && link.ends_with(".up"));
-        let links: BTreeSet<String> = links.filter(is_shared).collect();
-        for link in links {
-            let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
-            let load =
-                on_it.map(|flow| flow.rate).sum::<u64>() as f64 / self.capacity[&link] as f64;
-            self.load_max = self.load_max.max(load);
-        }
-    }
-
-    fn set_rate(&mut self, key: TransferKey) {
-        let now_ns = self.now_ns;
-        let flow = self.flows.get_mut(&key).unwrap();
-        flow.left -= flow.rate as f64 * (now_ns - flow.since_ns) as f64 / 1e9;
-        flow.since_ns = now_ns;
-        let open = flow.rates.iter().rev().find(|(is_open, _)| *is_open);
-        let granted = open.map_or(0, |(_, rate)| *rate);
-        let host = flow.links[0].trim_end_matches(".up");
-        let slow = self.slow.get(host).copied().unwrap_or(1.0);
-        // A server pulls what its link takes, in order; what the first cannot use goes to the next.
-        flow.rate = (granted as f64 * slow) as u64;
-        if let Some(order) = flow.order {
-            let link = flow.links[1].clone();
-            let job = flow.job;
-            let before = self.flows.values().filter(|other| {
-                other.job == job && other.links[1] == link && other.order.is_some_and(|o| o < order)
-            });
-            let taken: u64 = before.map(|other| other.rate).sum();
-            let left = self.capacity[&link].saturating_sub(taken);
-            let flow = self.flows.get_mut(&key).unwrap();
-            flow.rate = flow.rate.min(left);
-        }
-        let flow = self.flows.get_mut(&key).unwrap();
-        flow.version += 1;
-        if flow.rate > 0 {
-            let need_ns = (flow.left.max(0.0) * 1e9 / flow.rate as f64).ceil() as u64;
-            let version = flow.version;
-            self.push(now_ns + need_ns, Event::Arrived(key, version));
-        }
-    }
-
-    fn arrived(&mut self, key: TransferKey, version: u64) {
-        use weft_engine::push::Event as Report;
-        if self.flows.get(&key).is_none_or(|flow| flow.version != version) {
-            return;
-        }
-        self.flows.remove(&key);
-        let id = key.group();
-        let of_it = |server: &Server| server.groups.values().find(|g| g.group == id).cloned();
-        let Some(group) = self.servers.values().find_map(of_it) else { return };
-        let job = group.job.0;
-        let config = self.jobs[usize::from(job)].clone();
-        match key {
-            TransferKey::Member(_, rank) => {
-                let server = self.servers.get_mut(&job).unwrap();
-                server.gathered.entry(id).or_default().insert(rank);
-                let via = &config.aggregators[usize::from(group.via.unwrap().0)];
-                self.report(via, job, Report::Gathered { group: id, rank });
-                self.start_sums(job);
-            }
-            TransferKey::Sum(_) => {
-                self.bytes_into_server += config.update_bytes();
-                self.servers.get_mut(&job).unwrap().staged.insert(id);
-                self.report(&config.server, job, Report::Staged { group: id });
-                self.conduct(job);
-                self.decide(job);
-                self.start_sums(job);
-            }
-            TransferKey::Copy(_) => {}
-        }
-    }
-
-    /// Decides order numbers in sequence.
-    fn decide(&mut self, job: u16) {
-        use weft_engine::push::Event as Report;
-        let config = self.jobs[usize::from(job)].clone();
-        loop {
-            let server = self.servers.get_mut(&job).unwrap();
-            let Some(group) = server.groups.get(&server.next_order).cloned() else { break };
-            let id = group.group;
-            let is_void = server.removed.contains(&id);
-            if !server.staged.contains(&id) && !is_void {
-                break;
-            }
-            server.groups.remove(&server.next_order);
-            server.next_order += 1;
-            let too_old = group.members.iter().zip(server.version..).any(|(member, before)| {
-                before.saturating_sub(member.version.0) > config.delay_max()
-            });
-            let decision = if is_void {
-                Decision::Void
-            } else if too_old && config.mode == Mode::Async {
-                Decision::Dropped
-            } else {
-                server.version += group.members.len() as u64;
-                Decision::Committed(Version(server.version))
-            };
-            let order = group.order;
-            let members = if matches!(decision, Decision::Committed(_)) {
-                group.mask()
-            } else {
-                Members::EMPTY
-            };
-            let report = Report::Decided {
-                group: id,
-                order,
-                decision,
-                members,
-                norm: 1.0,
-                momentum_norm: 1.0,
-            };
-            self.flows.retain(|key, _| key.group() != id);
-            self.report(&config.server, job, report);
+            Event::CaughtUp(key, version) => self.caught_up(key, version),
+            Event::Computed(job, rank) => self.computed(job, rank),
+            Event::Told(job, rank, committed) => self.told(job, rank, committed),
         }
     }
 }

@@ -202,11 +202,8 @@ fn what_makes_no_sense_is_refused_and_counted() {
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1e300] {
         let outcome = estimator.handle_train(1, pair, &probe_of(rate), Context::Probe);
         assert_eq!(outcome, Err(Refusal::Absurd), "{rate}");
-        let reserved = Context::Reserved { granted_bytes_per_sec: -rate };
-        assert_eq!(
-            estimator.handle_train(1, pair, &probe_of(rate), reserved),
-            Err(Refusal::Absurd)
-        );
+        let outcome = estimator.handle_train(1, pair, &probe_of(rate), Context::Reserved);
+        assert_eq!(outcome, Err(Refusal::Absurd), "{rate}");
     }
     for (from, to) in [(0, 0), (0, 9), (9, 0)] {
         let pair = (HostId(from), HostId(to));
@@ -234,10 +231,7 @@ fn a_grant_hides_the_link_until_it_is_not_met() {
     let up =
         |estimator: &Estimator| estimator.estimate(9, LinkId(0)).unwrap().capacity_bytes_per_sec;
     estimator.handle_train(1, pair, &probe_of(10e6), Context::Probe).unwrap();
-    let granted = Context::Reserved { granted_bytes_per_sec: 4e6 };
     for now in 2..8 {
-        let verdict = estimator.handle_train(now, pair, &probe_of(4e6), granted).unwrap();
-        assert_eq!(verdict, Verdict::InLine);
         let delivered =
             Delivered { bytes: 4_000_000, duration_ns: 1_000_000_000, limited_by_grant: true };
         estimator.handle_delivered(now, pair, &delivered).unwrap();
@@ -247,9 +241,70 @@ fn a_grant_hides_the_link_until_it_is_not_met() {
         let delivered =
             Delivered { bytes: 3_000_000, duration_ns: 1_000_000_000, limited_by_grant: false };
         estimator.handle_delivered(now, pair, &delivered).unwrap();
-        let _ = estimator.handle_train(now, pair, &probe_of(3e6), granted);
     }
     assert!(up(&estimator) < 10e6, "slower than told: the link's doing");
+}
+
+/// The first chunks of a transfer leave at once: what spaces them is the link, whatever was granted.
+/// What the box received beside them, by its own count, was on its link too.
+#[test]
+fn a_train_inside_a_transfer_shows_the_link() {
+    let mut estimator = Estimator::new(Topology::from_racks(vec![None; 2]));
+    let pair = (HostId(0), HostId(1));
+    let rate = |estimator: &Estimator, link| {
+        estimator.estimate(9, LinkId(link)).unwrap().capacity_bytes_per_sec
+    };
+    let sample = TrainSample { received_bytes_per_sec: 9.5e6, ..probe_of(9e6) };
+    for now in 1..4 {
+        estimator.handle_train(now, pair, &sample, Context::Reserved).unwrap();
+    }
+    assert!(within(rate(&estimator, 0), 9e6, 0.001));
+    assert!(within(rate(&estimator, 3), 9.5e6, 0.001));
+    // Of a probe's counter readings so little is an error of theirs.
+    let mut probed = Estimator::new(Topology::from_racks(vec![None; 2]));
+    probed.handle_train(1, pair, &sample, Context::Probe).unwrap();
+    assert!(within(rate(&probed, 3), 9e6, 0.001));
+}
+
+/// Links with line rates: a path that is slow speaks ill only of what was not slow before.
+#[test]
+fn a_link_falls_below_its_line_rate_only_by_its_own_doing() {
+    let mut estimator = Estimator::new(Topology::from_racks(vec![None; 4]));
+    let [up, down] = [|host: u32| LinkId(host * 2), |host: u32| LinkId(host * 2 + 1)];
+    for host in 0..4 {
+        estimator.set_line_rate(up(host), if host == 1 { 1e6 } else { 10e6 }).unwrap();
+        estimator.set_line_rate(down(host), 10e6).unwrap();
+    }
+    let train = |estimator: &mut Estimator, now: u64, from: u32, rate: f64| {
+        let pair = (HostId(from), HostId(3));
+        let _ = estimator.handle_train(now, pair, &probe_of(rate), Context::Reserved);
+    };
+    for now in 1..9 {
+        train(&mut estimator, now, 1, 1e6);
+    }
+    // A slow sender that was known to be slow says nothing of the receiver.
+    assert_eq!(estimator.estimate(9, down(3)), None);
+    for now in 10..20 {
+        train(&mut estimator, now, 0, 9.9e6);
+    }
+    let of = |estimator: &Estimator, link| estimator.estimate(30, link).unwrap();
+    assert_eq!(of(&estimator, down(3)).bound, Bound::AtLeast);
+    // The receiver's link falls to a half. The one path that shows it does not tell which end it is.
+    for now in 20..24 {
+        train(&mut estimator, now, 0, 5e6);
+    }
+    let fallen = of(&estimator, down(3));
+    assert!(within(fallen.capacity_bytes_per_sec, 5e6, 0.02), "{fallen:?}");
+    assert_eq!(fallen.bound, Bound::Fallen);
+    assert_eq!(of(&estimator, up(0)).bound, Bound::Fallen);
+    // A sender that shows more elsewhere is cleared, and so the receiver's link is the one.
+    for now in 24..30 {
+        let pair = (HostId(0), HostId(2));
+        let _ = estimator.handle_train(now, pair, &probe_of(9.9e6), Context::Reserved);
+    }
+    assert!(within(of(&estimator, up(0)).capacity_bytes_per_sec, 9.9e6, 0.02));
+    assert_eq!(of(&estimator, down(3)).bound, Bound::Measured);
+    assert!(within(of(&estimator, down(3)).capacity_bytes_per_sec, 5e6, 0.02));
 }
 
 #[test]
@@ -465,8 +520,7 @@ proptest! {
         for (index, rate) in rates.iter().enumerate() {
             let pair = (HostId(index as u32 % 3), HostId((index as u32 + 1) % 3));
             let (now, total, own) = counters[index];
-            let reserved = Context::Reserved { granted_bytes_per_sec: *rate };
-            for context in [Context::Probe, reserved] {
+            for context in [Context::Probe, Context::Reserved] {
                 let sample = TrainSample { last_ns: now, ..probe_of(*rate) };
                 let _ = estimator.handle_train(now, pair, &sample, context);
             }

@@ -33,6 +33,8 @@ pub enum Bound {
     Measured,
     /// Something else was slower whenever it was tried.
     AtLeast,
+    /// It once carried its line rate, and no longer does, by whatever path.
+    Fallen,
 }
 
 /// Why a train was sent, which decides what it shows.
@@ -40,11 +42,9 @@ pub enum Bound {
 pub enum Context {
     /// As fast as the sender can: the link limits.
     Probe,
-    /// Inside a transfer that may send at this rate: dispersion at the granted rate is the pacer's.
-    Reserved {
-        /// The grant.
-        granted_bytes_per_sec: f64,
-    },
+    /// The first chunks of a granted transfer, which no pacer holds back: the link limits, and the
+    /// readings are the receiving box's own count, exact, of Weft's bytes alone.
+    Reserved,
 }
 
 /// A finished transfer, or a stretch of one.
@@ -116,6 +116,12 @@ pub struct Refused {
 }
 
 impl Refused {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.no_path + self.absurd + self.backwards + self.uneven + self.short
+    }
+
     pub(super) fn count(&mut self, refusal: Refusal) -> Refusal {
         *match refusal {
             Refusal::NoPath => &mut self.no_path,

@@ -29,10 +29,8 @@ pub(super) struct Deadlines {
 const GONE: i64 = i64::MAX / 2;
 
 impl Deadlines {
-    /// Notes in `places` where each update stands.
-    pub(super) fn new(case: &Case, ids: &[UpdateId], places: &mut [u32]) -> Self {
-        let mut sorted = ids.to_vec();
-        sorted.sort_unstable_by_key(|id| sort_key(case, *id));
+    /// Of updates that [`sort`] has sorted; notes in `places` where each stands.
+    pub(super) fn new(case: &Case, sorted: Vec<UpdateId>, places: &mut [u32]) -> Self {
         let leaves = sorted.len().next_power_of_two();
         let mut least = vec![GONE; leaves * 2];
         for (rank, id) in sorted.iter().enumerate() {
@@ -123,17 +121,15 @@ impl Deadlines {
 }
 
 /// Drops from `ids` what cannot fit: from the shortest prefix by deadline that has more updates
-/// than slots, the one that would arrive last, until all fit (*derived*).
+/// than slots, the one that would arrive last, until all fit (*derived*). `ids` are sorted.
 pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> Vec<UpdateId> {
-    let mut sorted = ids.clone();
-    sorted.sort_unstable_by_key(|id| sort_key(case, *id));
-    let fits = sorted.iter().enumerate().all(|(rank, id)| case.deadline(*id) >= index(rank));
+    let fits = ids.iter().enumerate().all(|(rank, id)| case.deadline(*id) >= index(rank));
     if fits {
         return Vec::new();
     }
     let mut kept = BinaryHeap::new();
     let mut lost = Vec::new();
-    for id in sorted {
+    for id in ids.iter().copied() {
         let update = case.update(id);
         let path = direct_path(case, ledger, update);
         let finish_ns = ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX);
@@ -152,9 +148,19 @@ pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> V
     lost
 }
 
-fn sort_key(case: &Case, id: UpdateId) -> (u64, u32) {
-    // Of one server, the deadline grows with the version.
-    (case.update(id).version, case.ranks[id.index()])
+/// Sorts updates of one server by (deadline, name).
+pub(super) fn sort(case: &Case, by_rank: &[UpdateId], ids: &mut [UpdateId]) {
+    // The deadline grows with the version. One number each compares fastest.
+    let key = |id: &UpdateId| {
+        u128::from(case.update(*id).version) << 32 | u128::from(case.ranks[id.index()])
+    };
+    let mut keys: Vec<u128> = ids.iter().map(key).collect();
+    keys.sort_unstable();
+    for (id, key) in ids.iter_mut().zip(keys) {
+        #[expect(clippy::cast_possible_truncation, reason = "its lower part")]
+        let rank = key as u32;
+        *id = by_rank[rank as usize];
+    }
 }
 
 fn index(rank: usize) -> i64 {

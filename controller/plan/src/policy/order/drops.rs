@@ -8,11 +8,14 @@
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use crate::case::{Case, UpdateId};
+use crate::case::{Case, Segment, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
 
 use super::direct_path;
 use super::picker::Candidate;
+
+#[cfg(test)]
+mod tests;
 
 /// Others that are planned ahead, with and without the update in question.
 pub(super) const LOOKAHEAD: usize = 16;
@@ -23,9 +26,31 @@ pub(super) struct DropRule {
     recent: VecDeque<bool>,
     dropped: u32,
     budget: f64,
-    /// Per server, made when first needed.
-    threshold_ns: Vec<Option<u64>>,
-    briefest: Vec<Option<Vec<UpdateId>>>,
+    /// By server, made when first needed.
+    servers: Vec<Option<Brief>>,
+}
+
+/// The transfers to one server, as if each had its links for itself.
+#[derive(Debug)]
+struct Brief {
+    /// How much longer the others may take.
+    threshold_ns: u64,
+    /// (time, rank), longest first; what is gone may be missing.
+    times: Vec<(u64, u32)>,
+}
+
+/// A transfer that is planned ahead.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    id: UpdateId,
+    deadline: i64,
+    rank: u32,
+    /// On links of its own.
+    time_ns: u64,
+    /// It does not end before this: residuals only shrink.
+    least_ns: u64,
+    /// Whether that is when it ends.
+    is_fresh: bool,
 }
 
 impl DropRule {
@@ -36,8 +61,8 @@ impl DropRule {
         let mut recent: VecDeque<bool> = VecDeque::new();
         recent.extend((0..window).map(|i| i >= window - dropped));
         let budget = if options.no_drop { 0.0 } else { options.drop_limit * f64::from(window) };
-        let threshold_ns = vec![None; case.servers.len()];
-        Self { recent, dropped, budget, threshold_ns, briefest: vec![None; case.servers.len()] }
+        let servers = case.servers.iter().map(|_| None).collect();
+        Self { recent, dropped, budget, servers }
     }
 
     /// An update got its slot, or was dropped by this rule.
@@ -56,8 +81,7 @@ impl DropRule {
 
     /// Whether it ends so much later than the free choice that a look-ahead is worth its time.
     pub(super) fn is_slow(&mut self, case: &Case, forced: Candidate, free_ns: u64) -> bool {
-        let threshold_ns = self.threshold_ns(case, forced.id);
-        forced.finish_ns.saturating_sub(free_ns) > threshold_ns
+        forced.finish_ns.saturating_sub(free_ns) > self.brief(case, forced.id).threshold_ns
     }
 
     /// Plans the others with and without the forced update and compares.
@@ -65,104 +89,138 @@ impl DropRule {
         &mut self,
         case: &Case,
         ledger: &mut Ledger,
+        by_rank: &[UpdateId],
         forced: UpdateId,
         waits: impl Fn(UpdateId) -> bool,
-        slot: i64,
-        last_commit_ns: u64,
+        (slot, last_commit_ns): (i64, u64),
     ) -> bool {
-        let threshold_ns = self.threshold_ns(case, forced);
-        let others = self.others(case, forced, waits);
+        let brief = self.brief(case, forced);
+        let others = brief.others(case, by_rank, forced, waits);
         if others.is_empty() {
             return false;
         }
-        let count = others.len() as u128;
+        let allowed = u128::from(brief.threshold_ns) * others.len() as u128;
         let mark = ledger.mark();
-        let without = ahead(case, ledger, &others, slot, last_commit_ns);
+        let without = ahead(case, ledger, &others, slot, last_commit_ns, u128::MAX);
         ledger.rollback(mark);
-        let finish_ns = send(case, ledger, forced);
-        let with = ahead(case, ledger, &others, slot + 1, last_commit_ns.max(finish_ns));
+        let most = without.saturating_add(allowed);
+        let finish_ns = send(case, ledger, forced, &mut Vec::new());
+        let with = ahead(case, ledger, &others, slot + 1, last_commit_ns.max(finish_ns), most);
         ledger.rollback(mark);
-        with.saturating_sub(without) > u128::from(threshold_ns) * count
+        with > most
     }
 
-    /// The briefest transfers to the same server that still wait.
-    fn others(
-        &mut self,
-        case: &Case,
-        forced: UpdateId,
-        waits: impl Fn(UpdateId) -> bool,
-    ) -> Vec<UpdateId> {
-        let server = case.update(forced).server;
-        let briefest = self.briefest[server.index()].get_or_insert_with(|| {
-            let own = case.update_ids().filter(|id| case.update(*id).server == server);
-            let mut own: Vec<UpdateId> = own.collect();
-            own.sort_by_cached_key(|id| {
-                Reverse((uncontended_ns(case, *id), case.ranks[id.index()]))
-            });
-            own
-        });
-        // They mostly go in this order, so what is gone is at the end.
-        while briefest.last().is_some_and(|id| !waits(*id)) {
-            briefest.pop();
-        }
-        let waiting = briefest.iter().rev().copied().filter(|id| *id != forced && waits(*id));
-        waiting.take(LOOKAHEAD).collect()
-    }
-
-    fn threshold_ns(&mut self, case: &Case, id: UpdateId) -> u64 {
+    fn brief(&mut self, case: &Case, id: UpdateId) -> &mut Brief {
         let server = case.update(id).server;
-        *self.threshold_ns[server.index()].get_or_insert_with(|| {
-            let own = case.update_ids().filter(|id| case.update(*id).server == server);
-            let mut times: Vec<u64> = own.map(|id| uncontended_ns(case, id)).collect();
-            let middle = times.len() / 2;
-            let (_, median, _) = times.select_nth_unstable(middle);
-            scale(*median, case.options.theta)
-        })
+        self.servers[server.index()].get_or_insert_with(|| Brief::new(case, server))
     }
 }
 
-/// Sum of the commit instants of `others`, shortest first under their deadlines.
+impl Brief {
+    fn new(case: &Case, server: ServerId) -> Self {
+        let own = case.update_ids().filter(|id| case.update(*id).server == server);
+        let mut times: Vec<(u64, u32)> =
+            own.map(|id| (uncontended_ns(case, id), case.ranks[id.index()])).collect();
+        times.sort_unstable_by_key(|time| Reverse(*time));
+        let median_ns = times[times.len() - 1 - times.len() / 2].0;
+        Self { threshold_ns: scale(median_ns, case.options.theta), times }
+    }
+
+    /// The briefest that still wait, by deadline.
+    fn others(
+        &mut self,
+        case: &Case,
+        by_rank: &[UpdateId],
+        forced: UpdateId,
+        waits: impl Fn(UpdateId) -> bool,
+    ) -> Vec<Ahead> {
+        // They mostly go in this order, so what is gone is at the end.
+        while self.times.last().is_some_and(|(_, rank)| !waits(by_rank[*rank as usize])) {
+            self.times.pop();
+        }
+        let ids =
+            self.times.iter().rev().map(|(time_ns, rank)| (*time_ns, by_rank[*rank as usize]));
+        let waiting = ids.filter(|(_, id)| *id != forced && waits(*id)).take(LOOKAHEAD);
+        let mut others: Vec<Ahead> = waiting
+            .map(|(time_ns, id)| Ahead {
+                id,
+                deadline: case.deadline(id),
+                rank: case.ranks[id.index()],
+                time_ns,
+                least_ns: 0,
+                is_fresh: false,
+            })
+            .collect();
+        others.sort_unstable_by_key(|other| (other.deadline, other.rank));
+        others
+    }
+}
+
+/// Sum of the commit instants of `others`, shortest first under their deadlines; once it is certain
+/// to be over `most`, what is certain of it.
 fn ahead(
     case: &Case,
     ledger: &mut Ledger,
-    others: &[UpdateId],
+    others: &[Ahead],
     first_slot: i64,
     mut last_commit_ns: u64,
+    most: u128,
 ) -> u128 {
+    let server = case.server(case.update(others[0].id).server);
+    let down = ledger.topology().down(server.host);
     let mut waiting = others.to_vec();
-    waiting.sort_unstable_by_key(|id| (case.deadline(*id), case.ranks[id.index()]));
+    let mut segments = Vec::new();
     let mut sum = 0;
     let mut slot = first_slot;
     while !waiting.is_empty() {
-        let tight = (0..waiting.len()).find(|n| case.deadline(waiting[*n]) - slot <= *n as i64);
-        let choice = waiting[..tight.map_or(waiting.len(), |n| n + 1)].iter().enumerate();
-        let keyed =
-            choice.map(|(at, id)| (standalone_ns(case, ledger, *id), case.ranks[id.index()], at));
-        let Some((_, _, at)) = keyed.min() else { break };
-        let id = waiting.remove(at);
-        last_commit_ns = last_commit_ns.max(send(case, ledger, id));
+        // No commit is before the one before it.
+        let least = sum + waiting.len() as u128 * u128::from(last_commit_ns);
+        if least > most {
+            return least;
+        }
+        let free_ns = ledger.link(down).first_free_ns(case.now_ns).unwrap_or(u64::MAX);
+        for other in &mut waiting {
+            other.least_ns = other.least_ns.max(free_ns.saturating_add(other.time_ns));
+            other.is_fresh = false;
+        }
+        let tight = (0..waiting.len()).find(|n| waiting[*n].deadline - slot <= *n as i64);
+        let choice = tight.map_or(waiting.len(), |n| n + 1);
+        let at = briefest(case, ledger, &mut waiting[..choice]);
+        let id = waiting.remove(at).id;
+        last_commit_ns = last_commit_ns.max(send(case, ledger, id, &mut segments));
         sum += u128::from(last_commit_ns);
         slot += 1;
     }
     sum
 }
 
-/// Reserves an update's transfer and returns its finish.
-fn send(case: &Case, ledger: &mut Ledger, id: UpdateId) -> u64 {
-    let update = case.update(id);
-    let path = direct_path(case, ledger, update);
-    let mut segments = Vec::new();
-    let finish = ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
-    if finish.is_some() {
-        ledger.reserve(&path, &segments);
+/// Which of some transfers would end first. Only what could is asked about.
+fn briefest(case: &Case, ledger: &Ledger, choice: &mut [Ahead]) -> usize {
+    loop {
+        let keyed = choice.iter().enumerate();
+        let first = keyed.min_by_key(|(_, other)| (other.least_ns, other.rank));
+        let at = first.map_or(0, |(at, _)| at);
+        let other = &mut choice[at];
+        if other.is_fresh {
+            return at;
+        }
+        let update = case.update(other.id);
+        let path = direct_path(case, ledger, update);
+        other.least_ns = ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX);
+        other.is_fresh = true;
     }
-    finish.unwrap_or(u64::MAX)
 }
 
-fn standalone_ns(case: &Case, ledger: &Ledger, id: UpdateId) -> u64 {
+/// Reserves an update's transfer and returns its finish.
+fn send(case: &Case, ledger: &mut Ledger, id: UpdateId, segments: &mut Vec<Segment>) -> u64 {
     let update = case.update(id);
     let path = direct_path(case, ledger, update);
-    ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX)
+    segments.clear();
+    let finish = ledger.probe_segments(&path, case.now_ns, update.size_bytes, segments);
+    if finish.is_some() {
+        ledger.reserve(&path, segments);
+    }
+    finish.unwrap_or(u64::MAX)
 }
 
 /// Transfer time on links that carry nothing else.
@@ -170,8 +228,13 @@ fn uncontended_ns(case: &Case, id: UpdateId) -> u64 {
     let update = case.update(id);
     let up = case.host(update.host).up_bytes_per_sec;
     let down = case.host(case.server(update.server).host).down_bytes_per_sec;
-    let time_ns = u128::from(update.size_bytes) * 1_000_000_000 / u128::from(up.min(down));
-    u64::try_from(time_ns).unwrap_or(u64::MAX)
+    let rate = up.min(down);
+    // In 64 bits where they are enough, which is much faster.
+    match update.size_bytes.checked_mul(1_000_000_000) {
+        Some(amount) => amount / rate,
+        None => u64::try_from(u128::from(update.size_bytes) * 1_000_000_000 / u128::from(rate))
+            .unwrap_or(u64::MAX),
+    }
 }
 
 #[expect(

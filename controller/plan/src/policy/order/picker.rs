@@ -11,6 +11,7 @@ use crate::net::ledger::Ledger;
 use crate::plan::Transfer;
 
 use super::direct_path;
+use super::places::Places;
 use super::pool::Pool;
 
 /// An update and when it would end.
@@ -41,6 +42,7 @@ impl Picker {
     pub(super) fn new(
         case: &Case,
         ledger: &Ledger,
+        places: &Places,
         ids: &[UpdateId],
         fixed: &[Option<Transfer>],
     ) -> Self {
@@ -59,7 +61,7 @@ impl Picker {
             free.sort_unstable_by_key(rack);
         }
         for pool in free.chunk_by(|a, b| rack(a) == rack(b)) {
-            picker.pools.push(Pool::new(case, ledger, pool));
+            picker.pools.push(Pool::new(case, ledger, places, pool));
         }
         picker
     }
@@ -93,13 +95,11 @@ impl Picker {
     }
 
     /// Takes an update out of the set.
-    pub(super) fn remove(&mut self, case: &Case, id: UpdateId) {
+    pub(super) fn remove(&mut self, case: &Case, places: &Places, id: UpdateId) {
         self.count -= 1;
-        let update = case.update(id);
-        let rank = case.ranks[id.index()];
-        let taken =
-            self.pools.iter_mut().any(|pool| pool.remove(update.host, update.size_bytes, rank));
+        let taken = self.pools.iter_mut().any(|pool| pool.remove(case, places, id));
         if !taken {
+            let rank = case.ranks[id.index()];
             self.fixed.retain(|(_, other)| *other != rank);
         }
     }

@@ -14,9 +14,12 @@
 
 use std::cmp::Reverse;
 
-use crate::case::{Case, HostId, UpdateId};
-use crate::net::ledger::{Ledger, Profile, Reach};
+use crate::case::{Case, UpdateId};
+use crate::net::ledger::Ledger;
+use crate::net::profile::{Profile, Reach, amount};
 use crate::net::topology::{LinkId, Path};
+
+use super::places::Places;
 
 /// Updates for one server from one rack.
 #[derive(Debug)]
@@ -25,13 +28,14 @@ pub(super) struct Pool {
     common: Vec<LinkId>,
     /// By capacity, largest first.
     hosts: Vec<PoolHost>,
-    by_host: Vec<(HostId, u32)>,
+    /// (size, rank), host after host, largest first.
+    queues: Vec<(u64, u32)>,
     nodes: Vec<Node>,
     leaves: usize,
     profile: Profile,
     best: Option<(u64, u32)>,
-    best_host: u32,
-    /// Leaves that were nearly the best lately, with their finish then: first guesses.
+    best_host: usize,
+    /// Hosts that were the best lately, or nearly, with their finish then: first guesses.
     runners_up: Vec<(u64, usize)>,
     /// At most the best key.
     least: (u64, u32),
@@ -40,103 +44,75 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct PoolHost {
-    up: LinkId,
+    place: u32,
     path: Path,
     capacity: u64,
-    /// (size, rank), largest first.
-    queue: Vec<(u64, u32)>,
+    /// Its part of the queues.
+    from: usize,
+    to: usize,
 }
 
 /// What an update must beat.
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     best: (u64, u32),
-    /// By the best finish, and by a nanosecond earlier.
+    /// By the best finish.
     reach: Reach,
-    before: Reach,
 }
 
-/// The hosts below a node.
-#[derive(Clone, Copy, Debug)]
+/// The hosts below a node. Sizes are amounts, see [`amount`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Node {
     capacity_max: u64,
-    /// Smallest size; [`EMPTY_BYTES`] if there is no update.
+    /// Smallest size; [`EMPTY_SIZE`] if there is no update.
     size_min: u64,
     /// Smallest size above that.
     size_next: u64,
+    /// Shortest time of a smallest update on its own uplink.
+    time_min_ns: u64,
     /// No update below ends before this.
     floor_ns: u64,
     /// Smallest rank among the updates of the smallest size.
     rank: u32,
 }
 
-const EMPTY_BYTES: u64 = u64::MAX;
-
-const RUNNERS_UP_MAX: usize = 8;
-
+const EMPTY_SIZE: u64 = u64::MAX;
+const RUNNERS_UP_MAX: usize = 4;
 const EMPTY: Node = Node {
     capacity_max: 0,
-    size_min: EMPTY_BYTES,
-    size_next: EMPTY_BYTES,
+    size_min: EMPTY_SIZE,
+    size_next: EMPTY_SIZE,
+    time_min_ns: u64::MAX,
     floor_ns: u64::MAX,
     rank: u32::MAX,
 };
 
 impl Node {
-    /// Whether its first update could end before the other's, on links of their own.
-    fn is_before(&self, other: &Self) -> bool {
-        let cross = |a: &Self, b: &Self| u128::from(a.size_min) * u128::from(b.capacity_max);
-        (cross(self, other), self.rank) < (cross(other, self), other.rank)
-    }
-
     fn join(&self, other: &Self) -> Self {
-        if self.size_min == EMPTY_BYTES {
-            return *other;
-        }
-        if other.size_min == EMPTY_BYTES {
-            return *self;
-        }
         let (small, large) =
             if self.size_min <= other.size_min { (self, other) } else { (other, self) };
         let equal = small.size_min == large.size_min;
         let beyond = if equal { large.size_next } else { large.size_min };
         Self {
-            // Children stand by capacity.
-            capacity_max: self.capacity_max,
+            // Children stand by capacity; what is empty has none.
+            capacity_max: self.capacity_max.max(other.capacity_max),
             size_min: small.size_min,
             size_next: small.size_next.min(beyond),
+            time_min_ns: self.time_min_ns.min(other.time_min_ns),
             floor_ns: self.floor_ns.min(other.floor_ns),
             rank: if equal { small.rank.min(large.rank) } else { small.rank },
         }
     }
 }
 
-impl PoolHost {
-    fn leaf(&self, floor_ns: u64) -> Node {
-        let Some((size_min, rank)) = self.queue.last().copied() else { return EMPTY };
-        let above = self.queue.partition_point(|(size, _)| *size > size_min);
-        let size_next = if above > 0 { self.queue[above - 1].0 } else { EMPTY_BYTES };
-        Node { capacity_max: self.capacity, size_min, size_next, floor_ns, rank }
-    }
-
-    /// The smallest update of every size, from the smallest size on.
-    fn by_size(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
-        self.queue.chunk_by(|a, b| a.0 == b.0).rev().filter_map(|same| same.last().copied())
-    }
-}
-
 impl Pool {
-    pub(super) fn new(case: &Case, ledger: &Ledger, ids: &[UpdateId]) -> Self {
-        let uplink = |id: &UpdateId| {
-            let host = case.update(*id).host;
-            (Reverse(case.host(host).up_bytes_per_sec), host)
-        };
-        let mut ids = ids.to_vec();
-        ids.sort_unstable_by_key(uplink);
+    pub(super) fn new(case: &Case, ledger: &Ledger, places: &Places, ids: &[UpdateId]) -> Self {
+        let mut keys: Vec<u128> = ids.iter().map(|id| places.key(case, *id)).collect();
+        keys.sort_unstable();
         let mut pool = Self {
             common: Vec::new(),
             hosts: Vec::new(),
-            by_host: Vec::new(),
+            queues: Vec::with_capacity(ids.len()),
             nodes: Vec::new(),
             leaves: 0,
             profile: Profile::default(),
@@ -146,28 +122,32 @@ impl Pool {
             least: (0, 0),
             seen_changes: 0,
         };
-        for own in ids.chunk_by(|a, b| uplink(a) == uplink(b)) {
-            let update = case.update(own[0]);
-            let path = ledger.path(update.host, case.server(update.server).host);
-            pool.common = path.links()[1..].to_vec();
-            let mut queue: Vec<(u64, u32)> = own
-                .iter()
-                .map(|id| (case.update(*id).size_bytes, case.ranks[id.index()]))
-                .collect();
-            queue.sort_unstable_by_key(|entry| Reverse(*entry));
-            let at = UpdateId::from_index(pool.hosts.len()).0;
-            pool.by_host.push((update.host, at));
-            let capacity = case.host(update.host).up_bytes_per_sec;
-            pool.hosts.push(PoolHost { up: path.links()[0], path, capacity, queue });
+        let Some(server) = ids.first().map(|id| case.server(case.update(*id).server)) else {
+            return pool;
+        };
+        for (place, entry) in keys.into_iter().map(Places::split) {
+            if pool.hosts.last().is_none_or(|last| last.place != place) {
+                let host = places.host(place);
+                let path = ledger.path(host, server.host);
+                let capacity = case.host(host).up_bytes_per_sec;
+                let from = pool.queues.len();
+                pool.hosts.push(PoolHost { place, path, capacity, from, to: from });
+            }
+            pool.queues.push(entry);
+            if let Some(last) = pool.hosts.last_mut() {
+                last.to += 1;
+            }
         }
-        pool.by_host.sort_unstable();
+        if let Some(first) = pool.hosts.first() {
+            pool.common = first.path.links()[1..].to_vec();
+        }
         pool.leaves = pool.hosts.len().next_power_of_two();
         pool.nodes = vec![EMPTY; pool.leaves * 2];
-        for (at, host) in pool.hosts.iter().enumerate() {
-            pool.nodes[pool.leaves + at] = host.leaf(0);
+        for at in 0..pool.hosts.len() {
+            pool.nodes[pool.leaves + at] = pool.leaf(at, 0);
         }
         for node in (1..pool.leaves).rev() {
-            pool.join_children(node);
+            pool.nodes[node] = pool.joined(node);
         }
         pool
     }
@@ -185,7 +165,7 @@ impl Pool {
         limit: Option<(u64, u32)>,
     ) -> Option<(u64, u32)> {
         if let Some(best) = self.best
-            && (self.seen_changes == ledger.changes() || self.still(case, ledger, best))
+            && self.is_still(case, ledger, best)
         {
             self.seen_changes = ledger.changes();
             return Some(best);
@@ -196,10 +176,8 @@ impl Pool {
         }
         let limit_ns = limit.map_or(u64::MAX, |(finish_ns, _)| finish_ns);
         let mut bound = self.bound((limit_ns, u32::MAX));
-        if let Some(leaf) = self.guess() {
-            self.search_host(case, ledger, leaf, &mut bound);
-        }
-        self.search(case, ledger, 1, &mut bound);
+        self.guess(case, ledger, &mut bound);
+        self.search(case, ledger, &mut bound);
         let best = bound.best;
         if best.1 == u32::MAX {
             self.least = self.least.max((limit_ns, 0));
@@ -212,128 +190,210 @@ impl Pool {
     }
 
     /// Takes an update out; false if it is not here.
-    pub(super) fn remove(&mut self, host: HostId, size_bytes: u64, rank: u32) -> bool {
-        let Ok(place) = self.by_host.binary_search_by_key(&host, |(host, _)| *host) else {
+    pub(super) fn remove(&mut self, case: &Case, places: &Places, id: UpdateId) -> bool {
+        let update = case.update(id);
+        let place = places.of(update.host);
+        let Ok(at) = self.hosts.binary_search_by_key(&place, |host| host.place) else {
             return false;
         };
-        let at = self.by_host[place].1 as usize;
-        let queue = &mut self.hosts[at].queue;
-        let key = Reverse((size_bytes, rank));
-        let Ok(place) = queue.binary_search_by_key(&key, |entry| Reverse(*entry)) else {
+        let PoolHost { from, to, .. } = self.hosts[at];
+        let entry = (update.size_bytes, case.ranks[id.index()]);
+        let queue = &self.queues[from..to];
+        let Ok(found) = queue.binary_search_by_key(&Reverse(entry), |entry| Reverse(*entry)) else {
             return false;
         };
-        queue.remove(place);
-        if self.best.is_some_and(|(_, best)| best == rank) {
+        self.queues.copy_within(from + found + 1..to, from + found);
+        self.hosts[at].to -= 1;
+        if self.best.is_some_and(|(_, best)| best == entry.1) {
             self.best = None;
         }
         let mut node = self.leaves + at;
-        self.nodes[node] = self.hosts[at].leaf(self.nodes[node].floor_ns);
+        self.nodes[node] = self.leaf(at, self.nodes[node].floor_ns);
         while node > 1 {
             node /= 2;
-            self.join_children(node);
+            let joined = self.joined(node);
+            if joined == self.nodes[node] {
+                break;
+            }
+            self.nodes[node] = joined;
         }
         true
     }
 
-    fn join_children(&mut self, node: usize) {
-        self.nodes[node] = self.nodes[node * 2].join(&self.nodes[node * 2 + 1]);
+    /// A host's updates, largest first.
+    fn queue(&self, at: usize) -> &[(u64, u32)] {
+        let PoolHost { from, to, .. } = self.hosts[at];
+        &self.queues[from..to]
+    }
+
+    fn leaf(&self, at: usize, floor_ns: u64) -> Node {
+        let queue = self.queue(at);
+        let Some((size_min, rank)) = queue.last().copied() else { return EMPTY };
+        let above = queue.partition_point(|(size, _)| *size > size_min);
+        let size_next = if above > 0 { amount(queue[above - 1].0) } else { EMPTY_SIZE };
+        let (capacity_max, size_min) = (self.hosts[at].capacity, amount(size_min));
+        let time_min_ns = size_min / capacity_max;
+        Node { capacity_max, size_min, size_next, time_min_ns, floor_ns, rank }
+    }
+
+    fn joined(&self, node: usize) -> Node {
+        self.nodes[node * 2].join(&self.nodes[node * 2 + 1])
     }
 
     /// Whether the last answer still ends when it did; the others can only have become later.
-    fn still(&self, case: &Case, ledger: &Ledger, (finish_ns, rank): (u64, u32)) -> bool {
-        let host = &self.hosts[self.best_host as usize];
-        let update = host.queue.iter().rev().find(|(_, other)| *other == rank);
-        update.is_some_and(|(size, _)| {
-            ledger.probe(&host.path, case.now_ns, *size) == Some(finish_ns)
-        })
+    fn is_still(&self, case: &Case, ledger: &Ledger, (finish_ns, rank): (u64, u32)) -> bool {
+        let path = &self.hosts[self.best_host].path;
+        if !ledger.has_changed(path, self.seen_changes) {
+            return true;
+        }
+        let update = self.queue(self.best_host).iter().rev().find(|(_, other)| *other == rank);
+        update.is_some_and(|(size, _)| ledger.probe(path, case.now_ns, *size) == Some(finish_ns))
+    }
+
+    /// Whether nothing is promised of a host's uplink once the links behind it are free.
+    #[inline]
+    fn is_plain(&self, ledger: &Ledger, at: usize) -> bool {
+        let up = ledger.link(self.hosts[at].path.links()[0]);
+        up.constant_from_ns() <= self.profile.start_ns()
     }
 
     /// When an update of a host would end.
     fn ask(&self, case: &Case, ledger: &Ledger, at: usize, size_bytes: u64) -> u64 {
-        let host = &self.hosts[at];
-        let finish = if ledger.link(host.up).constant_from_ns() <= self.profile.start_ns() {
-            self.profile.finish_ns(host.capacity, size_bytes)
+        let finish = if self.is_plain(ledger, at) {
+            self.profile.finish_ns(self.hosts[at].capacity, size_bytes)
         } else {
-            ledger.probe(&host.path, case.now_ns, size_bytes)
+            let up = ledger.link(self.hosts[at].path.links()[0]);
+            ledger.probe_behind(up, &self.profile, case.now_ns, size_bytes)
         };
         finish.unwrap_or(u64::MAX)
     }
 
     fn bound(&self, best: (u64, u32)) -> Bound {
-        let before = self.profile.reach(best.0 - 1);
-        Bound { best, reach: self.profile.reach(best.0), before }
+        Bound { best, reach: self.profile.reach(best.0) }
     }
 
-    /// Lowers the bound to the smallest (finish, rank) below a node.
-    fn search(&mut self, case: &Case, ledger: &Ledger, node: usize, bound: &mut Bound) {
-        let Node { capacity_max, size_min, size_next, floor_ns, rank, .. } = self.nodes[node];
-        if floor_ns > bound.best.0 || !self.profile.covers(&bound.reach, capacity_max, size_min) {
-            return;
+    /// Whether an update below a node could be better.
+    #[inline]
+    fn admits(&self, bound: &Bound, node: &Node) -> bool {
+        let Node { capacity_max, size_min, size_next, time_min_ns, floor_ns, rank } = *node;
+        let Bound { best, reach } = bound;
+        if floor_ns > best.0 || time_min_ns > reach.time_ns() || size_min > reach.total() {
+            return false;
+        }
+        let carried = self.profile.carried(reach, capacity_max);
+        if carried < size_min {
+            return false;
         }
         // Only a tie with a name that comes later?
-        if rank >= bound.best.1
-            && !self.profile.covers(&bound.reach, capacity_max, size_next)
-            && !self.profile.covers(&bound.before, capacity_max, size_min)
-        {
-            return;
-        }
-        if node >= self.leaves {
-            self.search_host(case, ledger, node, bound);
-            return;
-        }
-        // The child that could end first is the better first guess.
-        let (left, right) = (node * 2, node * 2 + 1);
-        let flip = self.nodes[right].is_before(&self.nodes[left]);
-        let (first, second) = if flip { (right, left) } else { (left, right) };
-        self.search(case, ledger, first, bound);
-        self.search(case, ledger, second, bound);
-        self.nodes[node].floor_ns = self.nodes[left].floor_ns.min(self.nodes[right].floor_ns);
+        let is_tie = carried < size_next && carried - reach.last_ns(capacity_max) < size_min;
+        rank < best.1 || !is_tie
     }
 
-    fn search_host(&mut self, case: &Case, ledger: &Ledger, leaf: usize, bound: &mut Bound) {
-        let at = leaf - self.leaves;
-        let Node { size_min, mut rank, .. } = self.nodes[leaf];
-        let finish_ns = self.ask(case, ledger, at, size_min);
-        self.nodes[leaf].floor_ns = finish_ns;
+    /// Lowers the bound to the smallest (finish, rank) of all.
+    fn search(&mut self, case: &Case, ledger: &Ledger, bound: &mut Bound) {
+        // Of every level at most one sibling waits.
+        let mut waiting = [0; usize::BITS as usize];
+        let (mut count, mut node) = (0, 1);
+        loop {
+            if self.admits(bound, &self.nodes[node]) {
+                if node < self.leaves {
+                    // The child with the smaller update is the better first guess.
+                    let left = node * 2;
+                    let is_flipped = self.nodes[left + 1].size_min < self.nodes[left].size_min;
+                    node = left + usize::from(is_flipped);
+                    waiting[count] = node ^ 1;
+                    count += 1;
+                    continue;
+                }
+                self.search_host(case, ledger, node - self.leaves, bound);
+            }
+            if count == 0 {
+                return;
+            }
+            count -= 1;
+            node = waiting[count];
+        }
+    }
+
+    fn search_host(&mut self, case: &Case, ledger: &Ledger, at: usize, bound: &mut Bound) {
+        // Leaves beyond the hosts, and hosts without updates, are found while nothing is known.
+        let Some(PoolHost { from, to, .. }) = self.hosts.get(at) else { return };
+        let Some((smallest, mut rank)) = self.queues[*from..*to].last().copied() else { return };
+        let finish_ns = self.ask(case, ledger, at, smallest);
+        if !self.is_plain(ledger, at) {
+            // Of the others the bound tells as much.
+            self.raise_floor(self.leaves + at, finish_ns);
+        }
+        self.remember(finish_ns, at);
         if finish_ns > bound.best.0 {
-            self.remember(finish_ns, leaf);
             return;
         }
         // Rounding up to nanoseconds can make sizes equal that differ by this much.
-        let nearly = size_min.saturating_add(self.hosts[at].capacity / 1_000_000_000 + 1);
-        for (size, other) in self.hosts[at].by_size().skip(1) {
-            if size > nearly || self.ask(case, ledger, at, size) != finish_ns {
+        let nearly = smallest.saturating_add(self.hosts[at].capacity / 1_000_000_000 + 1);
+        let mut asked = smallest;
+        for (size, other) in self.queue(at).iter().rev().skip(1) {
+            if *size > nearly {
                 break;
             }
-            rank = rank.min(other);
+            if *size > asked {
+                if self.ask(case, ledger, at, *size) != finish_ns {
+                    break;
+                }
+                asked = *size;
+            }
+            rank = rank.min(*other);
         }
         if (finish_ns, rank) < bound.best {
-            if bound.best.1 != u32::MAX {
-                self.remember(bound.best.0, self.leaves + self.best_host as usize);
-            }
             *bound = self.bound((finish_ns, rank));
-            self.best_host = UpdateId::from_index(at).0;
+            self.best_host = at;
         }
     }
 
-    fn remember(&mut self, finish_ns: u64, leaf: usize) {
-        if self.runners_up.len() == RUNNERS_UP_MAX {
-            self.runners_up.remove(0);
+    /// Notes that nothing below a leaf ends earlier.
+    fn raise_floor(&mut self, mut node: usize, mut floor_ns: u64) {
+        while self.nodes[node].floor_ns != floor_ns {
+            self.nodes[node].floor_ns = floor_ns;
+            if node == 1 {
+                return;
+            }
+            floor_ns = floor_ns.min(self.nodes[node ^ 1].floor_ns);
+            node /= 2;
         }
-        self.runners_up.push((finish_ns, leaf));
     }
 
-    /// The leaf that was the nearest to be the best: all have become later alike.
-    fn guess(&mut self) -> Option<usize> {
-        let runners = self.runners_up.iter().enumerate();
-        let (place, _) = runners.min_by_key(|(_, (finish_ns, _))| *finish_ns)?;
-        let (_, leaf) = self.runners_up.swap_remove(place);
-        (self.nodes[leaf].size_min != EMPTY_BYTES).then_some(leaf)
+    /// Keeps a host among the runners-up if it ends before one of them.
+    fn remember(&mut self, finish_ns: u64, at: usize) {
+        if let Some(known) = self.runners_up.iter_mut().find(|(_, host)| *host == at) {
+            known.0 = finish_ns;
+        } else if self.runners_up.len() < RUNNERS_UP_MAX {
+            self.runners_up.push((finish_ns, at));
+        } else if let Some(last) = self.runners_up.iter_mut().max()
+            && last.0 > finish_ns
+        {
+            *last = (finish_ns, at);
+        }
+    }
+
+    /// Asks the runners-up, the nearest first: all have become later alike.
+    fn guess(&mut self, case: &Case, ledger: &Ledger, bound: &mut Bound) {
+        let nearest = (0..self.runners_up.len()).min_by_key(|i| self.runners_up[*i]);
+        if let Some(nearest) = nearest {
+            self.runners_up.swap(0, nearest);
+        }
+        for i in 0..self.runners_up.len() {
+            let (finish_ns, at) = self.runners_up[i];
+            let leaf = &self.nodes[self.leaves + at];
+            if leaf.capacity_max == 0 {
+                self.runners_up[i].0 = u64::MAX;
+            } else if finish_ns <= bound.best.0 && self.admits(bound, leaf) {
+                self.search_host(case, ledger, at, bound);
+            }
+        }
     }
 
     /// The answer when some shared link has nothing left, ever.
     fn unreachable(&self) -> Option<(u64, u32)> {
-        let heads = self.hosts.iter().filter_map(|host| host.queue.last());
+        let heads = (0..self.hosts.len()).filter_map(|at| self.queue(at).last());
         heads.map(|(_, rank)| (u64::MAX, *rank)).min()
     }
 }

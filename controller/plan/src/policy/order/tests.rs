@@ -170,6 +170,45 @@ proptest! {
     }
 }
 
+/// Thousands of small cases, and some as large as asking every update every time allows.
+#[test]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers")]
+fn picks_the_same_in_thousands_of_small_cases_and_some_large() {
+    let mut numbers = Numbers::new(3);
+    for seed in 0..2_000 {
+        let (workers, servers) = (1 + numbers.index(16) as u32, 1 + numbers.index(4) as u32);
+        let shape = Shape {
+            updates: 1 + numbers.index(40) as u32,
+            hosts: workers + servers,
+            servers,
+            replicas: false,
+            aggregators: 0,
+            reservations: numbers.index(30) as u32,
+            racks: numbers.index(3) as u32,
+            equal: numbers.index(3) == 0,
+            deadlines: numbers.index(2) == 0,
+        };
+        let mut spec = shape.spec(seed);
+        if numbers.index(2) == 0 {
+            squeeze(&mut spec, seed);
+        }
+        same_as_reference(&mut spec);
+    }
+    for seed in 0..6 {
+        let shape = Shape {
+            updates: 700,
+            hosts: 120,
+            replicas: false,
+            aggregators: 0,
+            reservations: 400,
+            racks: if seed < 3 { 0 } else { 5 },
+            equal: seed % 3 == 2,
+            ..crate::sample::THOUSAND
+        };
+        same_as_reference(&mut shape.spec(seed));
+    }
+}
+
 /// Server downlink 10; uplinks A = B = 10, C = 5, D = 1; sizes 10; versions 5, 4, 3, 1 of 5.
 fn golden(tau_max: u64, no_drop: bool) -> Case {
     let text = format!(

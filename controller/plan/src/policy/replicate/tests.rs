@@ -1,9 +1,10 @@
 use proptest::prelude::*;
+use weft_engine::role::model::divergence_bound;
 
 use super::divergence::{Lag, Model, Step, walk};
 use crate::case::Case;
-use crate::plan::Plan;
 use crate::plan::check::check;
+use crate::plan::{Group, Plan};
 use crate::policy::Policy;
 use crate::policy::mlfabric::Mlfabric;
 use crate::sample::{Numbers, Shape};
@@ -126,6 +127,74 @@ fn planned(shape: Shape, seed: u64, div_max: f64) -> (Case, Plan) {
     let case = Case::new(&spec).expect("a sample case");
     let plan = Mlfabric.plan(&case).expect("a plan");
     (case, plan)
+}
+
+/// The server's own check ([`divergence_bound`]) at the commits of a plan, each at `instant`: how many
+/// of them it would hold until a copy is there. Copies arrive as planned; a joint commit counts its
+/// own.
+fn held_up(case: &Case, plan: &Plan, instant: impl Fn(&Group) -> u64) -> usize {
+    let mut held = 0;
+    for replica in &plan.replicas {
+        let server = case.server(replica.server);
+        let groups = plan.groups.iter().filter(|g| g.server == replica.server);
+        let groups: Vec<_> = groups.zip(&replica.copies).collect();
+        let norm = |group: &Group| group.members.iter().map(|id| case.update(*id).norm).sum();
+        let mut last_ns = 0;
+        for (at, (group, copy)) in groups.iter().enumerate() {
+            last_ns = instant(group).max(last_ns);
+            let applied = groups[..at].iter().take_while(|(_, copy)| {
+                copy.hop.as_ref().is_some_and(|hop| hop.arrival_ns <= last_ns)
+            });
+            let applied = applied.count();
+            if copy.joint {
+                let own = copy.hop.as_ref().is_some_and(|hop| hop.arrival_ns <= last_ns);
+                held += usize::from(applied < at || !own);
+                continue;
+            }
+            let before = groups[..applied].iter().fold(server.h_norm, |h_norm, (group, _)| {
+                let norm: f64 = norm(group);
+                server.momentum * h_norm + norm
+            });
+            let missing = groups[applied..=at].iter().map(|(group, _)| norm(group));
+            let bound = divergence_bound(server.momentum, before, missing);
+            held += usize::from(bound > server.div_max.unwrap_or(f64::MAX) * (1.0 + 1e-9));
+        }
+    }
+    held
+}
+
+/// What has arrived at the server, whatever the copies do.
+fn arrival_ns(plan: &Plan, group: &Group) -> u64 {
+    let forward = group.forward.as_ref().map(|hop| hop.arrival_ns);
+    let direct = plan.transfers[group.members[0].index()].as_ref().map(|t| t.arrival_ns);
+    forward.or(direct).unwrap_or(0)
+}
+
+/// A server that commits at the planned instants never waits for its replica; one that commits each
+/// group as it arrives would, so the planned waits are what it takes.
+#[test]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers")]
+fn a_server_that_follows_the_plan_never_waits_for_its_replica() {
+    let mut numbers = Numbers::new(5);
+    let (mut unplanned, mut forced) = (0, 0);
+    for seed in 0..400 {
+        let (workers, aggregators) = (1 + numbers.index(7) as u32, numbers.index(4) as u32);
+        let shape = Shape {
+            updates: 1 + numbers.index(60) as u32,
+            hosts: workers + aggregators + 4,
+            servers: 2,
+            aggregators,
+            reservations: 5,
+            ..crate::sample::THOUSAND
+        };
+        let div_max = 2.0 + numbers.within(0, 60) as f64;
+        let (case, plan) = planned(shape, seed, div_max);
+        assert_eq!(held_up(&case, &plan, |group| group.commit_ns), 0, "seed {seed}");
+        unplanned += held_up(&case, &plan, |group| arrival_ns(&plan, group));
+        let copies = plan.replicas.iter().flat_map(|replica| &replica.copies);
+        forced += copies.filter(|copy| copy.forced_before.is_some()).count();
+    }
+    assert!(unplanned > 500 && forced > 500, "{unplanned} {forced}");
 }
 
 /// What the replica must have applied at a commit: the bound, from the plan's instants alone.

@@ -1,0 +1,156 @@
+//! Decides which order number a group gets, and how many before it stay free.
+//!
+//! A server commits in sequence, so a slow update that is granted now would hold up everybody who is
+//! granted while it travels. So it gets a number with *room* before it: as many free numbers as the
+//! server's link can take in updates until it is there. Who comes later and ends earlier takes
+//! them, never more than the delay bounds of those behind allow (I4); what is still free when the
+//! update is there is skipped. *Derived*: the sources order what waits, and say nothing of what comes
+//! while a transfer is under way. Switch: [`super::Tuning::order_room`].
+//!
+//! Invariants: a number is given once; no granted group gets more before it than it was granted
+//! with.
+
+use std::collections::BTreeSet;
+
+use weft_engine::push::{Command, OrderNumber};
+use weft_wire::JobId;
+
+use super::Controller;
+use super::job::{Group, GroupState, Job, Pending};
+use super::message::TransferKey;
+
+/// The order numbers of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Numbers {
+    /// Above all that were given.
+    next: u64,
+    /// Below that, and not given.
+    free: BTreeSet<u64>,
+}
+
+impl Numbers {
+    /// The number above all that were given.
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The lowest that can be given.
+    pub(super) fn lowest(&self) -> u64 {
+        self.free.first().copied().unwrap_or(self.next)
+    }
+
+    /// Gives the lowest from `floor` on; one above all others has `room` free numbers below it.
+    fn give(&mut self, floor: u64, room: u64) -> u64 {
+        if let Some(number) = self.free.range(floor..).next().copied() {
+            self.free.remove(&number);
+            return number;
+        }
+        let number = self.next.max(floor) + room;
+        self.free.extend(number - room..number);
+        self.next = number + 1;
+        number
+    }
+
+    /// All below are decided, or never to be given.
+    pub(super) fn begin_at(&mut self, first: u64) {
+        self.next = self.next.max(first);
+        self.free = self.free.split_off(&first);
+    }
+}
+
+impl Controller {
+    /// The order number of a group whose last byte is at the server at `end_ns` by plan.
+    pub(super) fn give_number(
+        &mut self,
+        now_ns: u64,
+        id: JobId,
+        requests: &[Pending],
+        end_ns: u64,
+    ) -> u64 {
+        let job = &self.jobs[&id];
+        let room = match self.config.tuning.order_room && job.policy.name() == MLFABRIC {
+            true => self.room(now_ns, job, requests, end_ns),
+            false => 0,
+        };
+        let floor = self.floor(job, requests.len() as u64, end_ns);
+        self.jobs.get_mut(&id).expect("just seen").numbers.give(floor, room)
+    }
+
+    /// Above all granted groups that are there earlier, or that bear nobody more before them.
+    fn floor(&self, job: &Job, count: u64, end_ns: u64) -> u64 {
+        let mut before = job.version;
+        let mut floor = 0;
+        for (order, id) in &job.open {
+            let Some(group) = self.groups.get(id) else { continue };
+            let oldest = group
+                .members
+                .iter()
+                .zip(before..)
+                .map(|(member, at)| at.saturating_sub(member.version));
+            let is_tight = oldest.max().unwrap_or(0) + count > job.config.delay_max();
+            let sum = self.flights.get(TransferKey::Sum(*id)).and_then(|sum| sum.segments.last());
+            let is_later =
+                group.state != GroupState::Staged && sum.is_some_and(|last| last.to_ns > end_ns);
+            if is_tight || !is_later {
+                floor = order + 1;
+            }
+            before += group.members.len() as u64;
+        }
+        floor
+    }
+
+    /// How many updates the server's link can take in until `end_ns` beyond this group and those
+    /// that are granted, as far as this group's delay bound allows.
+    fn room(&self, now_ns: u64, job: &Job, requests: &[Pending], end_ns: u64) -> u64 {
+        let down = self.links.topology().down(self.host_of(job.server));
+        let rate = self.links.usable().get(down.index()).copied().unwrap_or(1).max(1);
+        let size_bytes =
+            requests.iter().map(|request| request.size_bytes).max().unwrap_or(0).max(1);
+        let span_ns = end_ns.saturating_sub(now_ns);
+        let fit = u128::from(span_ns) * u128::from(rate) / (u128::from(size_bytes) * 1_000_000_000);
+        let fit = u64::try_from(fit).unwrap_or(u64::MAX);
+        let ahead = job.open.len() as u64 + 1;
+        let before = job.version + job.in_flight(&self.groups);
+        let delays =
+            requests.iter().zip(before..).map(|(request, at)| at.saturating_sub(request.version));
+        let bearable = job.config.delay_max().saturating_sub(delays.max().unwrap_or(0));
+        fit.saturating_sub(ahead).min(bearable).min(ROOM_MAX)
+    }
+
+    /// Has servers skip the lowest free numbers once the group that they are before is there, or
+    /// will never be.
+    pub(super) fn skip_unused(&mut self) {
+        let mut skips = Vec::new();
+        for job in self.jobs.values_mut() {
+            let mut skipped = None;
+            while let Some(lowest) = job.numbers.free.first().copied() {
+                let Some((order, group)) = job.open.range(lowest..).next() else { break };
+                let waits = |group: &Group| group.state != GroupState::Staged && !group.is_doomed;
+                if self.groups.get(group).is_none_or(waits) {
+                    break;
+                }
+                job.numbers.free = job.numbers.free.split_off(order);
+                skipped = Some(*order);
+            }
+            skips.extend(skipped.map(|below| (job.id, job.server, OrderNumber(below))));
+        }
+        for (job, server, below) in skips {
+            self.command(server, Command::Skip { job, below });
+        }
+    }
+
+    /// Whether a job is planned for what comes next too. Baselines are not; nor is one that shares its server's
+    /// link with another job: what its server may let go ahead depends on the other's grants.
+    pub(super) fn is_closed_loop(&self, job: &Job) -> bool {
+        let shares = |other: &Job| {
+            other.id != job.id && self.host_of(other.server) == self.host_of(job.server)
+        };
+        let is_planned = job.policy.name() == MLFABRIC;
+        self.config.tuning.closed_loop && is_planned && !self.jobs.values().any(shares)
+    }
+}
+
+/// The policy that these rules belong to.
+const MLFABRIC: &str = "mlfabric";
+/// Most free numbers before a group.
+const ROOM_MAX: u64 = 64;

@@ -1,0 +1,376 @@
+//! Decides when a job gets another server (SPEC#promotion, DESIGN I9; MLfabric decision 12).
+//!
+//! A server is dead when nothing was heard of its box for a lease. Its replica takes over if workers
+//! were told only of what the replica has, which is so in jobs with `ack = "replica"`. Once the
+//! replica was asked, the old server is out: it could acknowledge nothing without that replica, and
+//! is told to stand down when it comes back. A replica that is dead while its server lives is left,
+//! so that acknowledgements do not wait for it for ever.
+//!
+//! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
+//! epochs before; a replica that may lack what a worker was told of is never the server.
+
+use weft_engine::push::{Command, OrderNumber, ServerEpoch, Version};
+use weft_wire::{GroupId, JobId, Rank};
+
+use super::config::Ack;
+use super::job::{GroupState, Round};
+use super::message::{Action, NodeId, Notice, Reply, RoleState};
+use super::{Controller, Why};
+
+/// How it stands with the server of a job.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Succession {
+    /// How many times the job got another server.
+    pub(super) epoch: ServerEpoch,
+    /// The server before the present one.
+    pub(super) former: Option<NodeId>,
+    /// The replica was told to take over, and has not answered yet.
+    pub(super) asked: Option<Asked>,
+    /// Order numbers below are decided, as far as is known here.
+    pub(super) decided: u64,
+    /// Workers may have been told of all decisions below.
+    pub(super) applied_min: u64,
+    /// Acknowledgements do not wait for the replica any more.
+    pub(super) is_replica_left: bool,
+    /// The replica said that it lacks something.
+    pub(super) is_replica_unfit: bool,
+    /// It was said that nobody can take over.
+    pub(super) is_stranded: bool,
+}
+
+/// A promotion under way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Asked {
+    pub(super) order: u64,
+    asked_ns: u64,
+}
+
+impl Asked {
+    /// One that a former controller began; it is asked again at once.
+    pub(super) const fn again(order: u64) -> Self {
+        Self { order, asked_ns: 0 }
+    }
+}
+
+/// What became of a replica that was promoted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Promoted {
+    pub(super) epoch: ServerEpoch,
+    pub(super) applied: OrderNumber,
+    pub(super) order: OrderNumber,
+    pub(super) version: Version,
+    pub(super) momentum_norm: f64,
+}
+
+/// What is to be done about a job now.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Step {
+    Nothing,
+    Leave(NodeId),
+    Ask(NodeId),
+    Strand,
+}
+
+impl Controller {
+    /// Boxes whose word is overdue: servers that are replaced, replicas that are left.
+    pub(super) fn check_leases(&mut self, now_ns: u64) {
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for id in jobs {
+            match self.next_step(now_ns, id) {
+                Step::Nothing => {}
+                Step::Leave(replica) => self.leave_replica(id, replica),
+                Step::Ask(replica) => self.ask_replica(now_ns, id, replica),
+                Step::Strand => {
+                    let job = self.jobs.get_mut(&id).expect("just listed");
+                    job.succession.is_stranded = true;
+                    let server = job.server;
+                    self.notice(id, Notice::Stranded { server: self.name(server) });
+                }
+            }
+        }
+    }
+
+    /// When [`Controller::check_leases`] has something to do.
+    pub(super) fn lease_due_ns(&self, now_ns: u64) -> Option<u64> {
+        let jobs = self.jobs.values().filter(|job| job.config.ack == Ack::Replica);
+        let due = jobs.flat_map(|job| {
+            let (server, replica) = (self.lease_end(job.server), job.replica);
+            let replica = replica.filter(|_| !job.succession.is_replica_left);
+            let replica = replica.and_then(|node| self.replica_lease_end(job.server, node));
+            let asked = job.succession.asked.map(|asked| asked.asked_ns + self.lease_ns());
+            [server, replica, asked]
+        });
+        due.flatten().filter(|due_ns| *due_ns > now_ns).min()
+    }
+
+    fn next_step(&self, now_ns: u64, id: JobId) -> Step {
+        let job = &self.jobs[&id];
+        let succession = &job.succession;
+        if job.config.ack != Ack::Replica {
+            return Step::Nothing;
+        }
+        let replica = job.replica;
+        let is_here = |node: NodeId| {
+            let is_fresh = self.lease_end(node).is_some_and(|end_ns| end_ns > now_ns);
+            is_fresh && self.nodes[node.index()].is_attached
+        };
+        let fit = replica.filter(|node| {
+            is_here(*node) && !succession.is_replica_left && !succession.is_replica_unfit
+        });
+        if let Some(asked) = succession.asked {
+            // Its answer, or the question, may be lost; once begun there is no way back.
+            let is_due = asked.asked_ns.saturating_add(self.lease_ns()) <= now_ns;
+            return fit.filter(|_| is_due).map_or(Step::Nothing, Step::Ask);
+        }
+        // One that was never here is not missed: the job has not begun.
+        let Some(silent_at) = self.lease_end(job.server) else { return Step::Nothing };
+        if silent_at > now_ns {
+            let left = replica.filter(|node| {
+                let end_ns = self.replica_lease_end(job.server, *node);
+                !succession.is_replica_left && end_ns.is_some_and(|end_ns| end_ns <= now_ns)
+            });
+            return left.map_or(Step::Nothing, Step::Leave);
+        }
+        match fit {
+            Some(node) => Step::Ask(node),
+            None if succession.is_stranded => Step::Nothing,
+            None => Step::Strand,
+        }
+    }
+
+    /// Until when a box counts as alive; none for one that was never here.
+    fn lease_end(&self, node: NodeId) -> Option<u64> {
+        let node = &self.nodes[node.index()];
+        Some(node.heard_ns?.saturating_add(self.lease_ns()))
+    }
+
+    /// Until when a replica is waited for. One that never came may be about to dial.
+    fn replica_lease_end(&self, server: NodeId, replica: NodeId) -> Option<u64> {
+        let came_ns = self.nodes[server.index()].came_ns?;
+        let since_ns = match self.nodes[replica.index()].heard_ns {
+            Some(heard_ns) => heard_ns.max(came_ns),
+            None => came_ns.saturating_add(REDIAL_NS),
+        };
+        Some(since_ns.saturating_add(self.lease_ns()))
+    }
+
+    const fn lease_ns(&self) -> u64 {
+        self.config.tuning.server_lease_ns()
+    }
+
+    fn ask_replica(&mut self, now_ns: u64, id: JobId, replica: NodeId) {
+        let job = self.jobs.get_mut(&id).expect("just listed");
+        let is_first = job.succession.asked.is_none();
+        let beyond = job.open.last_key_value().map_or(0, |(order, _)| order + 1);
+        let order = job.succession.asked.map_or_else(
+            // The server may have given numbers to updates that came to it directly.
+            || job.numbers.next().max(beyond) + ORDERS_SKIPPED,
+            |asked| asked.order,
+        );
+        job.succession.asked = Some(Asked { order, asked_ns: now_ns });
+        job.is_known = false;
+        let epoch = ServerEpoch(job.succession.epoch.0 + 1);
+        let applied_min = OrderNumber(job.succession.applied_min);
+        let server = job.server;
+        self.must_save();
+        if is_first {
+            let (server, replica) = (self.name(server), self.name(replica));
+            self.notice(id, Notice::Promoting { server, replica, epoch });
+        }
+        let order = OrderNumber(order);
+        self.command(replica, Command::Promote { job: id, epoch, order, applied_min });
+    }
+
+    fn leave_replica(&mut self, id: JobId, replica: NodeId) {
+        let job = self.jobs.get_mut(&id).expect("just listed");
+        job.succession.is_replica_left = true;
+        job.replica_state.is_held = false;
+        let server = job.server;
+        self.must_save();
+        self.notice(id, Notice::ReplicaLeft { replica: self.name(replica) });
+        self.command(server, Command::LeaveReplica { job: id });
+    }
+
+    /// The replica is the server now, or was before this controller began.
+    pub(super) fn promoted(&mut self, now_ns: u64, id: JobId, node: NodeId, promoted: Promoted) {
+        let job = self.jobs.get_mut(&id).expect("checked");
+        if promoted.epoch <= job.succession.epoch {
+            return;
+        }
+        let former = std::mem::replace(&mut job.server, node);
+        job.replica = None;
+        job.replica_state.is_held = false;
+        job.config.server.clone_from(&self.nodes[node.index()].name);
+        job.config.replica = None;
+        job.config.div_max = None;
+        job.succession.former = Some(former);
+        job.succession.epoch = promoted.epoch;
+        job.succession.asked = None;
+        job.succession.decided = promoted.order.0;
+        job.counters.promotions += 1;
+        let open: Vec<GroupId> = job.open.values().copied().collect();
+        for group in open {
+            self.end_with_server(now_ns, group);
+        }
+        let job = self.jobs.get_mut(&id).expect("checked");
+        job.is_known = false;
+        job.learn(promoted.version, promoted.order.0, promoted.momentum_norm);
+        job.begin_round_within();
+        job.planned.clear();
+        job.told_rate_bytes_per_sec = 0;
+        if !job.pending.is_empty() {
+            job.unplanned_since_ns.get_or_insert(now_ns);
+        }
+        self.must_save();
+        let (server, epoch) = (self.name(node), promoted.epoch);
+        let applied = promoted.applied.0;
+        self.notice(id, Notice::Promoted { server, epoch, applied, version: promoted.version });
+        self.tell_of_server(id);
+        self.command(former, Command::StandDown { job: id, epoch });
+        self.tell_rates(now_ns);
+        self.need_plan(Why::Failure);
+    }
+
+    /// Tells aggregators and workers where the job's server is.
+    fn tell_of_server(&mut self, id: JobId) {
+        let aggregators = self.jobs[&id].aggregators.clone();
+        for node in aggregators {
+            self.move_aggregator(id, node);
+        }
+        let job = &self.jobs[&id];
+        let address = self.nodes[job.server.index()].address.clone();
+        let ranks = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_attached);
+        let ranks: Vec<Rank> = ranks.filter_map(|(rank, _)| Rank::new(rank)).collect();
+        let epoch = job.succession.epoch;
+        for rank in ranks {
+            let reply = Reply::ServerMoved { address: address.clone(), epoch };
+            self.actions.push_back(Action::Reply { job: id, rank, reply });
+        }
+    }
+
+    /// Tells an aggregator where the job's server is, if it is not where its file says.
+    pub(super) fn move_aggregator(&mut self, id: JobId, node: NodeId) {
+        let job = &self.jobs[&id];
+        let Ok(server) = self.nodes[job.server.index()].address.parse() else { return };
+        if job.succession.epoch > ServerEpoch(0) {
+            self.command(node, Command::MoveServer { job: id, server });
+        }
+    }
+
+    /// Ends a group whose server is gone. What was granted is the new server's to judge: its workers
+    /// ask it. What was not is planned anew.
+    fn end_with_server(&mut self, now_ns: u64, id: GroupId) {
+        let Some(group) = self.take_group(now_ns, id) else { return };
+        let job = self.jobs.get_mut(&group.job).expect("a group's job");
+        for member in group.members {
+            let Some(request) = member.request else { continue };
+            if group.state == GroupState::Installing {
+                self.tickets += 1;
+                job.pending.insert(self.tickets, request);
+            } else {
+                job.counters.unknown += 1;
+                job.end_update(member.rank);
+            }
+        }
+    }
+
+    /// The replica lacks decisions that workers may have been told of: the old server is needed.
+    pub(super) fn promotion_refused(&mut self, now_ns: u64, id: JobId, applied: u64) {
+        let job = self.jobs.get_mut(&id).expect("checked");
+        if job.succession.asked.take().is_none() {
+            return;
+        }
+        job.succession.is_replica_unfit = true;
+        job.succession.is_stranded = true;
+        let (server, applied_min) = (job.server, job.succession.applied_min);
+        self.must_save();
+        let name = self.name(server);
+        self.notice(id, Notice::Refused { server: name, applied, applied_min });
+        // It may have come back meanwhile.
+        let hello = self.hellos.iter().find(|(node, _)| *node == server);
+        let state = hello.and_then(|(_, hello)| hello.roles.iter().find(|role| role.job == id));
+        if let Some(state) = state.cloned().filter(|_| self.nodes[server.index()].is_attached) {
+            self.take_server(now_ns, server, &state);
+        }
+    }
+
+    /// A box says that it serves a job: it does, or it did and stands down, or it was promoted while
+    /// no controller listened.
+    pub(super) fn take_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
+        let job = self.jobs.get_mut(&state.job).expect("checked");
+        let (id, epoch) = (state.job, job.succession.epoch);
+        let is_heir = job.replica == Some(node) && state.epoch > epoch;
+        if is_heir {
+            let promoted = Promoted {
+                epoch: state.epoch,
+                applied: state.next_order,
+                order: state.next_order,
+                version: state.version,
+                momentum_norm: state.momentum_norm,
+            };
+            self.promoted(now_ns, id, node, promoted);
+            self.reconcile_server(now_ns, node, state);
+        } else if job.server != node || state.epoch < epoch {
+            self.notice(id, Notice::StoodDown { server: self.name(node), epoch });
+            self.command(node, Command::StandDown { job: id, epoch });
+        } else if job.succession.asked.is_none() {
+            job.succession.decided = job.succession.decided.max(state.next_order.0);
+            job.succession.applied_min = job.succession.applied_min.max(state.next_order.0);
+            job.succession.is_stranded = false;
+            let is_left = job.succession.is_replica_left;
+            self.reconcile_server(now_ns, node, state);
+            if is_left {
+                self.command(node, Command::LeaveReplica { job: id });
+            }
+        }
+    }
+
+    /// A new life of the replica has to catch up before it is anybody's heir.
+    pub(super) fn replica_begins_anew(&mut self, id: JobId) {
+        let job = self.jobs.get_mut(&id).expect("checked");
+        let decided = job.succession.decided;
+        job.succession.applied_min = job.succession.applied_min.max(decided);
+    }
+
+    /// The replica has applied all below `order`, and workers are told of that.
+    pub(super) fn replica_is_at(&mut self, id: JobId, order: u64) {
+        let job = self.jobs.get_mut(&id).expect("checked");
+        let succession = &mut job.succession;
+        succession.applied_min = succession.applied_min.max(order);
+        succession.is_replica_unfit &= order < succession.applied_min;
+    }
+
+    /// The epoch of a job's server, and whether its replica is lost for good.
+    #[must_use]
+    pub fn server_epoch(&self, job: JobId) -> ServerEpoch {
+        self.jobs.get(&job).map_or(ServerEpoch(0), |job| job.succession.epoch)
+    }
+
+    fn must_save(&mut self) {
+        self.is_saved = false;
+        self.is_promotion_unsaved = true;
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        self.nodes[node.index()].name.clone()
+    }
+
+    fn notice(&mut self, job: JobId, notice: Notice) {
+        self.actions.push_back(Action::Notice { job, notice });
+    }
+}
+
+impl super::job::Job {
+    /// A round that a former server began goes on with the updates that are in the model.
+    fn begin_round_within(&mut self) {
+        let Some(size) = self.round_size().map(u64::from).filter(|size| *size > 0) else { return };
+        let committed = u32::try_from(self.version % size).unwrap_or(0);
+        let base = self.version - u64::from(committed);
+        self.round = Round { base, granted: committed, committed };
+    }
+}
+
+/// Boxes dial at least so often, with some to spare.
+const REDIAL_NS: u64 = 10_000_000_000;
+/// Order numbers left out between two servers: what the old one may have given away unheard.
+const ORDERS_SKIPPED: u64 = 4096;

@@ -1,0 +1,392 @@
+//! Servers that die for good, replicas that take over or are left (SPEC#promotion, DESIGN I9).
+
+use weft_engine::push::{Decision, OrderNumber, ServerEpoch, Version};
+use weft_wire::Rank;
+
+use super::*;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A server, a replica, an aggregator and two workers, who say what the test says. Boxes that are
+/// alive send telemetry.
+struct Rig {
+    controller: Controller,
+    now_ns: u64,
+    alive: Vec<&'static str>,
+    commands: Vec<(String, Command)>,
+    notices: Vec<Notice>,
+    moved: Vec<(usize, String, u32)>,
+    granted: Vec<Grant>,
+    delivered: Vec<u64>,
+}
+
+const BOXES: [&str; 3] = ["s0", "r0", "a0"];
+
+fn config(ack: Ack) -> Config {
+    let mut config = network(2, 100, 100);
+    for name in ["r0", "a0"] {
+        config.hosts.push(world::host(name, 100, 100));
+    }
+    let mut job = job(2);
+    job.ack = ack;
+    job.replica = Some("r0".into());
+    job.aggregators = vec!["a0".into()];
+    config.jobs = vec![job];
+    config
+}
+
+fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
+    let (role, index) = match name {
+        "s0" => (Role::Server, 0),
+        "r0" if epoch > 0 => (Role::Server, 0),
+        "r0" => (Role::Replica, 1),
+        _ => (Role::Aggregator, 0),
+    };
+    RoleState {
+        job: JobId(0),
+        role,
+        box_index: weft_engine::push::BoxIndex(index),
+        address: format!("10.0.0.{}:22341", name.as_bytes()[0]),
+        next_order: OrderNumber(next_order),
+        version: Version(version),
+        momentum_norm: 0.0,
+        epoch: ServerEpoch(epoch),
+        open_groups: Vec::new(),
+    }
+}
+
+impl Rig {
+    fn new(ack: Ack) -> Self {
+        Self::with_saved(ack, &Saved::fresh(7))
+    }
+
+    fn with_saved(ack: Ack, saved: &Saved) -> Self {
+        let controller = Controller::new(config(ack), saved, built_in_policies()).unwrap();
+        Self {
+            controller,
+            now_ns: 0,
+            alive: Vec::new(),
+            commands: Vec::new(),
+            notices: Vec::new(),
+            moved: Vec::new(),
+            granted: Vec::new(),
+            delivered: Vec::new(),
+        }
+    }
+
+    fn attached(ack: Ack) -> Self {
+        let mut rig = Self::new(ack);
+        rig.attach_all();
+        rig
+    }
+
+    fn attach_all(&mut self) {
+        for name in BOXES {
+            self.attach(name, 1, role(name, 0, 0, 0));
+        }
+        self.attach_workers();
+    }
+
+    fn attach_workers(&mut self) {
+        for rank in 0..2 {
+            let rank = Rank::new(rank).unwrap();
+            self.controller.handle_worker(JobId(0), rank, 1, None).unwrap();
+        }
+    }
+
+    fn attach(&mut self, name: &'static str, life: u64, role: RoleState) {
+        let hello = NodeHello { name: name.into(), life, roles: vec![role] };
+        self.controller.handle_node(self.now_ns, &hello).unwrap();
+        self.alive.retain(|alive| *alive != name);
+        self.alive.push(name);
+        self.settle();
+    }
+
+    /// It says nothing any more.
+    fn dies(&mut self, name: &str) {
+        self.alive.retain(|alive| *alive != name);
+    }
+
+    fn id(&self, name: &str) -> NodeId {
+        let at = self.controller.nodes.iter().position(|node| node.name == name).unwrap();
+        NodeId(u16::try_from(at).unwrap())
+    }
+
+    fn event(&mut self, name: &str, event: Event) -> Result<(), Refusal> {
+        let node = self.id(name);
+        let taken = self.controller.handle_event(self.now_ns, node, JobId(0), &event);
+        self.settle();
+        taken
+    }
+
+    fn settle(&mut self) {
+        self.controller.handle_timeout(self.now_ns);
+        while let Some(action) = self.controller.poll_action() {
+            match action {
+                Action::Command { node, command } => {
+                    let name = self.controller.nodes[node.index()].name.clone();
+                    self.commands.push((name, command));
+                }
+                Action::Notice { notice, .. } => self.notices.push(notice),
+                Action::Reply { rank, reply, .. } => match reply {
+                    Reply::ServerMoved { address, epoch } => {
+                        self.moved.push((rank.index(), address, epoch.0));
+                    }
+                    Reply::Grant(grant) => self.granted.push(grant),
+                    Reply::Delivered { update_id, .. } => self.delivered.push(update_id),
+                    Reply::Drop { .. } | Reply::Release { .. } => {}
+                },
+            }
+        }
+    }
+
+    /// Time passes; boxes that are alive speak every 100 ms, and take groups.
+    fn run_for(&mut self, span_ns: u64) {
+        for _ in 0..span_ns / (SECOND / 10) {
+            self.now_ns += SECOND / 10;
+            for name in self.alive.clone() {
+                let node = self.id(name);
+                let telemetry = Telemetry { at_ns: self.now_ns, ..Telemetry::default() };
+                self.controller.handle_telemetry(self.now_ns, node, &telemetry).unwrap();
+            }
+            self.settle();
+        }
+    }
+
+    fn ask(&mut self, rank: u8, update_id: u64, version: u64) {
+        let request = TransferRequest {
+            update_id,
+            size_bytes: 0,
+            version: Version(version),
+            norm: 1.0,
+            max_abs: 1.0,
+        };
+        let rank = Rank::new(rank).unwrap();
+        self.controller.handle_request(self.now_ns, JobId(0), rank, &request).unwrap();
+        self.settle();
+    }
+
+    /// Every box that was told of a group takes it.
+    fn install(&mut self) {
+        for (name, command) in self.commands.clone() {
+            if let Command::Install(group) = command {
+                let _ = self.event(&name, Event::Installed { group: group.group });
+            }
+        }
+    }
+
+    fn promote_command(&self) -> Option<(ServerEpoch, OrderNumber, OrderNumber)> {
+        self.commands.iter().rev().find_map(|(name, command)| match command {
+            Command::Promote { epoch, order, applied_min, .. } if name == "r0" => {
+                Some((*epoch, *order, *applied_min))
+            }
+            _ => None,
+        })
+    }
+
+    fn promoted(&mut self, applied: u64, version: u64) {
+        let (epoch, order, _) = self.promote_command().unwrap();
+        let event = Event::Promoted {
+            epoch,
+            applied: OrderNumber(applied),
+            order,
+            version: Version(version),
+            momentum_norm: 0.5,
+        };
+        self.event("r0", event).unwrap();
+    }
+
+    fn status(&self) -> JobStatus {
+        self.controller.status(self.now_ns).jobs[0].clone()
+    }
+}
+
+fn decided(rig: &Rig, group: GroupId, order: u64, version: u64) -> Event {
+    let members = rig.controller.groups[&group].mask();
+    Event::Decided {
+        group,
+        order: OrderNumber(order),
+        decision: Decision::Committed(Version(version)),
+        members,
+        norm: 1.0,
+        momentum_norm: 1.0,
+    }
+}
+
+#[test]
+fn a_silent_server_is_replaced_after_its_lease_and_not_before() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(10 * SECOND);
+    assert_eq!(rig.promote_command(), None, "everybody is there");
+    rig.dies("s0");
+    let server = rig.id("s0");
+    rig.controller.handle_node_gone(rig.now_ns, server);
+    rig.run_for(2_900_000_000);
+    assert_eq!(rig.promote_command(), None, "a restart within the lease is no promotion");
+    rig.run_for(SECOND / 5);
+    let (epoch, order, applied_min) = rig.promote_command().unwrap();
+    assert_eq!((epoch, applied_min), (ServerEpoch(1), OrderNumber(0)));
+    assert!(order.0 > 1000, "order numbers that were given away unheard are left out");
+    // The question is repeated while there is no answer.
+    let asked = |rig: &Rig| {
+        rig.commands.iter().filter(|(_, c)| matches!(c, Command::Promote { .. })).count()
+    };
+    assert_eq!(asked(&rig), 1);
+    rig.run_for(4 * SECOND);
+    assert_eq!(asked(&rig), 2);
+    rig.promoted(0, 0);
+    let status = rig.status();
+    assert_eq!((status.epoch, status.counters.promotions, status.replica), (1, 1, None));
+    assert!(status.is_replica_lost, "replication is not held any more");
+    let address = format!("10.0.0.{}:22341", b'r');
+    assert_eq!(rig.moved, [(0, address.clone(), 1), (1, address.clone(), 1)]);
+    let server = address.parse().unwrap();
+    let moves = (String::from("a0"), Command::MoveServer { job: JobId(0), server });
+    assert!(rig.commands.contains(&moves));
+    assert!(rig.notices.iter().any(|notice| matches!(notice, Notice::Promoted { .. })));
+}
+
+#[test]
+fn a_server_that_comes_back_stands_down_and_is_not_believed() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    rig.promoted(0, 0);
+    rig.commands.clear();
+    rig.attach("s0", 2, role("s0", 9, 9, 0));
+    let down = Command::StandDown { job: JobId(0), epoch: ServerEpoch(1) };
+    assert_eq!(rig.commands, [(String::from("s0"), down)]);
+    let (version, _) = rig.controller.server_state(JobId(0)).unwrap();
+    assert_eq!(version, Version(0), "what it says of the model is nothing");
+    let late = Event::MemberLost { job: JobId(0), rank: Rank::new(0).unwrap() };
+    assert_eq!(rig.event("s0", late).unwrap_err().field, "event");
+    // Groups go to the new server.
+    rig.ask(0, 1, 0);
+    rig.run_for(SECOND);
+    let told = rig.commands.iter().filter(|(_, c)| matches!(c, Command::Install(_)));
+    let told: Vec<&str> = told.map(|(name, _)| name.as_str()).collect();
+    assert!(told.contains(&"r0") && !told.contains(&"s0"), "{told:?}");
+}
+
+#[test]
+fn what_was_granted_is_asked_of_the_new_server_and_no_order_comes_again() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    for rank in 0..2 {
+        rig.ask(rank, 1, 0);
+    }
+    rig.run_for(SECOND / 5);
+    rig.install();
+    assert!(!rig.granted.is_empty());
+    let last = rig.granted.iter().map(|grant| grant.order.0).max().unwrap();
+    let first = rig.granted[0].clone();
+    // The server commits one; its worker hears of that from the server alone.
+    let event = decided(&rig, first.group, first.order.0, 1);
+    rig.event("s0", event).unwrap();
+    assert_eq!(rig.delivered, [0; 0]);
+    let at = Event::ReplicaAt {
+        order: OrderNumber(first.order.0 + 1),
+        divergence_bound: 0.0,
+        is_held: true,
+    };
+    rig.event("s0", at).unwrap();
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    let (_, order, applied_min) = rig.promote_command().unwrap();
+    assert_eq!(applied_min, OrderNumber(first.order.0 + 1), "what was told must be there");
+    assert!(order.0 > last);
+    rig.promoted(first.order.0 + 1, 1);
+    assert!(rig.controller.groups.is_empty(), "groups of the dead server are over");
+    rig.granted.clear();
+    rig.commands.clear();
+    rig.ask(1, 7, 1);
+    rig.run_for(SECOND);
+    rig.install();
+    assert!(rig.granted.iter().all(|grant| grant.order >= order), "{:?}", rig.granted);
+    assert!(rig.granted.iter().any(|grant| grant.update_id == 7));
+}
+
+#[test]
+fn nobody_takes_over_where_workers_are_told_at_the_commit() {
+    let mut rig = Rig::attached(Ack::Commit);
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.run_for(60 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+}
+
+#[test]
+fn a_replica_that_may_lack_what_was_told_does_not_take_over() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.attach("s0", 1, role("s0", 5, 5, 0));
+    // A new life of the replica has nothing; everything decided may have been told.
+    rig.attach("r0", 2, role("r0", 0, 0, 0));
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    assert_eq!(rig.promote_command().unwrap().2, OrderNumber(5));
+    rig.event("r0", Event::PromotionRefused { applied: OrderNumber(3) }).unwrap();
+    let refused =
+        |notice: &Notice| matches!(notice, Notice::Refused { applied: 3, applied_min: 5, .. });
+    assert!(rig.notices.iter().any(refused), "{:?}", rig.notices);
+    rig.commands.clear();
+    rig.run_for(20 * SECOND);
+    assert_eq!(rig.promote_command(), None, "it is not asked again");
+    // The old server comes back with its state, and goes on.
+    rig.attach("s0", 2, role("s0", 5, 5, 0));
+    rig.ask(0, 1, 5);
+    rig.run_for(SECOND);
+    assert!(rig.commands.iter().any(|(to, c)| to == "s0" && matches!(c, Command::Install(_))));
+}
+
+#[test]
+fn a_silent_replica_is_left_and_never_promoted() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    rig.dies("r0");
+    rig.run_for(4 * SECOND);
+    let left = (String::from("s0"), Command::LeaveReplica { job: JobId(0) });
+    assert_eq!(rig.commands.iter().filter(|command| **command == left).count(), 1);
+    let status = rig.status();
+    assert!(status.is_replica_lost && !status.replica.unwrap().is_held);
+    rig.attach("r0", 2, role("r0", 0, 0, 0));
+    rig.dies("s0");
+    rig.run_for(20 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+    assert!(rig.notices.iter().any(|notice| matches!(notice, Notice::Stranded { .. })));
+    // A server that comes back is told again: it may have forgotten.
+    rig.commands.clear();
+    rig.attach("s0", 2, role("s0", 0, 0, 0));
+    assert!(rig.commands.contains(&left));
+}
+
+#[test]
+fn a_restarted_controller_knows_who_the_server_is() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    assert!(rig.controller.is_save_urgent(), "before the replica is told");
+    let begun = rig.controller.poll_saved().unwrap();
+    assert!(!rig.controller.is_save_urgent());
+    rig.promoted(0, 0);
+    let done = rig.controller.poll_saved().unwrap();
+    for (saved, text) in [(&begun, "begun"), (&done, "done"), (&Saved::fresh(9), "lost")] {
+        let mut later = Rig::with_saved(Ack::Replica, saved);
+        later.attach("a0", 1, role("a0", 0, 0, 0));
+        later.attach_workers();
+        // The replica says what it is by now.
+        later.attach("r0", 1, role("r0", 4097, 3, 1));
+        assert_eq!(later.controller.server_epoch(JobId(0)), ServerEpoch(1), "{text}");
+        later.attach("s0", 2, role("s0", 2, 2, 0));
+        let down = Command::StandDown { job: JobId(0), epoch: ServerEpoch(1) };
+        assert!(later.commands.contains(&(String::from("s0"), down)), "{text}");
+        assert_eq!(later.controller.server_state(JobId(0)).unwrap().0, Version(3), "{text}");
+    }
+    // One that stopped half way asks again, whatever the old server says meanwhile.
+    let mut later = Rig::with_saved(Ack::Replica, &begun);
+    later.attach("s0", 2, role("s0", 0, 0, 0));
+    later.attach("r0", 1, role("r0", 0, 0, 0));
+    later.run_for(4 * SECOND);
+    assert!(later.promote_command().is_some());
+}
