@@ -1,9 +1,11 @@
 //! Zero allocations per frame of a pusher, counted: what commands take is all that it takes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../../tests/tests/support/counting.rs"]
+mod counting;
+
 use std::net::SocketAddr;
 
+use counting::counted;
 use weft_engine::push::{Decision, Version};
 use weft_engine::role::aggregator::Verdict;
 use weft_engine::role::push::{Event, NewUpdate, Pusher, PusherConfig, Values};
@@ -11,30 +13,6 @@ use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Nanos, Rank};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator; the counter is a plain thread-local
-// without a destructor, so touching it cannot allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above; the pointer came from `alloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const PARAMETERS: usize = 20_000;
 
@@ -77,10 +55,7 @@ impl Pair {
     }
 
     fn counted<T>(&mut self, work: impl FnOnce(&mut Pusher, &mut [u8], Nanos) -> T) -> T {
-        let before = ALLOCATIONS.get();
-        let result = work(&mut self.pusher, &mut self.frame, self.now);
-        self.allocations += ALLOCATIONS.get() - before;
-        result
+        counted(&mut self.allocations, || work(&mut self.pusher, &mut self.frame, self.now))
     }
 
     fn run(&mut self, done: impl Fn(&[Event]) -> bool) {

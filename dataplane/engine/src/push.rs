@@ -2,6 +2,7 @@
 //! (SPEC#channels, SPEC#push).
 
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use weft_wire::header::ElementType;
 use weft_wire::{GroupId, JobId, Members, Rank};
@@ -32,6 +33,10 @@ pub struct OrderNumber(pub u64);
 /// Version of a model: how many updates have entered it.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Version(pub u64);
+
+/// How many times a job's replica took over from its server (SPEC#promotion). Grows only.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ServerEpoch(pub u32);
 
 /// One update of a group, in the group's order.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,6 +72,9 @@ pub struct GroupDescriptor {
     pub replicate: bool,
     /// Ceiling of the rate of the transfer into the server, bytes of Ethernet frames per second.
     pub rate_bytes_per_sec: Option<u64>,
+    /// Chunks that each of the group's transfers begins with as a train (SPEC#transfer-trains); 0:
+    /// none.
+    pub train_chunks: u16,
     /// The transfer into the server starts when this group is staged (its gate).
     pub after: Option<GroupId>,
     /// How long the group may be at the head of the order without being staged, before it is
@@ -121,6 +129,64 @@ pub enum Command {
         /// The ceiling of all its credits together.
         rate_bytes_per_sec: u64,
     },
+    /// Order numbers below this one that no group has by now stay unused: the server judges them
+    /// VOID as their turn comes, without waiting for a group.
+    Skip {
+        /// The job.
+        job: JobId,
+        /// The first order number that is not meant.
+        below: OrderNumber,
+    },
+    /// Replica: become the job's server (SPEC#promotion). Answered by [`Event::Promoted`] or
+    /// [`Event::PromotionRefused`]. Said again, it is answered again.
+    Promote {
+        /// The job.
+        job: JobId,
+        /// The server's epoch from now on: greater than that of all its servers before.
+        epoch: ServerEpoch,
+        /// The order number that it decides first. None at or above it was ever used.
+        order: OrderNumber,
+        /// Workers may have been told of all decisions below; a replica that has not applied them
+        /// refuses.
+        applied_min: OrderNumber,
+    },
+    /// Aggregator: the job has another server and no replica any more; its open groups end.
+    MoveServer {
+        /// The job.
+        job: JobId,
+        /// Where the server listens.
+        server: SocketAddr,
+    },
+    /// Server: another one has taken the job over; serve it no more.
+    StandDown {
+        /// The job.
+        job: JobId,
+        /// The epoch of the server that has it.
+        epoch: ServerEpoch,
+    },
+    /// Server: the replica is gone; acknowledge without it, for good.
+    LeaveReplica {
+        /// The job.
+        job: JobId,
+    },
+}
+
+impl Command {
+    /// The job that it is about.
+    #[must_use]
+    pub const fn job(&self) -> JobId {
+        match self {
+            Self::Install(descriptor) => descriptor.job,
+            Self::Remove { job, .. }
+            | Self::CloseMember { job, .. }
+            | Self::SetRate { job, .. }
+            | Self::Skip { job, .. }
+            | Self::Promote { job, .. }
+            | Self::MoveServer { job, .. }
+            | Self::StandDown { job, .. }
+            | Self::LeaveReplica { job } => *job,
+        }
+    }
 }
 
 /// Why a box refused a group.
@@ -175,6 +241,10 @@ pub enum Event {
         bytes: u64,
         /// From its first frame to its last.
         duration_ns: u64,
+        /// Server: from its first PULL to its first frame. Others: 0.
+        wait_ns: u64,
+        /// Server: how long no chunk of any group had come when its first one did. Others: 0.
+        idle_ns: u64,
     },
     /// Server: the order number is decided. Replica: it is applied.
     Decided {
@@ -206,5 +276,28 @@ pub enum Event {
         divergence_bound: f64,
         /// False when `div_max` could not be held.
         is_held: bool,
+    },
+    /// Replica: it is the job's server now.
+    Promoted {
+        /// Its epoch.
+        epoch: ServerEpoch,
+        /// It has applied all below this of its predecessor's order numbers, and nothing else.
+        applied: OrderNumber,
+        /// The order number that it decides first.
+        order: OrderNumber,
+        /// Version of its model.
+        version: Version,
+        /// Euclidean norm of its momentum term.
+        momentum_norm: f64,
+    },
+    /// Replica: it lacks decisions that workers may have been told of.
+    PromotionRefused {
+        /// The next order number that it wanted.
+        applied: OrderNumber,
+    },
+    /// Server: it serves the job no more.
+    StoodDown {
+        /// The epoch of the server that does.
+        epoch: ServerEpoch,
     },
 }

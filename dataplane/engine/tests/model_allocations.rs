@@ -1,13 +1,16 @@
-//! Zero allocations of a server and its replica after their start, counted: announcing, pulling,
-//! staging, committing, following and repairing.
+//! Zero allocations of a durable server and its replica after their start, counted: announcing,
+//! pulling, staging, committing, writing records, following and repairing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "../../../tests/tests/support/counting.rs"]
+mod counting;
+
 use std::net::SocketAddr;
 
+use counting::counted;
 use weft_engine::push::{BoxIndex, ROW_DIRECT};
 use weft_engine::role::aggregator::Verdict;
 use weft_engine::role::channel::{ChannelClient, ChannelClientConfig, ClientEvent, Peer};
+use weft_engine::role::model::journal::record_len_max;
 use weft_engine::role::replica::{Replica, ReplicaJobConfig};
 use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
 use weft_engine::send::datagram::plain_header;
@@ -15,30 +18,6 @@ use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Packet};
 use weft_wire::{GroupId, JobId, MacAddr, Nanos, Rank};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator; the counter is a plain thread-local
-// without a destructor, so touching it cannot allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above; the pointer came from `alloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const JOB: JobId = JobId(1);
 const ELEMENTS: u16 = 64;
@@ -63,6 +42,7 @@ struct World {
     /// Chunks that the server asked for, and groups that it decided.
     asked: Vec<u32>,
     decided: usize,
+    record: Vec<u8>,
 }
 
 impl World {
@@ -72,6 +52,7 @@ impl World {
             momentum: 0.9,
             ..ModelConfig::new(JOB, usize::from(ELEMENTS) * CHUNKS)
         };
+        let shape = model.clone();
         let workers = vec![endpoint(WORKER).addr];
         let job = ServerJobConfig {
             boxes: vec![Some(endpoint(REPLICA).addr)],
@@ -81,6 +62,7 @@ impl World {
             staging_bytes_max: 20_000,
             log_bytes_max: 20_000,
             log_entries_max: 8,
+            is_durable: true,
             ..ServerJobConfig::new(model.clone(), workers.clone())
         };
         let kernels = Kernels::detect();
@@ -98,6 +80,7 @@ impl World {
             now: Nanos(0),
             asked: Vec::with_capacity(256),
             decided: 0,
+            record: Vec::with_capacity(record_len_max(&shape)),
         }
     }
 
@@ -107,6 +90,14 @@ impl World {
             let mut frame = [0; FRAME_LEN];
             while let Some(len) = self.server.poll_transmit(self.now, &mut frame) {
                 self.wire.push((frame, len));
+            }
+            // A disk that is fast.
+            while let Some((job, position)) = self.server.poll_journal(&mut self.record) {
+                assert!(!self.record.is_empty());
+                self.server.handle_durable(job, position);
+                while let Some(len) = self.server.poll_transmit(self.now, &mut frame) {
+                    self.wire.push((frame, len));
+                }
             }
             while let Some(len) = self.replica.poll_transmit(self.now, &mut frame) {
                 self.wire.push((frame, len));
@@ -182,9 +173,9 @@ impl World {
 
 #[test]
 fn the_counter_counts() {
-    let before = ALLOCATIONS.get();
-    drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(ALLOCATIONS.get() - before, 1);
+    let mut allocations = 0;
+    counted(&mut allocations, || drop(std::hint::black_box(Box::new(1))));
+    assert_eq!(allocations, 1);
 }
 
 #[test]
@@ -194,11 +185,9 @@ fn updates_take_no_memory() {
         world.now = Nanos(world.now.0 + 30_000_000);
         world.settle();
     }
-    let before = ALLOCATIONS.get();
-    for number in 0..40 {
-        world.update(number);
-    }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    let mut allocations = 0;
+    counted(&mut allocations, || (0..40).for_each(|number| world.update(number)));
+    assert_eq!(allocations, 0);
     let (server, replica) = (world.server.model(JOB).unwrap(), world.replica.model(JOB).unwrap());
     assert_eq!((server.version.0, replica.version.0, world.decided), (40, 40, 40));
     assert_eq!(server.weights, replica.weights);

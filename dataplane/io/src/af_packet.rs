@@ -286,6 +286,7 @@ fn restore(captured: &Captured<'_>, frame: &mut PoolFrame) -> bool {
         return false;
     }
     frame.set_len(len);
+    frame.set_arrived_ns(captured.arrived_ns);
     if let Some((tpid, tci)) = captured.vlan {
         let frame = frame.as_mut();
         frame[..ADDRESSES_LEN].copy_from_slice(&bytes[..ADDRESSES_LEN]);

@@ -32,7 +32,7 @@ impl Pool {
     /// Takes an empty frame; `None` when all are in use. Its buffer holds what was there before.
     pub fn alloc(&self) -> Option<PoolFrame> {
         let buffer = self.free.pop()?;
-        Some(PoolFrame { buffer, len: 0, home: Arc::clone(&self.free) })
+        Some(PoolFrame { buffer, len: 0, arrived_ns: 0, home: Arc::clone(&self.free) })
     }
 
     /// Buffers not in use at this moment.
@@ -59,7 +59,16 @@ impl Pool {
 pub struct PoolFrame {
     buffer: Box<[u8]>,
     len: usize,
+    /// 0: not known.
+    arrived_ns: u64,
     home: Arc<ArrayQueue<Box<[u8]>>>,
+}
+
+impl PoolFrame {
+    /// Notes when the kernel got it; 0: not known.
+    pub(crate) fn set_arrived_ns(&mut self, arrived_ns: u64) {
+        self.arrived_ns = arrived_ns;
+    }
 }
 
 impl Frame for PoolFrame {
@@ -70,6 +79,10 @@ impl Frame for PoolFrame {
     fn set_len(&mut self, len: usize) {
         assert!(len <= self.buffer.len(), "a frame fits its buffer");
         self.len = len;
+    }
+
+    fn arrived_ns(&self) -> Option<u64> {
+        (self.arrived_ns > 0).then_some(self.arrived_ns)
     }
 }
 

@@ -29,6 +29,12 @@ pub trait Frame: AsRef<[u8]> + AsMut<[u8]> {
     /// # Panics
     /// If `len` exceeds the buffer: a bug in Weft, never a consequence of network input.
     fn set_len(&mut self, len: usize);
+
+    /// When the port got the frame, on a clock of its own in nanoseconds, where it can tell better
+    /// than by the time of the burst. By default it cannot.
+    fn arrived_ns(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A source and sink of Ethernet frames. `now` is the caller's clock; wrappers use it for delays

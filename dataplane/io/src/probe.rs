@@ -313,7 +313,7 @@ pub fn realtime_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_REALTIME).map_or(0, nanoseconds)
 }
 
-fn nanoseconds(time: TimeSpec) -> u64 {
+pub(crate) fn nanoseconds(time: TimeSpec) -> u64 {
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec()).unwrap_or(0))
 }

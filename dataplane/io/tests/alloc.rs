@@ -1,12 +1,13 @@
 //! Zero allocations per burst, counted.
 
 mod common;
+#[path = "../../../tests/tests/support/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::net::SocketAddr;
 
 use common::{configure, contribution, datagram, encap, inside_namespace};
+use counting::counted;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::fault::{Fault, FaultConfig, FaultRates};
 use weft_io::memory::{hub, link};
@@ -18,34 +19,10 @@ use weft_io::{Burst, Port};
 use weft_wire::frame::Encap;
 use weft_wire::{MacAddr, Nanos};
 
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator; the counter is a plain thread-local
-// without a destructor, so touching it cannot allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above; the pointer came from `alloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
 fn allocations_of(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
+    let mut allocations = 0;
+    counted(&mut allocations, work);
+    allocations
 }
 
 /// Moves 100 bursts there and back in place; returns frames that came back.

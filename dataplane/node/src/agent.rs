@@ -19,14 +19,17 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
+use weft_engine::push::Event;
 use weft_io::probe::NicCounters;
 use weft_rpc::convert;
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
+use weft_wire::JobId;
 
 use crate::config::NodeConfig;
 use crate::control::NodeControl;
+use crate::durable::Resumed;
 use crate::environment;
 use crate::error::NodeError;
 use book::Book;
@@ -38,6 +41,7 @@ pub fn is_wanted(config: &NodeConfig) -> bool {
     config.controller.is_some() || config.node.events.is_some()
 }
 
+/// Tells again what servers decided last before they began anew, for nobody may have heard of it.
 /// Starts the agent's thread, when the configuration names a controller or a log of events; it ends
 /// soon after `stop`, with everything told to the log that has happened before.
 ///
@@ -47,15 +51,19 @@ pub fn start(
     config: &NodeConfig,
     control: Arc<NodeControl>,
     life: u64,
+    resumed: &[Resumed],
     stop: Arc<AtomicBool>,
 ) -> Result<Option<JoinHandle<()>>, NodeError> {
     let log = match &config.node.events {
         Some(path) => {
             let failed = |source| NodeError::Events { path: path.clone(), source };
-            Some(EventLog::open(path, config).map_err(failed)?)
+            Some(EventLog::open(path, config, resumed).map_err(failed)?)
         }
         None => None,
     };
+    for of_job in resumed {
+        of_job.last.iter().for_each(|event| control.tell(of_job.job, *event));
+    }
     let failed = |error: &dyn std::fmt::Display| NodeError::Controller(error.to_string());
     let Some(section) = &config.controller else {
         let Some(mut log) = log else { return Ok(None) };
@@ -66,7 +74,7 @@ pub fn start(
                     // Asked first, so that what happened before it was set is still taken.
                     let is_over = stop.load(Ordering::Relaxed);
                     while let Some(event) = control.event() {
-                        log.event(event.job, &event.event);
+                        log.event(event.job, &event.event, control.carried().0);
                     }
                     if is_over {
                         return;
@@ -94,7 +102,7 @@ pub fn start(
         .map_err(|error| failed(&error))?;
     let agent = Agent {
         endpoint,
-        book: Book::new(config, name, life),
+        book: Book::new(config, name, life).resume(resumed),
         control,
         counters,
         log,
@@ -129,8 +137,20 @@ type Outbox = mpsc::Sender<v1::NodeMessage>;
 impl Agent {
     async fn run(mut self) {
         let mut wait = REDIAL_MIN;
+        let (mut since, mut is_told) = (Instant::now(), false);
         while !self.is_stopped() {
             let was_up = self.attach().await;
+            if was_up {
+                (since, is_told) = (Instant::now(), false);
+            } else if !is_told && since.elapsed() > SILENCE_TOLD {
+                is_told = true;
+                eprintln!(
+                    "weft-node: no controller at {} for {} s, trying on; updates go unplanned until \
+                     it answers: is it running, and is there a way to it besides the port?",
+                    self.endpoint.uri(),
+                    SILENCE_TOLD.as_secs()
+                );
+            }
             wait = if was_up { REDIAL_MIN } else { (wait * 2).min(REDIAL_MAX) };
             let until = Instant::now() + wait;
             while !self.is_stopped() && Instant::now() < until {
@@ -164,6 +184,7 @@ impl Agent {
         let mut was_up = false;
         let mut telemetry_due = Instant::now();
         let mut period = TELEMETRY_PERIOD;
+        let control = Arc::clone(&self.control);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -188,6 +209,8 @@ impl Agent {
                         _ => self.obey(&command).await,
                     }
                 }
+                // A grant waits for what the boxes say: their events do not wait for a tick.
+                () = control.told() => {}
                 _ = ticks.tick() => {}
             }
             if self.is_stopped() || !self.tell_events(outbox).await {
@@ -231,8 +254,9 @@ impl Agent {
     fn keep_events(&mut self) {
         while let Some(event) = self.control.event() {
             self.book.note_event(event.job, &event.event);
+            say(event.job, &event.event);
             if let Some(log) = &mut self.log {
-                log.event(event.job, &event.event);
+                log.event(event.job, &event.event, self.control.carried().0);
             }
             if self.kept.len() >= EVENTS_KEPT_MAX {
                 self.kept.pop_front();
@@ -245,6 +269,11 @@ impl Agent {
     /// False when the stream has ended.
     async fn tell_events(&mut self, outbox: &Outbox) -> bool {
         self.keep_events();
+        // Before what may end their groups. One that finds no room is a sample less.
+        while let Some(train) = self.control.train() {
+            let message = Message::Train(convert::train_to_proto(&train));
+            let _ = outbox.try_send(v1::NodeMessage { message: Some(message) });
+        }
         while let Some(event) = self.kept.front() {
             let message = v1::NodeMessage { message: Some(Message::Event(*event)) };
             match outbox.try_send(message) {
@@ -276,6 +305,29 @@ impl Agent {
     }
 }
 
+/// Tells people what changes a node's role.
+fn say(job: JobId, event: &Event) {
+    let job = job.0;
+    match event {
+        Event::Promoted { epoch, applied, version, .. } => eprintln!(
+            "weft-node: this replica is the server of job {job} now, epoch {}, with all below order \
+             {} at version {}; there is no replica any more, replication is not held",
+            epoch.0, applied.0, version.0
+        ),
+        Event::PromotionRefused { applied } => eprintln!(
+            "weft-node: this replica cannot become the server of job {job}: it has only what is \
+             below order {}",
+            applied.0
+        ),
+        Event::StoodDown { epoch } => eprintln!(
+            "weft-node: this is not the server of job {job} any more: another one is, in epoch {}; \
+             nothing is answered for the job, end this node",
+            epoch.0
+        ),
+        _ => {}
+    }
+}
+
 /// How often the lane's queue of events is looked at.
 const TICK: Duration = Duration::from_millis(1);
 /// Telemetry before the controller says how often, and what it may say.
@@ -285,6 +337,8 @@ const TELEMETRY_PERIOD_MAX: Duration = Duration::from_secs(60);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);
+/// Silence of the controller after which standard error hears of it, once.
+const SILENCE_TOLD: Duration = Duration::from_secs(5);
 /// How long one attempt to connect may take.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// A controller that answers nothing for so long is gone.

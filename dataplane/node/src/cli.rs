@@ -12,7 +12,7 @@ use crate::config::Format;
 ///
 /// Ends on SIGINT or SIGTERM with a statistics block on stdout. Progress goes to stderr; the line
 /// that begins with "weft-node ready:" (or is `{"ready":true,…}` with --format json) says that the
-/// node serves.
+/// node serves. A parameter server without `state_dir` forgets its job when it ends.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "weft-node",

@@ -1,14 +1,17 @@
-//! What a node's lane and its controller's agent tell each other: two bounded queues.
+//! What a node's lane and its controller's agent tell each other: bounded queues.
 //!
-//! The agent's thread pushes commands and pops events; lane 0 pops commands between breaths and
-//! pushes events. Neither ever waits for the other (DESIGN "Hot path": no locks). A full queue of
+//! The agent's thread pushes commands and pops events and trains; lane 0 pops commands between
+//! breaths, pushes events and trains, and wakes the agent when there are events. Neither ever waits
+//! for the other (DESIGN "Hot path": no locks). A full queue of
 //! commands is the agent's to retry; events that find theirs full are lost and counted, and the
 //! controller learns the state by asking (PROTOCOL section 5).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
+use tokio::sync::Notify;
 use weft_engine::push::{Command, Event};
+use weft_engine::send::train::Train;
 use weft_io::LaneEngine;
 use weft_wire::{JobId, Nanos};
 
@@ -26,7 +29,10 @@ pub struct JobEvent {
 pub struct NodeControl {
     commands: ArrayQueue<Command>,
     events: ArrayQueue<JobEvent>,
+    /// Measurements, which nobody misses: the oldest make room.
+    trains: ArrayQueue<Train>,
     events_lost: AtomicU64,
+    told: Notify,
     rx_bytes: AtomicU64,
     tx_bytes: AtomicU64,
 }
@@ -44,7 +50,9 @@ impl NodeControl {
         Self {
             commands: ArrayQueue::new(commands_max),
             events: ArrayQueue::new(events_max),
+            trains: ArrayQueue::new(TRAINS_MAX),
             events_lost: AtomicU64::new(0),
+            told: Notify::new(),
             rx_bytes: AtomicU64::new(0),
             tx_bytes: AtomicU64::new(0),
         }
@@ -62,6 +70,17 @@ impl NodeControl {
     #[must_use]
     pub fn event(&self) -> Option<JobEvent> {
         self.events.pop()
+    }
+
+    /// The oldest train that nobody has taken.
+    #[must_use]
+    pub fn train(&self) -> Option<Train> {
+        self.trains.pop()
+    }
+
+    /// Waits until there was an event since it waited last.
+    pub async fn told(&self) {
+        self.told.notified().await;
     }
 
     /// Events lost because nobody took them.
@@ -89,10 +108,19 @@ impl NodeControl {
             engine.handle_command(now, command);
         }
         while let Some((job, event)) = engine.poll_event() {
-            if self.events.push(JobEvent { job, event }).is_err() {
-                self.events_lost.fetch_add(1, Ordering::Relaxed);
-            }
+            self.tell(job, event);
         }
+        while let Some(train) = engine.poll_train() {
+            self.trains.force_push(train);
+        }
+    }
+
+    /// Queues an event and wakes the agent.
+    pub fn tell(&self, job: JobId, event: Event) {
+        if self.events.push(JobEvent { job, event }).is_err() {
+            self.events_lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.told.notify_one();
     }
 }
 
@@ -100,5 +128,7 @@ impl NodeControl {
 const COMMANDS_MAX: usize = 2048;
 /// Default length of the queue of events.
 const EVENTS_MAX: usize = 8192;
+/// Trains that wait for the agent, which looks every millisecond.
+const TRAINS_MAX: usize = 16;
 /// Commands that a lane takes between two breaths.
 const COMMANDS_PER_BREATH_MAX: usize = 64;

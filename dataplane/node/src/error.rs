@@ -82,6 +82,14 @@ pub enum NodeError {
         /// What is wrong with it.
         problem: String,
     },
+    /// What a server keeps on disk.
+    #[error("the state in {}: {problem}", .path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
     /// The log of events.
     #[error("opening the log of events {}: {source}; choose another node.events", .path.display())]
     Events {

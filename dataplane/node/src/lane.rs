@@ -13,6 +13,7 @@ use weft_wire::Nanos;
 
 use crate::config::IdleSection;
 use crate::control::NodeControl;
+use crate::durable::Keeper;
 use crate::host::Host;
 use crate::idle::Idle;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
@@ -41,26 +42,33 @@ impl Shared {
     }
 }
 
-/// Runs lane `index` until it is told to stop or its port closes; returns its last counters.
+/// Runs lane `index` with what `keeper` keeps of it, until it is told to stop or its port closes; returns its last counters.
 pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
     lane: &mut RoleLane<P, E>,
     index: usize,
     mut host: Host,
     shared: &Shared,
+    keeper: &mut impl Keeper<E>,
 ) -> LaneSnapshot {
     let mut idle = Idle::new(shared.idle);
     let mut snapshot_due = shared.snapshot_period_ns.map_or(Nanos::MAX, Nanos);
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
         let frames = lane.breathe(now, &mut host);
+        keeper.exchange(lane.engine_mut());
         if index == 0 {
             exchange(now, lane.engine_mut(), shared.control.as_deref());
-            if let Some(control) = &shared.control {
+            // A port's counters may cost a system call, which an empty breath has no use for.
+            if let Some(control) = shared.control.as_ref().filter(|_| frames > 0) {
                 let stats = lane.port().stats();
                 control.note_carried(stats.rx_bytes, stats.tx_bytes);
             }
         }
-        let due = lane.engine().poll_timeout().min(snapshot_due);
+        let mut due = lane.engine().poll_timeout().min(snapshot_due);
+        if keeper.is_waiting() {
+            // The disk wakes nobody.
+            due = due.min(now.saturating_add(JOURNAL_POLL));
+        }
         if let Some(pause_ns) = idle.after_breath(frames, due.since(now).0) {
             lane.port_mut().wait(pause_ns);
         }
@@ -73,9 +81,12 @@ pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
     LaneSnapshot::take(index, lane, &host)
 }
 
+/// How long a lane sleeps at most while the disk owes it a word.
+const JOURNAL_POLL: Nanos = Nanos(100_000);
+
 /// Commands in, events out. Without anybody to hear them events are thrown away here, so that what
 /// an engine counts as lost is lost.
-fn exchange(now: Nanos, engine: &mut impl LaneEngine, control: Option<&NodeControl>) {
+pub fn exchange(now: Nanos, engine: &mut impl LaneEngine, control: Option<&NodeControl>) {
     match control {
         Some(control) => control.exchange(now, engine),
         None => while engine.poll_event().is_some() {},

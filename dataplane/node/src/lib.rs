@@ -7,6 +7,7 @@
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |
+//! | [`durable`] | what servers keep on disk, and begin anew with |
 //! | [`model`] | files that models come from and go to |
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`lane`] | one lane's thread |
@@ -29,6 +30,7 @@ pub mod config;
 pub mod control;
 #[cfg(feature = "dpdk")]
 mod dpdk;
+pub mod durable;
 pub mod environment;
 pub mod error;
 pub mod host;

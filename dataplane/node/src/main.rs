@@ -9,6 +9,7 @@ use weft_node::bench;
 use weft_node::cli::Invocation;
 use weft_node::config::{self, Format};
 use weft_node::control::NodeControl;
+use weft_node::durable::Stored;
 use weft_node::environment;
 use weft_node::error::NodeError;
 use weft_node::node::{self, Options};
@@ -48,16 +49,18 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         println!("{}", bench::run(&settings, options)?.to_json());
         return Ok(());
     }
+    let stored = Stored::open(&settings)?;
     let is_over = Arc::new(AtomicBool::new(false));
     let agent = if agent::is_wanted(&settings.config) {
         let control = Arc::new(NodeControl::default());
         options.control = Some(Arc::clone(&control));
         let life = environment::random_seed().map_err(NodeError::Seed)?;
-        agent::start(&settings.config, control, life, Arc::clone(&is_over))?
+        let resumed: Vec<_> = stored.resumed().cloned().collect();
+        agent::start(&settings.config, control, life, &resumed, Arc::clone(&is_over))?
     } else {
         None
     };
-    let served = node::run(&settings, options);
+    let served = node::run(&settings, options, stored);
     // Only now, so that the lanes' last events are logged too.
     is_over.store(true, Ordering::Relaxed);
     if let Some(agent) = agent {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
@@ -27,6 +27,7 @@ use weft_wire::{JobId, Nanos};
 
 use crate::config::{Format, Io, Settings};
 use crate::control::NodeControl;
+use crate::durable::{JournalLink, Stored};
 use crate::environment;
 use crate::error::NodeError;
 use crate::host::Host;
@@ -48,11 +49,12 @@ pub struct Options {
     pub control: Option<Arc<NodeControl>>,
 }
 
-/// Runs a node until `options.stop` is set; returns its final report.
+/// Runs a node until `options.stop` is set; returns its final report. Its servers go on from what is
+/// `stored`.
 ///
 /// # Errors
-/// [`NodeError`], before the node has served a frame.
-pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
+/// [`NodeError`], before the node has served a frame, or because its state cannot be kept any more.
+pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Report, NodeError> {
     let start = Instant::now();
     let config = &settings.config;
     if options.eal_args.is_some() && config.port.io != Io::Dpdk {
@@ -74,7 +76,7 @@ pub fn run(settings: &Settings, options: Options) -> Result<Report, NodeError> {
         snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
         snapshots: (0..shards).map(|_| ArrayQueue::new(1)).collect(),
     };
-    let node = Node { settings, shared: &shared, seed };
+    let node = Node { settings, shared: &shared, seed, stored: Mutex::new(stored) };
     let lanes = std::thread::scope(|scope| {
         let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
         let lanes = match config.port.io {
@@ -99,6 +101,8 @@ pub(crate) struct Node<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) shared: &'a Shared,
     pub(crate) seed: u64,
+    /// Until the one lane of a server takes it.
+    pub(crate) stored: Mutex<Stored>,
 }
 
 impl Node<'_> {
@@ -223,7 +227,8 @@ impl Node<'_> {
                     };
                     let mut lanes = self.lane(port, table, lane);
                     let _ = prepared.send(Ok(()));
-                    let snapshot = lane::run(&mut lanes, lane, Host::silent(), self.shared);
+                    let snapshot =
+                        lane::run(&mut lanes, lane, Host::silent(), self.shared, &mut ());
                     drop(guard);
                     Some(snapshot)
                 };
@@ -238,7 +243,7 @@ impl Node<'_> {
                 outcome.map_err(|error| self.stop(error))?;
             }
             self.announce(&info, &table);
-            let mut snapshots = vec![lane::run(&mut lane, 0, host, self.shared)];
+            let mut snapshots = vec![lane::run(&mut lane, 0, host, self.shared, &mut ())];
             drop(guard);
             self.shared.stop.store(true, Ordering::Relaxed);
             snapshots.extend(threads.into_iter().filter_map(|thread| thread.join().ok().flatten()));
@@ -263,7 +268,7 @@ impl Node<'_> {
             let replica = replica.expect("it was judged when the configuration was read");
             let mut lane = RoleLane::new(port, replica);
             self.announce(info, table);
-            let snapshot = lane::run(&mut lane, 0, host, self.shared);
+            let snapshot = lane::run(&mut lane, 0, host, self.shared, &mut ());
             for section in &config.replica {
                 let view = lane.engine().model(JobId(section.job));
                 model::dump(section.dump_model.as_deref(), view)?;
@@ -272,10 +277,21 @@ impl Node<'_> {
         }
         let jobs = model::server_jobs(self.settings)?;
         let server = Server::new(local, mtu, &jobs, self.seed, kernels);
-        let server = server.expect("it was judged when the configuration was read");
+        let mut server = server.expect("it was judged when the configuration was read");
+        let stored = self.stored.lock().map(|mut stored| core::mem::take(&mut *stored));
+        let stored = stored.expect("no thread that held it has panicked");
+        for (job, state) in stored.states() {
+            server.restore(job, state).expect("it was judged when the state was read");
+        }
+        let mut link = JournalLink::start(stored, Arc::clone(&self.shared.stop))?;
         let mut lane = RoleLane::new(port, server);
         self.announce(info, table);
-        let snapshot = lane::run(&mut lane, 0, host, self.shared);
+        let snapshot = lane::run(&mut lane, 0, host, self.shared, &mut link);
+        if let Some(link) = link {
+            link.finish(lane.engine_mut())?;
+            // What became durable last is told to whoever listens still.
+            lane::exchange(Nanos::MAX, lane.engine_mut(), self.shared.control.as_deref());
+        }
         for section in &config.server {
             let view = lane.engine().model(JobId(section.job));
             model::dump(section.dump_model.as_deref(), view)?;

@@ -225,3 +225,96 @@ fn configurations_that_cannot_be_are_refused_by_name() {
     let output = run_to_end(&mut weft_node(&again, &["--check-config"]));
     assert_eq!(output.status.code(), Some(0), "what is printed can be read");
 }
+
+/// PROTOCOL section 4: a server that is killed in the middle comes back with its model, its momentum
+/// and what it told its workers, whatever moment it was.
+#[test]
+fn a_killed_server_goes_on_from_its_directory() {
+    let place = Place { name: "durable", port: free_port(), first_host: 71, workers: 3 };
+    let directory = tempfile::tempdir().unwrap();
+    let more = format!(
+        "tau_max = 1000\nstate_dir = \"{}\"\njournal_bytes_max = 1",
+        directory.path().display()
+    );
+    let config = place.config("server", &more);
+    let mut server = Running::start(&mut weft_node(&config, &["--format", "json"]));
+    let workers: Vec<_> = (0..place.workers)
+        .map(|rank| {
+            let (server, local) = (place.server(), place.worker(rank));
+            let rank = u8::try_from(rank).unwrap();
+            thread::spawn(move || train(server, local, rank))
+        })
+        .collect();
+    for _ in 0..3 {
+        thread::sleep(Duration::from_millis(60));
+        server.end(Signal::SIGKILL);
+        server = Running::start(&mut weft_node(&config, &["--format", "json"]));
+    }
+    let committed: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+    let all = u64::try_from(place.workers * UPDATES).unwrap();
+    assert_eq!(committed, all);
+    let ended = server.end(Signal::SIGINT);
+    assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["servers"][0]["version"], all, "{report}");
+    let model = place.read("server");
+    // One that ended well goes on too, and so does its model.
+    let server = Running::start(&mut weft_node(&config, &["--format", "json"]));
+    let push = PushConfig::new(place.worker(0), place.server()).rank(0).job(1);
+    let mut session = PushSession::connect(&push).expect("the server answers");
+    let mut pulled = vec![0f32; DIMENSION];
+    assert_eq!(session.pull(&mut pulled).expect("a model").0, all);
+    assert_eq!(pulled, model);
+    session.close().expect("a close");
+    assert_eq!(server.end(Signal::SIGINT).code, Some(0));
+    assert_eq!(place.read("server"), model);
+}
+
+/// What the node says about a state directory, and its exit status.
+fn refused(config: &ConfigFile) -> String {
+    let output = run_to_end(&mut weft_node(config, &[]));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    stderr
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_refused_by_file() {
+    let place = Place { name: "state", port: free_port(), first_host: 81, workers: 1 };
+    let directory = tempfile::tempdir().unwrap();
+    let more = format!("state_dir = \"{}\"", directory.path().display());
+    let config = place.config("server", &more);
+    let server = Running::start(&mut weft_node(&config, &[]));
+    let stderr = refused(&config);
+    assert!(stderr.contains("another weft-node serves from it"), "{stderr}");
+    assert_eq!(train(place.server(), place.worker(0), 0), 12);
+    server.end(Signal::SIGKILL);
+    let job = directory.path().join("job-1");
+    let text = std::fs::read_to_string(config.path()).unwrap();
+    let other = ConfigFile::new("state-other", &text.replace("dimension = 3000", "dimension = 30"));
+    let stderr = refused(&other);
+    let words = ["job-1/checkpoint: is of job 1 with 3000 parameters", "has job 1 with 30"];
+    assert!(words.iter().all(|words| stderr.contains(words)), "{stderr}");
+    // A byte of the first record's sum.
+    let journal = job.join("journal-1");
+    let mut bytes = std::fs::read(&journal).unwrap();
+    assert!(bytes.len() > 12 * 4 * DIMENSION);
+    bytes[500] ^= 1;
+    std::fs::write(&journal, &bytes).unwrap();
+    let stderr = refused(&config);
+    assert!(stderr.contains("journal-1: at byte 32: a record is damaged"), "{stderr}");
+    assert!(stderr.contains("cut it to 32 bytes"), "{stderr}");
+    // A torn end is what a crash leaves.
+    bytes[500] ^= 1;
+    std::fs::write(&journal, &bytes[..bytes.len() - 5]).unwrap();
+    let server = Running::start(&mut weft_node(&config, &["--format", "json"]));
+    let ended = server.end(Signal::SIGINT);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["servers"][0]["version"], 11, "{report}");
+    let file = directory.path().join("a-file");
+    std::fs::write(&file, "").unwrap();
+    let more = format!("state_dir = \"{}\"", file.display());
+    let stderr = refused(&place.config("server", &more));
+    assert!(stderr.contains("cannot be written") && stderr.contains("a-file/job-1"), "{stderr}");
+}

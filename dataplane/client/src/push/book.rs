@@ -32,6 +32,8 @@ pub(super) struct Book {
     /// Dropped updates that go with the next one.
     feedback: Option<Vec<f32>>,
     link: Link,
+    /// Of the server that the controller named last.
+    epoch: u32,
     requests: VecDeque<ToController>,
     is_connected: bool,
     /// Chunks and elements of a chunk, as the controller has them.
@@ -89,6 +91,7 @@ impl Book {
             pull: None,
             feedback: None,
             link: if has_controller { Link::Down(Nanos(0)) } else { Link::Absent },
+            epoch: 0,
             requests: VecDeque::new(),
             is_connected: false,
             shape: None,
@@ -335,6 +338,7 @@ impl Book {
             window_reductions: counted.window_reductions,
             congestion_marks: counted.congestion_marks,
             frames_refused: counted.drops.total(),
+            servers_moved: counted.servers_moved,
             ..self.stats.clone()
         }
     }

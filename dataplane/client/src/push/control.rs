@@ -181,6 +181,9 @@ fn translate(reply: Heard) -> FromController {
                 v1::Outcome::Void | v1::Outcome::Unspecified => Decision::Void,
             },
         },
+        Heard::ServerMoved(moved) => {
+            FromController::ServerMoved { address: moved.address.parse().ok(), epoch: moved.epoch }
+        }
         Heard::Refused(refused) => {
             FromController::RequestRefused { id: refused.update_id, problem: describe(&refused) }
         }
@@ -205,6 +208,8 @@ fn grant_of(grant: &v1::Grant) -> Option<Grant> {
         // Beyond the last that is kept, its rate goes on.
         segments: segments.take(weft_engine::role::push::SEGMENTS_MAX).collect(),
         replicate: grant.replicate,
+        // More than the engine sends in a train is no more than that.
+        train_chunks: u16::try_from(grant.train_chunks).unwrap_or(u16::MAX),
     })
 }
 
@@ -221,6 +226,8 @@ fn job_of(job: &v1::JobDescription) -> Job {
             v1::ElementType::Bf16 => Some(ElementType::Bf16),
             v1::ElementType::Unspecified => None,
         },
+        server: job.server.as_ref().and_then(|server| server.address.parse().ok()),
+        epoch: job.epoch,
         aggregators: job.aggregators.iter().filter_map(place).collect(),
         replica: job.replica.as_ref().and_then(place),
     }

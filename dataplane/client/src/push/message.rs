@@ -1,5 +1,6 @@
 //! What the caller's thread, the thread with the port and the controller's thread tell each other.
 
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -132,6 +133,11 @@ pub(super) enum FromController {
         id: u64,
         decision: Decision,
     },
+    /// The job's server is another one; no address: none that could be understood.
+    ServerMoved {
+        address: Option<SocketAddr>,
+        epoch: u32,
+    },
 }
 
 /// The job as the controller describes it.
@@ -140,6 +146,9 @@ pub(super) struct Job {
     pub(super) chunks: u32,
     pub(super) elements: u32,
     pub(super) element_type: Option<ElementType>,
-    pub(super) aggregators: Vec<(BoxIndex, std::net::SocketAddr)>,
-    pub(super) replica: Option<(BoxIndex, std::net::SocketAddr)>,
+    pub(super) server: Option<SocketAddr>,
+    /// How many servers it had before that one.
+    pub(super) epoch: u32,
+    pub(super) aggregators: Vec<(BoxIndex, SocketAddr)>,
+    pub(super) replica: Option<(BoxIndex, SocketAddr)>,
 }

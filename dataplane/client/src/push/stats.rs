@@ -78,6 +78,8 @@ pub struct PushStatistics {
     pub congestion_marks: u64,
     /// Frames refused, for any reason.
     pub frames_refused: u64,
+    /// Times that a replica took over from the server.
+    pub servers_moved: u64,
     /// From the request to the grant: what planning adds.
     pub request_to_grant: Latency,
     /// From the grant to the first chunk: what gating adds.

@@ -60,6 +60,8 @@ impl Desk {
             chunks: terms.job.chunks,
             elements: u32::from(terms.job.elements),
             element_type: Some(ElementType::I32),
+            server: None,
+            epoch: 0,
             aggregators: Vec::new(),
             replica: None,
         }
@@ -108,6 +110,7 @@ fn grant(via: Option<BoxIndex>) -> Box<Grant> {
         member_count: 1,
         segments: [segment].into_iter().collect(),
         replicate: false,
+        train_chunks: 0,
     })
 }
 
@@ -171,6 +174,34 @@ fn a_grant_that_cannot_be_obeyed_is_taken_back_and_goes_directly() {
     desk.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(Some(BoxIndex(9))) });
     assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
     assert!(desk.engine.is_busy());
+}
+
+#[test]
+fn another_server_is_followed_and_a_stale_word_of_one_is_not() {
+    let mut desk = Desk::open(|_| {});
+    desk.push(Nanos(0));
+    assert_eq!(desk.asked(), [0]);
+    desk.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(None) });
+    let addr = |host| Some(SocketAddr::from(([10, 0, 0, host], 22341)));
+    let moves = |desk: &Desk| desk.engine.stats().servers_moved;
+    for (address, epoch, expected) in [
+        (addr(100), 0, 0),
+        (addr(101), 0, 0),
+        (None, 1, 0),
+        (addr(101), 1, 1),
+        (addr(100), 1, 1),
+        (addr(102), 3, 2),
+        (addr(101), 2, 2),
+    ] {
+        desk.hear(SECOND, FromController::ServerMoved { address, epoch });
+        assert_eq!(moves(&desk), expected, "{address:?} {epoch}");
+    }
+    // A welcome says the same to a worker that was away.
+    let job = Job { server: addr(103), epoch: 4, ..desk.job() };
+    desk.hear(SECOND, FromController::Welcome(job));
+    assert_eq!(moves(&desk), 3);
+    assert!(desk.engine.is_busy(), "what was granted is asked for at the new server");
+    assert!(desk.tickets[0].is_empty());
 }
 
 #[test]

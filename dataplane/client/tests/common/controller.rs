@@ -219,6 +219,7 @@ async fn take(state: &Mutex<State>, asking: Asking) {
             segments: vec![segment],
             replicate: false,
             member_count: u32::try_from(members.len()).unwrap(),
+            train_chunks: 0,
         };
         say(&member.replies, Said::Grant(grant)).await;
     }
@@ -259,6 +260,7 @@ fn describe_group(state: &mut State, members: &[Asking]) -> GroupDescriptor {
         replicate: false,
         rate_bytes_per_sec: None,
         after: None,
+        train_chunks: 0,
         lateness_ns: 2_000_000_000,
     }
 }

@@ -3,4 +3,5 @@
 pub mod datagram;
 pub mod pacer;
 pub mod retransmit;
+pub mod train;
 pub mod window;

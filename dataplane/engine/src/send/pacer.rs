@@ -26,6 +26,18 @@ impl TokenBucket {
         Self { rate_bytes_per_sec, burst, level: burst, filled_at: Nanos(0) }
     }
 
+    /// Bytes per second that it is filled with.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rate_bytes_per_sec
+    }
+
+    /// Begins anew at `now` with `bytes`, or with what it can hold.
+    pub fn begin(&mut self, now: Nanos, bytes: u64) {
+        self.filled_at = now;
+        self.level = (i128::from(bytes) * NANOS_PER_SEC).min(self.burst);
+    }
+
     /// Takes `bytes` if the bucket holds them, or if it is full: a datagram larger than the burst
     /// goes when the bucket is full and leaves a debt. Time that runs backwards adds nothing.
     pub fn take(&mut self, now: Nanos, bytes: u64) -> bool {
@@ -38,6 +50,16 @@ impl TokenBucket {
         }
         self.level -= need;
         true
+    }
+
+    /// Takes `bytes` whatever the bucket holds: what it lacks is a debt, which later takes wait for.
+    /// So over any span the bytes are what [`TokenBucket::take`] alone would pass, and those that
+    /// were charged last.
+    pub fn charge(&mut self, now: Nanos, bytes: u64) {
+        let taken = self.take(now, bytes);
+        if !taken {
+            self.level -= i128::from(bytes) * NANOS_PER_SEC;
+        }
     }
 
     /// The earliest time at which [`TokenBucket::take`] of `bytes` can succeed;
@@ -58,6 +80,14 @@ impl TokenBucket {
     }
 }
 
+/// Depth of a sender's bucket: two milliseconds of its rate, so that a thread that woke late loses
+/// nothing; at least `least_bytes`, at most 256 KiB.
+#[must_use]
+pub fn burst_bytes(rate_bytes_per_sec: u64, least_bytes: u64) -> u64 {
+    (rate_bytes_per_sec / 500).clamp(least_bytes, BURST_BYTES_MAX.max(least_bytes))
+}
+
+const BURST_BYTES_MAX: u64 = 256 * 1024;
 const NANOS_PER_SEC: i128 = 1_000_000_000;
 
 #[cfg(test)]
@@ -80,12 +110,35 @@ mod tests {
     }
 
     #[test]
+    fn a_bucket_that_begins_anew_has_saved_nothing() {
+        let mut bucket = TokenBucket::new(1_000_000, 3_000);
+        bucket.begin(Nanos(50), 1_500);
+        assert!(bucket.take(Nanos(50), 1_500));
+        assert_eq!(bucket.ready_at(1_500), Nanos(50 + 1_500_000));
+        bucket.begin(Nanos(90), 1 << 40);
+        assert!(bucket.take(Nanos(90), 3_000) && !bucket.take(Nanos(90), 1));
+    }
+
+    #[test]
     fn a_datagram_above_the_burst_leaves_a_debt() {
         let mut bucket = TokenBucket::new(1_000, 100);
         assert!(bucket.take(Nanos(0), 1_100));
         assert_eq!(bucket.ready_at(100), Nanos(1_100_000_000));
         assert!(!bucket.take(Nanos(1_099_999_999), 100));
         assert!(bucket.take(Nanos(1_100_000_000), 100));
+    }
+
+    #[test]
+    fn what_is_charged_is_paid_back_before_anything_passes() {
+        let mut bucket = TokenBucket::new(1_000_000, 3_000);
+        for _ in 0..10 {
+            bucket.charge(Nanos(0), 1_000);
+        }
+        // Ten went at once; the eleventh goes when all eleven could have gone by rate.
+        assert_eq!(bucket.ready_at(1_000), Nanos(8_000_000));
+        assert!(!bucket.take(Nanos(7_999_999), 1_000));
+        assert!(bucket.take(Nanos(8_000_000), 1_000));
+        assert!(!bucket.take(Nanos(8_000_001), 1_000));
     }
 
     #[test]

@@ -2,9 +2,10 @@
 //! section 10, SPEC "Member").
 //!
 //! The window halves at most once a round trip on loss or on a congestion mark, grows by one for
-//! every window of answers while it is the limit, and never exceeds the lease. A timeout that a
-//! HAVE shows to be spurious (the contribution was there, another member is late) gives back what
-//! it took, as Eifel does (RFC 4015). Invariant: `1 <= size <= max`. O(1).
+//! every window of answers while it is the limit (one that probes: for every answer, as in TCP's slow
+//! start, until it is halved), and never exceeds the lease. Timeouts that a HAVE or a second answer
+//! shows to be spurious (it was there all along) give back what they took, as Eifel does (RFC 4015).
+//! Invariant: `1 <= size <= max`. O(1).
 
 use weft_wire::Nanos;
 
@@ -16,6 +17,7 @@ pub struct CongestionWindow {
     answers: u32,
     reduced_at: Option<Nanos>,
     before_timeout: Option<u32>,
+    is_probing: bool,
 }
 
 impl CongestionWindow {
@@ -29,7 +31,14 @@ impl CongestionWindow {
             answers: 0,
             reduced_at: None,
             before_timeout: None,
+            is_probing: false,
         }
+    }
+
+    /// The same, growing by one for every answer until it is halved for the first time.
+    #[must_use]
+    pub fn probing(initial: u32, max: u32) -> Self {
+        Self { is_probing: true, ..Self::new(initial, max) }
     }
 
     /// Steps that may be in flight.
@@ -45,7 +54,7 @@ impl CongestionWindow {
             return;
         }
         self.answers += 1;
-        if self.answers >= self.size {
+        if self.is_probing || self.answers >= self.size {
             self.answers = 0;
             self.size = (self.size + 1).min(self.max);
         }
@@ -53,7 +62,11 @@ impl CongestionWindow {
 
     /// Takes a timeout without any word of the step. True when the window was halved.
     pub fn on_timeout(&mut self, now: Nanos, round_trip: Nanos) -> bool {
-        let before = self.size;
+        // Timeouts in a row are undone as one.
+        let row_ns = round_trip.0.saturating_mul(ROW_ROUND_TRIPS);
+        let is_row = self.reduced_at.is_some_and(|at| now.since(at).0 < row_ns);
+        let earlier = self.before_timeout.filter(|_| is_row).unwrap_or(0);
+        let before = self.size.max(earlier);
         let halved = self.halve(now, round_trip);
         if halved {
             self.before_timeout = Some(before);
@@ -80,10 +93,14 @@ impl CongestionWindow {
         }
         self.reduced_at = Some(now);
         self.answers = 0;
+        self.is_probing = false;
         self.size = (self.size / 2).max(1);
         true
     }
 }
+
+/// Timeouts no further apart belong together.
+const ROW_ROUND_TRIPS: u64 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -119,6 +136,24 @@ mod tests {
     }
 
     #[test]
+    fn a_probing_window_doubles_in_a_round_trip_until_it_is_halved() {
+        let mut window = CongestionWindow::probing(4, 64);
+        for _ in 0..4 {
+            window.on_answer(true);
+        }
+        assert_eq!(window.size(), 8);
+        window.on_answer(false);
+        assert_eq!(window.size(), 8, "an unused one does not grow");
+        window.on_congestion(Nanos(5_000), RTT);
+        for _ in 0..3 {
+            window.on_answer(true);
+        }
+        assert_eq!(window.size(), 4);
+        window.on_answer(true);
+        assert_eq!(window.size(), 5);
+    }
+
+    #[test]
     fn an_unused_window_does_not_grow() {
         let mut window = CongestionWindow::new(4, 64);
         for _ in 0..100 {
@@ -137,6 +172,16 @@ mod tests {
         window.on_congestion(Nanos(10_000), RTT);
         window.on_spurious_timeout();
         assert_eq!(window.size(), 32);
+    }
+
+    #[test]
+    fn all_of_a_row_of_spurious_timeouts_is_undone() {
+        let mut window = CongestionWindow::new(64, 64);
+        window.on_timeout(Nanos(1), RTT);
+        window.on_timeout(Nanos(5_000), RTT);
+        assert_eq!(window.size(), 16);
+        window.on_spurious_timeout();
+        assert_eq!(window.size(), 64);
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -161,9 +206,13 @@ mod tests {
         fn it_stays_between_one_and_the_lease(
             initial in 0u32..100,
             max in 0u32..100,
+            is_probing in any::<bool>(),
             steps in prop::collection::vec((step(), 0u64..3_000), 0..300),
         ) {
-            let mut window = CongestionWindow::new(initial, max);
+            let mut window = match is_probing {
+                true => CongestionWindow::probing(initial, max),
+                false => CongestionWindow::new(initial, max),
+            };
             let mut now = Nanos(0);
             let mut reduced_at: Option<Nanos> = None;
             for (step, wait) in steps {

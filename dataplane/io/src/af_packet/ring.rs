@@ -27,6 +27,8 @@ pub(super) struct Captured<'a> {
     pub(super) bytes: &'a [u8],
     /// The tag's protocol, if known, and control information.
     pub(super) vlan: Option<(Option<u16>, u16)>,
+    /// When the kernel got it, by `CLOCK_REALTIME`.
+    pub(super) arrived_ns: u64,
     /// Fewer bytes than the frame had.
     pub(super) cut: bool,
     /// The sender left the transport checksum to its NIC.
@@ -115,6 +117,7 @@ impl Ring {
         Some(Captured {
             bytes,
             vlan: has(libc::TP_STATUS_VLAN_VALID).then_some((tpid, tci)),
+            arrived_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
             cut: header.tp_snaplen != header.tp_len,
             checksum_missing: has(libc::TP_STATUS_CSUMNOTREADY),
         })

@@ -28,6 +28,7 @@ pub(super) fn write(
     let Some(encap) = encap.filter(|_| !message.truncated) else { return false };
     let frame_len = encap.emit(frame.buffer_mut(), message.payload_len);
     frame.set_len(frame_len);
+    frame.set_arrived_ns(message.arrived_ns);
     set_traffic_class(frame.as_mut(), target.is_ipv4(), message.traffic_class);
     if ipv4_checksum || target.is_ipv6() {
         encap.finish(frame.as_mut());

@@ -15,11 +15,13 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, MultiHeaders, RecvMsg, SockaddrIn, SockaddrIn6, SockaddrLike,
     SockaddrStorage, recvmmsg, sendmmsg,
 };
+use nix::sys::time::TimeSpec;
 
 use super::Departure;
 use super::socket::Socket;
 use crate::pool::PoolFrame;
 use crate::port::{BURST_MAX, Frame};
+use crate::probe::nanoseconds;
 
 /// What the kernel says about a received payload.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +32,8 @@ pub(super) struct Received {
     pub(super) truncated: bool,
     /// DSCP and ECN.
     pub(super) traffic_class: u8,
+    /// When the kernel got it, by `CLOCK_REALTIME`; 0: it does not say.
+    pub(super) arrived_ns: u64,
 }
 
 struct Headers {
@@ -40,7 +44,7 @@ struct Headers {
 
 impl Headers {
     fn new() -> Self {
-        let class_space = || Some(nix::cmsg_space!(libc::c_int));
+        let class_space = || Some(nix::cmsg_space!(libc::c_int, TimeSpec));
         Self {
             rx_ipv4: MultiHeaders::preallocate(BURST_MAX, class_space()),
             rx_ipv6: MultiHeaders::preallocate(BURST_MAX, class_space()),
@@ -100,25 +104,32 @@ fn receive_with<S: SockaddrLike + Copy>(
     });
     let slices = slices.iter_mut().take(count);
     let messages = recvmmsg(socket.raw_fd(), headers, slices, MsgFlags::MSG_DONTWAIT, None)?;
-    received.extend(messages.map(|message| Received {
-        source: message.address.map(&source),
-        payload_len: message.bytes,
-        truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
-        traffic_class: traffic_class(&message),
+    received.extend(messages.map(|message| {
+        let (traffic_class, arrived_ns) = controls(&message);
+        Received {
+            source: message.address.map(&source),
+            payload_len: message.bytes,
+            truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
+            traffic_class,
+            arrived_ns,
+        }
     }));
     Ok(())
 }
 
+/// Traffic class, and when the kernel got the payload.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a class is one byte")]
-fn traffic_class<S>(message: &RecvMsg<'_, '_, S>) -> u8 {
-    let class = message.cmsgs().ok().and_then(|mut controls| {
-        controls.find_map(|control| match control {
-            ControlMessageOwned::Ipv4Tos(class) => Some(class),
-            ControlMessageOwned::Ipv6TClass(class) => Some(class as u8),
-            _ => None,
-        })
-    });
-    class.unwrap_or(0)
+fn controls<S>(message: &RecvMsg<'_, '_, S>) -> (u8, u64) {
+    let (mut class, mut arrived_ns) = (0, 0);
+    for control in message.cmsgs().into_iter().flatten() {
+        match control {
+            ControlMessageOwned::Ipv4Tos(byte) => class = byte,
+            ControlMessageOwned::Ipv6TClass(word) => class = word as u8,
+            ControlMessageOwned::ScmTimestampns(at) => arrived_ns = nanoseconds(at),
+            _ => {}
+        }
+    }
+    (class, arrived_ns)
 }
 
 /// Sends payloads; returns how many from the front left. An error concerns the first one.

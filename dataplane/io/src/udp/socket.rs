@@ -108,6 +108,7 @@ pub(super) fn wait(sockets: &[Socket], timeout_ns: u64) {
 }
 
 fn configure(socket: &socket2::Socket, addr: SocketAddr) -> std::io::Result<()> {
+    setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
     if addr.is_ipv4() {
         socket.set_tos_v4(ECT0)?;
         socket.set_recv_tos_v4(true)?;

@@ -12,6 +12,7 @@ use weft_rpc::v1;
 use weft_wire::JobId;
 
 use crate::config::NodeConfig;
+use crate::durable::Resumed;
 
 /// The node's word on itself.
 #[derive(Clone, Debug)]
@@ -44,6 +45,7 @@ impl Book {
                 version,
                 momentum_norm: 0.0,
                 open_groups: Vec::new(),
+                epoch: 0,
             };
             (JobId(job), Known { state, open: BTreeMap::new() })
         };
@@ -58,6 +60,19 @@ impl Book {
         let aggregators = (config.push.iter())
             .map(|job| role(job.job, v1::Role::Aggregator, job.box_index, 0, 0));
         Self { name, life, roles: servers.chain(replicas).chain(aggregators).collect() }
+    }
+
+    /// Goes on where former lives stopped.
+    #[must_use]
+    pub fn resume(mut self, resumed: &[Resumed]) -> Self {
+        for job in resumed {
+            if let Some(known) = self.roles.get_mut(&job.job) {
+                known.state.next_order = job.next_order.0;
+                known.state.version = job.version.0;
+                known.state.momentum_norm = job.momentum_norm;
+            }
+        }
+        self
     }
 
     /// The hello as of now.
@@ -98,20 +113,46 @@ impl Book {
                     known.open.remove(&group.row());
                 }
             }
-            Command::CloseMember { .. } | Command::SetRate { .. } => {}
+            // Its groups end with the old server.
+            Command::MoveServer { job, .. } => {
+                if let Some(known) = self.roles.get_mut(job) {
+                    known.open.clear();
+                }
+            }
+            Command::CloseMember { .. }
+            | Command::SetRate { .. }
+            | Command::Skip { .. }
+            | Command::Promote { .. }
+            | Command::StandDown { .. }
+            | Command::LeaveReplica { .. } => {}
         }
     }
 
     /// Notes what the lane reports.
     pub fn note_event(&mut self, job: JobId, event: &Event) {
+        if let Event::StoodDown { .. } = event {
+            // It is nothing in this job any more.
+            self.roles.remove(&job);
+        }
         let Some(known) = self.roles.get_mut(&job) else { return };
         let ended = match *event {
+            Event::Promoted { epoch, order, version, momentum_norm, .. } => {
+                known.state.set_role(v1::Role::Server);
+                (known.state.box_index, known.state.epoch) = (0, epoch.0);
+                (known.state.next_order, known.state.version) = (order.0, version.0);
+                known.state.momentum_norm = momentum_norm;
+                known.open.clear();
+                return;
+            }
             Event::Refused { group, .. } => group,
             Event::Decided { group, order, decision, momentum_norm, .. } => {
-                known.state.next_order = known.state.next_order.max(order.0.saturating_add(1));
-                known.state.momentum_norm = momentum_norm;
-                if let Decision::Committed(version) = decision {
-                    known.state.version = version.0;
+                // One that is told again says nothing new.
+                if order.0 >= known.state.next_order {
+                    known.state.next_order = order.0.saturating_add(1);
+                    known.state.momentum_norm = momentum_norm;
+                    if let Decision::Committed(version) = decision {
+                        known.state.version = version.0;
+                    }
                 }
                 group
             }
@@ -153,8 +194,29 @@ mod tests {
             replicate: false,
             rate_bytes_per_sec: None,
             after: None,
+            train_chunks: 0,
             lateness_ns: 0,
         })
+    }
+
+    #[test]
+    fn a_promoted_replica_says_that_it_is_the_server() {
+        let mut book = book();
+        book.note_command(&install(GroupId::new(0, 1), 2));
+        let promoted = Event::Promoted {
+            epoch: weft_engine::push::ServerEpoch(1),
+            applied: OrderNumber(2),
+            order: OrderNumber(100),
+            version: Version(6),
+            momentum_norm: 2.5,
+        };
+        book.note_event(JobId(3), &promoted);
+        let role = book.hello(0).roles[0].clone();
+        assert_eq!((role.role(), role.epoch), (v1::Role::Server, 1));
+        assert_eq!((role.next_order, role.version, role.open_groups.len()), (100, 6, 0));
+        let epoch = weft_engine::push::ServerEpoch(2);
+        book.note_event(JobId(3), &Event::StoodDown { epoch });
+        assert!(book.hello(0).roles.is_empty(), "one that stood down is nothing any more");
     }
 
     #[test]

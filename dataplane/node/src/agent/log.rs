@@ -15,6 +15,7 @@ use weft_engine::push::{Command, Decision, Event, GroupDescriptor};
 use weft_wire::{GroupId, JobId, Members};
 
 use crate::config::NodeConfig;
+use crate::durable::Resumed;
 
 /// The log.
 #[derive(Debug)]
@@ -27,18 +28,28 @@ pub(super) struct EventLog {
 }
 
 impl EventLog {
-    /// Opens the file to append: a box that comes back goes on where it was.
+    /// Opens the file to append: a box that comes back goes on where it was, behind the last line
+    /// that is whole.
     ///
     /// # Errors
     /// When the file cannot be opened.
-    pub(super) fn open(path: &Path, config: &NodeConfig) -> std::io::Result<Self> {
+    pub(super) fn open(
+        path: &Path,
+        config: &NodeConfig,
+        resumed: &[Resumed],
+    ) -> std::io::Result<Self> {
+        cut_last_line(path)?;
         let file = File::options().create(true).append(true).open(path)?;
         let servers = config.server.iter().map(|s| (s.job, s.initial_version, s.exponent));
         let replicas = config.replica.iter().map(|s| (s.job, s.initial_version, s.exponent));
         let jobs = servers
             .chain(replicas)
             .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
-        Ok(Self { file: Some(file), groups: HashMap::new(), jobs: jobs.collect() })
+        let mut jobs: HashMap<JobId, (u64, i8)> = jobs.collect();
+        for job in resumed {
+            jobs.entry(job.job).or_default().0 = job.version_before.0;
+        }
+        Ok(Self { file: Some(file), groups: HashMap::new(), jobs })
     }
 
     /// Remembers what a controller said of a group.
@@ -48,15 +59,19 @@ impl EventLog {
         }
     }
 
-    /// Writes an event. A file that cannot be written is given up, with a line that says so.
-    pub(super) fn event(&mut self, job: JobId, event: &Event) {
+    /// Writes an event, with the bytes that the port has received by now. A file that cannot be
+    /// written is given up, with a line that says so.
+    pub(super) fn event(&mut self, job: JobId, event: &Event, rx_bytes: u64) {
         let mut line = self.describe(job, event);
         if let Value::Object(fields) = &mut line {
             fields.insert("t_ns".to_owned(), monotonic_ns().into());
             fields.insert("job".to_owned(), job.0.into());
+            fields.insert("rx_bytes".to_owned(), rx_bytes.into());
         }
+        // At once, so that a box that is killed leaves whole lines.
+        let line = format!("{line}\n");
         if let Some(file) = &mut self.file
-            && let Err(error) = writeln!(file, "{line}")
+            && let Err(error) = file.write_all(line.as_bytes())
         {
             eprintln!("weft-node: writing the log of events: {error}");
             self.file = None;
@@ -74,9 +89,9 @@ impl EventLog {
                 json!({ "event": "gathered", "group": group.0, "rank": rank.index() })
             }
             Event::Staged { group } => json!({ "event": "staged", "group": group.0 }),
-            Event::Transferred { group, rank, bytes, duration_ns } => json!({
+            Event::Transferred { group, rank, bytes, duration_ns, wait_ns, idle_ns } => json!({
                 "event": "transferred", "group": group.0, "rank": rank.map(weft_wire::Rank::index),
-                "bytes": bytes, "duration_ns": duration_ns,
+                "bytes": bytes, "duration_ns": duration_ns, "wait_ns": wait_ns, "idle_ns": idle_ns,
             }),
             Event::Decided { group, order, decision, members, norm, momentum_norm } => {
                 let norms = (norm, momentum_norm);
@@ -90,6 +105,17 @@ impl EventLog {
                 "event": "replica_at", "order": order.0, "is_held": is_held,
                 "divergence_bound": divergence_bound.min(f64::MAX),
             }),
+            Event::Promoted { epoch, applied, order, version, momentum_norm } => {
+                self.jobs.entry(job).or_default().0 = version.0;
+                json!({
+                    "event": "promoted", "epoch": epoch.0, "applied": applied.0, "order": order.0,
+                    "version": version.0, "momentum_norm": momentum_norm,
+                })
+            }
+            Event::PromotionRefused { applied } => {
+                json!({ "event": "promotion_refused", "applied": applied.0 })
+            }
+            Event::StoodDown { epoch } => json!({ "event": "stood_down", "epoch": epoch.0 }),
         }
     }
 
@@ -102,7 +128,7 @@ impl EventLog {
         json!({
             "event": "installed", "group": id.0, "order": group.order.0, "members": members,
             "exponent": group.exponent, "via": group.via.map(|index| index.0),
-            "replicate": group.replicate,
+            "replicate": group.replicate, "rate_bytes_per_sec": group.rate_bytes_per_sec,
         })
     }
 
@@ -133,6 +159,20 @@ impl EventLog {
             "norm": norm, "momentum_norm": momentum_norm,
         })
     }
+}
+
+/// Removes what a former life left of a line that it could not end.
+fn cut_last_line(path: &Path) -> std::io::Result<()> {
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    if whole < text.len() {
+        File::options().write(true).open(path)?.set_len(whole as u64)?;
+    }
+    Ok(())
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same in all its processes.

@@ -157,14 +157,16 @@ pub struct ServerSection {
     /// more, so that everybody can pull another one. Each takes twice the model's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_max: Option<usize>,
-    /// Credits in flight per source. Default 64.
-    #[serde(default = "default_window_max")]
+    /// Credits in flight per source. Default 256. A group without a granted rate uses 64 of them, one
+    /// with a rate what flows in 6 ms and two of the shortest round trips.
+    #[serde(default = "default_credits_window_max")]
     pub window_max: u32,
-    /// Credits in flight of all sources together. Default 256.
+    /// Credits in flight of all sources together. Default 512.
     #[serde(default = "default_credits_max")]
     pub credits_max: u32,
-    /// Least time before a credit is repeated, in microseconds. Default 2000.
-    #[serde(default = "default_rto_min_us")]
+    /// Least time before a credit is repeated, in microseconds, where no later answer shows that it
+    /// is lost. Default 20000.
+    #[serde(default = "default_credit_rto_min_us")]
     pub rto_min_us: u64,
     /// Greatest time before a credit is repeated, in microseconds. Default 200000.
     #[serde(default = "default_rto_max_us")]
@@ -181,6 +183,16 @@ pub struct ServerSection {
     /// File that the model is written to when the node ends, in the same form. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dump_model: Option<PathBuf>,
+    /// Directory where the job is kept: every decision is on disk before anybody is told of it, and a
+    /// node that starts again, after whatever end, goes on from there; `initial_*` are then for the
+    /// first start only. Default: none. A server that ends then forgets its momentum, the commits
+    /// since its initial model, and what it told its workers: the job must begin anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_dir: Option<PathBuf>,
+    /// Bytes that the journal in `state_dir` may have before a checkpoint of the model takes its
+    /// place; at least eight updates. Default 67108864.
+    #[serde(default = "default_journal_bytes_max")]
+    pub journal_bytes_max: u64,
 }
 
 /// `[[replica]]`: a job whose replica this node is. Model and workers are the server's. A node with
@@ -241,6 +253,12 @@ pub struct ReplicaSection {
     /// Greatest time before a question is repeated, in microseconds. Default 200000.
     #[serde(default = "default_rto_max_us")]
     pub rto_max_us: u64,
+    /// As at the server, in whose place this node may come. Default: twice the workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tau_max: Option<u64>,
+    /// As at the server. Default 2000.
+    #[serde(default = "default_lateness_ms")]
+    pub lateness_ms: u64,
     /// As at the server. Default: zeros.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_model: Option<PathBuf>,
@@ -269,10 +287,13 @@ defaults! {
     default_source_timeout_ms: u64 = 500;
     default_groups_open_max: u16 = 256;
     default_staging_bytes_max: u64 = 256 << 20;
+    default_journal_bytes_max: u64 = 64 << 20;
     default_log_entries_max: usize = 1024;
     default_window_max: u32 = 64;
-    default_credits_max: u32 = 256;
+    default_credits_window_max: u32 = 256;
+    default_credits_max: u32 = 512;
     default_rto_min_us: u64 = 2000;
+    default_credit_rto_min_us: u64 = 20_000;
     default_rto_max_us: u64 = 200_000;
     default_copy_grace_us: u64 = 5000;
     default_status_interval_us: u64 = 20_000;
@@ -331,6 +352,7 @@ impl ServerSection {
             rto_max_ns: micros(self.rto_max_us),
             initial_version: Version(self.initial_version),
             initial_order: OrderNumber(self.initial_order),
+            is_durable: self.state_dir.is_some(),
             ..plain
         }
     }
@@ -357,7 +379,10 @@ impl ReplicaSection {
         };
         let server = Endpoint { mac: MacAddr::BROADCAST, addr: self.server };
         let index = BoxIndex(self.box_index);
+        let plain = ReplicaJobConfig::new(model, index, server, self.workers.clone());
         ReplicaJobConfig {
+            tau_max: self.tau_max.unwrap_or(plain.tau_max),
+            lateness_ns: millis(self.lateness_ms),
             boxes: self.boxes.iter().copied().map(Some).collect(),
             groups_open_max: self.groups_open_max,
             staging_bytes_max: self.staging_bytes_max,
@@ -368,7 +393,7 @@ impl ReplicaSection {
             rto_max_ns: micros(self.rto_max_us),
             initial_version: Version(self.initial_version),
             initial_order: OrderNumber(self.initial_order),
-            ..ReplicaJobConfig::new(model, index, server, self.workers.clone())
+            ..plain
         }
     }
 }

@@ -149,5 +149,11 @@ impl EngineSnapshot for Replica {
             Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
         });
         snapshot.replicas = jobs.collect();
+        let served = self.served().filter_map(|(job, _, stats)| {
+            let view = self.model(job)?;
+            let (version, next_order) = (view.version.0, view.next_order.0);
+            Some(ModelSnapshot { job: job.0, stats: *stats, version, next_order })
+        });
+        snapshot.servers = served.collect();
     }
 }

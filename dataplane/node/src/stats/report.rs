@@ -216,7 +216,7 @@ impl Report {
             sessions_broken: lanes.iter().map(|lane| lane.engine.sessions_broken).sum(),
             rows: (0..config.row.len()).map(|index| row(config, index, lanes)).collect(),
             pushes: config.push.iter().map(|section| push::report(section, lanes)).collect(),
-            servers: config.server.iter().map(|job| server::server(job, lanes)).collect(),
+            servers: server::servers(config, lanes),
             replicas: config.replica.iter().map(|job| server::replica(job, lanes)).collect(),
         }
     }

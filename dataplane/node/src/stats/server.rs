@@ -8,7 +8,7 @@ use weft_engine::role::server::ServerJobStats;
 
 use super::LaneSnapshot;
 use super::metrics::{head, label};
-use crate::config::{ReplicaSection, ServerSection};
+use crate::config::{NodeConfig, ReplicaSection};
 
 /// A job of a server or a replica at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,10 @@ pub struct ServerReport {
     pub acks_lost: u64,
     pub events_lost: u64,
     pub chunk_bytes: u64,
+    /// Of a server with a `state_dir`: records, their bytes, and breaths in which they found no room.
+    pub journal_records: u64,
+    pub journal_bytes: u64,
+    pub journal_waits: u64,
 }
 
 /// A job of a replica.
@@ -94,14 +98,26 @@ pub struct ReplicaReport {
     pub snapshot_chunks: u64,
     pub lag: u64,
     pub lag_max: u64,
+    /// 1 when it has taken over from its server: then `servers` has the job too.
+    pub promotions: u64,
     pub events_lost: u64,
 }
 
-pub(super) fn server(section: &ServerSection, lanes: &[LaneSnapshot]) -> ServerReport {
-    let named =
-        ServerReport { job: section.job, name: section.display_name(), ..Default::default() };
+/// The jobs that are served here: those of the configuration, and those whose replica this was.
+pub(super) fn servers(config: &NodeConfig, lanes: &[LaneSnapshot]) -> Vec<ServerReport> {
+    let is_served = |section: &&ReplicaSection| {
+        lanes.iter().flat_map(|lane| &lane.servers).any(|at| at.job == section.job)
+    };
+    let own = config.server.iter().map(|section| (section.job, section.display_name()));
+    let promoted = config.replica.iter().filter(is_served);
+    let promoted = promoted.map(|section| (section.job, section.display_name()));
+    own.chain(promoted).map(|(job, name)| server(job, name, lanes)).collect()
+}
+
+fn server(job: u16, name: String, lanes: &[LaneSnapshot]) -> ServerReport {
+    let named = ServerReport { job, name, ..Default::default() };
     let mut servers = lanes.iter().flat_map(|lane| &lane.servers);
-    let Some(at) = servers.find(|at| at.job == section.job) else { return named };
+    let Some(at) = servers.find(|at| at.job == job) else { return named };
     let stats = &at.stats;
     let seen = stats.delays.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
     let finite = |bound: f64| bound.is_finite().then_some(bound);
@@ -142,6 +158,9 @@ pub(super) fn server(section: &ServerSection, lanes: &[LaneSnapshot]) -> ServerR
         acks_lost: stats.acks_lost,
         events_lost: stats.events_lost,
         chunk_bytes: stats.chunk_bytes,
+        journal_records: stats.journal_records,
+        journal_bytes: stats.journal_bytes,
+        journal_waits: stats.journal_waits,
         ..named
     }
 }
@@ -169,6 +188,7 @@ pub(super) fn replica(section: &ReplicaSection, lanes: &[LaneSnapshot]) -> Repli
         snapshot_chunks: stats.snapshot_chunks,
         lag: stats.lag,
         lag_max: stats.lag_max,
+        promotions: stats.promotions,
         events_lost: stats.events_lost,
         ..named
     }
@@ -185,7 +205,7 @@ pub type ServerSnapshot = ModelSnapshot<ServerJobStats>;
 pub type ReplicaSnapshot = ModelSnapshot<ReplicaJobStats>;
 
 impl ServerReport {
-    fn counters(&self) -> [(&'static str, u64); 25] {
+    fn counters(&self) -> [(&'static str, u64); 28] {
         [
             ("groups_installed", self.groups_installed),
             ("groups_refused", self.groups_refused),
@@ -212,6 +232,9 @@ impl ServerReport {
             ("bound_broken", self.bound_broken),
             ("acks_lost", self.acks_lost),
             ("chunk_bytes", self.chunk_bytes),
+            ("journal_records", self.journal_records),
+            ("journal_bytes", self.journal_bytes),
+            ("journal_waits", self.journal_waits),
         ]
     }
 
@@ -229,7 +252,7 @@ impl ServerReport {
 }
 
 impl ReplicaReport {
-    fn counters(&self) -> [(&'static str, u64); 12] {
+    fn counters(&self) -> [(&'static str, u64); 13] {
         [
             ("groups_applied", self.groups_applied),
             ("commits", self.commits),
@@ -243,6 +266,7 @@ impl ReplicaReport {
             ("questions_repeated", self.questions_repeated),
             ("snapshots", self.snapshots),
             ("snapshot_chunks", self.snapshot_chunks),
+            ("promotions", self.promotions),
         ]
     }
 

@@ -4,6 +4,8 @@
 //! when it stays away: always under a fresh id, so that nothing the controller may still say of an
 //! old one is taken for this turn's.
 
+use std::net::SocketAddr;
+
 use weft_engine::role::push::Pusher;
 use weft_wire::frame::Endpoint;
 use weft_wire::{MacAddr, Nanos};
@@ -122,6 +124,9 @@ impl Book {
             FromController::Delivered { id, decision } => {
                 let _ = engine.handle_outcome(id, decision);
             }
+            FromController::ServerMoved { address, epoch } => {
+                self.take_server(now, address, epoch, engine);
+            }
         }
     }
 
@@ -133,7 +138,24 @@ impl Book {
         }
     }
 
+    /// The job has another server (SPEC#promotion). The word of an earlier epoch is a stale one.
+    fn take_server(
+        &mut self,
+        now: Nanos,
+        address: Option<SocketAddr>,
+        epoch: u32,
+        engine: &mut Pusher,
+    ) {
+        let Some(addr) = address.filter(|_| epoch > self.epoch) else { return };
+        let target = Endpoint { mac: MacAddr::BROADCAST, addr };
+        // An address that cannot be reached from here ends the session when the old server is missed.
+        if engine.move_server(now, target).is_ok() {
+            self.epoch = epoch;
+        }
+    }
+
     fn take_job(&mut self, now: Nanos, job: &Job, engine: &mut Pusher) {
+        self.take_server(now, job.server, job.epoch, engine);
         let ours = self.config.numbers.element_type();
         if job.element_type.is_some_and(|theirs| theirs != ours) {
             self.stage = Stage::Over(PushError::Config {

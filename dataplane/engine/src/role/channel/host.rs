@@ -133,6 +133,12 @@ impl ChannelHost {
         self.entry(peer).is_some_and(|entry| entry.is_open)
     }
 
+    /// The life in which the peer joined last; 0 when it never did.
+    #[must_use]
+    pub fn life(&self, peer: Peer) -> u64 {
+        self.entry(peer).map_or(0, |entry| entry.life)
+    }
+
     /// The peer at this address, if the table has one.
     #[must_use]
     pub fn peer_at(&self, addr: UdpAddr) -> Option<Peer> {

@@ -19,7 +19,7 @@ use crate::slot::accumulate::Contribution;
 const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
 
 impl Job {
-    /// CONTRIB and STATUS of a worker whose channel was checked.
+    /// CONTRIB of a worker whose channel was checked.
     pub(super) fn handle_contribution(
         &mut self,
         rank: Rank,
@@ -39,24 +39,19 @@ impl Job {
         if header.chunk.0 >= group.range.len {
             return Err(DropReason::ChunkOutOfRange);
         }
-        if header.kind == Kind::Contrib {
-            self.check_elements(&header, &group)?;
-        }
+        self.check_elements(&header, &group)?;
         let range = arrival.udp.payload_range();
         if !is_intact(self.config.integrity, arrival.buffer, range) {
             return Err(DropReason::Integrity);
         }
         let slot = self.arena.slot(group.range, group.installation, header.chunk.0);
         let is_in = slot.members.contains(rank.bit());
-        if header.kind == Kind::Status {
-            self.stats.count(Transition::Status);
-            return self.have(rank, &header, slot.members, arrival);
-        }
+        // A sum left whole, and masks only shrink: whoever is in the mask is in what was sent.
+        debug_assert!(is_in || slot.state != SlotState::Sent, "a mask has grown");
         if is_in || slot.state == SlotState::Sent {
-            self.stats.count(match (slot.state, is_in) {
-                (SlotState::Sent, true) => Transition::RepeatSent,
-                (SlotState::Sent, false) => Transition::LateSent,
-                _ => Transition::RepeatCollecting,
+            self.stats.count(match slot.state {
+                SlotState::Sent => Transition::RepeatSent,
+                SlotState::Empty | SlotState::Collecting => Transition::RepeatCollecting,
             });
             self.stats.duplicates += 1;
             drops.count(DropReason::Duplicate);
@@ -137,6 +132,12 @@ impl Job {
             progress.first_at = now;
         }
         progress.chunks += 1;
+        let header = &arrival.header;
+        if header.chunk.0 < u32::from(group.train_chunks) {
+            let id = (self.config.job, group.id, Some(rank));
+            let is_repeat = header.flags.contains(Flags::RETRANSMIT);
+            outbox.trains.on_chunk(id, group.train_chunks, self.frame_len, is_repeat);
+        }
         if progress.chunks < group.range.len {
             return;
         }
@@ -145,7 +146,14 @@ impl Job {
         let job = self.config.job;
         let events = [
             Event::Gathered { group: group.id, rank },
-            Event::Transferred { group: group.id, rank: Some(rank), bytes, duration_ns },
+            Event::Transferred {
+                group: group.id,
+                rank: Some(rank),
+                bytes,
+                duration_ns,
+                wait_ns: 0,
+                idle_ns: 0,
+            },
         ];
         for event in events {
             self.stats.events_lost += u64::from(!outbox.report(job, event));

@@ -26,6 +26,8 @@ pub(super) struct Group {
     pub(super) limit: i32,
     /// A copy of each sum goes to the replica.
     pub(super) replicate: bool,
+    /// Chunks of the train that each member's transfer begins with.
+    pub(super) train_chunks: u16,
     pub(super) range: Range,
     pub(super) installation: u32,
 }
@@ -120,6 +122,7 @@ impl Groups {
             exponent: group.exponent,
             limit: i32::MAX / i32::try_from(mask.len()).map_or(1, |members| members.max(1)),
             replicate: group.replicate,
+            train_chunks: group.train_chunks,
             range,
             installation,
         });

@@ -1,8 +1,10 @@
 //! One push job at an aggregator: whose a frame is, and what a controller's word changes.
 
+use alloc::vec::Vec;
+
 use weft_kernel::{CrcPatch, Kernels};
 use weft_wire::frame::Endpoint;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
 use super::arena::Arena;
@@ -10,14 +12,15 @@ use super::config::{self, PushConfig};
 use super::group::Groups;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
+use super::upstream::channel;
 use super::{Arrival, Have, Outbox, PushIndex};
 use crate::drops::{DropCounters, DropReason};
 use crate::push::{Command, Event, ROW_MODEL};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{
-    ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, ClientEvent, JobTerms,
-    Peer, PeerChange, Standing,
+    ChannelClient, ChannelHost, ChannelHostConfig, ClientEvent, JobTerms, Peer, PeerChange,
+    Standing,
 };
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
@@ -29,6 +32,9 @@ use crate::table::SumOrder;
 pub(super) struct Job {
     pub(super) config: PushConfig,
     pub(super) push: PushIndex,
+    pub(super) local: Endpoint,
+    /// Of all channels that this box opens for the job.
+    pub(super) life: u64,
     /// Bytes of a contribution's frame.
     pub(super) frame_len: u64,
     pub(super) workers: ChannelHost,
@@ -73,20 +79,16 @@ impl Job {
                 chunks: config.chunks,
             },
             workers: config.workers.clone(),
-            boxes: alloc::vec::Vec::new(),
+            boxes: Vec::new(),
         };
         let life = random.next_non_zero();
         let client = |target: Endpoint| {
-            let peer = Peer::Box(config.box_index);
-            let probe_len = HEADER_LEN + elements * 4;
-            let client = ChannelClientConfig {
-                probe_len: u16::try_from(probe_len).expect("chunks fit the MTU"),
-                ..ChannelClientConfig::new(config.job, peer, local, target)
-            };
-            ChannelClient::new(client, life, now).expect("one address family")
+            channel(config, local, target, life, now).expect("one address family")
         };
         Self {
             push,
+            local,
+            life,
             frame_len: config::frame_len(config),
             server: client(config.server),
             replica: config.replica.map(client),
@@ -154,9 +156,11 @@ impl Job {
             return Ok(Verdict::Send { len });
         }
         let Peer::Worker(rank) = peer else { return Err(DropReason::BadMembers) };
-        match arrival.header.group.row() {
-            ROW_MODEL => self.handle_request(rank, arrival),
-            _ => self.handle_contribution(rank, arrival, outbox, drops),
+        match (arrival.header.group.row(), arrival.header.kind) {
+            (ROW_MODEL, _) => self.handle_request(rank, arrival),
+            (_, Kind::Contrib) => self.handle_contribution(rank, arrival, outbox, drops),
+            // What became of a group its server tells.
+            _ => Err(DropReason::Kind),
         }
     }
 
@@ -223,8 +227,13 @@ impl Job {
             Command::CloseMember { group, rank, .. } => {
                 self.close(*rank, |id, _, _| group.is_none_or(|group| group == id));
             }
+            Command::MoveServer { server, .. } => self.move_server(*server),
             // The server conducts; this box sends only what it is asked for.
-            Command::SetRate { .. } => {}
+            Command::SetRate { .. }
+            | Command::Skip { .. }
+            | Command::Promote { .. }
+            | Command::StandDown { .. }
+            | Command::LeaveReplica { .. } => {}
         }
     }
 

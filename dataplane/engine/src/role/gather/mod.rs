@@ -10,6 +10,7 @@
 //! | `arena.rs` | where a group's slots lie |
 //! | `group.rs` | which groups are open, with whom |
 //! | `job.rs` | whose a frame is, and what a controller's word changes |
+//! | `upstream.rs` | which server and replica sums go to |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
 //! | `copies.rs` | what a copy's header says |
@@ -27,6 +28,7 @@ mod job;
 mod pull;
 mod relay;
 mod stats;
+mod upstream;
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -48,6 +50,7 @@ use crate::push::{Command, Event, GROUPS_OPEN_MAX, InstallError};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
+use crate::send::train::{Train, Trains};
 use crate::table::{JOBS_MAX, TableError};
 use job::Job;
 
@@ -92,6 +95,7 @@ struct Outbox {
     /// Acknowledgements of contributions whose buffer became the sum.
     haves: VecDeque<Have>,
     events: VecDeque<(JobId, Event)>,
+    trains: Trains,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +112,7 @@ impl Outbox {
         Self {
             haves: VecDeque::with_capacity(HAVES_MAX),
             events: VecDeque::with_capacity(EVENTS_MAX),
+            trains: Trains::new(),
         }
     }
 
@@ -178,17 +183,13 @@ impl Gather {
         arrival: &mut Arrival<'_>,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
+        self.outbox.trains.on_frame(arrival.now, arrival.udp.payload_range().end);
         self.jobs[push.index()].handle(arrival, &mut self.outbox, drops)
     }
 
     /// Takes a controller's word. Answered by events.
     pub fn handle_command(&mut self, command: &Command) {
-        let job = match command {
-            Command::Install(group) => group.job,
-            Command::Remove { job, .. }
-            | Command::CloseMember { job, .. }
-            | Command::SetRate { job, .. } => *job,
-        };
+        let job = command.job();
         match self.find(job) {
             Some(push) => self.jobs[push.index()].handle_command(command, &mut self.outbox),
             None => {
@@ -198,6 +199,17 @@ impl Gather {
                 }
             }
         }
+    }
+
+    /// When the frame that is handled next arrived ([`Trains::note_arrival`]).
+    #[inline]
+    pub fn note_arrival(&mut self, at_ns: u64) {
+        self.outbox.trains.note_arrival(at_ns);
+    }
+
+    /// The next train that has arrived.
+    pub fn poll_train(&mut self) -> Option<Train> {
+        self.outbox.trains.poll()
     }
 
     /// The next event.

@@ -25,10 +25,6 @@ pub enum Transition {
     RepeatCollecting,
     /// A repeat found SENT.
     RepeatSent,
-    /// A contribution came after the sum without it was SENT.
-    LateSent,
-    /// A STATUS of a member.
-    Status,
     /// A frame of a group that is not open, or not with this member.
     RefuseStale,
     /// A credit for an EMPTY slot.
@@ -71,8 +67,6 @@ impl Transition {
         (Self::SendOnContribution, "send_on_contribution"),
         (Self::RepeatCollecting, "repeat_collecting"),
         (Self::RepeatSent, "repeat_sent"),
-        (Self::LateSent, "late_sent"),
-        (Self::Status, "status"),
         (Self::RefuseStale, "refuse_stale"),
         (Self::CreditEmpty, "credit_empty"),
         (Self::CreditCollecting, "credit_collecting"),

@@ -3,26 +3,42 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
+//! | `jobs.rs` | which job a frame, a command or an event is of |
 //! | `stage.rs` | sums on their way into the model, with their contributors |
 //! | `params.rs` | the model and its momentum term, and the step that a commit is |
 //! | `snapshot.rs` | versions that are being pulled |
 //! | `rate.rs` | how a delay scales an update |
+//! | `outcomes.rs` | what each worker's last updates became |
+//! | `state.rs` | what of all this must survive |
+//! | `journal.rs`, `replay.rs` | its form on disk, and the model made again from it |
 //! | `bound.rs` | the distance of server and replica: its bound, and itself |
 
 mod bound;
+mod jobs;
+pub mod journal;
+mod outcomes;
 mod params;
 mod rate;
+mod replay;
 mod snapshot;
 mod stage;
+mod state;
 
+#[cfg(test)]
+mod journal_tests;
 #[cfg(test)]
 mod tests;
 
 pub use bound::{distance, divergence_bound};
+pub use params::ModelView;
 pub use rate::LearningRate;
+pub use replay::{Replay, ReplayError};
+pub use state::{DecidedUpdate, ModelState, WorkerOutcomes};
 
+pub(crate) use jobs::{Incoming, Jobs, ModelJob, Refusal};
+pub(crate) use outcomes::{Decided, Outcomes, direct_rank, outcome_of};
 pub(crate) use params::{Model, Sum};
-pub(crate) use snapshot::Snapshots;
+pub(crate) use snapshot::{Offer, Snapshots};
 pub(crate) use stage::{StageIndex, StagePool, Staged};
 
 /// The number near `reference` whose low 32 bits are `low`: how counters that grow without bound

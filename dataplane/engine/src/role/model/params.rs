@@ -11,6 +11,9 @@ use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
 use weft_wire::quant;
 
+use super::ModelState;
+use crate::push::{OrderNumber, Version};
+
 /// A whole update, as it was staged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sum<'a> {
@@ -40,6 +43,19 @@ impl Sum<'_> {
     }
 }
 
+/// The model of a job, to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelView<'a> {
+    /// Its version.
+    pub version: Version,
+    /// The order number that is decided next.
+    pub next_order: OrderNumber,
+    /// The weights, without padding.
+    pub weights: &'a [f32],
+    /// The momentum term, without padding.
+    pub momentum: &'a [f32],
+}
+
 /// A model.
 #[derive(Debug)]
 pub(crate) struct Model {
@@ -56,6 +72,16 @@ pub(crate) struct Model {
 }
 
 impl Model {
+    /// The first `dimension` parameters, without padding.
+    pub(crate) fn view(&self, dimension: usize, next_order: u64) -> ModelView<'_> {
+        ModelView {
+            version: Version(self.version),
+            next_order: OrderNumber(next_order),
+            weights: &self.w[..dimension],
+            momentum: &self.h[..dimension],
+        }
+    }
+
     /// A model of zeros at version 0.
     pub(crate) fn new(kernels: &'static Kernels, momentum: f32, len: usize) -> Self {
         Self {
@@ -66,6 +92,25 @@ impl Model {
             h: vec![0.0; len],
             momentum_norm: 0.0,
         }
+    }
+
+    /// Everything that must survive but the workers' outcomes.
+    pub(crate) fn state(&self, dimension: usize, next_order: u64) -> ModelState {
+        ModelState {
+            version: Version(self.version),
+            next_order: OrderNumber(next_order),
+            weights: self.w[..dimension].to_vec(),
+            momentum: self.h[..dimension].to_vec(),
+            workers: Vec::new(),
+        }
+    }
+
+    /// Takes the place of what is here; the state was checked.
+    pub(crate) fn restore(&mut self, state: &ModelState) {
+        self.version = state.version.0;
+        self.w[..state.weights.len()].copy_from_slice(&state.weights);
+        self.h[..state.momentum.len()].copy_from_slice(&state.momentum);
+        self.measure_momentum();
     }
 
     /// The arithmetic that it is computed with.
@@ -93,7 +138,6 @@ impl Model {
 
     /// Norm of the momentum term, computed anew: for one that came over the network.
     pub(crate) fn measure_momentum(&mut self) {
-        let squares = self.h.iter().map(|h| f64::from(*h) * f64::from(*h));
-        self.momentum_norm = weft_kernel::sqrt(squares.sum());
+        self.momentum_norm = weft_kernel::sqrt(weft_kernel::squares(&self.h));
     }
 }

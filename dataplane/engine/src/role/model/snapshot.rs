@@ -29,6 +29,8 @@ struct Snapshot {
     version: Option<u64>,
     next_order: u64,
     used_at: Nanos,
+    /// Somebody was offered it.
+    is_shown: bool,
     w: Vec<f32>,
     h: Vec<f32>,
 }
@@ -56,6 +58,7 @@ impl Snapshots {
             version: None,
             next_order: 0,
             used_at: Nanos(0),
+            is_shown: false,
             w: vec![0.0; len],
             h: vec![0.0; len],
         };
@@ -63,32 +66,45 @@ impl Snapshots {
         Self { kernels, slots, idle_ns, elements, chunks }
     }
 
-    /// The version that somebody who asks now should pull. `next_order` is decided next.
-    pub(crate) fn offer(&mut self, now: Nanos, model: &Model, next_order: u64) -> Offer {
-        let known = self.slots.iter().position(|slot| slot.version == Some(model.version));
-        let index = known.or_else(|| self.copy(now, model, next_order)).unwrap_or_else(|| {
-            let newest = self.slots.iter().enumerate().max_by_key(|(_, slot)| slot.version);
-            newest.map_or(0, |(index, _)| index)
-        });
-        let slot = &mut self.slots[index];
+    /// The version that somebody who asks now should pull, if there is one that may be shown: its
+    /// next order number is at most `shown`. `next_order` is the model's.
+    pub(crate) fn offer(
+        &mut self,
+        now: Nanos,
+        model: &Model,
+        next_order: u64,
+        shown: u64,
+    ) -> Option<Offer> {
+        let may_show = |slot: &Snapshot| slot.version.is_some() && slot.next_order <= shown;
+        let is_known = self.slots.iter().any(|slot| slot.version == Some(model.version));
+        // One that waits to be shown, or was not shown yet, comes before the next: else a stream of
+        // commits would replace each before anybody sees it.
+        let is_due = self.slots.iter().any(|slot| !may_show(slot) && slot.version.is_some());
+        let is_news = self.slots.iter().any(|slot| may_show(slot) && !slot.is_shown);
+        if !is_known && (next_order <= shown || !(is_due || is_news)) {
+            self.copy(now, model, next_order);
+        }
+        let shown = self.slots.iter_mut().filter(|slot| may_show(slot));
+        let slot = shown.max_by_key(|slot| slot.version)?;
         slot.used_at = now;
-        Offer { version: slot.version.unwrap_or(0), next_order: slot.next_order }
+        slot.is_shown = true;
+        Some(Offer { version: slot.version?, next_order: slot.next_order })
     }
 
     /// Copies the model into the copy that was used least recently, if that one is idle.
-    fn copy(&mut self, now: Nanos, model: &Model, next_order: u64) -> Option<usize> {
-        let oldest = |(_, slot): &(usize, &Snapshot)| (slot.version.is_some(), slot.used_at);
-        let (index, _) = self.slots.iter().enumerate().min_by_key(oldest)?;
+    fn copy(&mut self, now: Nanos, model: &Model, next_order: u64) {
+        let oldest = |slot: &&mut Snapshot| (slot.version.is_some(), slot.used_at);
         let idle_ns = self.idle_ns;
-        let slot = &mut self.slots[index];
+        let Some(slot) = self.slots.iter_mut().min_by_key(oldest) else { return };
         if slot.version.is_some() && now.since(slot.used_at).0 < idle_ns {
-            return None;
+            return;
         }
         slot.version = Some(model.version);
         slot.next_order = next_order;
+        slot.used_at = now;
+        slot.is_shown = false;
         slot.w.copy_from_slice(&model.w);
         slot.h.copy_from_slice(&model.h);
-        Some(index)
     }
 
     /// Writes a chunk of the version with this generation, if there is a copy of it: chunks below

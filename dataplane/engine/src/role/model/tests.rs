@@ -6,6 +6,7 @@ use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
 use weft_wire::{Members, Nanos};
 
+use super::snapshot::Offer;
 use super::*;
 
 fn wire(values: &[i32]) -> Vec<u8> {
@@ -150,16 +151,16 @@ fn pullers_keep_their_version_while_commits_go_on() {
     let one = wire(&[1, 2, 3, 4]);
     let sum = Sum { wire: &one, element_type: ElementType::I32, exponent: 0, scale: 1.0 };
     let mut chunk = [0; 8];
-    assert_eq!(snapshots.offer(Nanos(0), &model, 0).version, 0);
+    assert_eq!(snapshots.offer(Nanos(0), &model, 0, u64::MAX).unwrap().version, 0);
     model.apply(&sum, 1);
-    assert_eq!(snapshots.offer(Nanos(10), &model, 1).version, 1);
+    assert_eq!(snapshots.offer(Nanos(10), &model, 1, u64::MAX).unwrap().version, 1);
     model.apply(&sum, 1);
     // Both copies are in use: the newest of them is on offer.
-    assert_eq!(snapshots.offer(Nanos(20), &model, 2).version, 1);
+    assert_eq!(snapshots.offer(Nanos(20), &model, 2, u64::MAX).unwrap().version, 1);
     assert_eq!(snapshots.emit(Nanos(90), 0, 0, &mut chunk), Some(()));
     assert_eq!(chunk, [0; 8]);
     // Version 0 was asked for lately, version 1 was not.
-    assert_eq!(snapshots.offer(Nanos(130), &model, 2).version, 2);
+    assert_eq!(snapshots.offer(Nanos(130), &model, 2, u64::MAX).unwrap().version, 2);
     assert_eq!(snapshots.emit(Nanos(131), 1, 0, &mut chunk), None);
     assert_eq!(snapshots.emit(Nanos(131), 2, 1, &mut chunk), Some(()));
     assert_eq!(chunk, [6f32.to_be_bytes(), 8f32.to_be_bytes()].concat()[..]);
@@ -196,4 +197,24 @@ proptest! {
         let true_distance = distance(&server.w, &replica.w);
         prop_assert!(true_distance <= bound * (1.0 + 1e-5) + 1e-5, "{true_distance} {bound}");
     }
+}
+
+/// While a replica lags, versions that it lacks wait; a stream of commits does not push out the one
+/// that is next to be shown.
+#[test]
+fn only_versions_that_may_be_shown_are_offered() {
+    let mut model = Model::new(Kernels::detect(), 0.0, 4);
+    let mut snapshots = Snapshots::new(Kernels::detect(), 1, 1, 4, 0);
+    assert_eq!(snapshots.offer(Nanos(0), &model, 1, 0), None);
+    for version in 1..5 {
+        // Copied once, it stays what it was until it is shown.
+        model.version = version;
+        assert_eq!(snapshots.offer(Nanos(version), &model, 1 + version, 0), None);
+    }
+    let offer = snapshots.offer(Nanos(9), &model, 5, 3);
+    assert_eq!(offer, Some(Offer { version: 0, next_order: 1 }));
+    // Shown once, it makes room for the newest.
+    assert_eq!(snapshots.offer(Nanos(10), &model, 5, 3), None);
+    let offer = snapshots.offer(Nanos(11), &model, 5, 5);
+    assert_eq!(offer, Some(Offer { version: 4, next_order: 5 }));
 }

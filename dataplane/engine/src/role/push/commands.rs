@@ -97,6 +97,7 @@ impl Pusher {
             member_count: 1,
             segments: arrayvec::ArrayVec::new(),
             replicate: false,
+            train_chunks: 0,
         };
         update.grant(now, &grant, terms.job.chunks);
         update.status = Asking::after(now, 0);

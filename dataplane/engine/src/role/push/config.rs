@@ -133,6 +133,8 @@ pub struct Grant {
     pub segments: ArrayVec<Segment, SEGMENTS_MAX>,
     /// A copy goes to the replica. The aggregator makes it; without one, this worker does.
     pub replicate: bool,
+    /// Chunks that the transfer begins with as a train (SPEC#transfer-trains); 0: none.
+    pub train_chunks: u16,
 }
 
 /// A part of a transfer. It begins when its gate opens, and holds until the next one begins.

@@ -1,6 +1,7 @@
 //! What a pusher reports, and why it stops.
 
 use core::fmt;
+use core::net::SocketAddr;
 
 use crate::push::{Decision, Version};
 use crate::role::channel::ChannelError;
@@ -46,8 +47,11 @@ pub enum Event {
 pub enum PushFault {
     /// The channel to the server could not be opened.
     Channel(ChannelError),
-    /// The server fell silent.
-    ServerSilent,
+    /// The server fell silent, and nobody said that another one took over.
+    ServerSilent {
+        /// Where it was.
+        server: SocketAddr,
+    },
     /// The server's model cannot be used by this worker.
     BadModel(ModelFault),
 }
@@ -69,8 +73,10 @@ impl fmt::Display for PushFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Channel(error) => write!(f, "the server: {error}"),
-            Self::ServerSilent => f.write_str(
-                "the server stopped answering: check that it runs and that the link is up",
+            Self::ServerSilent { server } => write!(
+                f,
+                "the server at {server} stopped answering: start it again, or let a controller \
+                 promote its replica (ack = \"replica\"); check the link to it"
             ),
             Self::BadModel(fault) => write!(
                 f,

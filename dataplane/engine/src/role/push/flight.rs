@@ -110,6 +110,13 @@ impl Flight {
         has_next.then_some(Turn { chunk: self.next, is_repeat: false })
     }
 
+    /// The next chunk of a train of the first `train_chunks`, which no window holds back; none once
+    /// something of it is overdue.
+    pub(super) fn train_turn(&self, train_chunks: u32) -> Option<Turn> {
+        let is_in = self.next < train_chunks.min(self.end) && self.overdue == 0;
+        is_in.then_some(Turn { chunk: self.next, is_repeat: false })
+    }
+
     /// Takes note that the chunk of [`Flight::turn`] went.
     pub(super) fn sent(&mut self, turn: Turn, now: Nanos, rtt: &RttEstimator) {
         if turn.is_repeat {

@@ -146,9 +146,7 @@ impl Pusher {
             newest: Version(0),
             pulled: Version(0),
             declined: ArrayVec::new(),
-            pacer: config
-                .rate_bytes_per_sec
-                .map(|rate| TokenBucket::new(rate, update::burst_bytes(rate))),
+            pacer: config.rate_bytes_per_sec.map(update::bucket),
             paced_until: Nanos::MAX,
             asked_at: None,
             close_at: Nanos::MAX,
@@ -182,6 +180,30 @@ impl Pusher {
         Ok(())
     }
 
+    /// Turns to another server, which was the job's replica (SPEC#promotion). What is under way is
+    /// kept, and asked for there; [`Event::Reconnected`] follows. Nothing happens when it is the
+    /// server already.
+    ///
+    /// # Errors
+    /// [`PushRefusal::Box`] when the address is of another family; the old server stays.
+    pub fn move_server(&mut self, now: Nanos, target: Endpoint) -> Result<(), PushRefusal> {
+        if self.config.server.addr == target.addr {
+            return Ok(());
+        }
+        let host = Host::new(&self.config, None, false, target, self.life, now)
+            .map_err(|_| PushRefusal::Box)?;
+        self.config.server = target;
+        // There is no replica any more; its channel would be the server's now.
+        self.hosts.retain(|host| !host.is_replica);
+        self.hosts[pull::SERVER] = host;
+        self.asked_at = Some(now);
+        self.early.clear();
+        self.declined.clear();
+        self.puller.leave_host(now, &mut self.stats);
+        self.stats.servers_moved += 1;
+        Ok(())
+    }
+
     /// What the server said of the job, once its channel is open.
     #[must_use]
     pub fn terms(&self) -> Option<&ChannelTerms> {
@@ -199,6 +221,13 @@ impl Pusher {
     pub fn chunks_undecided(&self) -> u64 {
         let open = self.updates.iter().filter(|update| update.phase == Phase::Granted);
         open.map(|update| u64::from(update.sent_count())).sum()
+    }
+
+    /// The group of an update that was granted, or sent without a controller.
+    #[must_use]
+    pub fn group_of(&self, number: u64) -> Option<GroupId> {
+        let update = self.updates.iter().find(|update| update.number == number)?;
+        (update.phase != Phase::Requested).then_some(update.group)
     }
 
     /// True while frames are expected: an update was granted, a pull or a handshake is under way.

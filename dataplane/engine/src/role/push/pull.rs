@@ -105,6 +105,12 @@ impl Puller {
         self.phase == Phase::Asking
     }
 
+    /// The hosts are others: whatever was asked for is asked of the server, anew.
+    pub(super) fn leave_host(&mut self, now: Nanos, stats: &mut PusherStats) {
+        self.host = SERVER;
+        self.restart(now, stats);
+    }
+
     pub(super) fn host(&self) -> usize {
         self.host
     }

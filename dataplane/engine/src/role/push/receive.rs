@@ -248,6 +248,8 @@ impl Pusher {
 
     fn take_server_state(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
         match header.outcome {
+            // No version may be shown yet; our own timer goes on.
+            Outcome::Wait if header.group.row() == ROW_MODEL => Ok(()),
             Outcome::Wait => self.granted(header.group).map(drop).ok_or(DropReason::Unsolicited),
             Outcome::Stale if header.group.row() == ROW_MODEL => self.take_gone(now, header),
             Outcome::Stale => {

@@ -42,6 +42,8 @@ pub struct PusherStats {
     pub pulls_rerouted: u64,
     /// Channels opened anew because their host had lost us.
     pub channels_lost: u64,
+    /// Times that another server took over.
+    pub servers_moved: u64,
     /// Frames that met a congestion mark.
     pub congestion_marks: u64,
     /// Windows halved.

@@ -78,12 +78,13 @@ impl Pusher {
         let host = &self.hosts[place];
         let chunk_len = chunk_len(terms, &self.config);
         let bytes = (host.channel.payload_start() + chunk_len) as u64;
-        if let Err(at) = pace(now, [&mut update.pacer, &mut self.pacer], bytes) {
+        let is_copy = flags.contains(Flags::REPLICA);
+        let is_repeat = !is_copy && update.has_sent(chunk);
+        let is_train = !is_copy && !is_repeat && chunk < update.train_chunks;
+        if let Err(at) = pace(now, &mut update.pacer, &mut self.pacer, is_train, bytes) {
             self.paced_until = self.paced_until.min(at);
             return None;
         }
-        let is_copy = flags.contains(Flags::REPLICA);
-        let is_repeat = !is_copy && update.has_sent(chunk);
         let start = host.channel.payload_start();
         let out = &mut frame[start..start + chunk_len];
         let kind = self.config.element_type;
@@ -176,11 +177,14 @@ impl Pusher {
             return None;
         }
         let update = &mut self.updates[index];
-        let turn: Turn = update.flight.turn(host.cwnd.size().saturating_sub(out))?;
+        let train = update.flight.train_turn(update.train_chunks);
+        let room = host.cwnd.size().saturating_sub(out);
+        let turn: Turn = train.or_else(|| update.flight.turn(room))?;
         let chunk_len = chunk_len(terms, &self.config);
         let start = host.channel.payload_start();
-        if let Err(at) = pace(now, [&mut update.pacer, &mut self.pacer], (start + chunk_len) as u64)
-        {
+        let bytes = (start + chunk_len) as u64;
+        let is_train = train.is_some();
+        if let Err(at) = pace(now, &mut update.pacer, &mut self.pacer, is_train, bytes) {
             self.paced_until = self.paced_until.min(at);
             return None;
         }
@@ -238,7 +242,7 @@ impl Pusher {
         }
         self.puller.handle_timeout(now, &mut self.stats);
         if self.state == State::Open && now >= self.silence_at() {
-            self.stop(Event::Failed(PushFault::ServerSilent));
+            self.stop(Event::Failed(PushFault::ServerSilent { server: self.config.server.addr }));
         }
     }
 
@@ -282,16 +286,24 @@ impl Pusher {
     }
 }
 
-/// Takes `bytes` from all buckets, or from none: then says when to try again.
-fn pace(now: Nanos, buckets: [&mut Option<TokenBucket>; 2], bytes: u64) -> Result<(), Nanos> {
-    for bucket in buckets.iter().filter_map(|bucket| bucket.as_ref()) {
+/// Takes `bytes` from the grant's bucket and the worker's own, or from none: then says when to try
+/// again. A train leaves on the grant's account, and what follows pays for it; the worker's own
+/// ceiling holds for everything.
+fn pace(
+    now: Nanos,
+    grant: &mut Option<TokenBucket>,
+    own: &mut Option<TokenBucket>,
+    is_train: bool,
+    bytes: u64,
+) -> Result<(), Nanos> {
+    for bucket in [grant.as_ref().filter(|_| !is_train), own.as_ref()].into_iter().flatten() {
         let at = bucket.ready_at(bytes);
         if at > now {
             return Err(at);
         }
     }
-    for bucket in buckets.into_iter().flatten() {
-        bucket.take(now, bytes);
+    for bucket in [grant, own].into_iter().flatten() {
+        bucket.charge(now, bytes);
     }
     Ok(())
 }

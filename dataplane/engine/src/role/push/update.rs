@@ -17,7 +17,8 @@ use super::flight::Flight;
 use super::set::ChunkSet;
 use super::stats::PusherStats;
 use crate::push::{BoxIndex, Decision, Version};
-use crate::send::pacer::TokenBucket;
+use crate::send::pacer::{TokenBucket, burst_bytes};
+use crate::send::train::TRAIN_CHUNKS_MAX;
 
 /// One update under way.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Update {
     pub(super) exponent: i8,
     limit: i32,
     pub(super) replicate: bool,
+    /// Chunks below this are a train: they leave at once, on the grant's account.
+    pub(super) train_chunks: u32,
     segments: [Segment; super::SEGMENTS_MAX],
     segment_count: usize,
     /// The segment that holds; `None` while no gate is open.
@@ -100,6 +103,7 @@ impl Update {
             exponent: 0,
             limit: 0,
             replicate: false,
+            train_chunks: 0,
             segments: [Segment { is_open: false, rate_bytes_per_sec: 0 }; super::SEGMENTS_MAX],
             segment_count: 0,
             segment: None,
@@ -150,6 +154,7 @@ impl Update {
         self.exponent = grant.exponent;
         self.limit = quant::clamp_limit(grant.member_count);
         self.replicate = grant.replicate && grant.via.is_none();
+        self.train_chunks = u32::from(grant.train_chunks.min(TRAIN_CHUNKS_MAX));
         self.segment_count = grant.segments.len();
         self.segments[..self.segment_count].copy_from_slice(&grant.segments);
         self.segment = None;
@@ -173,7 +178,7 @@ impl Update {
         self.segment = Some(segment);
         let rate = self.segments[..self.segment_count].get(segment).map(|s| s.rate_bytes_per_sec);
         self.pacer = rate.filter(|rate| *rate > 0).map(|rate| {
-            let mut pacer = TokenBucket::new(rate, burst_bytes(rate));
+            let mut pacer = bucket(rate);
             // The bucket begins full now, not at the start of time.
             pacer.take(now, 0);
             pacer
@@ -313,10 +318,13 @@ impl Update {
     }
 }
 
-/// What a bucket of this rate may hold: two milliseconds, at least two frames, at most 64 KiB.
-pub(super) fn burst_bytes(rate_bytes_per_sec: u64) -> u64 {
-    (rate_bytes_per_sec / 500).clamp(3_100, 64 * 1024)
+/// A sender's bucket.
+pub(super) fn bucket(rate_bytes_per_sec: u64) -> TokenBucket {
+    TokenBucket::new(rate_bytes_per_sec, burst_bytes(rate_bytes_per_sec, TWO_FRAMES_BYTES))
 }
+
+/// Two frames of an MTU of 1500.
+const TWO_FRAMES_BYTES: u64 = 3_100;
 
 /// Credits of one update that wait for their answer. A server's window is smaller.
 pub(super) const CREDITS_MAX: usize = 2048;

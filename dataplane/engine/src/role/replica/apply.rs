@@ -2,11 +2,11 @@
 //! yet.
 
 use weft_wire::header::{ElementType, Outcome};
-use weft_wire::{Members, Nanos};
+use weft_wire::{Members, Nanos, Rank};
 
 use super::job::{Heard, Job, Phase};
 use crate::push::{Decision, Event, OrderNumber, Version};
-use crate::role::model::{StageIndex, Sum};
+use crate::role::model::{Decided, StageIndex, Sum, direct_rank};
 
 impl Job {
     /// Applies all decisions that can be applied now.
@@ -25,8 +25,18 @@ impl Job {
             if !applied {
                 return;
             }
+            self.note_outcomes(&heard);
             self.move_on();
         }
+    }
+
+    /// Applies all decisions that can be applied with what is here, for nothing more will come.
+    pub(super) fn apply_what_is_here(&mut self, now: Nanos) {
+        // A model that is half here is none, but what it was to replace is whole.
+        if matches!(self.phase, Phase::Ask | Phase::Copy { .. }) {
+            return;
+        }
+        self.advance(now);
     }
 
     /// The sum of a decision, if all of it is here: as copies, or as a finished repair.
@@ -109,6 +119,22 @@ impl Job {
         });
     }
 
+    /// Keeps what the members' updates became, as the server does. Who was in a group that is not
+    /// committed is known from its descriptor, or its row.
+    fn note_outcomes(&mut self, heard: &Heard) {
+        let held = self.held(heard.group).and_then(|at| self.groups[at].as_ref());
+        let direct = direct_rank(heard.group).map_or(Members::EMPTY, Rank::bit);
+        let granted = held.map_or(direct, |held| held.mask).union(heard.members);
+        for rank in granted.iter() {
+            let outcome = match (heard.members.contains(rank.bit()), heard.outcome) {
+                (true, outcome) => outcome,
+                (false, Outcome::Dropped) => Outcome::Dropped,
+                (false, _) => Outcome::Void,
+            };
+            self.outcomes.push(rank, Decided::new(heard.group, outcome, self.model.version));
+        }
+    }
+
     /// The next order number is done with.
     fn move_on(&mut self) {
         self.next_order += 1;
@@ -142,6 +168,7 @@ impl Job {
         }
         self.phase = Phase::Follow;
         self.is_anew = false;
+        self.is_patchy = true;
         self.stats.snapshots += 1;
         self.forget_past();
         self.owes_status = true;

@@ -7,7 +7,9 @@ use weft_wire::frame::Endpoint;
 
 use crate::push::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, Version};
 use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
-use crate::role::server::{ModelConfig, ServerConfigError, check_peers};
+use crate::role::server::{
+    ModelConfig, SNAPSHOTS_MAX, ServerConfigError, ServerJobConfig, check_peers,
+};
 
 /// One job of a replica.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +40,10 @@ pub struct ReplicaJobConfig {
     pub rto_max_ns: u64,
     /// The model at the start, the same as the server's.
     pub initial: Vec<f32>,
+    /// Greatest delay of a committed update, if it becomes the server. Default: twice the workers.
+    pub tau_max: u64,
+    /// Lateness bound of updates without a controller, if it becomes the server. Default 2 s.
+    pub lateness_ns: u64,
     /// Version of the initial model.
     pub initial_version: Version,
     /// The order number that is applied first.
@@ -54,6 +60,8 @@ impl ReplicaJobConfig {
         workers: Vec<SocketAddr>,
     ) -> Self {
         Self {
+            tau_max: 2 * workers.len() as u64,
+            lateness_ns: 2_000_000_000,
             model,
             index,
             server,
@@ -77,6 +85,25 @@ impl ReplicaJobConfig {
     pub fn stages_open(&self) -> u32 {
         let stages = self.staging_bytes_max / self.model.stage_len_bytes().max(1);
         u32::try_from(stages).unwrap_or(u32::MAX).min(u32::from(self.groups_open_max))
+    }
+
+    /// The same job as its server has it, without a replica (SPEC#promotion).
+    #[must_use]
+    pub fn as_server(&self) -> ServerJobConfig {
+        let peers = self.workers.len() + self.boxes.len();
+        ServerJobConfig {
+            boxes: self.boxes.clone(),
+            tau_max: self.tau_max,
+            lateness_ns: self.lateness_ns,
+            groups_open_max: self.groups_open_max,
+            staging_bytes_max: self.staging_bytes_max,
+            // So that everybody can pull another version.
+            snapshots_max: (peers + 2).min(SNAPSHOTS_MAX),
+            window_max: self.window_max,
+            rto_min_ns: self.rto_min_ns,
+            rto_max_ns: self.rto_max_ns,
+            ..ServerJobConfig::new(self.model.clone(), self.workers.clone())
+        }
     }
 
     pub(super) fn host(&self, local: Endpoint) -> ChannelHostConfig {

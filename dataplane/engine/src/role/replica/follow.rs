@@ -12,7 +12,7 @@ use crate::send::datagram::plain_header;
 
 impl Job {
     /// Writes the next frame.
-    pub(super) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+    pub(super) fn transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
         if let Some(len) = self.server.poll_transmit(now, frame) {
             return Some(len);
         }
@@ -24,8 +24,8 @@ impl Job {
         len
     }
 
-    /// When [`Job::poll_transmit`] will have something to do.
-    pub(super) fn poll_timeout(&self) -> Nanos {
+    /// When [`Job::transmit`] will have something to do.
+    pub(super) fn due_at(&self) -> Nanos {
         if self.is_dirty {
             return Nanos(0);
         }

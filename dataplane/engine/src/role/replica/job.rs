@@ -12,11 +12,13 @@ use weft_wire::{GroupId, JobId, Members, Nanos};
 use super::config::ReplicaJobConfig;
 use super::fetch::Fetch;
 use super::stats::ReplicaJobStats;
-use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError, OrderNumber, Version};
+use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError};
 use crate::random::SplitMix64;
+use crate::role::aggregator::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost};
-use crate::role::model::{Model, StageIndex, StagePool};
-use crate::role::server::ModelView;
+use crate::role::model::{
+    Incoming, Model, ModelJob, ModelState, ModelView, Outcomes, Refusal, StageIndex, StagePool,
+};
 
 /// A job at its replica.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(super) struct Job {
     /// Decisions and repairs come in over this.
     pub(super) server: ChannelClient,
     pub(super) model: Model,
+    /// The last decided updates of each worker.
+    pub(super) outcomes: Outcomes,
     pub(super) pool: StagePool,
     pub(super) groups: Vec<Option<Held>>,
     /// Everything below is applied.
@@ -45,6 +49,8 @@ pub(super) struct Job {
     pub(super) owes_status: bool,
     /// The server has restarted since the model came from it: its numbers are other ones.
     pub(super) is_anew: bool,
+    /// The model came as a whole once: which updates are in it is not all known here.
+    pub(super) is_patchy: bool,
     /// When the server last said anything.
     pub(super) heard_at: Nanos,
     events: VecDeque<Event>,
@@ -109,6 +115,56 @@ pub(super) struct Draft {
     pub(super) missing: u32,
 }
 
+impl ModelJob for Job {
+    fn id(&self) -> JobId {
+        self.id()
+    }
+
+    fn handle_frame(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+        self.receive(incoming)
+    }
+
+    fn handle_command(&mut self, _now: Nanos, command: &Command) {
+        self.is_dirty = true;
+        match command {
+            Command::Install(descriptor) => {
+                let group = descriptor.group;
+                let event = match self.install(descriptor) {
+                    Ok(()) => Event::Installed { group },
+                    Err(error) => Event::Refused { group, error },
+                };
+                self.tell(event);
+            }
+            Command::Remove { group, .. } => {
+                if let Some(at) = self.held(*group) {
+                    self.let_go(at);
+                }
+            }
+            // The server judges who is in a sum; what it says comes with the decision.
+            // A promotion is the seat's.
+            Command::CloseMember { .. }
+            | Command::SetRate { .. }
+            | Command::Skip { .. }
+            | Command::Promote { .. }
+            | Command::MoveServer { .. }
+            | Command::StandDown { .. }
+            | Command::LeaveReplica { .. } => {}
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        self.transmit(now, frame)
+    }
+
+    fn poll_timeout(&self) -> Nanos {
+        self.due_at()
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
 impl Job {
     pub(super) fn new(
         config: &ReplicaJobConfig,
@@ -133,6 +189,7 @@ impl Job {
             host: ChannelHost::new(&config.host(local), random),
             server: server.expect("the configuration was checked"),
             model,
+            outcomes: Outcomes::new(config.workers.len()),
             pool: StagePool::new(kernels, stages, chunks as usize, elements),
             groups: groups.collect(),
             next_order: config.initial_order.0,
@@ -151,6 +208,7 @@ impl Job {
             status_at: Nanos(0),
             owes_status: true,
             is_anew: false,
+            is_patchy: false,
             heard_at: Nanos(0),
             events: VecDeque::with_capacity(EVENTS_MAX),
             stats: ReplicaJobStats::default(),
@@ -169,17 +227,13 @@ impl Job {
     }
 
     pub(super) fn view(&self) -> ModelView<'_> {
-        let dimension = self.config.model.dimension;
-        ModelView {
-            version: Version(self.model.version),
-            next_order: OrderNumber(self.next_order),
-            weights: &self.model.w[..dimension],
-            momentum: &self.model.h[..dimension],
-        }
+        self.model.view(self.config.model.dimension, self.next_order)
     }
 
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+    /// Everything that a server in the place of this one's must know.
+    pub(super) fn state(&self) -> ModelState {
+        let model = self.model.state(self.config.model.dimension, self.next_order);
+        ModelState { workers: self.outcomes.state(), ..model }
     }
 
     pub(super) fn tell(&mut self, event: Event) {
@@ -187,27 +241,6 @@ impl Job {
             self.events.push_back(event);
         } else {
             self.stats.events_lost += 1;
-        }
-    }
-
-    pub(super) fn handle_command(&mut self, _now: Nanos, command: &Command) {
-        self.is_dirty = true;
-        match command {
-            Command::Install(descriptor) => {
-                let group = descriptor.group;
-                let event = match self.install(descriptor) {
-                    Ok(()) => Event::Installed { group },
-                    Err(error) => Event::Refused { group, error },
-                };
-                self.tell(event);
-            }
-            Command::Remove { group, .. } => {
-                if let Some(at) = self.held(*group) {
-                    self.let_go(at);
-                }
-            }
-            // The server judges who is in a sum; what it says comes with the decision.
-            Command::CloseMember { .. } | Command::SetRate { .. } => {}
         }
     }
 

@@ -9,6 +9,7 @@
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `follow.rs` | what to ask the server for: decisions, chunks, a snapshot |
 //! | `fetch.rs` | when to ask again |
+//! | `seat.rs` | when a job is followed no more, but served |
 //!
 //! Invariant (I3): at equal order number, model and momentum term are the server's, bit for bit:
 //! the same sums with the same group boundaries, in the same sequence, by the same code
@@ -21,35 +22,32 @@ mod fetch;
 mod follow;
 mod job;
 mod receive;
+mod seat;
 mod stats;
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use weft_kernel::Kernels;
-use weft_wire::frame::{Endpoint, UdpAddr};
+use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
-use crate::classify::{Class, classify};
-use crate::drops::DropReason;
-use crate::push::{Command, Event, InstallError};
+use crate::push::{Command, Event, ServerEpoch};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
-use crate::role::server::{Incoming, ModelView, Refusal, ServerConfigError};
-use crate::table::JOBS_MAX;
+use crate::role::model::{Jobs, ModelJob as _, ModelState, ModelView};
+use crate::role::server::{ServerConfigError, ServerJobStats};
+use crate::send::train::{Train, Trains};
 
 pub use config::ReplicaJobConfig;
 pub use stats::{ReplicaJobStats, ReplicaStats};
 
 use job::Job;
+use seat::Seat;
 
 /// A replica of one or more jobs on one port.
 #[derive(Debug)]
 pub struct Replica {
-    local: UdpAddr,
-    jobs: Vec<Job>,
-    by_id: Vec<Option<u8>>,
-    foreign: Option<(JobId, Event)>,
+    jobs: Jobs<Seat>,
+    /// Of transfers into a replica that became the server; those that it follows have none.
+    trains: Trains,
     stats: ReplicaStats,
 }
 
@@ -66,91 +64,54 @@ impl Replica {
         kernels: &'static Kernels,
     ) -> Result<Self, (usize, ServerConfigError)> {
         let mut random = SplitMix64::new(seed);
-        let mut by_id = vec![None; JOBS_MAX];
-        let mut followed = Vec::with_capacity(jobs.len());
+        let mut all = Jobs::new(local.addr.into(), jobs.len());
         for (index, config) in jobs.iter().enumerate() {
             config.check(&local, mtu).map_err(|error| (index, error))?;
-            let problem = "must be below 256, and different for each job";
-            let error = (index, ServerConfigError { field: "job", problem });
-            let place = by_id.get_mut(usize::from(config.model.job.0)).ok_or(error)?;
-            if place.is_some() {
-                return Err(error);
-            }
-            *place = Some(u8::try_from(index).map_err(|_| error)?);
-            followed.push(Job::new(config, local, SplitMix64::new(random.next_u64()), kernels));
+            let seeds = SplitMix64::new(random.next_u64());
+            let job = Job::new(config, local, seeds, kernels);
+            let later = SplitMix64::new(random.next_u64());
+            let seat = Seat::new(job, local, later, kernels);
+            all.add(seat).map_err(|error| (index, error))?;
         }
-        Ok(Self {
-            local: local.addr.into(),
-            jobs: followed,
-            by_id,
-            foreign: None,
-            stats: ReplicaStats::default(),
-        })
+        Ok(Self { jobs: all, trains: Trains::new(), stats: ReplicaStats::default() })
     }
 
     /// Decides the fate of the frame in `buffer[..len]`. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
-        match self.take(now, buffer, len) {
-            Ok(verdict) => verdict,
-            Err(refusal) => {
-                self.stats.drops.count(refusal.reason);
-                match refusal.reply {
-                    Some(len) => Verdict::Send { len },
-                    None => Verdict::Drop(refusal.reason),
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Result<Verdict, Refusal> {
-        match classify(&buffer[..len], |port| port == self.local.port()) {
-            Class::Host => Ok(Verdict::Host),
-            Class::Drop(reason) => Err(reason.into()),
-            Class::Weft(udp, header) => {
-                if !udp.target(buffer).is_same_host(self.local) {
-                    return Err(DropReason::NotForUs.into());
-                }
-                let index = self.job_index(header.job).ok_or(DropReason::UnknownJob)?;
-                self.jobs[index].handle_frame(&mut Incoming { now, udp, header, buffer })
-            }
-        }
+        let result = self.jobs.handle_frame(now, buffer, len, &mut self.trains);
+        result.unwrap_or_else(|refusal| refusal.settle(&mut self.stats.drops))
     }
 
     /// Takes a controller's word.
     pub fn handle_command(&mut self, now: Nanos, command: Command) {
-        let job = match &command {
-            Command::Install(descriptor) => descriptor.job,
-            Command::Remove { job, .. }
-            | Command::CloseMember { job, .. }
-            | Command::SetRate { job, .. } => *job,
-        };
-        match (self.job_index(job), command) {
-            (Some(index), command) => self.jobs[index].handle_command(now, &command),
-            (None, Command::Install(descriptor)) => {
-                let error = InstallError::UnknownJob;
-                self.foreign = Some((job, Event::Refused { group: descriptor.group, error }));
-            }
-            // Groups of a job that is not followed here need no closing.
-            (None, _) => {}
-        }
+        self.jobs.handle_command(now, &command);
     }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length.
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        self.jobs.iter_mut().find_map(|job| job.poll_transmit(now, frame))
+        self.jobs.poll_transmit(now, frame)
     }
 
     /// When [`Replica::poll_transmit`] will have something to do; [`Nanos::MAX`]: never.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
-        self.jobs.iter().map(Job::poll_timeout).min().unwrap_or(Nanos::MAX)
+        self.jobs.poll_timeout()
     }
 
     /// The next event, and its job.
     pub fn poll_event(&mut self) -> Option<(JobId, Event)> {
-        let foreign = self.foreign.take();
-        foreign.or_else(|| self.jobs.iter_mut().find_map(|job| Some((job.id(), job.poll_event()?))))
+        self.jobs.poll_event()
+    }
+
+    /// When the frame that is handled next arrived ([`crate::send::train::Trains::note_arrival`]).
+    pub fn note_arrival(&mut self, at_ns: u64) {
+        self.trains.note_arrival(at_ns);
+    }
+
+    /// The next train that has arrived at a job that is served here.
+    pub fn poll_train(&mut self) -> Option<Train> {
+        self.trains.poll()
     }
 
     /// Counters of the replica.
@@ -164,10 +125,24 @@ impl Replica {
         self.jobs.iter().map(|job| (job.id(), job.stats()))
     }
 
+    /// Epochs and counters of the jobs whose server this is now (SPEC#promotion).
+    pub fn served(&self) -> impl Iterator<Item = (JobId, ServerEpoch, &ServerJobStats)> {
+        self.jobs.iter().filter_map(|job| {
+            let (epoch, stats) = job.served()?;
+            Some((job.id(), epoch, stats))
+        })
+    }
+
     /// A job's model.
     #[must_use]
     pub fn model(&self, job: JobId) -> Option<ModelView<'_>> {
-        Some(self.jobs[self.job_index(job)?].view())
+        Some(self.jobs.find(job)?.view())
+    }
+
+    /// Everything of a job that a server in the place of this one's must know. Copies the model.
+    #[must_use]
+    pub fn state(&self, job: JobId) -> Option<ModelState> {
+        Some(self.jobs.find(job)?.state())
     }
 
     /// True Euclidean distance of a job's model to the server's, in f64, if there is such a job and
@@ -176,9 +151,5 @@ impl Replica {
     pub fn distance(&self, job: JobId, server: &[f32]) -> Option<f64> {
         let own = self.model(job)?.weights;
         (own.len() == server.len()).then(|| crate::role::model::distance(own, server))
-    }
-
-    fn job_index(&self, job: JobId) -> Option<usize> {
-        self.by_id.get(usize::from(job.0)).copied().flatten().map(usize::from)
     }
 }

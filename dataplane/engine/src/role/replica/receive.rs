@@ -7,13 +7,12 @@ use super::job::{DECISIONS_MAX, Heard, Job, Phase};
 use crate::drops::DropReason;
 use crate::push::{Event, ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use crate::role::aggregator::Verdict;
-use crate::role::channel::{ClientEvent, Peer};
-use crate::role::model::{Staged, generation_of, near};
-use crate::role::server::{Incoming, Refusal};
+use crate::role::channel::{ClientEvent, Peer, PeerChange};
+use crate::role::model::{Incoming, Refusal, Staged, generation_of, low_bits, near};
 use crate::send::datagram::is_intact;
 
 impl Job {
-    pub(super) fn handle_frame(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+    pub(super) fn receive(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
         self.is_dirty = true;
         if self.server.is_from_host(incoming.source()) {
             return self.handle_server(incoming);
@@ -22,6 +21,9 @@ impl Job {
             Kind::Hello => {
                 let (udp, header) = (incoming.udp, incoming.header);
                 let reply = self.host.handle_hello(&udp, &header, incoming.buffer)?;
+                if let Some(PeerChange::NewLife(peer @ Peer::Worker(rank))) = reply.change {
+                    self.outcomes.begin_life(rank, self.host.life(peer));
+                }
                 Ok(Verdict::Send { len: reply.len })
             }
             Kind::Contrib => self.handle_copy(incoming),
@@ -108,8 +110,10 @@ impl Job {
     fn take_log_state(&mut self, header: &Header) -> Result<(), DropReason> {
         self.server_order = self.server_order.max(near(self.next_order, header.chunk.0));
         self.measure_lag();
+        // A late STALE, of an order number that is applied by now, must not cost a snapshot.
+        let is_asked = low_bits(header.members.0) == low_bits(self.next_order);
         match (header.outcome, self.phase) {
-            (Outcome::Stale, Phase::Follow | Phase::Repair(_)) => {
+            (Outcome::Stale, Phase::Follow | Phase::Repair(_)) if is_asked => {
                 self.begin_snapshot();
                 Ok(())
             }

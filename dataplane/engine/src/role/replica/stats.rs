@@ -38,6 +38,8 @@ pub struct ReplicaJobStats {
     pub snapshots: u64,
     /// Chunks of these.
     pub snapshot_chunks: u64,
+    /// Times that it took over from its server: then what follows is counted as a server's.
+    pub promotions: u64,
     /// Order numbers that are decided and not applied, as far as is known here.
     pub lag: u64,
     /// Greatest of these numbers.

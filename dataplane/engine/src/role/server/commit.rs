@@ -4,17 +4,17 @@
 //! enough. The model changes in one step, its version by the number of members. Nothing else in
 //! the server changes the model (I1, I3, I4).
 
-use weft_wire::header::{Header, Outcome};
+use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, Members, Nanos};
 
 use super::CommitMode;
 use super::group::{Group, OpenIndex};
-use super::job::{Decided, Job};
+use super::job::Job;
 use super::log::LogEntry;
 use super::stats::DELAYS_MAX;
 use crate::push::{Decision, Event, OrderNumber, Version};
 use crate::role::channel::Peer;
-use crate::role::model::Sum;
+use crate::role::model::{Decided, StageIndex, Sum};
 
 /// What can be done about a group now.
 enum Ruling {
@@ -28,11 +28,29 @@ enum Ruling {
     TooOld(Members),
 }
 
+/// Order numbers that nobody installed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Holes {
+    /// How long the next number has been one.
+    since: Option<Nanos>,
+    /// Below this they are meant, and not waited for.
+    skip_below: u64,
+}
+
 impl Job {
+    /// Numbers below that nobody has installed stay unused.
+    pub(super) fn skip(&mut self, below: OrderNumber) {
+        self.holes.skip_below = self.holes.skip_below.max(below.0);
+        self.is_dirty = true;
+    }
+
     /// Decides all that can be decided now.
     pub(super) fn advance(&mut self, now: Nanos) {
         loop {
             self.judge_at = Nanos::MAX;
+            if !self.may_decide() {
+                return;
+            }
             let decided = match self.config.commit {
                 CommitMode::Order => self.decide_next(now),
                 CommitMode::Arrival => self.decide_any(now),
@@ -46,30 +64,37 @@ impl Job {
     /// The group of the next order number. True when it is decided.
     fn decide_next(&mut self, now: Nanos) -> bool {
         let Some(index) = self.plan.first().copied() else {
-            self.hole_since = None;
+            self.holes.since = None;
             return false;
         };
         if self.group(index).order != self.next_order {
             return self.skip_hole(now);
         }
-        self.hole_since = None;
+        self.holes.since = None;
         self.decide(now, index)
     }
 
-    /// An order number that nobody installs holds up those behind it for a bounded time.
+    /// An order number that nobody installs holds up those behind it for a bounded time, and not at
+    /// all once the controller has said that nobody will.
     fn skip_hole(&mut self, now: Nanos) -> bool {
-        let since = *self.hole_since.get_or_insert(now);
+        let since = *self.holes.since.get_or_insert(now);
         let until = since.saturating_add(Nanos(self.config.lateness_ns));
-        if now < until {
+        if now < until && self.next_order >= self.holes.skip_below {
             self.judge_at = self.judge_at.min(until);
             return false;
         }
-        self.record(LogEntry {
+        self.record(self.empty_entry(), None);
+        true
+    }
+
+    /// A decision that changes nothing.
+    fn empty_entry(&self) -> LogEntry {
+        LogEntry {
             order: self.next_order,
             group: GroupId::default(),
             outcome: Outcome::Void,
             members: Members::EMPTY,
-            element_type: weft_wire::header::ElementType::None,
+            element_type: ElementType::None,
             exponent: 0,
             delay: 0,
             version: self.model.version,
@@ -77,9 +102,12 @@ impl Job {
             stage: None,
             norm: 0.0,
             momentum_norm: self.model.momentum_norm,
-            is_told: true,
-        });
-        true
+            audience: Members::EMPTY,
+            old: Members::EMPTY,
+            via: None,
+            position: 0,
+            is_told: false,
+        }
     }
 
     /// Any group that can be decided. True when one is.
@@ -155,32 +183,32 @@ impl Job {
             exponent: group.exponent,
             scale: rate.scale(self.model.version, delay),
         };
+        let scale = sum.scale;
         let norm = self.model.apply(&sum, count);
         let group = self.shut_group(index);
         self.stats.groups_committed += 1;
         self.stats.commits += count;
         self.stats.commit_latency_total_ns += now.since(group.installed_at).0;
         let keep = self.log.keeps_sums();
-        if !keep {
+        let sum = Some((group.stage, scale)).filter(|_| self.journal.is_some());
+        if !keep && sum.is_none() {
             self.pool.give_back(group.stage);
         }
-        let order = self.next_order;
-        self.record(LogEntry {
-            order,
+        let entry = LogEntry {
             group: group.id,
             outcome: Outcome::Committed,
             members: group.mask,
             element_type: group.element_type,
             exponent: group.exponent,
             delay,
-            version: self.model.version,
             is_composed: group.is_composed,
             stage: keep.then_some(group.stage),
             norm,
-            momentum_norm: self.model.momentum_norm,
-            is_told: false,
-        });
-        self.tell_members(&group, order, Members::EMPTY, Outcome::Committed);
+            audience: group.mask.union(group.closed),
+            via: group.via,
+            ..self.empty_entry()
+        };
+        self.record(entry, sum);
     }
 
     fn count_delays(&mut self, index: OpenIndex) {
@@ -200,27 +228,23 @@ impl Job {
         self.stats.dropped += old.len() as u64;
         self.stats.voids += group.mask.without(old).len() as u64;
         let outcome = if old.is_empty() { Outcome::Void } else { Outcome::Dropped };
-        let order = self.next_order;
-        self.record(LogEntry {
-            order,
+        let entry = LogEntry {
             group: group.id,
             outcome,
-            members: Members::EMPTY,
             element_type: group.element_type,
             exponent: group.exponent,
-            delay: 0,
-            version: self.model.version,
-            is_composed: false,
-            stage: None,
-            norm: 0.0,
-            momentum_norm: self.model.momentum_norm,
-            is_told: true,
-        });
-        self.tell_members(&group, order, old, Outcome::Void);
+            audience: group.mask.union(group.closed),
+            old,
+            via: group.via,
+            ..self.empty_entry()
+        };
+        self.record(entry, None);
     }
 
-    /// Puts a decision into the log, and moves on to the next order number.
-    fn record(&mut self, entry: LogEntry) {
+    /// Puts a decision into the log, notes its outcomes, and moves on to the next order number. It is
+    /// told when it is durable. `sum` is what was committed, with its scale, if that must be kept.
+    fn record(&mut self, entry: LogEntry, sum: Option<(StageIndex, f32)>) {
+        let entry = LogEntry { position: self.journal_position(), ..entry };
         while let Some(evicted) = self.log.evict(entry.stage.is_some()) {
             if let Some(stage) = evicted.stage {
                 self.pool.give_back(stage);
@@ -232,6 +256,21 @@ impl Job {
         }
         self.log.push(entry);
         self.next_order = entry.order + 1;
+        for rank in entry.audience.iter() {
+            let decided = Decided::new(entry.group, entry.outcome_of(rank), entry.version);
+            let (held_by, position) = (Some(entry.order), entry.position);
+            self.outcomes.push(rank, Decided { held_by, position, ..decided });
+        }
+        if self.journal.is_some() {
+            self.journal_decision(&entry, sum);
+        } else {
+            self.publish(&entry);
+        }
+    }
+
+    /// Tells everybody of a decision: the controller, the replica, the aggregator, whose lease this
+    /// frees, and the members, unless these are told when the replica has it.
+    pub(super) fn publish(&mut self, entry: &LogEntry) {
         let decision = match entry.outcome {
             Outcome::Committed => Decision::Committed(Version(entry.version)),
             Outcome::Dropped => Decision::Dropped,
@@ -245,36 +284,26 @@ impl Job {
             norm: entry.norm,
             momentum_norm: entry.momentum_norm,
         });
-        self.tell_replica(&entry);
-    }
-
-    /// Tells the aggregator, whose lease this frees, and the members, unless they are told when the
-    /// replica has the decision.
-    fn tell_members(&mut self, group: &Group, order: u64, old: Members, outcome: Outcome) {
-        let version = self.model.version;
-        let held_by =
-            (outcome == Outcome::Committed && self.is_held_for_replica()).then_some(order);
-        if let Some(via) = group.via {
-            let decided = Decided { group: group.id, outcome, version, held_by: None };
-            let header: Header = self.ack(&decided, group.mask);
+        self.tell_replica(entry);
+        if let Some(via) = entry.via {
+            // To an aggregator all that is not committed is VOID.
+            let outcome = if entry.members.is_empty() { Outcome::Void } else { Outcome::Committed };
+            let header = self.word_of(entry.group, outcome, entry.version, entry.members);
             self.queue(Peer::Box(via), header);
         }
-        for rank in group.mask.iter() {
-            let is_old = old.contains(rank.bit());
-            let outcome = if is_old { Outcome::Dropped } else { outcome };
-            self.decide_for(rank, Decided { group: group.id, outcome, version, held_by });
+        if entry.outcome == Outcome::Committed && self.is_held_for_replica() {
+            return;
         }
-        if held_by.is_none()
-            && let Some(entry) = self.log.get_mut(order)
-        {
-            entry.is_told = true;
+        if let Some(kept) = self.log.get_mut(entry.order) {
+            kept.is_told = true;
         }
+        self.release(entry);
     }
 
-    /// Acknowledges a decision to its members after all.
+    /// Tells the members of a decision what became of their updates.
     pub(super) fn release(&mut self, entry: &LogEntry) {
-        for rank in entry.members.iter() {
-            let Some(decided) = self.decided_mut(rank, entry.group) else { continue };
+        for rank in entry.audience.iter() {
+            let Some(decided) = self.outcomes.get_mut(rank, entry.group) else { continue };
             decided.held_by = None;
             let decided = *decided;
             self.acknowledge(rank, &decided);

@@ -9,15 +9,16 @@ use weft_wire::header::{Flags, Header, Kind};
 use weft_wire::{ChunkIndex, Nanos, Rank};
 
 use super::ConductMode;
-use super::group::{Group, OpenIndex};
+use super::group::{BEGIN_BYTES, Group, OpenIndex};
 use super::job::Job;
 use super::source::{Credit, SourceId};
 use crate::role::channel::Peer;
 use crate::send::datagram::plain_header;
+use crate::send::pacer::TokenBucket;
 
 impl Job {
     /// Writes the next frame that no incoming frame asked for.
-    pub(super) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+    pub(super) fn transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
         if self.is_dirty || now >= self.judge_at {
             self.advance(now);
         }
@@ -32,8 +33,8 @@ impl Job {
         len
     }
 
-    /// When [`Job::poll_transmit`] will have something to do.
-    pub(super) fn poll_timeout(&self) -> Nanos {
+    /// When [`Job::transmit`] will have something to do.
+    pub(super) fn due_at(&self) -> Nanos {
         if self.is_dirty || !self.outbox.is_empty() {
             return Nanos(0);
         }
@@ -64,7 +65,11 @@ impl Job {
                 };
                 let source = &mut self.sources[place];
                 let Some(credit) = source.expire(now, needed) else { break };
-                if credit.repeats == 1 && source.window.on_timeout(now, source.rtt.round_trip()) {
+                // A member may still wait for its grant: only a transfer that flows tells of losses.
+                let is_flowing =
+                    groups[credit.group.index()].as_ref().is_some_and(Group::is_flowing);
+                let round_trip = source.rtt.round_trip();
+                if credit.repeats == 1 && is_flowing && source.window.on_timeout(now, round_trip) {
                     self.stats.window_reductions += 1;
                 }
                 self.stats.credits_repeated += 1;
@@ -125,7 +130,6 @@ impl Job {
         let ready_at = self.bucket.as_ref().map_or(Nanos(0), |bucket| bucket.ready_at(bytes));
         if ready_at > now {
             self.credit_at = ready_at;
-            return None;
         }
         let count = self.plan.len();
         let first = match self.config.conduct {
@@ -135,18 +139,20 @@ impl Job {
         for position in 0..count {
             let at = (first + position) % count;
             let index = self.plan[at];
-            if !self.may_send(now, index) {
+            let waits = ready_at > now && !self.group(index).is_in_train();
+            if waits || !self.may_send(now, index) {
                 continue;
             }
             let Some((id, chunk)) = self.want(index) else { continue };
             let header = pull(self, self.group(index), chunk, id, Flags::NONE);
             let Some(len) = self.host.write(peer_of(id), &header, frame, 0) else { continue };
             if let Some(bucket) = &mut self.bucket {
-                bucket.take(now, bytes);
+                bucket.charge(now, bytes);
             }
             let group = self.group_mut(index);
+            group.called_at.get_or_insert(now);
             if let Some(bucket) = &mut group.bucket {
-                bucket.take(now, bytes);
+                bucket.charge(now, bytes);
             }
             match id {
                 SourceId::Box(_) => group.cursor = chunk + 1,
@@ -167,7 +173,9 @@ impl Job {
         if group.is_staged || group.mask.is_empty() {
             return false;
         }
-        let is_shut = |other: OpenIndex| !self.group(other).is_staged;
+        // Opened a round trip before its end, so that the link does not wait for the next one's first
+        // chunk. Credits keep their order and their rate: what the gate's group lacks goes first.
+        let is_shut = |other: OpenIndex| !self.group(other).is_ending(self.chunks);
         if group.after.and_then(|id| self.open(id)).is_some_and(is_shut) {
             return false;
         }
@@ -182,10 +190,15 @@ impl Job {
             }
             self.fall_back(index);
         }
-        let group = self.group(index);
         let bytes = self.chunk_frame_len;
+        let group = self.group_mut(index);
+        if let (false, Some(bucket)) = (group.is_begun, &mut group.bucket) {
+            // What it could have sent behind its gate would be a burst before those who are ending.
+            bucket.begin(now, BEGIN_BYTES);
+        }
+        group.is_begun = true;
         let ready_at = group.bucket.as_ref().map_or(Nanos(0), |bucket| bucket.ready_at(bytes));
-        if ready_at > now {
+        if ready_at > now && !group.is_in_train() {
             self.credit_at = self.credit_at.min(ready_at);
             return false;
         }
@@ -196,10 +209,15 @@ impl Job {
     fn want(&mut self, index: OpenIndex) -> Option<(SourceId, u32)> {
         let chunks = self.chunks;
         let group = self.groups[index.index()].as_mut()?;
+        let is_in_train = group.is_in_train();
+        let (rate, frame_len) =
+            (group.bucket.as_ref().map(TokenBucket::rate), self.chunk_frame_len);
         if let (false, Some(via)) = (group.is_direct, group.via) {
             let id = SourceId::Box(via.0);
             let place = self.config.workers.len() + usize::from(via.0);
-            if !self.sources[place].has_room() || !self.host.is_open(Peer::Box(via)) {
+            if !self.sources[place].has_room_for(is_in_train, rate, frame_len)
+                || !self.host.is_open(Peer::Box(via))
+            {
                 return None;
             }
             while group.cursor < chunks
@@ -210,7 +228,9 @@ impl Job {
             return (group.cursor < chunks).then_some((id, group.cursor));
         }
         for rank in group.mask.iter() {
-            if !self.sources[rank.index()].has_room() || !self.host.is_open(Peer::Worker(rank)) {
+            if !self.sources[rank.index()].has_room_for(is_in_train, rate, frame_len)
+                || !self.host.is_open(Peer::Worker(rank))
+            {
                 continue;
             }
             let cursor = &mut group.cursors[rank.index()];

@@ -166,11 +166,13 @@ pub struct ServerJobConfig {
     pub snapshots_max: usize,
     /// How long nobody must have pulled a version before it makes room for another. Default 50 ms.
     pub snapshot_idle_ns: u64,
-    /// Credits in flight, per source. Default 64.
+    /// Credits in flight, per source. Default 256. A group without a granted rate uses 64 of them, one
+    /// with a rate what flows in 6 ms and two of the shortest round trips.
     pub window_max: u32,
-    /// Credits in flight, of all sources together. Default 256.
+    /// Credits in flight, of all sources together. Default 512.
     pub credits_max: u32,
-    /// Least time before a PULL is repeated. Default 2 ms.
+    /// Least time before a PULL is repeated, where no later answer shows that it is lost. Default
+    /// 20 ms.
     pub rto_min_ns: u64,
     /// Greatest time before a PULL is repeated, back-off included. Default 200 ms.
     pub rto_max_ns: u64,
@@ -180,6 +182,9 @@ pub struct ServerJobConfig {
     pub initial_version: Version,
     /// The order number that is decided first. A restarted server must not use one again.
     pub initial_order: OrderNumber,
+    /// True when decisions are told only once [`super::Server::handle_durable`] says that they are
+    /// kept. Default: they are told at once, and a server that dies forgets them.
+    pub is_durable: bool,
 }
 
 impl ServerJobConfig {
@@ -207,13 +212,14 @@ impl ServerJobConfig {
             log_bytes_max: 256 << 20,
             snapshots_max: 4,
             snapshot_idle_ns: 50_000_000,
-            window_max: 64,
-            credits_max: 256,
-            rto_min_ns: 2_000_000,
+            window_max: 256,
+            credits_max: 512,
+            rto_min_ns: 20_000_000,
             rto_max_ns: 200_000_000,
             initial: Vec::new(),
             initial_version: Version(0),
             initial_order: OrderNumber(0),
+            is_durable: false,
         }
     }
 

@@ -9,12 +9,11 @@ use super::group::OpenIndex;
 use super::job::Job;
 use super::log::LogEntry;
 use super::receive::send;
-use super::{Incoming, Refusal};
 use crate::drops::DropReason;
 use crate::push::{BoxIndex, Event, OrderNumber, ROW_LOG};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
-use crate::role::model::{divergence_bound, low_bits, near};
+use crate::role::model::{Incoming, Refusal, divergence_bound, low_bits, near};
 use crate::send::datagram::plain_header;
 
 /// What a server knows of its replica.
@@ -46,6 +45,11 @@ impl Job {
     /// True when commits are acknowledged only after the replica.
     pub(super) fn is_held_for_replica(&self) -> bool {
         self.replica.is_some() && self.config.ack == AckMode::Replica
+    }
+
+    /// True when the replica has applied this order number.
+    pub(super) fn has_replica(&self, order: u64) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.wanted > order)
     }
 
     /// Tells the replica of a decision, once; it asks for what is lost.
@@ -141,28 +145,31 @@ impl Job {
         let wanted = near(self.next_order, incoming.header.chunk.0);
         let is_past = wanted < self.log.front(self.next_order) || wanted > self.next_order;
         if is_past {
-            let state = self.log_state(Outcome::Stale);
+            let state = self.log_state(Outcome::Stale, wanted);
             return send(self.host.write(peer, &state, incoming.buffer, 0));
         }
         self.take_progress(wanted);
-        let entries = self.log.since(wanted).take(DECISIONS_REPEATED_MAX);
+        let told = self.told_order();
+        let entries = self.log.since(wanted).take_while(|entry| entry.order < told);
+        let entries = entries.take(DECISIONS_REPEATED_MAX);
         let headers: arrayvec::ArrayVec<Header, DECISIONS_REPEATED_MAX> =
             entries.map(|entry| self.decision(entry)).collect();
         self.stats.decisions_repeated += headers.len() as u64;
         let mut headers = headers.into_iter();
-        let first = headers.next().unwrap_or_else(|| self.log_state(Outcome::Wait));
+        let first = headers.next().unwrap_or_else(|| self.log_state(Outcome::Wait, wanted));
         headers.for_each(|header| self.queue(peer, header));
         send(self.host.write(peer, &first, incoming.buffer, 0))
     }
 
-    fn log_state(&self, outcome: Outcome) -> Header {
+    /// What the log says of the order number that was asked for.
+    fn log_state(&self, outcome: Outcome, asked: u64) -> Header {
         let group = GroupId::new(ROW_LOG, 0);
-        let chunk = ChunkIndex(low_bits(self.next_order));
+        let chunk = ChunkIndex(low_bits(self.told_order()));
         Header {
             outcome,
             chunk,
             flags: Flags::REPLICA,
-            ..plain_header(Kind::State, self.id(), group, Members::EMPTY)
+            ..plain_header(Kind::State, self.id(), group, Members(asked))
         }
     }
 
@@ -177,19 +184,44 @@ impl Job {
         replica.wanted = wanted;
         replica.momentum_norm = self.log.momentum_norm_at(wanted);
         replica.waiting_since = None;
-        for order in told_from.max(self.log.front(wanted))..wanted {
-            let Some(entry) = self.log.get_mut(order) else { continue };
-            if !core::mem::replace(&mut entry.is_told, true) {
-                let entry = *entry;
-                self.release(&entry);
-            }
-        }
+        self.release_all(told_from.max(self.log.front(wanted))..wanted);
         self.measure_bound();
         let Some(replica) = &self.replica else { return };
         let (is_held, order) = (replica.is_held, OrderNumber(wanted));
         let divergence_bound = self.stats.divergence_bound;
         self.tell(Event::ReplicaAt { order, divergence_bound, is_held });
         self.is_dirty = true;
+    }
+
+    /// Tells the members of these decisions who were not told yet; returns how many those are.
+    fn release_all(&mut self, orders: core::ops::Range<u64>) -> u64 {
+        let mut told = 0;
+        for order in orders {
+            let Some(entry) = self.log.get_mut(order) else { continue };
+            if !core::mem::replace(&mut entry.is_told, true) {
+                let entry = *entry;
+                told += entry.members.len() as u64;
+                self.release(&entry);
+            }
+        }
+        told
+    }
+
+    /// Acknowledges without the replica from now on: it is gone (SPEC#promotion).
+    pub(super) fn leave_replica(&mut self) {
+        self.config.ack = AckMode::Commit;
+        // What is not durable yet is told when it is.
+        let told = self.release_all(self.log.front(self.next_order)..self.told_order());
+        self.stats.acks_without_replica += told;
+        let bound = self.stats.divergence_bound;
+        self.declare(false, bound);
+    }
+
+    /// The versions that may be shown: while acknowledgements wait for the replica, those that it
+    /// has. A worker then never computes on a model that its promotion would take back.
+    pub(super) fn shown_below(&self) -> u64 {
+        let held = self.replica.as_ref().filter(|_| self.is_held_for_replica());
+        held.map_or(u64::MAX, |replica| replica.wanted)
     }
 
     /// The replica began a new life: it has nothing until it says otherwise.
@@ -220,7 +252,7 @@ impl Job {
         let (order, group) = (incoming.header.members.0, incoming.header.group);
         let kept = self.log.get(order).filter(|entry| entry.group == group);
         let Some((entry, stage)) = kept.and_then(|entry| Some((*entry, entry.stage?))) else {
-            let state = self.log_state(Outcome::Stale);
+            let state = self.log_state(Outcome::Stale, order);
             return send(self.host.write(peer, &state, incoming.buffer, 0));
         };
         let chunk = incoming.header.chunk;

@@ -6,7 +6,8 @@ use weft_wire::{GroupId, MEMBERS_MAX, Members, Nanos};
 
 use crate::push::{BoxIndex, GroupDescriptor, GroupMember};
 use crate::role::model::StageIndex;
-use crate::send::pacer::TokenBucket;
+use crate::send::pacer::{TokenBucket, burst_bytes};
+use crate::send::train::TRAIN_CHUNKS_MAX;
 
 /// Place of an open group in the job's table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,6 +28,7 @@ pub(super) struct Opening<'a> {
     pub(super) exponent: i8,
     pub(super) via: Option<BoxIndex>,
     pub(super) rate_bytes_per_sec: Option<u64>,
+    pub(super) train_chunks: u16,
     pub(super) after: Option<GroupId>,
     pub(super) lateness_ns: u64,
 }
@@ -40,6 +42,7 @@ impl<'a> From<&'a GroupDescriptor> for Opening<'a> {
             exponent: descriptor.exponent,
             via: descriptor.via,
             rate_bytes_per_sec: descriptor.rate_bytes_per_sec,
+            train_chunks: descriptor.train_chunks.min(TRAIN_CHUNKS_MAX),
             after: descriptor.after,
             lateness_ns: descriptor.lateness_ns,
         }
@@ -57,12 +60,18 @@ pub(super) struct Group {
     pub(super) granted: Members,
     /// Members that have not been closed.
     pub(super) mask: Members,
+    /// Closed members that are told with the decision.
+    pub(super) closed: Members,
     pub(super) element_type: ElementType,
     pub(super) exponent: i8,
     pub(super) via: Option<BoxIndex>,
     /// The members are asked themselves.
     pub(super) is_direct: bool,
     pub(super) bucket: Option<TokenBucket>,
+    /// Its gate has been open.
+    pub(super) is_begun: bool,
+    /// Credits below this are a train's: given at once, on the account of the buckets.
+    pub(super) train_chunks: u16,
     pub(super) after: Option<GroupId>,
     pub(super) lateness_ns: u64,
     pub(super) stage: StageIndex,
@@ -77,7 +86,11 @@ pub(super) struct Group {
     pub(super) installed_at: Nanos,
     /// Since when it could be decided next.
     pub(super) head_since: Option<Nanos>,
+    /// When its first PULL left, and its first chunk came.
+    pub(super) called_at: Option<Nanos>,
     pub(super) first_at: Option<Nanos>,
+    /// How long no chunk of any group had come by then.
+    pub(super) idle_ns: u64,
     pub(super) bytes: u64,
 }
 
@@ -85,13 +98,39 @@ impl Group {
     /// Leaves the aggregator: from now on members are asked themselves, for all that is missing.
     pub(super) fn fall_back(&mut self) {
         self.is_direct = true;
+        self.train_chunks = 0;
         self.cursors = [0; MEMBERS_MAX];
+    }
+
+    /// Something of it has come.
+    pub(super) fn is_flowing(&self) -> bool {
+        self.first_at.is_some()
+    }
+
+    /// Staged, or flowing with its last chunk called: it ends within a round trip. One that was called
+    /// before anything of it has come may be waiting for its grant, or for its members.
+    pub(super) fn is_ending(&self, chunks: u32) -> bool {
+        let is_called = match (self.is_direct, self.via) {
+            (false, Some(_)) => self.cursor >= chunks,
+            _ => self.mask.iter().all(|rank| self.cursors[rank.index()] >= chunks),
+        };
+        self.is_staged || (is_called && self.is_flowing())
     }
 
     /// Asks again for everything that is missing.
     pub(super) fn rewind(&mut self) {
+        self.train_chunks = 0;
         self.cursor = 0;
         self.cursors = [0; MEMBERS_MAX];
+    }
+
+    /// True while the next credit belongs to the train that the transfer begins with.
+    pub(super) fn is_in_train(&self) -> bool {
+        let next = match self.mask.single() {
+            Some(rank) if self.is_direct => self.cursors[rank.index()],
+            _ => self.cursor,
+        };
+        next < u32::from(self.train_chunks)
     }
 
     /// Members that may still be committed, in the group's order.
@@ -108,3 +147,11 @@ impl Group {
         })
     }
 }
+
+/// A bucket of credits: they leave evenly, not in bursts.
+pub(super) fn bucket(rate_bytes_per_sec: u64) -> TokenBucket {
+    TokenBucket::new(rate_bytes_per_sec, burst_bytes(rate_bytes_per_sec, BEGIN_BYTES))
+}
+
+/// What the token bucket of a group's credits begins with; also its least depth.
+pub(super) const BEGIN_BYTES: u64 = 16 * 1024;

@@ -4,9 +4,10 @@
 use alloc::collections::VecDeque;
 
 use weft_wire::header::{ElementType, Outcome};
-use weft_wire::{GroupId, Members};
+use weft_wire::{GroupId, Members, Rank};
 
-use crate::role::model::StageIndex;
+use crate::push::BoxIndex;
+use crate::role::model::{StageIndex, outcome_of};
 
 /// What was decided under one order number.
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +32,23 @@ pub(super) struct LogEntry {
     pub(super) norm: f64,
     /// Norm of the momentum term afterwards.
     pub(super) momentum_norm: f64,
+    /// Members whose updates it decides.
+    pub(super) audience: Members,
+    /// Of these, the ones that were too old.
+    pub(super) old: Members,
+    /// The aggregator whose lease it frees.
+    pub(super) via: Option<BoxIndex>,
+    /// The record of the journal that must be durable before it is told; 0 when there is none.
+    pub(super) position: u64,
     /// The members have been told.
     pub(super) is_told: bool,
+}
+
+impl LogEntry {
+    /// What became of this member's update.
+    pub(super) fn outcome_of(&self, rank: Rank) -> Outcome {
+        outcome_of(rank, self.members, self.old)
+    }
 }
 
 /// The log. Entries are in sequence, without gaps.
@@ -55,6 +71,11 @@ impl Log {
             stages: 0,
             momentum_norm_before: 0.0,
         }
+    }
+
+    /// Begins after a past that is not kept.
+    pub(super) fn begin(&mut self, momentum_norm: f64) {
+        self.momentum_norm_before = momentum_norm;
     }
 
     /// The oldest entry, if there must be room for one more before it can be pushed. Call until

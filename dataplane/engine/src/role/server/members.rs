@@ -5,11 +5,11 @@ use weft_wire::header::{Header, Kind, Outcome};
 use weft_wire::{ChunkIndex, GroupId, Members, Rank};
 
 use super::group::OpenIndex;
-use super::job::{DECIDED_KEPT, Decided, Job};
+use super::job::Job;
 use super::source::Source;
 use crate::push::Event;
 use crate::role::channel::Peer;
-use crate::role::model::low_bits;
+use crate::role::model::{Decided, low_bits};
 use crate::send::datagram::plain_header;
 
 impl Job {
@@ -20,6 +20,11 @@ impl Job {
             return;
         }
         group.mask = group.mask.without(rank.bit());
+        // It hears of its VOID with the group's decision: until that is durable, a server that
+        // begins anew may be given the group with all its members.
+        if tell_it {
+            group.closed = group.closed.union(rank.bit());
+        }
         group.chunks_staged = self.pool.restage(group.stage, rank.bit(), group.mask);
         group.rewind();
         let (id, was_staged) = (group.id, group.is_staged);
@@ -33,13 +38,6 @@ impl Job {
         self.is_dirty = true;
         if is_staged && !was_staged {
             self.tell(Event::Staged { group: id });
-        }
-        if tell_it {
-            let version = self.model.version;
-            self.decide_for(
-                rank,
-                Decided { group: id, outcome: Outcome::Void, version, held_by: None },
-            );
         }
     }
 
@@ -55,22 +53,18 @@ impl Job {
         }
     }
 
-    /// A worker began a new life: it knows nothing of what the old one pushed.
-    pub(super) fn forget_life(&mut self, rank: Rank) {
-        self.close_everywhere(rank, false);
-        self.decided[rank.index()].clear();
-        self.sources[rank.index()] = Source::new(&self.config);
-    }
-
-    /// Notes what became of a worker's update, and tells the worker unless that must wait.
-    pub(super) fn decide_for(&mut self, rank: Rank, decided: Decided) {
-        let ring = &mut self.decided[rank.index()];
-        if ring.len() == DECIDED_KEPT {
-            ring.pop_front();
+    /// A worker began a new life: it knows nothing of what the old one pushed. After a restart of
+    /// this server it may be the old one, whose updates are still under way.
+    pub(super) fn begin_life(&mut self, rank: Rank) {
+        let life = self.host.life(Peer::Worker(rank));
+        let is_same = self.outcomes.begin_life(rank, life) && self.is_restored;
+        self.sources[rank.index()] = Source::new(&self.config, true);
+        if is_same {
+            return;
         }
-        ring.push_back(decided);
-        if decided.held_by.is_none() {
-            self.acknowledge(rank, &decided);
+        self.close_everywhere(rank, false);
+        for group in self.groups.iter_mut().flatten() {
+            group.closed = group.closed.without(rank.bit());
         }
     }
 
@@ -81,30 +75,24 @@ impl Job {
     }
 
     pub(super) fn ack(&self, decided: &Decided, members: Members) -> Header {
-        let committed = decided.outcome == Outcome::Committed;
-        let members = if committed { members } else { Members::EMPTY };
+        self.word_of(decided.group, decided.outcome, decided.version, members)
+    }
+
+    /// The ACK of a group; `members` are the committed ones.
+    pub(super) fn word_of(
+        &self,
+        group: GroupId,
+        outcome: Outcome,
+        version: u64,
+        members: Members,
+    ) -> Header {
+        let is_committed = outcome == Outcome::Committed;
+        let members = if is_committed { members } else { Members::EMPTY };
         Header {
-            outcome: decided.outcome,
-            chunk: ChunkIndex(low_bits(decided.version)),
-            ..plain_header(Kind::Ack, self.id(), decided.group, members)
+            outcome,
+            chunk: ChunkIndex(low_bits(version)),
+            ..plain_header(Kind::Ack, self.id(), group, members)
         }
-    }
-
-    /// What became of a worker's update, if it is kept.
-    pub(super) fn decided(&self, rank: Rank, group: GroupId) -> Option<&Decided> {
-        self.decided[rank.index()].iter().rev().find(|decided| decided.group == group)
-    }
-
-    pub(super) fn decided_mut(&mut self, rank: Rank, group: GroupId) -> Option<&mut Decided> {
-        self.decided[rank.index()].iter_mut().rev().find(|decided| decided.group == group)
-    }
-
-    /// True when a direct update with this number is older than what the worker's are by now.
-    pub(super) fn is_old_news(&self, rank: Rank, group: GroupId) -> bool {
-        let direct = self.decided[rank.index()].iter().filter(|d| d.group.row() == group.row());
-        let ages = direct.map(|d| d.group.generation().wrapping_sub(group.generation()));
-        let mut ages = ages.filter(|age| *age < 1 << 15);
-        ages.any(|age| usize::from(age) >= DECIDED_KEPT / 2)
     }
 
     pub(super) fn queue(&mut self, peer: Peer, header: Header) {

@@ -3,13 +3,16 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `config.rs` | whether a job can be served |
-//! | `job.rs` | what a job owns; installing groups; commands |
+//! | `job.rs` | what a job owns; commands |
+//! | `install.rs` | how groups come to be open |
 //! | `members.rs` | how members leave a group, and what they are told |
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `conduct.rs` | who may send the next chunk (SPEC#push "Credits") |
 //! | `commit.rs` | what becomes of an order number (SPEC#push "Decision") |
+//! | `durable.rs` | what must be kept before it is told |
 //! | `follow.rs` | what the replica is told, and how far behind it may be (SPEC#replica) |
 //! | `pull.rs` | which version somebody pulls (SPEC#pull) |
+//! | `succession.rs` | which server a job has (SPEC#promotion) |
 //! | `group.rs`, `source.rs`, `log.rs` | an open group, a sender's credits, past decisions |
 //!
 //! Sans-IO: frames, commands and time go in; frames, events and deadlines come out. All memory is
@@ -20,8 +23,10 @@
 mod commit;
 mod conduct;
 mod config;
+mod durable;
 mod follow;
 mod group;
+mod install;
 mod job;
 mod log;
 mod members;
@@ -29,23 +34,23 @@ mod pull;
 mod receive;
 mod source;
 mod stats;
+mod succession;
 #[cfg(test)]
 mod tests;
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
-use weft_wire::header::Header;
+use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
-use crate::classify::{Class, classify};
-use crate::drops::DropReason;
-use crate::push::{Command, Event, InstallError, OrderNumber, Version};
+use crate::push::{Command, Event};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
-use crate::table::JOBS_MAX;
+use crate::role::model::Jobs;
+use crate::send::train::{Train, Trains};
+
+pub use crate::role::model::{ModelState, ModelView};
 
 pub(crate) use config::check_peers;
 pub use config::{
@@ -54,61 +59,14 @@ pub use config::{
 };
 pub use stats::{DELAYS_MAX, ServerJobStats, ServerStats};
 
-use job::Job;
+pub(crate) use job::Job;
 
 /// A server for one or more jobs on one port.
 #[derive(Debug)]
 pub struct Server {
-    local: UdpAddr,
-    jobs: Vec<Job>,
-    /// Job index on the wire to its place in `jobs`.
-    by_id: Vec<Option<u8>>,
-    /// The job that is polled first.
-    turn: usize,
-    /// Events of jobs that are not served here.
-    foreign: Option<(JobId, Event)>,
+    jobs: Jobs<Job>,
+    trains: Trains,
     stats: ServerStats,
-}
-
-/// The model of a job, to look at.
-#[derive(Clone, Copy, Debug)]
-pub struct ModelView<'a> {
-    /// Its version.
-    pub version: Version,
-    /// The order number that is decided next.
-    pub next_order: OrderNumber,
-    /// The weights, without padding.
-    pub weights: &'a [f32],
-    /// The momentum term, without padding.
-    pub momentum: &'a [f32],
-}
-
-/// A frame under examination.
-pub(crate) struct Incoming<'a> {
-    pub(crate) now: Nanos,
-    pub(crate) udp: Datagram,
-    pub(crate) header: Header,
-    pub(crate) buffer: &'a mut [u8],
-}
-
-impl Incoming<'_> {
-    pub(crate) fn source(&self) -> UdpAddr {
-        self.udp.source(self.buffer)
-    }
-}
-
-/// Why a frame changed nothing, and what its sender is told about it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) reason: DropReason,
-    /// Length of the frame that now stands in the buffer.
-    pub(crate) reply: Option<usize>,
-}
-
-impl From<DropReason> for Refusal {
-    fn from(reason: DropReason) -> Self {
-        Self { reason, reply: None }
-    }
 }
 
 impl Server {
@@ -125,101 +83,80 @@ impl Server {
         kernels: &'static Kernels,
     ) -> Result<Self, (usize, ServerConfigError)> {
         let mut random = SplitMix64::new(seed);
-        let mut by_id = vec![None; JOBS_MAX];
-        let mut served = Vec::with_capacity(jobs.len());
+        let mut all = Jobs::new(local.addr.into(), jobs.len());
         for (index, config) in jobs.iter().enumerate() {
             config.check(&local, mtu).map_err(|error| (index, error))?;
-            let problem = "must be below 256, and different for each job";
-            let error = (index, ServerConfigError { field: "job", problem });
-            let place = by_id.get_mut(usize::from(config.model.job.0)).ok_or(error)?;
-            if place.is_some() {
-                return Err(error);
-            }
-            *place = Some(u8::try_from(index).map_err(|_| error)?);
             let random = SplitMix64::new(random.next_u64());
-            served.push(Job::new(config, local, random, kernels));
+            let job = Job::new(config, local, random, kernels);
+            all.add(job).map_err(|error| (index, error))?;
         }
-        Ok(Self {
-            local: local.addr.into(),
-            jobs: served,
-            by_id,
-            turn: 0,
-            foreign: None,
-            stats: ServerStats::default(),
-        })
+        Ok(Self { jobs: all, trains: Trains::new(), stats: ServerStats::default() })
     }
 
     /// Decides the fate of the frame in `buffer[..len]`. The rest of `buffer` is room for a longer
     /// answer. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
-        match self.take(now, buffer, len) {
-            Ok(verdict) => verdict,
-            Err(refusal) => {
-                self.stats.drops.count(refusal.reason);
-                match refusal.reply {
-                    Some(len) => Verdict::Send { len },
-                    None => Verdict::Drop(refusal.reason),
-                }
-            }
-        }
-    }
-
-    fn take(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Result<Verdict, Refusal> {
-        match classify(&buffer[..len], |port| port == self.local.port()) {
-            Class::Host => Ok(Verdict::Host),
-            Class::Drop(reason) => Err(reason.into()),
-            Class::Weft(udp, header) => {
-                if !udp.target(buffer).is_same_host(self.local) {
-                    return Err(DropReason::NotForUs.into());
-                }
-                let index = self.job_index(header.job).ok_or(DropReason::UnknownJob)?;
-                self.jobs[index].handle_frame(&mut Incoming { now, udp, header, buffer })
-            }
-        }
+        let result = self.jobs.handle_frame(now, buffer, len, &mut self.trains);
+        result.unwrap_or_else(|refusal| refusal.settle(&mut self.stats.drops))
     }
 
     /// Takes a controller's word.
     pub fn handle_command(&mut self, now: Nanos, command: Command) {
-        let job = match &command {
-            Command::Install(descriptor) => descriptor.job,
-            Command::Remove { job, .. }
-            | Command::CloseMember { job, .. }
-            | Command::SetRate { job, .. } => *job,
-        };
-        match (self.job_index(job), command) {
-            (Some(index), command) => self.jobs[index].handle_command(now, &command),
-            (None, Command::Install(descriptor)) => {
-                let error = InstallError::UnknownJob;
-                self.foreign = Some((job, Event::Refused { group: descriptor.group, error }));
-            }
-            // Groups of a job that is not served here need no closing.
-            (None, _) => {}
-        }
+        self.jobs.handle_command(now, &command);
     }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length. Call after
     /// each burst and at [`Server::poll_timeout`], until it returns `None`.
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        for _ in 0..self.jobs.len() {
-            self.turn = (self.turn + 1) % self.jobs.len();
-            if let Some(len) = self.jobs[self.turn].poll_transmit(now, frame) {
-                return Some(len);
-            }
-        }
-        None
+        self.jobs.poll_transmit(now, frame)
     }
 
     /// When [`Server::poll_transmit`] will have something to do; [`Nanos::MAX`]: never.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
-        self.jobs.iter().map(Job::poll_timeout).min().unwrap_or(Nanos::MAX)
+        self.jobs.poll_timeout()
+    }
+
+    /// Writes the next record for a durable job's journal over `record`, and returns the job and the
+    /// record's position. Records are kept in the order in which they come. Call after each burst;
+    /// `record` needs [`crate::role::model::journal::record_len_max`] octets, or it grows.
+    pub fn poll_journal(&mut self, record: &mut Vec<u8>) -> Option<(JobId, u64)> {
+        record.clear();
+        self.jobs.iter_mut().find_map(|job| Some((job.id(), job.take_record(record)?)))
+    }
+
+    /// There is no room for records: decisions wait.
+    pub fn handle_journal_full(&mut self) {
+        self.jobs.iter_mut().for_each(Job::wait_for_journal);
+    }
+
+    /// All records of a job up to this position are kept for good: what they decided may be told.
+    pub fn handle_durable(&mut self, job: JobId, position: u64) {
+        if let Some(job) = self.jobs.find_mut(job) {
+            job.handle_durable(position);
+        }
+    }
+
+    /// True while a decision waits for its record to be durable.
+    #[must_use]
+    pub fn awaits_journal(&self) -> bool {
+        self.jobs.iter().any(Job::awaits_journal)
     }
 
     /// The next event, and its job.
     pub fn poll_event(&mut self) -> Option<(JobId, Event)> {
-        let foreign = self.foreign.take();
-        foreign.or_else(|| self.jobs.iter_mut().find_map(|job| Some((job.id(), job.poll_event()?))))
+        self.jobs.poll_event()
+    }
+
+    /// When the frame that is handled next arrived ([`crate::send::train::Trains::note_arrival`]).
+    pub fn note_arrival(&mut self, at_ns: u64) {
+        self.trains.note_arrival(at_ns);
+    }
+
+    /// The next train that has arrived.
+    pub fn poll_train(&mut self) -> Option<Train> {
+        self.trains.poll()
     }
 
     /// Counters of the server.
@@ -236,10 +173,22 @@ impl Server {
     /// A job's model.
     #[must_use]
     pub fn model(&self, job: JobId) -> Option<ModelView<'_>> {
-        Some(self.jobs[self.job_index(job)?].view())
+        Some(self.jobs.find(job)?.view())
     }
 
-    fn job_index(&self, job: JobId) -> Option<usize> {
-        self.by_id.get(usize::from(job.0)).copied().flatten().map(usize::from)
+    /// Everything of a job that must survive this server. Copies the model.
+    #[must_use]
+    pub fn state(&self, job: JobId) -> Option<ModelState> {
+        Some(self.jobs.find(job)?.state())
+    }
+
+    /// Takes a job over from a former life of its server, or from its replica. Call before the
+    /// first frame; peers find a new epoch and open their channels anew.
+    ///
+    /// # Errors
+    /// The job is not served here, or its shape is not the state's.
+    pub fn restore(&mut self, job: JobId, state: &ModelState) -> Result<(), ServerConfigError> {
+        let unknown = ServerConfigError { field: "job", problem: "is not served here" };
+        self.jobs.find_mut(job).ok_or(unknown)?.restore(state)
     }
 }

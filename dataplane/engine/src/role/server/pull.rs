@@ -5,12 +5,11 @@ use weft_wire::{ChunkIndex, GroupId, Members};
 
 use super::job::Job;
 use super::receive::send;
-use super::{Incoming, Refusal};
 use crate::drops::DropReason;
 use crate::push::ROW_MODEL;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
-use crate::role::model::{generation_of, low_bits};
+use crate::role::model::{Incoming, Offer, Refusal, generation_of, low_bits};
 use crate::send::datagram::plain_header;
 
 impl Job {
@@ -21,19 +20,37 @@ impl Job {
     ) -> Result<Verdict, Refusal> {
         let peer = self.puller(incoming)?;
         self.check_intact(incoming)?;
-        let offer = self.snapshots.offer(incoming.now, &self.model, self.next_order);
         let is_box = matches!(peer, Peer::Box(_));
-        let (members, flags) = match is_box {
+        let shown = if is_box { u64::MAX } else { self.shown_below() };
+        let offer = self.snapshots.offer(incoming.now, &self.model, self.next_order, shown);
+        let Some(offer) = offer else {
+            let group = GroupId::new(ROW_MODEL, 0);
+            let wait = Header {
+                outcome: Outcome::Wait,
+                ..plain_header(Kind::State, self.id(), group, Members::EMPTY)
+            };
+            return send(self.host.write(peer, &wait, incoming.buffer, 0));
+        };
+        // What the replica has is durable, so this holds up only what does not wait for the replica.
+        if self.hold_offer(peer, offer) {
+            return Ok(Verdict::Hold);
+        }
+        let header = self.offer(peer, offer);
+        send(self.host.write(peer, &header, incoming.buffer, 0))
+    }
+
+    /// The ACK that offers a version.
+    pub(super) fn offer(&self, peer: Peer, offer: Offer) -> Header {
+        let (members, flags) = match matches!(peer, Peer::Box(_)) {
             true => (Members(offer.next_order), Flags::REPLICA),
             false => (Members::EMPTY, Flags::NONE),
         };
         let group = GroupId::new(ROW_MODEL, generation_of(offer.version));
-        let header = Header {
+        Header {
             flags,
             chunk: ChunkIndex(low_bits(offer.version)),
             ..plain_header(Kind::Ack, self.id(), group, members)
-        };
-        send(self.host.write(peer, &header, incoming.buffer, 0))
+        }
     }
 
     /// CONTRIB(0xfffd): a chunk of a version. Weights for all, the momentum term for boxes.

@@ -6,15 +6,14 @@ use weft_wire::{GroupId, Members, Nanos, Rank};
 
 use super::group::{OpenIndex, Opening};
 use super::job::Job;
-use super::source::SourceId;
-use super::{Incoming, Refusal};
+use super::source::{Source, SourceId};
 use crate::drops::DropReason;
 use crate::push::{
     BoxIndex, Event, GROUPS_OPEN_MAX, GroupMember, ROW_DIRECT, ROW_LOG, ROW_MODEL, Version,
 };
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{Peer, PeerChange};
-use crate::role::model::{Staged, near};
+use crate::role::model::{Incoming, Refusal, Staged, near};
 use crate::send::datagram::{is_intact, plain_header};
 
 /// Whom a frame of a group's row can be from.
@@ -46,7 +45,7 @@ pub(super) fn send(len: Option<usize>) -> Result<Verdict, Refusal> {
 }
 
 impl Job {
-    pub(super) fn handle_frame(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
+    pub(super) fn receive(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
         if incoming.header.kind == Kind::Hello {
             return self.handle_hello(incoming);
         }
@@ -73,7 +72,7 @@ impl Job {
         let reply = self.host.handle_hello(&udp, &header, incoming.buffer)?;
         match reply.change {
             Some(PeerChange::NewLife(Peer::Worker(rank))) => {
-                self.forget_life(rank);
+                self.begin_life(rank);
                 if known {
                     self.tell(Event::MemberLost { job: self.id(), rank });
                 }
@@ -182,16 +181,29 @@ impl Job {
         let frame_len = range.end as u64;
         self.stats.chunk_bytes += frame_len;
         let congested = incoming.udp.congestion() || header.flags.contains(Flags::CONGESTION);
-        self.feed_source(peer, index, header.chunk.0, now, congested);
+        let in_turn = self.feed_source(peer, index, header.chunk.0, now, congested);
         let chunk = header.chunk.0;
         let group = self.groups[index.index()].as_mut().expect("the caller found it open");
-        group.first_at.get_or_insert(now);
+        if group.first_at.is_none() {
+            group.first_at = Some(now);
+            group.idle_ns = now.since(self.chunk_at.unwrap_or(now)).0;
+        }
+        self.chunk_at = Some(now);
         group.bytes += frame_len;
         let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
         let held = self.pool.holders(group.stage, chunk);
         let (kind, mask, from) = (group.element_type, group.mask, header.members);
         match self.pool.add(group.stage, chunk, kind, mask, from, wire) {
             Staged::Added(is_complete) => {
+                if chunk < u32::from(group.train_chunks) {
+                    let rank = match peer {
+                        Peer::Worker(rank) => Some(rank),
+                        Peer::Box(_) => None,
+                    };
+                    let id = (self.config.model.job, group.id, rank);
+                    let wanted = group.train_chunks;
+                    incoming.trains.on_chunk(id, wanted, frame_len, !in_turn);
+                }
                 let is_composed = !held.is_empty() && from.without(held) == from;
                 group.is_composed |= is_composed;
                 self.stats.chunks_composed += u64::from(is_composed);
@@ -210,6 +222,10 @@ impl Job {
             }
             Staged::Duplicate => {
                 self.stats.duplicates += 1;
+                if header.flags.contains(Flags::RETRANSMIT) {
+                    // It was asked for again although it was on its way.
+                    self.source_mut(peer).window.on_spurious_timeout();
+                }
                 Err(DropReason::Duplicate.into())
             }
             Staged::Overlap => {
@@ -227,6 +243,7 @@ impl Job {
         }
     }
 
+    /// True when the chunk was asked for, once.
     fn feed_source(
         &mut self,
         peer: Peer,
@@ -234,27 +251,34 @@ impl Job {
         chunk: u32,
         now: Nanos,
         congested: bool,
-    ) {
+    ) -> bool {
+        let source = self.source_mut(peer);
+        let in_turn = source.answer(now, index, chunk);
+        if congested && source.window.on_congestion(now, source.rtt.round_trip()) {
+            self.stats.window_reductions += 1;
+        }
+        in_turn
+    }
+
+    fn source_mut(&mut self, peer: Peer) -> &mut Source {
         let id = match peer {
             Peer::Worker(rank) => SourceId::Member(rank),
             Peer::Box(index) => SourceId::Box(index.0),
         };
         let place = self.source_index(id);
-        let source = &mut self.sources[place];
-        source.answer(now, index, chunk);
-        if congested && source.window.on_congestion(now, source.rtt.round_trip()) {
-            self.stats.window_reductions += 1;
-        }
+        &mut self.sources[place]
     }
 
     fn tell_staged(&mut self, index: OpenIndex, now: Nanos) {
         let group = self.group(index);
         let id = group.id;
         let rank = group.is_direct.then(|| group.mask.single()).flatten();
-        let duration_ns = now.since(group.first_at.unwrap_or(now)).0;
-        let bytes = group.bytes;
+        let first_at = group.first_at.unwrap_or(now);
+        let duration_ns = now.since(first_at).0;
+        let wait_ns = first_at.since(group.called_at.unwrap_or(first_at)).0;
+        let (bytes, idle_ns) = (group.bytes, group.idle_ns);
         self.tell(Event::Staged { group: id });
-        self.tell(Event::Transferred { group: id, rank, bytes, duration_ns });
+        self.tell(Event::Transferred { group: id, rank, bytes, duration_ns, wait_ns, idle_ns });
     }
 
     /// STATE: an aggregator that waits or has left, a member that gave up.
@@ -285,6 +309,10 @@ impl Job {
                 }
                 let place = self.source_index(SourceId::Box(via));
                 self.sources[place].heard_at = incoming.now;
+                let train_chunks = u32::from(self.group(index).train_chunks);
+                if outcome == Outcome::Have && header.chunk.0 < train_chunks {
+                    incoming.trains.spoil(self.id(), header.group);
+                }
                 // An aggregator that holds nothing of a young group may not have been told of it yet.
                 let age_ns = incoming.now.since(self.group(index).installed_at).0;
                 let may_come = header.members.is_empty() && age_ns < self.config.source_timeout_ns;
@@ -320,18 +348,21 @@ impl Job {
 
     fn status_of(&mut self, row: RowKind, rank: Rank, incoming: &Incoming<'_>) -> Header {
         let header = &incoming.header;
-        if let Some(decided) = self.decided(rank, header.group) {
-            return match decided.held_by {
-                None => self.ack(decided, rank.bit()),
-                Some(_) => self.word(header.group, Outcome::Wait),
+        if let Some(decided) = self.outcomes.get(rank, header.group) {
+            // One that a former life held was never in this log: leaving the replica frees it too.
+            let is_held = self.is_held_for_replica()
+                && decided.held_by.is_some_and(|order| !self.has_replica(order));
+            return match is_held || !self.is_durable(decided.position) {
+                true => self.word(header.group, Outcome::Wait),
+                false => self.ack(decided, rank.bit()),
             };
         }
-        let is_member = |index: OpenIndex| self.group(index).mask.contains(rank.bit());
-        let outcome = match (self.open(header.group), row) {
-            (Some(index), _) if is_member(index) => Outcome::Wait,
-            (Some(_), _) => Outcome::Stale,
+        let outcome = match (self.open(header.group).map(|index| self.group(index)), row) {
+            (Some(group), _) if group.mask.union(group.closed).contains(rank.bit()) => {
+                Outcome::Wait
+            }
             (None, RowKind::Direct(_)) => self.admit_direct(rank, incoming),
-            (None, _) => Outcome::Stale,
+            _ => self.forswear(rank, header.group),
         };
         self.word(header.group, outcome)
     }
@@ -345,7 +376,7 @@ impl Job {
         let header = &incoming.header;
         let is_pushed = matches!(header.element_type, ElementType::I32 | ElementType::F32);
         let fits = is_pushed && header.count == self.config.model.elements;
-        if !fits || self.is_old_news(rank, header.group) {
+        if !fits || self.outcomes.is_old_news(rank, header.group) {
             return Outcome::Stale;
         }
         let version = Version(near(self.model.version, header.chunk.0));
@@ -356,6 +387,7 @@ impl Job {
             exponent: header.exponent,
             via: None,
             rate_bytes_per_sec: None,
+            train_chunks: 0,
             after: None,
             lateness_ns: self.config.lateness_ns,
         };

@@ -18,6 +18,8 @@ pub(super) struct Credit {
     pub(super) sent_at: Nanos,
     pub(super) due_at: Nanos,
     pub(super) repeats: u8,
+    /// Which of the source's PULLs the last one for it was.
+    serial: u64,
 }
 
 /// One source.
@@ -25,7 +27,15 @@ pub(super) struct Credit {
 pub(super) struct Source {
     pub(super) window: CongestionWindow,
     pub(super) rtt: RttEstimator,
+    /// The shortest round trip so far; `u64::MAX`: there was none.
+    shortest_ns: u64,
+    /// As they were first sent.
     credits: VecDeque<Credit>,
+    /// PULLs sent.
+    sent: u64,
+    /// A member answers its credits as they come. An aggregator may wait for a chunk's members.
+    answers_in_order: bool,
+    credits_max: usize,
     /// When it last said anything, or was first asked after having nothing to answer.
     pub(super) heard_at: Nanos,
     /// No credit is due before.
@@ -33,20 +43,50 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn new(config: &ServerJobConfig) -> Self {
-        let initial = Nanos(config.rto_min_ns.saturating_mul(10));
+    pub(super) fn new(config: &ServerJobConfig, answers_in_order: bool) -> Self {
+        let initial = Nanos(config.rto_min_ns.saturating_mul(2));
         let (min, max) = (Nanos(config.rto_min_ns), Nanos(config.rto_max_ns));
         Self {
-            window: CongestionWindow::new(config.window_max.min(16), config.window_max),
+            window: CongestionWindow::probing(
+                config.window_max.min(WINDOW_PLAIN),
+                config.window_max,
+            ),
             rtt: RttEstimator::new(initial, min, max),
+            shortest_ns: u64::MAX,
             credits: VecDeque::with_capacity(config.window_max as usize),
+            sent: 0,
+            answers_in_order,
+            credits_max: config.window_max as usize,
             heard_at: Nanos(0),
             due_at: Nanos::MAX,
         }
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.credits.len() < self.window.size() as usize
+    /// Whether it may be asked for another chunk. A train begins whatever the window, which cannot
+    /// know a path that nothing has been sent on.
+    pub(super) fn has_room(&self, is_in_train: bool) -> bool {
+        let room = if is_in_train { self.credits_max } else { self.window.size() as usize };
+        self.credits.len() < room
+    }
+
+    /// Room for one more credit at a granted rate: of that no more is called than flows in two of
+    /// the shortest round trips and a busy host's delays, for more would only wait in queues.
+    pub(super) fn has_room_for(
+        &self,
+        is_in_train: bool,
+        rate_bytes_per_sec: Option<u64>,
+        frame_len: u64,
+    ) -> bool {
+        let most = match rate_bytes_per_sec {
+            Some(rate) => {
+                let span_ns = DELAY_NS + 2 * u128::from(self.shortest_ns.min(SHORTEST_NS_MAX));
+                let in_flight = u128::from(rate) * span_ns / 1_000_000_000;
+                let frames = u64::try_from(in_flight).unwrap_or(u64::MAX) / frame_len.max(1);
+                frames.max(WINDOW_LEAST)
+            }
+            None => u64::from(WINDOW_PLAIN),
+        };
+        self.has_room(is_in_train) && (is_in_train || (self.credits.len() as u64) < most)
     }
 
     pub(super) fn credits(&self) -> usize {
@@ -59,23 +99,46 @@ impl Source {
             self.heard_at = now;
         }
         let due_at = now.saturating_add(self.rtt.rto());
-        self.credits.push_back(Credit { group, chunk, sent_at: now, due_at, repeats: 0 });
+        self.sent += 1;
+        let serial = self.sent;
+        self.credits.push_back(Credit { group, chunk, sent_at: now, due_at, repeats: 0, serial });
         self.due_at = self.due_at.min(due_at);
     }
 
-    /// Takes an answer; true when it was asked for. Feeds round trip and window.
+    /// Takes an answer; true when it was asked for, once. Feeds round trip and window.
     pub(super) fn answer(&mut self, now: Nanos, group: OpenIndex, chunk: u32) -> bool {
         self.heard_at = now;
         let is_it = |credit: &Credit| credit.group == group && credit.chunk == chunk;
         let Some(at) = self.credits.iter().position(is_it) else { return false };
-        let limited = !self.has_room();
-        if let Some(credit) = self.credits.remove(at) {
-            if credit.repeats == 0 {
-                self.rtt.sample(now.since(credit.sent_at));
+        let limited = !self.has_room(false);
+        let Some(credit) = self.credits.remove(at) else { return false };
+        let rtt = now.since(credit.sent_at);
+        if credit.repeats == 0 {
+            self.rtt.sample(rtt);
+            self.shortest_ns = self.shortest_ns.min(rtt.0);
+            if self.answers_in_order {
+                self.pass_over(now, credit.serial);
             }
-            self.window.on_answer(limited);
+        } else if self.answers_in_order {
+            // At most this long. Without it a round trip that outgrew the timeout would never
+            // be learnt, and everything called twice.
+            self.rtt.sample(rtt);
         }
-        true
+        self.window.on_answer(limited);
+        credit.repeats == 0
+    }
+
+    /// What was asked for before the PULL of this number, and is not here, is lost: due at once.
+    fn pass_over(&mut self, now: Nanos, serial: u64) {
+        let is_lost = |credit: &&mut Credit| credit.serial + REORDERED_MAX <= serial;
+        let asked_before = self
+            .credits
+            .iter_mut()
+            .take_while(|credit| credit.repeats > 0 || credit.serial < serial);
+        for credit in asked_before.filter(is_lost) {
+            credit.due_at = now;
+            self.due_at = now;
+        }
     }
 
     /// The first credit that is overdue, given a new deadline; `needed` says whether its chunk is
@@ -96,6 +159,8 @@ impl Source {
                 let credit = &mut self.credits[at];
                 credit.repeats = credit.repeats.saturating_add(1);
                 credit.due_at = now.saturating_add(self.rtt.rto_after(credit.repeats));
+                self.sent += 1;
+                credit.serial = self.sent;
                 return Some(*credit);
             } else {
                 self.credits.remove(at);
@@ -116,6 +181,17 @@ impl Source {
         self.credits.retain(|credit| credit.group != group);
     }
 }
+
+/// Credits of a source at its start, and the most for a group without a granted rate.
+const WINDOW_PLAIN: u32 = 64;
+/// Credits that a source may always have.
+const WINDOW_LEAST: u64 = 16;
+/// How late a busy host's threads may be: what is called ahead for them.
+const DELAY_NS: u128 = 6_000_000;
+/// A round trip that was never measured, or longer than this, counts as this.
+const SHORTEST_NS_MAX: u64 = 500_000_000;
+/// By how many places answers may overtake each other before one counts as lost, as in QUIC (RFC 9002).
+const REORDERED_MAX: u64 = 3;
 
 /// Which source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -82,6 +82,12 @@ pub struct ServerJobStats {
     pub events_lost: u64,
     /// Bytes of Ethernet frames with chunks, staged or not.
     pub chunk_bytes: u64,
+    /// Records for the journal.
+    pub journal_records: u64,
+    /// Bytes of these.
+    pub journal_bytes: u64,
+    /// Times that a record found no room on its way to the journal.
+    pub journal_waits: u64,
 }
 
 impl Default for ServerJobStats {
@@ -121,6 +127,9 @@ impl Default for ServerJobStats {
             acks_lost: 0,
             events_lost: 0,
             chunk_bytes: 0,
+            journal_records: 0,
+            journal_bytes: 0,
+            journal_waits: 0,
         }
     }
 }

@@ -222,13 +222,14 @@ fn floats_and_halves_are_summed_as_such() {
     }
 }
 
+/// What became of a group its server tells.
 #[test]
-fn a_status_asks_and_changes_nothing() {
+fn a_status_of_a_group_is_refused_and_changes_nothing() {
     let (mut rig, id) = installed();
     rig.ask(&rig.contribution(1, id, 0, 5));
     let header =
         crate::send::datagram::plain_header(Kind::Status, weft_wire::JobId(1), id, Members::EMPTY);
-    assert!(rig.ask(&rig.worker_frame(0, 0, &header, &[])).is_state(Outcome::Have, 0b10));
+    assert_eq!(rig.send(&rig.worker_frame(0, 0, &header, &[])).unwrap_err(), DropReason::Kind);
     assert_eq!(rig.report(0).slot(id, 0), Some((SlotState::Collecting, Members(0b10))));
 }
 
@@ -242,7 +243,14 @@ fn an_update_that_is_whole_is_reported_with_its_transfer() {
     let rank = Rank::new(1).unwrap();
     assert_eq!(rig.event(), Some(Event::Gathered { group: id, rank }));
     let bytes = 3 * (14 + 20 + 8 + 32 + 16);
-    let transferred = Event::Transferred { group: id, rank: Some(rank), bytes, duration_ns: 2000 };
+    let transferred = Event::Transferred {
+        group: id,
+        rank: Some(rank),
+        bytes,
+        duration_ns: 2000,
+        wait_ns: 0,
+        idle_ns: 0,
+    };
     assert_eq!(rig.event(), Some(transferred));
     assert_eq!(rig.event(), None);
 }

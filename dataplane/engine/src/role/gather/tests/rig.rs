@@ -331,6 +331,7 @@ pub(super) fn descriptor(job: u16, id: GroupId, ranks: &[u8]) -> GroupDescriptor
         replicate: false,
         rate_bytes_per_sec: None,
         after: None,
+        train_chunks: 0,
         lateness_ns: 0,
     }
 }

@@ -116,3 +116,21 @@ fn a_controllers_word_is_as_good_as_the_servers() {
     assert!(world.workers[0].handle_frame(world.now, &mut frame(100, &pull, &[])).is_err());
     assert_eq!(world.workers[0].poll_transmit(world.now, &mut vec![0; 2048]), None);
 }
+
+/// A train leaves at once, beyond window and rate, and what follows pays for it.
+#[test]
+fn a_transfer_begins_with_a_train_and_keeps_its_rate() {
+    let mut world = World::connected(36, 1, 4_000, Faults::default());
+    world.begin(0, 0, (0..32_000).collect());
+    let mut granted = grant(GROUP, true, 1, true, 106_000);
+    granted.train_chunks = 100;
+    world.grant(GROUP, &[(0, 0)], true, granted);
+    world.run_for(2_000_000, |_| false);
+    assert_eq!(world.fake_box.arrivals.len(), 100);
+    // A bucket of 3,100 bytes holds 29 frames; the other 71 take a millisecond each.
+    world.run_for(65_000_000, |_| false);
+    assert_eq!(world.fake_box.arrivals.len(), 100);
+    world.run_for(133_000_000, |_| false);
+    let bytes: usize = world.fake_box.arrivals.iter().map(|(_, len)| len).sum();
+    assert!((20_000..=3_100 + 21_200 + 106).contains(&bytes), "{bytes} bytes in 200 ms");
+}

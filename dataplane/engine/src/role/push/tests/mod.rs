@@ -305,7 +305,12 @@ fn a_silent_server_is_an_error_in_bounded_time() {
     world.server.is_silent = true;
     let begun = world.now;
     world.run(|world| !matches!(world.events.last(), Some((_, Event::Connected))));
-    assert_eq!(world.events.last(), Some(&(0, Event::Failed(PushFault::ServerSilent))));
+    let Some((0, Event::Failed(fault @ PushFault::ServerSilent { server }))) = world.events.last()
+    else {
+        panic!("{:?}", world.events.last())
+    };
+    let text = alloc::format!("{fault}");
+    assert!(text.contains(&alloc::format!("{server}")), "the error names it: {text}");
     let took_ns = world.now.since(begun).0;
     assert!((30_000_000_000..31_000_000_000).contains(&took_ns), "{took_ns} ns");
 }

@@ -226,5 +226,6 @@ pub(super) fn grant(group: GroupId, via: bool, members: u32, is_open: bool, rate
         member_count: members,
         segments: [Segment { is_open, rate_bytes_per_sec: rate }].into_iter().collect(),
         replicate: false,
+        train_chunks: 0,
     }
 }

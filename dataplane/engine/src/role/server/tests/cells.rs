@@ -47,17 +47,15 @@ fn fair_sharing_gives_everybody_a_turn() {
 }
 
 #[test]
-fn a_gate_opens_when_the_group_before_is_staged() {
+fn a_gate_opens_when_the_group_before_is_ending() {
     let mut rig = Rig::new(job());
     rig.install(descriptor(0, &[0], false)).unwrap();
     let mut second = descriptor(1, &[1], false);
     second.after = Some(group(0));
     rig.install(second).unwrap();
-    assert_eq!(rig.pulls(), [(1, 0), (1, 1), (1, 2)]);
-    for chunk in 0..3 {
-        rig.direct(1, group(0), chunk).unwrap();
-    }
-    assert_eq!(rig.pulls(), [(2, 0), (2, 1), (2, 2)]);
+    assert_eq!(rig.pulls(), [(1, 0), (1, 1), (1, 2)], "called, but nothing of it has come");
+    rig.direct(1, group(0), 1).unwrap();
+    assert_eq!(rig.pulls(), [(2, 0), (2, 1), (2, 2)], "the rest is on its way");
 }
 
 /// Credits given within 400 ms, each answered at once.
@@ -115,7 +113,7 @@ fn an_unanswered_credit_is_repeated_until_its_chunk_is_there() {
     assert_eq!(rig.pulls().len(), 3);
     rig.direct(1, group(0), 1).unwrap();
     assert!(rig.pulls().is_empty());
-    rig.wait(25);
+    rig.wait(45);
     let again = rig.poll();
     let chunks: Vec<_> = again.iter().filter_map(Out::pull).collect();
     assert_eq!(chunks, [(1, 0), (1, 2)]);
@@ -248,7 +246,9 @@ fn a_closed_member_takes_its_chunks_with_it_and_is_told() {
     let close = Command::CloseMember { job: JOB, group: Some(group(0)), rank: rank(1) };
     rig.server.handle_command(rig.now, close);
     let out = rig.poll();
-    assert!(out.iter().any(|out| out.ack() == Some((2, Outcome::Void, 0))));
+    // It is told with the group's decision, which may have to become durable first.
+    assert!(out.iter().all(|out| out.ack().is_none()));
+    assert_eq!(rig.status(2, group(0)).header.outcome, Outcome::Wait);
     // Chunk 0 is asked for again: it held the member.
     let pulls: Vec<_> = out.iter().filter_map(Out::pull).collect();
     assert_eq!(pulls, [(AGGREGATOR, 0), (AGGREGATOR, 1), (AGGREGATOR, 2)]);
@@ -259,7 +259,8 @@ fn a_closed_member_takes_its_chunks_with_it_and_is_told() {
     for chunk in 0..3 {
         rig.direct(1, group(0), chunk).unwrap();
     }
-    assert!(rig.acks().contains(&(1, Outcome::Committed, 1)));
+    let acks = rig.acks();
+    assert!(acks.contains(&(1, Outcome::Committed, 1)) && acks.contains(&(2, Outcome::Void, 1)));
     assert_eq!(rig.status(2, group(0)).header.outcome, Outcome::Void);
     assert_eq!(rig.server.model(JOB).unwrap().weights, [1.0; 6]);
 }
@@ -302,6 +303,25 @@ fn decisions_wait_for_their_turn_and_not_for_ever() {
     rig.wait(1001);
     assert_eq!(rig.acks(), [(1, Outcome::Void, 1)]);
     assert_eq!(rig.version(), 1);
+}
+
+#[test]
+fn skipped_numbers_are_not_waited_for() {
+    let mut rig = Rig::new(job());
+    rig.install(descriptor(0, &[0], false)).unwrap();
+    rig.install(descriptor(3, &[1], false)).unwrap();
+    rig.pulls();
+    for chunk in 0..3 {
+        rig.direct(2, group(3), chunk).unwrap();
+    }
+    // Numbers 1 and 2 stay free; 0 is installed, so it is waited for.
+    rig.server.handle_command(rig.now, Command::Skip { job: JOB, below: OrderNumber(3) });
+    assert!(rig.acks().is_empty(), "order 0 is not decided");
+    for chunk in 0..3 {
+        rig.direct(1, group(0), chunk).unwrap();
+    }
+    assert_eq!(rig.acks(), [(1, Outcome::Committed, 1), (2, Outcome::Committed, 2)]);
+    assert_eq!(rig.install(descriptor(2, &[0], false)), Err(InstallError::Order));
 }
 
 #[test]

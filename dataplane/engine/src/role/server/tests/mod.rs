@@ -2,8 +2,12 @@
 //! DESIGN section 3 that it is about.
 
 mod cells;
+mod durable;
 mod hostile;
+mod line;
+mod promotion;
 mod rig;
+mod trains;
 mod world;
 
 use alloc::collections::BTreeSet;
@@ -27,7 +31,11 @@ impl World {
         let (mut h, mut w) = (vec![0f32; dimension], vec![0f32; dimension]);
         let mut version = 0u64;
         let mut committed = BTreeSet::new();
-        for (order, ruling) in (0..).zip(&self.rulings) {
+        for (place, ruling) in (0..).zip(&self.rulings) {
+            let order = match self.resumed {
+                Some((applied, order)) if place >= applied => order + place - applied,
+                _ => place,
+            };
             assert_eq!(ruling.order, order, "order numbers are decided in sequence");
             let planned = self.orders.get(&ruling.group).copied();
             if self.setup.job().commit == CommitMode::Order {
@@ -72,7 +80,7 @@ impl World {
                 assert!(committed.contains(&(*rank, origin)), "I1: {rank} {origin} never came");
             }
         }
-        let view = self.server.model(JOB).unwrap();
+        let view = self.model();
         assert_eq!(view.version.0, version);
         if self.setup.is_inexact {
             return self.judge_replica();

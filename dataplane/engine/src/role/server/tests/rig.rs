@@ -115,6 +115,19 @@ impl Rig {
         }
     }
 
+    /// The same lives find a server that does not know them.
+    pub(super) fn restart_peers(&mut self) {
+        for (host, peer, life) in [
+            (1, Peer::Worker(rank(0)), 11),
+            (2, Peer::Worker(rank(1)), 12),
+            (AGGREGATOR, Peer::Box(BOX), 13),
+            (REPLICA, Peer::Box(REPLICA_BOX), 14),
+        ] {
+            *self.peer(host) = client(host, peer, life);
+            self.connect(host);
+        }
+    }
+
     /// A worker's next life.
     pub(super) fn begin_life(&mut self, worker: u8, life: u64) {
         *self.peer(worker) = client(worker, Peer::Worker(rank(worker - 1)), life);
@@ -257,6 +270,7 @@ pub(super) fn descriptor(order: u64, ranks: &[u8], via_box: bool) -> GroupDescri
         replicate: true,
         rate_bytes_per_sec: None,
         after: None,
+        train_chunks: 0,
         lateness_ns: 1000 * MS,
     }
 }

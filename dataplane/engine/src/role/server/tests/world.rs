@@ -16,14 +16,16 @@ use weft_wire::{GroupId, JobId, MacAddr, Nanos, Rank};
 
 use crate::push::{
     BoxIndex, Command, Decision, Event, GroupDescriptor, GroupMember, OrderNumber, ROW_DIRECT,
-    Version,
+    ServerEpoch, Version,
 };
 use crate::random::SplitMix64;
 use crate::role::aggregator::{Aggregator, Verdict};
 use crate::role::gather::{Gather, PushConfig};
+use crate::role::model::Replay;
+use crate::role::model::journal::{JournalHeader, Records};
 use crate::role::push::{self, Grant, NewUpdate, Pusher, PusherConfig, Segment, Values};
 use crate::role::replica::{Replica, ReplicaJobConfig};
-use crate::role::server::{ModelConfig, Server, ServerJobConfig};
+use crate::role::server::{ModelConfig, ModelState, ModelView, Server, ServerJobConfig};
 use crate::table::{BoxConfig, Table};
 
 pub(super) const JOB: JobId = JobId(5);
@@ -36,6 +38,7 @@ pub(super) const AGGREGATOR: u8 = 50;
 pub(super) const BOX: BoxIndex = BoxIndex(0);
 pub(super) const REPLICA_BOX: BoxIndex = BoxIndex(1);
 const LATENCY_NS: u64 = 100_000;
+const DISK_NS_MAX: u64 = 4_000_000;
 /// How long the controller waits for further requests.
 const GATHER_NS: u64 = 15_000_000;
 
@@ -127,6 +130,7 @@ impl Setup {
         ReplicaJobConfig {
             boxes: vec![Some(addr(AGGREGATOR))],
             staging_bytes_max: 1 << 20,
+            tau_max: job.tau_max,
             ..ReplicaJobConfig::new(job.model, REPLICA_BOX, learnt(SERVER), workers)
         }
     }
@@ -226,6 +230,10 @@ pub(super) struct World {
     pub(super) now: Nanos,
     pub(super) server: Server,
     pub(super) replica: Option<Replica>,
+    /// The replica, since it took over from the server, which is dead then.
+    pub(super) heir: Option<Replica>,
+    /// Order numbers below the first were decided by the old server; the next is the second.
+    pub(super) resumed: Option<(u64, u64)>,
     pub(super) aggregator: Option<Aggregator>,
     pub(super) workers: Vec<Worker>,
     requests: VecDeque<Request>,
@@ -240,6 +248,8 @@ pub(super) struct World {
     pub(super) bounds: Vec<(f64, bool)>,
     /// Order numbers of the groups that were installed.
     pub(super) orders: BTreeMap<GroupId, u64>,
+    /// The groups that were installed, by order number.
+    descriptors: BTreeMap<u64, GroupDescriptor>,
     /// Members of each group, in its order.
     pub(super) groups: BTreeMap<GroupId, Vec<u8>>,
     /// Updates that were sent again, and what they were first.
@@ -248,6 +258,10 @@ pub(super) struct World {
     pub(super) told: BTreeMap<(u8, u64), Decision>,
     /// The model as it was at each version.
     pub(super) history: BTreeMap<u64, Vec<f32>>,
+    /// Records on their way to the disk: when they arrive, their position.
+    pub(super) disk: VecDeque<(Nanos, u64, Vec<u8>)>,
+    /// Records that did.
+    pub(super) journal: Vec<u8>,
     pub(super) random: SplitMix64,
     flights: BTreeMap<(u64, u64), Vec<u8>>,
     serial: u64,
@@ -268,6 +282,8 @@ impl World {
             now: Nanos(0),
             server: setup.server(seed + 1),
             replica: Some(setup.replica(seed + 2)),
+            heir: None,
+            resumed: None,
             aggregator: Some(setup.aggregator(seed + 3)),
             workers: (0..setup.workers).map(worker).collect(),
             requests: VecDeque::new(),
@@ -276,6 +292,7 @@ impl World {
             next_group: 0,
             in_group: BTreeMap::new(),
             orders: BTreeMap::new(),
+            descriptors: BTreeMap::new(),
             groups: BTreeMap::new(),
             origins: BTreeMap::new(),
             rulings: Vec::new(),
@@ -283,6 +300,8 @@ impl World {
             bounds: Vec::new(),
             told: BTreeMap::new(),
             history: BTreeMap::new(),
+            disk: VecDeque::new(),
+            journal: Vec::new(),
             random: SplitMix64::new(seed),
             flights: BTreeMap::new(),
             serial: 0,
@@ -324,7 +343,7 @@ impl World {
 
     pub(super) fn describe(&self) -> alloc::string::String {
         let stages: Vec<_> = self.workers.iter().map(|w| (w.stage, w.done)).collect();
-        let server = self.server.model(JOB).unwrap();
+        let server = self.model();
         let replica = self.replica.as_ref().map(|r| r.model(JOB).unwrap().next_order);
         alloc::format!(
             "at {:?} workers {stages:?} server {:?} {:?} replica {replica:?} {:?} requests {:?}",
@@ -360,8 +379,12 @@ impl World {
     fn timeout(&self) -> Nanos {
         let workers = self.workers.iter().map(|w| w.pusher.poll_timeout()).min().unwrap();
         let replica = self.replica.as_ref().map_or(Nanos::MAX, Replica::poll_timeout);
+        let server =
+            self.heir.as_ref().map_or_else(|| self.server.poll_timeout(), Replica::poll_timeout);
         let aggregator = self.aggregator.as_ref().map_or(Nanos::MAX, Aggregator::poll_timeout);
-        workers.min(self.server.poll_timeout()).min(replica).min(aggregator).min(self.plan_at)
+        let disk = self.disk.front().map_or(Nanos::MAX, |(due, _, _)| *due);
+        let boxes = server.min(replica).min(aggregator);
+        workers.min(boxes).min(self.plan_at).min(disk)
     }
 
     fn deliver(&mut self, mut frame: Vec<u8>) {
@@ -371,8 +394,9 @@ impl World {
         frame.resize(FRAME_LEN.max(len), 0);
         let now = self.now;
         let verdict = match host {
+            SERVER if self.heir.is_some() => return,
             SERVER => self.server.handle_frame(now, &mut frame, len),
-            REPLICA => match &mut self.replica {
+            REPLICA => match self.heir.as_mut().or(self.replica.as_mut()) {
                 Some(replica) => replica.handle_frame(now, &mut frame, len),
                 None => return,
             },
@@ -411,9 +435,14 @@ impl World {
         let mut frames = Vec::new();
         let mut buffer = vec![0; FRAME_LEN];
         let now = self.now;
-        while let Some(len) = self.server.poll_transmit(now, &mut buffer) {
+        while let Some(len) = match &mut self.heir {
+            Some(heir) => heir.poll_transmit(now, &mut buffer),
+            None => self.server.poll_transmit(now, &mut buffer),
+        } {
             frames.push(buffer[..len].to_vec());
         }
+        // A version that is lost in a crash comes again with other weights; nobody may have had it.
+        self.note_model();
         if let Some(replica) = &mut self.replica {
             while let Some(len) = replica.poll_transmit(now, &mut buffer) {
                 frames.push(buffer[..len].to_vec());
@@ -433,32 +462,73 @@ impl World {
                 frames.push(buffer[..len].to_vec());
             }
         }
+        self.poll_disk();
         self.poll_events();
         frames.into_iter().for_each(|frame| self.post(frame));
     }
 
-    fn poll_events(&mut self) {
-        while let Some((_, event)) = self.server.poll_event() {
-            match event {
-                Event::Decided { group, order, decision, members, .. } => {
-                    let members = members.0;
-                    if let Some(rank) = group.row().checked_sub(ROW_DIRECT) {
-                        // A worker has one update under way.
-                        let worker = &mut self.workers[usize::from(rank)];
-                        let rank = u8::try_from(rank).unwrap();
-                        let sent = worker.sent_direct.pop_front().unwrap();
-                        self.in_group.insert((group, rank), sent);
-                        self.groups.insert(group, vec![rank]);
-                    }
-                    self.rulings.push(Ruling { group, order: order.0, decision, members });
-                    let view = self.server.model(JOB).unwrap();
-                    self.history.insert(view.version.0, view.weights.to_vec());
-                }
-                Event::ReplicaAt { divergence_bound, is_held, .. } => {
-                    self.bounds.push((divergence_bound, is_held));
-                }
-                _ => {}
+    /// The disk of a durable server: records take their time, in their order.
+    fn poll_disk(&mut self) {
+        if self.heir.is_some() {
+            return;
+        }
+        let mut record = Vec::with_capacity(FRAME_LEN);
+        while let Some((_, position)) = self.server.poll_journal(&mut record) {
+            let latency_ns = 1 + self.random.next_u64() % DISK_NS_MAX;
+            let due = self.now.saturating_add(Nanos(latency_ns));
+            let due = self.disk.back().map_or(due, |(last, _, _)| due.max(*last));
+            self.disk.push_back((due, position, record.clone()));
+        }
+        while self.disk.front().is_some_and(|(due, _, _)| *due <= self.now) {
+            let (_, position, record) = self.disk.pop_front().unwrap();
+            self.journal.extend(record);
+            self.server.handle_durable(JOB, position);
+        }
+    }
+
+    /// The server dies. Of what was on its way to the disk the first `kept` records arrived; nobody
+    /// was told. It begins anew from there, and the judge learns what that is.
+    pub(super) fn crash_server(&mut self, seed: u64, kept: usize) {
+        self.poll_events();
+        let on_the_way = core::mem::take(&mut self.disk);
+        for (_, _, record) in on_the_way.into_iter().take(kept) {
+            self.journal.extend(record);
+        }
+        let told = self.rulings.len() as u64;
+        let (state, events) = self.replayed();
+        assert!(state.next_order.0 >= told, "what was told is gone");
+        for event in events {
+            let order = match event {
+                Event::Decided { order, .. } => order.0,
+                _ => unreachable!("a replay decides"),
+            };
+            if order >= told {
+                self.take_event(event);
             }
+        }
+        self.resume_server(seed, &state);
+    }
+
+    /// What the journal says, and what it decided.
+    pub(super) fn replayed(&self) -> (ModelState, Vec<Event>) {
+        let model = self.setup.model();
+        let workers = usize::from(self.setup.workers);
+        let empty = self.setup.server(0).state(JOB).unwrap();
+        let mut replay = Replay::new(&model, workers, &empty, Kernels::detect()).unwrap();
+        let mut bytes = Vec::new();
+        JournalHeader::new(&model, workers).begin_journal(&mut bytes);
+        bytes.extend(&self.journal);
+        let (_, mut records) = Records::new(&bytes).unwrap();
+        let mut events = Vec::new();
+        while let Some(record) = records.next_record().unwrap() {
+            events.extend(replay.apply(&record).unwrap());
+        }
+        (replay.state(), events)
+    }
+
+    fn poll_events(&mut self) {
+        while let Some(event) = self.poll_server() {
+            self.take_event(event);
         }
         let Some(replica) = &mut self.replica else { return };
         while let Some((_, event)) = replica.poll_event() {
@@ -466,6 +536,28 @@ impl World {
                 let members = members.0;
                 self.replica_rulings.push(Ruling { group, order: order.0, decision, members });
             }
+        }
+    }
+
+    fn take_event(&mut self, event: Event) {
+        match event {
+            Event::Decided { group, order, decision, members, .. } => {
+                let members = members.0;
+                if let Some(rank) = group.row().checked_sub(ROW_DIRECT) {
+                    // A worker has one update under way.
+                    let worker = &mut self.workers[usize::from(rank)];
+                    let rank = u8::try_from(rank).unwrap();
+                    let sent = worker.sent_direct.pop_front().unwrap();
+                    self.in_group.insert((group, rank), sent);
+                    self.groups.insert(group, vec![rank]);
+                }
+                self.rulings.push(Ruling { group, order: order.0, decision, members });
+                self.note_model();
+            }
+            Event::ReplicaAt { divergence_bound, is_held, .. } => {
+                self.bounds.push((divergence_bound, is_held));
+            }
+            _ => {}
         }
     }
 
@@ -613,13 +705,19 @@ impl World {
             replicate: true,
             rate_bytes_per_sec: None,
             after: None,
+            train_chunks: 8,
             lateness_ns: 3_000_000_000,
         };
         self.orders.insert(id, self.next_order);
+        self.descriptors.insert(self.next_order, descriptor.clone());
         self.next_order += 1;
         let now = self.now;
-        self.server.handle_command(now, Command::Install(descriptor.clone()));
-        let (_, event) = self.server.poll_event().expect("a command is answered");
+        let install = Command::Install(descriptor.clone());
+        match &mut self.heir {
+            Some(heir) => heir.handle_command(now, install),
+            None => self.server.handle_command(now, install),
+        }
+        let event = self.poll_server().expect("a command is answered");
         // What is queued before the answer is the judge's too.
         let mut event = event;
         while !matches!(event, Event::Installed { .. } | Event::Refused { .. }) {
@@ -627,7 +725,7 @@ impl World {
                 let members = members.0;
                 self.rulings.push(Ruling { group, order: order.0, decision, members });
             }
-            event = self.server.poll_event().expect("a command is answered").1;
+            event = self.poll_server().expect("a command is answered");
         }
         assert!(matches!(event, Event::Installed { .. }), "{event:?}");
         if let Some(replica) = &mut self.replica {
@@ -646,10 +744,71 @@ impl World {
                 member_count: u32::try_from(requests.len()).unwrap(),
                 segments: ArrayVec::from_iter([segment]),
                 replicate: true,
+                train_chunks: 8,
             };
             self.in_group.insert((id, request.rank), (request.number, request.version));
             let worker = &mut self.workers[usize::from(request.rank)];
             worker.pusher.handle_grant(now, request.number, &grant).unwrap();
+        }
+    }
+
+    /// The model of the server, whichever that is.
+    pub(super) fn model(&self) -> ModelView<'_> {
+        let heir = self.heir.as_ref().map(|heir| heir.model(JOB).unwrap());
+        heir.unwrap_or_else(|| self.server.model(JOB).unwrap())
+    }
+
+    fn note_model(&mut self) {
+        let view = self.model();
+        let (version, weights) = (view.version.0, view.weights.to_vec());
+        self.history.insert(version, weights);
+    }
+
+    fn poll_server(&mut self) -> Option<Event> {
+        let event = match &mut self.heir {
+            Some(heir) => heir.poll_event(),
+            None => self.server.poll_event(),
+        };
+        event.map(|(_, event)| event)
+    }
+
+    /// The server is dead for good, and the replica takes over: the judge forgets what only the
+    /// server knew. What of it was told is found at the end.
+    pub(super) fn promote(&mut self) {
+        self.poll_events();
+        let order = self.next_order + 100;
+        let (epoch, applied_min) = (ServerEpoch(1), OrderNumber(0));
+        let mut heir = self.replica.take().unwrap();
+        let promote = Command::Promote { job: JOB, epoch, order: OrderNumber(order), applied_min };
+        heir.handle_command(self.now, promote.clone());
+        let mut last = None;
+        while let Some((_, event)) = heir.poll_event() {
+            last = Some(event);
+        }
+        let Some(Event::Promoted { applied, version, .. }) = last else { panic!("{last:?}") };
+        assert_eq!(heir.model(JOB).unwrap().next_order, OrderNumber(order));
+        // The answer may be lost: it is given again.
+        heir.handle_command(self.now, promote);
+        assert_eq!(heir.poll_event(), last.map(|event| (JOB, event)));
+        for ruling in self.rulings.split_off(usize::try_from(applied.0).unwrap()) {
+            if let Some(rank) = ruling.group.row().checked_sub(ROW_DIRECT) {
+                // Its worker will announce it again.
+                let sent = self.in_group[&(ruling.group, u8::try_from(rank).unwrap())];
+                self.workers[usize::from(rank)].sent_direct.push_front(sent);
+            }
+        }
+        self.resumed = Some((applied.0, order));
+        self.history.retain(|known, _| *known <= version.0);
+        self.descriptors.clear();
+        self.next_order = order;
+        self.heir = Some(heir);
+        self.disk.clear();
+        if let Some(aggregator) = &mut self.aggregator {
+            let server = addr(REPLICA);
+            aggregator.gather_mut().handle_command(&Command::MoveServer { job: JOB, server });
+        }
+        for worker in &mut self.workers {
+            worker.pusher.move_server(self.now, learnt(REPLICA)).unwrap();
         }
     }
 
@@ -682,6 +841,23 @@ impl World {
         self.told.clear();
     }
 
+    /// The server begins anew with what it kept. It knows no open group yet.
+    pub(super) fn resume_server(&mut self, seed: u64, state: &ModelState) {
+        self.server = self.setup.server(seed);
+        self.server.restore(JOB, state).unwrap();
+    }
+
+    /// The controller gives the server the groups again that it has not decided.
+    pub(super) fn install_open(&mut self) {
+        let next = self.server.model(JOB).unwrap().next_order.0;
+        let open: Vec<GroupDescriptor> =
+            self.descriptors.range(next..).map(|(_, open)| open.clone()).collect();
+        for descriptor in open {
+            self.server.handle_command(self.now, Command::Install(descriptor));
+        }
+        self.poll_events();
+    }
+
     pub(super) fn all_done_but(&self, rank: usize) -> bool {
         let others = self.workers.iter().enumerate().filter(|(index, _)| *index != rank);
         others.into_iter().all(|(_, worker)| worker.stage == Stage::Done)
@@ -692,7 +868,7 @@ impl World {
     }
 
     pub(super) fn replica_is_level(&self) -> bool {
-        let server = self.server.model(JOB).unwrap();
+        let server = self.model();
         self.replica
             .as_ref()
             .is_none_or(|replica| replica.model(JOB).unwrap().next_order == server.next_order)

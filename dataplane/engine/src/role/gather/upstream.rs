@@ -1,0 +1,54 @@
+//! The boxes that sums go to: channels to them, and another server in the place of one that died
+//! (SPEC#promotion).
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use weft_wire::frame::Endpoint;
+use weft_wire::header::HEADER_LEN;
+use weft_wire::{GroupId, MacAddr, Nanos};
+
+use super::config::PushConfig;
+use super::job::Job;
+use super::stats::Transition;
+use crate::role::channel::{ChannelClient, ChannelClientConfig, ChannelError, Peer};
+
+impl Job {
+    /// Turns to another server, which was the replica (SPEC#promotion). What was gathered for the
+    /// old one has no place in its order.
+    pub(super) fn move_server(&mut self, server: SocketAddr) {
+        if self.config.server.addr == server {
+            return;
+        }
+        let target = Endpoint { mac: MacAddr::BROADCAST, addr: server };
+        let opened = channel(&self.config, self.local, target, self.life, Nanos(0));
+        // An address of another family reaches nobody here: better the old server than none.
+        let Ok(opened) = opened else { return };
+        self.server = opened;
+        self.replica = None;
+        self.config.server = target;
+        self.config.replica = None;
+        self.relay.forget();
+        let open: Vec<GroupId> = self.groups.iter().map(|group| group.id).collect();
+        for group in open {
+            self.groups.remove(&mut self.arena, group);
+            self.stats.count(Transition::FreeByController);
+        }
+    }
+}
+
+/// A channel of this box to a server or a replica.
+pub(super) fn channel(
+    config: &PushConfig,
+    local: Endpoint,
+    target: Endpoint,
+    life: u64,
+    now: Nanos,
+) -> Result<ChannelClient, ChannelError> {
+    let probe_len = HEADER_LEN + usize::from(config.elements) * 4;
+    let client = ChannelClientConfig {
+        probe_len: u16::try_from(probe_len).expect("chunks fit the MTU"),
+        ..ChannelClientConfig::new(config.job, Peer::Box(config.box_index), local, target)
+    };
+    ChannelClient::new(client, life, now)
+}

@@ -1,0 +1,188 @@
+//! The jobs of a server or a replica on one port: whose a frame, a command or an event is.
+//!
+//! What [`crate::role::server::Server`] and [`crate::role::replica::Replica`] do alike before a job
+//! decides. Jobs take turns to send, so that a busy one does not silence the others (I6).
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use weft_wire::frame::{Datagram, UdpAddr};
+use weft_wire::header::Header;
+use weft_wire::{JobId, Nanos};
+
+use crate::classify::{Class, classify};
+use crate::drops::{DropCounters, DropReason};
+use crate::push::{Command, Event, InstallError};
+use crate::role::aggregator::Verdict;
+use crate::role::server::ServerConfigError;
+use crate::send::train::Trains;
+use crate::table::JOBS_MAX;
+
+/// A frame under examination.
+pub(crate) struct Incoming<'a> {
+    pub(crate) now: Nanos,
+    pub(crate) udp: Datagram,
+    pub(crate) header: Header,
+    pub(crate) buffer: &'a mut [u8],
+    pub(crate) trains: &'a mut Trains,
+}
+
+impl Incoming<'_> {
+    pub(crate) fn source(&self) -> UdpAddr {
+        self.udp.source(self.buffer)
+    }
+}
+
+/// Why a frame changed nothing, and what its sender is told about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) reason: DropReason,
+    /// Length of the frame that now stands in the buffer.
+    pub(crate) reply: Option<usize>,
+}
+
+impl Refusal {
+    /// Counts the refusal and says what becomes of the frame.
+    pub(crate) fn settle(self, drops: &mut DropCounters) -> Verdict {
+        drops.count(self.reason);
+        match self.reply {
+            Some(len) => Verdict::Send { len },
+            None => Verdict::Drop(self.reason),
+        }
+    }
+}
+
+impl From<DropReason> for Refusal {
+    fn from(reason: DropReason) -> Self {
+        Self { reason, reply: None }
+    }
+}
+
+/// One job of a role that holds a model.
+pub(crate) trait ModelJob {
+    fn id(&self) -> JobId;
+    fn handle_frame(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal>;
+    fn handle_command(&mut self, now: Nanos, command: &Command);
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize>;
+    fn poll_timeout(&self) -> Nanos;
+    fn poll_event(&mut self) -> Option<Event>;
+}
+
+/// The jobs of one port.
+#[derive(Debug)]
+pub(crate) struct Jobs<J> {
+    local: UdpAddr,
+    jobs: Vec<J>,
+    /// Job index on the wire to its place in `jobs`.
+    by_id: Vec<Option<u8>>,
+    /// The job that sent last.
+    turn: usize,
+    /// Answers about jobs that are not served here; the oldest give way.
+    foreign: VecDeque<(JobId, Event)>,
+}
+
+impl<J: ModelJob> Jobs<J> {
+    pub(crate) fn new(local: UdpAddr, capacity: usize) -> Self {
+        Self {
+            local,
+            jobs: Vec::with_capacity(capacity),
+            by_id: vec![None; JOBS_MAX],
+            turn: 0,
+            foreign: VecDeque::with_capacity(FOREIGN_MAX),
+        }
+    }
+
+    /// Adds a job, unless its id is out of range or taken.
+    pub(crate) fn add(&mut self, job: J) -> Result<(), ServerConfigError> {
+        let problem = "must be below 256, and different for each job";
+        let error = ServerConfigError { field: "job", problem };
+        let place = self.by_id.get_mut(usize::from(job.id().0)).ok_or(error)?;
+        if place.is_some() {
+            return Err(error);
+        }
+        *place = Some(u8::try_from(self.jobs.len()).map_err(|_| error)?);
+        self.jobs.push(job);
+        Ok(())
+    }
+
+    pub(crate) fn handle_frame(
+        &mut self,
+        now: Nanos,
+        buffer: &mut [u8],
+        len: usize,
+        trains: &mut Trains,
+    ) -> Result<Verdict, Refusal> {
+        match classify(&buffer[..len], |port| port == self.local.port()) {
+            Class::Host => Ok(Verdict::Host),
+            Class::Drop(reason) => Err(reason.into()),
+            Class::Weft(udp, header) => {
+                if !udp.target(buffer).is_same_host(self.local) {
+                    return Err(DropReason::NotForUs.into());
+                }
+                let index = self.index(header.job).ok_or(DropReason::UnknownJob)?;
+                trains.on_frame(now, len);
+                self.jobs[index].handle_frame(&mut Incoming { now, udp, header, buffer, trains })
+            }
+        }
+    }
+
+    pub(crate) fn handle_command(&mut self, now: Nanos, command: &Command) {
+        let id = command.job();
+        match (self.index(id), command) {
+            (Some(index), _) => self.jobs[index].handle_command(now, command),
+            (None, Command::Install(descriptor)) => {
+                if self.foreign.len() == FOREIGN_MAX {
+                    self.foreign.pop_front();
+                }
+                let error = InstallError::UnknownJob;
+                self.foreign.push_back((id, Event::Refused { group: descriptor.group, error }));
+            }
+            // Groups of a job that is not served here need no closing.
+            (None, _) => {}
+        }
+    }
+
+    pub(crate) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        for _ in 0..self.jobs.len() {
+            self.turn = (self.turn + 1) % self.jobs.len();
+            if let Some(len) = self.jobs[self.turn].poll_transmit(now, frame) {
+                return Some(len);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Nanos {
+        self.jobs.iter().map(J::poll_timeout).min().unwrap_or(Nanos::MAX)
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<(JobId, Event)> {
+        let foreign = self.foreign.pop_front();
+        foreign.or_else(|| self.jobs.iter_mut().find_map(|job| Some((job.id(), job.poll_event()?))))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &J> {
+        self.jobs.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut J> {
+        self.jobs.iter_mut()
+    }
+
+    pub(crate) fn find(&self, id: JobId) -> Option<&J> {
+        Some(&self.jobs[self.index(id)?])
+    }
+
+    pub(crate) fn find_mut(&mut self, id: JobId) -> Option<&mut J> {
+        let index = self.index(id)?;
+        self.jobs.get_mut(index)
+    }
+
+    fn index(&self, id: JobId) -> Option<usize> {
+        self.by_id.get(usize::from(id.0)).copied().flatten().map(usize::from)
+    }
+}
+
+/// Refused groups whose answers wait to be polled.
+const FOREIGN_MAX: usize = 64;

@@ -1,0 +1,152 @@
+//! What was decided about each worker's last updates (PROTOCOL section 4): a worker that asks again
+//! is told the same again, by a restarted server and by a promoted replica too.
+//!
+//! The number kept is fixed and far above what a worker may have under way. O(kept) per look-up.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use weft_wire::header::Outcome;
+use weft_wire::{GroupId, Members, Rank};
+
+use super::state::{DecidedUpdate, WorkerOutcomes};
+use crate::push::{ROW_DIRECT, Version};
+
+/// What became of a worker's update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decided {
+    pub(crate) group: GroupId,
+    pub(crate) outcome: Outcome,
+    /// Version of the model afterwards.
+    pub(crate) version: u64,
+    /// The decision that it is told of only when others have it.
+    pub(crate) held_by: Option<u64>,
+    /// The record of the journal that must be durable before it is told; 0 when there is none.
+    pub(crate) position: u64,
+    /// A former life of this box decided it.
+    pub(crate) is_restored: bool,
+}
+
+impl Decided {
+    /// One that may be told at once.
+    pub(crate) fn new(group: GroupId, outcome: Outcome, version: u64) -> Self {
+        Self { group, outcome, version, held_by: None, position: 0, is_restored: false }
+    }
+}
+
+/// What a decision is for one of those whom it is about.
+pub(crate) fn outcome_of(rank: Rank, members: Members, old: Members) -> Outcome {
+    if members.contains(rank.bit()) {
+        Outcome::Committed
+    } else if old.contains(rank.bit()) {
+        Outcome::Dropped
+    } else {
+        Outcome::Void
+    }
+}
+
+/// The last decided updates of all workers of a job.
+#[derive(Debug)]
+pub(crate) struct Outcomes {
+    workers: Vec<Worker>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    /// The life of the worker that these are of; 0 when that is not known.
+    life: u64,
+    decided: VecDeque<Decided>,
+}
+
+impl Outcomes {
+    /// Takes the memory for so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        let worker = || Worker { life: 0, decided: VecDeque::with_capacity(DECIDED_KEPT) };
+        Self { workers: core::iter::repeat_with(worker).take(workers).collect() }
+    }
+
+    /// Notes what became of a worker's update; the oldest makes room.
+    pub(crate) fn push(&mut self, rank: Rank, decided: Decided) {
+        let Some(worker) = self.workers.get_mut(rank.index()) else { return };
+        if worker.decided.len() == DECIDED_KEPT {
+            worker.decided.pop_front();
+        }
+        worker.decided.push_back(decided);
+    }
+
+    /// What became of a worker's update, if it is kept.
+    pub(crate) fn get(&self, rank: Rank, group: GroupId) -> Option<&Decided> {
+        let decided = &self.workers.get(rank.index())?.decided;
+        decided.iter().rev().find(|decided| decided.group == group)
+    }
+
+    pub(crate) fn get_mut(&mut self, rank: Rank, group: GroupId) -> Option<&mut Decided> {
+        let decided = &mut self.workers.get_mut(rank.index())?.decided;
+        decided.iter_mut().rev().find(|decided| decided.group == group)
+    }
+
+    /// True when a direct update with this number is older than what the worker's are by now.
+    /// What a former life decided says nothing: frames of that time are refused for their cookie.
+    pub(crate) fn is_old_news(&self, rank: Rank, group: GroupId) -> bool {
+        let Some(worker) = self.workers.get(rank.index()) else { return false };
+        let direct = worker.decided.iter().filter(|decided| !decided.is_restored);
+        let direct = direct.filter(|decided| decided.group.row() == group.row());
+        let ages = direct.map(|d| d.group.generation().wrapping_sub(group.generation()));
+        let mut ages = ages.filter(|age| *age < 1 << 15);
+        ages.any(|age| usize::from(age) >= DECIDED_KEPT / 2)
+    }
+
+    /// A worker speaks in this life. True when it is, or may be, the one that spoke before: what is
+    /// kept is its own. Else that is forgotten: a new life knows nothing of what the old one pushed.
+    pub(crate) fn begin_life(&mut self, rank: Rank, life: u64) -> bool {
+        let Some(worker) = self.workers.get_mut(rank.index()) else { return false };
+        let is_same = worker.life == life || worker.life == 0;
+        if !is_same {
+            worker.decided.clear();
+        }
+        worker.life = life;
+        is_same
+    }
+
+    /// The life of a worker that these are of; 0 when it is not known.
+    pub(crate) fn life(&self, rank: Rank) -> u64 {
+        self.workers.get(rank.index()).map_or(0, |worker| worker.life)
+    }
+
+    /// All that is kept, by rank.
+    pub(crate) fn state(&self) -> Vec<WorkerOutcomes> {
+        let update = |decided: &Decided| DecidedUpdate {
+            group: decided.group,
+            outcome: decided.outcome,
+            version: Version(decided.version),
+        };
+        let worker = |worker: &Worker| WorkerOutcomes {
+            life: worker.life,
+            decided: worker.decided.iter().map(update).collect(),
+        };
+        self.workers.iter().map(worker).collect()
+    }
+
+    /// Takes over what a former life kept, to be told once `held_by` allows it.
+    pub(crate) fn restore(&mut self, state: &[WorkerOutcomes], held_by: Option<u64>) {
+        for (worker, kept) in self.workers.iter_mut().zip(state) {
+            worker.life = kept.life;
+            worker.decided.clear();
+            let skip = kept.decided.len().saturating_sub(DECIDED_KEPT);
+            worker.decided.extend(kept.decided[skip..].iter().map(|update| Decided {
+                held_by: held_by.filter(|_| update.outcome == Outcome::Committed),
+                is_restored: true,
+                ..Decided::new(update.group, update.outcome, update.version.0)
+            }));
+        }
+    }
+}
+
+/// The worker whose direct update a group is, if it is one.
+pub(crate) fn direct_rank(group: GroupId) -> Option<Rank> {
+    let rank = group.row().checked_sub(ROW_DIRECT)?;
+    u8::try_from(rank).ok().and_then(Rank::new)
+}
+
+/// Decided updates kept for each worker.
+pub(crate) const DECIDED_KEPT: usize = 32;

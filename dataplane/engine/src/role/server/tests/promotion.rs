@@ -1,0 +1,144 @@
+//! A server that dies for good, and its replica that takes over (SPEC#promotion, I1, I3, I9).
+
+use alloc::vec::Vec;
+
+use super::rig::{CHUNKS, JOB as RIG_JOB, Rig, descriptor, group, job};
+use super::world::{Faults, JOB, SERVER, Setup, World, endpoint};
+use super::*;
+use crate::drops::DropReason;
+use crate::push::{OrderNumber, ServerEpoch};
+use weft_wire::header::Outcome;
+
+fn acknowledged_by_the_replica(job: &mut ServerJobConfig) {
+    job.ack = AckMode::Replica;
+}
+
+/// Whose server waits for its disk and for its replica.
+fn kept_twice(job: &mut ServerJobConfig) {
+    (job.ack, job.is_durable) = (AckMode::Replica, true);
+}
+
+/// Whatever the moment: no update twice, none that a worker was told of lost, all in at the end.
+#[test]
+fn the_replica_goes_on_with_all_that_workers_were_told_of() {
+    let mut lost = 0;
+    for seed in 0..SEEDS {
+        let has_controller = !seed.is_multiple_of(3);
+        let faults = if seed.is_multiple_of(2) { Faults::HEAVY } else { Faults::default() };
+        let adjust = if seed % 4 < 2 { acknowledged_by_the_replica } else { kept_twice };
+        let setup = Setup { updates: 8, has_controller, faults, adjust, ..Setup::new(3) };
+        let mut world = World::new(setup, 3_000 + seed);
+        world.run(|world| world.model().version.0 > seed % 20);
+        // Some way into what comes next.
+        world.run_for((seed % 7) * 700_000, |_| false);
+        let before = world.model().version.0;
+        world.promote();
+        lost += before - world.model().version.0;
+        world.finish();
+        assert_eq!(world.model().version.0, 24, "every update of every worker is in, once");
+        let moved = world.workers.iter().all(|worker| worker.pusher.stats().servers_moved == 1);
+        assert!(moved);
+        let (_, epoch, stats) = world.heir.as_ref().unwrap().served().next().unwrap();
+        assert_eq!((epoch, stats.overlaps), (ServerEpoch(1), 0));
+    }
+    assert!(lost > 0, "the servers died with commits that nobody else had");
+}
+
+#[test]
+fn a_replica_that_lacks_what_was_told_stays_a_replica() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 5);
+    world.run(|world| world.model().version.0 >= 4);
+    let applied = world.replica.as_ref().unwrap().model(JOB).unwrap().next_order;
+    let replica = world.replica.as_mut().unwrap();
+    while replica.poll_event().is_some() {}
+    replica.handle_command(
+        world.now,
+        Command::Promote {
+            job: JOB,
+            epoch: ServerEpoch(1),
+            order: OrderNumber(1000),
+            applied_min: OrderNumber(applied.0 + 5),
+        },
+    );
+    let refused = core::iter::from_fn(|| replica.poll_event()).last();
+    assert!(
+        matches!(refused, Some((_, Event::PromotionRefused { applied: own })) if own >= applied),
+        "{refused:?}"
+    );
+    assert!(replica.served().next().is_none());
+    // The server lives: nothing has happened.
+    world.finish();
+}
+
+#[test]
+fn a_server_of_an_earlier_epoch_stands_down_and_says_nothing_more() {
+    let mut rig = Rig::new(job());
+    rig.server.handle_command(Nanos(0), Command::StandDown { job: RIG_JOB, epoch: ServerEpoch(0) });
+    assert_eq!(rig.server.poll_event(), None, "a word for an earlier server");
+    rig.server.handle_command(Nanos(0), Command::StandDown { job: RIG_JOB, epoch: ServerEpoch(1) });
+    let stood_down = Event::StoodDown { epoch: ServerEpoch(1) };
+    assert_eq!(rig.server.poll_event(), Some((RIG_JOB, stood_down)));
+    assert_eq!(rig.server.poll_timeout(), Nanos::MAX);
+    assert_eq!(rig.direct(1, group(0), 0), Err(DropReason::UnknownJob));
+    assert!(rig.poll().is_empty(), "it answers nothing");
+}
+
+/// I9: acknowledgements that wait for a replica do not wait for a dead one.
+#[test]
+fn a_replica_that_is_left_holds_up_nobody() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 6);
+    world.run(|world| world.model().version.0 >= 4);
+    world.replica = None;
+    world.run_for(20_000_000_000, World::all_done);
+    assert!(!world.all_done(), "nobody is told without the replica");
+    world.bounds.clear();
+    world.server.handle_command(world.now, Command::LeaveReplica { job: JOB });
+    world.finish();
+    assert_eq!(world.model().version.0, 12);
+    assert!(world.stats().acks_without_replica > 0);
+    assert!(world.bounds.iter().any(|(_, is_held)| !is_held), "it is said");
+}
+
+/// A server that keeps a journal and is left by its replica tells nobody before the disk has it.
+#[test]
+fn without_its_replica_a_server_still_waits_for_its_journal() {
+    let mut config = job();
+    kept_twice(&mut config);
+    let mut rig = Rig::new(config);
+    rig.install(descriptor(0, &[0, 1], true)).unwrap();
+    rig.pulls();
+    for chunk in 0..CHUNKS {
+        rig.sum(group(0), chunk, 0b11).unwrap();
+    }
+    let is_told = |rig: &mut Rig| rig.acks().iter().any(|(to, ..)| *to == 1);
+    assert!(!is_told(&mut rig));
+    rig.server.handle_command(rig.now, Command::LeaveReplica { job: RIG_JOB });
+    assert!(!is_told(&mut rig));
+    assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Wait);
+    assert_eq!(rig.server.poll_journal(&mut Vec::new()), Some((RIG_JOB, 1)));
+    rig.server.handle_durable(RIG_JOB, 1);
+    assert!(is_told(&mut rig));
+    assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Committed);
+}
+
+/// What a former life had to keep back for the replica is not kept back for a dead one.
+#[test]
+fn a_restored_outcome_does_not_wait_for_a_replica_that_is_left() {
+    let config = || ServerJobConfig { ack: AckMode::Replica, ..job() };
+    let mut rig = Rig::new(config());
+    rig.install(descriptor(0, &[0, 1], true)).unwrap();
+    rig.pulls();
+    for chunk in 0..CHUNKS {
+        rig.sum(group(0), chunk, 0b11).unwrap();
+    }
+    rig.acks();
+    let state = rig.server.state(RIG_JOB).unwrap();
+    rig.server = Server::new(endpoint(SERVER), 1500, &[config()], 77, Kernels::detect()).unwrap();
+    rig.server.restore(RIG_JOB, &state).unwrap();
+    rig.restart_peers();
+    assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Wait);
+    rig.server.handle_command(rig.now, Command::LeaveReplica { job: RIG_JOB });
+    assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Committed);
+}
