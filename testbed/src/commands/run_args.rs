@@ -27,7 +27,7 @@ pub(crate) struct RunArgs {
     /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
     #[arg(long)]
     pub(super) no_lab: bool,
-    /// Fail instead of falling back to another port.
+    /// Fail instead of falling back to another port or to transfers that nobody planned.
     #[arg(long)]
     pub(super) strict: bool,
     /// Print each box's configuration and each worker's plan, and exit.
@@ -74,6 +74,10 @@ pub(crate) struct RunArgs {
     /// Kills a box after a round of rank 0 and starts it again, such as a1@40; may be repeated.
     #[arg(long, value_name = "BOX@ROUND", help_heading = "Overrides")]
     restart: Vec<String>,
+    /// As --restart, but the box stays dead: such as server@40, whose replica takes its place
+    /// (needs a replica and `push.ack = "replica"`).
+    #[arg(long, value_name = "BOX@ROUND", help_heading = "Overrides")]
+    crash: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -173,8 +177,12 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
         None => {}
     }
     for restart in &arguments.restart {
-        let section = Scenario::restart(restart).map_err(|error| Exit::Usage.because(error))?;
-        scenario.restart.push(section);
+        let section = Scenario::restart("--restart", restart);
+        scenario.restart.push(section.map_err(|error| Exit::Usage.because(error))?);
+    }
+    for crash in &arguments.crash {
+        let section = Scenario::restart("--crash", crash);
+        scenario.crash.push(section.map_err(|error| Exit::Usage.because(error))?);
     }
     // The overrides obey the same rules as the file.
     let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;

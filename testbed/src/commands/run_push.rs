@@ -34,6 +34,11 @@ pub(super) fn run(
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
     let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute)
         .map_err(|error| Exit::Usage.because(error))?;
+    if plan.topology.is_none() && ground.io != Io::Memory && !scenario.rate_step.is_empty() {
+        let reason = "[[rate_step]] changes links of a lab, and there is none: run as root, or where \
+                      user namespaces are allowed";
+        return Err(Exit::CannotRun.because(anyhow::anyhow!(reason)));
+    }
     if arguments.dry_run {
         return print_plan(&plan);
     }
@@ -60,14 +65,15 @@ pub(super) fn run(
         wall_ns,
     };
     let outcome = run.outcome(requested, arguments.seed);
-    let failed = outcome.verdict == Verdict::Failed;
+    let is_degraded = !run.degraded().is_empty();
+    let failed = outcome.verdict == Verdict::Failed || (is_degraded && arguments.strict);
     run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     report::present(&directory, None, format)?;
     eprintln!("weft: run directory {}", directory.display());
-    Ok(match (failed, &ground.degraded) {
+    Ok(match (failed, is_degraded) {
         (true, _) => Exit::Failed as u8,
-        (false, Some(_)) => Exit::CannotRun as u8,
-        (false, None) => 0,
+        (false, true) => Exit::CannotRun as u8,
+        (false, false) => 0,
     })
 }
 
@@ -141,14 +147,8 @@ fn carry_out(
         _ => None,
     };
     let interrupted = || signalled.load(Ordering::Relaxed);
-    let result = run_push_processes(
-        plan,
-        lab.as_ref(),
-        &scenario.restart,
-        directory,
-        &mut progress,
-        &interrupted,
-    );
+    let result =
+        run_push_processes(plan, lab.as_ref(), scenario, directory, &mut progress, &interrupted);
     bar.finish_and_clear();
     if let Some(name) = &lab {
         lab::down(name).map_err(|error| Exit::Failed.because(error))?;

@@ -129,7 +129,8 @@ fn host_plan(name: &LabName, topology: &Topology, host: &Host) -> NodePlan {
         let first = index == 0;
         let mac = host.mac.filter(|_| first).unwrap_or_else(|| mac_of(topology, host, index));
         plan.addresses.push(format!("link set {interface} address {mac} mtu {mtu}"));
-        if let Some(ip) = host.ip.filter(|_| first && host.kernel_address) {
+        let addresses = [host.ip.filter(|_| host.kernel_address), host.control];
+        for ip in addresses.into_iter().flatten().filter(|_| first) {
             let nodad = if ip.address.is_ipv6() { " nodad" } else { "" };
             plan.addresses.push(format!("addr add {ip} dev {interface}{nodad}"));
         }
@@ -242,6 +243,7 @@ mod tests {
     fn a_star_becomes_these_commands() {
         let mut topology = star();
         topology.leave_address_to_port("a0");
+        topology.add_control_addresses();
         let plan = Plan::new(&name("t1"), &topology);
         assert_eq!(
             plan.creation(),
@@ -267,10 +269,12 @@ mod tests {
                 "link set lo up",
                 "link set eth0 address 02:57:45:00:00:01 mtu 1500",
                 "addr add 10.87.0.1/24 dev eth0",
+                "addr add 10.88.0.1/24 dev eth0",
                 "link set eth0 up",
             ]
         );
-        assert!(a0.addresses.iter().all(|line| !line.starts_with("addr")), "a port owns it");
+        let owned: Vec<_> = a0.addresses.iter().filter(|line| line.starts_with("addr")).collect();
+        assert_eq!(owned, ["addr add 10.88.0.254/24 dev eth0"], "a port owns the other");
         assert_eq!(s0.interfaces, ["s0-p1", "s0-p2", "s0-p3"]);
         assert_eq!(s0.addresses.last().unwrap(), "link set br0 mtu 1500 up");
         assert_eq!((s0.rates.len(), s0.shaping.len()), (3, 9));

@@ -68,6 +68,15 @@ impl Topology {
         builder.finish(file.mtu.unwrap_or(MTU_DEFAULT))
     }
 
+    /// Gives the kernel of every host a second address, for what does not travel through a
+    /// userspace port: 10.88.0.0/24 beside the 10.87.0.0/24 of a built topology. Real machines have
+    /// a second network for it; here it shares the link.
+    pub fn add_control_addresses(&mut self) {
+        for host in &mut self.hosts {
+            host.control = host.ip.and_then(Cidr::control);
+        }
+    }
+
     /// Leaves the address of `name` to a userspace port: the kernel neither holds nor answers for
     /// it. Returns whether there is such a host.
     pub fn leave_address_to_port(&mut self, name: &str) -> bool {
@@ -101,6 +110,8 @@ pub struct Host {
     pub commands: Vec<String>,
     /// False when a userspace port owns `ip`, so that the kernel must not answer for it.
     pub kernel_address: bool,
+    /// A further address of its first interface, always the kernel's.
+    pub control: Option<Cidr>,
 }
 
 /// One link: a veth pair.
@@ -150,6 +161,15 @@ pub struct Cidr {
     pub prefix: u8,
 }
 
+impl Cidr {
+    /// The same host in the network whose second octet is one higher; none for IPv6.
+    fn control(self) -> Option<Self> {
+        let IpAddr::V4(ip) = self.address else { return None };
+        let [a, b, c, d] = ip.octets();
+        Some(Self { address: [a, b.wrapping_add(1), c, d].into(), ..self })
+    }
+}
+
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
@@ -188,7 +208,14 @@ impl Builder {
             .mac
             .map(|text| text.parse().map_err(|_| TopologyError::Mac { text: text.clone() }))
             .transpose()?;
-        self.add_host(Host { name, ip, mac, commands: raw.commands, kernel_address: true })
+        self.add_host(Host {
+            name,
+            ip,
+            mac,
+            commands: raw.commands,
+            kernel_address: true,
+            control: None,
+        })
     }
 
     fn add_host(&mut self, host: Host) -> Result<(), TopologyError> {

@@ -182,6 +182,7 @@ fn row(network: &Network, estimator: &Estimator, now_ns: u64, link: LinkId) -> R
         bound: bound.map(|bound| match bound {
             Bound::Measured => "measured",
             Bound::AtLeast => "at_least",
+            Bound::Fallen => "fallen",
         }),
         capacity_mbit: estimate.map(|estimate| mbit(estimate.capacity_bytes_per_sec)),
         background_mbit: estimate.map(|estimate| mbit(estimate.background_bytes_per_sec)),

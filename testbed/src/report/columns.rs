@@ -54,6 +54,15 @@ pub struct TransferRow {
     pub group: Option<u32>,
     /// Its order number; empty when it was never decided.
     pub order: Option<u64>,
+    /// Into the server: from the first PULL to the first frame.
+    #[serde(default)]
+    pub wait_ns: Option<u64>,
+    /// Into the server: how long no chunk had come when the first one did.
+    #[serde(default)]
+    pub idle_ns: Option<u64>,
+    /// Into the server: the granted rate.
+    #[serde(default)]
+    pub ceiling_bytes_per_sec: Option<u64>,
 }
 
 /// A row of `updates.csv`: one update that a worker pushed.
@@ -204,6 +213,9 @@ pub const COLUMNS: &[Column] = &[
     column(TRANSFERS, "target", "where to: an aggregator, the server or the replica"),
     column(TRANSFERS, "group", "id of a push's group; empty in an allreduce"),
     column(TRANSFERS, "order", "its order number; empty when it was never decided"),
+    column(TRANSFERS, "wait_ns", "into the server: from the first PULL to the first frame"),
+    column(TRANSFERS, "idle_ns", "into the server: how long no chunk had come when it began"),
+    column(TRANSFERS, "ceiling_bytes_per_sec", "into the server: the granted rate"),
     column(UPDATES, "rank", "the worker"),
     column(UPDATES, "life", "its life: 0, and one more after each restart"),
     column(UPDATES, "update", "number of the update in that life"),

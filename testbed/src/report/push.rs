@@ -34,6 +34,22 @@ pub struct PushOutcome {
     pub planning_mean_ns: u64,
     /// Latency that gates add: mean from grant to the first chunk.
     pub gating_mean_ns: u64,
+    /// Share of the server's downlink that frames used while some update was handed over and its
+    /// outcome not known; null where the link is not shaped.
+    #[serde(default)]
+    pub downlink_utilisation: Option<f64>,
+    /// How long that was.
+    #[serde(default)]
+    pub downlink_wanted_ns: u64,
+    /// Transfers into the server: mean from the first PULL to the first chunk.
+    #[serde(default)]
+    pub transfer_wait_mean_ns: u64,
+    /// Transfers into the server: mean time without a chunk before they began.
+    #[serde(default)]
+    pub transfer_idle_mean_ns: u64,
+    /// Transfers into the server: mean of rate over ceiling; null without granted rates.
+    #[serde(default)]
+    pub transfer_ceiling_share: Option<f64>,
     /// Updates that went without the controller's word because it was silent.
     pub controller_fallbacks: u64,
     /// Chunks of which at least one transmission was made, once for each turn of their update.
@@ -50,6 +66,12 @@ pub struct PushOutcome {
     pub replication: String,
     /// Whether the replica had the server's bits at equal order numbers; null without one.
     pub replica_identical: Option<bool>,
+    /// Times that the replica took the server's place.
+    #[serde(default)]
+    pub promotions: u64,
+    /// Whether there was a replica to the end; null when none was meant.
+    #[serde(default)]
+    pub replication_held: Option<bool>,
     /// Largest true distance of server and replica; null without one.
     pub divergence_max: Option<f64>,
     /// The bound of that distance; null when there is none.
@@ -142,6 +164,7 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
                 push.controller_fallbacks
             ),
         ),
+        ("downlink", downlink(push)),
         (
             "turns",
             format!(
@@ -174,9 +197,29 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
         if let Some(bound) = push.divergence_bound {
             let _ = write!(text, " of {bound}");
         }
+        if push.promotions > 0 {
+            text.push_str(
+                "; it took the server's place, and REPLICATION WAS NOT HELD from then on",
+            );
+        }
         rows.push(("replica", text));
     }
     rows
+}
+
+fn downlink(push: &PushOutcome) -> String {
+    let percent = |share: Option<f64>| {
+        share.map_or_else(|| "?".to_owned(), |share| format!("{:.1}", share * 100.0))
+    };
+    format!(
+        "{} % of the server's while it was wanted ({}); a transfer: {} to its first chunk, {} idle \
+         before it, {} % of its ceiling",
+        percent(push.downlink_utilisation),
+        duration(push.downlink_wanted_ns),
+        duration(push.transfer_wait_mean_ns),
+        duration(push.transfer_idle_mean_ns),
+        percent(push.transfer_ceiling_share)
+    )
 }
 
 fn loss(push: &PushOutcome) -> String {

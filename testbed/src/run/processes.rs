@@ -35,6 +35,14 @@ pub enum ProcessError {
          with `cargo build --release -p weft-controller`"
     )]
     NoController,
+    /// A link did not take its new rate.
+    #[error("giving the link of {name} another rate: {problem}")]
+    RateStep {
+        /// The host.
+        name: String,
+        /// What `tc` said.
+        problem: String,
+    },
     /// It is of another version, so its configuration or protocol may differ.
     #[error("{path} is {found}, this is {wanted}: build both from one tree", path = .path.display())]
     NodeVersion {

@@ -29,6 +29,7 @@ pub(super) struct RunningBox {
     config: PathBuf,
     log: PathBuf,
     process: Process,
+    is_dead: bool,
 }
 
 impl RunningBox {
@@ -44,7 +45,7 @@ impl RunningBox {
         let namespace = lab.map(|lab| lab.namespace(&plan.name));
         let process = spawn_box(node, &config, &log, namespace.as_deref())?;
         let (plan, node) = (plan.clone(), node.to_owned());
-        Ok(Self { plan, namespace, node, config, log, process })
+        Ok(Self { plan, namespace, node, config, log, process, is_dead: false })
     }
 
     pub(super) fn wait_until_ready(&mut self) -> Result<(), ProcessError> {
@@ -64,8 +65,17 @@ impl RunningBox {
         self.wait_until_ready()
     }
 
-    /// Ends the box and reads its statistics.
+    /// Kills the box without a word, for good.
+    pub(super) fn crash(&mut self) {
+        self.process.end(Duration::ZERO);
+        self.is_dead = true;
+    }
+
+    /// Ends the box and reads its statistics; one that crashed took them along.
     pub(super) fn stop(&mut self) -> BoxCounters {
+        if self.is_dead {
+            return BoxCounters::default();
+        }
         let cpu_ns = self.process.cpu_ns();
         self.process.signal(Signal::SIGINT);
         self.process.end(STOP_TIMEOUT);
@@ -73,6 +83,8 @@ impl RunningBox {
         if let Some(stdout) = &mut self.process.0.stdout {
             let _ = stdout.read_to_string(&mut text);
         }
+        // What it counted, whole, beside its configuration; a report lacks nothing without it.
+        let _ = fs::write(self.config.with_extension("stats.json"), &text);
         BoxCounters { cpu_ns, ..counters(&text).unwrap_or_default() }
     }
 }

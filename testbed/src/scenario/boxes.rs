@@ -52,7 +52,8 @@ impl AggregationSection {
     }
 }
 
-/// `[[restart]]`: a box that dies without a word and comes back at once.
+/// `[[restart]]`: a box that dies without a word and comes back at once. `[[crash]]`: one that dies
+/// and does not come back.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RestartSection {
@@ -65,13 +66,18 @@ pub struct RestartSection {
 }
 
 impl RestartSection {
-    pub(super) fn validate(&self, job: &JobSection, names: &[String]) -> Result<(), Invalid> {
+    pub(super) fn validate(
+        &self,
+        section: &'static str,
+        job: &JobSection,
+        names: &[String],
+    ) -> Result<(), Invalid> {
         if self.after_round >= job.rounds {
             let reason = format!("is {}; the last round is {}", self.after_round, job.rounds - 1);
-            return refuse("restart", "after_round", reason);
+            return refuse(section, "after_round", reason);
         }
         if !names.contains(&self.name) {
-            return refuse("restart", "box", format!("names no box: {}", self.name));
+            return refuse(section, "box", format!("names no box: {}", self.name));
         }
         Ok(())
     }

@@ -53,6 +53,49 @@ impl LinkRate {
     }
 }
 
+/// `[[rate_step]]`: a host's link that gets another rate while the job runs; `[push]` in a lab only.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateStepSection {
+    /// Name of the host.
+    #[serde(rename = "box")]
+    pub name: String,
+    /// When the model has taken in this round's last update, counted from 0.
+    pub after_round: u32,
+    /// From the host, Mbit/s.
+    pub up: f64,
+    /// To the host, Mbit/s.
+    pub down: f64,
+}
+
+impl RateStepSection {
+    /// From the host and to it.
+    #[must_use]
+    pub fn rates(&self) -> [Option<Rate>; 2] {
+        [self.up, self.down].map(Rate::from_mbit)
+    }
+
+    pub(super) fn validate(&self, scenario: &Scenario) -> Result<(), Invalid> {
+        let refused = |key: &str, reason: String| refuse("rate_step", key, reason);
+        let is_shaped = scenario.lab.rates(&self.name).iter().all(Option::is_some);
+        if scenario.push.is_none() || !scenario.hosts().contains(&self.name) || !is_shaped {
+            let reason = "names no host of a [push] job whose link has a rate";
+            return refused("box", format!("{reason}: {}", self.name));
+        }
+        let rounds = scenario.job.rounds;
+        if self.after_round >= rounds {
+            let reason = format!("is {}; the last round is {}", self.after_round, rounds - 1);
+            return refused("after_round", reason);
+        }
+        for (key, mbit) in [("up", self.up), ("down", self.down)] {
+            if Rate::from_mbit(mbit).is_none() {
+                return refused(key, format!("is {mbit}; expected 0.01 to 100000 Mbit/s"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl LabSection {
     /// Rates of a host's link from it and to it; `None` where it is not shaped.
     #[must_use]

@@ -6,8 +6,8 @@
 //! | file | section |
 //! | --- | --- |
 //! | `job` | `[job]`: the training run |
-//! | `lab` | `[lab]`: the links |
-//! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]` |
+//! | `lab` | `[lab]`, `[[rate_step]]`: the links, and how they change |
+//! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
 //! | `locate` | the line and the field of a mistake |
 
@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{ElementType, JobSection, ScaleExponent};
-pub use lab::{LabSection, LinkRate};
-pub use push::{CONTROLLER, Mode, PushSection, REPLICA, Replication, SERVER};
+pub use lab::{LabSection, LinkRate, RateStepSection};
+pub use push::{Ack, CONTROLLER, Mode, PushSection, REPLICA, Replication, SERVER};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -49,6 +49,12 @@ pub struct Scenario {
     /// Boxes that are killed and started again.
     #[serde(default)]
     pub restart: Vec<RestartSection>,
+    /// Links that change while the job runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_step: Vec<RateStepSection>,
+    /// With `[push]`: boxes that are killed and stay dead.
+    #[serde(default)]
+    pub crash: Vec<RestartSection>,
 }
 
 impl Scenario {
@@ -72,16 +78,16 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Reads a restart as the command line writes it: `a1@40`.
+    /// Reads a restart or a crash as the command line writes it: `a1@40`. `option` is its name.
     ///
     /// # Errors
     /// Says what was expected.
-    pub fn restart(text: &str) -> Result<RestartSection, ScenarioError> {
+    pub fn restart(option: &str, text: &str) -> Result<RestartSection, ScenarioError> {
         let parsed = text.split_once('@').and_then(|(name, round)| {
             Some(RestartSection { name: name.to_owned(), after_round: round.parse().ok()? })
         });
         parsed.ok_or_else(|| ScenarioError {
-            file: "--restart".to_owned(),
+            file: option.to_owned(),
             line: 1,
             field: None,
             reason: format!("expected BOX@ROUND such as a1@40, not `{text}`"),
@@ -108,7 +114,18 @@ impl Scenario {
         };
         self.aggregation.validate(&self.job)?;
         for restart in &self.restart {
-            restart.validate(&self.job, &self.restartable())?;
+            restart.validate("restart", &self.job, &self.restartable())?;
+            if restart.name == SERVER && self.push.as_ref().is_some_and(|push| !push.durable) {
+                let reason = "is the server, which forgets the job; set durable = true in [push]";
+                return refuse("restart", "box", reason);
+            }
+        }
+        let mortal = self.push.as_ref().map(PushSection::boxes).unwrap_or_default();
+        for crash in &self.crash {
+            crash.validate("crash", &self.job, &mortal)?;
+        }
+        for step in &self.rate_step {
+            step.validate(self)?;
         }
         self.faults.validate()
     }

@@ -33,6 +33,10 @@ pub struct PushSection {
     /// How a replica gets its copies. Default `none`: there is no replica.
     #[serde(default)]
     pub replication: Replication,
+    /// When a worker is told that its update is committed: `commit` (default), or `replica`, when
+    /// the replica has it too. Then the replica takes the place of a server that dies.
+    #[serde(default)]
+    pub ack: Ack,
     /// Bound of the distance between server and replica. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub div_max: Option<f64>,
@@ -43,6 +47,10 @@ pub struct PushSection {
     /// Held-out loss whose first crossing the report names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_loss: Option<f64>,
+    /// The server keeps its state in the run directory: what it told anybody survives its restart.
+    /// Default false.
+    #[serde(default)]
+    pub durable: bool,
     /// How long a group may be at the head of the order without being staged, in milliseconds.
     /// Default 5000.
     #[serde(default = "default_lateness_ms")]
@@ -59,6 +67,17 @@ pub enum Mode {
     Sync,
     /// A round takes in the K best of N updates and drops the others; then all go on.
     Partial,
+}
+
+/// When workers are told that their updates are committed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ack {
+    /// At the commit.
+    #[default]
+    Commit,
+    /// When the replica has it too.
+    Replica,
 }
 
 /// How a replica gets its copies.
@@ -184,6 +203,13 @@ impl PushSection {
         if self.replication == Replication::Worker && self.aggregators > 0 {
             let reason = "is \"worker\"; such a job has aggregators = 0".to_owned();
             return refused("replication", reason);
+        }
+        let is_planned = matches!(self.replication, Replication::Network | Replication::Worker);
+        if self.ack == Ack::Replica && !(self.controller && is_planned) {
+            let reason = "is \"replica\"; expected a controller, and replication \"network\" or \
+                          \"worker\""
+                .to_owned();
+            return refused("ack", reason);
         }
         if let Some(div_max) = self.div_max
             && !(div_max.is_finite() && div_max > 0.0 && self.has_replica())

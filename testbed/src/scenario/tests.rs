@@ -86,6 +86,18 @@ const PUSH: [(&str, &str); 4] = [
 ];
 
 #[test]
+fn the_busy_server_is_sent_to_directly_by_workers_that_do_not_compute() {
+    let text = include_str!("../../scenarios/busy_server.toml");
+    let scenario = Scenario::parse("busy_server.toml", text).unwrap();
+    let push = scenario.push.as_ref().expect("a [push] section");
+    assert_eq!((push.aggregators, push.compute_ms, push.has_replica()), (0, [0, 0], false));
+    let bits = |host: &str| scenario.lab.rates(host).map(|rate| rate.unwrap().bits_per_sec());
+    let [up, down] = bits("server");
+    // Models must not be what limits, and one worker must be able to fill the link.
+    assert!(up > down && bits("w7")[0] >= down);
+}
+
+#[test]
 fn the_push_scenarios_have_eight_workers_on_unequal_links() {
     for (name, text) in PUSH {
         let scenario = Scenario::parse(name, text).unwrap();
@@ -127,4 +139,24 @@ fn mistakes_in_a_push_name_their_field() {
         assert_eq!(error.field.as_deref(), Some(field), "{error}");
         assert!(error.reason.contains(reason), "{error}");
     }
+}
+
+#[test]
+fn a_crash_names_a_box_and_an_ack_of_the_replica_needs_one() {
+    let failover = include_str!("../../scenarios/failover.toml");
+    let scenario = Scenario::parse("failover.toml", failover).unwrap();
+    assert_eq!((scenario.crash[0].name.as_str(), scenario.crash[0].after_round), ("server", 6));
+    assert_eq!(scenario.push.unwrap().ack, Ack::Replica);
+    for (from, to, field) in [
+        ("box = \"server\"", "box = \"w1\"", "crash.box"),
+        ("after_round = 6", "after_round = 16", "crash.after_round"),
+        ("replication = \"network\"", "replication = \"none\"", "push.ack"),
+        ("replication = \"network\"", "replication = \"chain\"", "push.ack"),
+    ] {
+        assert!(failover.contains(from), "{from}");
+        let error = Scenario::parse("failover.toml", &failover.replace(from, to)).unwrap_err();
+        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+    }
+    assert_eq!(Scenario::restart("--crash", "server@4").unwrap().after_round, 4);
+    assert_eq!(Scenario::restart("--crash", "server").unwrap_err().file, "--crash");
 }

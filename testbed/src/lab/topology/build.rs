@@ -110,6 +110,7 @@ fn numbered_host(name: &str, octet: u8) -> Host {
         mac: Some(MacAddr([0x02, 0x57, 0x45, 0x00, 0x00, octet])),
         commands: Vec::new(),
         kernel_address: true,
+        control: None,
     }
 }
 

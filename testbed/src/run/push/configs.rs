@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::run::plan::Io;
-use crate::scenario::{Mode, REPLICA, Replication, SERVER, ScaleExponent};
+use crate::scenario::{Ack, Mode, REPLICA, Replication, SERVER, ScaleExponent};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
@@ -21,6 +21,12 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> String {
     table.insert("port".into(), port(layout, name));
     if layout.io == Io::Dpdk {
         table.insert("dpdk".into(), dpdk(layout, name));
+    }
+    if layout.io == Io::Udp {
+        // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits for;
+        // commands do not wake it.
+        table
+            .insert("idle".into(), section(&[("breaths", 8.into()), ("pause_max_us", 200.into())]));
     }
     // In a chain only the server knows of the replica.
     let is_planned = name != REPLICA || layout.push.replication != Replication::Chain;
@@ -110,11 +116,17 @@ fn server(layout: &Layout<'_>) -> toml::Value {
         fields.push(("conduct", "fair".into()));
         fields.push(("commit", "arrival".into()));
     }
+    if layout.push.durable {
+        fields.push(("state_dir", text(&layout.directory.join("server.state"))));
+    }
     if layout.push.has_replica() {
         fields.push(("replica", i64::from(layout.push.aggregators).into()));
     }
     if let Some(div_max) = layout.push.div_max {
         fields.push(("div_max", div_max.into()));
+    }
+    if layout.push.ack == Ack::Replica {
+        fields.push(("ack", "replica".into()));
     }
     section(&fields)
 }
@@ -127,6 +139,9 @@ fn replica(layout: &Layout<'_>) -> toml::Value {
     fields.push(("box_index", i64::from(layout.push.aggregators).into()));
     fields.push(("workers", workers(layout)));
     fields.push(("boxes", toml::Value::Array(boxes)));
+    // It may come in the server's place.
+    fields.push(("tau_max", i64::from(layout.push.tau_max(&layout.scenario.job)).into()));
+    fields.push(("lateness_ms", i64::from(layout.push.lateness_ms).into()));
     section(&fields)
 }
 
@@ -201,6 +216,9 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     }
     if let Some(div_max) = push.div_max.filter(|_| has_copies) {
         fields.push(("div_max", div_max.into()));
+    }
+    if push.ack == Ack::Replica {
+        fields.push(("ack", "replica".into()));
     }
     let mut table = toml::Table::new();
     table.insert("listen".into(), layout.controller_addr().to_string().into());

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::downlink::Downlink;
 use super::message::PushSummary;
 use super::plan::PushPlan;
 use super::processes::PushObserved;
@@ -11,7 +12,7 @@ use crate::report::{PushOutcome, Quantiles, RunOutcome, Verdict};
 use crate::run::bottleneck::Bottleneck;
 use crate::run::finished::Ground;
 use crate::run::plan::{Io, Place};
-use crate::scenario::{Mode, REPLICA, Replication, SERVER, Scenario};
+use crate::scenario::{FaultSection, Mode, REPLICA, Replication, SERVER, Scenario};
 
 /// A push run that is over, and how to tell of it.
 #[derive(Debug)]
@@ -57,7 +58,7 @@ impl PushFinished<'_> {
         if shown > 0 {
             wrong.push(format!("and {shown} more"));
         }
-        let mut reasons: Vec<String> = self.ground.degraded.iter().cloned().collect();
+        let mut reasons = self.degraded();
         reasons.extend(wrong);
         let last = proof.curve.last().copied().unwrap_or_default();
         let version = proof.decided.last().map_or(0, |last| last.version);
@@ -86,6 +87,18 @@ impl PushFinished<'_> {
         }
     }
 
+    /// What the run did without although it was asked for, and no fault was (DESIGN I11).
+    #[must_use]
+    pub fn degraded(&self) -> Vec<String> {
+        let mut reasons: Vec<String> = self.ground.degraded.iter().cloned().collect();
+        let fallbacks = self.total().controller_fallbacks;
+        let is_quiet = self.scenario.faults == FaultSection::default();
+        if fallbacks > 0 && is_quiet && self.observed.restarts.is_empty() {
+            reasons.push(format!("{fallbacks} updates went without a word from the controller"));
+        }
+        reasons
+    }
+
     fn push_outcome(&self, proof: &PushProof, total: &PushSummary, accounted: bool) -> PushOutcome {
         let push = self.scenario.push.as_ref().expect("a scenario with [push]");
         let times = commit_times(self.observed, proof);
@@ -104,7 +117,16 @@ impl PushFinished<'_> {
             Some(crossing.t_ns.saturating_sub(began) as f64 / 1e9)
         });
         let distances = proof.divergence.iter().map(|point| point.distance);
+        let downlink = self.downlink();
+        let down_rate =
+            self.scenario.lab.rates(SERVER)[1].filter(|_| self.ground.place == Place::Lab);
         PushOutcome {
+            downlink_utilisation: down_rate
+                .and_then(|rate| downlink.utilisation(rate.bytes_per_sec())),
+            downlink_wanted_ns: downlink.wanted_ns,
+            transfer_wait_mean_ns: downlink.wait_mean_ns,
+            transfer_idle_mean_ns: downlink.idle_mean_ns,
+            transfer_ceiling_share: downlink.ceiling_share,
             mode: match push.mode {
                 Mode::Async => "async",
                 Mode::Sync => "sync",
@@ -138,6 +160,8 @@ impl PushFinished<'_> {
             }
             .to_owned(),
             replica_identical: proof.replica_identical,
+            promotions: u64::from(proof.promoted.is_some()),
+            replication_held: proof.replica_identical.map(|_| proof.promoted.is_none()),
             divergence_max: proof.replica_identical.map(|_| distances.fold(0.0, f64::max)),
             divergence_bound: push.div_max,
             replica_bytes: replica.rx_bytes,
@@ -147,6 +171,12 @@ impl PushFinished<'_> {
             target_loss: push.target_loss,
             final_loss: last.loss,
         }
+    }
+
+    fn downlink(&self) -> Downlink {
+        let updates = self.observed.updates.iter();
+        let pending = updates.map(|(.., update)| (update.push_ns, update.outcome_ns));
+        Downlink::new(self.observed.log(SERVER).unwrap_or_default(), pending)
     }
 
     fn total(&self) -> PushSummary {

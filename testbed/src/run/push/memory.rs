@@ -37,7 +37,7 @@ const IDLE_NS: u64 = 50_000;
 pub enum MemoryError {
     /// What a single process cannot do.
     #[error(
-        "--io memory has no controller, no aggregators, no replica and no restarts: add --direct, \
+        "--io memory has no controller, no aggregators, no replica and no restarts or rate steps: add --direct, \
          or use --io udp"
     )]
     Unsupported,
@@ -65,7 +65,8 @@ pub fn run_push_in_memory(
 ) -> Result<PushObserved, MemoryError> {
     let push = plan.workers[0].push();
     let plain = !push.controller && push.aggregators == 0 && !push.has_replica();
-    if !plain || !scenario.restart.is_empty() {
+    let dies = !scenario.restart.is_empty() || !scenario.crash.is_empty();
+    if !plain || dies || !scenario.rate_step.is_empty() {
         return Err(MemoryError::Unsupported);
     }
     let workers = plan.workers.iter().map(|worker| format!("w{}", worker.rank));
@@ -152,9 +153,9 @@ impl Log {
     fn take(&mut self, event: &Event) {
         let event = match *event {
             Event::Staged { group } => BoxEvent::Staged { group: group.0 },
-            Event::Transferred { group, rank, bytes, duration_ns } => {
+            Event::Transferred { group, rank, bytes, duration_ns, wait_ns, idle_ns } => {
                 let rank = rank.map(rank_number);
-                BoxEvent::Transferred { group: group.0, rank, bytes, duration_ns }
+                BoxEvent::Transferred { group: group.0, rank, bytes, duration_ns, wait_ns, idle_ns }
             }
             Event::MemberLost { rank, .. } => BoxEvent::MemberLost { rank: rank_number(rank) },
             Event::Decided { group, order, decision, members, norm, momentum_norm } => {
@@ -179,7 +180,7 @@ impl Log {
             }
             _ => return,
         };
-        self.lines.push(LogLine { t_ns: monotonic_ns(), event });
+        self.lines.push(LogLine { t_ns: monotonic_ns(), rx_bytes: 0, event });
     }
 }
 

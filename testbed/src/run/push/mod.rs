@@ -11,10 +11,12 @@
 //! | `sequence` | what the server's log says (pure) |
 //! | `replica` | follows the replica behind the server (pure) |
 //! | `verify` | recomputes the run by the independent reference |
+//! | `downlink` | how full the server's downlink was while it was wanted (pure) |
 //! | `finished` | the verdict |
 //! | `tables` | the rows of the run directory |
 
 mod configs;
+mod downlink;
 mod finished;
 mod log;
 mod memory;
@@ -24,6 +26,7 @@ mod processes;
 mod recording;
 mod replica;
 mod sequence;
+mod succession;
 mod tables;
 mod verify;
 mod worker;

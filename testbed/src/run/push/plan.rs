@@ -114,6 +114,8 @@ impl PushPlan {
             for name in &nodes {
                 topology.leave_address_to_port(name);
             }
+            // The boxes hear the controller through their kernels.
+            topology.add_control_addresses();
         }
         let layout = Layout { scenario, push, io, place, topology: topology.as_ref(), directory };
         let boxes = nodes
@@ -192,8 +194,9 @@ impl Layout<'_> {
 
     /// Where the controller listens.
     pub(super) fn controller_addr(&self) -> SocketAddr {
-        match self.lab_ip(CONTROLLER) {
-            Some(ip) => SocketAddr::new(ip, CONTROLLER_PORT),
+        let host = self.topology.and_then(|topology| topology.host(CONTROLLER));
+        match host.and_then(|host| host.control.or(host.ip)) {
+            Some(cidr) => SocketAddr::new(cidr.address, CONTROLLER_PORT),
             None => {
                 SocketAddr::from((Ipv4Addr::LOCALHOST, self.loopback_base() + LOOPBACK_CONTROLLER))
             }

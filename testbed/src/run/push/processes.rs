@@ -9,15 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use super::log::{LogLine, parse};
+use super::log::{LogLine, parse, told_once};
 use super::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
 use super::plan::{PushPlan, PushWorkerPlan, log_path};
-use crate::lab::LabName;
+use crate::lab::live::{self, LiveEnd};
+use crate::lab::topology::Link;
+use crate::lab::{LabError, LabName};
 use crate::run::processes::{ProcessError, find_node};
 use crate::run::running_box::RunningBox;
 use crate::run::running_worker::RunningWorker;
 use crate::run::{BoxCounters, monotonic_ns};
-use crate::scenario::RestartSection;
+use crate::scenario::{RateStepSection, RestartSection, Scenario};
 
 /// How long the run may go without a word from any worker, beyond a worker's own patience.
 const SILENCE_MARGIN: Duration = Duration::from_secs(30);
@@ -37,6 +39,10 @@ pub struct PushObserved {
     pub boxes: Vec<(String, BoxCounters)>,
     /// What was killed and started again: when, and what.
     pub restarts: Vec<(u64, String)>,
+    /// Links that got another rate: when, and which.
+    pub rate_steps: Vec<(u64, RateStepSection)>,
+    /// What was killed for good: when, and what.
+    pub crashes: Vec<(u64, String)>,
     /// The logs of server, replica and aggregators, by name.
     pub logs: Vec<(String, Vec<LogLine>)>,
 }
@@ -60,22 +66,22 @@ pub fn find_controller() -> Result<PathBuf, ProcessError> {
         .ok_or(ProcessError::NoController)
 }
 
-/// Runs a plan. `lab` is up already, or `None` for loopback; `progress` sees every outcome;
-/// `interrupted` is asked now and then.
+/// Runs a plan, with what happens to boxes and links on the way. `lab` is up already, or `None` for
+/// loopback; `progress` sees every outcome; `interrupted` is asked now and then.
 ///
 /// # Errors
 /// [`ProcessError`]; all processes have ended by then.
 pub fn run_push_processes(
     plan: &PushPlan,
     lab: Option<&LabName>,
-    restarts: &[RestartSection],
+    scenario: &Scenario,
     directory: &Path,
     progress: &mut dyn FnMut(u8, &PushMessage),
     interrupted: &dyn Fn() -> bool,
 ) -> Result<PushObserved, ProcessError> {
     let mut run = Running::start(plan, lab, directory)?;
     let mut observed = PushObserved::default();
-    run.watch(plan, restarts, &mut observed, progress, interrupted)?;
+    run.watch(plan, scenario, &mut observed, progress, interrupted)?;
     run.workers.clear();
     run.stop(&mut observed);
     for (name, _) in &observed.boxes {
@@ -85,7 +91,7 @@ pub fn run_push_processes(
             path: path.clone(),
             problem: error.to_string(),
         })?;
-        observed.logs.push((name.clone(), lines));
+        observed.logs.push((name.clone(), told_once(lines)));
     }
     Ok(observed)
 }
@@ -153,16 +159,18 @@ impl<'a> Running<'a> {
     fn watch(
         &mut self,
         plan: &PushPlan,
-        restarts: &[RestartSection],
+        scenario: &Scenario,
         observed: &mut PushObserved,
         progress: &mut dyn FnMut(u8, &PushMessage),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), ProcessError> {
-        let scenario = &plan.workers[0].scenario;
         let push = plan.workers[0].push();
         let per_round = u64::from(push.updates_per_round(&scenario.job));
         let patience = scenario.job.member_timeout() + SILENCE_MARGIN;
-        let mut due: Vec<&RestartSection> = restarts.iter().collect();
+        let mut due: Vec<(&RestartSection, bool)> =
+            scenario.restart.iter().map(|restart| (restart, false)).collect();
+        due.extend(scenario.crash.iter().map(|crash| (crash, true)));
+        let mut steps: Vec<&RateStepSection> = scenario.rate_step.iter().collect();
         let mut lives: Vec<u32> = vec![0; plan.workers.len()];
         let mut left = plan.workers.len();
         let mut heard = Instant::now();
@@ -193,11 +201,21 @@ impl<'a> Running<'a> {
                     let committed = update.outcome == UpdateOutcome::Committed;
                     observed.updates.push((rank, life, update));
                     if committed {
-                        let is_due = |restart: &mut &RestartSection| {
-                            version >= (u64::from(restart.after_round) + 1) * per_round
+                        let is_due = |(death, _): &mut (&RestartSection, bool)| {
+                            version >= (u64::from(death.after_round) + 1) * per_round
                         };
-                        for restart in due.extract_if(.., is_due) {
-                            self.restart(restart, plan, &mut lives, observed)?;
+                        let is_step_due = |step: &mut &RateStepSection| {
+                            version >= (u64::from(step.after_round) + 1) * per_round
+                        };
+                        for step in steps.extract_if(.., is_step_due) {
+                            observed.rate_steps.push((monotonic_ns(), step.clone()));
+                            self.step_rate(plan, step)?;
+                        }
+                        for (death, is_final) in due.extract_if(.., is_due) {
+                            match is_final {
+                                true => self.crash(&death.name, observed),
+                                false => self.restart(death, plan, &mut lives, observed)?,
+                            }
                         }
                     }
                 }
@@ -212,6 +230,40 @@ impl<'a> Running<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives a host's link its new rate, in both directions.
+    fn step_rate(&self, plan: &PushPlan, step: &RateStepSection) -> Result<(), ProcessError> {
+        let (Some(lab), Some(topology)) = (self.lab, &plan.topology) else { return Ok(()) };
+        let failed = |error: LabError| ProcessError::RateStep {
+            name: step.name.clone(),
+            problem: error.to_string(),
+        };
+        // A host's link has the host as its first end.
+        let of_it = |link: &&Link| link.ends[0].node == step.name;
+        for link in topology.links.iter().filter(of_it) {
+            for (end, rate) in step.rates().into_iter().enumerate() {
+                let (Some(rate), Some(shape)) = (rate, link.shapes[end]) else { continue };
+                let live = LiveEnd {
+                    from: link.ends[end].clone(),
+                    to: link.ends[1 - end].clone(),
+                    address: None,
+                    mtu: topology.mtu,
+                    shaped: Some((shape.shaper, shape.rate)),
+                };
+                live::set_rate(lab, &live, rate).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a box for good.
+    fn crash(&mut self, name: &str, observed: &mut PushObserved) {
+        observed.crashes.push((monotonic_ns(), name.to_owned()));
+        let boxes = self.boxes.iter_mut().chain(&mut self.controller);
+        for running in boxes.filter(|running| running.name() == name) {
+            running.crash();
+        }
     }
 
     fn restart(

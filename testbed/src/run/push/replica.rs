@@ -276,12 +276,12 @@ mod tests {
             norm,
             momentum_norm: norm,
         };
-        LogLine { t_ns, event }
+        LogLine { t_ns, rx_bytes: 0, event }
     }
 
     fn replica_at(t_ns: u64, order: u64, bound: f64) -> LogLine {
         let event = BoxEvent::ReplicaAt { order, divergence_bound: bound, is_held: true };
-        LogLine { t_ns, event }
+        LogLine { t_ns, rx_bytes: 0, event }
     }
 
     fn follow(bound: f64) -> Followed {

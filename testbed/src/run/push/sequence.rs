@@ -51,6 +51,8 @@ pub(super) struct Sequence {
     pub decided: Vec<Decided>,
     /// What contradicts the protocol.
     pub problems: Vec<String>,
+    /// The order number and the version that a promotion goes on from.
+    resumed: Option<(u64, u64)>,
 }
 
 /// What is known of a group before its decision.
@@ -96,15 +98,40 @@ impl Sequence {
                     };
                     sequence.take(name, decided);
                 }
+                BoxEvent::Promoted { applied, order, version, .. } => {
+                    sequence.take_promotion(name, (*applied, *order, *version));
+                }
                 _ => {}
             }
         }
         sequence
     }
 
+    /// Another box decides from here on: it has all of the sequence and nothing else, and no order
+    /// number comes again.
+    fn take_promotion(&mut self, name: &str, (applied, order, version): (u64, u64, u64)) {
+        let (next, known) = self.next();
+        if applied != next {
+            let problem = format!("{name}: promoted with all below order {applied}, not {next}");
+            self.problems.push(problem);
+        } else if version != known {
+            let problem = format!("{name}: promoted at version {version}, not {known}");
+            self.problems.push(problem);
+        } else if order < next {
+            self.problems.push(format!("{name}: promoted to order {order}, which was used"));
+        }
+        self.resumed = Some((order, version));
+    }
+
+    /// The order number that comes next, and the version before it.
+    fn next(&self) -> (u64, u64) {
+        let last = self.decided.last().map_or((0, 0), |last| (last.order + 1, last.version));
+        self.resumed.unwrap_or(last)
+    }
+
     fn take(&mut self, name: &str, decided: Decided) {
-        let (order, version) =
-            self.decided.last().map_or((0, 0), |last| (last.order + 1, last.version));
+        let (order, version) = self.next();
+        self.resumed = None;
         if decided.order != order {
             let problem = format!("{name}: order {} decided instead of {order}", decided.order);
             self.problems.push(problem);
@@ -168,7 +195,7 @@ mod tests {
     use super::*;
 
     fn line(t_ns: u64, event: BoxEvent) -> LogLine {
-        LogLine { t_ns, event }
+        LogLine { t_ns, rx_bytes: 0, event }
     }
 
     fn installed(group: u32, order: u64, members: &[(u8, u64)]) -> LogLine {
@@ -180,6 +207,7 @@ mod tests {
             exponent: -20,
             via: Some(0),
             replicate: false,
+            rate_bytes_per_sec: None,
         };
         line(0, event)
     }

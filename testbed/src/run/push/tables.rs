@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::downlink::ceilings;
 use super::finished::PushFinished;
 use super::log::{BoxEvent, LogLine, LoggedDecision};
 use super::message::UpdateOutcome;
@@ -10,7 +11,7 @@ use crate::report::{
     CommitRow, EventRow, FilesError, ReplicaRow, RoundRow, RunOutcome, RunWriter, TransferRow,
     UpdateRow,
 };
-use crate::scenario::SERVER;
+use crate::scenario::{REPLICA, SERVER};
 
 impl PushFinished<'_> {
     /// Fills the run directory.
@@ -158,6 +159,29 @@ impl PushFinished<'_> {
         for (at_ns, name) in &self.observed.restarts {
             writer.event(&event(*at_ns, "restart", &[("box", name.as_str().into())]))?;
         }
+        for (at_ns, step) in &self.observed.rate_steps {
+            let fields = [
+                ("box", step.name.as_str().into()),
+                ("up_mbit", step.up.into()),
+                ("down_mbit", step.down.into()),
+            ];
+            writer.event(&event(*at_ns, "rate_step", &fields))?;
+        }
+        for (at_ns, name) in &self.observed.crashes {
+            writer.event(&event(*at_ns, "crash", &[("box", name.as_str().into())]))?;
+        }
+        for line in self.observed.log(REPLICA).unwrap_or_default() {
+            if let BoxEvent::Promoted { epoch, applied, order, version, .. } = line.event {
+                let fields: [(&str, serde_json::Value); 4] = [
+                    ("epoch", epoch.into()),
+                    ("applied", applied.into()),
+                    ("order", order.into()),
+                    ("version", version.into()),
+                ];
+                writer.event(&event(line.t_ns, "promoted", &fields))?;
+                writer.event(&event(line.t_ns, "replication_not_held", &[]))?;
+            }
+        }
         for (at_ns, rank) in &self.observed.joined {
             writer.event(&event(*at_ns, "worker_joined", &[("rank", (*rank).into())]))?;
         }
@@ -193,8 +217,12 @@ fn transfers(name: &str, lines: &[LogLine], begun_ns: u64, proof: &PushProof) ->
             (decided.group, (decided.order, decided.via, first.into()))
         })
         .collect();
+    let ceilings: HashMap<u32, Option<u64>> = ceilings(lines).collect();
+    let of_server = |value: u64| (name == SERVER).then_some(value);
     let row = |line: &LogLine| {
-        let BoxEvent::Transferred { group, rank, bytes, duration_ns } = line.event else {
+        let BoxEvent::Transferred { group, rank, bytes, duration_ns, wait_ns, idle_ns } =
+            line.event
+        else {
             return None;
         };
         let known = orders.get(&group);
@@ -212,6 +240,9 @@ fn transfers(name: &str, lines: &[LogLine], begun_ns: u64, proof: &PushProof) ->
             target: name.to_owned(),
             group: Some(group),
             order: known.map(|(order, ..)| *order),
+            wait_ns: of_server(wait_ns),
+            idle_ns: of_server(idle_ns),
+            ceiling_bytes_per_sec: ceilings.get(&group).copied().flatten(),
             ..TransferRow::default()
         })
     };

@@ -11,12 +11,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::log::LogLine;
+use super::log::{LogLine, LoggedDecision};
 use super::message::{UpdateMessage, UpdateOutcome};
 use super::plan::model_path;
 use super::recording::{UpdateReader, read_model, updates_path};
 use super::replica::{DivergencePoint, Follower};
 use super::sequence::{Decided, Sequence};
+use super::succession::Succession;
 use crate::run::RecordingError;
 use crate::scenario::{REPLICA, SERVER, Scenario};
 use crate::workload::digits::{Trainer, TrainerError, model_bytes, sha256_hex};
@@ -58,6 +59,8 @@ pub struct PushProof {
     pub divergence: Vec<DivergencePoint>,
     /// `None` without a replica; else whether it has the server's bits at equal order numbers.
     pub replica_identical: Option<bool>,
+    /// When the replica took the server's place, and the first order number that it had not applied.
+    pub promoted: Option<(u64, u64)>,
     /// Everything that contradicts what the run promises.
     pub problems: Vec<String>,
 }
@@ -100,12 +103,16 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     let mut trainer = Trainer::new(0, workers, evidence.seed, &job.trainer())?;
     let elements = trainer.parameter_count();
     let mut recordings = Recordings::open(evidence, elements)?;
-    let sequence = Sequence::new("server", evidence.server);
+    let succession = Succession::new(evidence.server, evidence.replica.unwrap_or_default());
+    let sequence = Sequence::new("server", &succession.server);
     let mut reference = PushReference::new(job.momentum, trainer.parameters());
     let mut proof = PushProof { problems: sequence.problems.clone(), ..PushProof::default() };
-    let mut follower = evidence
-        .replica
-        .map(|lines| Follower::new(job.momentum.into(), evidence.server, lines, reference.model()));
+    proof.promoted = succession.promoted;
+    let mut follower = evidence.replica.map(|_| {
+        let (server, replica) = (&succession.followed, &succession.replica);
+        Follower::new(job.momentum.into(), server, replica, reference.model())
+    });
+    let followed_below = succession.promoted.map_or(u64::MAX, |(_, applied)| applied);
     let commits = sequence.committed().count();
     let stride = commits.div_ceil(CURVE_POINTS_MAX).max(1);
     let (loss, accuracy) = trainer.evaluate();
@@ -115,7 +122,7 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
         evidence.scenario.push.as_ref().map_or(u64::MAX, |push| u64::from(push.tau_max(job)));
     let mut committed = 0;
     for (index, decided) in sequence.decided.iter().enumerate() {
-        if decided.decision == super::log::LoggedDecision::Committed {
+        if decided.decision == LoggedDecision::Committed {
             commit(&mut proof, &mut reference, &mut recordings, (index, decided), tau_max)?;
             committed += 1;
             if committed % stride == 0 || committed == commits {
@@ -125,20 +132,22 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
                 proof.curve.push(CurvePoint { t_ns, version, loss, accuracy });
             }
         }
-        if let Some(follower) = &mut follower {
+        if let Some(follower) = follower.as_mut().filter(|_| decided.order < followed_below) {
             follower.server_decided(decided.order, reference.model());
         }
     }
     recordings.find_lost(&mut proof.problems);
     judge_model(&mut proof, evidence, &reference)?;
-    if let (Some(follower), Some(lines)) = (follower, evidence.replica) {
+    if let Some(follower) = follower {
         let div_max = evidence.scenario.push.as_ref().and_then(|push| push.div_max);
         let replica = follower.finish(div_max);
         let mut problems = replica.problems;
-        let own = Sequence::new("replica", lines);
-        problems.extend(compare(&sequence, &own));
+        let own = Sequence::new("replica", &succession.replica);
+        problems.extend(compare(&sequence, &own, snapshots_max(evidence.scenario)));
         let model = read_model(&model_path(evidence.directory, REPLICA))?;
-        if own.decided.len() == sequence.decided.len() {
+        let last = |sequence: &Sequence| sequence.decided.last().map(|decided| decided.order);
+        // A promoted replica's model is judged as the server's.
+        if last(&own) == last(&sequence) && proof.promoted.is_none() {
             let wrong = reference.wrong_parameters(&model.unwrap_or_default());
             if wrong > 0 {
                 problems.push(format!("replica: {wrong} parameters differ from the server's"));
@@ -200,7 +209,8 @@ fn judge_model(
     reference: &PushReference,
 ) -> Result<(), PushVerifyError> {
     proof.model_sha256 = sha256_hex(&model_bytes(reference.model()));
-    let model = read_model(&model_path(evidence.directory, SERVER))?.unwrap_or_default();
+    let holder = if proof.promoted.is_some() { REPLICA } else { SERVER };
+    let model = read_model(&model_path(evidence.directory, holder))?.unwrap_or_default();
     proof.wrong_parameters = reference.wrong_parameters(&model);
     if proof.wrong_parameters > 0 {
         let wrong = proof.wrong_parameters;
@@ -210,15 +220,23 @@ fn judge_model(
 }
 
 /// Whether the replica applied what the server decided, in the same sequence, with the same bits.
-fn compare(server: &Sequence, replica: &Sequence) -> Vec<String> {
+/// A replica that found its server, or itself, restarted took a version of the server's and went on
+/// behind it: at most so often.
+fn compare(server: &Sequence, replica: &Sequence, mut snapshots_max: usize) -> Vec<String> {
     let mut problems = Vec::new();
     let by_order: HashMap<u64, &Decided> =
         server.decided.iter().map(|decided| (decided.order, decided)).collect();
     let mut next = None;
     for own in &replica.decided {
-        if next.is_some_and(|next| own.order != next) {
+        if let Some(next) = next
+            && own.order != next
+        {
             let order = own.order;
-            problems.push(format!("replica: order {order} applied out of sequence"));
+            if order > next && snapshots_max > 0 {
+                snapshots_max -= 1;
+            } else {
+                problems.push(format!("replica: order {order} applied out of sequence"));
+            }
         }
         next = Some(own.order + 1);
         let Some(decided) = by_order.get(&own.order) else {
@@ -228,8 +246,9 @@ fn compare(server: &Sequence, replica: &Sequence) -> Vec<String> {
         let mask = |decided: &Decided| {
             decided.members.iter().fold(0_u64, |mask, member| mask | 1 << member.rank)
         };
+        // A log knows the version from commits alone, so a VOID behind a snapshot has an old one.
         let same = own.decision == decided.decision
-            && own.version == decided.version
+            && (own.version == decided.version || decided.decision != LoggedDecision::Committed)
             && mask(own) == mask(decided)
             && own.norm.to_bits() == decided.norm.to_bits()
             && own.momentum_norm.to_bits() == decided.momentum_norm.to_bits();
@@ -238,6 +257,12 @@ fn compare(server: &Sequence, replica: &Sequence) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Snapshots that a run's restarts make a replica take.
+fn snapshots_max(scenario: &Scenario) -> usize {
+    let causes = |name: &str| name == SERVER || name == REPLICA;
+    scenario.restart.iter().filter(|restart| causes(&restart.name)).count()
 }
 
 /// One recorded update that was found.

@@ -54,7 +54,7 @@ fn made_up() -> MadeUp {
         reference.commit(&group).unwrap()
     };
     let norms = [norm(&[2, 0], 2), norm(&[1], 1)];
-    let line = |t_ns, event| LogLine { t_ns, event };
+    let line = |t_ns, event| LogLine { t_ns, rx_bytes: 0, event };
     let installed = |group, order, members: &[(u8, u64)]| BoxEvent::Installed {
         group,
         order,
@@ -62,6 +62,7 @@ fn made_up() -> MadeUp {
         exponent: EXPONENT,
         via: None,
         replicate: true,
+        rate_bytes_per_sec: None,
     };
     let decided = |group, order, version, members, norm| BoxEvent::Decided {
         group,
