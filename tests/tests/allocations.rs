@@ -3,9 +3,10 @@
 //!
 //! Single-threaded, and the counter is the thread's own, so nothing else is counted.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "support/counting.rs"]
+mod counting;
 
+use counting::counted;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{ChunkMeta, Event, Payload, Worker};
 use weft_io::memory::{MemoryPort, hub};
@@ -15,38 +16,6 @@ use weft_tests::sim::scenario::{Kind, Scenario};
 use weft_tests::sim::topology;
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on to the system's allocator; the counter is a plain thread-local
-// without a destructor, so touching it cannot allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above; the pointer came from `alloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// Runs `work` and adds its allocations to `count`.
-fn counted<T>(count: &mut u64, work: impl FnOnce() -> T) -> T {
-    let before = ALLOCATIONS.get();
-    let result = work();
-    *count += ALLOCATIONS.get() - before;
-    result
-}
 
 /// Contributes the chunk's number, counts sums.
 struct Numbers {

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weft_testbed::lab::netns;
+use weft_tests::live::rogue::Rogue;
 use weft_tests::live::run::{Ended, Run};
-use weft_tests::live::{PATIENCE, eventually, has_lab};
+use weft_tests::live::{PATIENCE, eventually, has_dpdk, has_lab};
 
 /// Four workers, 4,810 parameters in 19 chunks: 20 KB an update, 16 ms of the server's link.
 const SCENARIO: &str = r#"
@@ -112,6 +113,31 @@ fn an_asynchronous_job_with_a_replica_is_what_the_reference_says() {
     }
 }
 
+/// Boxes whose ports own the host's address, so that the controller is heard in another way.
+fn is_planned_on(io: &str) {
+    let (ended, _directory) = run(&[REPLICATED], &["--strict", "--io", io]);
+    let json = good(&ended);
+    assert_eq!(json["io"], io);
+    assert_eq!(json["controller_fallbacks"], 0, "{json}");
+    assert!(json["planning_mean_ns"].as_f64() > Some(0.0), "{json}");
+    assert_eq!(json["replica_identical"], true);
+}
+
+#[test]
+fn boxes_on_raw_sockets_hear_the_controller() {
+    if has_lab("boxes_on_raw_sockets_hear_the_controller") {
+        is_planned_on("af_packet");
+    }
+}
+
+#[test]
+fn boxes_on_dpdk_hear_the_controller() {
+    let test = "boxes_on_dpdk_hear_the_controller";
+    if has_lab(test) && has_dpdk(test) {
+        is_planned_on("dpdk");
+    }
+}
+
 #[test]
 fn synchronous_rounds_take_in_every_worker() {
     if !has_lab("synchronous_rounds_take_in_every_worker") {
@@ -177,6 +203,82 @@ fn a_job_survives_the_death_of_a_worker_that_comes_back() {
     assert!(restarted(&directory, "w1"));
     let updates = fs::read_to_string(directory.path().join("run/updates.csv")).expect("updates");
     assert!(updates.lines().any(|line| line.starts_with("1,1,")), "no second life of rank 1");
+}
+
+const DURABLE: (&str, &str) = ("aggregators = 1", "aggregators = 1\ndurable = true");
+const DURABLE_REPLICATED: (&str, &str) = (
+    "aggregators = 1",
+    "aggregators = 1\ndurable = true\nreplication = \"network\"\ndiv_max = 50.0",
+);
+
+/// The server is killed in the middle of the run and comes back from its directory: the run's proof
+/// holds over both lives. Without a controller, with one, and with a replica.
+fn survives_the_servers_restart(changes: &[(&str, &str)], arguments: &[&str]) -> Value {
+    let mut all = vec!["--restart=server@3", "--restart=server@6"];
+    all.extend(arguments);
+    let (ended, directory) = run(changes, &all);
+    let json = good(&ended);
+    assert!(restarted(&directory, "server"));
+    // Every worker goes on until the job is done, whatever became of its updates.
+    assert!(json["updates_committed"].as_u64() >= Some(40), "{json}");
+    let updates = fs::read_to_string(directory.path().join("run/updates.csv")).expect("updates");
+    assert!(updates.lines().skip(1).all(|line| line.split(',').nth(1) == Some("0")), "one life");
+    json.clone()
+}
+
+#[test]
+fn a_job_survives_the_restart_of_the_server() {
+    if !has_lab("a_job_survives_the_restart_of_the_server") {
+        return;
+    }
+    survives_the_servers_restart(&[DURABLE], &[]);
+}
+
+#[test]
+fn a_job_with_a_replica_survives_the_restart_of_the_server() {
+    if !has_lab("a_job_with_a_replica_survives_the_restart_of_the_server") {
+        return;
+    }
+    let json = survives_the_servers_restart(&[DURABLE_REPLICATED], &[]);
+    assert_eq!(json["replica_identical"], true, "{json}");
+}
+
+#[test]
+fn without_a_controller_a_job_survives_the_restart_of_the_server_and_loss() {
+    if !has_lab("without_a_controller_a_job_survives_the_restart_of_the_server_and_loss") {
+        return;
+    }
+    survives_the_servers_restart(&[DURABLE], &["--direct", "--loss=0.01"]);
+}
+
+/// The server is killed and stays dead; the replica goes on with all that workers were told of. That
+/// every update is in the model once, in one sequence, bit for bit, is the proof's to find.
+#[test]
+fn a_job_survives_the_death_of_its_server() {
+    if !has_lab("a_job_survives_the_death_of_its_server") {
+        return;
+    }
+    let acknowledged = ("replication", "ack = \"replica\"\nreplication");
+    let changes = [("aggregators = 1", "aggregators = 1\nreplication = \"network\""), acknowledged];
+    let (ended, directory) = run(&changes, &["--crash=server@4"]);
+    let json = good(&ended);
+    assert!(json["updates_committed"].as_u64() >= Some(40), "{json}");
+    assert_eq!((&json["promotions"], &json["replication_held"]), (&1.into(), &false.into()));
+    assert_eq!(json["replica_identical"], true, "while it followed: {json}");
+    let events = events(&directory);
+    let at = |name: &str| {
+        let event = events.iter().find(|event| event["event"] == name);
+        event.unwrap_or_else(|| panic!("no {name} in {events:?}"))["t_ns"].as_u64().unwrap()
+    };
+    assert!(at("crash") < at("promoted"), "{events:?}");
+    assert!(at("promoted") <= at("replication_not_held"));
+    // A lease of 3 s, and what a loaded machine adds.
+    assert!(at("promoted") - at("crash") < 30_000_000_000, "{events:?}");
+    let log = |name: &str| {
+        fs::read_to_string(directory.path().join(format!("run/{name}.log"))).expect(name)
+    };
+    assert!(log("controller").contains("is the server now"), "{}", log("controller"));
+    assert!(log("replica").contains("replication is not held"), "{}", log("replica"));
 }
 
 #[test]
@@ -266,6 +368,114 @@ fn a_tcp_flow_keeps_its_share_of_a_link() {
     good(&ended);
 }
 
+/// What a box counted at its end.
+fn counted(directory: &tempfile::TempDir, name: &str) -> Value {
+    let path = directory.path().join(format!("run/{name}.stats.json"));
+    let text = fs::read_to_string(&path).expect("a box's statistics");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// 76 chunks an update: enough for a train of 25 to be a third of it.
+const LARGER: (&str, &str) = ("hidden = [64]", "hidden = [256]");
+
+#[test]
+fn a_link_that_falls_while_the_job_runs_is_noticed_and_planned_with() {
+    let test = "a_link_that_falls_while_the_job_runs_is_noticed_and_planned_with";
+    if !has_lab(test) {
+        return;
+    }
+    let step = "[lab]\nrate_mbit = 10\n";
+    let stepped = "[[rate_step]]\nbox = \"server\"\nafter_round = 4\nup = 10\ndown = 5\n";
+    let changes = [
+        LARGER,
+        // So many that some always wait for a plan.
+        ("workers = 4", "workers = 8"),
+        ("compute_ms = [5, 40]", "compute_ms = [0, 5]"),
+        ("aggregators = 1", "aggregators = 0"),
+        (step, &format!("{stepped}{step}")),
+    ];
+    let mut seen = Vec::new();
+    // A loaded machine may hold up a shaper's timer for longer than a train lasts.
+    for _ in 0..3 {
+        let (ended, directory) = run(&changes, &["--io=udp"]);
+        good(&ended);
+        let at = events(&directory).into_iter().find(|event| event["event"] == "rate_step");
+        let at = at.unwrap_or_else(|| panic!("no rate step: {}", ended.stderr));
+        assert_eq!((&at["box"], &at["down_mbit"]), (&"server".into(), &5.0.into()));
+        let controller = counted(&directory, "controller");
+        assert!(controller["trains"].as_u64() > Some(20), "{controller}");
+        assert!(controller["jobs"][0]["replans_bandwidth"].as_u64() > Some(0), "{controller}");
+        let hosts = controller["hosts"].as_array().expect("hosts").iter();
+        let server = { hosts }.find(|host| host["name"] == "server").expect("the server's host");
+        let down_mbit = server["down_bytes_per_sec"].as_f64().expect("a rate") / 125e3;
+        seen.push(down_mbit);
+        if (down_mbit / 5.0 - 1.0).abs() <= 0.1 {
+            eprintln!("{test}: {seen:.2?} Mbit/s of 5, {controller}");
+            return;
+        }
+    }
+    panic!("never within 10 % of 5 Mbit/s: {seen:.2?}");
+}
+
+#[test]
+fn a_sender_that_ignores_its_grant_breaks_nobodys_order() {
+    let test = "a_sender_that_ignores_its_grant_breaks_nobodys_order";
+    if !has_lab(test) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let changes = [
+        ("rounds = 10", "rounds = 120"),
+        ("compute_ms = [5, 40]", "compute_ms = [0, 1]"),
+        ("aggregators = 1", "aggregators = 0"),
+        // The others can fill the server's link without it.
+        ("w2 = 5", "w2 = 10"),
+    ];
+    let path = scenario(directory.path(), &changes);
+    let run = Run::start(&path, &["--io=udp", "--keep-recordings"]);
+    let namespace = format!("wf-run{}-w3", run.id());
+    let updates = |rank: u8| run.out().join(format!("w{rank}.0.updates"));
+    let len = |rank| fs::metadata(updates(rank)).map_or(0, |file| file.len());
+    if !eventually(PATIENCE, || len(3) > 40_000) || !netns::path(&namespace).exists() {
+        weft_tests::live::skip(test, "the lab is in a user namespace");
+        return;
+    }
+    // What the obedient workers get through, before and beside the rogue.
+    let pushed_bytes = |span: Duration| {
+        let all = || (0..3).map(len).sum::<u64>();
+        let (before, begun) = (all(), Instant::now());
+        thread::sleep(span);
+        (all() - before) as f64 / begun.elapsed().as_secs_f64()
+    };
+    let alone = pushed_bytes(Duration::from_secs(4));
+    let stop = AtomicBool::new(false);
+    let (beside, sent) = thread::scope(|scope| {
+        let rogue = scope.spawn(|| {
+            netns::within(&namespace, || Rogue::new(&updates(3)).run(&stop))
+                .expect("w3's namespace")
+        });
+        thread::sleep(Duration::from_secs(1));
+        let beside = pushed_bytes(Duration::from_secs(4));
+        stop.store(true, Ordering::Relaxed);
+        (beside, rogue.join().expect("the rogue"))
+    });
+    let (ended, out) = run.end(2 * PATIENCE);
+    // Order, delays and the model are proved by the run itself.
+    let json = good(&ended);
+    assert!(json["updates_committed"].as_u64() >= Some(480), "{json}");
+    let drops = &counted(&out, "server")["drops"];
+    let dropped = |reason: &str| drops[reason].as_u64().unwrap_or(0);
+    eprintln!("{test}: others {alone:.0} then {beside:.0} B/s, {sent:?}, server {drops}");
+    assert!(sent.own > 100 && sent.foreign > 100, "{sent:?}");
+    // Its chunks that nobody asked for again, and what it sent under others' groups.
+    assert!(dropped("duplicate") > 0, "{drops}");
+    let refused = ["bad_members", "unknown_group", "stale_group"].map(dropped);
+    assert!(refused.iter().sum::<u64>() > 0, "{drops}");
+    // A fifth of the server's link is what its own can carry; the rest is for a loaded machine.
+    let rogue = 2e6 / 8.0;
+    assert!(beside >= (alone - rogue) * 0.8, "the others fell from {alone:.0} to {beside:.0} B/s");
+}
+
 #[test]
 fn mistakes_are_one_line_each() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -274,6 +484,7 @@ fn mistakes_are_one_line_each() {
         (&["--io=memory"][..], "add --direct"),
         (&["--io=udp", "--restart=a7@3"], "names no box: a7"),
         (&["--io=udp", "--policy="], "push.policy"),
+        (&["--io=udp", "--restart=server@3"], "set durable = true"),
     ] {
         let (ended, _) = Run::start(&path, arguments).end(PATIENCE);
         assert_eq!(ended.code, Some(2), "{}", ended.stderr);

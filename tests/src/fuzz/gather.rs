@@ -333,6 +333,7 @@ fn descriptor(group: GroupId, ranks: u8) -> GroupDescriptor {
         replicate: true,
         rate_bytes_per_sec: None,
         after: None,
+        train_chunks: 0,
         lateness_ns: 0,
     }
 }

@@ -12,6 +12,7 @@
 
 pub mod member;
 pub mod node;
+pub mod rogue;
 pub mod run;
 
 use std::io::Write as _;

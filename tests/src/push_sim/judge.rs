@@ -4,17 +4,20 @@
 //! | --- | --- |
 //! | I1 | a committed update was offered, is committed once, and its worker is not told otherwise |
 //! | I2 | the server's model is the plain sum of what was committed, bit for bit |
-//! | I3 | order numbers are decided once, in sequence; the replica is the server at its order number |
+//! | I3 | order numbers are decided once, in sequence, each for the group that the controller gave it; a controller's orders rise, its group ids are new; the replica is the server at its order number |
 //! | I4 | no member of a committed group was older than `tau_max` |
 //! | I5 | the distance of the two models is within the bound that the server states |
+//! | I6 | an aggregator's slots of a job hold members of that job's groups alone, within its quota |
 
-use std::collections::{BTreeMap, BTreeSet};
+mod truth;
 
-use weft_engine::push::{Decision, Event, OrderNumber};
+use weft_engine::push::{Decision, Event, GroupDescriptor, OrderNumber, ROW_DIRECT};
 use weft_wire::{GroupId, JobId, Members};
 
+use truth::{Known, Truth};
+
 use super::node::{BoxNode, Engine};
-use super::scenario::{Kind, Scenario};
+use super::scenario::Scenario;
 use super::topology;
 
 /// One attempt of one update: the worker, and the number under which it was offered.
@@ -39,20 +42,6 @@ pub struct Offer {
     pub values: Vec<i32>,
 }
 
-#[derive(Debug)]
-struct Truth {
-    version: u64,
-    next_order: u64,
-    w: Vec<f32>,
-    h: Vec<f32>,
-    /// Version, weights and momentum term by order number that is next.
-    history: BTreeMap<u64, (u64, Vec<f32>, Vec<f32>)>,
-    committed: BTreeMap<Uid, u64>,
-    refused: BTreeSet<Uid>,
-    /// Offers by group, in the group's order.
-    groups: BTreeMap<GroupId, Vec<Offer>>,
-}
-
 /// The judge of one run.
 #[derive(Debug)]
 pub struct Judge {
@@ -61,11 +50,7 @@ pub struct Judge {
     pub violations: Vec<String>,
     /// Order numbers decided, over all jobs.
     pub decided: u64,
-    /// The server has restarted and forgotten what it acknowledged.
-    is_forgetful: bool,
-    /// Told otherwise by a server that forgot.
-    pub forgotten: u64,
-    /// The replica restarted and may be behind what the server knows of it.
+    /// Server or replica restarted: the replica may be behind what the server knows of it.
     replica_unsure: bool,
     /// Greatest true distance and least room below the bound, over all checks.
     pub distance_max: f64,
@@ -75,46 +60,72 @@ impl Judge {
     /// Of a run that has not begun.
     #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
-        let len = scenario.dimension();
-        let truth = || Truth {
-            version: 0,
-            next_order: 0,
-            w: vec![0.0; len],
-            h: vec![0.0; len],
-            history: BTreeMap::from([(0, (0, vec![0.0; len], vec![0.0; len]))]),
-            committed: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            groups: BTreeMap::new(),
-        };
         Self {
-            jobs: (0..scenario.jobs).map(|_| truth()).collect(),
+            jobs: (0..scenario.jobs).map(|_| Truth::new(scenario.dimension())).collect(),
             violations: Vec::new(),
             decided: 0,
-            is_forgetful: false,
-            forgotten: 0,
             replica_unsure: false,
             distance_max: 0.0,
         }
     }
 
-    /// Takes note of who is in a group.
-    pub fn group(&mut self, job: usize, group: GroupId, offers: Vec<Offer>) {
-        self.jobs[job].groups.entry(group).or_insert(offers);
+    /// The controller gives a group its order number, or tells of it again.
+    pub fn planned(&mut self, job: usize, descriptor: &GroupDescriptor) {
+        let truth = &mut self.jobs[job];
+        let GroupDescriptor { group, order, .. } = *descriptor;
+        if let Some(known) = truth.groups.get(&group) {
+            if known.order != Some(order) {
+                let text = format!("job {job}: {group:?} at {order:?} was {:?}", known.order);
+                self.violations.push(text);
+            }
+            return;
+        }
+        if !truth.orders.insert(order) {
+            self.violations.push(format!("job {job}: {order:?} is given twice"));
+        }
+        let ranks = descriptor.members.iter().map(|member| member.rank.index()).collect();
+        truth.groups.insert(group, Known::new(Some(order), ranks));
     }
 
-    /// The updates of a worker whose group is known.
-    #[must_use]
-    pub fn direct_groups(&self, job: usize, rank: usize) -> BTreeSet<Uid> {
-        let offers = self.jobs[job].groups.values().flatten();
-        offers.map(|offer| offer.uid).filter(|uid| uid.rank == rank).collect()
+    /// A worker will send an update for a group.
+    pub fn joined(&mut self, scenario: &Scenario, group: GroupId, offer: Offer) {
+        let Uid { job, rank, .. } = offer.uid;
+        let truth = &mut self.jobs[job];
+        if group.row() >= ROW_DIRECT {
+            let mut known = Known::new(None, vec![rank]);
+            known.offers.push(offer);
+            truth.groups.insert(group, known);
+            return;
+        }
+        match truth.groups.get_mut(&group) {
+            Some(known) if !known.ranks.contains(&rank) => {
+                self.violations.push(format!("{:?} is no member of {group:?}", offer.uid));
+            }
+            Some(known) if known.offers.iter().any(|other| other.uid.rank == rank) => {
+                self.violations.push(format!("{:?} is the rank's second in {group:?}", offer.uid));
+            }
+            Some(known) => {
+                // Its grant may come after the decision.
+                if known.is_old(scenario, &offer) {
+                    truth.dropped.insert(offer.uid);
+                }
+                known.offers.push(offer);
+            }
+            None => self.violations.push(format!("nobody planned {group:?}")),
+        }
     }
 
-    /// The server restarted.
-    pub fn server_restarted(&mut self) {
-        self.is_forgetful = true;
+    /// The plan drops an update.
+    pub fn plan_dropped(&mut self, uid: Uid) {
+        self.jobs[uid.job].dropped.insert(uid);
     }
 
-    /// The replica restarted.
+    /// Another controller plans.
+    pub fn controller_restarted(&mut self) {
+        self.jobs.iter_mut().for_each(|truth| truth.orders.clear());
+    }
+
+    /// The server or the replica restarted.
     pub fn replica_restarted(&mut self) {
         self.replica_unsure = true;
     }
@@ -131,6 +142,14 @@ impl Judge {
             truth.next_order = order.0;
         }
         truth.next_order += 1;
+        let given = truth.groups.get(&group).and_then(|known| known.order);
+        if given.is_some_and(|given| given != order) {
+            let text = format!("job {place}: {group:?} was given {given:?}, decided at {order:?}");
+            self.violations.push(text);
+        }
+        if decision == Decision::Dropped {
+            truth.note_old(scenario, group);
+        }
         if let Decision::Committed(version) = decision {
             let problem = truth.commit(scenario, group, members, version.0, norm);
             if let Some(problem) = problem {
@@ -150,9 +169,11 @@ impl Judge {
             (Decision::Committed(version), at) => self
                 .violations
                 .push(format!("{uid:?} is told that it made {version:?}; truly {at:?}")),
-            (_, Some(_)) if self.is_forgetful => self.forgotten += 1,
             (_, Some(at)) => {
                 self.violations.push(format!("{uid:?} made version {at} and is told {decision:?}"));
+            }
+            (Decision::Dropped, None) if !truth.dropped.contains(&uid) => {
+                self.violations.push(format!("{uid:?} is told that it was dropped; it was not"));
             }
             (_, None) => {
                 truth.refused.insert(uid);
@@ -170,11 +191,10 @@ impl Judge {
         for (place, truth) in self.jobs.iter().enumerate() {
             let job = topology::job_id(place);
             let view = server.model(job).expect("the job is served");
-            let knows_momentum = scenario.kind != Kind::Server;
             let is_same = view.version.0 == truth.version
                 && view.next_order.0 == truth.next_order
                 && view.weights == truth.w
-                && (!knows_momentum || view.momentum == truth.h);
+                && view.momentum == truth.h;
             if !is_same {
                 self.violations.push(format!(
                     "job {place}: the server is at {:?}, {:?}, not {}, {}, or its model is wrong",
@@ -185,9 +205,7 @@ impl Judge {
             let copy = replica.model(job).expect("the job is followed");
             let right = match truth.history.get(&copy.next_order.0) {
                 Some((version, w, h)) => {
-                    copy.version.0 == *version
-                        && copy.weights == w
-                        && (!knows_momentum || copy.momentum == h)
+                    copy.version.0 == *version && copy.weights == w && copy.momentum == h
                 }
                 None => false,
             };
@@ -197,7 +215,7 @@ impl Judge {
                     copy.version, copy.next_order
                 ));
             }
-            if self.replica_unsure || self.is_forgetful {
+            if self.replica_unsure {
                 continue;
             }
             let distance = replica.distance(job, view.weights).unwrap_or(f64::INFINITY);
@@ -212,6 +230,30 @@ impl Judge {
                 && distance > div_max * (1.0 + 1e-6)
             {
                 self.violations.push(format!("job {place}: distance {distance} over {div_max}"));
+            }
+        }
+    }
+
+    /// An aggregator's leases after a step.
+    pub fn leases(&mut self, scenario: &Scenario, engine: &Engine) {
+        let Engine::Aggregator(aggregator) = engine else { return };
+        for report in aggregator.gather().reports() {
+            let place = topology::job_place(report.id());
+            for (group, mask) in report.groups() {
+                let known = self.jobs[place].groups.get(&group);
+                let planned = known.map_or(Members::EMPTY, |known| known.mask);
+                let held = (0..scenario.chunks).filter_map(|chunk| report.slot(group, chunk));
+                let held = held.fold(mask, |all, (_, members)| all.union(members));
+                if !planned.contains(held) {
+                    let text = format!("job {place}: {group:?} of {planned} holds {held}");
+                    self.violations.push(text);
+                }
+            }
+            let (used, quota) = (report.slots_in_use(), report.slots());
+            let own = report.groups_open() * scenario.chunks as usize;
+            if used > quota || used != own {
+                let text = format!("job {place}: {used} of {quota} slots, {own} of its groups");
+                self.violations.push(text);
             }
         }
     }
@@ -232,58 +274,5 @@ impl Judge {
     pub fn digest(&self) -> Vec<(u64, Vec<u32>)> {
         let bits = |truth: &Truth| truth.w.iter().map(|w| w.to_bits()).collect();
         self.jobs.iter().map(|truth| (truth.version, bits(truth))).collect()
-    }
-}
-
-impl Truth {
-    /// Applies a committed group by plain loops; what is wrong with the commit, if something is.
-    fn commit(
-        &mut self,
-        scenario: &Scenario,
-        group: GroupId,
-        members: Members,
-        version: u64,
-        norm: f64,
-    ) -> Option<String> {
-        let Some(offers) = self.groups.get(&group).cloned() else {
-            return Some("nobody offered it".to_owned());
-        };
-        let is_in = |offer: &&Offer| members.contains(topology::rank(offer.uid.rank).bit());
-        let entered: Vec<Offer> = offers.iter().filter(is_in).cloned().collect();
-        let mut problem = None;
-        if entered.len() != members.len() || entered.is_empty() {
-            problem = Some(format!("members {members} were not offered"));
-        }
-        for (position, offer) in (0..).zip(&entered) {
-            let delay = (self.version + position).checked_sub(offer.version);
-            if delay.is_none_or(|delay| delay > scenario.tau_max) {
-                problem = Some(format!("{:?} has the delay {delay:?}", offer.uid));
-            }
-            if self.refused.contains(&offer.uid) {
-                problem = Some(format!("{:?} was told that it never would be", offer.uid));
-            }
-            if self.committed.insert(offer.uid, version).is_some() {
-                problem = Some(format!("{:?} is committed twice", offer.uid));
-            }
-        }
-        let unit = f32::from(topology::EXPONENT).exp2();
-        let mut squares = 0.0_f64;
-        for (element, (w, h)) in self.w.iter_mut().zip(&mut self.h).enumerate() {
-            let sum: i32 = entered.iter().map(|offer| offer.values[element]).sum();
-            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-            let scaled = sum as f32 * unit;
-            squares += f64::from(scaled) * f64::from(scaled);
-            let kept = scenario.momentum * *h;
-            *h = kept + scaled;
-            *w += *h;
-        }
-        if (norm - squares.sqrt()).abs() > 1e-6 * squares.sqrt() + 1e-9 {
-            problem = Some(format!("norm {norm}, not {}", squares.sqrt()));
-        }
-        self.version += entered.len() as u64;
-        if version != self.version {
-            problem = Some(format!("version {version}, not {}", self.version));
-        }
-        problem
     }
 }

@@ -2,32 +2,48 @@
 //! server and replica, and a controller, in virtual time, one seed at a time.
 //!
 //! A [`run`] is a function of its [`scenario::Scenario`]: an event queue by time, a wire that loses,
-//! repeats, reorders, delays and damages frames, nodes that restart. After every step the
-//! [`judge::Judge`] compares order, models, replica, delays and what workers are told with plain
-//! loops (I1 to I6); that it ends is I9, and a hash of all frames with their times I10.
+//! repeats, reorders, delays and damages frames, an enemy who adds his own, nodes that restart. After
+//! every step the [`judge::Judge`] compares order, models, replica, delays, leases and what workers
+//! are told with plain loops (I1 to I6), and what a forged frame leaves with what there was (I7);
+//! that it ends is I9, and a hash of all frames with their times I10.
+//!
+//! | who plans | where |
+//! | --- | --- |
+//! | the controller's engine, over streams that break, on links with rates | [`steward`], [`agent`], [`wires`], [`links`], `control` |
+//! | a script, with stranger plans | [`planner`], `script` |
+//! | nobody | [`worker`] |
 
+pub mod agent;
+mod control;
+mod faults;
+pub mod fingerprint;
 pub mod judge;
+pub mod links;
 pub mod node;
 pub mod planner;
 pub mod scenario;
+mod script;
+pub mod steward;
 pub mod topology;
+pub mod wires;
 pub mod worker;
 
 use std::collections::BTreeMap;
 
-use weft_engine::push::{Command, Decision, ROW_DIRECT};
-use weft_engine::role::push::Grant;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
-use weft_wire::header::{Kind as FrameKind, Packet};
 
 use crate::sim::coverage::Coverage;
 use crate::sim::hash;
+use crate::sim::hostile::Enemy;
 use crate::sim::network::Network;
 use judge::Judge;
+use links::Links;
 use node::BoxNode;
-use planner::{Act, Planner, Request};
-use scenario::{Action, Kind, Scenario};
+use planner::Planner;
+use scenario::{Control, Scenario};
+use steward::Steward;
+use wires::Wires;
 use worker::{Said, WorkerNode};
 
 /// What came of a run.
@@ -53,17 +69,13 @@ pub fn run(scenario: &Scenario, log: bool) -> Report {
     world.finish()
 }
 
-#[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one at a time")]
+#[derive(Debug)]
 enum Next {
     Act(usize),
     Wake { node: usize },
-    Arrive { node: usize, frame: Vec<u8> },
-    Command { node: usize, command: Command },
-    Grant { request: Request, grant: Grant },
-    Outcome { request: Request, decision: Decision },
-    Request { request: Request },
-    Plan,
+    Arrive { node: usize, frame: Vec<u8>, is_forged: bool },
+    Script(Box<script::Word>),
+    Control(Box<control::Word>),
 }
 
 struct World<'a> {
@@ -71,7 +83,13 @@ struct World<'a> {
     now: Nanos,
     boxes: Vec<BoxNode>,
     workers: Vec<WorkerNode>,
+    /// One of the two plans.
     planner: Planner,
+    steward: Steward,
+    steward_at: Nanos,
+    wires: Wires,
+    links: Links,
+    enemy: Enemy,
     judge: Judge,
     /// By time and sequence number.
     queue: BTreeMap<(Nanos, u64), Next>,
@@ -96,12 +114,21 @@ impl<'a> World<'a> {
             }
         }
         let nodes = boxes.len() + workers.len();
+        let rates = match scenario.control {
+            Control::Engine => steward::host_rates(scenario),
+            Control::Script | Control::Nobody => Vec::new(),
+        };
         let mut world = Self {
             scenario,
             now: Nanos(0),
             boxes,
             workers,
             planner: Planner::new(scenario),
+            steward: Steward::new(scenario),
+            steward_at: Nanos::MAX,
+            wires: Wires::new(scenario.seed, nodes),
+            links: Links::new(&rates),
+            enemy: Enemy::of_push(hash(&[scenario.seed, 666]), scenario.hostile),
             judge: Judge::new(scenario),
             queue: BTreeMap::new(),
             sequence: 0,
@@ -113,8 +140,10 @@ impl<'a> World<'a> {
             log,
         };
         (0..nodes).for_each(|node| world.settle(node));
-        if scenario.kind != Kind::Direct {
-            world.push(Nanos(0), Next::Plan);
+        match scenario.control {
+            Control::Nobody => {}
+            Control::Script => world.push(Nanos(0), Next::Script(Box::new(script::Word::Plan))),
+            Control::Engine => world.begin_control(),
         }
         world
     }
@@ -122,12 +151,6 @@ impl<'a> World<'a> {
     fn push(&mut self, at: Nanos, next: Next) {
         self.sequence += 1;
         self.queue.insert((at, self.sequence), next);
-    }
-
-    /// Reliable words between controller and nodes take this long.
-    fn later(&self, salt: u64) -> Nanos {
-        let span = 30_000 + hash(&[self.scenario.seed, 7, salt, self.sequence]) % 400_000;
-        self.now.saturating_add(Nanos(span))
     }
 
     fn run(&mut self) {
@@ -139,7 +162,7 @@ impl<'a> World<'a> {
                     .workers
                     .iter()
                     .filter(|worker| !worker.is_done(self.scenario))
-                    .map(|worker| (worker.job, worker.rank, worker.offers.len()))
+                    .map(|worker| (worker.job, worker.rank, worker.entries.len()))
                     .collect();
                 let text = format!("not over after {LIMIT:?}: {waiting:?}");
                 self.judge.violations.push(text);
@@ -168,62 +191,63 @@ impl<'a> World<'a> {
                     self.poll(node);
                 }
             }
-            Next::Arrive { node, frame } => self.arrive(node, &frame),
-            Next::Command { node, command } => {
-                if self.log {
-                    println!("{:>12} node {node}: {command:?}", self.now.0);
-                }
-                if self.now >= self.boxes[node].down_until {
-                    self.boxes[node].command(self.now, command);
-                    self.poll(node);
-                }
+            Next::Arrive { node, frame, is_forged: false } => self.arrive(node, &frame),
+            Next::Arrive { node, frame, is_forged: true } => self.endure(node, &frame),
+            Next::Script(word) => self.script(*word),
+            Next::Control(word) => self.control(*word),
+        }
+    }
+
+    fn is_away(&self, node: usize) -> bool {
+        let down_until = match node.checked_sub(self.boxes.len()) {
+            None => self.boxes[node].down_until,
+            Some(index) => self.workers[index].down_until,
+        };
+        self.now < down_until
+    }
+
+    fn arrive(&mut self, node: usize, frame: &[u8]) {
+        if !self.is_away(node) {
+            self.network.arrive(self.now, node, frame, false);
+            self.coverage.frames += 1;
+            self.take_frame(node, frame);
+            self.poll(node);
+        }
+    }
+
+    fn take_frame(&mut self, node: usize, frame: &[u8]) {
+        let now = self.now;
+        match node.checked_sub(self.boxes.len()) {
+            None => {
+                let out = self.boxes[node].handle(now, frame);
+                self.send_all(node, out);
             }
-            Next::Request { request } => self.planner.request(request),
-            Next::Grant { request, grant } => {
-                if let Some(index) = self.present(&request) {
-                    self.workers[index].grant(self.now, request.offer.uid.number, &grant);
-                    self.poll(self.boxes.len() + index);
-                }
-            }
-            Next::Outcome { request, decision } => {
-                if let Some(index) = self.present(&request) {
-                    self.workers[index].outcome(request.offer.uid.number, decision);
-                    self.poll(self.boxes.len() + index);
-                }
-            }
-            Next::Plan => {
-                self.planner.tick(self.scenario, self.now);
-                self.carry_out();
-                self.push(self.now.saturating_add(PLAN_EVERY), Next::Plan);
+            Some(index) => {
+                let _ = self.workers[index].pusher.handle_frame(now, &mut frame.to_vec());
             }
         }
     }
 
-    /// The worker that asked, if it is the same life still.
-    fn present(&self, request: &Request) -> Option<usize> {
-        let uid = request.offer.uid;
-        let index = uid.job * self.scenario.workers + uid.rank;
-        let worker = &self.workers[index];
-        (worker.life == request.life && self.now >= worker.down_until).then_some(index)
+    /// A forged frame comes: it may be answered, and changes nothing.
+    fn endure(&mut self, node: usize, frame: &[u8]) {
+        if self.is_away(node) {
+            return;
+        }
+        self.network.arrive(self.now, node, frame, true);
+        self.coverage.fault("forged");
+        let before = self.fingerprint(node);
+        self.take_frame(node, frame);
+        if self.fingerprint(node) != before {
+            let at = self.now;
+            self.judge.violations.push(format!("at {at:?} a forged frame changed node {node}"));
+        }
+        self.poll(node);
     }
 
-    fn arrive(&mut self, node: usize, frame: &[u8]) {
-        let now = self.now;
-        let Some(index) = node.checked_sub(self.boxes.len()) else {
-            if now >= self.boxes[node].down_until {
-                self.network.arrive(now, node, frame, false);
-                self.coverage.frames += 1;
-                let out = self.boxes[node].handle(now, frame);
-                self.send_all(node, out);
-                self.poll(node);
-            }
-            return;
-        };
-        if now >= self.workers[index].down_until {
-            self.network.arrive(now, node, frame, false);
-            self.coverage.frames += 1;
-            let _ = self.workers[index].pusher.handle_frame(now, &mut frame.to_vec());
-            self.poll(node);
+    fn fingerprint(&self, node: usize) -> u64 {
+        match node.checked_sub(self.boxes.len()) {
+            None => fingerprint::of_box(self.scenario, &self.boxes[node].engine),
+            Some(index) => fingerprint::of_worker(&self.workers[index].pusher),
         }
     }
 
@@ -234,12 +258,12 @@ impl<'a> World<'a> {
                 let out = self.boxes[node].poll(now);
                 self.send_all(node, out);
                 self.take_events(node);
+                self.judge.leases(self.scenario, &self.boxes[node].engine);
             }
             return self.settle(node);
         };
         if now >= self.workers[index].down_until {
             let (out, said) = self.workers[index].poll(self.scenario, now);
-            self.note_direct(index, &out);
             self.send_all(node, out);
             said.into_iter().for_each(|said| self.hear(index, said));
         }
@@ -255,120 +279,32 @@ impl<'a> World<'a> {
                 self.judge.server_event(self.scenario, job, &event);
                 self.cue();
             }
-            self.planner.event(self.scenario, self.now, node, job, &event);
+            match self.scenario.control {
+                Control::Nobody => {}
+                Control::Script => {
+                    self.planner.event(self.scenario, self.now, node, job, &event);
+                }
+                Control::Engine => self.boxes[node].agent.note_event(job, event),
+            }
         }
-        self.carry_out();
+        match self.scenario.control {
+            Control::Nobody => {}
+            Control::Script => self.carry_out(),
+            Control::Engine => self.report(node),
+        }
     }
 
     fn hear(&mut self, index: usize, said: Said) {
-        let life = self.workers[index].life;
         if self.log {
             println!("{:>12} worker {index}: {said:?}", self.now.0);
         }
         match said {
-            Said::Request(offer) => {
-                let at = self.later(1);
-                self.push(at, Next::Request { request: Request { offer, life } });
-            }
             Said::Told(uid, decision) => self.judge.told(uid, decision),
+            Said::Joined(group, offer) => self.judge.joined(self.scenario, group, offer),
             Said::Failed(what) => self.judge.violations.push(format!("worker {index}: {what}")),
-        }
-    }
-
-    /// Carries the controller's words to the nodes.
-    fn carry_out(&mut self) {
-        for act in std::mem::take(&mut self.planner.acts) {
-            // One connection per node keeps its words in order.
-            let at = self.now.saturating_add(COMMAND_SPAN);
-            match act {
-                Act::Group { job, group, offers } => self.judge.group(job, group, offers),
-                Act::Command { node, command } => self.push(at, Next::Command { node, command }),
-                Act::Grant { request, grant } => {
-                    let at = self.later(2);
-                    self.push(at, Next::Grant { request, grant });
-                }
-                Act::Outcome { request, decision } => {
-                    let at = self.later(3);
-                    self.push(at, Next::Outcome { request, decision });
-                }
-            }
-        }
-    }
-
-    /// The group of a direct update is the worker's choice; its first question tells it.
-    fn note_direct(&mut self, index: usize, frames: &[Vec<u8>]) {
-        if self.scenario.kind != Kind::Direct {
-            return;
-        }
-        let worker = &self.workers[index];
-        for frame in frames {
-            let Ok(udp) = Udp::parse(frame) else { continue };
-            let packet = Packet::new_unchecked(&frame[udp.payload_range()]);
-            let group = packet.group();
-            let row = usize::from(group.row().wrapping_sub(ROW_DIRECT));
-            if packet.kind() != Some(FrameKind::Status) || row != worker.rank {
-                continue;
-            }
-            let known = self.judge.direct_groups(worker.job, worker.rank);
-            let fresh = worker.offers.iter().find(|(offer, _)| !known.contains(&offer.uid));
-            if let Some((offer, _)) = fresh {
-                self.judge.group(worker.job, group, vec![offer.clone()]);
-            }
-        }
-    }
-
-    fn cue(&mut self) {
-        let decided = self.judge.decided;
-        let (due, waiting): (Vec<usize>, Vec<usize>) =
-            self.cues.iter().partition(|cue| self.scenario.cues[**cue].decided <= decided);
-        self.cues = waiting;
-        for cue in due {
-            let at = self.now.saturating_add(self.scenario.cues[cue].delay);
-            self.push(at, Next::Act(cue));
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        if self.log {
-            println!("{:>12} {action:?}", self.now.0);
-        }
-        match action {
-            Action::RestartBox { node, pause } => {
-                let until = self.now.saturating_add(pause);
-                if node == self.scenario.server() {
-                    self.coverage.fault("restart_server");
-                    self.judge.server_restarted();
-                    self.planner.server_lost(self.scenario, self.now);
-                    self.carry_out();
-                } else if Some(node) == self.scenario.replica() {
-                    self.coverage.fault("restart_replica");
-                    self.judge.replica_restarted();
-                } else {
-                    self.coverage.fault("restart_aggregator");
-                }
-                self.boxes[node].restart(self.scenario, until, &mut self.coverage);
-                self.settle(node);
-            }
-            Action::RestartWorker { worker, pause } => {
-                self.coverage.fault("restart_worker");
-                let until = self.now.saturating_add(pause);
-                let (job, rank) = (self.workers[worker].job, self.workers[worker].rank);
-                self.workers[worker].restart(self.scenario, until, &mut self.coverage);
-                self.planner.lost(self.scenario, job, rank);
-                self.carry_out();
-                self.settle(self.boxes.len() + worker);
-            }
-            Action::RestartController => {
-                self.coverage.fault("restart_controller");
-                self.planner.restart();
-                // Who was not granted asks again.
-                for index in 0..self.workers.len() {
-                    let worker = &self.workers[index];
-                    let waiting = worker.offers.iter().filter(|(_, granted)| !granted);
-                    let waiting: Vec<_> = waiting.map(|(offer, _)| offer.clone()).collect();
-                    waiting.into_iter().for_each(|offer| self.hear(index, Said::Request(offer)));
-                }
-            }
+            said if self.scenario.control == Control::Engine => self.ask(index, said),
+            Said::Request(offer) => self.ask_script(index, offer),
+            Said::Cancel(_) | Said::Pulled(_) => {}
         }
     }
 
@@ -381,11 +317,24 @@ impl<'a> World<'a> {
                 self.judge.violations.push(text);
                 continue;
             };
+            let (sender, target) = (self.host_of(from), self.host_of(to));
+            let through = self.links.pass(self.now, sender, target, frame.len());
+            if let Some((delay, frame)) = self.enemy.answer(&frame, to < self.boxes.len()) {
+                let at = through.saturating_add(delay);
+                self.push(at, Next::Arrive { node: to, frame, is_forged: true });
+            }
             let link = from * nodes + to;
-            for passing in self.network.send(self.now, link, frame, &mut self.coverage) {
-                self.push(passing.at, Next::Arrive { node: to, frame: passing.frame });
+            for passing in self.network.send(through, link, frame, &mut self.coverage) {
+                let next = Next::Arrive { node: to, frame: passing.frame, is_forged: false };
+                self.push(passing.at, next);
             }
         }
+    }
+
+    /// The host of a node: boxes have their own, workers of a rank share one.
+    fn host_of(&self, node: usize) -> usize {
+        let boxes = self.boxes.len();
+        node.checked_sub(boxes).map_or(node, |worker| boxes + worker % self.scenario.workers)
     }
 
     /// Plans a node's next wake, and notices one that never sleeps.
@@ -417,8 +366,8 @@ impl<'a> World<'a> {
         for index in 0..self.workers.len() {
             self.workers[index].count(&mut self.coverage);
         }
+        self.steward.count(&mut self.coverage);
         self.coverage.add("judge", "decided", self.judge.decided);
-        self.coverage.add("judge", "forgotten", self.judge.forgotten);
         Report {
             transcript: self.network.transcript(),
             coverage: self.coverage,
@@ -431,6 +380,4 @@ impl<'a> World<'a> {
 
 /// A run that takes longer has failed.
 const LIMIT: Nanos = Nanos::from_millis(300_000);
-const PLAN_EVERY: Nanos = Nanos::from_micros(700);
-const COMMAND_SPAN: Nanos = Nanos::from_micros(150);
 const SPINS_MAX: u32 = 1_000;

@@ -4,13 +4,14 @@ use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, Verdict};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
-use weft_engine::role::server::Server;
+use weft_engine::role::server::{ModelState, Server};
 use weft_engine::table::{BoxConfig, Table};
 use weft_kernel::Kernels;
 use weft_wire::{JobId, Nanos};
 
+use super::agent::Agent;
 use super::scenario::Scenario;
-use super::topology::{self, Stored};
+use super::topology;
 use crate::sim::coverage::Coverage;
 use crate::sim::hash;
 
@@ -34,6 +35,8 @@ pub struct BoxNode {
     pub node: usize,
     /// Its engine, the present life's.
     pub engine: Engine,
+    /// Its side of the control channel, the present life's.
+    pub agent: Agent,
     /// It is away until then.
     pub down_until: Nanos,
     lives: u64,
@@ -43,9 +46,9 @@ impl BoxNode {
     /// A box that begins now.
     #[must_use]
     pub fn new(scenario: &Scenario, node: usize) -> Self {
-        let stored = vec![Stored::default(); scenario.jobs];
-        let engine = engine(scenario, node, 0, &stored, Nanos(0));
-        Self { node, engine, down_until: Nanos(0), lives: 0 }
+        let engine = engine(scenario, node, 0, &[], Nanos(0));
+        let agent = Agent::new(scenario, node, 0, &[]);
+        Self { node, engine, agent, down_until: Nanos(0), lives: 0 }
     }
 
     /// Ends it and lets it come back at `until` as a new life, with what it stored.
@@ -53,14 +56,16 @@ impl BoxNode {
         self.count(coverage);
         self.lives += 1;
         self.down_until = until;
-        let stored: Vec<Stored> = (0..scenario.jobs).map(|job| self.stored(job)).collect();
+        let stored = self.stored(scenario);
         self.engine = engine(scenario, self.node, self.lives, &stored, until);
+        self.agent = Agent::new(scenario, self.node, self.lives, &stored);
     }
 
-    fn stored(&self, job: usize) -> Stored {
-        let Engine::Server(server) = &self.engine else { return Stored::default() };
-        let view = server.model(topology::job_id(job)).expect("the job is served");
-        Stored { weights: view.weights.to_vec(), version: view.version, order: view.next_order }
+    /// What a server keeps when it ends.
+    fn stored(&self, scenario: &Scenario) -> Vec<ModelState> {
+        let Engine::Server(server) = &self.engine else { return Vec::new() };
+        let state = |job| server.state(topology::job_id(job)).expect("the job is served");
+        (0..scenario.jobs).map(state).collect()
     }
 
     /// Takes a frame; returns what goes out.
@@ -123,6 +128,7 @@ impl BoxNode {
 
     /// Takes a controller's word.
     pub fn command(&mut self, now: Nanos, command: Command) {
+        self.agent.note_command(&command);
         match &mut self.engine {
             Engine::Aggregator(engine) => engine.gather_mut().handle_command(&command),
             Engine::Server(engine) => engine.handle_command(now, command),
@@ -193,7 +199,13 @@ impl BoxNode {
     }
 }
 
-fn engine(scenario: &Scenario, node: usize, life: u64, stored: &[Stored], now: Nanos) -> Engine {
+fn engine(
+    scenario: &Scenario,
+    node: usize,
+    life: u64,
+    stored: &[ModelState],
+    now: Nanos,
+) -> Engine {
     let seed = hash(&[scenario.seed, 41, node as u64, life]);
     let kernels = Kernels::detect();
     let local = topology::box_endpoint(node);
@@ -208,10 +220,13 @@ fn engine(scenario: &Scenario, node: usize, life: u64, stored: &[Stored], now: N
         ));
     }
     if node == scenario.server() {
-        let jobs: Vec<_> = jobs.map(|job| topology::server(scenario, job, &stored[job])).collect();
-        let server = Server::new(local, 1500, &jobs, seed, kernels).expect("good jobs");
+        let jobs: Vec<_> = jobs.map(|job| topology::server(scenario, job)).collect();
+        let mut server = Server::new(local, 1500, &jobs, seed, kernels).expect("good jobs");
+        for (job, state) in stored.iter().enumerate() {
+            server.restore(topology::job_id(job), state).expect("it is the job's own");
+        }
         return Engine::Server(Box::new(server));
     }
-    let jobs: Vec<_> = jobs.map(|job| topology::replica(scenario, node, job)).collect();
+    let jobs: Vec<_> = jobs.map(|job| topology::replica(scenario, job)).collect();
     Engine::Replica(Box::new(Replica::new(local, 1500, &jobs, seed, kernels).expect("good jobs")))
 }

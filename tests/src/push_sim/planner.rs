@@ -48,15 +48,6 @@ pub enum Act {
         /// What.
         decision: Decision,
     },
-    /// To the judge: who is in a group.
-    Group {
-        /// The job.
-        job: usize,
-        /// The group.
-        group: GroupId,
-        /// The offers in order.
-        offers: Vec<Offer>,
-    },
 }
 
 #[derive(Clone, Debug)]
@@ -201,14 +192,13 @@ impl Planner {
             replicate,
             rate_bytes_per_sec: None,
             after: None,
+            train_chunks: TRAIN_CHUNKS,
             lateness_ns: 1_000_000_000,
         };
         self.next_orders[job] += 1;
         let mut nodes = vec![scenario.server()];
         nodes.extend(scenario.replica());
         nodes.extend(via);
-        let offers = members.iter().map(|request| request.offer.clone()).collect();
-        self.acts.push(Act::Group { job, group, offers });
         let command = Command::Install(descriptor.clone());
         self.acts.push(Act::Command { node: nodes[0], command });
         let plan = Plan { descriptor, members, nodes, step: 0, since: now, granted: false };
@@ -279,6 +269,7 @@ impl Planner {
                 member_count: count,
                 segments: [segment].into_iter().collect(),
                 replicate: plan.descriptor.replicate,
+                train_chunks: TRAIN_CHUNKS,
             };
             self.acts.push(Act::Grant { request: request.clone(), grant });
         }
@@ -327,3 +318,6 @@ const ANSWER_MAX: Nanos = Nanos::from_millis(20);
 const REFUSED_SPAN: Nanos = Nanos::from_millis(15);
 /// Groups of a job that are open at a time: fewer than rows are used.
 const OPEN_MAX: usize = 6;
+
+/// Transfers begin with a train, as a controller has them do.
+const TRAIN_CHUNKS: u16 = 8;

@@ -1,8 +1,10 @@
-//! What a seed means for a push run: who is there, what they learn, what goes wrong when.
+//! What a seed means for a push run: who is there, who plans, what they learn, what goes wrong when.
 
 use weft_engine::random::SplitMix64;
 use weft_io::fault::FaultRates;
 use weft_wire::Nanos;
+
+use crate::sim::hash;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,7 +17,7 @@ pub enum Kind {
     Workers,
     /// And the replica restarts.
     Replica,
-    /// And the server restarts from what it stored: weights, version, next order number.
+    /// And the server restarts with what it kept.
     Server,
     /// And the controller forgets everything but its last order number and its last group.
     Controller,
@@ -36,6 +38,17 @@ impl Kind {
     ];
 }
 
+/// Who plans.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Control {
+    /// Nobody: workers go to the server.
+    Nobody,
+    /// [`super::planner`]: groups at random, stranger than any plan.
+    Script,
+    /// The controller's engine, over streams that break, on links with rates.
+    Engine,
+}
+
 /// Something that is done to a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Action {
@@ -54,7 +67,17 @@ pub enum Action {
         pause: Nanos,
     },
     /// The controller restarts.
-    RestartController,
+    RestartController {
+        /// How long it is away.
+        pause: Nanos,
+    },
+    /// The stream between the controller and a node breaks.
+    Break {
+        /// The node: boxes first, then workers.
+        node: usize,
+        /// When the node dials again.
+        pause: Nanos,
+    },
 }
 
 /// An action, once so many updates are decided.
@@ -75,6 +98,10 @@ pub struct Scenario {
     pub seed: u64,
     /// What it is about.
     pub kind: Kind,
+    /// Who plans.
+    pub control: Control,
+    /// Share of the frames to which an enemy adds one of his own.
+    pub hostile: f64,
     /// Jobs that share all boxes.
     pub jobs: usize,
     /// Workers of each job.
@@ -132,9 +159,16 @@ impl Scenario {
             corrupt: fault(12),
         };
         let momentum = [0.0, 0.5, 0.5][usize::try_from(below(3)).expect("small")];
+        let control = match kind {
+            Kind::Direct => Control::Nobody,
+            _ if seed.is_multiple_of(SCRIPTED_EVERY) => Control::Script,
+            _ => Control::Engine,
+        };
         let mut scenario = Self {
             seed,
             kind,
+            control,
+            hostile: [0.0, 0.02, 0.1][usize::try_from(seed / 3 % 3).expect("small")],
             jobs,
             workers,
             aggregators,
@@ -142,8 +176,7 @@ impl Scenario {
             chunks: 3 + u32::try_from(below(6)).expect("small"),
             elements: [1, 4, 7][usize::try_from(below(3)).expect("small")],
             is_fixed: below(3) > 0,
-            // What a server stores has no momentum term.
-            momentum: if kind == Kind::Server { 0.0 } else { momentum },
+            momentum,
             tau_max: [1, 4, 100][usize::try_from(below(3)).expect("small")].max(workers as u64 - 1),
             div_max: (has_replica && below(2) == 0).then_some(3.0),
             updates: 2 + u32::try_from(below(3)).expect("small"),
@@ -155,6 +188,11 @@ impl Scenario {
             cues: Vec::new(),
         };
         scenario.plan_cues(&mut random);
+        if control == Control::Engine {
+            // A plan drops what will be too old; with every bound tight it would do nothing else.
+            scenario.tau_max *= [1, 2, 8][usize::try_from(seed % 7 % 3).expect("small")];
+            scenario.plan_breaks(&mut SplitMix64::new(hash(&[seed, kind as u64, 78])));
+        }
         scenario
     }
 
@@ -204,10 +242,29 @@ impl Scenario {
                     let worker = place(self.jobs * self.workers, below(64));
                     Action::RestartWorker { worker, pause }
                 }
-                Kind::Controller => Action::RestartController,
+                Kind::Controller => Action::RestartController { pause },
             };
             let delay = Nanos::from_micros(below(3_000));
             self.cues.push(Cue { decided: below(total), delay, action });
         }
     }
+
+    /// Streams to the controller that break, a few in most runs.
+    fn plan_breaks(&mut self, random: &mut SplitMix64) {
+        let total = self.jobs as u64 * self.workers as u64 * u64::from(self.updates);
+        let nodes = (self.boxes() + self.jobs * self.workers) as u64;
+        let mut below = |count: u64| random.next_u64() % count.max(1);
+        for _ in 0..below(4) {
+            let node = usize::try_from(below(nodes)).expect("small");
+            let micros = if below(2) == 0 { below(3_000) } else { below(BREAK_MICROS_MAX) };
+            let action = Action::Break { node, pause: Nanos::from_micros(micros) };
+            let delay = Nanos::from_micros(below(3_000));
+            self.cues.push(Cue { decided: below(total), delay, action });
+        }
+    }
 }
+
+/// One seed in so many is planned by the script.
+const SCRIPTED_EVERY: u64 = 5;
+/// Longest break of a stream.
+const BREAK_MICROS_MAX: u64 = 200_000;

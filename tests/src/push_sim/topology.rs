@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use weft_engine::push::{BoxIndex, OrderNumber, Version};
+use weft_engine::push::BoxIndex;
 use weft_engine::role::gather::PushConfig;
 use weft_engine::role::push::PusherConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
@@ -71,10 +71,16 @@ pub fn rank(rank: usize) -> Rank {
     Rank::new(u8::try_from(rank).expect("a small number")).expect("below 64")
 }
 
-/// A box's index in every job.
+/// The index of an aggregator in every job.
 #[must_use]
 pub fn box_index(node: usize) -> BoxIndex {
     BoxIndex(u8::try_from(node).expect("a small number"))
+}
+
+/// The index of the replica in every job: the one after the aggregators'.
+#[must_use]
+pub fn replica_index(scenario: &Scenario) -> BoxIndex {
+    box_index(scenario.aggregators)
 }
 
 /// Exponent of all fixed-point updates.
@@ -119,30 +125,19 @@ pub fn push(scenario: &Scenario, node: usize, job: usize) -> PushConfig {
         overflow: Overflow::Wrap,
         integrity: Integrity::Crc32c,
         exponent: Some(EXPONENT),
-        rate_bytes_per_sec: None,
-        burst_bytes: 1 << 20,
+        // What a token bucket refuses is sent again.
+        rate_bytes_per_sec: scenario.seed.is_multiple_of(11).then_some(100_000),
+        burst_bytes: if scenario.seed.is_multiple_of(11) { 2_048 } else { 1 << 20 },
     }
-}
-
-/// What a server keeps when it ends.
-#[derive(Clone, Debug, Default)]
-pub struct Stored {
-    /// Weights.
-    pub weights: Vec<f32>,
-    /// Version.
-    pub version: Version,
-    /// Next order number.
-    pub order: OrderNumber,
 }
 
 /// A job at the server.
 #[must_use]
-pub fn server(scenario: &Scenario, job: usize, stored: &Stored) -> ServerJobConfig {
-    let boxes = (0..scenario.boxes())
-        .map(|node| (node != scenario.server()).then(|| box_endpoint(node).addr));
+pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
+    let boxes = (0..scenario.aggregators).chain(scenario.replica());
     ServerJobConfig {
-        boxes: boxes.collect(),
-        replica: scenario.replica().map(box_index),
+        boxes: boxes.map(|node| Some(box_endpoint(node).addr)).collect(),
+        replica: scenario.replica().map(|_| replica_index(scenario)),
         tau_max: scenario.tau_max,
         div_max: scenario.div_max,
         divergence_wait_ns: 200_000_000,
@@ -156,16 +151,13 @@ pub fn server(scenario: &Scenario, job: usize, stored: &Stored) -> ServerJobConf
         snapshots_max: 3,
         window_max: 8,
         credits_max: 12,
-        initial: stored.weights.clone(),
-        initial_version: stored.version,
-        initial_order: stored.order,
         ..ServerJobConfig::new(model(scenario, job), workers(scenario, job))
     }
 }
 
 /// A job at the replica.
 #[must_use]
-pub fn replica(scenario: &Scenario, node: usize, job: usize) -> ReplicaJobConfig {
+pub fn replica(scenario: &Scenario, job: usize) -> ReplicaJobConfig {
     let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) };
     let boxes = (0..scenario.aggregators).map(|node| Some(box_endpoint(node).addr));
     ReplicaJobConfig {
@@ -175,7 +167,7 @@ pub fn replica(scenario: &Scenario, node: usize, job: usize) -> ReplicaJobConfig
         window_max: 8,
         ..ReplicaJobConfig::new(
             model(scenario, job),
-            box_index(node),
+            replica_index(scenario),
             target,
             workers(scenario, job),
         )

@@ -1,12 +1,20 @@
-//! A worker: pulls a model, computes an update on it, offers it, waits for what becomes of it.
+//! A worker: pulls a model, computes an update on it, offers it, waits for what becomes of it. What
+//! it does about its controller is what the client's session does: a request that is not granted is
+//! asked anew when the controller comes back, and goes to the server when it stays away, always
+//! under a fresh number.
+
+mod link;
 
 use weft_engine::push::Decision;
-use weft_engine::role::push::{Event, Grant, NewUpdate, Pusher, Values};
+use weft_engine::role::push::{Event, NewUpdate, Pusher, Values};
 use weft_wire::frame::Endpoint;
-use weft_wire::{MacAddr, Nanos};
+use weft_wire::{GroupId, MacAddr, Nanos};
+
+pub use link::Heard;
+use link::{Link, link};
 
 use super::judge::{Offer, Uid};
-use super::scenario::{Kind, Scenario};
+use super::scenario::{Control, Scenario};
 use super::topology;
 use crate::sim::coverage::Coverage;
 use crate::sim::hash;
@@ -16,10 +24,26 @@ use crate::sim::hash;
 pub enum Said {
     /// To the controller: may I send this?
     Request(Offer),
+    /// To the controller: I will not send this.
+    Cancel(u64),
+    /// To the controller: a model has come, in so many nanoseconds.
+    Pulled(u64),
+    /// To the judge: it goes into this group.
+    Joined(GroupId, Offer),
     /// To the judge: I was told so.
     Told(Uid, Decision),
     /// To the judge: I cannot go on.
     Failed(String),
+}
+
+/// An update under way.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What it is.
+    pub offer: Offer,
+    /// It has a group; the server will decide it.
+    pub is_granted: bool,
+    asked_at: Nanos,
 }
 
 /// A worker.
@@ -36,9 +60,10 @@ pub struct WorkerNode {
     /// Its engine.
     pub pusher: Pusher,
     is_connected: bool,
-    is_pulling: bool,
-    /// Updates under way, and whether they were granted.
-    pub offers: Vec<(Offer, bool)>,
+    pulling_since: Option<Nanos>,
+    link: Link,
+    /// Updates under way.
+    pub entries: Vec<Entry>,
     committed: u32,
     counter: u64,
     is_closing: bool,
@@ -56,8 +81,9 @@ impl WorkerNode {
             down_until: now,
             pusher: pusher(scenario, job, rank, 0, now),
             is_connected: false,
-            is_pulling: false,
-            offers: Vec::new(),
+            pulling_since: None,
+            link: link(scenario, now),
+            entries: Vec::new(),
             committed: 0,
             counter: 0,
             is_closing: false,
@@ -71,21 +97,22 @@ impl WorkerNode {
         self.life += 1;
         self.down_until = until;
         self.pusher = pusher(scenario, self.job, self.rank, self.life, until);
-        (self.is_connected, self.is_pulling) = (false, false);
+        (self.is_connected, self.pulling_since) = (false, None);
         (self.is_closing, self.is_closed) = (false, false);
-        self.offers.clear();
+        self.link = link(scenario, until);
+        self.entries.clear();
     }
 
     /// True when all its updates are committed and it has left.
     #[must_use]
     pub fn is_done(&self, scenario: &Scenario) -> bool {
-        self.committed >= scenario.updates && self.offers.is_empty() && self.is_closed
+        self.committed >= scenario.updates && self.entries.is_empty() && self.is_closed
     }
 
     /// When it wants to be polled.
     #[must_use]
     pub fn timeout(&self) -> Nanos {
-        self.pusher.poll_timeout().max(self.down_until)
+        self.pusher.poll_timeout().min(self.link_timeout()).max(self.down_until)
     }
 
     /// Lets it do what is due; returns what goes out, and what it says.
@@ -96,6 +123,7 @@ impl WorkerNode {
         if now >= self.pusher.poll_timeout() {
             self.pusher.handle_timeout(now);
         }
+        self.watch_controller(scenario, now, &mut said);
         // What an event makes it do may give more to send, a few times in a row at most.
         for _ in 0..8 {
             while let Some(len) = self.pusher.poll_transmit(now, &mut buffer) {
@@ -119,30 +147,50 @@ impl WorkerNode {
             Event::Connected => self.is_connected = true,
             Event::Reconnected | Event::Started { .. } | Event::Delivered { .. } => {}
             Event::Pulled { version } => {
-                self.is_pulling = false;
+                if let Some(since) = self.pulling_since.take()
+                    && self.link == Link::Up
+                {
+                    said.push(Said::Pulled(now.since(since).0));
+                }
                 self.offer(scenario, now, version.0, said);
             }
             Event::Decided { number, decision } => {
-                let place = self.offers.iter().position(|(offer, _)| offer.uid.number == number);
-                let Some(place) = place else {
+                let Some(place) = self.place(number) else {
                     said.push(Said::Failed(format!("update {number} is none of its own")));
                     return;
                 };
-                let (offer, _) = self.offers.swap_remove(place);
-                said.push(Said::Told(offer.uid, decision));
-                match decision {
-                    Decision::Committed(_) => self.committed += 1,
-                    // It may be sent anew, under a fresh number.
-                    Decision::Void => return self.renew(scenario, now, offer, said),
-                    Decision::Dropped => {}
-                }
-                if self.pusher.finish(number).is_none() {
-                    said.push(Said::Failed(format!("update {number} cannot be finished")));
-                }
+                self.end(scenario, now, place, decision, said);
             }
             Event::Closed => self.is_closed = true,
             Event::Failed(fault) => said.push(Said::Failed(fault.to_string())),
         }
+    }
+
+    /// An update has come to its end.
+    fn end(
+        &mut self,
+        scenario: &Scenario,
+        now: Nanos,
+        place: usize,
+        decision: Decision,
+        said: &mut Vec<Said>,
+    ) {
+        let number = self.entries[place].offer.uid.number;
+        said.push(Said::Told(self.entries[place].offer.uid, decision));
+        match decision {
+            Decision::Committed(_) => self.committed += 1,
+            // It may be sent anew, under a fresh number.
+            Decision::Void => return self.renew(scenario, now, place, said),
+            Decision::Dropped => {}
+        }
+        self.entries.swap_remove(place);
+        if self.pusher.finish(number).is_none() {
+            said.push(Said::Failed(format!("update {number} cannot be finished")));
+        }
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.offer.uid.number == number)
     }
 
     /// Computes an update on this version and offers it.
@@ -154,7 +202,8 @@ impl WorkerNode {
             i32::try_from(word % 17).expect("small") - 8
         };
         let values: Vec<i32> = (0..scenario.dimension()).map(words).collect();
-        let given = if scenario.is_fixed {
+        // A plan chooses the exponent; integers have theirs.
+        let given = if scenario.is_fixed && scenario.control != Control::Engine {
             Values::Integers(values.clone())
         } else {
             let unit = f32::from(topology::EXPONENT).exp2();
@@ -168,29 +217,15 @@ impl WorkerNode {
             said.push(Said::Failed(format!("update {number} is refused: {refusal}")));
             return;
         }
-        self.ask(scenario, now, Offer { uid, version, values }, said);
+        let offer = Offer { uid, version, values };
+        self.entries.push(Entry { offer, is_granted: false, asked_at: now });
+        self.ask(scenario, now, self.entries.len() - 1, said);
     }
 
-    fn renew(&mut self, scenario: &Scenario, now: Nanos, offer: Offer, said: &mut Vec<Said>) {
-        let number = self.fresh();
-        if let Err(refusal) = self.pusher.renew(offer.uid.number, number) {
-            said.push(Said::Failed(format!("{:?} cannot be renewed: {refusal}", offer.uid)));
-            return;
-        }
-        let uid = Uid { number, ..offer.uid };
-        self.ask(scenario, now, Offer { uid, ..offer }, said);
-    }
-
-    fn ask(&mut self, scenario: &Scenario, now: Nanos, offer: Offer, said: &mut Vec<Said>) {
-        let is_direct = scenario.kind == Kind::Direct;
-        if is_direct {
-            if let Err(refusal) = self.pusher.send_direct(now, offer.uid.number) {
-                said.push(Said::Failed(format!("{:?} cannot be sent: {refusal}", offer.uid)));
-            }
-        } else {
-            said.push(Said::Request(offer.clone()));
-        }
-        self.offers.push((offer, is_direct));
+    /// Asks for another turn, for an update that was never granted or is void.
+    fn renew(&mut self, scenario: &Scenario, now: Nanos, place: usize, said: &mut Vec<Said>) {
+        self.renumber(place, said);
+        self.ask(scenario, now, place, said);
     }
 
     fn fresh(&mut self) -> u64 {
@@ -199,33 +234,25 @@ impl WorkerNode {
     }
 
     fn go_on(&mut self, scenario: &Scenario, now: Nanos) {
-        if !self.is_connected || self.is_pulling || self.is_closing {
+        if !self.is_connected || self.pulling_since.is_some() || self.is_closing {
             return;
         }
-        let under_way = u32::try_from(self.offers.len()).expect("few");
+        let under_way = u32::try_from(self.entries.len()).expect("few");
         if self.committed >= scenario.updates && under_way == 0 {
             self.is_closing = true;
             self.pusher.close(now);
-        } else if self.offers.len() < scenario.in_flight
+        } else if self.entries.len() < scenario.in_flight
             && self.committed + under_way < scenario.updates
         {
             let via =
                 scenario.relays.then(|| topology::box_index(self.rank % scenario.aggregators));
             // A server that is away is asked again when it is back.
             let begun = self.pusher.begin_pull(now, scenario.dimension(), None, via);
-            self.is_pulling = begun.is_ok();
+            self.pulling_since = begun.is_ok().then_some(now);
         }
     }
 
-    /// A grant of the controller.
-    pub fn grant(&mut self, now: Nanos, number: u64, grant: &Grant) {
-        let offer = self.offers.iter_mut().find(|(offer, _)| offer.uid.number == number);
-        if let Some((_, granted)) = offer {
-            *granted |= self.pusher.handle_grant(now, number, grant).is_ok();
-        }
-    }
-
-    /// What the controller says became of an update.
+    /// What a scripted controller says became of an update.
     pub fn outcome(&mut self, number: u64, decision: Decision) {
         // The server's own word may have been there before.
         let _ = self.pusher.handle_outcome(number, decision);
@@ -263,7 +290,8 @@ fn pusher(scenario: &Scenario, job: usize, rank: usize, life: u64, now: Nanos) -
     }
     if let Some(node) = scenario.replica() {
         let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(node) };
-        pusher.add_box(now, topology::box_index(node), target, true).expect("few boxes");
+        let index = topology::replica_index(scenario);
+        pusher.add_box(now, index, target, true).expect("few boxes");
     }
     pusher
 }

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weft_engine::random::SplitMix64;
 use weft_kernel::crc32c;
 use weft_wire::frame::{Encap, Endpoint, Udp};
-use weft_wire::header::{ElementType, HEADER_LEN, Header, Kind, Operation, Packet};
+use weft_wire::header::{ElementType, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase};
 use weft_wire::{Cookie, GroupId, JobId, MacAddr, Members, Nanos};
 
@@ -27,6 +27,8 @@ pub struct Enemy {
     /// The last contribution of each greedy member's lane 0.
     contribution: Option<Vec<u8>>,
     greedy: bool,
+    /// The frames are those of pushes.
+    is_push: bool,
 }
 
 impl Enemy {
@@ -40,6 +42,21 @@ impl Enemy {
             exponent_fixed: scenario.exponent_fixed,
             contribution: None,
             greedy: scenario.kind == scenario::Kind::Greedy,
+            is_push: false,
+        }
+    }
+
+    /// An enemy of pushes, who answers a share of the frames.
+    #[must_use]
+    pub fn of_push(seed: u64, share: f64) -> Self {
+        Self {
+            random: SplitMix64::new(seed),
+            share,
+            shards: 1,
+            exponent_fixed: false,
+            contribution: None,
+            greedy: false,
+            is_push: true,
         }
     }
 
@@ -51,7 +68,9 @@ impl Enemy {
             return None;
         }
         let delay = Nanos(self.random.next_u64() % 300_000);
-        Some((delay, self.forge(frame, to_box)))
+        let forged = self.forge(frame, to_box);
+        // Damage may leave a frame as it was, which then is a good one.
+        (forged != frame).then_some((delay, forged))
     }
 
     /// Remembers a contribution of the greedy job, whose first member is the flooder's pattern.
@@ -84,8 +103,67 @@ impl Enemy {
             0 => self.damage(frame, &udp),
             1 => self.misframe(frame),
             _ if header.kind == Kind::Hello => self.forge_hello(&udp, header, payload, to_box),
+            _ if self.is_push => self.forge_push(&udp, header, payload, to_box),
             _ => self.forge_data(&udp, header, payload),
         }
+    }
+
+    /// A frame of a push that its sender has no right to, or that fits nothing. What only an
+    /// attacker on the path could write, under a good cookie and about a good group, is not here.
+    fn forge_push(
+        &mut self,
+        udp: &Udp,
+        mut header: Header,
+        payload: &[u8],
+        to_box: bool,
+    ) -> Vec<u8> {
+        let word = self.random.next_u64();
+        let (mut source, mut payload) = (udp.source, payload);
+        if header.kind == Kind::State && header.outcome == Outcome::Stale {
+            // It echoes what provoked it, maybe his own frame: changed again, it might be right.
+            return self.mangle(udp, &header, payload);
+        }
+        let has_elements = header.count > 0 && !payload.is_empty();
+        match word % 15 {
+            0 => header.job = JobId(9),
+            1 => header.job = JobId(60_000),
+            // Another job of the same boxes, under this one's cookie.
+            2 => header.job = JobId(header.job.0 ^ 0b110),
+            3 => header.cookie = Cookie(header.cookie.0 ^ 1),
+            4 => header.cookie = Cookie(header.cookie.0 ^ 0x0100_0000),
+            5 => header.cookie = Cookie(self.random.next_u32()),
+            6 => source.set_ip(IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9))),
+            7 => source.set_port(source.port() ^ 0x4000),
+            // In the name of a neighbour.
+            8 => {
+                if let IpAddr::V4(ip) = source.ip() {
+                    let [a, b, network, host] = ip.octets();
+                    source.set_ip(IpAddr::V4(Ipv4Addr::new(a, b, network ^ 3, host)));
+                }
+            }
+            9 if matches!(header.kind, Kind::Contrib | Kind::Answer) => header.chunk.0 = u32::MAX,
+            10 if has_elements => {
+                header.count -= 1;
+                payload = &payload[..header.payload_len()];
+            }
+            11 => {
+                header.kind = if to_box { Kind::Answer } else { Kind::Contrib };
+                (header.element_type, header.count, payload) = (ElementType::None, 0, &[]);
+            }
+            12 if has_elements => self.retype(&mut header),
+            // What answers and reals have no use for is not looked at.
+            13 if has_elements && header.kind == Kind::Contrib => {
+                header.operation = Operation::Max;
+            }
+            14 if has_elements
+                && header.kind == Kind::Contrib
+                && header.element_type == ElementType::I32 =>
+            {
+                header.exponent ^= 1;
+            }
+            _ => return self.mangle(udp, &header, payload),
+        }
+        assemble(source, udp.target, &header, payload)
     }
 
     /// Damage that the CRC covers, or noise.

@@ -1,0 +1,320 @@
+//! The words between the controller's engine and the nodes, and the streams that carry them.
+
+use weft_controller::southbound::node as southbound;
+use weft_engine::push::{Command, Event};
+use weft_plan::engine::{NodeHello, Reply, Telemetry, TransferRequest};
+use weft_wire::{JobId, Nanos};
+
+use super::judge::Uid;
+use super::scenario::Scenario;
+use super::steward::{Asked, Told};
+use super::wires::Way;
+use super::worker::{Heard, Said, WorkerNode};
+use super::{Next, World, topology};
+use crate::sim::hash;
+
+/// What arrives, or is due.
+#[derive(Debug)]
+pub(super) enum Word {
+    /// A node dials.
+    Dial { node: usize },
+    /// To the controller.
+    Up { node: usize, stream: u64, up: Up },
+    /// To a node.
+    Down { node: usize, stream: u64, down: Down },
+    /// The controller notices that a stream has ended.
+    Gone { node: usize, stream: u64 },
+    /// The controller has something to do.
+    Due,
+    /// The controller is back.
+    Start,
+    /// A box counts.
+    Count { node: usize },
+}
+
+#[derive(Debug)]
+pub(super) enum Up {
+    BoxHello(NodeHello),
+    WorkerHello { life: u64 },
+    Event(JobId, Event),
+    Telemetry(Telemetry),
+    Asked(Asked),
+}
+
+#[derive(Debug)]
+pub(super) enum Down {
+    Command(Command),
+    Heard(Heard),
+}
+
+impl World<'_> {
+    fn at(&mut self, at: Nanos, word: Word) {
+        self.push(at, Next::Control(Box::new(word)));
+    }
+
+    /// Every node dials when it begins.
+    pub(super) fn begin_control(&mut self) {
+        for node in 0..self.boxes.len() + self.workers.len() {
+            let at = match node.checked_sub(self.boxes.len()) {
+                None => Nanos(hash(&[self.scenario.seed, 8, node as u64]) % 1_000_000),
+                Some(index) => self.workers[index].down_until,
+            };
+            self.dial(node, at);
+        }
+        for node in 0..self.boxes.len() {
+            self.at(COUNT_EVERY, Word::Count { node });
+        }
+    }
+
+    pub(super) fn dial(&mut self, node: usize, at: Nanos) {
+        self.at(at, Word::Dial { node });
+    }
+
+    pub(super) fn control(&mut self, word: Word) {
+        match word {
+            Word::Dial { node } => self.connect(node),
+            Word::Up { node, stream, up } => {
+                if self.wires.is_current(node, stream) {
+                    if self.log {
+                        println!("{:>12} node {node} to controller: {up:?}", self.now.0);
+                    }
+                    self.tell_controller(node, stream, up);
+                    self.advance();
+                }
+            }
+            Word::Down { node, stream, down } => {
+                if self.wires.is_current(node, stream) && !self.is_away(node) {
+                    if self.log {
+                        println!("{:>12} controller to node {node}: {down:?}", self.now.0);
+                    }
+                    self.tell_node(node, down);
+                }
+            }
+            Word::Gone { node, stream } => {
+                self.steward.gone(self.now, node, stream);
+                self.advance();
+            }
+            Word::Due => {
+                if self.steward_at == self.now {
+                    self.steward_at = Nanos::MAX;
+                    self.advance();
+                }
+            }
+            Word::Start => {
+                self.steward.start(self.now);
+                self.advance();
+            }
+            Word::Count { node } => {
+                self.count(node);
+                self.at(self.now.saturating_add(COUNT_EVERY), Word::Count { node });
+            }
+        }
+    }
+
+    /// Opens a stream, which begins with a hello; or dials again.
+    fn connect(&mut self, node: usize) {
+        if self.wires.is_up(node) {
+            return;
+        }
+        if self.is_away(node) || !self.steward.is_up() {
+            let wait = REDIAL.0 / 2 + hash(&[self.scenario.seed, 9, self.sequence]) % REDIAL.0;
+            return self.dial(node, self.now.saturating_add(Nanos(wait)));
+        }
+        self.wires.open(node);
+        match node.checked_sub(self.boxes.len()) {
+            None => {
+                let hello = southbound::hello(&self.boxes[node].agent.hello());
+                self.up(node, Up::BoxHello(hello.expect("its own words")));
+                self.report(node);
+            }
+            Some(index) => self.up(node, Up::WorkerHello { life: self.workers[index].life }),
+        }
+    }
+
+    fn up(&mut self, node: usize, up: Up) {
+        if let Some((stream, at)) = self.wires.send(self.now, node, Way::Up) {
+            self.at(at, Word::Up { node, stream, up });
+        }
+    }
+
+    fn down(&mut self, node: usize, down: Down) {
+        if let Some((stream, at)) = self.wires.send(self.now, node, Way::Down) {
+            self.at(at, Word::Down { node, stream, down });
+        }
+    }
+
+    /// Sends what a box has to tell, if it has a stream.
+    pub(super) fn report(&mut self, node: usize) {
+        while self.wires.is_up(node)
+            && let Some((job, event)) = self.boxes[node].agent.told()
+        {
+            self.up(node, Up::Event(job, event));
+        }
+    }
+
+    /// What a worker says to the controller.
+    pub(super) fn ask(&mut self, index: usize, said: Said) {
+        let asked = match said {
+            Said::Request(offer) => {
+                let unit = f64::from(f32::from(topology::EXPONENT).exp2());
+                let values = offer.values.iter().map(|value| f64::from(*value) * unit);
+                Asked::Transfer(TransferRequest {
+                    update_id: offer.uid.number,
+                    size_bytes: 0,
+                    version: weft_engine::push::Version(offer.version),
+                    norm: values.clone().map(|value| value * value).sum::<f64>().sqrt(),
+                    max_abs: values.fold(0.0, |most, value| most.max(value.abs())),
+                })
+            }
+            Said::Cancel(number) => Asked::Cancel(number),
+            Said::Pulled(duration_ns) => {
+                Asked::Pulled { bytes: model_bytes(self.scenario), duration_ns }
+            }
+            Said::Told(..) | Said::Joined(..) | Said::Failed(_) => return,
+        };
+        self.up(self.boxes.len() + index, Up::Asked(asked));
+    }
+
+    fn tell_controller(&mut self, node: usize, stream: u64, up: Up) {
+        let now = self.now;
+        let is_hello = matches!(up, Up::BoxHello(_) | Up::WorkerHello { .. });
+        if !is_hello && !self.steward.hears(node, stream) {
+            return;
+        }
+        let worker = node.checked_sub(self.boxes.len()).map(|index| &self.workers[index]);
+        let whose = worker.map_or((0, 0), |worker| (worker.job, worker.rank));
+        let taken = match up {
+            Up::BoxHello(hello) => self.steward.box_hello(now, (node, stream), &hello),
+            Up::WorkerHello { life } => {
+                let taken = self.steward.worker_hello((node, stream), whose, life);
+                self.down(node, Down::Heard(Heard::Welcome));
+                taken
+            }
+            Up::Event(job, event) => self.steward.event(now, node, (job, &event)),
+            Up::Telemetry(telemetry) => self.steward.telemetry(now, node, &telemetry),
+            Up::Asked(asked) => {
+                let refused = self.steward.asked(now, whose, &asked);
+                // Which a worker lives with; the run counts them.
+                if let (Err(_), Asked::Transfer(request)) = (refused, asked) {
+                    self.down(node, Down::Heard(Heard::Refused(request.update_id)));
+                }
+                Ok(())
+            }
+        };
+        if let Err(refusal) = taken {
+            self.judge.violations.push(format!("the controller refuses node {node}: {refusal}"));
+        }
+    }
+
+    fn tell_node(&mut self, node: usize, down: Down) {
+        match down {
+            Down::Command(command) => self.boxes[node].command(self.now, command),
+            Down::Heard(heard) => {
+                let index = node - self.boxes.len();
+                if let Heard::Reply(Reply::Drop { update_id, .. }) = heard {
+                    let WorkerNode { job, rank, .. } = self.workers[index];
+                    self.judge.plan_dropped(Uid { job, rank, number: update_id });
+                }
+                let said = self.workers[index].hear(self.scenario, self.now, heard);
+                said.into_iter().for_each(|said| self.hear(index, said));
+            }
+        }
+        self.poll(node);
+    }
+
+    /// Lets the controller do what is due, and carries its words.
+    fn advance(&mut self) {
+        for told in self.steward.advance(self.now) {
+            match told {
+                Told::Box { node, command } => {
+                    if let (Command::Install(group), true) =
+                        (&command, node == self.scenario.server())
+                    {
+                        self.judge.planned(topology::job_place(group.job), group);
+                    }
+                    self.down(node, Down::Command(command));
+                }
+                Told::Worker { worker, reply } => {
+                    if let Reply::Drop { reason, .. } = &reply {
+                        self.coverage.add("plan drop", name_of(reason), 1);
+                    }
+                    self.down(self.boxes.len() + worker, Down::Heard(Heard::Reply(reply)));
+                }
+            }
+        }
+        let due = self.steward.timeout(self.now);
+        if due < self.steward_at {
+            self.steward_at = due;
+            self.at(due, Word::Due);
+        }
+    }
+
+    /// Breaks a node's stream; false when there was none.
+    pub(super) fn cut(&mut self, node: usize) -> bool {
+        let Some(stream) = self.wires.cut(node) else { return false };
+        let span = hash(&[self.scenario.seed, 10, node as u64, stream]) % NOTICED_NS_MAX;
+        self.at(self.now.saturating_add(Nanos(span)), Word::Gone { node, stream });
+        if let Some(index) = node.checked_sub(self.boxes.len()) {
+            let said = self.workers[index].hear(self.scenario, self.now, Heard::Lost);
+            said.into_iter().for_each(|said| self.hear(index, said));
+            self.settle(node);
+        }
+        true
+    }
+
+    /// The controller dies, and every stream with it.
+    pub(super) fn crash_controller(&mut self, pause: Nanos) {
+        if !self.steward.is_up() {
+            return;
+        }
+        self.steward.stop(&mut self.coverage);
+        self.judge.controller_restarted();
+        for node in 0..self.boxes.len() + self.workers.len() {
+            if self.cut(node) {
+                self.dial(node, self.now.saturating_add(REDIAL));
+            }
+        }
+        self.at(self.now.saturating_add(pause), Word::Start);
+    }
+
+    /// A box's counters.
+    fn count(&mut self, node: usize) {
+        if self.is_away(node) {
+            return;
+        }
+        let (rx_bytes, tx_bytes) = self.links.carried(node);
+        let telemetry = Telemetry {
+            at_ns: self.now.0,
+            rx_bytes,
+            tx_bytes,
+            nic_rx_bytes: Some(rx_bytes),
+            nic_tx_bytes: Some(tx_bytes),
+        };
+        self.up(node, Up::Telemetry(telemetry));
+    }
+}
+
+fn model_bytes(scenario: &Scenario) -> u64 {
+    u64::from(scenario.chunks) * u64::from(scenario.elements) * 4
+}
+
+fn name_of(reason: &weft_plan::plan::DropReason) -> &'static str {
+    use weft_plan::plan::DropReason::{
+        DeadlineCluster, DelaysOthers, NoBandwidth, Other, RoundClosed, TooOld,
+    };
+    match reason {
+        TooOld => "too_old",
+        DeadlineCluster => "deadline_cluster",
+        DelaysOthers => "delays_others",
+        NoBandwidth => "no_bandwidth",
+        RoundClosed => "round_closed",
+        Other(_) => "other",
+    }
+}
+
+/// How often boxes tell their counters.
+const COUNT_EVERY: Nanos = Nanos::from_millis(25);
+/// A node dials again after about this.
+const REDIAL: Nanos = Nanos::from_millis(8);
+/// A stream's end is noticed within this.
+const NOTICED_NS_MAX: u64 = 4_000_000;
