@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{chunk_of, contribution, datagram, ethernet, payload, route};
-use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
+use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates, member_seed};
 use weft_io::memory::{MemoryPort, link};
 use weft_io::{Burst, Port};
 use weft_wire::{MacAddr, Nanos};
@@ -231,6 +231,22 @@ fn other_protocols_pass_untouched_and_in_order() {
     let seen: Vec<u8> = drain(&mut far, Nanos(0)).iter().map(|frame| frame.as_ref()[20]).collect();
     assert_eq!(seen, (0..10).collect::<Vec<u8>>());
     assert_eq!((faulty.tx_counts().passed, faulty.tx_counts().lost), (10, 10));
+}
+
+#[test]
+fn without_a_rate_nothing_is_judged() {
+    let (left, mut far) = link(16, 1500, ["left", "right"]);
+    let mut faulty = Fault::new(left, &FaultConfig::default());
+    let mut tx = Burst::new();
+    for chunk in 0..10 {
+        tx.push(datagram(&mut faulty, &route(), &contribution(chunk, 1)));
+    }
+    assert_eq!(faulty.tx_burst(Nanos(0), &mut tx), 10);
+    let seen: Vec<u32> =
+        drain(&mut far, Nanos(0)).iter().map(|frame| chunk_of(frame.as_ref())).collect();
+    assert_eq!(seen, (0..10).collect::<Vec<_>>());
+    let counts = FaultCounts { passed: 10, ..FaultCounts::default() };
+    assert_eq!(faulty.tx_counts(), counts);
 }
 
 #[test]
