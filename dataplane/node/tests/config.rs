@@ -173,6 +173,29 @@ fn push_jobs_are_judged_like_the_rest() {
 }
 
 #[test]
+fn words_are_those_of_the_manual() {
+    for (key, word) in [
+        ("learning_rate", "plain"),
+        ("learning_rate", "inverse_delay"),
+        ("learning_rate", "ada_delay"),
+        ("commit", "order"),
+        ("commit", "arrival"),
+        ("conduct", "in_order"),
+        ("conduct", "fair"),
+        ("integrity", "crc32c"),
+        ("integrity", "none"),
+    ] {
+        let text = format!(
+            "[port]\nio = \"udp\"\nip = \"10.0.0.1/24\"\n[[server]]\njob = 1\n\
+             workers = [\"10.0.0.2:4000\"]\ndimension = 100\n{key} = \"{word}\"\n"
+        );
+        let settings = parse("a.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let printed = settings.config.to_toml();
+        assert!(printed.contains(&format!("{key} = \"{word}\"")), "{printed}");
+    }
+}
+
+#[test]
 fn what_is_printed_reads_back_as_the_same() {
     let with_all = GOOD.replace(
         "[lcores]",
