@@ -13,6 +13,7 @@ endif
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_SCALE ?= 20
+CARGO_DENY_VERSION = 0.20.2
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: help
@@ -40,6 +41,13 @@ build: ## build weft, weft-controller and weft-node (release, with DPDK)
 .PHONY: lint
 lint: ## formatting, clippy and documentation, warnings are errors
 	@.ci/test fmt clippy doc
+
+.PHONY: deny
+deny: ## licences, bans, sources and advisories of all dependencies; needs cargo-deny, network
+	@cargo deny --version >/dev/null 2>&1 || { \
+		echo "deny: cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION)" >&2; exit 3; }
+	@.ci/test deny
+	cargo deny --locked check advisories
 
 .PHONY: bench
 bench: build ## the figures of the README's table; takes some minutes on a quiet machine

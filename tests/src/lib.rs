@@ -1,6 +1,7 @@
 //! Tests that span crates, and what several of them share.
 
 pub mod crc32c;
+pub mod frames;
 pub mod fuzz;
 pub mod live;
 pub mod model;

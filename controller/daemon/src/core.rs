@@ -5,101 +5,21 @@
 //! finds its stream ended, and dials again.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot};
-use weft_engine::push::Version;
-use weft_plan::engine::{
-    Action, ConfigError, Controller, JobConfig, NodeId, Notice, Saved, Status, TransferRequest,
-};
+use tokio::sync::mpsc;
+use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
-use crate::{northbound, southbound, state};
+use crate::{northbound, state};
 
-/// A worker's stream.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct WorkerKey {
-    /// Its job.
-    pub job: JobId,
-    /// Its rank.
-    pub rank: Rank,
-    /// Which of its streams.
-    pub stream: u64,
-}
+mod input;
+mod nodes;
+mod workers;
 
-/// A box's stream.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct NodeKey {
-    /// The box.
-    pub node: NodeId,
-    /// Which of its streams.
-    pub stream: u64,
-}
-
-/// What a stream is sent.
-pub type Outbox<T> = mpsc::Sender<Result<T, tonic::Status>>;
-
-/// What happens outside.
-#[derive(Debug)]
-pub enum Input {
-    /// A worker's first message.
-    WorkerHello {
-        /// The message.
-        hello: v1::WorkerHello,
-        /// Where it calls from.
-        from: Option<IpAddr>,
-        /// Its stream.
-        outbox: Outbox<v1::WorkerReply>,
-        /// Whether it may stay.
-        answer: oneshot::Sender<Result<WorkerKey, v1::Refused>>,
-    },
-    /// A worker's further message.
-    Worker(WorkerKey, v1::worker_message::Message),
-    /// A worker's stream has ended.
-    WorkerGone(WorkerKey),
-    /// A box's first message.
-    NodeHello {
-        /// The message.
-        hello: v1::NodeHello,
-        /// Its stream.
-        outbox: Outbox<v1::Command>,
-        /// Whether it may stay.
-        answer: oneshot::Sender<Result<NodeKey, v1::Refused>>,
-    },
-    /// A box's further message.
-    Node(NodeKey, v1::node_message::Message),
-    /// A box's stream has ended.
-    NodeGone(NodeKey),
-    /// A job is made known.
-    Register(Box<JobConfig>, oneshot::Sender<Result<v1::JobDescription, ConfigError>>),
-    /// Somebody wants figures.
-    Read(oneshot::Sender<Snapshot>),
-    /// The controller is to end: it saves its state, gives its last figures and takes no more.
-    Stop(oneshot::Sender<Snapshot>),
-}
-
-/// Figures at one time.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// Since the start.
-    pub uptime_ns: u64,
-    /// The engine's.
-    pub status: Status,
-    /// Time that the last plan took, with the installs after it.
-    pub plan_last_ns: u64,
-    /// The longest.
-    pub plan_max_ns: u64,
-    /// Streams that were ended because their peer did not read.
-    pub slow_peers: u64,
-    /// Times that the state file could not be written.
-    pub save_failures: u64,
-}
-
-/// The way to the core.
-pub type CoreSender = mpsc::Sender<Input>;
+pub use input::{CoreSender, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey};
 
 struct Peer<T> {
     stream: u64,
@@ -245,15 +165,6 @@ impl Core {
         eprintln!("weft-controller: job `{job}`: {notice}");
     }
 
-    fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {
-        let Some(peer) = self.workers.get(&(job, rank)) else { return };
-        if peer.outbox.try_send(Ok(v1::WorkerReply { message: Some(message) })).is_err() {
-            self.snapshot.slow_peers += 1;
-            self.workers.remove(&(job, rank));
-            self.controller.handle_worker_gone(job, rank);
-        }
-    }
-
     fn handle(&mut self, input: Input) {
         match input {
             Input::WorkerHello { hello, from, outbox, answer } => {
@@ -288,193 +199,6 @@ impl Core {
         let uptime_ns = self.now_ns();
         Snapshot { uptime_ns, status: self.controller.status(uptime_ns), ..self.snapshot.clone() }
     }
-
-    fn attach_worker(
-        &mut self,
-        hello: &v1::WorkerHello,
-        from: Option<IpAddr>,
-        outbox: Outbox<v1::WorkerReply>,
-    ) -> Result<WorkerKey, v1::Refused> {
-        let job = match &hello.name {
-            Some(name) => self.controller.job_by_name(name).ok_or_else(|| v1::Refused {
-                field: "name".into(),
-                problem: format!("there is no job `{name}`"),
-                update_id: None,
-            })?,
-            None => convert::job(hello.job)?,
-        };
-        let rank = convert::rank(hello.rank)?;
-        let attached = self.controller.handle_worker(job, rank, hello.life, from);
-        attached.map_err(|refusal| northbound::refused(&refusal, None))?;
-        self.streams += 1;
-        let key = WorkerKey { job, rank, stream: self.streams };
-        self.workers.insert((job, rank), Peer { stream: key.stream, outbox });
-        self.welcomes.push((key, Instant::now() + ADDRESSES_TIMEOUT));
-        Ok(key)
-    }
-
-    /// Answers the hellos of workers whose boxes' addresses are known by now, or will not be.
-    fn welcome(&mut self) {
-        let now = Instant::now();
-        let mut ready = Vec::new();
-        let mut waiting = Vec::with_capacity(self.welcomes.len());
-        for (key, until) in std::mem::take(&mut self.welcomes) {
-            match until <= now || self.knows_addresses(key.job) {
-                true => ready.push(key),
-                false => waiting.push((key, until)),
-            }
-        }
-        self.welcomes = waiting;
-        for key in ready {
-            let is_current =
-                self.workers.get(&(key.job, key.rank)).is_some_and(|p| p.stream == key.stream);
-            let described = self.describe(key.job).filter(|_| is_current);
-            if let Some(described) = described {
-                self.reply(key.job, key.rank, v1::worker_reply::Message::Welcome(described));
-            }
-        }
-    }
-
-    fn knows_addresses(&self, job: JobId) -> bool {
-        self.controller.job(job).is_none_or(|job| {
-            let boxes = job.aggregators.iter().chain([&job.server]).chain(&job.replica);
-            boxes.into_iter().all(|node| !self.controller.address(node).is_empty())
-        })
-    }
-
-    fn describe(&self, job: JobId) -> Option<v1::JobDescription> {
-        let config = self.controller.job(job)?;
-        let address = |node: &str| self.controller.address(node).to_owned();
-        Some(northbound::describe(config, self.controller.server_epoch(job), &address))
-    }
-
-    fn hear_worker(&mut self, key: WorkerKey, message: v1::worker_message::Message) {
-        use v1::worker_message::Message;
-        let WorkerKey { job, rank, stream } = key;
-        if self.workers.get(&(job, rank)).is_none_or(|peer| peer.stream != stream) {
-            return;
-        }
-        let now_ns = self.now_ns();
-        let (outcome, update_id) = match message {
-            Message::Hello(_) => {
-                let again = northbound::refusal("hello", "was said already on this stream");
-                (Err(again), None)
-            }
-            Message::Request(request) => {
-                let outcome = self.request(now_ns, job, rank, &request);
-                (outcome, Some(request.update_id))
-            }
-            Message::Cancel(cancel) => {
-                let outcome = self.controller.handle_cancel(job, rank, cancel.update_id);
-                let refused = |refusal| northbound::refused(&refusal, None);
-                (outcome.map_err(refused), Some(cancel.update_id))
-            }
-            Message::PullSample(sample) => {
-                let sample = (sample.bytes, sample.duration_ns);
-                let outcome = self.controller.handle_pull_sample(now_ns, job, rank, sample);
-                (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
-            }
-        };
-        if let Err(refused) = outcome {
-            let refused = v1::Refused { update_id, ..refused };
-            self.reply(job, rank, v1::worker_reply::Message::Refused(refused));
-        }
-    }
-
-    fn request(
-        &mut self,
-        now_ns: u64,
-        job: JobId,
-        rank: Rank,
-        request: &v1::TransferRequest,
-    ) -> Result<(), v1::Refused> {
-        let server = self.controller.job(job).map(|job| job.server.clone()).unwrap_or_default();
-        if !(request.destination.is_empty() || request.destination == server) {
-            let problem = format!("is not the job's server, `{server}`");
-            return Err(northbound::refusal("destination", &problem));
-        }
-        let request = TransferRequest {
-            update_id: request.update_id,
-            size_bytes: request.size_bytes,
-            version: Version(request.version),
-            norm: request.norm,
-            max_abs: request.max_abs,
-        };
-        let outcome = self.controller.handle_request(now_ns, job, rank, &request);
-        outcome.map_err(|refusal| northbound::refused(&refusal, None))
-    }
-
-    fn worker_gone(&mut self, key: WorkerKey) {
-        if self.workers.get(&(key.job, key.rank)).is_some_and(|peer| peer.stream == key.stream) {
-            self.workers.remove(&(key.job, key.rank));
-            self.controller.handle_worker_gone(key.job, key.rank);
-        }
-    }
-
-    fn attach_node(
-        &mut self,
-        hello: &v1::NodeHello,
-        outbox: Outbox<v1::Command>,
-    ) -> Result<NodeKey, v1::Refused> {
-        let read = southbound::node::hello(hello)?;
-        let attached = self.controller.handle_node(self.now_ns(), &read);
-        let node = attached.map_err(|refusal| northbound::refused(&refusal, None))?;
-        self.streams += 1;
-        let welcome = v1::NodeWelcome { telemetry_period_ns: self.telemetry_period_ns };
-        let command = Some(v1::command::Command::Welcome(welcome));
-        // The queue is new and empty.
-        let _ = outbox.try_send(Ok(v1::Command { command }));
-        self.nodes.insert(node, Peer { stream: self.streams, outbox });
-        eprintln!("weft-controller: box `{}` attached", hello.name);
-        Ok(NodeKey { node, stream: self.streams })
-    }
-
-    fn hear_node(&mut self, key: NodeKey, message: v1::node_message::Message) {
-        use v1::node_message::Message;
-        if self.nodes.get(&key.node).is_none_or(|peer| peer.stream != key.stream) {
-            return;
-        }
-        let now_ns = self.now_ns();
-        let outcome = match &message {
-            Message::Hello(_) => {
-                Err(northbound::refusal("hello", "was said already on this stream"))
-            }
-            Message::Event(event) => match convert::event(event) {
-                Ok((job, event)) => {
-                    let outcome = self.controller.handle_event(now_ns, key.node, job, &event);
-                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
-                }
-                Err(invalid) => Err(invalid.into()),
-            },
-            Message::Train(train) => match convert::train(train) {
-                Ok(train) => {
-                    let outcome = self.controller.handle_train(now_ns, key.node, &train);
-                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
-                }
-                Err(invalid) => Err(invalid.into()),
-            },
-            Message::Telemetry(telemetry) => {
-                let telemetry = southbound::node::telemetry(telemetry);
-                let outcome = self.controller.handle_telemetry(now_ns, key.node, &telemetry);
-                outcome.map_err(|refusal| northbound::refused(&refusal, None))
-            }
-        };
-        if let Err(refused) = outcome
-            && let Some(peer) = self.nodes.get(&key.node)
-        {
-            let command = Some(v1::command::Command::Refused(refused));
-            // A box that reads nothing is dealt with by the next command.
-            let _ = peer.outbox.try_send(Ok(v1::Command { command }));
-        }
-    }
-
-    fn node_gone(&mut self, key: NodeKey) {
-        if self.nodes.get(&key.node).is_some_and(|peer| peer.stream == key.stream) {
-            self.nodes.remove(&key.node);
-            self.controller.handle_node_gone(self.now_ns(), key.node);
-            eprintln!("weft-controller: the stream of box {} ended", key.node.0);
-        }
-    }
 }
 
 impl std::fmt::Debug for Core {
@@ -483,10 +207,6 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// Messages that wait for the core.
-pub const INPUTS_MAX: usize = 4096;
-/// Messages that wait for a peer.
-pub const OUTBOX_MAX: usize = 4096;
 /// Messages taken before the engine acts.
 const BATCH_MAX: usize = 256;
 /// Least time between two looks without a message.
@@ -495,5 +215,3 @@ const IDLE_MIN: Duration = Duration::from_micros(200);
 const IDLE_MAX_NS: u64 = 1_000_000_000;
 /// How often the state is written when nothing is urgent.
 const SAVE_PERIOD: Duration = Duration::from_secs(1);
-/// How long a worker's welcome waits for its boxes' addresses.
-const ADDRESSES_TIMEOUT: Duration = Duration::from_secs(3);

@@ -5,16 +5,16 @@
 //! transmit side never blocks: frames that a full ring refuses are freed and counted, and the
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
-use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
-use weft_engine::role::gather::{Gather, PushIndex};
-use weft_engine::role::replica::Replica;
-use weft_engine::role::server::Server;
-use weft_engine::send::train::Train;
+use weft_engine::role::gather::PushIndex;
+use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;
-use weft_wire::{JobId, Nanos};
 
 use crate::port::{Burst, Frame, Port};
+
+mod engine;
+
+pub use engine::LaneEngine;
 
 /// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
 fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
@@ -49,178 +49,6 @@ pub trait HostSide<P: Port> {
 impl<P: Port> HostSide<P> for () {
     fn handle(&mut self, _: Nanos, _: &mut P, _: P::Frame) -> Option<P::Frame> {
         None
-    }
-}
-
-/// What a lane asks of the engine that it runs.
-pub trait LaneEngine {
-    /// True when [`LaneEngine::prefetch`] gains more than it costs. By default false.
-    fn has_far_slots(&self) -> bool {
-        false
-    }
-
-    /// Touches the memory that this frame will need. By default nothing.
-    fn prefetch(&self, frame: &[u8]) {
-        let _ = frame;
-    }
-
-    /// Decides the fate of the frame in `buffer[..len]`.
-    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
-
-    /// Writes the next frame that no incoming frame asked for, and returns its length.
-    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize>;
-
-    /// When [`LaneEngine::poll_transmit`] will have something; [`Nanos::MAX`]: never.
-    fn poll_timeout(&self) -> Nanos;
-
-    /// Takes a controller's word. Called between bursts.
-    fn handle_command(&mut self, now: Nanos, command: Command);
-
-    /// The frame that is handled next arrived at this time by the port's clock. By default nobody
-    /// wants to know.
-    fn note_arrival(&mut self, at_ns: u64) {
-        let _ = at_ns;
-    }
-
-    /// The next train that has arrived. By default there is none.
-    fn poll_train(&mut self) -> Option<Train> {
-        None
-    }
-
-    /// The next thing that the controller should hear of, and the job that it is about.
-    fn poll_event(&mut self) -> Option<(JobId, Event)>;
-
-    /// Frames that a [`Verdict::Multicast`] becomes. By default there is none.
-    fn fan_out(&self, lease: LeaseIndex) -> usize {
-        let _ = lease;
-        1
-    }
-
-    /// Bytes that [`LaneEngine::readdress`] rewrites.
-    fn encap_len(&self, lease: LeaseIndex) -> usize {
-        let _ = lease;
-        0
-    }
-
-    /// Rewrites the headers of a copy of a multicast frame for one member.
-    fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
-        let _ = (lease, member, header, frame_len);
-    }
-
-    /// The push jobs whose frames a [`Verdict::Fan`] may be about. By default there are none.
-    fn gather(&self) -> Option<&Gather> {
-        None
-    }
-}
-
-impl LaneEngine for Aggregator {
-    #[inline]
-    fn has_far_slots(&self) -> bool {
-        self.has_far_slots()
-    }
-
-    #[inline]
-    fn prefetch(&self, frame: &[u8]) {
-        self.prefetch(frame);
-    }
-
-    #[inline]
-    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
-        self.handle_frame(now, buffer, len)
-    }
-
-    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        self.poll_transmit(now, frame)
-    }
-
-    #[inline]
-    fn poll_timeout(&self) -> Nanos {
-        self.poll_timeout()
-    }
-
-    fn handle_command(&mut self, _now: Nanos, command: Command) {
-        self.gather_mut().handle_command(&command);
-    }
-
-    fn poll_event(&mut self) -> Option<(JobId, Event)> {
-        self.gather_mut().poll_event()
-    }
-
-    fn gather(&self) -> Option<&Gather> {
-        Some(self.gather())
-    }
-
-    #[inline]
-    fn note_arrival(&mut self, at_ns: u64) {
-        self.gather_mut().note_arrival(at_ns);
-    }
-
-    fn poll_train(&mut self) -> Option<Train> {
-        self.gather_mut().poll_train()
-    }
-
-    fn fan_out(&self, lease: LeaseIndex) -> usize {
-        self.fan_out(lease)
-    }
-
-    fn encap_len(&self, lease: LeaseIndex) -> usize {
-        self.encap_len(lease)
-    }
-
-    fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
-        self.readdress(lease, member, header, frame_len);
-    }
-}
-
-/// Engines whose verdicts are never more than one frame.
-macro_rules! plain_engine {
-    ($engine:ty; $($more:tt)*) => {
-        impl LaneEngine for $engine {
-            fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
-                self.handle_frame(now, buffer, len)
-            }
-
-            fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-                self.poll_transmit(now, frame)
-            }
-
-            fn poll_timeout(&self) -> Nanos {
-                self.poll_timeout()
-            }
-
-            fn handle_command(&mut self, now: Nanos, command: Command) {
-                self.handle_command(now, command);
-            }
-
-            fn poll_event(&mut self) -> Option<(JobId, Event)> {
-                self.poll_event()
-            }
-
-            $($more)*
-        }
-    };
-}
-
-plain_engine! {
-    Server;
-
-    fn note_arrival(&mut self, at_ns: u64) {
-        self.note_arrival(at_ns);
-    }
-
-    fn poll_train(&mut self) -> Option<Train> {
-        self.poll_train()
-    }
-}
-plain_engine! {
-    Replica;
-
-    fn note_arrival(&mut self, at_ns: u64) {
-        self.note_arrival(at_ns);
-    }
-
-    fn poll_train(&mut self) -> Option<Train> {
-        self.poll_train()
     }
 }
 

@@ -30,7 +30,8 @@ use weft_wire::frame::Udp;
 use self::attempts::Attempts;
 use self::decide::between;
 pub use self::decide::{CORRUPT_LEN_MAX, Fate, FaultRates, Identity, corrupt, fate, member_seed};
-use crate::port::{BURST_MAX, Burst, Port, PortInfo, PortStats};
+use crate::forward_port;
+use crate::port::{BURST_MAX, Burst, Port};
 
 /// What a [`Fault`] does.
 #[derive(Clone, Copy, Debug)]
@@ -219,25 +220,7 @@ impl<P: Port> Port for Fault<P> {
         count
     }
 
-    fn alloc(&mut self) -> Option<P::Frame> {
-        self.port.alloc()
-    }
-
-    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        self.port.copy(frame, header_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        self.port.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.port.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.port.stats()
-    }
+    forward_port!(port: alloc, copy, free, info, stats);
 
     fn is_open(&self) -> bool {
         !self.rx.ready.is_empty() || !self.rx.held.is_empty() || self.port.is_open()

@@ -96,6 +96,80 @@ pub trait Port {
     }
 }
 
+/// Writes the methods of [`Port`] that a port around another leaves to it: its field, then any of
+/// all methods but the two bursts.
+///
+/// ```
+/// use weft_io::{Burst, Port, forward_port};
+/// use weft_wire::Nanos;
+///
+/// struct Counted<P> {
+///     port: P,
+///     offered: usize,
+/// }
+///
+/// impl<P: Port> Port for Counted<P> {
+///     type Frame = P::Frame;
+///
+///     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
+///         self.port.rx_burst(now, rx)
+///     }
+///
+///     fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
+///         self.offered += tx.len();
+///         self.port.tx_burst(now, tx)
+///     }
+///
+///     forward_port!(port: alloc, copy, recycles, free, info, stats, is_open, wait);
+/// }
+/// ```
+#[macro_export]
+macro_rules! forward_port {
+    (@ $port:ident alloc) => {
+        fn alloc(&mut self) -> Option<Self::Frame> {
+            self.$port.alloc()
+        }
+    };
+    (@ $port:ident copy) => {
+        fn copy(&mut self, frame: &Self::Frame, header_len: usize) -> Option<Self::Frame> {
+            self.$port.copy(frame, header_len)
+        }
+    };
+    (@ $port:ident recycles) => {
+        fn recycles(&self, frame_len: usize) -> bool {
+            self.$port.recycles(frame_len)
+        }
+    };
+    (@ $port:ident free) => {
+        fn free(&mut self, frames: &mut $crate::Burst<Self::Frame>) {
+            self.$port.free(frames);
+        }
+    };
+    (@ $port:ident info) => {
+        fn info(&self) -> $crate::PortInfo {
+            self.$port.info()
+        }
+    };
+    (@ $port:ident stats) => {
+        fn stats(&self) -> $crate::PortStats {
+            self.$port.stats()
+        }
+    };
+    (@ $port:ident is_open) => {
+        fn is_open(&self) -> bool {
+            self.$port.is_open()
+        }
+    };
+    (@ $port:ident wait) => {
+        fn wait(&mut self, timeout_ns: u64) {
+            self.$port.wait(timeout_ns);
+        }
+    };
+    ($port:ident: $($method:ident),+) => {
+        $($crate::forward_port!(@ $port $method);)+
+    };
+}
+
 /// What a port is.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PortInfo {

@@ -9,7 +9,8 @@
 use weft_wire::header::{HEADER_LEN, LAYOUT, Packet};
 use weft_wire::{Cookie, GroupId, MEMBERS_MAX, Nanos};
 
-use crate::port::{Burst, Port, PortInfo, PortStats};
+use crate::forward_port;
+use crate::port::{Burst, Port};
 
 /// Rewrites a received frame in place.
 pub trait Stamp {
@@ -80,37 +81,7 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
         self.port.tx_burst(now, tx)
     }
 
-    fn alloc(&mut self) -> Option<P::Frame> {
-        self.port.alloc()
-    }
-
-    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        self.port.copy(frame, header_len)
-    }
-
-    fn recycles(&self, frame_len: usize) -> bool {
-        self.port.recycles(frame_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        self.port.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.port.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.port.stats()
-    }
-
-    fn is_open(&self) -> bool {
-        self.port.is_open()
-    }
-
-    fn wait(&mut self, timeout_ns: u64) {
-        self.port.wait(timeout_ns);
-    }
+    forward_port!(port: alloc, copy, recycles, free, info, stats, is_open, wait);
 }
 
 /// What a [`WindowStamp`] writes.

@@ -11,8 +11,9 @@ use arrayvec::ArrayVec;
 use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 
+use crate::forward_port;
 use crate::pcap::PcapWriter;
-use crate::port::{BURST_MAX, Burst, Port, PortInfo, PortStats};
+use crate::port::{BURST_MAX, Burst, Port};
 
 /// A port with a capture of its frames.
 #[derive(Debug)]
@@ -119,37 +120,7 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
         count
     }
 
-    fn alloc(&mut self) -> Option<P::Frame> {
-        self.port.alloc()
-    }
-
-    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        self.port.copy(frame, header_len)
-    }
-
-    fn recycles(&self, frame_len: usize) -> bool {
-        self.port.recycles(frame_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        self.port.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.port.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.port.stats()
-    }
-
-    fn is_open(&self) -> bool {
-        self.port.is_open()
-    }
-
-    fn wait(&mut self, timeout_ns: u64) {
-        self.port.wait(timeout_ns);
-    }
+    forward_port!(port: alloc, copy, recycles, free, info, stats, is_open, wait);
 }
 
 /// A frame that the port may or may not take.

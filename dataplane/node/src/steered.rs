@@ -18,7 +18,7 @@ use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::sync::{Parker, Unparker};
 use weft_io::fault::FaultCounts;
 use weft_io::pool::{Pool, PoolFrame};
-use weft_io::{Burst, Frame, Port, PortInfo, PortStats};
+use weft_io::{Burst, Frame, Port, PortInfo, PortStats, forward_port};
 use weft_wire::Nanos;
 
 use crate::steer::LaneMap;
@@ -204,33 +204,9 @@ impl<P: Port> Port for SteeredPort<P> {
         self.inner.tx_burst(now, tx)
     }
 
-    fn alloc(&mut self) -> Option<P::Frame> {
-        self.inner.alloc()
-    }
-
-    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        self.inner.copy(frame, header_len)
-    }
-
-    fn recycles(&self, frame_len: usize) -> bool {
-        self.inner.recycles(frame_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        self.inner.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.inner.info()
-    }
-
     fn stats(&self) -> PortStats {
         let stats = self.inner.stats();
         PortStats { tx_errors: stats.tx_errors + self.relay_dropped, ..stats }
-    }
-
-    fn is_open(&self) -> bool {
-        self.inner.is_open()
     }
 
     /// A lane that is fed sleeps until it is fed. One that receives as well as is fed can wait for
@@ -244,6 +220,8 @@ impl<P: Port> Port for SteeredPort<P> {
             Some(_) => self.inner.wait(timeout_ns.min(PAUSE_MAX_NS)),
         }
     }
+
+    forward_port!(inner: alloc, copy, recycles, free, info, is_open);
 }
 
 impl<P: Port> LanePort for SteeredPort<Wrapped<P>> {

@@ -22,13 +22,25 @@ window = 64
 members = ["10.0.0.2:4000", { addr = "10.0.0.3:4000", weight = 1 }]
 "#;
 
-/// The error of `GOOD` with `from` replaced by `to`.
-fn error_with(from: &str, to: &str) -> String {
-    assert!(GOOD.contains(from), "{from}");
-    match parse("node.toml", &GOOD.replacen(from, to, 1)) {
-        Ok(_) => panic!("`{to}` was accepted"),
-        Err(error) => error.to_string(),
+/// `good` with `from` replaced by `to` is refused in one line, which begins as expected.
+fn assert_refused(good: &str, cases: &[(&str, &str, &str)]) {
+    for (from, to, expected) in cases {
+        assert!(good.contains(from), "{from}");
+        let error = match parse("node.toml", &good.replacen(from, to, 1)) {
+            Ok(_) => panic!("`{to}` was accepted"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.starts_with(expected), "`{to}` gave\n  {error}\nexpected\n  {expected}");
+        assert!(!error.contains('\n'), "one line: {error}");
     }
+}
+
+/// What is printed reads back as the same.
+fn assert_prints_itself(text: &str) {
+    let first = parse("a.toml", text).expect("it is good");
+    let again = parse("b.toml", &first.config.to_toml()).expect("what was printed is good");
+    assert_eq!(first.config, again.config);
+    assert_eq!(first.table, again.table);
 }
 
 #[test]
@@ -97,11 +109,7 @@ fn errors_name_file_line_and_field() {
         ("row = 7\n", "", "node.toml:10: row[0]: missing field `row`"),
         ("ip = \"10.0.0.1/24\"\n", "", "node.toml:3: port: missing field `ip`"),
     ];
-    for (from, to, expected) in cases {
-        let error = error_with(from, to);
-        assert!(error.starts_with(expected), "`{to}` gave\n  {error}\nexpected\n  {expected}");
-        assert!(!error.contains('\n'), "one line: {error}");
-    }
+    assert_refused(GOOD, &cases);
 }
 
 const PUSH: &str = r#"[port]
@@ -126,8 +134,7 @@ fn push_jobs_are_judged_like_the_rest() {
     let settings = parse("a.toml", PUSH).expect("it is good");
     assert_eq!(settings.pushes[0].slot_count(), 100);
     assert_eq!(settings.pushes[0].workers.len(), 2);
-    let printed = parse("b.toml", &settings.config.to_toml()).expect("what was printed is good");
-    assert_eq!(settings.config, printed.config);
+    assert_prints_itself(PUSH);
     let cases = [
         ("chunks = 100", "chunk = 100", "node.toml:13: push[0].chunk: unknown field `chunk`"),
         ("shards = 1", "shards = 2", "node.toml:5: lcores.shards: must be 1"),
@@ -162,10 +169,29 @@ fn push_jobs_are_judged_like_the_rest() {
             "node.toml:16: push[0].burst_bytes: must hold",
         ),
     ];
-    for (from, to, expected) in cases {
-        assert!(PUSH.contains(from), "{from}");
-        let error = parse("node.toml", &PUSH.replacen(from, to, 1)).expect_err(to).to_string();
-        assert!(error.starts_with(expected), "`{to}` gave\n  {error}\nexpected\n  {expected}");
+    assert_refused(PUSH, &cases);
+}
+
+#[test]
+fn words_are_those_of_the_manual() {
+    for (key, word) in [
+        ("learning_rate", "plain"),
+        ("learning_rate", "inverse_delay"),
+        ("learning_rate", "ada_delay"),
+        ("commit", "order"),
+        ("commit", "arrival"),
+        ("conduct", "in_order"),
+        ("conduct", "fair"),
+        ("integrity", "crc32c"),
+        ("integrity", "none"),
+    ] {
+        let text = format!(
+            "[port]\nio = \"udp\"\nip = \"10.0.0.1/24\"\n[[server]]\njob = 1\n\
+             workers = [\"10.0.0.2:4000\"]\ndimension = 100\n{key} = \"{word}\"\n"
+        );
+        let settings = parse("a.toml", &text).unwrap_or_else(|error| panic!("{error}"));
+        let printed = settings.config.to_toml();
+        assert!(printed.contains(&format!("{key} = \"{word}\"")), "{printed}");
     }
 }
 
@@ -177,10 +203,7 @@ fn what_is_printed_reads_back_as_the_same() {
          lcores = \"0@1\"\n[lcores]",
     );
     for text in [GOOD, &with_all] {
-        let first = parse("a.toml", text).expect("it is good");
-        let again = parse("b.toml", &first.config.to_toml()).expect("what was printed is good");
-        assert_eq!(first.config, again.config);
-        assert_eq!(first.table, again.table);
+        assert_prints_itself(text);
     }
 }
 

@@ -74,6 +74,14 @@ impl Place {
         ConfigFile::new(&format!("{}-{role}", self.name), &text)
     }
 
+    fn train_all(&self) -> Training {
+        let worker = |rank| {
+            let (server, local) = (self.server(), self.worker(rank));
+            thread::spawn(move || train(server, local, u8::try_from(rank).unwrap()))
+        };
+        Training((0..self.workers).map(worker).collect())
+    }
+
     fn read(&self, role: &str) -> Vec<f32> {
         let path = self.dump(role);
         let bytes = std::fs::read(&path).expect("the node wrote its model");
@@ -81,6 +89,16 @@ impl Place {
         let (words, rest) = bytes.as_chunks::<4>();
         assert!(rest.is_empty());
         words.iter().map(|word| f32::from_le_bytes(*word)).collect()
+    }
+}
+
+/// All workers of a place, at work.
+struct Training(Vec<thread::JoinHandle<u64>>);
+
+impl Training {
+    /// Waits for all; how many updates were committed.
+    fn committed(self) -> u64 {
+        self.0.into_iter().map(|worker| worker.join().unwrap()).sum()
     }
 }
 
@@ -110,16 +128,9 @@ fn a_server_commits_what_sessions_push_and_its_replica_follows() {
     let server = Running::start(&mut weft_node(&server_config, &["--format", "json"]));
     let replica = Running::start(&mut weft_node(&replica_config, &["--format", "json"]));
     assert!(replica.ready.contains("\"node\":\"replica\""), "{}", replica.ready);
-    let workers: Vec<_> = (0..place.workers)
-        .map(|rank| {
-            let (server, local) = (place.server(), place.worker(rank));
-            let rank = u8::try_from(rank).unwrap();
-            thread::spawn(move || train(server, local, rank))
-        })
-        .collect();
-    let committed: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-    let all = u64::try_from(place.workers * UPDATES).unwrap();
-    assert_eq!(committed, all);
+    let training = place.train_all();
+    let all = training.committed();
+    assert_eq!(all, u64::try_from(place.workers * UPDATES).unwrap());
     // The replica is level a few round trips later.
     thread::sleep(Duration::from_millis(300));
     let ended = replica.end(Signal::SIGINT);
@@ -238,21 +249,14 @@ fn a_killed_server_goes_on_from_its_directory() {
     );
     let config = place.config("server", &more);
     let mut server = Running::start(&mut weft_node(&config, &["--format", "json"]));
-    let workers: Vec<_> = (0..place.workers)
-        .map(|rank| {
-            let (server, local) = (place.server(), place.worker(rank));
-            let rank = u8::try_from(rank).unwrap();
-            thread::spawn(move || train(server, local, rank))
-        })
-        .collect();
+    let training = place.train_all();
     for _ in 0..3 {
         thread::sleep(Duration::from_millis(60));
         server.end(Signal::SIGKILL);
         server = Running::start(&mut weft_node(&config, &["--format", "json"]));
     }
-    let committed: u64 = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
-    let all = u64::try_from(place.workers * UPDATES).unwrap();
-    assert_eq!(committed, all);
+    let all = training.committed();
+    assert_eq!(all, u64::try_from(place.workers * UPDATES).unwrap());
     let ended = server.end(Signal::SIGINT);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();

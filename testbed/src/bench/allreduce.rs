@@ -10,7 +10,6 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
 
 use serde::Serialize;
 use weft_engine::role::aggregator::Aggregator;
@@ -18,17 +17,17 @@ use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder
 use weft_io::memory::{self, MemoryPort};
 use weft_io::{AggregatorLane, Port};
 use weft_kernel::Kernels;
+use weft_wire::JobId;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::Operation;
 use weft_wire::hello::{Integrity, Overflow};
-use weft_wire::{JobId, Nanos};
 
 use super::member::{self, ElementType, MemberPlan, MemberResult};
 use super::process::{BenchError, Node, Running};
 use super::statistics::median;
 use crate::lab::topology::{Star, Topology};
 use crate::lab::{self, LabName, netns, tc::Rate};
-use crate::run::Io;
+use crate::run::{Io, breathe_until};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -173,7 +172,9 @@ fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> 
     let engine = Aggregator::new(&table, 0, u64::from(std::process::id()), Kernels::detect());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        scope.spawn(|| serve(box_port, engine, &stop));
+        scope.spawn(|| {
+            breathe_until(&stop, &mut AggregatorLane::new(box_port, engine), |_| ());
+        });
         let members: Vec<_> = plans
             .iter()
             .zip(ports)
@@ -197,17 +198,6 @@ fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> 
 
 fn failed_member(stderr: String) -> BenchError {
     BenchError::Process { program: "a worker".to_owned(), how: "failed".to_owned(), stderr }
-}
-
-fn serve(port: MemoryPort, engine: Aggregator, stop: &AtomicBool) {
-    let mut lane = AggregatorLane::new(port, engine);
-    let origin = Instant::now();
-    while !stop.load(Ordering::Relaxed) {
-        let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        if lane.breathe(now, &mut ()) == 0 {
-            lane.port_mut().wait(IDLE_NS);
-        }
-    }
 }
 
 fn box_config(settings: &Settings, plans: &[MemberPlan], port: &MemoryPort) -> BoxConfig {
@@ -412,7 +402,6 @@ const BOX_PORT: u16 = 22341;
 const MEMBER_PORT: u16 = 23000;
 const WINDOW: u16 = 256;
 const RING_FRAMES: usize = 4096;
-const IDLE_NS: u64 = 50_000;
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_testbed::lab::rootless;
+use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
@@ -190,43 +191,44 @@ fn carry_out(
         bar.finish_and_clear();
         return result.map_err(|error| Exit::Usage.because(error));
     }
-    let signalled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&signalled))
-            .map_err(|error| Exit::Failed.because(error))?;
-    }
-    let lab = match &plan.topology {
-        Some(topology) => {
-            let name = lab_name();
-            let lab = lab::up(&name, topology).map_err(|error| Exit::CannotRun.because(error))?;
-            for warning in &lab.warnings {
-                bar.println(format!("weft: warning: {warning}"));
-            }
-            Some(name)
-        }
-        _ => None,
-    };
-    let interrupted = || signalled.load(Ordering::Relaxed);
-    let result = run_processes(
-        plan,
-        lab.as_ref(),
-        &scenario.restart,
-        directory,
-        &mut progress,
-        &interrupted,
-    );
-    bar.finish_and_clear();
-    if let Some(name) = &lab {
-        lab::down(name).map_err(|error| Exit::Failed.because(error))?;
-    }
+    let result = in_lab(plan.topology.as_ref(), &bar, |lab, interrupted| {
+        run_processes(plan, lab, &scenario.restart, directory, &mut progress, interrupted)
+    })?;
     result.map_err(|error| match error {
         ProcessError::Interrupted | ProcessError::Silence(_) => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),
     })
 }
 
+/// Runs processes in a lab of their own, if there is a topology, until SIGINT or SIGTERM interrupts
+/// them. Whatever they come to, the lab is taken down.
+pub(super) fn in_lab<T>(
+    topology: Option<&Topology>,
+    bar: &ProgressBar,
+    processes: impl FnOnce(Option<&LabName>, &dyn Fn() -> bool) -> T,
+) -> Result<T, Failure> {
+    let signalled = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&signalled))
+            .map_err(|error| Exit::Failed.because(error))?;
+    }
+    let name = topology.map(|_| lab_name());
+    if let (Some(topology), Some(name)) = (topology, &name) {
+        let lab = lab::up(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
+        for warning in &lab.warnings {
+            bar.println(format!("weft: warning: {warning}"));
+        }
+    }
+    let result = processes(name.as_ref(), &|| signalled.load(Ordering::Relaxed));
+    bar.finish_and_clear();
+    if let Some(name) = &name {
+        lab::down(name).map_err(|error| Exit::Failed.because(error))?;
+    }
+    Ok(result)
+}
+
 /// A lab of this process's own, so that two runs do not meet.
-pub(super) fn lab_name() -> LabName {
+fn lab_name() -> LabName {
     format!("run{}", std::process::id()).parse().expect("letters and digits")
 }
 

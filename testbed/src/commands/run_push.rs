@@ -2,12 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context as _;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use weft_testbed::lab;
 use weft_testbed::report::{RunWriter, Verdict};
 use weft_testbed::run::push::{
     Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
@@ -18,7 +14,7 @@ use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
 use weft_testbed::scenario::{REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
-use super::run::{choose_ground, default_directory, lab_name, progress_bar, record};
+use super::run::{choose_ground, default_directory, in_lab, progress_bar, record};
 use super::run_args::RunArgs;
 use super::{Exit, Failure, Format, Outcome, emit, report};
 
@@ -130,29 +126,10 @@ fn carry_out(
         bar.finish_and_clear();
         return result.map_err(|error| Exit::Usage.because(error));
     }
-    let signalled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&signalled))
-            .map_err(|error| Exit::Failed.because(error))?;
-    }
-    let lab = match (&plan.topology, &ground.place) {
-        (Some(topology), Place::Lab) => {
-            let name = lab_name();
-            let lab = lab::up(&name, topology).map_err(|error| Exit::CannotRun.because(error))?;
-            for warning in &lab.warnings {
-                bar.println(format!("weft: warning: {warning}"));
-            }
-            Some(name)
-        }
-        _ => None,
-    };
-    let interrupted = || signalled.load(Ordering::Relaxed);
-    let result =
-        run_push_processes(plan, lab.as_ref(), scenario, directory, &mut progress, &interrupted);
-    bar.finish_and_clear();
-    if let Some(name) = &lab {
-        lab::down(name).map_err(|error| Exit::Failed.because(error))?;
-    }
+    let topology = plan.topology.as_ref().filter(|_| ground.place == Place::Lab);
+    let result = in_lab(topology, &bar, |lab, interrupted| {
+        run_push_processes(plan, lab, scenario, directory, &mut progress, interrupted)
+    })?;
     result.map_err(|error| match error {
         ProcessError::Interrupted | ProcessError::Silence(_) | ProcessError::Log { .. } => {
             Exit::Failed.because(error)

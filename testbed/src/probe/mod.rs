@@ -6,6 +6,7 @@
 //! | [`network`] | decides what the truth is, from the links of a lab |
 //! | `options`, `process` | what it is asked to do; the processes that do it |
 //! | [`session`] | starts an agent in every host, hands the planner's trains out, collects what they show |
+//! | `cross` | traffic beside them, where it was asked for |
 //! | [`agent`] | one host: sends and receives trains, reads its NIC's counters |
 //! | [`message`] | what the two tell each other |
 //! | [`report`] | the table, as text, JSON and CSV |
@@ -14,6 +15,7 @@
 //! but the report.
 
 pub mod agent;
+mod cross;
 pub mod message;
 pub mod network;
 mod options;

@@ -4,7 +4,6 @@
 //! Invariant: whatever happens, no agent and no iperf3 outlives the measurement.
 
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -14,13 +13,14 @@ use weft_plan::net::estimate::probe::{ProbePlan, TrainOrder};
 use weft_plan::net::estimate::{Context, Estimator, Refusal};
 use weft_plan::net::topology::LinkId;
 
+use super::cross::resolve;
 use super::message::{AgentPlan, Command, Message};
 use super::network::{Network, NetworkError};
-use super::options::{Cross, CrossTool, Options};
-use super::process::{Agent, Owned};
+use super::options::Options;
+use super::process::Agent;
 use super::report::{Change, Report};
 use crate::lab::tc::Rate;
-use crate::lab::{LabError, LabName, live, netns};
+use crate::lab::{LabError, LabName, live};
 use crate::run::monotonic_ns;
 
 /// Why a measurement failed.
@@ -119,36 +119,26 @@ pub fn run(
     Ok(measurement.report(begun_ns))
 }
 
-fn position(network: &Network, name: &str) -> Result<usize, ProbeFailure> {
+pub(super) fn position(network: &Network, name: &str) -> Result<usize, ProbeFailure> {
     network.position(name).ok_or_else(|| {
         let known: Vec<_> = network.hosts.iter().map(|host| host.name.as_str()).collect();
         ProbeFailure::Host { name: name.to_owned(), known: known.join(", ") }
     })
 }
 
-/// Source, target and bits per second.
-type Flow = (usize, usize, f64);
-
-fn resolve(network: &Network, cross: &Cross) -> Result<Flow, ProbeFailure> {
-    let from = position(network, &cross.from)?;
-    let next = (from + 1) % network.hosts.len();
-    let to = cross.to.as_ref().map_or(Ok(next), |to| position(network, to))?;
-    Ok((from, to, cross.mbit * 1e6))
-}
-
 /// What a host's counters said last.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sent {
+pub(super) struct Sent {
     at_ns: u64,
     tx_total: u64,
-    bits_per_sec: f64,
+    pub(super) bits_per_sec: f64,
 }
 
 /// A measurement under way.
-struct Measurement {
-    sent: Vec<Sent>,
-    network: Network,
-    agents: Vec<Agent>,
+pub(super) struct Measurement {
+    pub(super) sent: Vec<Sent>,
+    pub(super) network: Network,
+    pub(super) agents: Vec<Agent>,
     messages: Receiver<(usize, Option<Message>)>,
     estimator: Estimator,
     plan: ProbePlan,
@@ -199,71 +189,6 @@ impl Measurement {
         Ok(())
     }
 
-    /// Starts the cross traffic; what it returns ends it when dropped.
-    fn start_cross(
-        &mut self,
-        name: &LabName,
-        cross: &[Flow],
-        options: &Options,
-    ) -> Result<Vec<Owned>, ProbeFailure> {
-        let mut owned = Vec::new();
-        for (index, &(from, to, bits_per_sec)) in cross.iter().enumerate() {
-            let target = self.network.hosts[to].address;
-            if options.cross_tool == CrossTool::Own {
-                let target = SocketAddr::new(target, PROBE_PORT + 1);
-                self.agents[from].tell(&Command::Cross { target, bits_per_sec });
-                continue;
-            }
-            let port = (IPERF_PORT + index).to_string();
-            let namespace = |host: usize| name.namespace(&self.network.hosts[host].name);
-            let start = |host, arguments: &[&str]| {
-                let mut command = netns::command(&namespace(host), "iperf3");
-                command.args(arguments).stdin(Stdio::null());
-                let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-                child.map(Owned).map_err(|source| ProbeFailure::Start { what: "iperf3", source })
-            };
-            owned.push(start(to, &["-s", "-1", "-p", &port])?);
-            thread::sleep(IPERF_START);
-            // iperf3 counts payload, and we count frames.
-            let payload = bits_per_sec * IPERF_PAYLOAD / (IPERF_PAYLOAD + 42.0);
-            let (rate, length) = (format!("{payload:.0}"), format!("{IPERF_PAYLOAD:.0}"));
-            let seconds = format!("{:.0}", options.seconds.ceil() + 5.0);
-            let target = target.to_string();
-            let arguments =
-                ["-u", "-c", &target, "-p", &port, "-b", &rate, "-l", &length, "-t", &seconds];
-            owned.push(start(from, &arguments)?);
-        }
-        Ok(owned)
-    }
-
-    /// Waits until cross traffic flows, then lets the counters tell of it before the first train.
-    fn warm_up(
-        &mut self,
-        cross: &[Flow],
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<(), ProbeFailure> {
-        let begun_ns = monotonic_ns();
-        let mut flows_since_ns = None;
-        loop {
-            let now_ns = monotonic_ns();
-            let flows = |(from, _, rate): &Flow| self.sent[*from].bits_per_sec > rate * 0.5;
-            if flows_since_ns.is_none() && cross.iter().all(flows) {
-                flows_since_ns = Some(now_ns);
-            }
-            let settle_ns = if cross.is_empty() { WARM_UP_NS } else { CROSS_WARM_UP_NS };
-            if flows_since_ns.is_some_and(|since_ns| now_ns - since_ns > settle_ns) {
-                return Ok(());
-            }
-            if interrupted() {
-                return Err(ProbeFailure::Interrupted);
-            }
-            if now_ns - begun_ns > READY_NS_MAX {
-                return Err(ProbeFailure::NoCross);
-            }
-            self.receive(TURN)?;
-        }
-    }
-
     /// Hands out trains that are due and takes in what has come.
     fn turn(&mut self, timeout: Duration) -> Result<(), ProbeFailure> {
         while let Some(order) = self.plan.poll_train(monotonic_ns(), &self.estimator, |_| true) {
@@ -289,7 +214,7 @@ impl Measurement {
         }
     }
 
-    fn receive(&mut self, timeout: Duration) -> Result<(), ProbeFailure> {
+    pub(super) fn receive(&mut self, timeout: Duration) -> Result<(), ProbeFailure> {
         // An agent that has ended says so before its end of the channel goes.
         let received = self.messages.recv_timeout(timeout);
         received.map_or(Ok(()), |(host, message)| self.handle(host, message))
@@ -389,18 +314,10 @@ impl Measurement {
 }
 
 /// UDP port of the agents; cross traffic goes to the next one.
-const PROBE_PORT: u16 = 22_400;
-const IPERF_PORT: usize = 22_410;
-const IPERF_PAYLOAD: f64 = 1400.0;
-/// Until an iperf3 server listens.
-const IPERF_START: Duration = Duration::from_millis(300);
+pub(super) const PROBE_PORT: u16 = 22_400;
 const ETHERNET_HEADER_LEN: u32 = 14;
-const TURN: Duration = Duration::from_millis(2);
-/// Three readings of the counters.
-const WARM_UP_NS: u64 = 350_000_000;
-/// Until the smoothed background is there.
-const CROSS_WARM_UP_NS: u64 = 1_000_000_000;
-const READY_NS_MAX: u64 = 20_000_000_000;
+pub(super) const TURN: Duration = Duration::from_millis(2);
+pub(super) const READY_NS_MAX: u64 = 20_000_000_000;
 const ORDERS_MAX: usize = 256;
 /// The time over which probes are bounded.
 const WINDOW_S: f64 = 10.0;

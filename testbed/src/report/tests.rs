@@ -67,6 +67,18 @@ fn transfers() -> Vec<TransferRow> {
     rows
 }
 
+fn finished() -> RunFiles {
+    RunFiles {
+        record: record(Some(outcome())),
+        rounds: rounds(),
+        transfers: transfers(),
+        events: Vec::new(),
+        updates: Vec::new(),
+        commits: Vec::new(),
+        replica: Vec::new(),
+    }
+}
+
 fn write_run(directory: &std::path::Path) -> RunFiles {
     let events = vec![EventRow {
         t_ns: 5,
@@ -78,15 +90,7 @@ fn write_run(directory: &std::path::Path) -> RunFiles {
     transfers().iter().for_each(|row| writer.transfer(row).unwrap());
     events.iter().for_each(|row| writer.event(row).unwrap());
     writer.finish(outcome()).unwrap();
-    RunFiles {
-        record: record(Some(outcome())),
-        rounds: rounds(),
-        transfers: transfers(),
-        events,
-        updates: Vec::new(),
-        commits: Vec::new(),
-        replica: Vec::new(),
-    }
+    RunFiles { events, ..finished() }
 }
 
 #[test]
@@ -146,15 +150,7 @@ fn lag_is_measured_from_the_first_worker_of_each_round() {
 
 #[test]
 fn json_has_the_names_that_scripts_read() {
-    let files = RunFiles {
-        record: record(Some(outcome())),
-        rounds: rounds(),
-        transfers: transfers(),
-        events: vec![],
-        updates: Vec::new(),
-        commits: Vec::new(),
-        replica: Vec::new(),
-    };
+    let files = finished();
     let value = serde_json::to_value(Report::new(&files)).unwrap();
     for key in [
         "verdict",
@@ -184,15 +180,7 @@ fn json_has_the_names_that_scripts_read() {
 
 #[test]
 fn the_text_report_reads_like_this() {
-    let files = RunFiles {
-        record: record(Some(outcome())),
-        rounds: rounds(),
-        transfers: transfers(),
-        events: vec![],
-        updates: Vec::new(),
-        commits: Vec::new(),
-        replica: Vec::new(),
-    };
+    let files = finished();
     let expected = "\
 verdict   ok
           degraded: no namespaces, so UDP on loopback

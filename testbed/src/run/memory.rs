@@ -13,7 +13,7 @@ use weft_engine::table::{
     BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table, TableError,
 };
 use weft_io::memory::{self, MemoryPort};
-use weft_io::{AggregatorLane, Port};
+use weft_io::{AggregatorLane, LaneEngine, Port, RoleLane};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Operation};
@@ -73,15 +73,26 @@ pub fn run_in_memory(
     Ok(observed)
 }
 
-fn serve(port: MemoryPort, engine: Aggregator, stop: &AtomicBool) -> BoxCounters {
-    let mut lane = AggregatorLane::new(port, engine);
+/// Serves until it is told to stop; `look` sees the engine after each breath.
+pub(crate) fn breathe_until<E: LaneEngine>(
+    stop: &AtomicBool,
+    lane: &mut RoleLane<MemoryPort, E>,
+    mut look: impl FnMut(&mut E),
+) {
     let origin = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        if lane.breathe(now, &mut ()) == 0 {
+        let received = lane.breathe(now, &mut ());
+        look(lane.engine_mut());
+        if received == 0 {
             lane.port_mut().wait(IDLE_NS);
         }
     }
+}
+
+fn serve(port: MemoryPort, engine: Aggregator, stop: &AtomicBool) -> BoxCounters {
+    let mut lane = AggregatorLane::new(port, engine);
+    breathe_until(stop, &mut lane, |_| ());
     let port = lane.port().stats();
     let mut counters = BoxCounters {
         rx_packets: port.rx_packets,

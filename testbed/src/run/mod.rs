@@ -33,6 +33,7 @@ use std::path::PathBuf;
 
 pub use bottleneck::{Bottleneck, Usage};
 pub use finished::{Finished, Ground};
+pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
 pub use message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
 pub use plan::{Io, LOOPBACK_PORTS, Place, Plan, PlanError, WorkerPlan};

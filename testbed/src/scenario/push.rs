@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+pub use weft_plan::engine::{Ack, Mode};
 
 use super::job::JobSection;
 use super::{Invalid, refuse};
@@ -12,7 +13,9 @@ use crate::scenario::ScaleExponent;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PushSection {
-    /// When a worker goes on, and which updates enter the model.
+    /// When a worker goes on, and which updates enter the model: with `async` as soon as its own
+    /// update is decided; with `sync` after a round of every worker's update; with `partial` after a
+    /// round, which takes in the `best` of them and drops the others.
     pub mode: Mode,
     /// How transfers are planned: a policy's name, or `exec:COMMAND`. Default `mlfabric`.
     #[serde(default = "default_policy")]
@@ -55,29 +58,6 @@ pub struct PushSection {
     /// Default 5000.
     #[serde(default = "default_lateness_ms")]
     pub lateness_ms: u32,
-}
-
-/// When a worker goes on, and which updates enter the model.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// A worker goes on as soon as its own update is decided.
-    Async,
-    /// A round takes in every worker's update; then all go on.
-    Sync,
-    /// A round takes in the K best of N updates and drops the others; then all go on.
-    Partial,
-}
-
-/// When workers are told that their updates are committed.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ack {
-    /// At the commit.
-    #[default]
-    Commit,
-    /// When the replica has it too.
-    Replica,
 }
 
 /// How a replica gets its copies.

@@ -14,6 +14,8 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
+use crate::frames::sealed;
+
 /// Runs the operations that `data` spells, five bytes each.
 pub fn aggregator_frames(data: &[u8]) {
     let mut rig = Rig::open();
@@ -199,15 +201,7 @@ impl Member {
     }
 
     fn frame(&self, header: &Header, payload: &[u8]) -> Vec<u8> {
-        let start = self.encap.header_len();
-        let datagram_len = HEADER_LEN + payload.len();
-        let mut frame = vec![0; start + datagram_len];
-        let mut packet = Packet::new_unchecked(&mut frame[start..]);
-        header.emit(&mut packet);
-        packet.payload_mut().copy_from_slice(payload);
-        packet.seal(crc32c);
-        self.encap.emit(&mut frame, datagram_len);
-        frame
+        sealed(&self.encap, header, payload)
     }
 }
 

@@ -15,12 +15,13 @@ use weft_engine::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };
 use weft_engine::role::gather::{Gather, PushConfig};
+use weft_engine::send::datagram::plain_header;
 use weft_engine::table::{BoxConfig, Table};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
-use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Integrity, Overflow};
-use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos, Rank};
+use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
 /// Runs the operations that `data` spells, five bytes each.
 pub fn gather_frames(data: &[u8]) {
@@ -297,20 +298,7 @@ fn parse(frame: &[u8]) -> Option<(Datagram, Header)> {
 }
 
 fn plain(kind: Kind, group: GroupId) -> Header {
-    Header {
-        kind,
-        flags: Flags::NONE,
-        outcome: Outcome::None,
-        job: JOB,
-        cookie: Cookie::default(),
-        group,
-        chunk: ChunkIndex(0),
-        element_type: ElementType::None,
-        operation: Operation::None,
-        exponent: 0,
-        count: 0,
-        members: Members(1 << AGGREGATOR.0),
-    }
+    plain_header(kind, JOB, group, Members(1 << AGGREGATOR.0))
 }
 
 fn model_answer(group: GroupId) -> Header {

@@ -7,7 +7,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use weft_engine::random::SplitMix64;
-use weft_kernel::crc32c;
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase};
@@ -16,6 +15,7 @@ use weft_wire::{Cookie, GroupId, JobId, MacAddr, Members, Nanos};
 use super::hash;
 use super::scenario::{self, Scenario};
 use super::topology;
+use crate::frames::sealed;
 
 /// The enemy.
 #[derive(Debug)]
@@ -327,15 +327,7 @@ fn assemble(source: SocketAddr, target: SocketAddr, header: &Header, payload: &[
     let mac = MacAddr([2, 6, 6, 6, 6, 6]);
     let encap = Encap::new(Endpoint { mac, addr: source }, Endpoint { mac, addr: target });
     let encap = encap.expect("both addresses are IPv4");
-    let start = encap.header_len();
-    let datagram_len = HEADER_LEN + payload.len();
-    let mut frame = vec![0; start + datagram_len];
-    let mut packet = Packet::new_unchecked(&mut frame[start..]);
-    header.emit(&mut packet);
-    packet.payload_mut().copy_from_slice(payload);
-    packet.seal(crc32c);
-    encap.emit(&mut frame, datagram_len);
-    frame
+    sealed(&encap, header, payload)
 }
 
 /// Replaces bytes of the IPv4 header and makes its checksum right again.

@@ -227,6 +227,18 @@ pub enum Mode {
     Partial,
 }
 
+impl Mode {
+    /// As files and reports write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Async => "async",
+            Self::Sync => "sync",
+            Self::Partial => "partial",
+        }
+    }
+}
+
 /// `[tuning]`: when plans are made and how careful they are. Every default is derived.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]

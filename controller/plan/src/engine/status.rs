@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::Controller;
+
 /// What a job's updates came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct JobCounters {
@@ -130,4 +132,45 @@ pub struct NodeStatus {
     pub events: u64,
     /// Commands given to it.
     pub commands: u64,
+}
+
+impl Controller {
+    /// Figures for reports.
+    #[must_use]
+    pub fn status(&self, now_ns: u64) -> Status {
+        let jobs = self.jobs.values().map(|job| JobStatus {
+            name: job.config.name.clone(),
+            job: job.id.0,
+            policy: job.policy.name().to_owned(),
+            counters: job.counters,
+            version: job.version,
+            next_order: job.numbers.next(),
+            pending: job.pending.len(),
+            in_flight: job.in_flight(&self.groups),
+            replica: job.replica.map(|_| ReplicaStatus {
+                order: job.replica_state.order,
+                divergence_bound: job.replica_state.divergence_bound,
+                is_held: job.replica_state.is_held,
+            }),
+            is_server_attached: self.nodes[job.server.index()].is_attached,
+            epoch: job.succession.epoch.0,
+            is_replica_lost: job.succession.is_replica_left || job.succession.epoch.0 > 0,
+        });
+        let nodes = self.nodes.iter().map(|node| NodeStatus {
+            name: node.name.clone(),
+            is_attached: node.is_attached,
+            events: node.events,
+            commands: node.commands,
+        });
+        Status {
+            jobs: jobs.collect(),
+            hosts: self.links.status(now_ns),
+            racks: self.links.rack_status(now_ns),
+            nodes: nodes.collect(),
+            plans: self.plans,
+            refused: self.refusals.clone(),
+            trains: self.links.trains().0,
+            samples_refused: self.links.trains().1.total(),
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weft_engine::push::{BoxIndex, Command, Event};
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::{self, Gather};
 use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
 use weft_engine::table::{BoxConfig, Table};
@@ -40,31 +40,6 @@ pub(crate) fn box_addr() -> SocketAddr {
 
 pub(crate) fn worker_addr(rank: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, rank + 1], 7000))
-}
-
-/// A server as a lane runs it.
-struct ServerLane(Server);
-
-impl LaneEngine for ServerLane {
-    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
-        self.0.handle_frame(now, buffer, len)
-    }
-
-    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        self.0.poll_transmit(now, frame)
-    }
-
-    fn poll_timeout(&self) -> Nanos {
-        self.0.poll_timeout()
-    }
-
-    fn handle_command(&mut self, now: Nanos, command: Command) {
-        self.0.handle_command(now, command);
-    }
-
-    fn poll_event(&mut self) -> Option<(JobId, Event)> {
-        self.0.poll_event()
-    }
 }
 
 /// The way to a box's lane.
@@ -109,7 +84,7 @@ impl Cluster {
         let server = Server::new(local, 1500, &[job], 7, Kernels::detect()).unwrap();
 
         let stop = Arc::new(AtomicBool::new(false));
-        let (server, server_thread) = run(server_port, ServerLane(server), &stop);
+        let (server, server_thread) = run(server_port, server, &stop);
         let (aggregator, box_thread) = run_box(box_port, addrs, chunks, &stop);
         let threads = vec![server_thread, box_thread];
         (Self { server, aggregator, stop, threads }, worker_ports)
@@ -129,7 +104,7 @@ impl Cluster {
         let local = Endpoint { mac: port.info().mac, addr };
         let server = Server::new(local, 1500, &[job], 7, Kernels::detect()).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
-        let (server, thread) = run(port, ServerLane(server), &stop);
+        let (server, thread) = run(port, server, &stop);
         Self { aggregator: server.clone(), server, stop, threads: vec![thread] }
     }
 }

@@ -6,6 +6,7 @@
 //! | `join` | plays the members' handshake, so that a real engine opens its lease |
 //! | `replay` | the aggregator's lane on a device that replays the contributions |
 //! | `whole` | the same on whole leases |
+//! | `checked` | restamps for both, and compares what leaves |
 //! | `memory` | a device of memory that replays them without DPDK |
 //! | `outside` | devices, clocks, the stop flag |
 //! | `generate` | all members at once, against an aggregator or an echo on another process |
@@ -14,6 +15,7 @@
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
 //! its time. Every sum is compared with `frames`, which shares no code with slots and kernels.
 
+mod checked;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod frames;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]

@@ -5,16 +5,16 @@
 
 use std::time::Duration;
 
-use weft_engine::drops::DropReason;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{RowConfig, Table};
-use weft_io::restamp::{Restamp, WindowStamp, WindowStampConfig};
-use weft_io::{AggregatorLane, Burst, Port, PortInfo, PortStats};
+use weft_io::restamp::{WindowStamp, WindowStampConfig};
+use weft_io::{AggregatorLane, Burst, Frame, Port};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 use weft_wire::header::{Kind, Packet};
 use weft_wire::hello::Integrity;
 
+use super::checked::{Checked, Counters, Lane, Reference, measurement};
 use super::frames::Frames;
 use super::join::{Members, Session};
 use super::{BenchError, Measurement};
@@ -47,30 +47,13 @@ pub(super) fn run<P: Port>(
     let mut engine = Aggregator::new(table, 0, settings.seed, kernels);
     let members = Members::new(table.config(), row, settings.seed, Nanos(0))?;
     let session = members.join_engine(&mut engine)?;
-    let stamped = Restamp::new(port, stamp(&session, row, frames));
-    let checked = Checked::new(stamped, frames, settings.check_every);
-    let mut lane = AggregatorLane::new(checked, engine);
+    let stamp = stamp(&session, row, frames);
+    let mut lane = Lane::new(Checked::new(port, stamp, frames, settings.check_every), engine);
     breathe_until(&mut lane, settings.limit.tenth(), outside);
-    let before = Counters::read(&lane, outside);
+    let before = read(&lane, outside);
     breathe_until(&mut lane, settings.limit, outside);
-    let after = Counters::read(&lane, outside);
-    let stats = lane.engine().stats();
-    let reasons = DropReason::ALL.iter().map(|(reason, name)| (*name, stats.drops.of(*reason)));
-    Ok(Measurement {
-        mode: "replay",
-        packets: after.packets - before.packets,
-        contributions_added: after.added - before.added,
-        answers: after.answers - before.answers,
-        cpu_seconds: (after.cpu - before.cpu).as_secs_f64(),
-        wall_seconds: Duration::from_nanos(after.at.since(before.at).0).as_secs_f64(),
-        checked: lane.port().compared,
-        wrong: lane.port().wrong,
-        refused: lane.port().inner.refused(),
-        drops: reasons.filter(|(_, count)| *count > 0).collect(),
-        repeated: 0,
-        lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
-        isa: kernels.isa().to_string(),
-    })
+    let after = read(&lane, outside);
+    Ok(measurement(&lane, &before, &after, kernels))
 }
 
 /// What a measurement is given besides port and frames.
@@ -135,97 +118,28 @@ fn breathe_until<P: Port>(lane: &mut AggregatorLane<P>, limit: Limit, outside: &
     }
 }
 
-struct Counters {
-    packets: u64,
-    added: u64,
-    answers: u64,
-    at: Nanos,
-    cpu: Duration,
-}
-
-impl Counters {
-    fn read<P: Port>(lane: &AggregatorLane<P>, outside: &impl Outside) -> Self {
-        let (mut added, mut answers) = (0, 0);
-        for (_, job) in lane.engine().jobs() {
-            added += job.contributions_added;
-            answers += job.answers_sent;
-        }
-        let packets = lane.port().stats().rx_packets;
-        Self { packets, added, answers, at: outside.now(), cpu: outside.cpu() }
+fn read<P: Port>(lane: &Lane<'_, P, WindowStamp>, outside: &impl Outside) -> Counters {
+    let (mut added, mut answers) = (0, 0);
+    for (_, job) in lane.engine().jobs() {
+        added += job.contributions_added;
+        answers += job.answers_sent;
     }
+    let packets = lane.port().stats().rx_packets;
+    Counters { packets, added, answers, at: outside.now(), cpu: outside.cpu() }
 }
 
-/// Compares some of the answers that leave with the reference.
-struct Checked<'a, P: Port> {
-    inner: P,
-    frames: &'a Frames,
-    payload_start: usize,
-    every: u32,
-    countdown: u32,
-    compared: u64,
-    wrong: u64,
-}
-
-impl<'a, P: Port> Checked<'a, P> {
-    fn new(inner: P, frames: &'a Frames, every: u32) -> Self {
-        let every = every.max(1);
-        let payload_start = frames.payload_start();
-        Self { inner, frames, payload_start, every, countdown: every, compared: 0, wrong: 0 }
+impl Reference for WindowStamp {
+    fn pick<F: Frame>(&self, _: &Frames, _: &Burst<F>, sample: usize) -> Option<usize> {
+        Some(sample)
     }
 
-    fn compare(&mut self, frame: &[u8]) {
+    fn is_right(&self, frames: &Frames, frame: &[u8]) -> Option<bool> {
         // A copy that shares its payload shows its headers alone; its original is checked.
-        if frame.len() < self.frames.frame_len() {
-            return;
+        if frame.len() < frames.frame_len() {
+            return None;
         }
-        let packet = Packet::new_unchecked(&frame[self.payload_start..]);
-        if packet.kind() == Some(Kind::Answer) {
-            self.compared += 1;
-            self.wrong += u64::from(!self.frames.is_answer(frame, packet.chunk().0));
-        }
-    }
-}
-
-impl<P: Port> Port for Checked<'_, P> {
-    type Frame = P::Frame;
-
-    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
-        self.inner.rx_burst(now, rx)
-    }
-
-    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
-        let count = u32::try_from(tx.len()).expect("a burst is short");
-        if self.countdown <= count {
-            let frame = &tx[self.countdown as usize - 1];
-            self.compare(frame.as_ref());
-            self.countdown = self.every;
-        } else {
-            self.countdown -= count;
-        }
-        self.inner.tx_burst(now, tx)
-    }
-
-    fn alloc(&mut self) -> Option<P::Frame> {
-        self.inner.alloc()
-    }
-
-    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        self.inner.copy(frame, header_len)
-    }
-
-    fn recycles(&self, frame_len: usize) -> bool {
-        self.inner.recycles(frame_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        self.inner.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.inner.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
+        let packet = Packet::new_unchecked(&frame[frames.payload_start()..]);
+        let is_answer = packet.kind() == Some(Kind::Answer);
+        is_answer.then(|| frames.is_answer(frame, packet.chunk().0))
     }
 }

@@ -9,7 +9,7 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::memory::{MemoryPort, link};
 use weft_io::pool::PoolFrame;
-use weft_io::{AggregatorLane, Burst, Port, PortInfo, PortStats};
+use weft_io::{AggregatorLane, Burst, Port, forward_port};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
@@ -138,26 +138,12 @@ impl Port for Witness<'_> {
         self.inner.tx_burst(now, tx)
     }
 
-    fn alloc(&mut self) -> Option<PoolFrame> {
-        self.inner.alloc()
-    }
-
     fn copy(&mut self, frame: &PoolFrame, header_len: usize) -> Option<PoolFrame> {
         self.seen.borrow_mut().allocated += 1;
         self.inner.copy(frame, header_len)
     }
 
-    fn recycles(&self, frame_len: usize) -> bool {
-        self.inner.recycles(frame_len)
-    }
-
-    fn info(&self) -> PortInfo {
-        self.inner.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
-    }
+    forward_port!(inner: alloc, recycles, info, stats);
 }
 
 /// Copies are made in the frames that were added, so none takes a new buffer.
@@ -221,17 +207,7 @@ impl Port for Wire {
         count
     }
 
-    fn alloc(&mut self) -> Option<PoolFrame> {
-        self.near.alloc()
-    }
-
-    fn info(&self) -> PortInfo {
-        self.near.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.near.stats()
-    }
+    forward_port!(near: alloc, info, stats);
 }
 
 struct Ticking(std::rc::Rc<Cell<u64>>);

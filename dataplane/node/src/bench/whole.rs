@@ -6,9 +6,6 @@
 //! read again when a whole lease has passed through the cache in between: what a lease in DRAM costs
 //! is in the figure, as are credits, acknowledgements and sums. A packet is a contribution.
 
-use std::time::Duration;
-
-use weft_engine::drops::DropReason;
 use weft_engine::push::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_engine::random::SplitMix64;
 use weft_engine::role::aggregator::{Aggregator, Verdict};
@@ -17,14 +14,15 @@ use weft_engine::role::channel::{
 };
 use weft_engine::role::gather::{Gather, PushConfig};
 use weft_engine::table::{BoxConfig, RowConfig, Table};
-use weft_io::restamp::{Restamp, Stamp};
-use weft_io::{AggregatorLane, Burst, Port, PortInfo, PortStats};
+use weft_io::restamp::Stamp;
+use weft_io::{Burst, Frame, Port};
 use weft_kernel::Kernels;
 use weft_wire::frame::Datagram;
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{Cookie, GroupId, Members, Nanos, Rank};
 
+use super::checked::{Checked, Counters, Lane, Reference, measurement};
 use super::frames::{Frames, member_endpoint, server_endpoint};
 use super::replay::{Outside, Settings};
 use super::{BenchError, Measurement};
@@ -47,44 +45,20 @@ pub(super) fn run<P: Port>(
     }
     let seals = row.integrity == Integrity::Crc32c;
     let stamp = WholeStamp::new(cookies, push.chunks, frames.payload_start(), seals);
-    let checked = Checked {
-        inner: Restamp::new(port, stamp),
-        frames,
-        every: settings.check_every.max(1),
-        countdown: settings.check_every.max(1),
-        compared: 0,
-        wrong: 0,
-    };
-    let mut lane = AggregatorLane::new(checked, engine);
+    let mut lane = Lane::new(Checked::new(port, stamp, frames, settings.check_every), engine);
     // A group must have been gathered before the measured time, or there is nothing to release.
     breathe(&mut lane, &push, outside, |stamp, _| stamp.generation >= 1);
-    let (begun, first) = (outside.now(), lane.port().inner.stamp().contributions);
+    let (begun, first) = (outside.now(), lane.port().stamp().contributions);
     let warm_up = settings.limit.tenth();
     breathe(&mut lane, &push, outside, |stamp, now| {
         warm_up.is_over(stamp.contributions - first, now.since(begun))
     });
-    let before = Counters::read(&lane, outside);
+    let before = read(&lane, outside);
     breathe(&mut lane, &push, outside, |stamp, now| {
         settings.limit.is_over(stamp.contributions - before.packets, now.since(before.at))
     });
-    let after = Counters::read(&lane, outside);
-    let stats = lane.engine().stats();
-    let reasons = DropReason::ALL.iter().map(|(reason, name)| (*name, stats.drops.of(*reason)));
-    Ok(Measurement {
-        mode: "replay",
-        packets: after.packets - before.packets,
-        contributions_added: after.added - before.added,
-        answers: after.sums - before.sums,
-        cpu_seconds: (after.cpu - before.cpu).as_secs_f64(),
-        wall_seconds: Duration::from_nanos(after.at.since(before.at).0).as_secs_f64(),
-        checked: lane.port().compared,
-        wrong: lane.port().wrong,
-        refused: lane.port().inner.refused(),
-        drops: reasons.filter(|(_, count)| *count > 0).collect(),
-        repeated: 0,
-        lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
-        isa: kernels.isa().to_string(),
-    })
+    let after = read(&lane, outside);
+    Ok(measurement(&lane, &before, &after, kernels))
 }
 
 /// A lease of [`LEASE_BYTES`] for the members of the row, twice.
@@ -213,25 +187,23 @@ fn install(engine: &mut Aggregator, push: &PushConfig, group: GroupId) {
     engine.gather_mut().handle_command(&Command::Install(descriptor));
 }
 
-type Lane<'a, P> = AggregatorLane<Checked<'a, P>>;
-
 /// Breathes until `is_over`; lets the next group take the place of the one that was released.
 fn breathe<P: Port>(
-    lane: &mut Lane<'_, P>,
+    lane: &mut Lane<'_, P, WholeStamp>,
     push: &PushConfig,
     outside: &impl Outside,
     is_over: impl Fn(&WholeStamp, Nanos) -> bool,
 ) {
     loop {
         let now = outside.now();
-        if is_over(lane.port().inner.stamp(), now) || outside.is_stopped() {
+        if is_over(lane.port().stamp(), now) || outside.is_stopped() {
             return;
         }
         lane.breathe(now, &mut ());
-        if !lane.port().inner.stamp().is_done() {
+        if !lane.port().stamp().is_done() {
             continue;
         }
-        let generation = lane.port().inner.stamp().generation;
+        let generation = lane.port().stamp().generation;
         let gather = lane.engine_mut().gather_mut();
         if let Some(released) = generation.checked_sub(1) {
             let group = group(released);
@@ -239,28 +211,18 @@ fn breathe<P: Port>(
             install(lane.engine_mut(), push, self::group(generation + 1));
         }
         while lane.engine_mut().gather_mut().poll_event().is_some() {}
-        lane.port_mut().inner.stamp_mut().next_group();
+        lane.port_mut().stamp_mut().next_group();
     }
 }
 
-struct Counters {
-    packets: u64,
-    added: u64,
-    sums: u64,
-    at: Nanos,
-    cpu: Duration,
-}
-
-impl Counters {
-    fn read<P: Port>(lane: &Lane<'_, P>, outside: &impl Outside) -> Self {
-        let (mut added, mut sums) = (0, 0);
-        for push in lane.engine().gather().reports() {
-            added += push.stats().contributions_added;
-            sums += push.stats().sums_sent;
-        }
-        let packets = lane.port().inner.stamp().contributions;
-        Self { packets, added, sums, at: outside.now(), cpu: outside.cpu() }
+fn read<P: Port>(lane: &Lane<'_, P, WholeStamp>, outside: &impl Outside) -> Counters {
+    let (mut added, mut answers) = (0, 0);
+    for push in lane.engine().gather().reports() {
+        added += push.stats().contributions_added;
+        answers += push.stats().sums_sent;
     }
+    let packets = lane.port().stamp().contributions;
+    Counters { packets, added, answers, at: outside.now(), cpu: outside.cpu() }
 }
 
 /// Gives every contribution of a member the next chunk of the group that gathers, and every credit
@@ -362,71 +324,16 @@ impl Stamp for WholeStamp {
     }
 }
 
-/// Compares some of the sums that leave with the reference.
-struct Checked<'a, P: Port> {
-    inner: Restamp<P, WholeStamp>,
-    frames: &'a Frames,
-    every: u32,
-    countdown: u32,
-    compared: u64,
-    wrong: u64,
-}
-
-impl<P: Port> Checked<'_, P> {
-    fn compare(&mut self, frame: &[u8]) {
-        let Some((_, header)) = parse(frame) else { return };
-        let first = self.inner.stamp().first_steps[1];
-        if header.kind == Kind::Contrib
-            && let Some(first) = first
-        {
-            self.compared += 1;
-            let step = first.wrapping_add(header.chunk.0);
-            self.wrong += u64::from(!self.frames.is_sum(frame, step));
-        }
-    }
-}
-
-impl<P: Port> Port for Checked<'_, P> {
-    type Frame = P::Frame;
-
-    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
-        self.inner.rx_burst(now, rx)
+impl Reference for WholeStamp {
+    /// The first sum: most of what leaves are acknowledgements.
+    fn pick<F: Frame>(&self, frames: &Frames, burst: &Burst<F>, _: usize) -> Option<usize> {
+        burst.iter().position(|frame| frame.as_ref().len() == frames.frame_len())
     }
 
-    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
-        let count = u32::try_from(tx.len()).expect("a burst is short");
-        // The first sum behind the sample: most of what leaves are acknowledgements.
-        if self.countdown <= count {
-            let sum = tx.iter().position(|frame| frame.as_ref().len() == self.frames.frame_len());
-            if let Some(index) = sum {
-                let frame = tx[index].as_ref().to_vec();
-                self.compare(&frame);
-                self.countdown = self.every;
-            }
-        } else {
-            self.countdown -= count;
-        }
-        self.inner.tx_burst(now, tx)
-    }
-
-    fn alloc(&mut self) -> Option<P::Frame> {
-        self.inner.alloc()
-    }
-
-    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        self.inner.copy(frame, header_len)
-    }
-
-    fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        self.inner.free(frames);
-    }
-
-    fn info(&self) -> PortInfo {
-        self.inner.info()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.inner.stats()
+    fn is_right(&self, frames: &Frames, frame: &[u8]) -> Option<bool> {
+        let (_, header) = parse(frame)?;
+        let first = self.first_steps[1].filter(|_| header.kind == Kind::Contrib)?;
+        Some(frames.is_sum(frame, first.wrapping_add(header.chunk.0)))
     }
 }
 

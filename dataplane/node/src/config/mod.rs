@@ -21,6 +21,26 @@
 //! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
 //! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
+// Words of a configuration file, one for each variant of what they mean to the engine.
+macro_rules! names {
+    ($(#[$doc:meta])* $name:ident => $target:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$variant_doc])* $variant,)+
+        }
+
+        impl From<$name> for $target {
+            fn from(name: $name) -> Self {
+                match name {
+                    $($name::$variant => Self::$variant,)+
+                }
+            }
+        }
+    };
+}
+
 mod bench;
 mod controller;
 mod dpdk;

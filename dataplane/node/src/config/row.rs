@@ -145,25 +145,6 @@ pub struct ParentSection {
     pub mac: Option<MacAddr>,
 }
 
-macro_rules! names {
-    ($(#[$doc:meta])* $name:ident => $target:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-        #[serde(rename_all = "lowercase")]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl From<$name> for $target {
-            fn from(name: $name) -> Self {
-                match name {
-                    $($name::$variant => Self::$variant,)+
-                }
-            }
-        }
-    };
-}
-
 names! {
     /// What an element is.
     ElementName => ElementType {

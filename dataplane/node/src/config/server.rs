@@ -13,25 +13,6 @@ use weft_wire::{JobId, MacAddr};
 
 use super::IntegrityName;
 
-macro_rules! names {
-    ($(#[$doc:meta])* $name:ident => $target:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl From<$name> for $target {
-            fn from(name: $name) -> Self {
-                match name {
-                    $($name::$variant => Self::$variant,)+
-                }
-            }
-        }
-    };
-}
-
 names! {
     /// How delays scale updates at the commit.
     LearningRateName => LearningRate {

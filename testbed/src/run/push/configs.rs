@@ -197,15 +197,7 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
         ("tau_max", i64::from(push.tau_max(job)).into()),
         ("momentum", f64::from(job.momentum).into()),
         ("policy", push.policy.as_str().into()),
-        (
-            "mode",
-            match push.mode {
-                Mode::Async => "async",
-                Mode::Sync => "sync",
-                Mode::Partial => "partial",
-            }
-            .into(),
-        ),
+        ("mode", push.mode.as_str().into()),
     ];
     if push.mode == Mode::Partial {
         fields.push(("partial_count", i64::from(push.updates_per_round(job)).into()));

@@ -12,7 +12,7 @@ use crate::report::{PushOutcome, Quantiles, RunOutcome, Verdict};
 use crate::run::bottleneck::Bottleneck;
 use crate::run::finished::Ground;
 use crate::run::plan::{Io, Place};
-use crate::scenario::{FaultSection, Mode, REPLICA, Replication, SERVER, Scenario};
+use crate::scenario::{FaultSection, REPLICA, Replication, SERVER, Scenario};
 
 /// A push run that is over, and how to tell of it.
 #[derive(Debug)]
@@ -127,12 +127,7 @@ impl PushFinished<'_> {
             transfer_wait_mean_ns: downlink.wait_mean_ns,
             transfer_idle_mean_ns: downlink.idle_mean_ns,
             transfer_ceiling_share: downlink.ceiling_share,
-            mode: match push.mode {
-                Mode::Async => "async",
-                Mode::Sync => "sync",
-                Mode::Partial => "partial",
-            }
-            .to_owned(),
+            mode: push.mode.as_str().to_owned(),
             policy: if push.controller { push.policy.clone() } else { "direct".to_owned() },
             updates_committed: delays.len() as u64,
             dropped: total.updates_dropped,

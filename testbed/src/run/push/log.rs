@@ -163,6 +163,24 @@ pub struct LogError {
 }
 
 #[cfg(test)]
+impl LogLine {
+    /// A commit of one update, with this norm as the momentum's too.
+    pub(super) fn committed(t_ns: u64, order: u64, version: u64, norm: f64) -> Self {
+        let event = BoxEvent::Decided {
+            group: 0,
+            order,
+            decision: LoggedDecision::Committed,
+            version,
+            members: 1,
+            exponent: 0,
+            norm,
+            momentum_norm: norm,
+        };
+        Self { t_ns, rx_bytes: 0, event }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

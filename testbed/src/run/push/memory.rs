@@ -7,30 +7,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
 
-use weft_engine::push::{Command, Decision, Event};
-use weft_engine::role::aggregator::Verdict;
+use weft_engine::push::{Decision, Event};
 use weft_engine::role::server::{ModelConfig, Server, ServerConfigError, ServerJobConfig};
 use weft_io::memory::{self, MemoryPort};
-use weft_io::{LaneEngine, Port, RoleLane};
+use weft_io::{Port, RoleLane};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
-use weft_wire::{JobId, Nanos, Rank};
+use weft_wire::{JobId, Rank};
 
 use super::log::{BoxEvent, LogLine, LoggedDecision};
 use super::message::PushMessage;
 use super::plan::{PushPlan, model_path};
 use super::processes::PushObserved;
 use super::worker::train_over;
-use crate::run::{BoxCounters, monotonic_ns};
+use crate::run::{BoxCounters, breathe_until, monotonic_ns};
 use crate::scenario::{SERVER, ScaleExponent, Scenario};
 use crate::workload::digits::{Trainer, TrainerError, model_bytes};
 
 /// Frames in each ring.
 const RING_FRAMES: usize = 4096;
-/// How long an idle server sleeps.
-const IDLE_NS: u64 = 50_000;
 
 /// Why a run in memory is not possible.
 #[derive(Debug, thiserror::Error)]
@@ -191,47 +187,16 @@ struct Served {
     counters: BoxCounters,
 }
 
-/// The server as a lane's engine.
-struct Serving(Server);
-
-impl LaneEngine for Serving {
-    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
-        self.0.handle_frame(now, buffer, len)
-    }
-
-    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        self.0.poll_transmit(now, frame)
-    }
-
-    fn poll_timeout(&self) -> Nanos {
-        self.0.poll_timeout()
-    }
-
-    fn handle_command(&mut self, now: Nanos, command: Command) {
-        self.0.handle_command(now, command);
-    }
-
-    fn poll_event(&mut self) -> Option<(JobId, Event)> {
-        self.0.poll_event()
-    }
-}
-
 fn serve(port: MemoryPort, engine: Server, exponent: i8, stop: &AtomicBool) -> Served {
-    let mut lane = RoleLane::new(port, Serving(engine));
-    let origin = Instant::now();
+    let mut lane = RoleLane::new(port, engine);
     let mut log = Log { exponent, version: 0, lines: Vec::new() };
-    while !stop.load(Ordering::Relaxed) {
-        let now = Nanos(u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let received = lane.breathe(now, &mut ());
-        while let Some((_, event)) = lane.engine_mut().poll_event() {
+    breathe_until(stop, &mut lane, |server| {
+        while let Some((_, event)) = server.poll_event() {
             log.take(&event);
         }
-        if received == 0 {
-            lane.port_mut().wait(IDLE_NS);
-        }
-    }
+    });
     let stats = lane.port().stats();
-    let view = lane.engine().0.model(JobId(0));
+    let view = lane.engine().model(JobId(0));
     Served {
         model: view.map(|view| view.weights.to_vec()).unwrap_or_default(),
         log: log.lines,

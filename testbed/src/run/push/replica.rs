@@ -266,17 +266,7 @@ mod tests {
     use super::*;
 
     fn decided(t_ns: u64, order: u64, norm: f64) -> LogLine {
-        let event = BoxEvent::Decided {
-            group: 0,
-            order,
-            decision: LoggedDecision::Committed,
-            version: order + 1,
-            members: 1,
-            exponent: 0,
-            norm,
-            momentum_norm: norm,
-        };
-        LogLine { t_ns, rx_bytes: 0, event }
+        LogLine::committed(t_ns, order, order + 1, norm)
     }
 
     fn replica_at(t_ns: u64, order: u64, bound: f64) -> LogLine {

@@ -60,22 +60,11 @@ fn decided_order(event: &BoxEvent) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::log::LoggedDecision;
     use super::super::sequence::Sequence;
     use super::*;
 
     fn decided(t_ns: u64, order: u64, version: u64) -> LogLine {
-        let event = BoxEvent::Decided {
-            group: 0,
-            order,
-            decision: LoggedDecision::Committed,
-            version,
-            members: 1,
-            exponent: 0,
-            norm: 1.0,
-            momentum_norm: 1.0,
-        };
-        LogLine { t_ns, rx_bytes: 0, event }
+        LogLine::committed(t_ns, order, version, 1.0)
     }
 
     fn promoted(applied: u64, order: u64, version: u64) -> LogLine {

@@ -23,6 +23,7 @@
 //! | `flight.rs` | which chunks are out, which go again |
 //! | `pull.rs` | the model on its way here |
 //! | `receive.rs` | what a frame means |
+//! | `versions.rs` | what a frame about the model means |
 //! | `transmit.rs` | what goes next |
 
 mod commands;
@@ -35,6 +36,7 @@ mod set;
 mod stats;
 mod transmit;
 mod update;
+mod versions;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -7,6 +7,7 @@
 //! | `install.rs` | how groups come to be open |
 //! | `members.rs` | how members leave a group, and what they are told |
 //! | `receive.rs` | whose a frame is, and what it does |
+//! | `status.rs` | what a worker that asks is told |
 //! | `conduct.rs` | who may send the next chunk (SPEC#push "Credits") |
 //! | `commit.rs` | what becomes of an order number (SPEC#push "Decision") |
 //! | `durable.rs` | what must be kept before it is told |
@@ -34,6 +35,7 @@ mod pull;
 mod receive;
 mod source;
 mod stats;
+mod status;
 mod succession;
 #[cfg(test)]
 mod tests;

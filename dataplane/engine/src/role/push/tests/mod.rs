@@ -323,29 +323,29 @@ fn a_server_that_never_answers_is_an_error_in_bounded_time() {
     assert!(world.now.0 < 6_000_000_000);
 }
 
-#[test]
-fn an_older_model_than_our_last_update_will_do_only_after_a_while() {
+/// A worker whose update is in version 1 asks a server that offers version 0; and since when.
+fn pulling_an_old_copy() -> (World, Nanos) {
     let mut world = World::connected(20, 1, CHUNKS, Faults::default());
     world.begin(0, 0, values(1));
     world.workers[0].send_direct(world.now, 0).unwrap();
     world.run(|world| world.decision(0, 0).is_some());
-    // The server is busy, and offers an old copy for some time.
     world.server.version = 0;
     let begun = world.now;
     world.workers[0].begin_pull(begun, 320, None, None).unwrap();
+    (world, begun)
+}
+
+#[test]
+fn an_older_model_than_our_last_update_will_do_only_after_a_while() {
+    // The server is busy, and offers an old copy for some time.
+    let (mut world, begun) = pulling_an_old_copy();
     world.run_for(50_000_000, |_| false);
     assert_eq!(world.workers[0].stats().pull_requests, 0);
     world.server.version = 1;
     world.run(|world| world.events.contains(&(0, Event::Pulled { version: Version(1) })));
     assert!(world.now.since(begun).0 < 70_000_000);
 
-    let mut world = World::connected(20, 1, CHUNKS, Faults::default());
-    world.begin(0, 0, values(1));
-    world.workers[0].send_direct(world.now, 0).unwrap();
-    world.run(|world| world.decision(0, 0).is_some());
-    world.server.version = 0;
-    let begun = world.now;
-    world.workers[0].begin_pull(begun, 320, None, None).unwrap();
+    let (mut world, begun) = pulling_an_old_copy();
     world.run(|world| world.events.contains(&(0, Event::Pulled { version: Version(0) })));
     assert!((100_000_000..130_000_000).contains(&world.now.since(begun).0));
 }

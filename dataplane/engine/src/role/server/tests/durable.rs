@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::rig::{CHUNKS, JOB as RIG_JOB, Out, Rig, descriptor, group, job, rank};
-use super::world::{AGGREGATOR, Faults, JOB, REPLICA, SERVER, Setup, World, endpoint};
+use super::world::{AGGREGATOR, Faults, JOB, REPLICA, Setup, World};
 use super::*;
 use crate::drops::DropReason;
 use crate::push::{InstallError, ROW_MODEL};
@@ -109,11 +109,7 @@ fn a_replay_has_the_servers_bits() {
 #[test]
 fn nothing_is_told_before_it_is_durable() {
     let mut rig = Rig::new(ServerJobConfig { is_durable: true, ..job() });
-    rig.install(descriptor(0, &[0, 1], true)).unwrap();
-    rig.pulls();
-    for chunk in 0..CHUNKS {
-        rig.sum(group(0), chunk, 0b11).unwrap();
-    }
+    rig.sum_first_group();
     let is_ack = |out: &Out| out.ack().is_some();
     let is_decided = |(_, event): &(JobId, Event)| matches!(event, Event::Decided { .. });
     let mut record = Vec::new();
@@ -198,18 +194,10 @@ fn what_was_said_to_be_void_stays_out_of_a_group_that_comes_again() {
 #[test]
 fn outcomes_are_told_again_to_the_same_life_only() {
     let mut rig = Rig::new(job());
-    rig.install(descriptor(0, &[0, 1], true)).unwrap();
-    rig.pulls();
-    for chunk in 0..CHUNKS {
-        rig.sum(group(0), chunk, 0b11).unwrap();
-    }
+    rig.sum_first_group();
     rig.acks();
-    let state = rig.server.state(RIG_JOB).unwrap();
+    let state = rig.crash(job());
     assert_eq!((state.workers[0].life, state.workers[1].life), (11, 12));
-    let local = endpoint(SERVER);
-    rig.server = Server::new(local, 1500, &[job()], 77, Kernels::detect()).unwrap();
-    rig.server.restore(RIG_JOB, &state).unwrap();
-    rig.restart_peers();
     assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Committed);
     rig.begin_life(2, 99);
     assert_eq!(rig.status(2, group(0)).header.outcome, Outcome::Stale);

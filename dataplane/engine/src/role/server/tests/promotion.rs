@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::rig::{CHUNKS, JOB as RIG_JOB, Rig, descriptor, group, job};
-use super::world::{Faults, JOB, SERVER, Setup, World, endpoint};
+use super::rig::{JOB as RIG_JOB, Rig, group, job};
+use super::world::{Faults, JOB, Setup, World};
 use super::*;
 use crate::drops::DropReason;
 use crate::push::{OrderNumber, ServerEpoch};
@@ -107,11 +107,7 @@ fn without_its_replica_a_server_still_waits_for_its_journal() {
     let mut config = job();
     kept_twice(&mut config);
     let mut rig = Rig::new(config);
-    rig.install(descriptor(0, &[0, 1], true)).unwrap();
-    rig.pulls();
-    for chunk in 0..CHUNKS {
-        rig.sum(group(0), chunk, 0b11).unwrap();
-    }
+    rig.sum_first_group();
     let is_told = |rig: &mut Rig| rig.acks().iter().any(|(to, ..)| *to == 1);
     assert!(!is_told(&mut rig));
     rig.server.handle_command(rig.now, Command::LeaveReplica { job: RIG_JOB });
@@ -128,16 +124,9 @@ fn without_its_replica_a_server_still_waits_for_its_journal() {
 fn a_restored_outcome_does_not_wait_for_a_replica_that_is_left() {
     let config = || ServerJobConfig { ack: AckMode::Replica, ..job() };
     let mut rig = Rig::new(config());
-    rig.install(descriptor(0, &[0, 1], true)).unwrap();
-    rig.pulls();
-    for chunk in 0..CHUNKS {
-        rig.sum(group(0), chunk, 0b11).unwrap();
-    }
+    rig.sum_first_group();
     rig.acks();
-    let state = rig.server.state(RIG_JOB).unwrap();
-    rig.server = Server::new(endpoint(SERVER), 1500, &[config()], 77, Kernels::detect()).unwrap();
-    rig.server.restore(RIG_JOB, &state).unwrap();
-    rig.restart_peers();
+    rig.crash(config());
     assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Wait);
     rig.server.handle_command(rig.now, Command::LeaveReplica { job: RIG_JOB });
     assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Committed);

@@ -9,7 +9,7 @@ use weft_wire::frame::{Datagram, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
-use super::super::{ModelConfig, Server, ServerJobConfig};
+use super::super::{ModelConfig, ModelState, Server, ServerJobConfig};
 use super::world::{AGGREGATOR, BOX, FRAME_LEN, REPLICA, REPLICA_BOX, SERVER, addr, endpoint};
 use crate::drops::DropReason;
 use crate::push::{
@@ -87,16 +87,8 @@ impl Rig {
 
     pub(super) fn of(jobs: &[ServerJobConfig]) -> Self {
         let server = Server::new(endpoint(SERVER), 1500, jobs, 9, Kernels::detect()).unwrap();
-        let peers = vec![
-            (1, client(1, Peer::Worker(rank(0)), 11)),
-            (2, client(2, Peer::Worker(rank(1)), 12)),
-            (AGGREGATOR, client(AGGREGATOR, Peer::Box(BOX), 13)),
-            (REPLICA, client(REPLICA, Peer::Box(REPLICA_BOX), 14)),
-        ];
-        let mut rig = Self { server, now: Nanos(0), peers };
-        for host in [1, 2, AGGREGATOR, REPLICA] {
-            rig.connect(host);
-        }
+        let mut rig = Self { server, now: Nanos(0), peers: Vec::new() };
+        rig.connect_all();
         rig
     }
 
@@ -115,17 +107,27 @@ impl Rig {
         }
     }
 
-    /// The same lives find a server that does not know them.
-    pub(super) fn restart_peers(&mut self) {
-        for (host, peer, life) in [
+    /// The peers' first lives find a server that does not know them.
+    fn connect_all(&mut self) {
+        let lives = [
             (1, Peer::Worker(rank(0)), 11),
             (2, Peer::Worker(rank(1)), 12),
             (AGGREGATOR, Peer::Box(BOX), 13),
             (REPLICA, Peer::Box(REPLICA_BOX), 14),
-        ] {
-            *self.peer(host) = client(host, peer, life);
+        ];
+        self.peers = lives.map(|(host, peer, life)| (host, client(host, peer, life))).into();
+        for (host, ..) in lives {
             self.connect(host);
         }
+    }
+
+    /// The server crashes, and begins anew with what it kept, which is returned. Its peers live on.
+    pub(super) fn crash(&mut self, job: ServerJobConfig) -> ModelState {
+        let state = self.server.state(JOB).unwrap();
+        self.server = Server::new(endpoint(SERVER), 1500, &[job], 77, Kernels::detect()).unwrap();
+        self.server.restore(JOB, &state).unwrap();
+        self.connect_all();
+        state
     }
 
     /// A worker's next life.
@@ -194,6 +196,15 @@ impl Rig {
                 Event::Refused { error, .. } => return Err(error),
                 _ => {}
             }
+        }
+    }
+
+    /// The first group, of workers 0 and 1 through the aggregator: all its sums reach the server.
+    pub(super) fn sum_first_group(&mut self) {
+        self.install(descriptor(0, &[0, 1], true)).unwrap();
+        self.pulls();
+        for chunk in 0..CHUNKS {
+            self.sum(group(0), chunk, 0b11).unwrap();
         }
     }
 

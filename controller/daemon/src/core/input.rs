@@ -1,0 +1,95 @@
+//! What the core is told, by whom, and what it answers.
+
+use std::net::IpAddr;
+
+use tokio::sync::{mpsc, oneshot};
+use weft_plan::engine::{ConfigError, JobConfig, NodeId, Status};
+use weft_rpc::v1;
+use weft_wire::{JobId, Rank};
+
+/// A worker's stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct WorkerKey {
+    /// Its job.
+    pub job: JobId,
+    /// Its rank.
+    pub rank: Rank,
+    /// Which of its streams.
+    pub stream: u64,
+}
+
+/// A box's stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NodeKey {
+    /// The box.
+    pub node: NodeId,
+    /// Which of its streams.
+    pub stream: u64,
+}
+
+/// What a stream is sent.
+pub type Outbox<T> = mpsc::Sender<Result<T, tonic::Status>>;
+
+/// What happens outside.
+#[derive(Debug)]
+pub enum Input {
+    /// A worker's first message.
+    WorkerHello {
+        /// The message.
+        hello: v1::WorkerHello,
+        /// Where it calls from.
+        from: Option<IpAddr>,
+        /// Its stream.
+        outbox: Outbox<v1::WorkerReply>,
+        /// Whether it may stay.
+        answer: oneshot::Sender<Result<WorkerKey, v1::Refused>>,
+    },
+    /// A worker's further message.
+    Worker(WorkerKey, v1::worker_message::Message),
+    /// A worker's stream has ended.
+    WorkerGone(WorkerKey),
+    /// A box's first message.
+    NodeHello {
+        /// The message.
+        hello: v1::NodeHello,
+        /// Its stream.
+        outbox: Outbox<v1::Command>,
+        /// Whether it may stay.
+        answer: oneshot::Sender<Result<NodeKey, v1::Refused>>,
+    },
+    /// A box's further message.
+    Node(NodeKey, v1::node_message::Message),
+    /// A box's stream has ended.
+    NodeGone(NodeKey),
+    /// A job is made known.
+    Register(Box<JobConfig>, oneshot::Sender<Result<v1::JobDescription, ConfigError>>),
+    /// Somebody wants figures.
+    Read(oneshot::Sender<Snapshot>),
+    /// The controller is to end: it saves its state, gives its last figures and takes no more.
+    Stop(oneshot::Sender<Snapshot>),
+}
+
+/// Figures at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Since the start.
+    pub uptime_ns: u64,
+    /// The engine's.
+    pub status: Status,
+    /// Time that the last plan took, with the installs after it.
+    pub plan_last_ns: u64,
+    /// The longest.
+    pub plan_max_ns: u64,
+    /// Streams that were ended because their peer did not read.
+    pub slow_peers: u64,
+    /// Times that the state file could not be written.
+    pub save_failures: u64,
+}
+
+/// The way to the core.
+pub type CoreSender = mpsc::Sender<Input>;
+
+/// Messages that wait for the core.
+pub const INPUTS_MAX: usize = 4096;
+/// Messages that wait for a peer.
+pub const OUTBOX_MAX: usize = 4096;

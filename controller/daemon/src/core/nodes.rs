@@ -1,0 +1,73 @@
+//! Boxes' streams: who may attach, what its messages tell the engine.
+
+use weft_rpc::{convert, v1};
+
+use super::{Core, NodeKey, Outbox, Peer};
+use crate::{northbound, southbound};
+
+impl Core {
+    pub(super) fn attach_node(
+        &mut self,
+        hello: &v1::NodeHello,
+        outbox: Outbox<v1::Command>,
+    ) -> Result<NodeKey, v1::Refused> {
+        let read = southbound::node::hello(hello)?;
+        let attached = self.controller.handle_node(self.now_ns(), &read);
+        let node = attached.map_err(|refusal| northbound::refused(&refusal, None))?;
+        self.streams += 1;
+        let welcome = v1::NodeWelcome { telemetry_period_ns: self.telemetry_period_ns };
+        let command = Some(v1::command::Command::Welcome(welcome));
+        // The queue is new and empty.
+        let _ = outbox.try_send(Ok(v1::Command { command }));
+        self.nodes.insert(node, Peer { stream: self.streams, outbox });
+        eprintln!("weft-controller: box `{}` attached", hello.name);
+        Ok(NodeKey { node, stream: self.streams })
+    }
+
+    pub(super) fn hear_node(&mut self, key: NodeKey, message: v1::node_message::Message) {
+        use v1::node_message::Message;
+        if self.nodes.get(&key.node).is_none_or(|peer| peer.stream != key.stream) {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let outcome = match &message {
+            Message::Hello(_) => {
+                Err(northbound::refusal("hello", "was said already on this stream"))
+            }
+            Message::Event(event) => match convert::event(event) {
+                Ok((job, event)) => {
+                    let outcome = self.controller.handle_event(now_ns, key.node, job, &event);
+                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
+                }
+                Err(invalid) => Err(invalid.into()),
+            },
+            Message::Train(train) => match convert::train(train) {
+                Ok(train) => {
+                    let outcome = self.controller.handle_train(now_ns, key.node, &train);
+                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
+                }
+                Err(invalid) => Err(invalid.into()),
+            },
+            Message::Telemetry(telemetry) => {
+                let telemetry = southbound::node::telemetry(telemetry);
+                let outcome = self.controller.handle_telemetry(now_ns, key.node, &telemetry);
+                outcome.map_err(|refusal| northbound::refused(&refusal, None))
+            }
+        };
+        if let Err(refused) = outcome
+            && let Some(peer) = self.nodes.get(&key.node)
+        {
+            let command = Some(v1::command::Command::Refused(refused));
+            // A box that reads nothing is dealt with by the next command.
+            let _ = peer.outbox.try_send(Ok(v1::Command { command }));
+        }
+    }
+
+    pub(super) fn node_gone(&mut self, key: NodeKey) {
+        if self.nodes.get(&key.node).is_some_and(|peer| peer.stream == key.stream) {
+            self.nodes.remove(&key.node);
+            self.controller.handle_node_gone(self.now_ns(), key.node);
+            eprintln!("weft-controller: the stream of box {} ended", key.node.0);
+        }
+    }
+}

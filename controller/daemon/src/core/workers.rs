@@ -1,0 +1,148 @@
+//! Workers' streams: who may attach, when each is welcomed, what its messages ask of the engine.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use weft_engine::push::Version;
+use weft_plan::engine::TransferRequest;
+use weft_rpc::{convert, v1};
+use weft_wire::{JobId, Rank};
+
+use super::{Core, Outbox, Peer, WorkerKey};
+use crate::northbound;
+
+impl Core {
+    pub(super) fn attach_worker(
+        &mut self,
+        hello: &v1::WorkerHello,
+        from: Option<IpAddr>,
+        outbox: Outbox<v1::WorkerReply>,
+    ) -> Result<WorkerKey, v1::Refused> {
+        let job = match &hello.name {
+            Some(name) => self.controller.job_by_name(name).ok_or_else(|| v1::Refused {
+                field: "name".into(),
+                problem: format!("there is no job `{name}`"),
+                update_id: None,
+            })?,
+            None => convert::job(hello.job)?,
+        };
+        let rank = convert::rank(hello.rank)?;
+        let attached = self.controller.handle_worker(job, rank, hello.life, from);
+        attached.map_err(|refusal| northbound::refused(&refusal, None))?;
+        self.streams += 1;
+        let key = WorkerKey { job, rank, stream: self.streams };
+        self.workers.insert((job, rank), Peer { stream: key.stream, outbox });
+        self.welcomes.push((key, Instant::now() + ADDRESSES_TIMEOUT));
+        Ok(key)
+    }
+
+    /// Answers the hellos of workers whose boxes' addresses are known by now, or will not be.
+    pub(super) fn welcome(&mut self) {
+        let now = Instant::now();
+        let mut ready = Vec::new();
+        let mut waiting = Vec::with_capacity(self.welcomes.len());
+        for (key, until) in std::mem::take(&mut self.welcomes) {
+            match until <= now || self.knows_addresses(key.job) {
+                true => ready.push(key),
+                false => waiting.push((key, until)),
+            }
+        }
+        self.welcomes = waiting;
+        for key in ready {
+            let is_current =
+                self.workers.get(&(key.job, key.rank)).is_some_and(|p| p.stream == key.stream);
+            let described = self.describe(key.job).filter(|_| is_current);
+            if let Some(described) = described {
+                self.reply(key.job, key.rank, v1::worker_reply::Message::Welcome(described));
+            }
+        }
+    }
+
+    fn knows_addresses(&self, job: JobId) -> bool {
+        self.controller.job(job).is_none_or(|job| {
+            let boxes = job.aggregators.iter().chain([&job.server]).chain(&job.replica);
+            boxes.into_iter().all(|node| !self.controller.address(node).is_empty())
+        })
+    }
+
+    pub(super) fn describe(&self, job: JobId) -> Option<v1::JobDescription> {
+        let config = self.controller.job(job)?;
+        let address = |node: &str| self.controller.address(node).to_owned();
+        Some(northbound::describe(config, self.controller.server_epoch(job), &address))
+    }
+
+    pub(super) fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {
+        let Some(peer) = self.workers.get(&(job, rank)) else { return };
+        if peer.outbox.try_send(Ok(v1::WorkerReply { message: Some(message) })).is_err() {
+            self.snapshot.slow_peers += 1;
+            self.workers.remove(&(job, rank));
+            self.controller.handle_worker_gone(job, rank);
+        }
+    }
+
+    pub(super) fn hear_worker(&mut self, key: WorkerKey, message: v1::worker_message::Message) {
+        use v1::worker_message::Message;
+        let WorkerKey { job, rank, stream } = key;
+        if self.workers.get(&(job, rank)).is_none_or(|peer| peer.stream != stream) {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let (outcome, update_id) = match message {
+            Message::Hello(_) => {
+                let again = northbound::refusal("hello", "was said already on this stream");
+                (Err(again), None)
+            }
+            Message::Request(request) => {
+                let outcome = self.request(now_ns, job, rank, &request);
+                (outcome, Some(request.update_id))
+            }
+            Message::Cancel(cancel) => {
+                let outcome = self.controller.handle_cancel(job, rank, cancel.update_id);
+                let refused = |refusal| northbound::refused(&refusal, None);
+                (outcome.map_err(refused), Some(cancel.update_id))
+            }
+            Message::PullSample(sample) => {
+                let sample = (sample.bytes, sample.duration_ns);
+                let outcome = self.controller.handle_pull_sample(now_ns, job, rank, sample);
+                (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
+            }
+        };
+        if let Err(refused) = outcome {
+            let refused = v1::Refused { update_id, ..refused };
+            self.reply(job, rank, v1::worker_reply::Message::Refused(refused));
+        }
+    }
+
+    fn request(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        request: &v1::TransferRequest,
+    ) -> Result<(), v1::Refused> {
+        let server = self.controller.job(job).map(|job| job.server.clone()).unwrap_or_default();
+        if !(request.destination.is_empty() || request.destination == server) {
+            let problem = format!("is not the job's server, `{server}`");
+            return Err(northbound::refusal("destination", &problem));
+        }
+        let request = TransferRequest {
+            update_id: request.update_id,
+            size_bytes: request.size_bytes,
+            version: Version(request.version),
+            norm: request.norm,
+            max_abs: request.max_abs,
+        };
+        let outcome = self.controller.handle_request(now_ns, job, rank, &request);
+        outcome.map_err(|refusal| northbound::refused(&refusal, None))
+    }
+
+    pub(super) fn worker_gone(&mut self, key: WorkerKey) {
+        if self.workers.get(&(key.job, key.rank)).is_some_and(|peer| peer.stream == key.stream) {
+            self.workers.remove(&(key.job, key.rank));
+            self.controller.handle_worker_gone(key.job, key.rank);
+        }
+    }
+}
+
+/// How long a worker's welcome waits for its boxes' addresses.
+const ADDRESSES_TIMEOUT: Duration = Duration::from_secs(3);
