@@ -4,16 +4,14 @@
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
 use weft_wire::{GroupId, Members, Nanos, Rank};
 
-use super::group::{OpenIndex, Opening};
+use super::group::OpenIndex;
 use super::job::Job;
 use super::source::{Source, SourceId};
 use crate::drops::DropReason;
-use crate::push::{
-    BoxIndex, Event, GROUPS_OPEN_MAX, GroupMember, ROW_DIRECT, ROW_LOG, ROW_MODEL, Version,
-};
+use crate::push::{BoxIndex, Event, GROUPS_OPEN_MAX, ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{Peer, PeerChange};
-use crate::role::model::{Incoming, Refusal, Staged, near};
+use crate::role::model::{Incoming, Refusal, Staged};
 use crate::send::datagram::{is_intact, plain_header};
 
 /// Whom a frame of a group's row can be from.
@@ -369,31 +367,6 @@ impl Job {
 
     fn word(&self, group: GroupId, outcome: Outcome) -> Header {
         Header { outcome, ..plain_header(Kind::State, self.id(), group, Members::EMPTY) }
-    }
-
-    /// A worker announces an update that no controller planned.
-    fn admit_direct(&mut self, rank: Rank, incoming: &Incoming<'_>) -> Outcome {
-        let header = &incoming.header;
-        let is_pushed = matches!(header.element_type, ElementType::I32 | ElementType::F32);
-        let fits = is_pushed && header.count == self.config.model.elements;
-        if !fits || self.outcomes.is_old_news(rank, header.group) {
-            return Outcome::Stale;
-        }
-        let version = Version(near(self.model.version, header.chunk.0));
-        let opening = Opening {
-            id: header.group,
-            members: &[GroupMember { rank, version }],
-            element_type: header.element_type,
-            exponent: header.exponent,
-            via: None,
-            rate_bytes_per_sec: None,
-            train_chunks: 0,
-            after: None,
-            lateness_ns: self.config.lateness_ns,
-        };
-        self.open_direct(incoming.now, rank, &opening);
-        // Too many are open, or it is open now: either way it may ask again.
-        Outcome::Wait
     }
 }
 
