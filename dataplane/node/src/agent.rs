@@ -85,6 +85,8 @@ pub fn start(
             .map(Some)
             .map_err(|error| failed(&error));
     };
+    // It may come within moments: till then nothing is decided without it.
+    control.note_controller(false);
     let endpoint = Endpoint::from_shared(section.endpoint.clone())
         .map_err(|error| failed(&error))?
         .connect_timeout(DIAL_TIMEOUT)
@@ -177,7 +179,9 @@ impl Agent {
         }
         let stream = NodesClient::new(channel).attach(ReceiverStream::new(outbound)).await;
         let Ok(stream) = stream else { return false };
-        self.serve(stream.into_inner(), &outbox).await
+        let was_up = self.serve(stream.into_inner(), &outbox).await;
+        self.control.note_controller(false);
+        was_up
     }
 
     async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
@@ -194,6 +198,7 @@ impl Agent {
                     match &command.command {
                         Some(v1::command::Command::Welcome(welcome)) => {
                             was_up = true;
+                            self.control.note_controller(true);
                             period = Duration::from_nanos(welcome.telemetry_period_ns)
                                 .clamp(TELEMETRY_PERIOD_MIN, TELEMETRY_PERIOD_MAX);
                         }

@@ -6,7 +6,7 @@
 //! commands is the agent's to retry; events that find theirs full are lost and counted, and the
 //! controller learns the state by asking (PROTOCOL section 5).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
@@ -33,6 +33,9 @@ pub struct NodeControl {
     trains: ArrayQueue<Train>,
     events_lost: AtomicU64,
     told: Notify,
+    /// Whether a controller is there: what the agent said, and what the lane's engine knows.
+    controller: AtomicU8,
+    controller_known: AtomicU8,
     rx_bytes: AtomicU64,
     tx_bytes: AtomicU64,
 }
@@ -53,6 +56,8 @@ impl NodeControl {
             trains: ArrayQueue::new(TRAINS_MAX),
             events_lost: AtomicU64::new(0),
             told: Notify::new(),
+            controller: AtomicU8::new(NEVER),
+            controller_known: AtomicU8::new(NEVER),
             rx_bytes: AtomicU64::new(0),
             tx_bytes: AtomicU64::new(0),
         }
@@ -64,6 +69,11 @@ impl NodeControl {
     /// The command, when the queue is full: try again later.
     pub fn command(&self, command: Command) -> Result<(), Command> {
         self.commands.push(command)
+    }
+
+    /// Says whether a controller is there. The lane hears of it before any command that comes later.
+    pub fn note_controller(&self, is_there: bool) {
+        self.controller.store(if is_there { THERE } else { GONE }, Ordering::Release);
     }
 
     /// The oldest event that nobody has taken.
@@ -103,6 +113,12 @@ impl NodeControl {
 
     /// Moves commands in and events out; the lane's side, between two breaths.
     pub fn exchange(&self, now: Nanos, engine: &mut impl LaneEngine) {
+        // Looked at first: what the engine knows is never older than the commands that follow.
+        let controller = self.controller.load(Ordering::Acquire);
+        if controller != self.controller_known.load(Ordering::Relaxed) {
+            self.controller_known.store(controller, Ordering::Relaxed);
+            engine.handle_controller(now, controller == THERE);
+        }
         for _ in 0..COMMANDS_PER_BREATH_MAX {
             let Some(command) = self.commands.pop() else { break };
             engine.handle_command(now, command);
@@ -124,6 +140,10 @@ impl NodeControl {
     }
 }
 
+/// States of [`NodeControl::note_controller`]; before it was ever called, [`NEVER`].
+const NEVER: u8 = 0;
+const THERE: u8 = 1;
+const GONE: u8 = 2;
 /// Default length of the queue of commands: every group that can be open, twice.
 const COMMANDS_MAX: usize = 2048;
 /// Default length of the queue of events.
@@ -132,3 +152,55 @@ const EVENTS_MAX: usize = 8192;
 const TRAINS_MAX: usize = 16;
 /// Commands that a lane takes between two breaths.
 const COMMANDS_PER_BREATH_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use weft_engine::push::OrderNumber;
+    use weft_engine::role::aggregator::Verdict;
+
+    use super::*;
+
+    /// What a lane hears, in order.
+    #[derive(Default)]
+    struct Ear(Vec<String>);
+
+    impl LaneEngine for Ear {
+        fn handle_frame(&mut self, _: Nanos, _: &mut [u8], _: usize) -> Verdict {
+            Verdict::Hold
+        }
+
+        fn poll_transmit(&mut self, _: Nanos, _: &mut [u8]) -> Option<usize> {
+            None
+        }
+
+        fn poll_timeout(&self) -> Nanos {
+            Nanos::MAX
+        }
+
+        fn handle_command(&mut self, _: Nanos, _: Command) {
+            self.0.push("command".to_owned());
+        }
+
+        fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+            self.0.push(format!("{is_there} at {}", now.0));
+        }
+
+        fn poll_event(&mut self) -> Option<(JobId, Event)> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_lane_hears_of_a_controller_once_and_before_its_commands() {
+        let (control, mut ear) = (NodeControl::default(), Ear::default());
+        control.exchange(Nanos(1), &mut ear);
+        assert!(ear.0.is_empty(), "nobody said that there is one, or not");
+        control.note_controller(false);
+        control.exchange(Nanos(2), &mut ear);
+        control.exchange(Nanos(3), &mut ear);
+        control.note_controller(true);
+        control.command(Command::Skip { job: JobId(0), below: OrderNumber(0) }).unwrap();
+        control.exchange(Nanos(4), &mut ear);
+        assert_eq!(ear.0, ["false at 2", "true at 4", "command"]);
+    }
+}

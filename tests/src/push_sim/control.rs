@@ -62,6 +62,7 @@ impl World<'_> {
             self.dial(node, at);
         }
         for node in 0..self.boxes.len() {
+            self.boxes[node].note_controller(self.now, false);
             self.at(COUNT_EVERY, Word::Count { node });
         }
     }
@@ -123,6 +124,7 @@ impl World<'_> {
         self.wires.open(node);
         match node.checked_sub(self.boxes.len()) {
             None => {
+                self.boxes[node].note_controller(self.now, true);
                 let hello = southbound::hello(&self.boxes[node].agent.hello());
                 self.up(node, Up::BoxHello(hello.expect("its own words")));
                 self.report(node);
@@ -208,7 +210,12 @@ impl World<'_> {
 
     fn tell_node(&mut self, node: usize, down: Down) {
         match down {
-            Down::Command(command) => self.boxes[node].command(self.now, command),
+            Down::Command(command) => {
+                if node == self.scenario.server() {
+                    self.rogue.note_command(&command);
+                }
+                self.boxes[node].command(self.now, command);
+            }
             Down::Heard(heard) => {
                 let index = node - self.boxes.len();
                 if let Heard::Reply(Reply::Drop { update_id, .. }) = heard {
@@ -254,6 +261,12 @@ impl World<'_> {
         let Some(stream) = self.wires.cut(node) else { return false };
         let span = hash(&[self.scenario.seed, 10, node as u64, stream]) % NOTICED_NS_MAX;
         self.at(self.now.saturating_add(Nanos(span)), Word::Gone { node, stream });
+        if let Some(known) = self.boxes.get_mut(node) {
+            known.note_controller(self.now, false);
+            if node == self.scenario.server() {
+                self.rogue.note_gone();
+            }
+        }
         if let Some(index) = node.checked_sub(self.boxes.len()) {
             let said = self.workers[index].hear(self.scenario, self.now, Heard::Lost);
             said.into_iter().for_each(|said| self.hear(index, said));

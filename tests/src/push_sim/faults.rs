@@ -56,6 +56,8 @@ impl World<'_> {
             }
             Control::Script => {}
             Control::Engine => {
+                // One that begins beside a controller waits for it a moment.
+                self.boxes[node].note_controller(self.now, false);
                 self.cut(node);
                 self.dial(node, until);
             }

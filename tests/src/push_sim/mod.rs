@@ -21,6 +21,7 @@ pub mod judge;
 pub mod links;
 pub mod node;
 pub mod planner;
+pub mod rogue;
 pub mod scenario;
 mod script;
 pub mod steward;
@@ -41,6 +42,7 @@ use judge::Judge;
 use links::Links;
 use node::BoxNode;
 use planner::Planner;
+use rogue::Rogue;
 use scenario::{Control, Scenario};
 use steward::Steward;
 use wires::Wires;
@@ -74,6 +76,7 @@ enum Next {
     Act(usize),
     Wake { node: usize },
     Arrive { node: usize, frame: Vec<u8>, is_forged: bool },
+    Announce { frame: Vec<u8> },
     Script(Box<script::Word>),
     Control(Box<control::Word>),
 }
@@ -90,6 +93,7 @@ struct World<'a> {
     wires: Wires,
     links: Links,
     enemy: Enemy,
+    rogue: Rogue,
     judge: Judge,
     /// By time and sequence number.
     queue: BTreeMap<(Nanos, u64), Next>,
@@ -129,6 +133,7 @@ impl<'a> World<'a> {
             wires: Wires::new(scenario.seed, nodes),
             links: Links::new(&rates),
             enemy: Enemy::of_push(hash(&[scenario.seed, 666]), scenario.hostile),
+            rogue: Rogue::new(scenario),
             judge: Judge::new(scenario),
             queue: BTreeMap::new(),
             sequence: 0,
@@ -193,6 +198,12 @@ impl<'a> World<'a> {
             }
             Next::Arrive { node, frame, is_forged: false } => self.arrive(node, &frame),
             Next::Arrive { node, frame, is_forged: true } => self.endure(node, &frame),
+            Next::Announce { frame } => {
+                if self.rogue.is_planned(&frame) {
+                    self.coverage.fault("announced");
+                    self.endure(self.scenario.server(), &frame);
+                }
+            }
             Next::Script(word) => self.script(*word),
             Next::Control(word) => self.control(*word),
         }
@@ -322,6 +333,12 @@ impl<'a> World<'a> {
             if let Some((delay, frame)) = self.enemy.answer(&frame, to < self.boxes.len()) {
                 let at = through.saturating_add(delay);
                 self.push(at, Next::Arrive { node: to, frame, is_forged: true });
+            }
+            if from >= self.boxes.len()
+                && to == self.scenario.server()
+                && let Some((delay, frame)) = self.rogue.answer(self.scenario, &frame)
+            {
+                self.push(through.saturating_add(delay), Next::Announce { frame });
             }
             let link = from * nodes + to;
             for passing in self.network.send(through, link, frame, &mut self.coverage) {

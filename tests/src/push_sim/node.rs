@@ -136,6 +136,15 @@ impl BoxNode {
         }
     }
 
+    /// Its stream to a controller has begun, or ended.
+    pub fn note_controller(&mut self, now: Nanos, is_there: bool) {
+        match &mut self.engine {
+            Engine::Aggregator(_) => {}
+            Engine::Server(engine) => engine.handle_controller(now, is_there),
+            Engine::Replica(engine) => engine.handle_controller(now, is_there),
+        }
+    }
+
     /// What it reports.
     pub fn event(&mut self) -> Option<(JobId, Event)> {
         match &mut self.engine {
@@ -161,6 +170,7 @@ impl BoxNode {
                 coverage.drops("srv drop", &engine.stats().drops);
                 for (_, stats) in engine.jobs() {
                     let counts = [
+                        ("announcements_refused", stats.announcements_refused),
                         ("groups_committed", stats.groups_committed),
                         ("commits", stats.commits),
                         ("voids", stats.voids),

@@ -142,6 +142,7 @@ pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
         div_max: scenario.div_max,
         divergence_wait_ns: 200_000_000,
         lateness_ns: 1_500_000_000,
+        fallback_ns: 30_000_000,
         source_timeout_ns: 100_000_000,
         groups_open_max: 16,
         staging_bytes_max: 16 * 4 * u64::from(scenario.elements) * u64::from(scenario.chunks),

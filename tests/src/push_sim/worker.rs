@@ -180,7 +180,10 @@ impl WorkerNode {
         match decision {
             Decision::Committed(_) => self.committed += 1,
             // It may be sent anew, under a fresh number.
-            Decision::Void => return self.renew(scenario, now, place, said),
+            Decision::Void => {
+                self.be_patient(now, place);
+                return self.renew(scenario, now, place, said);
+            }
             Decision::Dropped => {}
         }
         self.entries.swap_remove(place);

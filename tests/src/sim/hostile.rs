@@ -316,14 +316,19 @@ impl Enemy {
     }
 }
 
-fn take_apart(frame: &[u8]) -> Option<(Udp, Header, &[u8])> {
+pub(crate) fn take_apart(frame: &[u8]) -> Option<(Udp, Header, &[u8])> {
     let udp = Udp::parse(frame).ok()?;
     let datagram = &frame[udp.payload_range()];
     let header = Header::parse(&Packet::new_unchecked(datagram)).ok()?;
     Some((udp, header, &datagram[HEADER_LEN..]))
 }
 
-fn assemble(source: SocketAddr, target: SocketAddr, header: &Header, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn assemble(
+    source: SocketAddr,
+    target: SocketAddr,
+    header: &Header,
+    payload: &[u8],
+) -> Vec<u8> {
     let mac = MacAddr([2, 6, 6, 6, 6, 6]);
     let encap = Encap::new(Endpoint { mac, addr: source }, Endpoint { mac, addr: target });
     let encap = encap.expect("both addresses are IPv4");

@@ -2,8 +2,9 @@
 //!
 //! A *flight* is a granted transfer that has not arrived. Invariants: a flight keeps its promise
 //! until it has arrived (no pre-emption), and beyond its planned end while it is late; a waiter of a
-//! flight is told exactly once; waiting goes from later flights to earlier ones alone, so it ends. One
-//! ledger for all jobs: the flights of every job are here.
+//! flight is told exactly once; waiting goes from later flights to earlier ones, or to such as move and
+//! end by themselves, so it ends. One ledger for all jobs: the flights of every job are here, and those
+//! that move fit every link together.
 
 use std::collections::BTreeMap;
 
@@ -38,6 +39,8 @@ pub(super) struct Flight {
     seen_start_ns: u64,
     /// Grows with every flight.
     number: u64,
+    /// It moves, and ends by itself.
+    has_begun: bool,
 }
 
 /// A segment of a grant that waits for its gate.
@@ -52,6 +55,13 @@ pub(super) struct Waiter {
     pub(super) keeps_sum: bool,
 }
 
+impl Waiter {
+    /// Of an aggregated member; a direct one has no such flight.
+    pub(super) const fn transfer(&self) -> TransferKey {
+        TransferKey::Member(self.group, self.rank)
+    }
+}
+
 impl Flight {
     pub(super) fn new(
         (from, to): (HostId, HostId),
@@ -59,7 +69,7 @@ impl Flight {
         opened_by: Option<TransferKey>,
     ) -> Self {
         let seen_start_ns = segments.first().map_or(0, |segment| segment.from_ns);
-        Self { from, to, segments, opened_by, seen_start_ns, number: 0 }
+        Self { from, to, segments, opened_by, seen_start_ns, number: 0, has_begun: false }
     }
 
     fn start_ns(&self) -> u64 {
@@ -106,6 +116,13 @@ impl Flights {
         self.count += 1;
         flight.number = self.count;
         self.flights.insert(key, flight);
+    }
+
+    /// A member may send to its aggregator. From then on it waits for nobody.
+    pub(super) fn begin(&mut self, key: TransferKey) {
+        if let Some(flight) = self.flights.get_mut(&key) {
+            flight.has_begun = true;
+        }
     }
 
     /// Has a flight start when another one ends.
@@ -228,7 +245,8 @@ impl Flights {
     }
 
     /// What a segment of a flight must still wait for when its gate would open: plans say which of
-    /// several transfers ends last, and are wrong at times.
+    /// several transfers ends last, and are wrong at times. Those before it that begin after its end
+    /// let it pass, and wait for it in their turn if they could begin sooner.
     pub(super) fn obstacle_of(
         &self,
         topology: &Topology,
@@ -237,17 +255,20 @@ impl Flights {
         segment: usize,
     ) -> Option<TransferKey> {
         let own = self.flights.get(&key)?;
-        let rate = own.segments.get(segment).map(|segment| segment.bytes_per_sec);
-        let rate = rate.unwrap_or_else(|| own.rate_bytes_per_sec());
-        let is_obstacle = |_: TransferKey, other: &Flight| {
-            other.number < own.number && other.start_ns() < own.end_ns()
+        let planned = own.segments.get(segment).filter(|_| own.segments.len() <= SEGMENTS_MAX);
+        let rate = planned.map_or_else(|| own.rate_bytes_per_sec(), |own| own.bytes_per_sec);
+        let is_obstacle = |other_key: TransferKey, other: &Flight| {
+            // When a transfer into a server begins is for the server to say.
+            let is_there =
+                matches!(other_key, TransferKey::Sum(_)) || other.start_ns() < own.end_ns();
+            other_key != key && ((other.number < own.number && is_there) || other.has_begun)
         };
         self.obstacle(topology, capacities, (own.from, own.to), rate, is_obstacle)
     }
 
     /// What a flight that was granted must still wait for: of those before it, wherever plans see
-    /// them, for what was granted moves when it can. Where all of them are its own job's its server
-    /// sees to it.
+    /// them, for what was granted moves when it can, and of those that move. Where all of them are its
+    /// own job's its server sees to it.
     pub(super) fn blocker(
         &self,
         topology: &Topology,
@@ -262,12 +283,15 @@ impl Flights {
             links.links().iter().any(|link| path.links().contains(link))
         };
         let is_others = |key: TransferKey| !matches!(key, TransferKey::Copy(_)) && !is_own(key);
-        let mut before = self.flights.iter().filter(|(_, other)| other.number < own.number);
+        // Its own members are what it is made of.
+        let is_obstacle = |other_key: TransferKey, other: &Flight| {
+            other.number < own.number || (other.has_begun && other_key.group() != key.group())
+        };
+        let mut before = self.flights.iter().filter(|(key, other)| is_obstacle(**key, other));
         if !before.any(|(key, other)| is_others(*key) && shares(other)) {
             return None;
         }
         let path = (own.from, own.to);
-        let is_obstacle = |_: TransferKey, other: &Flight| other.number < own.number;
         self.obstacle(topology, capacities, path, own.rate_bytes_per_sec(), is_obstacle)
     }
 
@@ -306,5 +330,7 @@ impl Flights {
     }
 }
 
+/// Rates of one grant; a plan with more gets its highest.
+pub(super) const SEGMENTS_MAX: usize = 8;
 /// Least extension of a late flight's promise.
 const LATE_NS_MIN: u64 = 1_000_000;

@@ -15,7 +15,7 @@ use weft_wire::{GroupId, JobId};
 use crate::case::{HostId, Segment};
 
 use super::Controller;
-use super::flights::{Flight, Waiter};
+use super::flights::{Flight, SEGMENTS_MAX, Waiter};
 use super::job::{Group, GroupState, Job, Member, Pending, Planned};
 use super::message::{Action, Gate, Grant, GrantSegment, NodeId, Reply, TransferKey};
 
@@ -357,22 +357,27 @@ impl Controller {
                 self.flights.wait(key, waiter);
                 Gate::After(key)
             }
-            None => Gate::Open,
+            None => {
+                self.flights.begin(waiter.transfer());
+                Gate::Open
+            }
         }
     }
 
     /// What a segment of an aggregated member waits for now. A direct one has its server's credits.
     fn in_the_way(&self, waiter: &Waiter) -> Option<TransferKey> {
-        let Waiter { group, rank, segment, keeps_sum, .. } = *waiter;
+        let Waiter { group, segment, keeps_sum, .. } = *waiter;
         self.groups.get(&group)?.descriptor.via?;
         let (topology, capacities) = (self.links.topology(), self.links.usable());
-        let (key, segment) = (TransferKey::Member(group, rank), segment as usize);
-        let own = self.flights.obstacle_of(topology, capacities, key, segment);
+        let own =
+            self.flights.obstacle_of(topology, capacities, waiter.transfer(), segment as usize);
         own.or_else(|| keeps_sum.then(|| self.sum_blocker(group)).flatten())
     }
 
     /// Tells those whose gate has opened, unless something else is in their way by now.
-    pub(super) fn release(&mut self, waiters: Vec<Waiter>) {
+    pub(super) fn release(&mut self, mut waiters: Vec<Waiter>) {
+        // Of one update, too: what a segment must still wait for, those behind it wait for with it.
+        waiters.sort_by_key(|waiter| waiter.segment);
         for waiter in waiters {
             if let Some(key) = self.in_the_way(&waiter) {
                 self.flights.wait(key, waiter);
@@ -381,6 +386,7 @@ impl Controller {
             if self.flights.waits_for_an_earlier(waiter) {
                 continue;
             }
+            self.flights.begin(waiter.transfer());
             let Waiter { job, rank, update_id, segment, .. } = waiter;
             let reply = Reply::Release { update_id, segment };
             self.actions.push_back(Action::Reply { job, rank, reply });
@@ -401,8 +407,6 @@ fn exponent(job: &Job, requests: &[Pending]) -> i8 {
 
 /// Transfers on their way to a server below which the next group is granted whatever the clock says.
 const ARRIVING_MIN: usize = 2;
-/// Rates of one grant; a plan with more gets its highest.
-const SEGMENTS_MAX: usize = 8;
 /// Fewer chunks pass within the burst of a shaper of the lab's kind.
 const TRAIN_CHUNKS_MIN: u64 = 24;
 /// A transfer is not called late within this.

@@ -139,8 +139,10 @@ impl Controller {
         }
     }
 
-    /// Whether a job is planned for what comes next too. Baselines are not; nor is one that shares its server's
-    /// link with another job: what its server may let go ahead depends on the other's grants.
+    /// Whether a job is planned for what comes next too. Baselines are not; nor is one that shares its
+    /// server's link with another job. What is granted of one job keeps its rate on that link until it
+    /// has arrived, so a wait for a group, or a sum that trickles, idles what the other was promised:
+    /// two jobs with the workers of `closed_loop.rs` take a quarter longer with these rules.
     pub(super) fn is_closed_loop(&self, job: &Job) -> bool {
         let shares = |other: &Job| {
             other.id != job.id && self.host_of(other.server) == self.host_of(job.server)

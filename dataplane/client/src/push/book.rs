@@ -60,6 +60,8 @@ struct Entry {
     pushed_at: Nanos,
     asked_at: Nanos,
     granted_at: Option<Nanos>,
+    /// It went without a grant.
+    is_direct: bool,
     resends: u32,
     outcome: Sender<Result<Outcome, PushError>>,
     _permit: Permit,
@@ -150,6 +152,7 @@ impl Book {
             pushed_at: now,
             asked_at: now,
             granted_at: None,
+            is_direct: false,
             resends: 0,
             outcome,
             _permit: permit,
@@ -221,6 +224,7 @@ impl Book {
             Decision::Void if self.entries[index].resends < self.config.resends_max => {
                 self.entries[index].resends += 1;
                 self.stats.updates_resent += 1;
+                self.be_patient(now, index);
                 self.renew(now, index, engine);
             }
             Decision::Void => self.end(now, index, Outcome::Void, engine),

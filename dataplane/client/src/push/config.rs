@@ -27,9 +27,12 @@ pub struct ControllerConfig {
     /// Its gRPC endpoint, such as `http://10.0.0.200:22342`.
     pub endpoint: String,
     /// How long there may be no connection to it before updates go directly. Default 2 s. An
-    /// update that could not be granted meanwhile goes too; one that was granted stays so.
+    /// update that could not be granted meanwhile goes too; one that was granted stays so. A server
+    /// that still has a controller refuses them: they are tried again after this time, as often as
+    /// [`PushConfig::resends_max`] allows.
     pub silence: Duration,
-    /// How long it may leave a request ungranted although it is there. Default 60 s.
+    /// How long it may leave a request ungranted although it is there, before it is asked anew; the
+    /// server is asked first, which may have lost it. Default 60 s.
     pub grant_timeout: Duration,
 }
 

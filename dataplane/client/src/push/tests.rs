@@ -154,6 +154,29 @@ fn what_a_controller_says_of_a_turn_that_went_directly_changes_nothing() {
     assert!(desk.tickets[0].is_empty());
 }
 
+/// A server that has a controller refuses what goes without a grant: not at every round trip anew.
+#[test]
+fn a_direct_update_that_is_refused_waits_before_it_is_tried_again() {
+    let mut desk = Desk::open(|config| {
+        config.controller.as_mut().unwrap().silence = Duration::from_secs(1);
+    });
+    desk.push(Nanos(0));
+    assert_eq!(desk.asked(), [0]);
+    desk.hear(Nanos(0), FromController::Lost);
+    desk.book.handle_timeout(SECOND, &mut desk.engine);
+    assert!(desk.engine.is_busy());
+    for (id, second) in [(1, 1), (3, 2)] {
+        let (now, next) = (Nanos(second * SECOND.0), Nanos((second + 1) * SECOND.0));
+        desk.hear(now, FromController::Delivered { id, decision: Decision::Void });
+        desk.take_events(now);
+        desk.book.handle_timeout(Nanos(next.0 - 1), &mut desk.engine);
+        assert!(!desk.engine.is_busy(), "its controller may come back");
+        desk.book.handle_timeout(next, &mut desk.engine);
+        assert!(desk.engine.is_busy());
+    }
+    assert!(desk.tickets[0].is_empty());
+}
+
 #[test]
 fn a_controller_that_comes_back_in_time_is_asked_again() {
     let mut desk = Desk::open(|_| {});

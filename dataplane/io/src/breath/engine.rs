@@ -32,6 +32,12 @@ pub trait LaneEngine {
     /// Takes a controller's word. Called between bursts.
     fn handle_command(&mut self, now: Nanos, command: Command);
 
+    /// A controller has attached, or its stream has ended. Called between bursts, when that changes.
+    /// By default nobody wants to know.
+    fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+        let _ = (now, is_there);
+    }
+
     /// The frame that is handled next arrived at this time by the port's clock. By default nobody
     /// wants to know.
     fn note_arrival(&mut self, at_ns: u64) {
@@ -160,6 +166,10 @@ macro_rules! plain_engine {
 plain_engine! {
     Server;
 
+    fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+        self.handle_controller(now, is_there);
+    }
+
     fn note_arrival(&mut self, at_ns: u64) {
         self.note_arrival(at_ns);
     }
@@ -170,6 +180,10 @@ plain_engine! {
 }
 plain_engine! {
     Replica;
+
+    fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+        self.handle_controller(now, is_there);
+    }
 
     fn note_arrival(&mut self, at_ns: u64) {
         self.note_arrival(at_ns);

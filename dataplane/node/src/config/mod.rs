@@ -51,6 +51,7 @@ mod resolve;
 mod row;
 mod server;
 mod text;
+mod words;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -71,9 +72,8 @@ pub use row::{
 };
 pub use text::HostAddr;
 
-pub use server::{
-    AckName, CommitName, ConductName, LearningRateName, ReplicaSection, ServerSection,
-};
+pub use server::{ReplicaSection, ServerSection};
+pub use words::{AckName, CommitName, ConductName, LearningRateName};
 
 use locate::Source;
 

@@ -5,59 +5,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use weft_engine::push::{BoxIndex, OrderNumber, Version};
-use weft_engine::role::model::LearningRate;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::{AckMode, CommitMode, ConductMode, ModelConfig, ServerJobConfig};
+use weft_engine::role::server::{ModelConfig, ServerJobConfig};
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr};
 
 use super::IntegrityName;
-
-names! {
-    /// How delays scale updates at the commit.
-    LearningRateName => LearningRate {
-        /// They do not.
-        #[default]
-        Plain,
-        /// By 1 / max(1, delay) (derived).
-        InverseDelay,
-        /// By sqrt((v + 1) / (v + 1 + delay)) at version v (derived).
-        AdaDelay,
-    }
-}
-
-names! {
-    /// Which order a server commits in.
-    CommitName => CommitMode {
-        /// The order numbers of the plan.
-        #[default]
-        Order,
-        /// As groups are staged: for baselines.
-        Arrival,
-    }
-}
-
-names! {
-    /// Whom a server lets send.
-    ConductName => ConductMode {
-        /// The first of the plan that can use a credit.
-        #[default]
-        InOrder,
-        /// All open groups in turn: for baselines.
-        Fair,
-    }
-}
-
-names! {
-    /// When updates are acknowledged.
-    AckName => AckMode {
-        /// At the commit.
-        #[default]
-        Commit,
-        /// When the replica has it too.
-        Replica,
-    }
-}
+use super::words::{AckName, CommitName, ConductName, LearningRateName};
 
 /// `[[server]]`: a job whose parameter server this node is. A node with servers has no rows, push
 /// jobs or replicas: start one process per role. Needs `lcores.shards = 1`.
@@ -119,6 +73,10 @@ pub struct ServerSection {
     /// Lateness bound of updates without a controller, in milliseconds. Default 2000.
     #[serde(default = "default_lateness_ms")]
     pub lateness_ms: u64,
+    /// How long the node must have been without its controller before updates that nobody granted are
+    /// taken, in milliseconds. Default 1000.
+    #[serde(default = "default_fallback_ms")]
+    pub fallback_ms: u64,
     /// How long an aggregator may be silent, in milliseconds, before members are asked. Default 500.
     #[serde(default = "default_source_timeout_ms")]
     pub source_timeout_ms: u64,
@@ -265,6 +223,7 @@ defaults! {
     default_exponent: i8 = -20;
     default_divergence_wait_ms: u64 = 1000;
     default_lateness_ms: u64 = 2000;
+    default_fallback_ms: u64 = 1000;
     default_source_timeout_ms: u64 = 500;
     default_groups_open_max: u16 = 256;
     default_staging_bytes_max: u64 = 256 << 20;
@@ -319,6 +278,7 @@ impl ServerSection {
             ack: self.ack.into(),
             rate_bytes_per_sec: self.rate_bytes_per_sec,
             lateness_ns: millis(self.lateness_ms),
+            fallback_ns: millis(self.fallback_ms),
             source_timeout_ns: millis(self.source_timeout_ms),
             groups_open_max: self.groups_open_max,
             staging_bytes_max: self.staging_bytes_max,

@@ -1,7 +1,7 @@
 //! A worker and its controller: what is asked, what a grant is taken for, and what is done without
 //! one.
 
-use weft_engine::push::Decision;
+use weft_engine::push::{Decision, ROW_DIRECT};
 use weft_engine::role::push::{Grant, SEGMENTS_MAX, Segment};
 use weft_plan::engine::{self as controller, Gate, Outcome, Reply};
 use weft_wire::Nanos;
@@ -68,6 +68,17 @@ impl WorkerNode {
     fn fall_back(&mut self, now: Nanos, place: usize, said: &mut Vec<Said>) {
         self.renumber(place, said);
         self.send_direct(now, place, said);
+    }
+
+    /// A server that has a controller refuses what goes without a grant: it is not asked again at
+    /// every round trip.
+    pub(super) fn be_patient(&mut self, now: Nanos, place: usize) {
+        let group = self.pusher.group_of(self.entries[place].offer.uid.number);
+        if group.is_some_and(|group| group.row() >= ROW_DIRECT)
+            && let Link::Down(since) = &mut self.link
+        {
+            *since = now;
+        }
     }
 
     fn send_direct(&mut self, now: Nanos, place: usize, said: &mut Vec<Said>) {

@@ -33,7 +33,7 @@ impl Book {
     /// Asks for a turn: the controller if it is there or may come back in time, else the server.
     pub(super) fn ask(&mut self, now: Nanos, index: usize, engine: &mut Pusher) {
         let entry = &mut self.entries[index];
-        (entry.asked_at, entry.granted_at) = (now, None);
+        (entry.asked_at, entry.granted_at, entry.is_direct) = (now, None, false);
         let Entry { id, version, norm, max_abs, .. } = *entry;
         match self.link {
             Link::Up => {
@@ -53,7 +53,18 @@ impl Book {
         }
         let entry = &mut self.entries[index];
         if engine.send_direct(now, entry.id).is_ok() {
-            entry.granted_at = Some(now);
+            (entry.granted_at, entry.is_direct) = (Some(now), true);
+        }
+    }
+
+    /// A server that has a controller refuses what goes without a grant (SPEC#push): the controller
+    /// is only not to be reached from here. It may be soon; until then the server is not asked at
+    /// every round trip.
+    pub(super) fn be_patient(&mut self, now: Nanos, index: usize) {
+        if self.entries[index].is_direct
+            && let Link::Down(since) = &mut self.link
+        {
+            *since = now;
         }
     }
 

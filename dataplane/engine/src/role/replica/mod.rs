@@ -88,6 +88,12 @@ impl Replica {
         self.jobs.handle_command(now, &command);
     }
 
+    /// A controller has attached, or its stream has ended
+    /// ([`crate::role::server::Server::handle_controller`]).
+    pub fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+        self.jobs.iter_mut().for_each(|seat| seat.note_controller(now, is_there));
+    }
+
     /// Writes the next frame that no incoming frame asked for, and returns its length.
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
         self.jobs.poll_transmit(now, frame)

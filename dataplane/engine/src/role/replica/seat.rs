@@ -19,7 +19,7 @@ use crate::push::{Command, Event, OrderNumber, ServerEpoch};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::model::{Incoming, ModelJob, ModelState, ModelView, Refusal};
-use crate::role::server::{self, ServerJobStats};
+use crate::role::server::{self, Presence, ServerJobStats};
 
 /// A job at a replica.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Seat {
     local: Endpoint,
     kernels: &'static Kernels,
     random: SplitMix64,
+    /// What is known of the controller, for the server that this may become.
+    presence: Presence,
     role: Role,
 }
 
@@ -54,7 +56,16 @@ impl Seat {
         random: SplitMix64,
         kernels: &'static Kernels,
     ) -> Self {
-        Self { local, kernels, random, role: Role::Following(Box::new(job)) }
+        let role = Role::Following(Box::new(job));
+        Self { local, kernels, random, presence: Presence::default(), role }
+    }
+
+    /// Takes in whether a controller is there.
+    pub(super) fn note_controller(&mut self, now: Nanos, is_there: bool) {
+        self.presence.note_controller(now, is_there);
+        if let Role::Serving(serving) = &mut self.role {
+            serving.job.presence.note_controller(now, is_there);
+        }
     }
 
     pub(super) fn stats(&self) -> &ReplicaJobStats {
@@ -133,6 +144,7 @@ impl Seat {
             job.tell(Event::PromotionRefused { applied });
             return;
         }
+        successor.presence = self.presence;
         // What was said as a replica is still to be heard, and before the rest.
         while let Some(event) = job.poll_event() {
             successor.tell(event);
@@ -154,6 +166,7 @@ impl ModelJob for Seat {
     }
 
     fn handle_command(&mut self, now: Nanos, command: &Command) {
+        self.presence.note_command();
         match *command {
             Command::Promote { epoch, order, applied_min, .. } => {
                 self.promote(now, epoch, order, applied_min);

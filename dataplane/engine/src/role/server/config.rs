@@ -152,6 +152,9 @@ pub struct ServerJobConfig {
     /// Lateness bound of updates without a controller, and of order numbers that nobody installs.
     /// Default 2 s.
     pub lateness_ns: u64,
+    /// How long no controller must have been there before updates that workers announce without a
+    /// grant get order numbers; of no effect where there never was one. Default 1 s.
+    pub fallback_ns: u64,
     /// How long an aggregator may be silent before its groups' members are asked. Default 500 ms.
     pub source_timeout_ns: u64,
     /// Groups open at a time, at most 1024. Default 256.
@@ -205,6 +208,7 @@ impl ServerJobConfig {
             ack: AckMode::Commit,
             rate_bytes_per_sec: None,
             lateness_ns: 2_000_000_000,
+            fallback_ns: 1_000_000_000,
             source_timeout_ns: 500_000_000,
             groups_open_max: 256,
             staging_bytes_max: 256 << 20,

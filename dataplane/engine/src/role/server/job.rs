@@ -9,6 +9,7 @@ use weft_wire::frame::Endpoint;
 use weft_wire::header::{HEADER_LEN, Header};
 use weft_wire::{GroupId, JobId, Nanos};
 
+use super::announce::Presence;
 use super::commit::Holes;
 use super::config::{ServerConfigError, ServerJobConfig};
 use super::durable::Journal;
@@ -59,6 +60,8 @@ pub(crate) struct Job {
     pub(super) replica: Option<ReplicaLink>,
     /// How many servers the job had before this one.
     pub(super) epoch: ServerEpoch,
+    /// Whether a controller plans it.
+    pub(crate) presence: Presence,
     /// Another server has the job: nothing is answered here any more.
     pub(super) is_retired: bool,
     /// The last decided updates of each worker.
@@ -93,6 +96,7 @@ impl ModelJob for Job {
 
     fn handle_command(&mut self, now: Nanos, command: &Command) {
         self.is_dirty = true;
+        self.presence.note_command();
         match command {
             Command::Install(descriptor) => {
                 let group = descriptor.group;
@@ -189,6 +193,7 @@ impl Job {
             log: Log::new(config.log_entries_max, config.stages_logged() as usize),
             replica: config.replica.map(|index| ReplicaLink::new(index, config.initial_order.0)),
             epoch: ServerEpoch(0),
+            presence: Presence::default(),
             is_retired: false,
             outcomes: Outcomes::new(workers),
             journal: config.is_durable.then(|| Journal::new(config)),

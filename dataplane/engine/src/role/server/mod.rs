@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `config.rs` | whether a job can be served |
 //! | `job.rs` | what a job owns; commands |
+//! | `announce.rs` | who gets an order number without a plan |
 //! | `install.rs` | how groups come to be open |
 //! | `members.rs` | how members leave a group, and what they are told |
 //! | `receive.rs` | whose a frame is, and what it does |
@@ -21,6 +22,7 @@
 //! its row, its chunk's bitmap and one pass over its payload; a commit one pass over the model.
 //! Invariants: I1 (staging and atomic commit), I3 (in sequence), I4 (judged at the commit), I5.
 
+mod announce;
 mod commit;
 mod conduct;
 mod config;
@@ -54,6 +56,7 @@ use crate::send::train::{Train, Trains};
 
 pub use crate::role::model::{ModelState, ModelView};
 
+pub(crate) use announce::Presence;
 pub(crate) use config::check_peers;
 pub use config::{
     AckMode, CommitMode, ConductMode, ModelConfig, SNAPSHOTS_MAX, ServerConfigError,
@@ -106,6 +109,14 @@ impl Server {
     /// Takes a controller's word.
     pub fn handle_command(&mut self, now: Nanos, command: Command) {
         self.jobs.handle_command(now, &command);
+    }
+
+    /// A controller has attached, or its stream has ended; the box's own agent says so. While one is
+    /// there and has spoken of a job, and for [`ServerJobConfig::fallback_ns`] afterwards, updates
+    /// that the job's workers announce without a grant are refused. A server that was never told so
+    /// takes them.
+    pub fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+        self.jobs.iter_mut().for_each(|job| job.presence.note_controller(now, is_there));
     }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length. Call after

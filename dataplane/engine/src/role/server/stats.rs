@@ -18,6 +18,8 @@ pub struct ServerJobStats {
     pub groups_installed: u64,
     /// Groups refused.
     pub groups_refused: u64,
+    /// Updates announced without a grant and refused, for a controller was there.
+    pub announcements_refused: u64,
     /// Groups committed.
     pub groups_committed: u64,
     /// Updates committed.
@@ -95,6 +97,7 @@ impl Default for ServerJobStats {
         Self {
             groups_installed: 0,
             groups_refused: 0,
+            announcements_refused: 0,
             groups_committed: 0,
             commits: 0,
             voids: 0,

@@ -1,17 +1,15 @@
-//! What a worker that asks is told of its group, or of the update that it announces. Checks run in the
-//! order of SPEC#checks, all before anything changes (I7).
+//! What a worker that asks is told of its group. Checks run in the order of SPEC#checks, all before
+//! anything changes (I7).
 
-use weft_wire::header::{ElementType, Header, Kind, Outcome};
+use weft_wire::header::{Header, Kind, Outcome};
 use weft_wire::{GroupId, Members, Rank};
 
-use super::group::Opening;
 use super::job::Job;
 use super::receive::{RowKind, send};
 use crate::drops::DropReason;
-use crate::push::{GroupMember, Version};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
-use crate::role::model::{Incoming, Refusal, near};
+use crate::role::model::{Incoming, Refusal};
 use crate::send::datagram::plain_header;
 
 impl Job {
@@ -58,30 +56,5 @@ impl Job {
 
     fn word(&self, group: GroupId, outcome: Outcome) -> Header {
         Header { outcome, ..plain_header(Kind::State, self.id(), group, Members::EMPTY) }
-    }
-
-    /// A worker announces an update that no controller planned.
-    fn admit_direct(&mut self, rank: Rank, incoming: &Incoming<'_>) -> Outcome {
-        let header = &incoming.header;
-        let is_pushed = matches!(header.element_type, ElementType::I32 | ElementType::F32);
-        let fits = is_pushed && header.count == self.config.model.elements;
-        if !fits || self.outcomes.is_old_news(rank, header.group) {
-            return Outcome::Stale;
-        }
-        let version = Version(near(self.model.version, header.chunk.0));
-        let opening = Opening {
-            id: header.group,
-            members: &[GroupMember { rank, version }],
-            element_type: header.element_type,
-            exponent: header.exponent,
-            via: None,
-            rate_bytes_per_sec: None,
-            train_chunks: 0,
-            after: None,
-            lateness_ns: self.config.lateness_ns,
-        };
-        self.open_direct(incoming.now, rank, &opening);
-        // Too many are open, or it is open now: either way it may ask again.
-        Outcome::Wait
     }
 }

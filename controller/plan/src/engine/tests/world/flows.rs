@@ -149,10 +149,8 @@ impl World {
 
     /// Notes how full the links are.
     fn measure(&mut self) {
-        // A worker's own uplink carries nobody else's transfers, and cannot carry too much.
         let links = self.flows.values().flat_map(|flow| flow.links.clone());
-        let is_shared = |link: &String| !(link.starts_with('w') && link.ends_with(".up"));
-        let links: BTreeSet<String> = links.filter(is_shared).collect();
+        let links: BTreeSet<String> = links.collect();
         for link in links {
             let on_it = self.flows.values().filter(|flow| flow.links.contains(&link));
             let load =

@@ -1,6 +1,8 @@
 //! The server, with everything around it real: see `world.rs`. Each test names the invariant of
 //! DESIGN section 3 that it is about.
 
+mod announce;
+mod bound;
 mod cells;
 mod durable;
 mod hostile;

@@ -131,3 +131,26 @@ fn a_restored_outcome_does_not_wait_for_a_replica_that_is_left() {
     rig.server.handle_command(rig.now, Command::LeaveReplica { job: RIG_JOB });
     assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Committed);
 }
+
+/// The word that made it the server came from a controller, which gives the numbers from then on.
+#[test]
+fn an_heir_takes_no_announcements_while_its_controller_is_there() {
+    let setup =
+        Setup { has_controller: false, adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 8);
+    world.run(|world| world.model().version.0 >= 3);
+    let now = world.now;
+    world.replica.as_mut().unwrap().handle_controller(now, true);
+    world.promote();
+    let before = world.model().version;
+    world.run_for(300_000_000, World::all_done);
+    assert_eq!(world.model().version, before);
+    let now = world.now;
+    let heir = world.heir.as_mut().unwrap();
+    let refused = heir.served().map(|(_, _, stats)| stats.announcements_refused).sum::<u64>();
+    assert!(refused > 0);
+    heir.handle_controller(now, false);
+    // The judge takes every announcement for a number; here most were refused.
+    world.run_for(3_000_000_000, World::all_done);
+    assert!(world.model().version > before);
+}
