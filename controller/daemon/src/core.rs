@@ -345,7 +345,8 @@ impl Core {
     fn describe(&self, job: JobId) -> Option<v1::JobDescription> {
         let config = self.controller.job(job)?;
         let address = |node: &str| self.controller.address(node).to_owned();
-        Some(northbound::describe(config, self.controller.server_epoch(job), &address))
+        let epoch = self.controller.server_epoch(job);
+        Some(northbound::describe(config, epoch, self.telemetry_period_ns, &address))
     }
 
     fn hear_worker(&mut self, key: WorkerKey, message: v1::worker_message::Message) {
@@ -372,6 +373,12 @@ impl Core {
             Message::PullSample(sample) => {
                 let sample = (sample.bytes, sample.duration_ns);
                 let outcome = self.controller.handle_pull_sample(now_ns, job, rank, sample);
+                (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
+            }
+            Message::Telemetry(telemetry) => {
+                let telemetry = southbound::node::telemetry(&telemetry);
+                let outcome =
+                    self.controller.handle_worker_telemetry(now_ns, job, rank, &telemetry);
                 (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
             }
         };

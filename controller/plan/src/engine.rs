@@ -1,8 +1,9 @@
 //! The controller, without a socket or a clock: decides who may send what, where, when and how fast.
 //!
-//! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`],
-//! [`Controller::handle_telemetry`]), time passes ([`Controller::handle_timeout`]); what is to be
-//! told to whom comes out of [`Controller::poll_action`], and when to come back without news out of
+//! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`]), both
+//! measure ([`Controller::handle_telemetry`], [`Controller::handle_train`]), time passes
+//! ([`Controller::handle_timeout`]); what is to be told to whom comes out of
+//! [`Controller::poll_action`], and when to come back without news out of
 //! [`Controller::poll_timeout`].
 //!
 //! | file | decides |
@@ -17,6 +18,7 @@
 //! | `nodes` | what boxes that attach still know; which have failed |
 //! | `promote` | when a replica takes over from its server |
 //! | `links` | what plans may use of every link |
+//! | `counters` | what a host's counters say of others |
 //! | `rows` | group ids |
 //! | `check` | whether a configuration makes sense |
 //!
@@ -40,6 +42,7 @@ mod answer;
 mod batch;
 mod check;
 mod config;
+mod counters;
 mod events;
 mod flights;
 mod grants;
@@ -68,6 +71,7 @@ pub use message::{
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
 
+use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
 use links::Links;
@@ -82,6 +86,7 @@ pub struct Controller {
     config: Config,
     policies: PolicySource,
     links: Links,
+    counters: Counters,
     flights: Flights,
     nodes: Vec<Node>,
     /// The last hello of every box, for jobs that are registered later.
@@ -168,30 +173,6 @@ impl Controller {
         self.skip_unused();
     }
 
-    /// A box reports its counters.
-    ///
-    /// # Errors
-    /// A clock or counter that makes no sense.
-    pub fn handle_telemetry(
-        &mut self,
-        now_ns: u64,
-        node: NodeId,
-        telemetry: &Telemetry,
-    ) -> Result<(), Refusal> {
-        let Some(host) = self.nodes.get(node.index()).map(|node| node.host) else {
-            return self.checked(Err(Refusal::new("name", "attach before reporting")));
-        };
-        self.nodes[node.index()].heard_ns = Some(now_ns);
-        // A box counts its own bytes; those of a second one or of a worker would pass for others'.
-        if !self.is_alone(host) {
-            return Ok(());
-        }
-        let checked = self.links.handle_counters(host, telemetry);
-        self.checked(checked)?;
-        self.check_bandwidth(now_ns);
-        Ok(())
-    }
-
     /// A box reports the train that a transfer began with. One of a group that is over is taken
     /// without effect.
     ///
@@ -221,13 +202,6 @@ impl Controller {
             self.need_plan(Why::Bandwidth);
             self.tell_rates(now_ns);
         }
-    }
-
-    /// One box and no worker is on the host.
-    fn is_alone(&self, host: HostId) -> bool {
-        let boxes = self.nodes.iter().filter(|node| node.host == host).count();
-        let mut workers = self.jobs.values().flat_map(|job| &job.workers);
-        boxes == 1 && !workers.any(|worker| worker.host == host)
     }
 
     /// Late groups, groups that nobody acknowledges, groups to be offered again.

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_io::probe::{
-    NicCounters, ProbeArrival, ProbeError, ProbeSocket, TRAIN_PACKETS_MAX, realtime_ns,
-};
+use weft_io::nic::{NicCounters, interface_with};
+use weft_io::probe::{ProbeArrival, ProbeError, ProbeSocket, TRAIN_PACKETS_MAX, realtime_ns};
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -58,7 +57,8 @@ fn what_cannot_work_is_said_at_once() {
     assert!(matches!(ProbeSocket::bind(addr, 40, 0), Err(ProbeError::Mtu { mtu: 40 })));
     let foreign = "203.0.113.1:0".parse().unwrap();
     assert!(matches!(ProbeSocket::bind(foreign, 1500, 0), Err(ProbeError::Open { .. })));
-    assert!(matches!(NicCounters::open("nosuch0"), Err(ProbeError::Counters { .. })));
+    let error = NicCounters::open("nosuch0").unwrap_err().to_string();
+    assert!(error.contains("nosuch0/statistics/rx_bytes"), "{error}");
 }
 
 #[test]
@@ -73,4 +73,17 @@ fn counters_grow_with_what_is_sent() {
     receive(&mut receiver, 100);
     assert!(counters.rx_bytes().unwrap() >= rx + 100 * 1500);
     assert!(counters.tx_bytes().unwrap() >= tx + 100 * 1500);
+}
+
+/// All hosts of a run on loopback share its counters: others' bytes would pass for a host's own.
+#[test]
+fn the_loopback_is_no_hosts_link() {
+    let here = "127.0.0.1".parse().unwrap();
+    assert_eq!(interface_with(here).as_deref(), Some("lo"));
+    assert!(NicCounters::of_link(here, None).is_none());
+    let nowhere = "203.0.113.1".parse().unwrap();
+    assert!(NicCounters::of_link(nowhere, Some("nosuch0")).is_none());
+    if NicCounters::open("lo").is_ok() {
+        assert!(NicCounters::of_link(nowhere, Some("lo")).is_some());
+    }
 }

@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_engine::push::Event;
-use weft_io::probe::NicCounters;
+use weft_io::nic::NicCounters;
 use weft_rpc::convert;
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
@@ -30,7 +30,6 @@ use weft_wire::JobId;
 use crate::config::NodeConfig;
 use crate::control::NodeControl;
 use crate::durable::Resumed;
-use crate::environment;
 use crate::error::NodeError;
 use book::Book;
 use log::EventLog;
@@ -93,9 +92,7 @@ pub fn start(
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true);
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
-    let counters = environment::interface_with(config.port.ip.ip)
-        .or_else(|| config.port.device.clone())
-        .and_then(|interface| NicCounters::open(&interface).ok());
+    let counters = NicCounters::of_link(config.port.ip.ip, config.port.device.as_deref());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -194,8 +191,8 @@ impl Agent {
                     match &command.command {
                         Some(v1::command::Command::Welcome(welcome)) => {
                             was_up = true;
-                            period = Duration::from_nanos(welcome.telemetry_period_ns)
-                                .clamp(TELEMETRY_PERIOD_MIN, TELEMETRY_PERIOD_MAX);
+                            let told = convert::telemetry_period(welcome.telemetry_period_ns);
+                            period = told.unwrap_or(TELEMETRY_PERIOD);
                         }
                         Some(v1::command::Command::Refused(refused)) => {
                             eprintln!(
@@ -289,19 +286,9 @@ impl Agent {
     }
 
     fn telemetry(&self) -> v1::Telemetry {
-        let (rx_bytes, tx_bytes) = self.control.carried();
-        let nic = |read: fn(&NicCounters) -> std::io::Result<u64>| {
-            self.counters.as_ref().and_then(|counters| read(counters).ok())
-        };
-        v1::Telemetry {
-            at_ns: u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            rx_bytes,
-            tx_bytes,
-            nic_rx_bytes: nic(NicCounters::rx_bytes),
-            nic_tx_bytes: nic(NicCounters::tx_bytes),
-            rx_dropped: 0,
-            tx_dropped: 0,
-        }
+        let at_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nic = self.counters.as_ref().map_or((None, None), NicCounters::read);
+        convert::telemetry_to_proto(at_ns, self.control.carried(), nic)
     }
 }
 
@@ -330,10 +317,8 @@ fn say(job: JobId, event: &Event) {
 
 /// How often the lane's queue of events is looked at.
 const TICK: Duration = Duration::from_millis(1);
-/// Telemetry before the controller says how often, and what it may say.
+/// Telemetry unless the controller says how often: a server's box that says nothing is dead to it.
 const TELEMETRY_PERIOD: Duration = Duration::from_millis(100);
-const TELEMETRY_PERIOD_MIN: Duration = Duration::from_millis(10);
-const TELEMETRY_PERIOD_MAX: Duration = Duration::from_secs(60);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);

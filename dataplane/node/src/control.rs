@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use weft_engine::push::{Command, Event};
 use weft_engine::send::train::Train;
 use weft_io::LaneEngine;
+use weft_io::nic::Carried;
 use weft_wire::{JobId, Nanos};
 
 /// An event and the job that it is about.
@@ -33,8 +34,7 @@ pub struct NodeControl {
     trains: ArrayQueue<Train>,
     events_lost: AtomicU64,
     told: Notify,
-    rx_bytes: AtomicU64,
-    tx_bytes: AtomicU64,
+    carried: Carried,
 }
 
 impl Default for NodeControl {
@@ -53,8 +53,7 @@ impl NodeControl {
             trains: ArrayQueue::new(TRAINS_MAX),
             events_lost: AtomicU64::new(0),
             told: Notify::new(),
-            rx_bytes: AtomicU64::new(0),
-            tx_bytes: AtomicU64::new(0),
+            carried: Carried::default(),
         }
     }
 
@@ -91,14 +90,13 @@ impl NodeControl {
 
     /// Notes what the lane's port has carried, for telemetry.
     pub fn note_carried(&self, rx_bytes: u64, tx_bytes: u64) {
-        self.rx_bytes.store(rx_bytes, Ordering::Relaxed);
-        self.tx_bytes.store(tx_bytes, Ordering::Relaxed);
+        self.carried.note(rx_bytes, tx_bytes);
     }
 
     /// Bytes that the lane's port has received and sent.
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
-        (self.rx_bytes.load(Ordering::Relaxed), self.tx_bytes.load(Ordering::Relaxed))
+        self.carried.read()
     }
 
     /// Moves commands in and events out; the lane's side, between two breaths.

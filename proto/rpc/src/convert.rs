@@ -13,9 +13,11 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 use crate::v1;
 
 mod codes;
+mod telemetry;
 mod train;
 
 use codes::{bound, decision, install_error, install_error_to_proto};
+pub use telemetry::{telemetry_period, telemetry_to_proto};
 pub use train::{train, train_to_proto};
 
 /// A message that does not fit: which field, and what about it.

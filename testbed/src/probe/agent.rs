@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_io::probe::{NicCounters, ProbeArrival, ProbeError, ProbeSocket, realtime_ns};
+use weft_io::nic::NicCounters;
+use weft_io::probe::{ProbeArrival, ProbeError, ProbeSocket, realtime_ns};
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
 use weft_plan::net::estimate::{Refusal, TrainSample};
 
@@ -42,7 +43,7 @@ pub fn run(plan: &AgentPlan) {
     }
 }
 
-fn work(plan: &AgentPlan) -> Result<(), ProbeError> {
+fn work(plan: &AgentPlan) -> anyhow::Result<()> {
     let mut socket = ProbeSocket::bind(plan.local, plan.mtu, plan.nonce)?;
     let mut sender = socket.try_clone()?;
     let counters = NicCounters::open(&plan.interface)?;

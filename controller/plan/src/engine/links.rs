@@ -9,8 +9,8 @@
 //!   the measurement, all the way from [`CONFIDENCE_FULL`] on; it fades back as the measurement
 //!   ages. Only a measurement below the configured rate counts that speaks of this link: other
 //!   links on its paths were faster, or it was itself ([`Bound`]).
-//! - What others than Weft put on the link, by the counters of the one box of its host, is taken
-//!   off, down to a tenth of the capacity.
+//! - What others than Weft put on the link, by the counters of its host ([`super::counters`]), is
+//!   taken off, down to a tenth of the capacity.
 //!
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
@@ -26,7 +26,7 @@ use weft_engine::send::train::{Train, TrainArrival};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
 use super::config::Config;
-use super::message::{Refusal, Telemetry};
+use super::message::Telemetry;
 use super::status::HostStatus;
 
 /// The network and what is known of its links.
@@ -156,20 +156,20 @@ impl Links {
         whole(planned_bytes_per_sec as f64 / self.planned_share)
     }
 
-    /// A box's counters: what others put on its host's links.
-    pub(super) fn handle_counters(
-        &mut self,
-        host: HostId,
-        telemetry: &Telemetry,
-    ) -> Result<(), Refusal> {
-        let Telemetry { at_ns, rx_bytes, tx_bytes, nic_rx_bytes, nic_tx_bytes } = *telemetry;
-        let down = nic_rx_bytes.map(|total| (self.topology.down(host), total, rx_bytes));
-        let up = nic_tx_bytes.map(|total| (self.topology.up(host), total, tx_bytes));
+    /// A host's counters: what others put on its links. They only grow, so the estimator takes them.
+    pub(super) fn handle_counters(&mut self, host: HostId, sum: &Telemetry) {
+        let down = sum.nic_rx_bytes.map(|total| (self.topology.down(host), total, sum.rx_bytes));
+        let up = sum.nic_tx_bytes.map(|total| (self.topology.up(host), total, sum.tx_bytes));
         for (link, total, own) in down.into_iter().chain(up) {
-            let taken = self.estimator.handle_counters(at_ns, link, total, own.min(total));
-            taken.map_err(|refusal| Refusal::new("telemetry", refusal.to_string()))?;
+            let _ = self.estimator.handle_counters(sum.at_ns, link, total, own);
         }
-        Ok(())
+        while self.estimator.poll_event().is_some() {}
+    }
+
+    /// Nobody speaks for a host any more: what others put on its links is not known.
+    pub(super) fn forget_counters(&mut self, host: HostId) {
+        self.estimator.forget_counters(self.topology.down(host));
+        self.estimator.forget_counters(self.topology.up(host));
     }
 
     /// What every host has to give.

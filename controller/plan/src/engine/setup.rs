@@ -10,6 +10,7 @@ use crate::case::HostId;
 
 use super::check::{self, ConfigError};
 use super::config::{Config, JobConfig};
+use super::counters::Counters;
 use super::flights::Flights;
 use super::job::{Job, ReplicaState, Round, Worker};
 use super::links::Links;
@@ -49,6 +50,7 @@ impl Controller {
         let jobs = std::mem::take(&mut config.jobs);
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
+            counters: Counters::new(config.hosts.len()),
             nodes: nodes.collect(),
             links,
             policies,

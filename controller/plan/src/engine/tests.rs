@@ -9,6 +9,7 @@
 mod bad_input;
 mod bandwidth;
 mod closed_loop;
+mod counters;
 mod failures;
 mod promotion;
 mod properties;

@@ -2,6 +2,7 @@
 //! stream breaks (`proto/rpc/weft/v1/worker.proto`). Decides nothing but when to dial again.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use weft_engine::push::{BoxIndex, Decision, Version};
 use weft_engine::role::push::{Grant, Segment};
+use weft_io::nic::Carried;
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
@@ -18,6 +20,7 @@ use weft_rpc::v1::workers_client::WorkersClient;
 use weft_wire::GroupId;
 use weft_wire::header::ElementType;
 
+use super::gauge::Gauge;
 use super::message::{FromController, Job, Message, ToController};
 use super::{ControllerConfig, PushConfig, PushError};
 
@@ -27,6 +30,7 @@ pub(super) fn start(
     config: &PushConfig,
     life: u64,
     messages: Sender<Message>,
+    carried: Arc<Carried>,
 ) -> Result<mpsc::Sender<ToController>, PushError> {
     let problem = |error: &dyn std::fmt::Display| PushError::Controller(error.to_string());
     let endpoint = Endpoint::from_shared(controller.endpoint.clone())
@@ -46,9 +50,10 @@ pub(super) fn start(
         rank: u32::from(config.rank),
         life,
     };
+    let gauge = Gauge::new(config, carried);
     thread::Builder::new()
         .name("weft-controller".to_owned())
-        .spawn(move || runtime.block_on(serve(&endpoint, hello, inbox, &messages)))
+        .spawn(move || runtime.block_on(serve(&endpoint, hello, inbox, &messages, gauge)))
         .map_err(|error| PushError::System { what: "a thread", cause: error.to_string() })?;
     Ok(requests)
 }
@@ -67,11 +72,15 @@ async fn serve(
     hello: v1::WorkerHello,
     mut requests: mpsc::Receiver<ToController>,
     messages: &Sender<Message>,
+    mut gauge: Gauge,
 ) {
     let mut wait = REDIAL_MIN;
     loop {
         let mut was_up = false;
-        match attach(endpoint, &hello, &mut requests, messages, &mut was_up).await {
+        let ended =
+            attach(endpoint, &hello, &mut requests, messages, &mut gauge, &mut was_up).await;
+        gauge.end();
+        match ended {
             End::Session => return,
             End::Refused(problem) => {
                 let _ = messages.send(Message::Controller(FromController::Refused(problem)));
@@ -100,6 +109,7 @@ async fn attach(
     hello: &v1::WorkerHello,
     requests: &mut mpsc::Receiver<ToController>,
     messages: &Sender<Message>,
+    gauge: &mut Gauge,
     was_up: &mut bool,
 ) -> End {
     let Ok(channel) = endpoint.connect().await else { return End::Broken };
@@ -124,7 +134,10 @@ async fn attach(
                 if let Heard::Refused(refused) = &reply && !*was_up {
                     return End::Refused(describe(refused));
                 }
-                *was_up |= matches!(reply, Heard::Welcome(_));
+                if let Heard::Welcome(job) = &reply {
+                    *was_up = true;
+                    gauge.begin(job.telemetry_period_ns);
+                }
                 if messages.send(Message::Controller(translate(reply))).is_err() {
                     return End::Session;
                 }
@@ -135,6 +148,11 @@ async fn attach(
                 if said.send(message).await.is_err() {
                     return End::Broken;
                 }
+            }
+            telemetry = gauge.report() => {
+                // Nothing is lost with one report when the stream is behind.
+                let message = Some(Said::Telemetry(telemetry));
+                let _ = said.try_send(v1::WorkerMessage { message });
             }
         }
     }
