@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use weft_engine::push::Version;
 use weft_plan::engine::{
-    Action, ConfigError, Controller, JobConfig, NodeId, Notice, Saved, Status, TransferRequest,
+    Action, ConfigError, Controller, JobConfig, NodeId, Notice, Reporter, Saved, Status,
+    TransferRequest,
 };
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
+use crate::daemon::random;
 use crate::{northbound, southbound, state};
 
 /// A worker's stream.
@@ -112,6 +114,8 @@ pub struct Core {
     start: Instant,
     state_file: Option<PathBuf>,
     telemetry_period_ns: u64,
+    /// Another one in each life, above 0.
+    nonce: u64,
     workers: HashMap<(JobId, Rank), Peer<v1::WorkerReply>>,
     nodes: HashMap<NodeId, Peer<v1::Command>>,
     /// Workers that wait for their boxes' addresses, and until when.
@@ -135,6 +139,7 @@ impl Core {
             start,
             state_file,
             telemetry_period_ns,
+            nonce: random().max(1),
             workers: HashMap::new(),
             nodes: HashMap::new(),
             welcomes: Vec::new(),
@@ -236,8 +241,32 @@ impl Core {
             Action::Reply { job, rank, reply } => {
                 self.reply(job, rank, northbound::reply_to_proto(&reply));
             }
+            Action::Probe { from, train, target, packets } => {
+                let probe = v1::Probe { train, target: target.to_string(), packets };
+                self.probe(from, probe);
+            }
             Action::Notice { job, notice } => self.log(job, &notice),
         }
+    }
+
+    fn probe(&mut self, from: Reporter, probe: v1::Probe) {
+        match from {
+            // One that does not read is dealt with by the next command.
+            Reporter::Box(node) => {
+                let command = Some(v1::command::Command::Probe(probe));
+                if let Some(peer) = self.nodes.get(&node) {
+                    let _ = peer.outbox.try_send(Ok(v1::Command { command }));
+                }
+            }
+            Reporter::Worker(job, rank) => {
+                self.reply(job, rank, v1::worker_reply::Message::Probe(probe));
+            }
+        }
+    }
+
+    /// What datagrams of probe trains carry; 0 when there are none.
+    fn probe_nonce(&self) -> u64 {
+        if self.controller.wants_probes() { self.nonce } else { 0 }
     }
 
     fn log(&self, job: JobId, notice: &Notice) {
@@ -346,7 +375,8 @@ impl Core {
         let config = self.controller.job(job)?;
         let address = |node: &str| self.controller.address(node).to_owned();
         let epoch = self.controller.server_epoch(job);
-        Some(northbound::describe(config, epoch, self.telemetry_period_ns, &address))
+        let links = (self.telemetry_period_ns, self.probe_nonce());
+        Some(northbound::describe(config, epoch, links, &address))
     }
 
     fn hear_worker(&mut self, key: WorkerKey, message: v1::worker_message::Message) {
@@ -381,11 +411,35 @@ impl Core {
                     self.controller.handle_worker_telemetry(now_ns, job, rank, &telemetry);
                 (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
             }
+            Message::ProbePort(port) => (self.hear_port(Reporter::Worker(job, rank), &port), None),
+            Message::ProbeTrain(train) => {
+                (self.hear_probe(now_ns, Reporter::Worker(job, rank), &train), None)
+            }
         };
         if let Err(refused) = outcome {
             let refused = v1::Refused { update_id, ..refused };
             self.reply(job, rank, v1::worker_reply::Message::Refused(refused));
         }
+    }
+
+    fn hear_port(&mut self, from: Reporter, port: &v1::ProbePort) -> Result<(), v1::Refused> {
+        let address = port
+            .address
+            .parse()
+            .map_err(|_| northbound::refusal("address", "must be \"address:port\""))?;
+        let outcome = self.controller.handle_probe_port(from, address);
+        outcome.map_err(|refusal| northbound::refused(&refusal, None))
+    }
+
+    fn hear_probe(
+        &mut self,
+        now_ns: u64,
+        from: Reporter,
+        train: &v1::ProbeTrain,
+    ) -> Result<(), v1::Refused> {
+        let train = southbound::node::probe_train(train)?;
+        let outcome = self.controller.handle_probe_train(now_ns, from, &train);
+        outcome.map_err(|refusal| northbound::refused(&refusal, None))
     }
 
     fn request(
@@ -427,7 +481,10 @@ impl Core {
         let attached = self.controller.handle_node(self.now_ns(), &read);
         let node = attached.map_err(|refusal| northbound::refused(&refusal, None))?;
         self.streams += 1;
-        let welcome = v1::NodeWelcome { telemetry_period_ns: self.telemetry_period_ns };
+        let welcome = v1::NodeWelcome {
+            telemetry_period_ns: self.telemetry_period_ns,
+            probe_nonce: self.probe_nonce(),
+        };
         let command = Some(v1::command::Command::Welcome(welcome));
         // The queue is new and empty.
         let _ = outbox.try_send(Ok(v1::Command { command }));
@@ -465,6 +522,8 @@ impl Core {
                 let outcome = self.controller.handle_telemetry(now_ns, key.node, &telemetry);
                 outcome.map_err(|refusal| northbound::refused(&refusal, None))
             }
+            Message::ProbePort(port) => self.hear_port(Reporter::Box(key.node), port),
+            Message::ProbeTrain(train) => self.hear_probe(now_ns, Reporter::Box(key.node), train),
         };
         if let Err(refused) = outcome
             && let Some(peer) = self.nodes.get(&key.node)

@@ -19,6 +19,7 @@
 //! | `promote` | when a replica takes over from its server |
 //! | `links` | what plans may use of every link |
 //! | `counters` | what a host's counters say of others |
+//! | `probes` | when a link that is idle is probed |
 //! | `rows` | group ids |
 //! | `check` | whether a configuration makes sense |
 //!
@@ -51,6 +52,7 @@ mod links;
 mod message;
 mod nodes;
 mod numbers;
+mod probes;
 mod promote;
 mod requests;
 mod rows;
@@ -65,8 +67,8 @@ pub use config::{
     Ack, Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
 };
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, Refusal,
-    Reply, Role, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, ProbeTrain,
+    Refusal, Reply, Reporter, Role, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
@@ -76,6 +78,7 @@ use flights::Flights;
 use job::{Group, Job};
 use links::Links;
 use nodes::Node;
+use probes::Probes;
 use rows::Rows;
 
 /// Finds a policy by the name in a configuration.
@@ -87,6 +90,7 @@ pub struct Controller {
     policies: PolicySource,
     links: Links,
     counters: Counters,
+    probes: Probes,
     flights: Flights,
     nodes: Vec<Node>,
     /// The last hello of every box, for jobs that are registered later.
@@ -150,6 +154,7 @@ impl Controller {
             .chain(self.grant_due_ns())
             .chain(acknowledged)
             .chain(self.lease_due_ns(self.leases_at_ns))
+            .chain(self.probes.due_ns())
             .min()
     }
 
@@ -171,6 +176,7 @@ impl Controller {
         self.replan = self.replan.filter(|why| *why == Why::Bandwidth);
         self.install_due(now_ns);
         self.skip_unused();
+        self.send_probes(now_ns);
     }
 
     /// A box reports the train that a transfer began with. One of a group that is over is taken
@@ -328,14 +334,16 @@ impl Controller {
             events: node.events,
             commands: node.commands,
         });
+        let (probes, probe_bytes) = self.probes.sent();
         Status {
             jobs: jobs.collect(),
-            hosts: self.links.status(now_ns),
-            racks: self.links.rack_status(now_ns),
+            hosts: self.links.status(now_ns, &probe_bytes),
+            racks: self.links.rack_status(now_ns, &probe_bytes),
             nodes: nodes.collect(),
             plans: self.plans,
             refused: self.refusals.clone(),
             trains: self.links.trains().0,
+            probes,
             samples_refused: self.links.trains().1.total(),
         }
     }

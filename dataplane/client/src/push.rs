@@ -32,14 +32,12 @@
 //! | `message.rs` | what the threads tell each other |
 //! | `book.rs` | which updates are under way, what to do when one is void, what was measured |
 //! | `control.rs` | the thread that speaks gRPC to the controller |
-//! | `gauge.rs` | what that thread tells of the host's link |
 
 mod book;
 mod config;
 mod control;
 mod driver;
 mod error;
-mod gauge;
 mod message;
 mod stats;
 

@@ -153,7 +153,7 @@ fn a_worker_reports_what_it_has_carried() {
     let mut session = PushSession::over(ports.remove(0), &config).unwrap();
     session.push(&update(0, 0), Version(0)).unwrap().wait().unwrap();
     let stats = session.statistics();
-    std::thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(500));
     let told = controller.counters();
     assert!((3..=30).contains(&told.len()), "{} reports", told.len());
     let last = told.last().unwrap();

@@ -16,6 +16,20 @@ pub fn interface_with(ip: IpAddr) -> Option<String> {
     addresses().find_map(|(name, address)| (address == ip).then_some(name))
 }
 
+/// An address of the kernel's on a link, to send and receive with beside a port: `ip` itself, else
+/// the first of `device` in the same family. None on the loopback, which is no host's own link.
+#[must_use]
+pub fn kernel_address(ip: IpAddr, device: Option<&str>) -> Option<IpAddr> {
+    if ip.is_loopback() {
+        return None;
+    }
+    let own = addresses().find(|(_, address)| *address == ip);
+    let suits = |(name, address): &(String, IpAddr)| {
+        Some(name.as_str()) == device && address.is_ipv4() == ip.is_ipv4()
+    };
+    own.or_else(|| addresses().find(suits)).map(|(_, address)| address)
+}
+
 /// Names and IP addresses of this machine's interfaces.
 fn addresses() -> impl Iterator<Item = (String, IpAddr)> {
     getifaddrs().into_iter().flatten().filter_map(|interface| {

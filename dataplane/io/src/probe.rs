@@ -8,6 +8,9 @@
 //! Invariant: no allocation per train or packet after [`ProbeSocket::bind`] and a thread's first
 //! train.
 
+mod collect;
+mod station;
+
 use std::cell::RefCell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -24,6 +27,9 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use weft_wire::probe::{PROBE_LEN, Probe};
+
+pub use collect::{ArrivedTrain, Collector};
+pub use station::{ProbeStation, read_promptly};
 
 /// Most datagrams of a train.
 pub const TRAIN_PACKETS_MAX: u16 = 256;

@@ -1,10 +1,13 @@
 //! Packet trains and counters on loopback.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use weft_io::nic::{NicCounters, interface_with};
-use weft_io::probe::{ProbeArrival, ProbeError, ProbeSocket, TRAIN_PACKETS_MAX, realtime_ns};
+use weft_io::nic::{Carried, NicCounters, interface_with, kernel_address};
+use weft_io::probe::{
+    ProbeArrival, ProbeError, ProbeSocket, ProbeStation, TRAIN_PACKETS_MAX, realtime_ns,
+};
 
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -86,4 +89,43 @@ fn the_loopback_is_no_hosts_link() {
     if NicCounters::open("lo").is_ok() {
         assert!(NicCounters::of_link(nowhere, Some("lo")).is_some());
     }
+}
+
+#[test]
+fn stations_tell_of_whole_trains_and_count_what_they_carry() {
+    let nowhere = "127.0.0.1:0".parse().unwrap();
+    let open = |nonce: u64| {
+        let carried = Arc::new(Carried::default());
+        let (told, trains) = mpsc::channel();
+        let tell = move |train| drop(told.send(train));
+        let nic = NicCounters::open("lo").ok();
+        let station =
+            ProbeStation::open((nowhere, 1500, nonce), nic, Arc::clone(&carried), tell).unwrap();
+        (station, carried, trains)
+    };
+    let (mut sender, sent, own) = open(5);
+    let (receiver, received, trains) = open(5);
+    assert_eq!(sender.send(receiver.local(), 77, 40).unwrap(), 40);
+    let train = trains.recv_timeout(WAIT).expect("a train");
+    assert_eq!((train.train, train.frame_len, train.at_ns.len()), (77, 1514, 40));
+    assert!(train.at_ns.is_sorted());
+    assert_eq!((sent.read(), received.read()), ((0, 40 * 1514), (40 * 1514, 0)));
+    // Those of another controller are not looked at.
+    let (stranger, _, strangers) = open(6);
+    assert_eq!(sender.send(stranger.local(), 78, 3).unwrap(), 3);
+    sender.send(receiver.local(), 79, 2).unwrap();
+    assert_eq!(trains.recv_timeout(WAIT).expect("a train").train, 79);
+    assert!(strangers.try_recv().is_err() && own.try_recv().is_err());
+    drop(receiver);
+    assert!(trains.recv_timeout(WAIT).is_err(), "the thread ends, and lets go of its end");
+}
+
+#[test]
+fn a_link_is_probed_by_an_address_of_the_kernels_on_it() {
+    let ip = |text: &str| text.parse().unwrap();
+    assert_eq!(kernel_address(ip("127.0.0.1"), Some("lo")), None);
+    // A port that owns its address: another one on its interface will do.
+    assert_eq!(kernel_address(ip("203.0.113.1"), Some("lo")), Some(ip("127.0.0.1")));
+    assert_eq!(kernel_address(ip("203.0.113.1"), None), None);
+    assert_eq!(kernel_address(ip("203.0.113.1"), Some("nosuch0")), None);
 }

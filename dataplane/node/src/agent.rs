@@ -1,7 +1,7 @@
 //! The controller's agent: a thread that speaks gRPC for the lanes.
 //!
 //! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
-//! takes its events ([`NodeControl`]), and sends telemetry. Lanes never wait for it: both queues are
+//! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait for it: both queues are
 //! bounded, and without a controller the lanes go on with what is installed. Events that found no
 //! controller are kept, the newest `EVENTS_KEPT_MAX`, and told after the next hello. With
 //! `node.events` every event is logged too, whether there is a controller or not.
@@ -19,15 +19,15 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
+use weft_agent::{Link, LinkAgent, Report};
 use weft_engine::push::Event;
-use weft_io::nic::NicCounters;
 use weft_rpc::convert;
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
-use crate::config::NodeConfig;
+use crate::config::{Io, NodeConfig};
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
@@ -92,7 +92,7 @@ pub fn start(
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true);
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
-    let counters = NicCounters::of_link(config.port.ip.ip, config.port.device.as_deref());
+    let link = LinkAgent::new(link(config), control.account());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -101,11 +101,10 @@ pub fn start(
         endpoint,
         book: Book::new(config, name, life).resume(resumed),
         control,
-        counters,
+        link,
         log,
         kept: VecDeque::new(),
         lost: 0,
-        start: Instant::now(),
         stop,
     };
     std::thread::Builder::new()
@@ -119,13 +118,12 @@ struct Agent {
     endpoint: Endpoint,
     book: Book,
     control: Arc<NodeControl>,
-    counters: Option<NicCounters>,
+    link: LinkAgent,
     log: Option<EventLog>,
     /// Events that the controller has not been told.
     kept: VecDeque<v1::Event>,
     /// Of these, how many had to make room.
     lost: u64,
-    start: Instant,
     stop: Arc<AtomicBool>,
 }
 
@@ -174,13 +172,13 @@ impl Agent {
         }
         let stream = NodesClient::new(channel).attach(ReceiverStream::new(outbound)).await;
         let Ok(stream) = stream else { return false };
-        self.serve(stream.into_inner(), &outbox).await
+        let was_up = self.serve(stream.into_inner(), &outbox).await;
+        self.link.end();
+        was_up
     }
 
     async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
         let mut was_up = false;
-        let mut telemetry_due = Instant::now();
-        let mut period = TELEMETRY_PERIOD;
         let control = Arc::clone(&self.control);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -191,8 +189,11 @@ impl Agent {
                     match &command.command {
                         Some(v1::command::Command::Welcome(welcome)) => {
                             was_up = true;
-                            let told = convert::telemetry_period(welcome.telemetry_period_ns);
-                            period = told.unwrap_or(TELEMETRY_PERIOD);
+                            // A server's box that says nothing is dead to the controller.
+                            let period_ns = welcome.telemetry_period_ns.max(1);
+                            if let Some(port) = self.link.begin(period_ns, welcome.probe_nonce) {
+                                tell(outbox, Message::ProbePort(port));
+                            }
                         }
                         Some(v1::command::Command::Refused(refused)) => {
                             eprintln!(
@@ -203,21 +204,20 @@ impl Agent {
                                 return false;
                             }
                         }
+                        Some(v1::command::Command::Probe(probe)) => self.link.obey(probe),
                         _ => self.obey(&command).await,
                     }
                 }
                 // A grant waits for what the boxes say: their events do not wait for a tick.
                 () = control.told() => {}
+                report = self.link.report() => tell(outbox, match report {
+                    Report::Telemetry(telemetry) => Message::Telemetry(telemetry),
+                    Report::Train(train) => Message::ProbeTrain(train),
+                }),
                 _ = ticks.tick() => {}
             }
             if self.is_stopped() || !self.tell_events(outbox).await {
                 return was_up;
-            }
-            if Instant::now() >= telemetry_due && was_up {
-                telemetry_due = Instant::now() + period;
-                let telemetry = Message::Telemetry(self.telemetry());
-                // Nothing is lost with one report when the stream is behind.
-                let _ = outbox.try_send(v1::NodeMessage { message: Some(telemetry) });
             }
         }
     }
@@ -284,12 +284,18 @@ impl Agent {
         }
         true
     }
+}
 
-    fn telemetry(&self) -> v1::Telemetry {
-        let at_ns = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let nic = self.counters.as_ref().map_or((None, None), NicCounters::read);
-        convert::telemetry_to_proto(at_ns, self.control.carried(), nic)
-    }
+/// The link of a node's port. One without a kernel (DPDK) names no interface.
+fn link(config: &NodeConfig) -> Link {
+    let port = &config.port;
+    let device = port.device.clone().filter(|_| port.io == Io::AfPacket);
+    Link { address: port.ip.ip, device, mtu: port.mtu }
+}
+
+/// Says something of which nothing is lost when the stream is behind.
+fn tell(outbox: &Outbox, message: Message) {
+    let _ = outbox.try_send(v1::NodeMessage { message: Some(message) });
 }
 
 /// Tells people what changes a node's role.
@@ -317,8 +323,6 @@ fn say(job: JobId, event: &Event) {
 
 /// How often the lane's queue of events is looked at.
 const TICK: Duration = Duration::from_millis(1);
-/// Telemetry unless the controller says how often: a server's box that says nothing is dead to it.
-const TELEMETRY_PERIOD: Duration = Duration::from_millis(100);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);

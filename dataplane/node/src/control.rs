@@ -6,6 +6,7 @@
 //! commands is the agent's to retry; events that find theirs full are lost and counted, and the
 //! controller learns the state by asking (PROTOCOL section 5).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
@@ -34,7 +35,7 @@ pub struct NodeControl {
     trains: ArrayQueue<Train>,
     events_lost: AtomicU64,
     told: Notify,
-    carried: Carried,
+    carried: Arc<Carried>,
 }
 
 impl Default for NodeControl {
@@ -53,7 +54,7 @@ impl NodeControl {
             trains: ArrayQueue::new(TRAINS_MAX),
             events_lost: AtomicU64::new(0),
             told: Notify::new(),
-            carried: Carried::default(),
+            carried: Arc::default(),
         }
     }
 
@@ -91,6 +92,12 @@ impl NodeControl {
     /// Notes what the lane's port has carried, for telemetry.
     pub fn note_carried(&self, rx_bytes: u64, tx_bytes: u64) {
         self.carried.note(rx_bytes, tx_bytes);
+    }
+
+    /// The account of what the lane's port has carried.
+    #[must_use]
+    pub fn account(&self) -> Arc<Carried> {
+        Arc::clone(&self.carried)
     }
 
     /// Bytes that the lane's port has received and sent.

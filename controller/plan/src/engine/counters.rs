@@ -17,14 +17,7 @@ use weft_wire::{JobId, Rank};
 use crate::case::HostId;
 
 use super::Controller;
-use super::message::{NodeId, Refusal, Telemetry};
-
-/// Who reports for a host.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Reporter {
-    Box(NodeId),
-    Worker(JobId, Rank),
-}
+use super::message::{NodeId, Refusal, Reporter, Telemetry};
 
 /// What all hosts' reporters have said.
 #[derive(Clone, Debug)]
@@ -249,6 +242,7 @@ impl Controller {
 
     /// Somebody who reports comes or goes.
     pub(super) fn count_anew(&mut self, host: HostId, reporter: Reporter) {
+        self.probes.forget(reporter);
         if self.counters.forget(host, reporter) {
             self.links.forget_counters(host);
         }

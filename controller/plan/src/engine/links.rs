@@ -18,7 +18,8 @@
 use crate::case::{Case, Host, HostId, Rack, RackId};
 use crate::net::estimate::train::{Arrival, Reading};
 use crate::net::estimate::{
-    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refused, TrainSample,
+    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refusal as Useless,
+    Refused, TrainSample, Verdict,
 };
 use crate::net::topology::{LinkId, Topology};
 
@@ -26,7 +27,7 @@ use weft_engine::send::train::{Train, TrainArrival};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
 use super::config::Config;
-use super::message::Telemetry;
+use super::message::{ProbeTrain, Telemetry};
 use super::status::HostStatus;
 
 /// The network and what is known of its links.
@@ -173,30 +174,37 @@ impl Links {
     }
 
     /// What every host has to give.
-    pub(super) fn status(&self, now_ns: u64) -> Vec<HostStatus> {
+    pub(super) fn status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
         let names = self.template.hosts.iter().map(|host| &host.name);
-        self.statuses(now_ns, names, 0)
+        self.statuses(now_ns, names, (0, probed))
     }
 
     /// What every rack has to give.
-    pub(super) fn rack_status(&self, now_ns: u64) -> Vec<HostStatus> {
+    pub(super) fn rack_status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
         let names = self.template.racks.iter().map(|rack| &rack.name);
-        self.statuses(now_ns, names, self.template.hosts.len() * 2)
+        self.statuses(now_ns, names, (self.template.hosts.len() * 2, probed))
     }
 
-    /// Of pairs of links, up and down, from the `first` on.
+    /// Of pairs of links, up and down, from the `first` on; `probed` are bytes by link.
     fn statuses<'a>(
         &self,
         now_ns: u64,
         names: impl Iterator<Item = &'a String>,
-        first: usize,
+        (first, probed): (usize, &[u64]),
     ) -> Vec<HostStatus> {
         let links: Vec<LinkId> = self.all().skip(first).collect();
         let status = |(name, pair): (&String, &[LinkId])| {
             let (up_bytes_per_sec, up) = self.rate(now_ns, pair[0]);
             let (down_bytes_per_sec, down) = self.rate(now_ns, pair[1]);
-            let name = name.clone();
-            HostStatus { name, up_bytes_per_sec, down_bytes_per_sec, confidence: up.min(down) }
+            let probed = |link: LinkId| probed.get(link.index()).copied().unwrap_or(0);
+            HostStatus {
+                name: name.clone(),
+                up_bytes_per_sec,
+                down_bytes_per_sec,
+                confidence: up.min(down),
+                probe_up_bytes: probed(pair[0]),
+                probe_down_bytes: probed(pair[1]),
+            }
         };
         names.zip(links.chunks_exact(2)).map(status).collect()
     }
@@ -237,6 +245,34 @@ impl Links {
             Err(refusal) => self.estimator.refuse(refusal),
         }
         while self.estimator.poll_event().is_some() {}
+    }
+
+    /// A probe train has arrived: the rate that it showed, if any, and what was made of it.
+    pub(super) fn handle_probe(
+        &mut self,
+        now_ns: u64,
+        path: (HostId, HostId),
+        train: &ProbeTrain,
+    ) -> (Option<f64>, Result<Verdict, Useless>) {
+        let sample = TrainSample::reduce(&train.arrivals, &train.readings);
+        let judged = match &sample {
+            Ok(sample) => {
+                let taken = self.estimator.handle_train(now_ns, path, sample, Context::Probe);
+                self.trains += u64::from(taken.is_ok());
+                taken
+            }
+            Err(refusal) => {
+                self.estimator.refuse(*refusal);
+                Err(*refusal)
+            }
+        };
+        while self.estimator.poll_event().is_some() {}
+        (sample.ok().map(|sample| sample.rate_bytes_per_sec), judged)
+    }
+
+    /// What is known of all links.
+    pub(super) const fn estimator(&self) -> &Estimator {
+        &self.estimator
     }
 
     /// Trains that were used, and inputs of the estimator that were not.
@@ -288,4 +324,4 @@ const GRANT_SHARE: f64 = 0.95;
 /// What one sample comes to: not believed against a configuration. Two that agree are, wholly.
 const CONFIDENCE_NONE: f64 = 0.4;
 /// See above.
-const CONFIDENCE_FULL: f64 = 0.55;
+pub(super) const CONFIDENCE_FULL: f64 = 0.55;

@@ -9,9 +9,8 @@ use weft_wire::{GroupId, JobId};
 
 use crate::case::HostId;
 
-use super::counters::Reporter;
 use super::job::{Group, GroupState, Member};
-use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Role, RoleState};
+use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, Role, RoleState};
 use super::{Controller, Why};
 
 /// A box.

@@ -8,9 +8,8 @@ use weft_wire::{GroupId, JobId, Rank};
 use crate::case::HostId;
 
 use super::Controller;
-use super::counters::Reporter;
 use super::job::{GroupState, Job, Pending, Ticket};
-use super::message::{NodeId, Refusal, TransferRequest};
+use super::message::{NodeId, Refusal, Reporter, TransferRequest};
 
 type Checked<T> = Result<T, Refusal>;
 

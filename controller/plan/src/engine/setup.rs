@@ -16,6 +16,7 @@ use super::job::{Job, ReplicaState, Round, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::nodes::Node;
+use super::probes::Probes;
 use super::promote::{Asked, Succession};
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
@@ -51,6 +52,7 @@ impl Controller {
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
             counters: Counters::new(config.hosts.len()),
+            probes: Probes::new(&config, &links),
             nodes: nodes.collect(),
             links,
             policies,

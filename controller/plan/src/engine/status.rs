@@ -61,6 +61,8 @@ pub struct Status {
     pub refused: BTreeMap<&'static str, u64>,
     /// Trains that links were estimated from.
     pub trains: u64,
+    /// Probe trains sent over idle links.
+    pub probes: u64,
     /// Trains, transfers and counters that showed nothing: uneven, too short, absurd.
     pub samples_refused: u64,
 }
@@ -117,6 +119,10 @@ pub struct HostStatus {
     pub down_bytes_per_sec: u64,
     /// 0 to 1; 1 where it was configured and nothing less was measured.
     pub confidence: f64,
+    /// Bytes of probe trains sent over its uplink.
+    pub probe_up_bytes: u64,
+    /// And over its downlink.
+    pub probe_down_bytes: u64,
 }
 
 /// A box.

@@ -153,6 +153,8 @@ impl Workers for Service {
                     }
                     Heard::Cancel(_) => state.lock().unwrap().cancelled += 1,
                     Heard::PullSample(sample) => assert!(sample.bytes > 0),
+                    // On the loopback there is no link to probe.
+                    Heard::ProbePort(_) | Heard::ProbeTrain(_) => panic!("{rank} is probed"),
                     Heard::Telemetry(telemetry) => state.lock().unwrap().counters.push(telemetry),
                 }
             }
@@ -184,6 +186,7 @@ fn describe(workers: u32) -> v1::JobDescription {
         server: Some(place(0, server_addr())),
         aggregators: vec![place(0, box_addr())],
         telemetry_period_ns: 20_000_000,
+        probe_nonce: 9,
         ..v1::JobDescription::default()
     };
     job.set_element_type(v1::ElementType::I32);
