@@ -70,35 +70,34 @@ fn what_others_put_on_a_workers_uplink_is_not_planned_with() {
     assert_eq!(up_mbit(&world, "w0"), 100);
 }
 
-/// Each counts its own bytes. That they speak at different times, and one of them in bursts, makes
-/// nothing of theirs others'.
+/// Each counts its own bytes. That they speak at different times, and that one of them stops between
+/// two reports of the other, makes nothing of theirs others'.
 #[test]
 fn all_on_a_host_count_together() {
     let mut world = world(true);
+    let half_ns = PERIOD_NS / 2;
+    // The worker sends 40 Mb/s until it stops, the box 30 all the time, others 30 from then on.
+    let (stop_ns, others_ns) = (10 * PERIOD_NS + half_ns, 40 * PERIOD_NS);
+    let bytes = |mbit: u64, span_ns: u64| rate(mbit) * span_ns / 1_000_000_000;
+    let by_worker = |at_ns: u64| bytes(40, at_ns.min(stop_ns));
     let mut lowest = 100;
-    for step in 0..40 {
+    for step in 0..60 {
         let at_ns = step * PERIOD_NS;
-        world.now_ns += PERIOD_NS / 2;
-        world.box_says(&up(at_ns, 30, 70));
-        lowest = lowest.min(up_mbit(&world, "w0"));
-        world.now_ns += PERIOD_NS / 2;
+        world.now_ns += half_ns;
+        let said = up(at_ns, 30, 30);
+        let more = by_worker(at_ns) + bytes(30, at_ns.saturating_sub(others_ns));
+        let nic_tx_bytes = said.nic_tx_bytes.map(|bytes| bytes + more);
+        world.box_says(&Telemetry { nic_tx_bytes, ..said });
+        world.now_ns += half_ns;
         // Half a period after the box; it does not read the interface.
-        let later = up(at_ns + PERIOD_NS / 2, 40, 0);
-        world.worker_says(W0, &Telemetry { nic_tx_bytes: None, ..later }).unwrap();
-        lowest = lowest.min(up_mbit(&world, "w0"));
+        let tx_bytes = by_worker(at_ns + half_ns);
+        let later = Telemetry { tx_bytes, nic_tx_bytes: None, ..up(at_ns + half_ns, 0, 0) };
+        world.worker_says(W0, &later).unwrap();
+        if at_ns <= others_ns {
+            lowest = lowest.min(up_mbit(&world, "w0"));
+        }
     }
     assert!(lowest >= 99, "{lowest} Mb/s beside nobody");
-    // And what is nobody's is others'.
-    for step in 40..60 {
-        let at_ns = step * PERIOD_NS;
-        world.now_ns += PERIOD_NS / 2;
-        let all = up((step - 40) * PERIOD_NS, 0, 30).nic_tx_bytes.unwrap() - 7_000_000_000;
-        let said = up(at_ns, 30, 70);
-        let nic_tx_bytes = said.nic_tx_bytes.map(|bytes| bytes + all);
-        world.box_says(&Telemetry { nic_tx_bytes, ..said });
-        world.now_ns += PERIOD_NS / 2;
-        world.worker_says(W0, &up(at_ns + PERIOD_NS / 2, 40, 0)).unwrap();
-    }
     assert!((68..=72).contains(&up_mbit(&world, "w0")), "{}", up_mbit(&world, "w0"));
 }
 
