@@ -47,7 +47,7 @@ pub struct FileConfig {
     /// `text` (default) or `json`.
     #[serde(default)]
     pub stats_format: Format,
-    /// How often boxes send their counters, in milliseconds. Default 100.
+    /// How often boxes and workers send their counters, in milliseconds. Default 100.
     #[serde(default = "default_telemetry_period_ms")]
     pub telemetry_period_ms: u64,
     /// How to plan.

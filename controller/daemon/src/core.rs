@@ -13,10 +13,12 @@ use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
+use crate::daemon::random;
 use crate::{northbound, state};
 
 mod input;
 mod nodes;
+mod probes;
 mod workers;
 
 pub use input::{CoreSender, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey};
@@ -32,6 +34,8 @@ pub struct Core {
     start: Instant,
     state_file: Option<PathBuf>,
     telemetry_period_ns: u64,
+    /// Another one in each life, above 0.
+    nonce: u64,
     workers: HashMap<(JobId, Rank), Peer<v1::WorkerReply>>,
     nodes: HashMap<NodeId, Peer<v1::Command>>,
     /// Workers that wait for their boxes' addresses, and until when.
@@ -55,6 +59,7 @@ impl Core {
             start,
             state_file,
             telemetry_period_ns,
+            nonce: random().max(1),
             workers: HashMap::new(),
             nodes: HashMap::new(),
             welcomes: Vec::new(),
@@ -155,6 +160,10 @@ impl Core {
             }
             Action::Reply { job, rank, reply } => {
                 self.reply(job, rank, northbound::reply_to_proto(&reply));
+            }
+            Action::Probe { from, train, target, packets } => {
+                let probe = v1::Probe { train, target: target.to_string(), packets };
+                self.probe(from, probe);
             }
             Action::Notice { job, notice } => self.log(job, &notice),
         }

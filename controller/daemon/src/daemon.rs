@@ -143,10 +143,14 @@ pub fn write(snapshot: &Snapshot, format: Format) -> String {
 
 /// A number that the last controller most likely did not start from.
 fn seed() -> u16 {
+    u16::try_from(random() & 0xffff).unwrap_or_default()
+}
+
+/// A number that differs from call to call.
+pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library's hasher is keyed by the system's randomness.
-    let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
-    u16::try_from(random & 0xffff).unwrap_or_default()
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
 /// A peer that answers nothing for so long is gone.

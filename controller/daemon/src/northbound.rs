@@ -198,6 +198,7 @@ fn grant_to_proto(grant: &Grant) -> v1::Grant {
 pub(crate) fn describe(
     job: &JobConfig,
     epoch: ServerEpoch,
+    (telemetry_period_ns, probe_nonce): (u64, u64),
     address: &dyn Fn(&str) -> String,
 ) -> v1::JobDescription {
     let place = |index: usize, node: &String| v1::Box {
@@ -226,6 +227,8 @@ pub(crate) fn describe(
         aggregators: aggregators.map(|(index, node)| place(index, node)).collect(),
         replica: job.replica.as_ref().map(|node| place(job.aggregators.len(), node)),
         epoch: epoch.0,
+        telemetry_period_ns,
+        probe_nonce,
     }
 }
 

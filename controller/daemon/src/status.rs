@@ -90,6 +90,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         up_bytes_per_sec: host.up_bytes_per_sec,
         down_bytes_per_sec: host.down_bytes_per_sec,
         confidence: host.confidence,
+        probe_up_bytes: host.probe_up_bytes,
+        probe_down_bytes: host.probe_down_bytes,
     });
     let nodes = status.nodes.iter().map(|node| v1::NodeStatus {
         name: node.name.clone(),

@@ -62,7 +62,9 @@ impl Worker {
     async fn welcome(channel: &Channel, rank: u32) -> Self {
         let mut worker = Self::attach(channel, hello(rank)).await;
         match worker.hear().await {
-            Some(Heard::Welcome(job)) => assert_eq!(job.chunk_count, 4),
+            Some(Heard::Welcome(job)) => {
+                assert_eq!((job.chunk_count, job.telemetry_period_ns), (4, 50_000_000));
+            }
             other => panic!("{other:?}"),
         }
         worker
@@ -263,6 +265,32 @@ async fn a_worker_that_dies_leaves_the_others_alone() {
     server.commit(&orphan).await;
     server.commit(&group).await;
     assert!(matches!(living.hear().await, Some(Heard::Delivered(_))));
+}
+
+/// A host without a box: its worker is the only one who can tell of others' traffic.
+#[tokio::test]
+async fn a_workers_counters_lower_what_its_uplink_has_to_give() {
+    let config = CONFIG.replace("\"w0\"\n", "\"w0\"\nup_bytes_per_sec = 1000000\n");
+    let channel = controller(&config).await;
+    let mut worker = Worker::welcome(&channel, 0).await;
+    let tell = |telemetry| v1::WorkerMessage { message: Some(Said::Telemetry(telemetry)) };
+    let counters = |step: u64| v1::Telemetry {
+        at_ns: step * 100_000_000,
+        nic_tx_bytes: Some(step * 60_000),
+        ..v1::Telemetry::default()
+    };
+    for step in 0..20 {
+        worker.said.send(tell(counters(step))).await.unwrap();
+    }
+    // An answer to the last says that all were taken.
+    worker.said.send(tell(counters(0))).await.unwrap();
+    let Some(Heard::Refused(refused)) = worker.hear().await else { panic!("not refused") };
+    assert_eq!((refused.field.as_str(), refused.update_id), ("telemetry", None));
+    let mut client = StatusClient::new(channel);
+    let status = client.read(v1::StatusRequest {}).await.unwrap().into_inner();
+    let host = status.hosts.iter().find(|host| host.name == "w0").unwrap();
+    assert!(host.up_bytes_per_sec.abs_diff(400_000) < 10_000, "{host:?}");
+    assert_eq!(status.refused["telemetry"], 1);
 }
 
 #[tokio::test]

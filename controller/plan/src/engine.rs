@@ -1,8 +1,9 @@
 //! The controller, without a socket or a clock: decides who may send what, where, when and how fast.
 //!
-//! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`],
-//! [`Controller::handle_telemetry`]), time passes ([`Controller::handle_timeout`]); what is to be
-//! told to whom comes out of [`Controller::poll_action`], and when to come back without news out of
+//! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`]), both
+//! measure ([`Controller::handle_telemetry`], [`Controller::handle_train`]), time passes
+//! ([`Controller::handle_timeout`]); what is to be told to whom comes out of
+//! [`Controller::poll_action`], and when to come back without news out of
 //! [`Controller::poll_timeout`].
 //!
 //! | file | decides |
@@ -18,6 +19,8 @@
 //! | `nodes` | what boxes that attach still know; which have failed |
 //! | `promote` | when a replica takes over from its server |
 //! | `links` | what plans may use of every link |
+//! | `counters` | what a host's counters say of others |
+//! | `probes` | when a link that is idle is probed |
 //! | `rows` | group ids |
 //! | `check` | whether a configuration makes sense |
 //!
@@ -41,6 +44,7 @@ mod answer;
 mod batch;
 mod check;
 mod config;
+mod counters;
 mod endings;
 mod events;
 mod flights;
@@ -50,6 +54,7 @@ mod links;
 mod message;
 mod nodes;
 mod numbers;
+mod probes;
 mod promote;
 mod requests;
 mod rows;
@@ -64,16 +69,18 @@ pub use config::{
     Ack, Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
 };
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, Refusal,
-    Reply, Role, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, ProbeTrain,
+    Refusal, Reply, Reporter, Role, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
 
+use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
 use links::Links;
 use nodes::Node;
+use probes::Probes;
 use rows::Rows;
 
 /// Finds a policy by the name in a configuration.
@@ -84,6 +91,8 @@ pub struct Controller {
     config: Config,
     policies: PolicySource,
     links: Links,
+    counters: Counters,
+    probes: Probes,
     flights: Flights,
     nodes: Vec<Node>,
     /// The last hello of every box, for jobs that are registered later.
@@ -147,6 +156,7 @@ impl Controller {
             .chain(self.grant_due_ns())
             .chain(acknowledged)
             .chain(self.lease_due_ns(self.leases_at_ns))
+            .chain(self.probes.due_ns())
             .min()
     }
 
@@ -168,30 +178,7 @@ impl Controller {
         self.replan = self.replan.filter(|why| *why == Why::Bandwidth);
         self.install_due(now_ns);
         self.skip_unused();
-    }
-
-    /// A box reports its counters.
-    ///
-    /// # Errors
-    /// A clock or counter that makes no sense.
-    pub fn handle_telemetry(
-        &mut self,
-        now_ns: u64,
-        node: NodeId,
-        telemetry: &Telemetry,
-    ) -> Result<(), Refusal> {
-        let Some(host) = self.nodes.get(node.index()).map(|node| node.host) else {
-            return self.checked(Err(Refusal::new("name", "attach before reporting")));
-        };
-        self.nodes[node.index()].heard_ns = Some(now_ns);
-        // A box counts its own bytes; those of a second one or of a worker would pass for others'.
-        if !self.is_alone(host) {
-            return Ok(());
-        }
-        let checked = self.links.handle_counters(host, telemetry);
-        self.checked(checked)?;
-        self.check_bandwidth(now_ns);
-        Ok(())
+        self.send_probes(now_ns);
     }
 
     /// A box reports the train that a transfer began with. One of a group that is over is taken
@@ -223,13 +210,6 @@ impl Controller {
             self.need_plan(Why::Bandwidth);
             self.tell_rates(now_ns);
         }
-    }
-
-    /// One box and no worker is on the host.
-    fn is_alone(&self, host: HostId) -> bool {
-        let boxes = self.nodes.iter().filter(|node| node.host == host).count();
-        let mut workers = self.jobs.values().flat_map(|job| &job.workers);
-        boxes == 1 && !workers.any(|worker| worker.host == host)
     }
 
     /// Late groups, groups that nobody acknowledges, groups to be offered again.

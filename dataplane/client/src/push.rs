@@ -48,6 +48,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use weft_engine::role::push::Pusher;
 use weft_io::Port;
+use weft_io::nic::Carried;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
@@ -157,11 +158,15 @@ impl PushSession {
         let (permits, permits_back) = bounded(config.updates_open_max);
         let (ready, is_ready) = bounded(1);
         let shared = Arc::new(Shared::default());
+        let carried = Arc::new(Carried::default());
         let controller = match &config.controller {
-            Some(controller) => Some(control::start(controller, config, seed, messages.clone())?),
+            Some(controller) => {
+                let carried = Arc::clone(&carried);
+                Some(control::start(controller, config, seed, messages.clone(), carried)?)
+            }
             None => None,
         };
-        let setup = Setup { config: config.clone(), engine, inbox, ready, controller };
+        let setup = Setup { config: config.clone(), engine, inbox, ready, controller, carried };
         let thread_shared = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("weft-push".to_owned())

@@ -143,6 +143,32 @@ fn a_controller_groups_updates_by_way_of_the_aggregator() {
     check_model(last, 2, &all(2, 4));
 }
 
+/// What its port has carried, as often as the controller said: every 20 ms.
+#[test]
+fn a_worker_reports_what_it_has_carried() {
+    let (cluster, mut ports) = Cluster::start(1, |job| job.tau_max = 100);
+    let controller = Controller::start(&cluster, 1, 1);
+    let mut config = config(0);
+    config.controller = Some(ControllerConfig::new(controller.endpoint.clone()));
+    let mut session = PushSession::over(ports.remove(0), &config).unwrap();
+    session.push(&update(0, 0), Version(0)).unwrap().wait().unwrap();
+    let stats = session.statistics();
+    thread::sleep(Duration::from_millis(500));
+    let told = controller.counters();
+    assert!((3..=30).contains(&told.len()), "{} reports", told.len());
+    let last = told.last().unwrap();
+    // An update of 16 chunks of 64 numbers, and nothing after it but keepalives.
+    assert!(last.tx_bytes >= stats.bytes_sent && last.tx_bytes > 4096, "{last:?} {stats:?}");
+    assert!(last.rx_bytes >= stats.bytes_received, "{last:?} {stats:?}");
+    // Its address is the loopback's or nobody's: there is no link to speak of.
+    assert_eq!((last.nic_rx_bytes, last.nic_tx_bytes), (None, None));
+    assert!(
+        told.windows(2)
+            .all(|pair| { pair[0].at_ns < pair[1].at_ns && pair[0].tx_bytes <= pair[1].tx_bytes })
+    );
+    session.close().unwrap();
+}
+
 #[test]
 fn a_lossy_network_and_a_controller() {
     let (cluster, mut ports) = Cluster::start(3, |job| job.tau_max = 100);

@@ -10,7 +10,8 @@
 //! | [`trace`] | | a capture of what the port saw |
 //! | [`restamp`] | | replayed contributions made new, for benches |
 //!
-//! [`probe`] is no port: it sends packet trains, notes when they arrive, and reads NIC counters.
+//! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the counters
+//! of interfaces.
 //!
 //! [`pool`] is where the software ports take their frames from.
 #![deny(unsafe_code)]
@@ -19,6 +20,7 @@ pub mod af_packet;
 mod breath;
 pub mod fault;
 pub mod memory;
+pub mod nic;
 pub mod pcap;
 pub mod pool;
 mod port;

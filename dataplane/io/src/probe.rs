@@ -1,20 +1,20 @@
-//! Sends packet trains and notes when their packets arrive (SPEC#probe-trains); reads NIC counters.
+//! Sends packet trains and notes when their packets arrive (SPEC#probe-trains).
 //! Decides nothing: what arrival times mean is `weft-plan`'s business.
 //!
 //! Arrivals carry the kernel's own time stamps (`SO_TIMESTAMPNS`), taken before the receiving
 //! thread is even woken, so that a busy CPU does not stretch a train. A train is handed to the
 //! kernel in a few system calls from memory that was written before.
 //!
-//! Invariant: no allocation per train or packet after [`ProbeSocket::bind`],
-//! [`NicCounters::open`] and a thread's first train.
+//! Invariant: no allocation per train or packet after [`ProbeSocket::bind`] and a thread's first
+//! train.
+
+mod collect;
+mod station;
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -27,6 +27,9 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, SockAddr, Type};
 use weft_wire::probe::{PROBE_LEN, Probe};
+
+pub use collect::{ArrivedTrain, Collector};
+pub use station::{ProbeStation, read_promptly};
 
 /// Most datagrams of a train.
 pub const TRAIN_PACKETS_MAX: u16 = 256;
@@ -90,14 +93,6 @@ pub enum ProbeError {
         attempt: &'static str,
         /// Why not.
         errno: Errno,
-    },
-    /// There are no such counters.
-    #[error("cannot read {}: {source}; name an interface of this network namespace", path.display())]
-    Counters {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
     },
 }
 
@@ -270,43 +265,6 @@ impl ProbeSocket {
     }
 }
 
-/// The byte counters of a network interface.
-#[derive(Debug)]
-pub struct NicCounters {
-    rx: File,
-    tx: File,
-}
-
-impl NicCounters {
-    /// Opens the counters of `interface` in `/sys`, which must be that of this network namespace.
-    ///
-    /// # Errors
-    /// When there is no such interface.
-    pub fn open(interface: &str) -> Result<Self, ProbeError> {
-        let open = |name: &str| {
-            let path = PathBuf::from(format!("/sys/class/net/{interface}/statistics/{name}"));
-            File::open(&path).map_err(|source| ProbeError::Counters { path, source })
-        };
-        Ok(Self { rx: open("rx_bytes")?, tx: open("tx_bytes")? })
-    }
-
-    /// Bytes received, of all frames with their Ethernet headers.
-    ///
-    /// # Errors
-    /// When the interface is gone.
-    pub fn rx_bytes(&self) -> io::Result<u64> {
-        number(&self.rx)
-    }
-
-    /// Bytes sent.
-    ///
-    /// # Errors
-    /// When the interface is gone.
-    pub fn tx_bytes(&self) -> io::Result<u64> {
-        number(&self.tx)
-    }
-}
-
 /// Now by the clock of the arrivals.
 #[must_use]
 pub fn realtime_ns() -> u64 {
@@ -316,14 +274,6 @@ pub fn realtime_ns() -> u64 {
 pub(crate) fn nanoseconds(time: TimeSpec) -> u64 {
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec()).unwrap_or(0))
-}
-
-/// Reads a whole small file of one number without moving its position.
-fn number(file: &File) -> io::Result<u64> {
-    let mut text = [0; 32];
-    let len = file.read_at(&mut text, 0)?;
-    let digits = text[..len].iter().take_while(|byte| byte.is_ascii_digit());
-    Ok(digits.fold(0, |sum: u64, digit| sum.wrapping_mul(10) + u64::from(digit - b'0')))
 }
 
 fn socket_addr(address: &SockaddrStorage) -> Option<SocketAddr> {

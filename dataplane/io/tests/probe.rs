@@ -1,10 +1,12 @@
 //! Packet trains and counters on loopback.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use weft_io::nic::{Carried, NicCounters, interface_with, kernel_address};
 use weft_io::probe::{
-    NicCounters, ProbeArrival, ProbeError, ProbeSocket, TRAIN_PACKETS_MAX, realtime_ns,
+    ProbeArrival, ProbeError, ProbeSocket, ProbeStation, TRAIN_PACKETS_MAX, realtime_ns,
 };
 
 const WAIT: Duration = Duration::from_secs(5);
@@ -58,7 +60,8 @@ fn what_cannot_work_is_said_at_once() {
     assert!(matches!(ProbeSocket::bind(addr, 40, 0), Err(ProbeError::Mtu { mtu: 40 })));
     let foreign = "203.0.113.1:0".parse().unwrap();
     assert!(matches!(ProbeSocket::bind(foreign, 1500, 0), Err(ProbeError::Open { .. })));
-    assert!(matches!(NicCounters::open("nosuch0"), Err(ProbeError::Counters { .. })));
+    let error = NicCounters::open("nosuch0").unwrap_err().to_string();
+    assert!(error.contains("nosuch0/statistics/rx_bytes"), "{error}");
 }
 
 #[test]
@@ -73,4 +76,56 @@ fn counters_grow_with_what_is_sent() {
     receive(&mut receiver, 100);
     assert!(counters.rx_bytes().unwrap() >= rx + 100 * 1500);
     assert!(counters.tx_bytes().unwrap() >= tx + 100 * 1500);
+}
+
+/// All hosts of a run on loopback share its counters: others' bytes would pass for a host's own.
+#[test]
+fn the_loopback_is_no_hosts_link() {
+    let here = "127.0.0.1".parse().unwrap();
+    assert_eq!(interface_with(here).as_deref(), Some("lo"));
+    assert!(NicCounters::of_link(here, None).is_none());
+    let nowhere = "203.0.113.1".parse().unwrap();
+    assert!(NicCounters::of_link(nowhere, Some("nosuch0")).is_none());
+    if NicCounters::open("lo").is_ok() {
+        assert!(NicCounters::of_link(nowhere, Some("lo")).is_some());
+    }
+}
+
+#[test]
+fn stations_tell_of_whole_trains_and_count_what_they_carry() {
+    let nowhere = "127.0.0.1:0".parse().unwrap();
+    let open = |nonce: u64| {
+        let carried = Arc::new(Carried::default());
+        let (told, trains) = mpsc::channel();
+        let tell = move |train| drop(told.send(train));
+        let nic = NicCounters::open("lo").ok();
+        let station =
+            ProbeStation::open((nowhere, 1500, nonce), nic, Arc::clone(&carried), tell).unwrap();
+        (station, carried, trains)
+    };
+    let (mut sender, sent, own) = open(5);
+    let (receiver, received, trains) = open(5);
+    assert_eq!(sender.send(receiver.local(), 77, 40).unwrap(), 40);
+    let train = trains.recv_timeout(WAIT).expect("a train");
+    assert_eq!((train.train, train.frame_len, train.at_ns.len()), (77, 1514, 40));
+    assert!(train.at_ns.is_sorted());
+    assert_eq!((sent.read(), received.read()), ((0, 40 * 1514), (40 * 1514, 0)));
+    // Those of another controller are not looked at.
+    let (stranger, _, strangers) = open(6);
+    assert_eq!(sender.send(stranger.local(), 78, 3).unwrap(), 3);
+    sender.send(receiver.local(), 79, 2).unwrap();
+    assert_eq!(trains.recv_timeout(WAIT).expect("a train").train, 79);
+    assert!(strangers.try_recv().is_err() && own.try_recv().is_err());
+    drop(receiver);
+    assert!(trains.recv_timeout(WAIT).is_err(), "the thread ends, and lets go of its end");
+}
+
+#[test]
+fn a_link_is_probed_by_an_address_of_the_kernels_on_it() {
+    let ip = |text: &str| text.parse().unwrap();
+    assert_eq!(kernel_address(ip("127.0.0.1"), Some("lo")), None);
+    // A port that owns its address: another one on its interface will do.
+    assert_eq!(kernel_address(ip("203.0.113.1"), Some("lo")), Some(ip("127.0.0.1")));
+    assert_eq!(kernel_address(ip("203.0.113.1"), None), None);
+    assert_eq!(kernel_address(ip("203.0.113.1"), Some("nosuch0")), None);
 }

@@ -1,7 +1,7 @@
 //! The controller's agent: a thread that speaks gRPC for the lanes.
 //!
 //! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
-//! takes its events ([`NodeControl`]), and sends telemetry. Lanes never wait for it: both queues are
+//! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait for it: both queues are
 //! bounded, and without a controller the lanes go on with what is installed. Events that found no
 //! controller are kept, the newest `EVENTS_KEPT_MAX`, and told after the next hello. With
 //! `node.events` every event is logged too, whether there is a controller or not.
@@ -19,18 +19,17 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
+use weft_agent::{Link, LinkAgent, Report};
 use weft_engine::push::Event;
-use weft_io::probe::NicCounters;
 use weft_rpc::convert;
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
-use crate::config::NodeConfig;
+use crate::config::{Io, NodeConfig};
 use crate::control::NodeControl;
 use crate::durable::Resumed;
-use crate::environment;
 use crate::error::NodeError;
 use book::Book;
 use log::EventLog;
@@ -95,9 +94,7 @@ pub fn start(
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true);
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
-    let counters = environment::interface_with(config.port.ip.ip)
-        .or_else(|| config.port.device.clone())
-        .and_then(|interface| NicCounters::open(&interface).ok());
+    let link = LinkAgent::new(link(config), control.account());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -106,11 +103,10 @@ pub fn start(
         endpoint,
         book: Book::new(config, name, life).resume(resumed),
         control,
-        counters,
+        link,
         log,
         kept: VecDeque::new(),
         lost: 0,
-        start: Instant::now(),
         stop,
     };
     std::thread::Builder::new()
@@ -124,13 +120,12 @@ struct Agent {
     endpoint: Endpoint,
     book: Book,
     control: Arc<NodeControl>,
-    counters: Option<NicCounters>,
+    link: LinkAgent,
     log: Option<EventLog>,
     /// Events that the controller has not been told.
     kept: VecDeque<v1::Event>,
     /// Of these, how many had to make room.
     lost: u64,
-    start: Instant,
     stop: Arc<AtomicBool>,
 }
 
@@ -181,13 +176,12 @@ impl Agent {
         let Ok(stream) = stream else { return false };
         let was_up = self.serve(stream.into_inner(), &outbox).await;
         self.control.note_controller(false);
+        self.link.end();
         was_up
     }
 
     async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
         let mut was_up = false;
-        let mut telemetry_due = Instant::now();
-        let mut period = TELEMETRY_PERIOD;
         let control = Arc::clone(&self.control);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -199,8 +193,11 @@ impl Agent {
                         Some(v1::command::Command::Welcome(welcome)) => {
                             was_up = true;
                             self.control.note_controller(true);
-                            period = Duration::from_nanos(welcome.telemetry_period_ns)
-                                .clamp(TELEMETRY_PERIOD_MIN, TELEMETRY_PERIOD_MAX);
+                            // A server's box that says nothing is dead to the controller.
+                            let period_ns = welcome.telemetry_period_ns.max(1);
+                            if let Some(port) = self.link.begin(period_ns, welcome.probe_nonce) {
+                                tell(outbox, Message::ProbePort(port));
+                            }
                         }
                         Some(v1::command::Command::Refused(refused)) => {
                             eprintln!(
@@ -211,21 +208,20 @@ impl Agent {
                                 return false;
                             }
                         }
+                        Some(v1::command::Command::Probe(probe)) => self.link.obey(probe),
                         _ => self.obey(&command).await,
                     }
                 }
                 // A grant waits for what the boxes say: their events do not wait for a tick.
                 () = control.told() => {}
+                report = self.link.report() => tell(outbox, match report {
+                    Report::Telemetry(telemetry) => Message::Telemetry(telemetry),
+                    Report::Train(train) => Message::ProbeTrain(train),
+                }),
                 _ = ticks.tick() => {}
             }
             if self.is_stopped() || !self.tell_events(outbox).await {
                 return was_up;
-            }
-            if Instant::now() >= telemetry_due && was_up {
-                telemetry_due = Instant::now() + period;
-                let telemetry = Message::Telemetry(self.telemetry());
-                // Nothing is lost with one report when the stream is behind.
-                let _ = outbox.try_send(v1::NodeMessage { message: Some(telemetry) });
             }
         }
     }
@@ -292,22 +288,18 @@ impl Agent {
         }
         true
     }
+}
 
-    fn telemetry(&self) -> v1::Telemetry {
-        let (rx_bytes, tx_bytes) = self.control.carried();
-        let nic = |read: fn(&NicCounters) -> std::io::Result<u64>| {
-            self.counters.as_ref().and_then(|counters| read(counters).ok())
-        };
-        v1::Telemetry {
-            at_ns: u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            rx_bytes,
-            tx_bytes,
-            nic_rx_bytes: nic(NicCounters::rx_bytes),
-            nic_tx_bytes: nic(NicCounters::tx_bytes),
-            rx_dropped: 0,
-            tx_dropped: 0,
-        }
-    }
+/// The link of a node's port. One without a kernel (DPDK) names no interface.
+fn link(config: &NodeConfig) -> Link {
+    let port = &config.port;
+    let device = port.device.clone().filter(|_| port.io == Io::AfPacket);
+    Link { address: port.ip.ip, device, mtu: port.mtu }
+}
+
+/// Says something of which nothing is lost when the stream is behind.
+fn tell(outbox: &Outbox, message: Message) {
+    let _ = outbox.try_send(v1::NodeMessage { message: Some(message) });
 }
 
 /// Tells people what changes a node's role.
@@ -335,10 +327,6 @@ fn say(job: JobId, event: &Event) {
 
 /// How often the lane's queue of events is looked at.
 const TICK: Duration = Duration::from_millis(1);
-/// Telemetry before the controller says how often, and what it may say.
-const TELEMETRY_PERIOD: Duration = Duration::from_millis(100);
-const TELEMETRY_PERIOD_MIN: Duration = Duration::from_millis(10);
-const TELEMETRY_PERIOD_MAX: Duration = Duration::from_secs(60);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);

@@ -6,6 +6,7 @@
 //! commands is the agent's to retry; events that find theirs full are lost and counted, and the
 //! controller learns the state by asking (PROTOCOL section 5).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use weft_engine::push::{Command, Event};
 use weft_engine::send::train::Train;
 use weft_io::LaneEngine;
+use weft_io::nic::Carried;
 use weft_wire::{JobId, Nanos};
 
 /// An event and the job that it is about.
@@ -36,8 +38,7 @@ pub struct NodeControl {
     /// Whether a controller is there: what the agent said, and what the lane's engine knows.
     controller: AtomicU8,
     controller_known: AtomicU8,
-    rx_bytes: AtomicU64,
-    tx_bytes: AtomicU64,
+    carried: Arc<Carried>,
 }
 
 impl Default for NodeControl {
@@ -58,8 +59,7 @@ impl NodeControl {
             told: Notify::new(),
             controller: AtomicU8::new(NEVER),
             controller_known: AtomicU8::new(NEVER),
-            rx_bytes: AtomicU64::new(0),
-            tx_bytes: AtomicU64::new(0),
+            carried: Arc::default(),
         }
     }
 
@@ -101,14 +101,19 @@ impl NodeControl {
 
     /// Notes what the lane's port has carried, for telemetry.
     pub fn note_carried(&self, rx_bytes: u64, tx_bytes: u64) {
-        self.rx_bytes.store(rx_bytes, Ordering::Relaxed);
-        self.tx_bytes.store(tx_bytes, Ordering::Relaxed);
+        self.carried.note(rx_bytes, tx_bytes);
+    }
+
+    /// The account of what the lane's port has carried.
+    #[must_use]
+    pub fn account(&self) -> Arc<Carried> {
+        Arc::clone(&self.carried)
     }
 
     /// Bytes that the lane's port has received and sent.
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
-        (self.rx_bytes.load(Ordering::Relaxed), self.tx_bytes.load(Ordering::Relaxed))
+        self.carried.read()
     }
 
     /// Moves commands in and events out; the lane's side, between two breaths.

@@ -3,19 +3,7 @@
 
 use std::net::IpAddr;
 
-use nix::ifaddrs::getifaddrs;
-
-/// Interface of this machine that has the address `ip`.
-#[must_use]
-pub fn interface_with(ip: IpAddr) -> Option<String> {
-    let interfaces = getifaddrs().ok()?;
-    interfaces.into_iter().find_map(|interface| {
-        let addr = interface.address?;
-        let v4 = addr.as_sockaddr_in().map(|addr| IpAddr::V4(addr.ip()));
-        let v6 = addr.as_sockaddr_in6().map(|addr| IpAddr::V6(addr.ip()));
-        (v4.or(v6) == Some(ip)).then_some(interface.interface_name)
-    })
-}
+use weft_io::nic::interface_with;
 
 /// What is wrong with answering for `ip` on a port that the kernel shares.
 #[must_use]

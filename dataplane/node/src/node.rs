@@ -17,6 +17,7 @@ use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::table::Table;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
+use weft_io::nic::interface_with;
 use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{AggregatorLane, Port, PortInfo, RoleLane};
@@ -108,7 +109,7 @@ pub(crate) struct Node<'a> {
 impl Node<'_> {
     fn run_udp(&self) -> Result<Vec<LaneSnapshot>, NodeError> {
         let section = &self.settings.config.port;
-        let interface = environment::interface_with(section.ip.ip);
+        let interface = interface_with(section.ip.ip);
         if let Some(line) = interface.and_then(|name| environment::mtu_problem(&name, section.mtu))
         {
             return Err(NodeError::Environment(line));

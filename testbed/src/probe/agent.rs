@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_io::probe::{NicCounters, ProbeArrival, ProbeError, ProbeSocket, realtime_ns};
-use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
+use weft_io::nic::NicCounters;
+use weft_io::probe::{
+    ArrivedTrain, Collector, ProbeError, ProbeSocket, read_promptly, realtime_ns,
+};
+use weft_plan::net::estimate::train::{Arrival, Reading};
 use weft_plan::net::estimate::{Refusal, TrainSample};
 
 use super::message::{AgentPlan, Command, Message};
@@ -16,12 +19,7 @@ use crate::run::monotonic_ns;
 
 /// Between two readings of the counters.
 pub const COUNTERS_EVERY: Duration = Duration::from_millis(100);
-/// A train of which nothing came for so long is over.
-const SILENCE_NS: u64 = 50_000_000;
-const READING_NS_MAX: u64 = 50_000;
 const POLL: Duration = Duration::from_millis(20);
-/// Trains that may be under way to one host.
-const TRAINS_MAX: usize = 8;
 const CROSS_PAYLOAD_LEN: usize = 1400;
 const CROSS_FRAME_BITS: f64 = (CROSS_PAYLOAD_LEN as f64 + 42.0) * 8.0;
 /// A sender of cross traffic that is later than this does not catch up.
@@ -42,7 +40,7 @@ pub fn run(plan: &AgentPlan) {
     }
 }
 
-fn work(plan: &AgentPlan) -> Result<(), ProbeError> {
+fn work(plan: &AgentPlan) -> anyhow::Result<()> {
     let mut socket = ProbeSocket::bind(plan.local, plan.mtu, plan.nonce)?;
     let mut sender = socket.try_clone()?;
     let counters = NicCounters::open(&plan.interface)?;
@@ -108,34 +106,21 @@ fn report_counters(counters: &NicCounters, shared: &Shared) {
     }
 }
 
-/// A train under way.
-#[derive(Debug)]
-struct Train {
-    id: u32,
-    source: SocketAddr,
-    packets: u16,
-    last_index: u16,
-    last_ns: u64,
-    arrivals: Vec<Arrival>,
-    readings: Vec<Reading>,
-}
-
-impl Train {
-    fn is_over(&self, now_ns: u64) -> bool {
-        self.last_index + 1 == self.packets || now_ns.saturating_sub(self.last_ns) > SILENCE_NS
-    }
-
-    fn report(&self) -> Message {
-        let (first, last) = (self.arrivals.first(), self.arrivals.last());
-        let span_ns = first.zip(last).map_or(0, |(first, last)| last.at_ns - first.at_ns);
-        let sample = TrainSample::reduce(&self.arrivals, &self.readings);
-        Message::Train {
-            id: self.id,
-            span_ns,
-            received: u32::try_from(self.arrivals.len()).unwrap_or(u32::MAX),
-            sample: sample.ok(),
-            uneven: sample == Err(Refusal::Uneven),
-        }
+fn report(train: &ArrivedTrain) -> Message {
+    let (first, last) = (train.at_ns.first(), train.at_ns.last());
+    let span_ns = first.zip(last).map_or(0, |(first, last)| last - first);
+    let arrival = |at_ns: &u64| Arrival { at_ns: *at_ns, len_bytes: train.frame_len };
+    let arrivals: Vec<_> = train.at_ns.iter().map(arrival).collect();
+    let reading =
+        |(at_ns, total_bytes): &(u64, u64)| Reading { at_ns: *at_ns, total_bytes: *total_bytes };
+    let readings: Vec<_> = train.readings.iter().map(reading).collect();
+    let sample = TrainSample::reduce(&arrivals, &readings);
+    Message::Train {
+        id: train.train,
+        span_ns,
+        received: u32::try_from(train.at_ns.len()).unwrap_or(u32::MAX),
+        sample: sample.ok(),
+        uneven: sample == Err(Refusal::Uneven),
     }
 }
 
@@ -144,63 +129,20 @@ fn receive(
     counters: &NicCounters,
     shared: &Shared,
 ) -> Result<(), ProbeError> {
-    let mut trains: Vec<Train> = Vec::with_capacity(TRAINS_MAX);
+    let mut collector = Collector::default();
     while !shared.ended.load(Ordering::Relaxed) {
         let came = socket.receive(POLL, |arrival| {
             shared.rx_own.fetch_add(u64::from(arrival.frame_len), Ordering::Relaxed);
-            note(&mut trains, arrival);
+            collector.handle(&arrival);
         })?;
-        let before_ns = realtime_ns();
-        let total = counters.rx_bytes();
-        let now_ns = realtime_ns();
-        // A reading that was interrupted is of no known moment.
-        let prompt = now_ns.saturating_sub(before_ns) < READING_NS_MAX;
-        if came
-            && prompt
-            && let Ok(total_bytes) = total
-        {
-            for train in &mut trains {
-                if train.readings.len() < train.readings.capacity() {
-                    train.readings.push(Reading { at_ns: now_ns, total_bytes });
-                }
-            }
+        if came && let Some((at_ns, total_bytes)) = read_promptly(counters) {
+            collector.handle_reading(at_ns, total_bytes);
         }
-        trains.retain(|train| {
-            let over = train.is_over(now_ns);
-            if over {
-                say(&train.report());
-            }
-            !over
-        });
+        while let Some(train) = collector.poll(realtime_ns()) {
+            say(&report(&train));
+        }
     }
     Ok(())
-}
-
-fn note(trains: &mut Vec<Train>, arrival: ProbeArrival) {
-    let ProbeArrival { probe, source, at_ns, frame_len } = arrival;
-    let room = PACKETS_MAX as usize;
-    let known = trains.iter().position(|train| (train.id, train.source) == (probe.train, source));
-    let index = known.unwrap_or_else(|| {
-        if trains.len() == TRAINS_MAX {
-            trains.remove(0);
-        }
-        trains.push(Train {
-            id: probe.train,
-            source,
-            packets: probe.packets,
-            last_index: 0,
-            last_ns: at_ns,
-            arrivals: Vec::with_capacity(room),
-            readings: Vec::with_capacity(room),
-        });
-        trains.len() - 1
-    });
-    let train = &mut trains[index];
-    train.last_index = train.last_index.max(probe.index);
-    train.last_ns = train.last_ns.max(at_ns);
-    if train.arrivals.len() < room {
-        train.arrivals.push(Arrival { at_ns: train.last_ns, len_bytes: frame_len });
-    }
 }
 
 /// Sends datagrams at a steady rate, each at its time.

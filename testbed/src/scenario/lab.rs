@@ -1,6 +1,6 @@
 //! `[lab]`: the links, and the network that a scenario needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,11 +19,36 @@ pub struct LabSection {
     /// Links of their own rate, by host; `[push]` only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, LinkRate>,
+    /// Racks, whose hosts share an uplink; the rest have the core for a switch. `[push]` only.
+    #[serde(rename = "rack", skip_serializing_if = "Vec::is_empty")]
+    pub racks: Vec<RackSection>,
+}
+
+/// `[[lab.rack]]`: the hosts behind one switch, `r0` for the first rack, `r1` and so on.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RackSection {
+    /// Names of its hosts.
+    pub hosts: Vec<String>,
+    /// From the rack to the others, Mbit/s; not shaped without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up: Option<f64>,
+    /// To the rack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub down: Option<f64>,
+}
+
+impl RackSection {
+    /// Rates of its uplink.
+    #[must_use]
+    pub fn rates(&self) -> [Option<Rate>; 2] {
+        [self.up, self.down].map(|mbit| mbit.and_then(Rate::from_mbit))
+    }
 }
 
 impl Default for LabSection {
     fn default() -> Self {
-        Self { rate_mbit: None, mtu: 1500, links: BTreeMap::new() }
+        Self { rate_mbit: None, mtu: 1500, links: BTreeMap::new(), racks: Vec::new() }
     }
 }
 
@@ -122,6 +147,20 @@ impl LabSection {
                 return refuse("lab.links", host, reason);
             }
         }
+        let mut placed = BTreeSet::new();
+        for rack in &self.racks {
+            let misplaced =
+                rack.hosts.iter().find(|host| !hosts.contains(host) || !placed.insert(*host));
+            if let Some(host) = misplaced {
+                let reason = format!("has {host}, which is no host, or in a rack already");
+                return refuse("lab.rack", "hosts", reason);
+            }
+            for (key, mbit) in [("up", rack.up), ("down", rack.down)] {
+                if let Some(reason) = mbit.and_then(out_of_range) {
+                    return refuse("lab.rack", key, reason);
+                }
+            }
+        }
         Ok(())
     }
 }
@@ -140,7 +179,8 @@ impl Scenario {
         })
     }
 
-    /// The lab of a scenario with `[push]`: every host on one switch, each with its own link.
+    /// The lab of a scenario with `[push]`: every host with its own link, on one switch, or on its
+    /// rack's.
     ///
     /// # Errors
     /// When the lab's address plan is too small.
@@ -149,7 +189,16 @@ impl Scenario {
             let [up, down] = self.lab.rates(&host);
             (host, Rates { up, down })
         };
-        let hosts = self.hosts().into_iter().map(link).collect();
-        Topology::racks(&[Rack { hosts, uplink: Rates::default() }], self.lab.mtu)
+        let mut rest = self.hosts();
+        let racks = self.lab.racks.iter().map(|rack| {
+            let [up, down] = rack.rates();
+            rest.retain(|host| !rack.hosts.contains(host));
+            let hosts = rack.hosts.iter().cloned().map(link).collect();
+            Rack { hosts, uplink: Rates { up, down } }
+        });
+        let mut racks: Vec<Rack> = racks.collect();
+        let hosts = rest.into_iter().map(link).collect();
+        racks.push(Rack { hosts, uplink: Rates::default() });
+        Topology::racks(&racks, self.lab.mtu)
     }
 }

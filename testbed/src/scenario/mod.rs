@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{ElementType, JobSection, ScaleExponent};
-pub use lab::{LabSection, LinkRate, RateStepSection};
-pub use push::{Ack, CONTROLLER, Mode, PushSection, REPLICA, Replication, SERVER};
+pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
+pub use push::{Ack, CONTROLLER, LinkRates, Mode, PushSection, REPLICA, Replication, SERVER};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -104,6 +104,9 @@ impl Scenario {
             push.validate(&self.job)?;
         }
         self.lab.validate(&self.hosts())?;
+        if self.push.is_none() && !self.lab.racks.is_empty() {
+            return refuse("lab.rack", "hosts", "are for a scenario with [push]");
+        }
         match &self.push {
             None => {
                 self.topology(1).map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?

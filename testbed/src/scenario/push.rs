@@ -54,10 +54,25 @@ pub struct PushSection {
     /// Default false.
     #[serde(default)]
     pub durable: bool,
+    /// Whether the controller is told the rates of the lab's links, or finds them out. Default
+    /// `configured`.
+    #[serde(default)]
+    pub link_rates: LinkRates,
     /// How long a group may be at the head of the order without being staged, in milliseconds.
     /// Default 5000.
     #[serde(default = "default_lateness_ms")]
     pub lateness_ms: u32,
+}
+
+/// What the controller knows of the lab's links.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkRates {
+    /// Their rates are in its configuration.
+    #[default]
+    Configured,
+    /// Nothing: it estimates them.
+    Estimated,
 }
 
 /// How a replica gets its copies.

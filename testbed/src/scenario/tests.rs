@@ -160,3 +160,34 @@ fn a_crash_names_a_box_and_an_ack_of_the_replica_needs_one() {
     assert_eq!(Scenario::restart("--crash", "server@4").unwrap().after_round, 4);
     assert_eq!(Scenario::restart("--crash", "server").unwrap_err().file, "--crash");
 }
+
+const ASYNC: &str = include_str!("../../scenarios/async.toml");
+
+#[test]
+fn hosts_of_a_push_lie_in_racks_that_share_an_uplink() {
+    let parse = |more: &str| Scenario::parse("a.toml", &format!("{ASYNC}{more}"));
+    let racked = parse("[[lab.rack]]\nhosts = [\"w0\", \"w1\"]\nup = 30\n").unwrap();
+    let topology = racked.push_topology().unwrap();
+    let link = |from: &str, to: &str| {
+        let ends = |link: &&crate::lab::topology::Link| {
+            (link.ends[0].node.as_str(), link.ends[1].node.as_str()) == (from, to)
+        };
+        topology.links.iter().find(ends).map(|link| link.shapes.map(|shape| shape.map(|s| s.rate)))
+    };
+    let [up, down] = link("r0", "s0").expect("the rack's uplink");
+    assert_eq!((up.map(|rate| rate.bits_per_sec()), down), (Some(30_000_000), None));
+    assert!(link("w1", "r0").is_some() && link("w2", "r1").is_some() && link("w2", "s0").is_none());
+    let addresses: std::collections::BTreeSet<_> =
+        topology.hosts.iter().filter_map(|host| host.ip).map(|ip| ip.address).collect();
+    assert_eq!(addresses.len(), topology.hosts.len());
+    for (more, words) in [
+        ("[[lab.rack]]\nhosts = [\"w99\"]\n", "lab.rack.hosts: has w99"),
+        ("[[lab.rack]]\nhosts = [\"w0\", \"w0\"]\n", "lab.rack.hosts: has w0"),
+        ("[[lab.rack]]\nhosts = [\"w0\"]\ndown = 0\n", "lab.rack.down: is 0"),
+    ] {
+        let error = parse(more).unwrap_err().to_string();
+        assert!(error.contains(words), "{words} in {error}");
+    }
+    let error = Scenario::parse("d.toml", &format!("{DIGITS}[[lab.rack]]\nhosts = [\"w0\"]\n"));
+    assert!(error.unwrap_err().to_string().contains("are for a scenario with [push]"));
+}

@@ -236,7 +236,7 @@ impl Steward {
                     reply,
                 },
                 // People are told; there are none here.
-                Action::Notice { .. } => continue,
+                Action::Notice { .. } | Action::Probe { .. } => continue,
             };
             told.push(word);
         }

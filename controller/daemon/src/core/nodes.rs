@@ -1,5 +1,6 @@
 //! Boxes' streams: who may attach, what its messages tell the engine.
 
+use weft_plan::engine::Reporter;
 use weft_rpc::{convert, v1};
 
 use super::{Core, NodeKey, Outbox, Peer};
@@ -15,7 +16,10 @@ impl Core {
         let attached = self.controller.handle_node(self.now_ns(), &read);
         let node = attached.map_err(|refusal| northbound::refused(&refusal, None))?;
         self.streams += 1;
-        let welcome = v1::NodeWelcome { telemetry_period_ns: self.telemetry_period_ns };
+        let welcome = v1::NodeWelcome {
+            telemetry_period_ns: self.telemetry_period_ns,
+            probe_nonce: self.probe_nonce(),
+        };
         let command = Some(v1::command::Command::Welcome(welcome));
         // The queue is new and empty.
         let _ = outbox.try_send(Ok(v1::Command { command }));
@@ -53,6 +57,8 @@ impl Core {
                 let outcome = self.controller.handle_telemetry(now_ns, key.node, &telemetry);
                 outcome.map_err(|refusal| northbound::refused(&refusal, None))
             }
+            Message::ProbePort(port) => self.hear_port(Reporter::Box(key.node), port),
+            Message::ProbeTrain(train) => self.hear_probe(now_ns, Reporter::Box(key.node), train),
         };
         if let Err(refused) = outcome
             && let Some(peer) = self.nodes.get(&key.node)

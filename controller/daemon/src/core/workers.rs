@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use weft_engine::push::Version;
-use weft_plan::engine::TransferRequest;
+use weft_plan::engine::{Reporter, TransferRequest};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
 use super::{Core, Outbox, Peer, WorkerKey};
-use crate::northbound;
+use crate::{northbound, southbound};
 
 impl Core {
     pub(super) fn attach_worker(
@@ -68,7 +68,9 @@ impl Core {
     pub(super) fn describe(&self, job: JobId) -> Option<v1::JobDescription> {
         let config = self.controller.job(job)?;
         let address = |node: &str| self.controller.address(node).to_owned();
-        Some(northbound::describe(config, self.controller.server_epoch(job), &address))
+        let epoch = self.controller.server_epoch(job);
+        let links = (self.telemetry_period_ns, self.probe_nonce());
+        Some(northbound::describe(config, epoch, links, &address))
     }
 
     pub(super) fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {
@@ -105,6 +107,16 @@ impl Core {
                 let sample = (sample.bytes, sample.duration_ns);
                 let outcome = self.controller.handle_pull_sample(now_ns, job, rank, sample);
                 (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
+            }
+            Message::Telemetry(telemetry) => {
+                let telemetry = southbound::node::telemetry(&telemetry);
+                let outcome =
+                    self.controller.handle_worker_telemetry(now_ns, job, rank, &telemetry);
+                (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
+            }
+            Message::ProbePort(port) => (self.hear_port(Reporter::Worker(job, rank), &port), None),
+            Message::ProbeTrain(train) => {
+                (self.hear_probe(now_ns, Reporter::Worker(job, rank), &train), None)
             }
         };
         if let Err(refused) = outcome {

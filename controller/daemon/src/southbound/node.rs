@@ -7,7 +7,8 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weft_engine::push::{OrderNumber, ServerEpoch, Version};
-use weft_plan::engine::{NodeHello, OpenGroup, Role, RoleState, Telemetry};
+use weft_plan::engine::{NodeHello, OpenGroup, ProbeTrain, Role, RoleState, Telemetry};
+use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
 use weft_rpc::convert::{box_index, job, magnitude};
 use weft_rpc::v1;
 use weft_rpc::v1::nodes_server::Nodes;
@@ -134,4 +135,26 @@ pub(crate) const fn telemetry(telemetry: &v1::Telemetry) -> Telemetry {
         nic_rx_bytes: telemetry.nic_rx_bytes,
         nic_tx_bytes: telemetry.nic_tx_bytes,
     }
+}
+
+/// Reads a probe train.
+///
+/// # Errors
+/// Lists that are too long, or not of one length.
+pub(crate) fn probe_train(train: &v1::ProbeTrain) -> Result<ProbeTrain, v1::Refused> {
+    let most = PACKETS_MAX as usize;
+    if train.at_ns.len() > most {
+        return Err(refusal("at_ns", "must be at most 256"));
+    }
+    if train.reading_at_ns.len() > most || train.reading_at_ns.len() != train.reading_bytes.len() {
+        return Err(refusal("reading_bytes", "must be at most 256, and as many as reading_at_ns"));
+    }
+    let arrival = |at_ns: &u64| Arrival { at_ns: *at_ns, len_bytes: train.frame_bytes };
+    let readings = train.reading_at_ns.iter().zip(&train.reading_bytes);
+    let reading = |(at_ns, total): (&u64, &u64)| Reading { at_ns: *at_ns, total_bytes: *total };
+    Ok(ProbeTrain {
+        train: train.train,
+        arrivals: train.at_ns.iter().map(arrival).collect(),
+        readings: readings.map(reading).collect(),
+    })
 }

@@ -82,6 +82,12 @@ const HOSTS: &[Row<HostStatus, f64>] = &[
         h.down_bytes_per_sec as f64
     }),
     ("weft_host_confidence_ratio", "gauge", "How sure that is.", |h| h.confidence),
+    ("weft_host_probe_up_bytes_total", "counter", "Probe trains over a host's uplink.", |h| {
+        h.probe_up_bytes as f64
+    }),
+    ("weft_host_probe_down_bytes_total", "counter", "Probe trains over a host's downlink.", |h| {
+        h.probe_down_bytes as f64
+    }),
 ];
 
 const NODES: &[Row<NodeStatus, f64>] = &[
@@ -106,6 +112,7 @@ pub fn write_metrics(snapshot: &Snapshot) -> String {
             "Trains that links were estimated from.",
             status.trains as f64,
         ),
+        ("weft_probes_total", "counter", "Probe trains over idle links.", status.probes as f64),
         (
             "weft_samples_refused_total",
             "counter",

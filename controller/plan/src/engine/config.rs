@@ -266,6 +266,11 @@ pub struct Tuning {
     /// How long the train that a transfer begins with takes at its granted rate; at least 24 chunks,
     /// at most 128 and a third of the update, else there is none. 0: no trains. Default 3000.
     pub train_us: u64,
+    /// Probe trains over links that are idle and of which nothing was measured lately, at most 1 % of
+    /// each link. Default: true when a link has no configured rate, for then nothing else is known of
+    /// it while nobody sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_probes: Option<bool>,
     /// A box whose stream is broken for so long counts as failed. Default 2000.
     pub node_timeout_ms: u64,
     /// A server whose box says nothing for so long is dead, and its replica takes over; likewise a
@@ -301,6 +306,7 @@ impl Default for Tuning {
             lateness_share: 0.2,
             bandwidth_change_share: 0.1,
             train_us: 3000,
+            idle_probes: None,
             node_timeout_ms: 2000,
             server_lease_ms: 3000,
             install_timeout_ms: 1000,

@@ -138,6 +138,11 @@ impl Flights {
         self.flights.get(&key)
     }
 
+    /// Where all of them go, from and to.
+    pub(super) fn paths(&self) -> impl Iterator<Item = (HostId, HostId)> {
+        self.flights.values().map(|flight| (flight.from, flight.to))
+    }
+
     /// Transfers under way into the servers on a host.
     pub(super) fn arriving(&self, host: HostId) -> u32 {
         self.arriving[host.index()]

@@ -9,8 +9,8 @@
 //!   the measurement, all the way from [`CONFIDENCE_FULL`] on; it fades back as the measurement
 //!   ages. Only a measurement below the configured rate counts that speaks of this link: other
 //!   links on its paths were faster, or it was itself ([`Bound`]).
-//! - What others than Weft put on the link, by the counters of the one box of its host, is taken
-//!   off, down to a tenth of the capacity.
+//! - What others than Weft put on the link, by the counters of its host ([`super::counters`]), is
+//!   taken off, down to a tenth of the capacity.
 //!
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
@@ -18,7 +18,8 @@
 use crate::case::{Case, Host, HostId, Rack, RackId};
 use crate::net::estimate::train::{Arrival, Reading};
 use crate::net::estimate::{
-    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refused, TrainSample,
+    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refusal as Useless,
+    Refused, TrainSample, Verdict,
 };
 use crate::net::topology::{LinkId, Topology};
 
@@ -26,7 +27,7 @@ use weft_engine::send::train::{Train, TrainArrival};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
 use super::config::Config;
-use super::message::{Refusal, Telemetry};
+use super::message::{ProbeTrain, Telemetry};
 use super::status::HostStatus;
 
 /// The network and what is known of its links.
@@ -156,47 +157,54 @@ impl Links {
         whole(planned_bytes_per_sec as f64 / self.planned_share)
     }
 
-    /// A box's counters: what others put on its host's links.
-    pub(super) fn handle_counters(
-        &mut self,
-        host: HostId,
-        telemetry: &Telemetry,
-    ) -> Result<(), Refusal> {
-        let Telemetry { at_ns, rx_bytes, tx_bytes, nic_rx_bytes, nic_tx_bytes } = *telemetry;
-        let down = nic_rx_bytes.map(|total| (self.topology.down(host), total, rx_bytes));
-        let up = nic_tx_bytes.map(|total| (self.topology.up(host), total, tx_bytes));
+    /// A host's counters: what others put on its links. They only grow, so the estimator takes them.
+    pub(super) fn handle_counters(&mut self, host: HostId, sum: &Telemetry) {
+        let down = sum.nic_rx_bytes.map(|total| (self.topology.down(host), total, sum.rx_bytes));
+        let up = sum.nic_tx_bytes.map(|total| (self.topology.up(host), total, sum.tx_bytes));
         for (link, total, own) in down.into_iter().chain(up) {
-            let taken = self.estimator.handle_counters(at_ns, link, total, own.min(total));
-            taken.map_err(|refusal| Refusal::new("telemetry", refusal.to_string()))?;
+            let _ = self.estimator.handle_counters(sum.at_ns, link, total, own);
         }
-        Ok(())
+        while self.estimator.poll_event().is_some() {}
+    }
+
+    /// Nobody speaks for a host any more: what others put on its links is not known.
+    pub(super) fn forget_counters(&mut self, host: HostId) {
+        self.estimator.forget_counters(self.topology.down(host));
+        self.estimator.forget_counters(self.topology.up(host));
     }
 
     /// What every host has to give.
-    pub(super) fn status(&self, now_ns: u64) -> Vec<HostStatus> {
+    pub(super) fn status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
         let names = self.template.hosts.iter().map(|host| &host.name);
-        self.statuses(now_ns, names, 0)
+        self.statuses(now_ns, names, (0, probed))
     }
 
     /// What every rack has to give.
-    pub(super) fn rack_status(&self, now_ns: u64) -> Vec<HostStatus> {
+    pub(super) fn rack_status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
         let names = self.template.racks.iter().map(|rack| &rack.name);
-        self.statuses(now_ns, names, self.template.hosts.len() * 2)
+        self.statuses(now_ns, names, (self.template.hosts.len() * 2, probed))
     }
 
-    /// Of pairs of links, up and down, from the `first` on.
+    /// Of pairs of links, up and down, from the `first` on; `probed` are bytes by link.
     fn statuses<'a>(
         &self,
         now_ns: u64,
         names: impl Iterator<Item = &'a String>,
-        first: usize,
+        (first, probed): (usize, &[u64]),
     ) -> Vec<HostStatus> {
         let links: Vec<LinkId> = self.all().skip(first).collect();
         let status = |(name, pair): (&String, &[LinkId])| {
             let (up_bytes_per_sec, up) = self.rate(now_ns, pair[0]);
             let (down_bytes_per_sec, down) = self.rate(now_ns, pair[1]);
-            let name = name.clone();
-            HostStatus { name, up_bytes_per_sec, down_bytes_per_sec, confidence: up.min(down) }
+            let probed = |link: LinkId| probed.get(link.index()).copied().unwrap_or(0);
+            HostStatus {
+                name: name.clone(),
+                up_bytes_per_sec,
+                down_bytes_per_sec,
+                confidence: up.min(down),
+                probe_up_bytes: probed(pair[0]),
+                probe_down_bytes: probed(pair[1]),
+            }
         };
         names.zip(links.chunks_exact(2)).map(status).collect()
     }
@@ -237,6 +245,34 @@ impl Links {
             Err(refusal) => self.estimator.refuse(refusal),
         }
         while self.estimator.poll_event().is_some() {}
+    }
+
+    /// A probe train has arrived: the rate that it showed, if any, and what was made of it.
+    pub(super) fn handle_probe(
+        &mut self,
+        now_ns: u64,
+        path: (HostId, HostId),
+        train: &ProbeTrain,
+    ) -> (Option<f64>, Result<Verdict, Useless>) {
+        let sample = TrainSample::reduce(&train.arrivals, &train.readings);
+        let judged = match &sample {
+            Ok(sample) => {
+                let taken = self.estimator.handle_train(now_ns, path, sample, Context::Probe);
+                self.trains += u64::from(taken.is_ok());
+                taken
+            }
+            Err(refusal) => {
+                self.estimator.refuse(*refusal);
+                Err(*refusal)
+            }
+        };
+        while self.estimator.poll_event().is_some() {}
+        (sample.ok().map(|sample| sample.rate_bytes_per_sec), judged)
+    }
+
+    /// What is known of all links.
+    pub(super) const fn estimator(&self) -> &Estimator {
+        &self.estimator
     }
 
     /// Trains that were used, and inputs of the estimator that were not.
@@ -288,4 +324,4 @@ const GRANT_SHARE: f64 = 0.95;
 /// What one sample comes to: not believed against a configuration. Two that agree are, wholly.
 const CONFIDENCE_NONE: f64 = 0.4;
 /// See above.
-const CONFIDENCE_FULL: f64 = 0.55;
+pub(super) const CONFIDENCE_FULL: f64 = 0.55;

@@ -1,10 +1,12 @@
 //! What goes into a controller and what comes out of it, free of any encoding.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use weft_engine::push::{BoxIndex, Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
+use crate::net::estimate::train::{Arrival, Reading};
 use crate::plan::DropReason;
 
 /// A box, as the controller counts them.
@@ -15,6 +17,15 @@ impl NodeId {
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
+}
+
+/// Who reports of a host's links: a process on it with a stream.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Reporter {
+    /// A box.
+    Box(NodeId),
+    /// A worker of a job.
+    Worker(JobId, Rank),
 }
 
 /// A message that was not obeyed. It changed nothing.
@@ -119,6 +130,17 @@ pub struct Telemetry {
     pub nic_tx_bytes: Option<u64>,
 }
 
+/// A probe train as it arrived.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProbeTrain {
+    /// Its number.
+    pub train: u32,
+    /// Its datagrams, in order of arrival.
+    pub arrivals: Vec<Arrival>,
+    /// Readings of the receiver's interface meanwhile.
+    pub readings: Vec<Reading>,
+}
+
 /// What the controller wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -137,6 +159,17 @@ pub enum Action {
         rank: Rank,
         /// What.
         reply: Reply,
+    },
+    /// Have a probe train sent.
+    Probe {
+        /// By whom.
+        from: Reporter,
+        /// Its number.
+        train: u32,
+        /// Where it is received.
+        target: SocketAddr,
+        /// Datagrams.
+        packets: u32,
     },
     /// Tell people.
     Notice {

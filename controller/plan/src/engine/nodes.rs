@@ -10,7 +10,7 @@ use weft_wire::{GroupId, JobId};
 use crate::case::HostId;
 
 use super::job::{Group, GroupState, Member};
-use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Role, RoleState};
+use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, Role, RoleState};
 use super::{Controller, Why};
 
 /// A box.
@@ -41,6 +41,7 @@ impl Controller {
     pub fn handle_node(&mut self, now_ns: u64, hello: &NodeHello) -> Result<NodeId, Refusal> {
         let checked = self.check_hello(hello);
         let id = self.checked(checked)?;
+        self.count_anew(self.host_of(id), Reporter::Box(id));
         let node = &mut self.nodes[id.index()];
         let is_new_life = node.life.is_some_and(|life| life != hello.life);
         let is_new_here = node.life.is_none() || is_new_life;
@@ -80,10 +81,12 @@ impl Controller {
     }
 
     /// A box's stream broke. It counts as failed after a time.
-    pub fn handle_node_gone(&mut self, now_ns: u64, node: NodeId) {
-        let Some(node) = self.nodes.get_mut(node.index()) else { return };
+    pub fn handle_node_gone(&mut self, now_ns: u64, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id.index()) else { return };
         node.is_attached = false;
         node.gone_ns = Some(now_ns);
+        let host = node.host;
+        self.count_anew(host, Reporter::Box(id));
         self.need_plan(Why::Failure);
     }
 

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use weft_engine::push::Command;
 use weft_wire::{GroupId, JobId, Rank};
 
+use crate::case::HostId;
+
 use super::Controller;
 use super::job::{GroupState, Job, Pending, Ticket};
-use super::message::{NodeId, Refusal, TransferRequest};
+use super::message::{NodeId, Refusal, Reporter, TransferRequest};
 
 type Checked<T> = Result<T, Refusal>;
 
@@ -41,20 +43,24 @@ impl Controller {
         let is_new = worker.life.is_some_and(|old| old != life);
         worker.is_attached = true;
         worker.life = Some(life);
+        let host = worker.host;
         if is_new {
             worker.last_update_id = None;
             worker.outstanding = 0;
             self.forget_worker(job, rank);
         }
+        self.count_anew(host, Reporter::Worker(job, rank));
         Ok(())
     }
 
     /// A worker's stream has ended: what it was not granted is forgotten.
     pub fn handle_worker_gone(&mut self, job: JobId, rank: Rank) {
-        let Some(job) = self.jobs.get_mut(&job) else { return };
-        let Some(worker) = job.worker_mut(rank) else { return };
+        let Some(known) = self.jobs.get_mut(&job) else { return };
+        let Some(worker) = known.worker_mut(rank) else { return };
         worker.is_attached = false;
-        cancel_pending(job, rank);
+        let host = worker.host;
+        cancel_pending(known, rank);
+        self.count_anew(host, Reporter::Worker(job, rank));
     }
 
     /// A worker asks to send.
@@ -158,6 +164,15 @@ impl Controller {
             return Err(Refusal::new("rank", problem));
         }
         Ok(known)
+    }
+
+    /// Where a worker is that has a stream.
+    pub(super) fn attached_worker_host(&self, job: JobId, rank: Rank) -> Checked<HostId> {
+        let worker = &self.known_worker(job, rank)?.workers[rank.index()];
+        match worker.is_attached {
+            true => Ok(worker.host),
+            false => Err(Refusal::new("hello", "say hello before reporting")),
+        }
     }
 
     fn check_request(&self, job: JobId, rank: Rank, request: &TransferRequest) -> Checked<()> {

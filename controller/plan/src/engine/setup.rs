@@ -10,11 +10,13 @@ use crate::case::HostId;
 
 use super::check::{self, ConfigError};
 use super::config::{Config, JobConfig};
+use super::counters::Counters;
 use super::flights::Flights;
 use super::job::{Job, ReplicaState, Round, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::nodes::Node;
+use super::probes::Probes;
 use super::promote::{Asked, Succession};
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
@@ -49,6 +51,8 @@ impl Controller {
         let jobs = std::mem::take(&mut config.jobs);
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
+            counters: Counters::new(config.hosts.len()),
+            probes: Probes::new(&config, &links),
             nodes: nodes.collect(),
             links,
             policies,

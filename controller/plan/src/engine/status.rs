@@ -63,6 +63,8 @@ pub struct Status {
     pub refused: BTreeMap<&'static str, u64>,
     /// Trains that links were estimated from.
     pub trains: u64,
+    /// Probe trains sent over idle links.
+    pub probes: u64,
     /// Trains, transfers and counters that showed nothing: uneven, too short, absurd.
     pub samples_refused: u64,
 }
@@ -119,6 +121,10 @@ pub struct HostStatus {
     pub down_bytes_per_sec: u64,
     /// 0 to 1; 1 where it was configured and nothing less was measured.
     pub confidence: f64,
+    /// Bytes of probe trains sent over its uplink.
+    pub probe_up_bytes: u64,
+    /// And over its downlink.
+    pub probe_down_bytes: u64,
 }
 
 /// A box.
@@ -162,14 +168,16 @@ impl Controller {
             events: node.events,
             commands: node.commands,
         });
+        let (probes, probe_bytes) = self.probes.sent();
         Status {
             jobs: jobs.collect(),
-            hosts: self.links.status(now_ns),
-            racks: self.links.rack_status(now_ns),
+            hosts: self.links.status(now_ns, &probe_bytes),
+            racks: self.links.rack_status(now_ns, &probe_bytes),
             nodes: nodes.collect(),
             plans: self.plans,
             refused: self.refusals.clone(),
             trains: self.links.trains().0,
+            probes,
             samples_refused: self.links.trains().1.total(),
         }
     }

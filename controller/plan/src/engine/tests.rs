@@ -9,7 +9,9 @@
 mod bad_input;
 mod bandwidth;
 mod closed_loop;
+mod counters;
 mod failures;
+mod probes;
 mod promotion;
 mod properties;
 mod world;

@@ -157,6 +157,13 @@ impl Estimator {
         Ok(())
     }
 
+    /// Nobody reads a link's counters any more: what others put on it is taken to be nothing.
+    pub fn forget_counters(&mut self, link: LinkId) {
+        if let Some(known) = self.links.get_mut(link.index()) {
+            known.background = Background::default();
+        }
+    }
+
     /// What the link has to give; `None` before the first sample.
     #[must_use]
     pub fn estimate(&self, now_ns: u64, link: LinkId) -> Option<Estimate> {

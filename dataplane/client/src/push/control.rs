@@ -2,6 +2,7 @@
 //! stream breaks (`proto/rpc/weft/v1/worker.proto`). Decides nothing but when to dial again.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use crossbeam_channel::Sender;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
+use weft_agent::{Link, LinkAgent, Report};
 use weft_engine::push::{BoxIndex, Decision, Version};
 use weft_engine::role::push::{Grant, Segment};
+use weft_io::nic::Carried;
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
@@ -27,6 +30,7 @@ pub(super) fn start(
     config: &PushConfig,
     life: u64,
     messages: Sender<Message>,
+    carried: Arc<Carried>,
 ) -> Result<mpsc::Sender<ToController>, PushError> {
     let problem = |error: &dyn std::fmt::Display| PushError::Controller(error.to_string());
     let endpoint = Endpoint::from_shared(controller.endpoint.clone())
@@ -46,9 +50,11 @@ pub(super) fn start(
         rank: u32::from(config.rank),
         life,
     };
+    let link = Link { address: config.local.ip(), device: None, mtu: config.mtu };
+    let link = LinkAgent::new(link, carried);
     thread::Builder::new()
         .name("weft-controller".to_owned())
-        .spawn(move || runtime.block_on(serve(&endpoint, hello, inbox, &messages)))
+        .spawn(move || runtime.block_on(serve(&endpoint, hello, inbox, &messages, link)))
         .map_err(|error| PushError::System { what: "a thread", cause: error.to_string() })?;
     Ok(requests)
 }
@@ -67,11 +73,14 @@ async fn serve(
     hello: v1::WorkerHello,
     mut requests: mpsc::Receiver<ToController>,
     messages: &Sender<Message>,
+    mut link: LinkAgent,
 ) {
     let mut wait = REDIAL_MIN;
     loop {
         let mut was_up = false;
-        match attach(endpoint, &hello, &mut requests, messages, &mut was_up).await {
+        let ended = attach(endpoint, &hello, &mut requests, messages, &mut link, &mut was_up).await;
+        link.end();
+        match ended {
             End::Session => return,
             End::Refused(problem) => {
                 let _ = messages.send(Message::Controller(FromController::Refused(problem)));
@@ -100,6 +109,7 @@ async fn attach(
     hello: &v1::WorkerHello,
     requests: &mut mpsc::Receiver<ToController>,
     messages: &Sender<Message>,
+    link: &mut LinkAgent,
     was_up: &mut bool,
 ) -> End {
     let Ok(channel) = endpoint.connect().await else { return End::Broken };
@@ -121,11 +131,21 @@ async fn attach(
             reply = heard.message() => {
                 let Ok(Some(reply)) = reply else { return End::Broken };
                 let Some(reply) = reply.message else { continue };
+                if let Heard::Probe(probe) = &reply {
+                    link.obey(probe);
+                    continue;
+                }
                 if let Heard::Refused(refused) = &reply && !*was_up {
                     return End::Refused(describe(refused));
                 }
-                *was_up |= matches!(reply, Heard::Welcome(_));
-                if messages.send(Message::Controller(translate(reply))).is_err() {
+                if let Heard::Welcome(job) = &reply {
+                    *was_up = true;
+                    if let Some(port) = link.begin(job.telemetry_period_ns, job.probe_nonce) {
+                        tell(&said, Said::ProbePort(port));
+                    }
+                }
+                let Some(heard) = translate(reply) else { continue };
+                if messages.send(Message::Controller(heard)).is_err() {
                     return End::Session;
                 }
             }
@@ -136,8 +156,17 @@ async fn attach(
                     return End::Broken;
                 }
             }
+            report = link.report() => tell(&said, match report {
+                Report::Telemetry(telemetry) => Said::Telemetry(telemetry),
+                Report::Train(train) => Said::ProbeTrain(train),
+            }),
         }
     }
+}
+
+/// Says something of which nothing is lost when the stream is behind.
+fn tell(said: &mpsc::Sender<v1::WorkerMessage>, message: Said) {
+    let _ = said.try_send(v1::WorkerMessage { message: Some(message) });
 }
 
 fn encode(request: ToController) -> Said {
@@ -159,8 +188,9 @@ fn encode(request: ToController) -> Said {
     }
 }
 
-fn translate(reply: Heard) -> FromController {
-    match reply {
+/// What the session is to know of; `None`: nothing.
+fn translate(reply: Heard) -> Option<FromController> {
+    Some(match reply {
         Heard::Welcome(job) => FromController::Welcome(job_of(&job)),
         Heard::Grant(grant) => {
             let id = grant.update_id;
@@ -184,10 +214,12 @@ fn translate(reply: Heard) -> FromController {
         Heard::ServerMoved(moved) => {
             FromController::ServerMoved { address: moved.address.parse().ok(), epoch: moved.epoch }
         }
+        // Obeyed where it is heard.
+        Heard::Probe(_) => return None,
         Heard::Refused(refused) => {
             FromController::RequestRefused { id: refused.update_id, problem: describe(&refused) }
         }
-    }
+    })
 }
 
 /// The grant in the engine's words; `None` when a number is out of range.

@@ -1,11 +1,13 @@
 //! The thread with the port: moves frames between port and engine, messages between the caller, the
 //! controller and the book. Decides nothing.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use tokio::sync::mpsc;
 use weft_engine::role::push::Pusher;
+use weft_io::nic::Carried;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
 
@@ -20,6 +22,7 @@ pub(super) struct Setup {
     pub(super) inbox: Receiver<Message>,
     pub(super) ready: Sender<Ready>,
     pub(super) controller: Option<mpsc::Sender<ToController>>,
+    pub(super) carried: Arc<Carried>,
 }
 
 /// Runs a session to its end.
@@ -33,6 +36,7 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
         inbox: setup.inbox,
         ready: Some(setup.ready),
         controller: setup.controller,
+        carried: setup.carried,
         rx: Burst::new_const(),
         tx: Burst::new_const(),
     };
@@ -50,6 +54,8 @@ struct Driver<P: Port> {
     inbox: Receiver<Message>,
     ready: Option<Sender<Ready>>,
     controller: Option<mpsc::Sender<ToController>>,
+    /// What the port has carried, for whoever tells the controller.
+    carried: Arc<Carried>,
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
 }
@@ -64,6 +70,10 @@ impl<P: Port> Driver<P> {
             }
             self.book.handle_timeout(now, &mut self.engine);
             let moved = self.transmit(now) + self.receive();
+            if moved > 0 && self.controller.is_some() {
+                let stats = self.port.stats();
+                self.carried.note(stats.rx_bytes, stats.tx_bytes);
+            }
             while let Some(event) = self.engine.poll_event() {
                 self.book.take_event(self.now(), event, &mut self.engine);
             }

@@ -41,6 +41,8 @@ struct State {
     /// The gate opens this long after the grant.
     gate: Duration,
     cancelled: usize,
+    /// What workers said that they have carried.
+    counters: Vec<v1::Telemetry>,
 }
 
 /// A running controller.
@@ -63,6 +65,7 @@ impl Controller {
             drops: 0,
             gate: Duration::ZERO,
             cancelled: 0,
+            counters: Vec::new(),
         }));
         let (stop, stopped) = oneshot::channel();
         let (told, addr) = std::sync::mpsc::channel::<SocketAddr>();
@@ -88,6 +91,10 @@ impl Controller {
 
     pub(crate) fn drop_next(&self, count: usize) {
         self.state.lock().unwrap().drops = count;
+    }
+
+    pub(crate) fn counters(&self) -> Vec<v1::Telemetry> {
+        self.state.lock().unwrap().counters.clone()
     }
 
     pub(crate) fn gate(&self, gate: Duration) {
@@ -146,6 +153,9 @@ impl Workers for Service {
                     }
                     Heard::Cancel(_) => state.lock().unwrap().cancelled += 1,
                     Heard::PullSample(sample) => assert!(sample.bytes > 0),
+                    // On the loopback there is no link to probe.
+                    Heard::ProbePort(_) | Heard::ProbeTrain(_) => panic!("{rank} is probed"),
+                    Heard::Telemetry(telemetry) => state.lock().unwrap().counters.push(telemetry),
                 }
             }
         });
@@ -175,6 +185,8 @@ fn describe(workers: u32) -> v1::JobDescription {
         worker_count: workers,
         server: Some(place(0, server_addr())),
         aggregators: vec![place(0, box_addr())],
+        telemetry_period_ns: 20_000_000,
+        probe_nonce: 9,
         ..v1::JobDescription::default()
     };
     job.set_element_type(v1::ElementType::I32);

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::plan::{Layout, initial_path, log_path, model_path};
+use crate::lab::tc::Rate;
 use crate::run::plan::Io;
-use crate::scenario::{Ack, Mode, REPLICA, Replication, SERVER, ScaleExponent};
+use crate::scenario::{Ack, LinkRates, Mode, REPLICA, Replication, SERVER, ScaleExponent};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
@@ -174,18 +175,27 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     let push = layout.push;
     let workers: Vec<String> = (0..job.workers).map(|rank| format!("w{rank}")).collect();
     let hosts = workers.iter().cloned().chain(boxes(layout)).chain([SERVER.to_owned()]);
-    let hosts: Vec<toml::Value> = hosts
-        .map(|host| {
-            let mut fields: Vec<(&str, toml::Value)> = vec![("name", host.as_str().into())];
-            let [up, down] = layout.scenario.lab.rates(&host);
-            for (key, rate) in [("up_bytes_per_sec", up), ("down_bytes_per_sec", down)] {
-                if let Some(rate) = rate.filter(|_| layout.topology.is_some()) {
-                    fields.push((key, as_i64(rate.bits_per_sec() / 8).into()));
-                }
+    let lab = &layout.scenario.lab;
+    let is_told = layout.topology.is_some() && push.link_rates == LinkRates::Configured;
+    let rated = |name: &str, rates: [Option<Rate>; 2], rack: Option<String>| {
+        let mut fields: Vec<(&str, toml::Value)> = vec![("name", name.into())];
+        for (key, rate) in ["up_bytes_per_sec", "down_bytes_per_sec"].into_iter().zip(rates) {
+            if let Some(rate) = rate.filter(|_| is_told) {
+                fields.push((key, as_i64(rate.bits_per_sec() / 8).into()));
             }
-            section(&fields)
-        })
-        .collect();
+        }
+        fields.extend(rack.map(|rack| ("rack", rack.into())));
+        section(&fields)
+    };
+    let rack_of = |host: &String| {
+        let rack = lab.racks.iter().position(|rack| rack.hosts.contains(host));
+        rack.filter(|_| layout.topology.is_some()).map(rack_name)
+    };
+    let hosts: Vec<toml::Value> =
+        hosts.map(|host| rated(&host, lab.rates(&host), rack_of(&host))).collect();
+    let racks = lab.racks.iter().enumerate().filter(|_| layout.topology.is_some());
+    let racks: Vec<toml::Value> =
+        racks.map(|(index, rack)| rated(&rack_name(index), rack.rates(), None)).collect();
     let mut fields: Vec<(&str, toml::Value)> = vec![
         ("name", "train".into()),
         ("index", 0.into()),
@@ -215,12 +225,22 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     let mut table = toml::Table::new();
     table.insert("listen".into(), layout.controller_addr().to_string().into());
     table.insert("stats_format".into(), "json".into());
+    // What it believes of its links, second by second, in its log.
+    table.insert("stats_period_s".into(), 1.into());
     table.insert("state_file".into(), text(&layout.directory.join("controller.state")));
     let lateness = ("void_ms_min", i64::from(push.lateness_ms).into());
     table.insert("tuning".into(), section(&[lateness]));
+    if !racks.is_empty() {
+        table.insert("rack".into(), toml::Value::Array(racks));
+    }
     table.insert("host".into(), toml::Value::Array(hosts));
     table.insert("job".into(), toml::Value::Array(vec![section(&fields)]));
     toml::to_string(&table).expect("a table of plain values")
+}
+
+/// The switch of a rack of the lab.
+fn rack_name(index: usize) -> String {
+    format!("r{index}")
 }
 
 /// Boxes besides the server, by index.

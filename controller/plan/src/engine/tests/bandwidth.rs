@@ -165,26 +165,6 @@ fn what_others_send_is_not_planned_with() {
     assert!(world.status(0).counters.replans_bandwidth > 0);
 }
 
-/// A box counts its own bytes; a worker's on the same host would pass for others'.
-#[test]
-fn counters_of_a_host_with_workers_say_nothing() {
-    let mut config = network(2, 100, 100);
-    config.nodes = vec![world::node("p0", "w0")];
-    let mut job = job(2);
-    job.server = "p0".into();
-    let mut world = World::new(config, vec![job]);
-    world.attach_all();
-    for step in 1..20 {
-        let telemetry = Telemetry {
-            at_ns: step * 100_000_000,
-            nic_tx_bytes: Some(step * rate(50) / 10),
-            ..Telemetry::default()
-        };
-        world.controller.handle_telemetry(world.now_ns, NodeId(0), &telemetry).unwrap();
-    }
-    assert_eq!(known(&world, "w0").0, rate(100));
-}
-
 #[test]
 fn trains_that_make_no_sense_change_no_rate() {
     let mut world = busy_world();

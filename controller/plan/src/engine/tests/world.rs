@@ -354,7 +354,7 @@ impl World {
             Event::Act(action) => match *action {
                 Action::Command { node, command } => self.obey(node, command),
                 Action::Reply { job, rank, reply } => self.hear(job, rank, reply),
-                Action::Notice { .. } => {}
+                Action::Notice { .. } | Action::Probe { .. } => {}
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {

@@ -127,16 +127,27 @@ impl ProbePlan {
         estimator: &Estimator,
         idle: impl Fn(HostId) -> bool,
     ) -> Option<TrainOrder> {
+        self.poll_train_over(now_ns, estimator, |(from, to)| idle(from) && idle(to), |_| true)
+    }
+
+    /// As [`ProbePlan::poll_train`], with `may` for what paths are free, and only for links that are
+    /// `due`, except where a sample leaves a question.
+    pub fn poll_train_over(
+        &mut self,
+        now_ns: u64,
+        estimator: &Estimator,
+        may: impl Fn((HostId, HostId)) -> bool,
+        is_due: impl Fn(LinkId) -> bool,
+    ) -> Option<TrainOrder> {
         self.flying.retain(|flight| now_ns.saturating_sub(flight.sent_ns) < FLIGHT_NS_MAX);
         if self.flying.len() >= self.concurrent_max {
             return None;
         }
-        if let Some(order) = self.poll_inquiry(now_ns, estimator, &idle) {
+        if let Some(order) = self.poll_inquiry(now_ns, estimator, &may) {
             return Some(order);
         }
         if let Some((from, to)) = self.retries.pop_front()
-            && idle(from)
-            && idle(to)
+            && may((from, to))
             && !self.shares(estimator.topology(), from, to)
             && let Some(order) = self.order(now_ns, estimator, (from, to), 0.0)
         {
@@ -145,13 +156,13 @@ impl ProbePlan {
         let topology = estimator.topology();
         let hosts = u32::try_from(topology.host_count()).unwrap_or(0);
         let links = hosts * 2 + topology.rack_count() * 2;
-        let mut due: Vec<LinkId> = (0..links).map(LinkId).collect();
+        let mut due: Vec<LinkId> = (0..links).map(LinkId).filter(|link| is_due(*link)).collect();
         due.sort_by_key(|link| (self.links[link.index()].tried_ns, link.0));
         due.into_iter().find_map(|link| {
             let partners = self.partners(now_ns, estimator, link);
             partners.into_iter().find_map(|(from, to)| {
                 let reserve = self.reserve(now_ns, estimator.topology(), link);
-                (idle(from) && idle(to))
+                may((from, to))
                     .then(|| self.order(now_ns, estimator, (from, to), reserve))
                     .flatten()
             })
@@ -231,7 +242,7 @@ impl ProbePlan {
         &mut self,
         now_ns: u64,
         estimator: &Estimator,
-        idle: &impl Fn(HostId) -> bool,
+        may: &impl Fn((HostId, HostId)) -> bool,
     ) -> Option<TrainOrder> {
         for _ in 0..self.inquiries.len() {
             let inquiry = self.inquiries.pop_front()?;
@@ -249,8 +260,7 @@ impl ProbePlan {
             let partners = self.partners(now_ns, estimator, link);
             let suits = |pair: &&(HostId, HostId)| {
                 **pair != (from, to)
-                    && idle(pair.0)
-                    && idle(pair.1)
+                    && may(**pair)
                     && expected(now_ns, estimator, **pair, Some(link))
                         >= inquiry.needed_bytes_per_sec * FAST_ENOUGH
             };
@@ -260,7 +270,7 @@ impl ProbePlan {
             };
             let pair = partners.iter().filter(suits).find(same_rack);
             let pair = pair.or_else(|| partners.iter().find(suits)).copied();
-            let pair = pair.or_else(|| (idle(from) && idle(to)).then_some((from, to)));
+            let pair = pair.or_else(|| may((from, to)).then_some((from, to)));
             let Some(pair) = pair.filter(|pair| !self.shares(topology, pair.0, pair.1)) else {
                 continue;
             };
@@ -380,6 +390,6 @@ const FIRST_SAMPLES: u32 = 4;
 /// A partner this much of the wanted rate shows nearly all of it.
 const FAST_ENOUGH: f64 = 0.95;
 /// A train that has not been reported by then is lost.
-const FLIGHT_NS_MAX: u64 = 500_000_000;
+pub const FLIGHT_NS_MAX: u64 = 500_000_000;
 const RACK_OVERDUE_NS: u64 = 600_000_000;
 const INQUIRIES_MAX: usize = 64;
