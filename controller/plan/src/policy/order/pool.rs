@@ -34,6 +34,8 @@ pub(super) struct Pool {
     best_host: usize,
     /// Hosts that were the best lately: the next is often one much like them.
     recent: [usize; RECENT],
+    /// Whether `best_host` is the best that the search under way has found.
+    is_found: bool,
     /// At most the best key.
     least: (u64, u32),
     seen_changes: u64,
@@ -99,6 +101,7 @@ impl Pool {
             best: None,
             best_host: 0,
             recent: [0; RECENT],
+            is_found: false,
             least: (0, 0),
             seen_changes: 0,
         }
@@ -128,6 +131,7 @@ impl Pool {
         }
         let limit_ns = limit.map_or(u64::MAX, |(finish_ns, _)| finish_ns);
         let mut bound = self.line.bound((limit_ns, u32::MAX));
+        self.is_found = false;
         self.guess(facts, &mut bound);
         self.search_aside(facts, &mut bound);
         self.search_plain(facts, &mut bound);
@@ -294,6 +298,9 @@ impl Pool {
     fn consider(&mut self, facts: Facts<'_>, head: Low<Offer>, bound: &mut Bound) -> u64 {
         let Facts { case, ledger, places } = facts;
         let Low { place: at, number, about: offer } = head;
+        if self.is_found && self.best_host == at {
+            return bound.best.0;
+        }
         let finish_ns = self.line.ask(case, ledger, &offer);
         if finish_ns > bound.best.0 {
             return finish_ns;
@@ -317,7 +324,7 @@ impl Pool {
             if finish_ns < bound.best.0 {
                 *bound = self.line.bound((finish_ns, rank));
             }
-            self.best_host = at;
+            (self.best_host, self.is_found) = (at, true);
         }
         finish_ns
     }

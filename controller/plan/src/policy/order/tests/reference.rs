@@ -126,6 +126,11 @@ impl<'a> Reference<'a> {
     }
 
     /// Rule 3.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a threshold; saturates"
+    )]
     fn holds_up(&mut self, server: usize, id: UpdateId) -> bool {
         let (case, options) = (self.case, &self.case.options);
         let recent = self.drops.len() - options.drop_window as usize;
