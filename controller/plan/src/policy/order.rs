@@ -10,7 +10,8 @@
 //! 3. A forced update that holds the others up too long is dropped (*derived*; see `drops.rs`).
 //!
 //! Ties go to the earlier finish, then to the smaller name. Source: MLfabric, update ordering.
-//! Cost: about log N per update for picking (see `pool.rs`), plus the drop rule's look-ahead.
+//! Cost: for every update a few instructions for each of about the square root of the hosts (see
+//! `pool.rs`), plus the drop rule's look-ahead.
 
 mod deadlines;
 mod drops;
