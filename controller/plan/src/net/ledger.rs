@@ -38,7 +38,7 @@ pub struct Overbooked {
 /// Beyond this nothing is planned.
 pub const HORIZON_NS: u64 = 1 << 62;
 
-pub(super) const NS_PER_SEC: u64 = 1_000_000_000;
+pub(crate) const NS_PER_SEC: u64 = 1_000_000_000;
 
 impl Ledger {
     /// The network of a case, less what it says is promised.

@@ -24,10 +24,9 @@ pub(crate) struct Reach {
     total: u64,
     /// Steps that begin before.
     count: usize,
-    /// The lowest and highest rate of those, and the last one's.
+    /// The lowest and highest rate of those.
     lowest: u64,
     highest: u64,
-    last: u64,
 }
 
 /// A size as an amount; saturates.
@@ -70,8 +69,12 @@ impl Profile {
     /// How much can be carried before an instant.
     pub(crate) fn reach(&self, by_ns: u64) -> Reach {
         let time_ns = by_ns.saturating_sub(self.start_ns());
-        let mut reach =
-            Reach { by_ns, time_ns, total: 0, count: 0, lowest: u64::MAX, highest: 0, last: 0 };
+        let mut reach = Reach { by_ns, time_ns, total: 0, count: 0, lowest: u64::MAX, highest: 0 };
+        if by_ns == u64::MAX {
+            // For ever: everybody gets more than can be counted.
+            (reach.time_ns, reach.total) = (u64::MAX, u64::MAX);
+            return reach;
+        }
         for (i, step) in self.steps.iter().enumerate() {
             if step.from_ns >= by_ns {
                 break;
@@ -82,7 +85,6 @@ impl Profile {
             reach.count += 1;
             reach.lowest = reach.lowest.min(rate);
             reach.highest = reach.highest.max(rate);
-            reach.last = rate;
         }
         if reach.total == u64::MAX {
             // Then every capacity gets that.
@@ -137,15 +139,5 @@ impl Reach {
     /// Time since something is left.
     pub(crate) const fn time_ns(&self) -> u64 {
         self.time_ns
-    }
-
-    /// All that is carried.
-    pub(crate) const fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// What of it would be missing a nanosecond earlier.
-    pub(crate) fn last_ns(&self, capacity: u64) -> u64 {
-        self.last.min(capacity)
     }
 }

@@ -10,9 +10,18 @@ use crate::case::Segment;
 mod tests;
 
 /// The residual of a link.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Debug, Eq, PartialEq)]
 pub struct Timeline {
     steps: Vec<Step>,
+}
+
+impl Clone for Timeline {
+    fn clone(&self) -> Self {
+        // A copy is promised from next: without room, the first promise on every link would move it.
+        let mut steps = Vec::with_capacity(self.steps.len() + ROOM);
+        steps.extend_from_slice(&self.steps);
+        Self { steps }
+    }
 }
 
 /// From an instant on, this much is left.
@@ -152,6 +161,9 @@ pub(super) fn index_from(steps: &[Step], first: usize, at_ns: u64) -> usize {
 
 /// Steps that are looked at one by one before the rest is halved.
 const NEAR: usize = 4;
+
+/// Steps that a copy has room for.
+const ROOM: usize = 16;
 
 fn push(steps: &mut Vec<Step>, from_ns: u64, bytes_per_sec: u64) {
     if steps.last().is_none_or(|last| last.bytes_per_sec != bytes_per_sec) {

@@ -10,11 +10,15 @@
 //! 3. A forced update that holds the others up too long is dropped (*derived*; see `drops.rs`).
 //!
 //! Ties go to the earlier finish, then to the smaller name. Source: MLfabric, update ordering.
-//! Cost: about log N per update for picking (see `pool.rs`), plus the drop rule's look-ahead.
+//! Cost: for every update a few instructions for each of about the square root of the hosts (see
+//! `pool.rs`), plus the drop rule's look-ahead.
 
 mod deadlines;
 mod drops;
+mod line;
 mod longest;
+mod lows;
+mod pairs;
 mod picker;
 mod places;
 mod pool;
@@ -31,9 +35,10 @@ use deadlines::Deadlines;
 use drops::DropRule;
 use picker::{Candidate, Picker};
 use places::Places;
+use pool::Facts;
 
 /// What the ordering decided: sequences of direct transfers, reserved in the ledger.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Ordered {
     /// Commit order of every server.
     pub sequences: Vec<Vec<UpdateId>>,
@@ -99,8 +104,8 @@ struct Planner<'a> {
     ledger: &'a mut Ledger,
     by_rank: Vec<UpdateId>,
     /// By [`UpdateId`]: place in its server's deadlines.
-    places: Vec<u32>,
-    hosts: Places,
+    slots: Vec<u32>,
+    places: Places,
     lanes: Vec<Lane>,
     out: Ordered,
     rule: DropRule,
@@ -142,17 +147,18 @@ impl<'a> Planner<'a> {
             out.dropped.extend(lost.into_iter().map(|id| (id, DropReason::DeadlineCluster)));
         }
         picker::reserve_thin(case, ledger, &waiting, &mut out.transfers);
-        let mut places = vec![0; case.updates.len()];
-        let hosts = Places::new(case);
+        let mut slots = vec![0; case.updates.len()];
+        let places = Places::new(case, &by_rank);
+        let facts = Facts { case, ledger, places: &places };
         let lanes = waiting.into_iter().zip(&case.servers).map(|(ids, server)| Lane {
-            pickers: vec![Picker::new(case, ledger, &hosts, &ids, &out.transfers)],
-            deadlines: Deadlines::new(case, ids, &mut places),
+            pickers: vec![Picker::new(facts, &ids, &out.transfers)],
+            deadlines: Deadlines::new(case, ids, &mut slots),
             last_commit_ns: server.commit_from_ns,
             key: (0, 0),
         });
         let lanes = lanes.collect();
         let rule = DropRule::new(case);
-        Self { case, ledger, by_rank, places, hosts, lanes, out, rule, segments: Vec::new() }
+        Self { case, ledger, by_rank, slots, places, lanes, out, rule, segments: Vec::new() }
     }
 
     fn run(mut self) -> Ordered {
@@ -178,9 +184,10 @@ impl<'a> Planner<'a> {
             let (index, _) = keyed.min_by_key(|(_, lane)| lane.key)?;
             let server = ServerId::from_index(index);
             self.force(server);
+            let facts = Facts { case: self.case, ledger: self.ledger, places: &self.places };
             let lane = &mut self.lanes[index];
             let picker = lane.pickers.last_mut()?;
-            let candidate = picker.best(self.case, self.ledger, &self.by_rank)?;
+            let candidate = picker.best(facts, &self.by_rank)?;
             lane.key = candidate.key();
             let behind = self.lanes.iter().enumerate().any(|(other, lane)| {
                 other != index && !lane.deadlines.is_empty() && lane.key < candidate.key()
@@ -199,11 +206,11 @@ impl<'a> Planner<'a> {
         }
         let Some(top) = lane.pickers.last_mut() else { return };
         let Some(forced) = lane.deadlines.tight_prefix(self.case, top.len()) else { return };
+        let facts = Facts { case: self.case, ledger: self.ledger, places: &self.places };
         for id in &forced {
-            top.remove(self.case, &self.hosts, *id);
+            top.remove(facts, *id);
         }
-        let fixed = &self.out.transfers;
-        lane.pickers.push(Picker::new(self.case, self.ledger, &self.hosts, &forced, fixed));
+        lane.pickers.push(Picker::new(facts, &forced, &self.out.transfers));
     }
 
     /// Rule 3: whether the update at a forced slot is dropped instead.
@@ -216,9 +223,10 @@ impl<'a> Planner<'a> {
             return false;
         }
         let below = lane.pickers.len() - 1;
+        let facts = Facts { case: self.case, ledger: self.ledger, places: &self.places };
         let mut free_ns = u64::MAX;
         for picker in &mut lane.pickers[..below] {
-            if let Some(free) = picker.best(self.case, self.ledger, &self.by_rank) {
+            if let Some(free) = picker.best(facts, &self.by_rank) {
                 free_ns = free_ns.min(free.finish_ns);
             }
         }
@@ -228,7 +236,7 @@ impl<'a> Planner<'a> {
         }
         let next = (lane.deadlines.slot(), lane.last_commit_ns);
         let waits = |id: UpdateId| {
-            lane.deadlines.waits(self.places[id.index()], id)
+            lane.deadlines.waits(self.slots[id.index()], id)
                 && self.out.transfers[id.index()].is_none()
         };
         let (case, ledger, by_rank) = (self.case, &mut *self.ledger, &self.by_rank);
@@ -240,8 +248,8 @@ impl<'a> Planner<'a> {
         let lane = &mut self.lanes[server.index()];
         if lane.pickers[1..].iter().any(|picker| !picker.is_empty()) {
             let waiting = lane.deadlines.remaining();
-            let fixed = &self.out.transfers;
-            lane.pickers = vec![Picker::new(self.case, self.ledger, &self.hosts, &waiting, fixed)];
+            let facts = Facts { case: self.case, ledger: self.ledger, places: &self.places };
+            lane.pickers = vec![Picker::new(facts, &waiting, &self.out.transfers)];
         }
     }
 
@@ -277,10 +285,11 @@ impl<'a> Planner<'a> {
 
     fn remove(&mut self, server: ServerId, id: UpdateId) {
         let lane = &mut self.lanes[server.index()];
-        lane.deadlines.remove(self.places[id.index()]);
+        lane.deadlines.remove(self.slots[id.index()]);
         lane.key = (0, 0);
         if let Some(picker) = lane.pickers.last_mut() {
-            picker.remove(self.case, &self.hosts, id);
+            let facts = Facts { case: self.case, ledger: self.ledger, places: &self.places };
+            picker.remove(facts, id);
         }
     }
 }

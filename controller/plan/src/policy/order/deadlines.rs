@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use crate::case::{Case, UpdateId};
 use crate::net::ledger::Ledger;
 
-use super::direct_path;
+use super::{direct_path, pairs};
 
 /// One server's waiting updates by deadline, and its next slot.
 #[derive(Debug)]
@@ -150,15 +150,11 @@ pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> V
 
 /// Sorts updates of one server by (deadline, name).
 pub(super) fn sort(case: &Case, by_rank: &[UpdateId], ids: &mut [UpdateId]) {
-    // The deadline grows with the version. One number each compares fastest.
-    let key = |id: &UpdateId| {
-        u128::from(case.update(*id).version) << 32 | u128::from(case.ranks[id.index()])
-    };
-    let mut keys: Vec<u128> = ids.iter().map(key).collect();
-    keys.sort_unstable();
-    for (id, key) in ids.iter_mut().zip(keys) {
-        #[expect(clippy::cast_possible_truncation, reason = "its lower part")]
-        let rank = key as u32;
+    // The deadline grows with the version.
+    let pair = |id: &UpdateId| (case.update(*id).version, case.ranks[id.index()]);
+    let mut pairs: Vec<(u64, u32)> = ids.iter().map(pair).collect();
+    pairs::sort(&mut pairs);
+    for (id, (_, rank)) in ids.iter_mut().zip(pairs) {
         *id = by_rank[rank as usize];
     }
 }

@@ -5,14 +5,17 @@
 //! with it by more than `theta` median transfer times; if fewer than `drop_limit` of the last
 //! `drop_window` updates were dropped; and if its worker did not lose the previous one.
 
-use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-use crate::case::{Case, Segment, ServerId, UpdateId};
+use crate::case::{Case, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
 
-use super::direct_path;
+use super::pairs;
 use super::picker::Candidate;
+
+use ahead::{Ahead, send};
+
+mod ahead;
 
 #[cfg(test)]
 mod tests;
@@ -37,20 +40,6 @@ struct Brief {
     threshold_ns: u64,
     /// (time, rank), longest first; what is gone may be missing.
     times: Vec<(u64, u32)>,
-}
-
-/// A transfer that is planned ahead.
-#[derive(Clone, Copy, Debug)]
-struct Ahead {
-    id: UpdateId,
-    deadline: i64,
-    rank: u32,
-    /// On links of its own.
-    time_ns: u64,
-    /// It does not end before this: residuals only shrink.
-    least_ns: u64,
-    /// Whether that is when it ends.
-    is_fresh: bool,
 }
 
 impl DropRule {
@@ -95,17 +84,18 @@ impl DropRule {
         (slot, last_commit_ns): (i64, u64),
     ) -> bool {
         let brief = self.brief(case, forced);
-        let others = brief.others(case, by_rank, forced, waits);
+        let others = brief.others(by_rank, forced, waits);
         if others.is_empty() {
             return false;
         }
         let allowed = u128::from(brief.threshold_ns) * others.len() as u128;
+        let mut ahead = Ahead::new(case, ledger, &others);
         let mark = ledger.mark();
-        let without = ahead(case, ledger, &others, slot, last_commit_ns, u128::MAX);
+        let without = ahead.commits(ledger, slot, last_commit_ns, u128::MAX);
         ledger.rollback(mark);
         let most = without.saturating_add(allowed);
         let finish_ns = send(case, ledger, forced, &mut Vec::new());
-        let with = ahead(case, ledger, &others, slot + 1, last_commit_ns.max(finish_ns), most);
+        let with = ahead.commits(ledger, slot + 1, last_commit_ns.max(finish_ns), most);
         ledger.rollback(mark);
         with > most
     }
@@ -121,106 +111,27 @@ impl Brief {
         let own = case.update_ids().filter(|id| case.update(*id).server == server);
         let mut times: Vec<(u64, u32)> =
             own.map(|id| (uncontended_ns(case, id), case.ranks[id.index()])).collect();
-        times.sort_unstable_by_key(|time| Reverse(*time));
-        let median_ns = times[times.len() - 1 - times.len() / 2].0;
+        pairs::sort(&mut times);
+        let median_ns = times[times.len() / 2].0;
+        times.reverse();
         Self { threshold_ns: scale(median_ns, case.options.theta), times }
     }
 
-    /// The briefest that still wait, by deadline.
+    /// The briefest that still wait, with their times.
     fn others(
         &mut self,
-        case: &Case,
         by_rank: &[UpdateId],
         forced: UpdateId,
         waits: impl Fn(UpdateId) -> bool,
-    ) -> Vec<Ahead> {
+    ) -> Vec<(u64, UpdateId)> {
         // They mostly go in this order, so what is gone is at the end.
         while self.times.last().is_some_and(|(_, rank)| !waits(by_rank[*rank as usize])) {
             self.times.pop();
         }
         let ids =
             self.times.iter().rev().map(|(time_ns, rank)| (*time_ns, by_rank[*rank as usize]));
-        let waiting = ids.filter(|(_, id)| *id != forced && waits(*id)).take(LOOKAHEAD);
-        let mut others: Vec<Ahead> = waiting
-            .map(|(time_ns, id)| Ahead {
-                id,
-                deadline: case.deadline(id),
-                rank: case.ranks[id.index()],
-                time_ns,
-                least_ns: 0,
-                is_fresh: false,
-            })
-            .collect();
-        others.sort_unstable_by_key(|other| (other.deadline, other.rank));
-        others
+        ids.filter(|(_, id)| *id != forced && waits(*id)).take(LOOKAHEAD).collect()
     }
-}
-
-/// Sum of the commit instants of `others`, shortest first under their deadlines; once it is certain
-/// to be over `most`, what is certain of it.
-fn ahead(
-    case: &Case,
-    ledger: &mut Ledger,
-    others: &[Ahead],
-    first_slot: i64,
-    mut last_commit_ns: u64,
-    most: u128,
-) -> u128 {
-    let server = case.server(case.update(others[0].id).server);
-    let down = ledger.topology().down(server.host);
-    let mut waiting = others.to_vec();
-    let mut segments = Vec::new();
-    let mut sum = 0;
-    let mut slot = first_slot;
-    while !waiting.is_empty() {
-        // No commit is before the one before it.
-        let least = sum + waiting.len() as u128 * u128::from(last_commit_ns);
-        if least > most {
-            return least;
-        }
-        let free_ns = ledger.link(down).first_free_ns(case.now_ns).unwrap_or(u64::MAX);
-        for other in &mut waiting {
-            other.least_ns = other.least_ns.max(free_ns.saturating_add(other.time_ns));
-            other.is_fresh = false;
-        }
-        let tight = (0..waiting.len()).find(|n| waiting[*n].deadline - slot <= *n as i64);
-        let choice = tight.map_or(waiting.len(), |n| n + 1);
-        let at = briefest(case, ledger, &mut waiting[..choice]);
-        let id = waiting.remove(at).id;
-        last_commit_ns = last_commit_ns.max(send(case, ledger, id, &mut segments));
-        sum += u128::from(last_commit_ns);
-        slot += 1;
-    }
-    sum
-}
-
-/// Which of some transfers would end first. Only what could is asked about.
-fn briefest(case: &Case, ledger: &Ledger, choice: &mut [Ahead]) -> usize {
-    loop {
-        let keyed = choice.iter().enumerate();
-        let first = keyed.min_by_key(|(_, other)| (other.least_ns, other.rank));
-        let at = first.map_or(0, |(at, _)| at);
-        let other = &mut choice[at];
-        if other.is_fresh {
-            return at;
-        }
-        let update = case.update(other.id);
-        let path = direct_path(case, ledger, update);
-        other.least_ns = ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX);
-        other.is_fresh = true;
-    }
-}
-
-/// Reserves an update's transfer and returns its finish.
-fn send(case: &Case, ledger: &mut Ledger, id: UpdateId, segments: &mut Vec<Segment>) -> u64 {
-    let update = case.update(id);
-    let path = direct_path(case, ledger, update);
-    segments.clear();
-    let finish = ledger.probe_segments(&path, case.now_ns, update.size_bytes, segments);
-    if finish.is_some() {
-        ledger.reserve(&path, segments);
-    }
-    finish.unwrap_or(u64::MAX)
 }
 
 /// Transfer time on links that carry nothing else.

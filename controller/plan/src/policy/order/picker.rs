@@ -11,8 +11,7 @@ use crate::net::ledger::Ledger;
 use crate::plan::Transfer;
 
 use super::direct_path;
-use super::places::Places;
-use super::pool::Pool;
+use super::pool::{Facts, Pool};
 
 /// An update and when it would end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,13 +38,8 @@ pub(super) struct Picker {
 
 impl Picker {
     /// `fixed` holds the transfers of updates that are reserved already.
-    pub(super) fn new(
-        case: &Case,
-        ledger: &Ledger,
-        places: &Places,
-        ids: &[UpdateId],
-        fixed: &[Option<Transfer>],
-    ) -> Self {
+    pub(super) fn new(facts: Facts<'_>, ids: &[UpdateId], fixed: &[Option<Transfer>]) -> Self {
+        let Facts { case, ledger, .. } = facts;
         let mut picker = Self { pools: Vec::new(), fixed: BTreeSet::new(), count: ids.len() };
         let mut free: Vec<UpdateId> = Vec::with_capacity(ids.len());
         for id in ids {
@@ -61,7 +55,7 @@ impl Picker {
             free.sort_unstable_by_key(rack);
         }
         for pool in free.chunk_by(|a, b| rack(a) == rack(b)) {
-            picker.pools.push(Pool::new(case, ledger, places, pool));
+            picker.pools.push(Pool::new(facts, pool));
         }
         picker
     }
@@ -75,16 +69,11 @@ impl Picker {
     }
 
     /// The candidate with the smallest (finish, name).
-    pub(super) fn best(
-        &mut self,
-        case: &Case,
-        ledger: &Ledger,
-        by_rank: &[UpdateId],
-    ) -> Option<Candidate> {
+    pub(super) fn best(&mut self, facts: Facts<'_>, by_rank: &[UpdateId]) -> Option<Candidate> {
         let mut best = self.fixed.first().copied();
         for pool in &mut self.pools {
             if best.is_none_or(|best| pool.key() < best)
-                && let Some(key) = pool.best(case, ledger, best)
+                && let Some(key) = pool.best(facts, best)
                 && best.is_none_or(|best| key < best)
             {
                 best = Some(key);
@@ -95,11 +84,11 @@ impl Picker {
     }
 
     /// Takes an update out of the set.
-    pub(super) fn remove(&mut self, case: &Case, places: &Places, id: UpdateId) {
+    pub(super) fn remove(&mut self, facts: Facts<'_>, id: UpdateId) {
         self.count -= 1;
-        let taken = self.pools.iter_mut().any(|pool| pool.remove(case, places, id));
+        let taken = self.pools.iter_mut().any(|pool| pool.remove(facts, id));
         if !taken {
-            let rank = case.ranks[id.index()];
+            let rank = facts.case.ranks[id.index()];
             self.fixed.retain(|(_, other)| *other != rank);
         }
     }

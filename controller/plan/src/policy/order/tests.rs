@@ -1,61 +1,13 @@
 use proptest::prelude::*;
 
+mod reference;
+
 use super::*;
 use crate::case::{Case, UpdateId};
 use crate::net::ledger::Ledger;
+use crate::net::topology::LinkId;
 use crate::sample::{Numbers, Shape};
 use crate::spec::CaseSpec;
-
-/// The rules as they are written down, asking every update every time.
-fn reference(case: &Case, ledger: &mut Ledger) -> (Vec<Vec<UpdateId>>, Vec<UpdateId>) {
-    let rank = |id: &UpdateId| case.ranks[id.index()];
-    let finish = |ledger: &Ledger, id: &UpdateId| {
-        let update = case.update(*id);
-        let path = direct_path(case, ledger, update);
-        ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX)
-    };
-    let mut dropped = Vec::new();
-    let mut waiting = vec![Vec::new(); case.servers.len()];
-    for id in case.update_ids() {
-        if case.deadline(id) < 0 {
-            dropped.push(id);
-        } else {
-            waiting[case.update(id).server.index()].push(id);
-        }
-    }
-    for ids in &mut waiting {
-        ids.sort_by_key(|id| (case.deadline(*id), rank(id)));
-        while let Some(n) = (0..ids.len()).find(|n| case.deadline(ids[*n]) < *n as i64) {
-            let (at, _) = (0..=n)
-                .map(|at| (at, (finish(ledger, &ids[at]), rank(&ids[at]))))
-                .max_by_key(|x| x.1)
-                .unwrap();
-            dropped.push(ids.remove(at));
-        }
-    }
-    let mut out: Vec<Vec<UpdateId>> = vec![Vec::new(); case.servers.len()];
-    loop {
-        let mut best = None;
-        for (server, ids) in waiting.iter().enumerate() {
-            let slot = out[server].len() as i64;
-            let tight = (0..ids.len()).find(|n| case.deadline(ids[*n]) - slot == *n as i64);
-            for id in &ids[..tight.map_or(ids.len(), |n| n + 1)] {
-                let key = (finish(ledger, id), rank(id), *id);
-                if best.is_none_or(|best| key < best) {
-                    best = Some(key);
-                }
-            }
-        }
-        let Some((_, _, id)) = best else { return (out, dropped) };
-        let update = case.update(id);
-        let path = direct_path(case, ledger, update);
-        let mut segments = Vec::new();
-        ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments).unwrap();
-        ledger.reserve(&path, &segments);
-        out[update.server.index()].push(id);
-        waiting[update.server.index()].retain(|other| *other != id);
-    }
-}
 
 fn ordered(spec: &CaseSpec) -> (Case, Ordered) {
     let case = Case::new(spec).expect("a sample case");
@@ -64,16 +16,17 @@ fn ordered(spec: &CaseSpec) -> (Case, Ordered) {
     (case, ordered)
 }
 
-fn same_as_reference(spec: &mut CaseSpec) {
-    spec.options.no_drop = true;
-    let (case, ordered) = ordered(spec);
-    let (sequences, dropped) = reference(&case, &mut Ledger::new(&case));
-    let mut mine: Vec<_> = ordered.dropped.iter().map(|(id, _)| *id).collect();
-    let mut theirs = dropped;
-    mine.sort();
-    theirs.sort();
-    assert_eq!(mine, theirs);
-    assert_eq!(ordered.sequences, sequences);
+/// Compares everything that is decided, and what is left of every link.
+fn same_as_reference(spec: &CaseSpec) -> Ordered {
+    let case = Case::new(spec).expect("a sample case");
+    let (mut mine, mut theirs) = (Ledger::new(&case), Ledger::new(&case));
+    let ordered = order(&case, &mut mine);
+    assert_eq!(ordered, reference::order(&case, &mut theirs));
+    for link in 0..mine.topology().link_count() {
+        let link = LinkId(u32::try_from(link).expect("few links"));
+        assert_eq!(mine.link(link), theirs.link(link));
+    }
+    ordered
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
@@ -108,6 +61,9 @@ fn squeeze(spec: &mut CaseSpec, seed: u64) {
     }
     for update in &mut spec.updates {
         update.size_bytes = [5, 10, 10, 20][numbers.index(4)];
+        if numbers.index(50) == 0 {
+            update.size_bytes = 1 << 50; // it would end beyond any plan
+        }
         update.version = 1_000 - numbers.within(0, tau_max + 2);
     }
     for reservation in &mut spec.reservations {
@@ -121,12 +77,46 @@ fn squeeze(spec: &mut CaseSpec, seed: u64) {
     }
 }
 
+/// Links that carry many bytes in a nanosecond, so that different sizes end in the same one.
+fn hasten(spec: &mut CaseSpec, seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    for host in spec.hosts.values_mut() {
+        host.up_bytes_per_sec = numbers.within(5, 40) * 1_000_000_000;
+        host.down_bytes_per_sec = 20_000_000_000;
+    }
+    for update in &mut spec.updates {
+        update.size_bytes = 1_000_000 + numbers.within(0, 60);
+    }
+    for reservation in &mut spec.reservations {
+        reservation.bytes_per_sec = numbers.within(1, 10) * 1_000_000_000;
+        reservation.from_ns = spec.now_ns + numbers.within(0, 200_000);
+        reservation.to_ns = reservation.from_ns + numbers.within(1, 200_000);
+    }
+}
+
+/// Drop rule on and off, easy and strict; thin flows; workers that lost the previous update.
+fn set_options(spec: &mut CaseSpec, seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let options = &mut spec.options;
+    options.no_drop = numbers.index(3) == 0;
+    options.theta = [0.0, 0.3, 1.0][numbers.index(3)];
+    options.drop_limit = [0.05, 0.3, 1.0][numbers.index(3)];
+    options.drop_window = [1, 20, 100][numbers.index(3)];
+    options.recent_drops = [0, 0, 1, 3][numbers.index(4)];
+    options.thin_flow_share = [0.0, 0.0, 0.3][numbers.index(3)];
+    for update in &mut spec.updates {
+        update.dropped_before = numbers.index(4) == 0;
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
     fn picks_what_asking_every_update_would_pick(shape in shape(), seed in any::<u64>()) {
-        same_as_reference(&mut shape.spec(seed));
+        let mut spec = shape.spec(seed);
+        set_options(&mut spec, seed);
+        same_as_reference(&spec);
     }
 
     #[test]
@@ -135,8 +125,9 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut spec = shape.spec(seed);
+        set_options(&mut spec, seed);
         squeeze(&mut spec, seed);
-        same_as_reference(&mut spec);
+        same_as_reference(&spec);
     }
 
     #[test]
@@ -173,9 +164,10 @@ proptest! {
 /// Thousands of small cases, and some as large as asking every update every time allows.
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "small numbers")]
-fn picks_the_same_in_thousands_of_small_cases_and_some_large() {
+fn plans_thousands_of_small_cases_and_some_large_like_the_reference() {
     let mut numbers = Numbers::new(3);
-    for seed in 0..2_000 {
+    let mut drops = Vec::new();
+    for seed in 0..3_000 {
         let (workers, servers) = (1 + numbers.index(16) as u32, 1 + numbers.index(4) as u32);
         let shape = Shape {
             updates: 1 + numbers.index(40) as u32,
@@ -189,10 +181,18 @@ fn picks_the_same_in_thousands_of_small_cases_and_some_large() {
             deadlines: numbers.index(2) == 0,
         };
         let mut spec = shape.spec(seed);
-        if numbers.index(2) == 0 {
-            squeeze(&mut spec, seed);
+        set_options(&mut spec, seed);
+        match numbers.index(4) {
+            0 => hasten(&mut spec, seed),
+            1 | 2 => squeeze(&mut spec, seed),
+            _ => {}
         }
-        same_as_reference(&mut spec);
+        drops.extend(same_as_reference(&spec).dropped.into_iter().map(|(_, reason)| reason));
+    }
+    use DropReason::{DeadlineCluster, DelaysOthers, NoBandwidth, TooOld};
+    for reason in [TooOld, DeadlineCluster, DelaysOthers, NoBandwidth] {
+        let count = drops.iter().filter(|drop| **drop == reason).count();
+        assert!(count > 300, "{reason:?}: {count}");
     }
     for seed in 0..6 {
         let shape = Shape {
@@ -205,7 +205,11 @@ fn picks_the_same_in_thousands_of_small_cases_and_some_large() {
             equal: seed % 3 == 2,
             ..crate::sample::THOUSAND
         };
-        same_as_reference(&mut shape.spec(seed));
+        let mut spec = shape.spec(seed);
+        if seed % 3 == 1 {
+            hasten(&mut spec, seed);
+        }
+        same_as_reference(&spec);
     }
 }
 

@@ -1,27 +1,31 @@
 use super::*;
+use crate::policy::order::direct_path;
 use crate::sample::{Numbers, Shape};
 
 /// The look-ahead as it is written down: everybody is asked before every pick.
 fn plain(
     case: &Case,
     ledger: &mut Ledger,
-    others: &[Ahead],
+    others: &[(u64, UpdateId)],
     first_slot: i64,
     mut last_ns: u64,
 ) -> u128 {
-    let mut waiting = others.to_vec();
+    let mut waiting: Vec<UpdateId> = others.iter().map(|(_, id)| *id).collect();
+    waiting.sort_by_key(|id| (case.deadline(*id), case.ranks[id.index()]));
     let mut sum = 0;
     for slot in first_slot.. {
-        let tight = (0..waiting.len()).find(|n| waiting[*n].deadline - slot <= *n as i64);
+        let deadline = |n: &usize| case.deadline(waiting[*n]);
+        let tight = (0..waiting.len()).find(|n| deadline(n) - slot <= *n as i64);
         let choice = &waiting[..tight.map_or(waiting.len(), |n| n + 1)];
-        let finish = |other: &Ahead| {
-            let update = case.update(other.id);
+        let finish = |id: UpdateId| {
+            let update = case.update(id);
             let path = direct_path(case, ledger, update);
             ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX)
         };
-        let keyed = choice.iter().enumerate().map(|(at, o)| (finish(o), o.rank, at));
+        let keyed =
+            choice.iter().enumerate().map(|(at, id)| (finish(*id), case.ranks[id.index()], at));
         let Some((_, _, at)) = keyed.min() else { return sum };
-        let id = waiting.remove(at).id;
+        let id = waiting.remove(at);
         last_ns = last_ns.max(send(case, ledger, id, &mut Vec::new()));
         sum += u128::from(last_ns);
     }
@@ -58,21 +62,22 @@ fn the_look_ahead_is_that_of_asking_everybody() {
         }
         let mut ledger = Ledger::new(&case);
         let some = case.update(UpdateId(0)).server;
-        let others = Brief::new(&case, some).others(&case, &by_rank, UpdateId(0), |_| true);
+        let others = Brief::new(&case, some).others(&by_rank, UpdateId(0), |_| true);
         if others.is_empty() {
             continue;
         }
         let (slot, last_ns) = (numbers.within(0, 8) as i64, case.now_ns);
-        forced += usize::from(others.iter().any(|other| other.deadline - slot < 16));
+        forced += usize::from(others.iter().any(|(_, id)| case.deadline(*id) - slot < 16));
         let mark = ledger.mark();
         let expected = plain(&case, &mut ledger, &others, slot, last_ns);
         ledger.rollback(mark);
-        let sum = ahead(&case, &mut ledger, &others, slot, last_ns, u128::MAX);
+        let mut ahead = Ahead::new(&case, &ledger, &others);
+        let sum = ahead.commits(&mut ledger, slot, last_ns, u128::MAX);
         ledger.rollback(mark);
         assert_eq!(sum, expected, "seed {seed}");
         // Stopped early, it is right about being over.
         for most in [expected - 1, expected, expected / 2, expected * 2] {
-            let sum = ahead(&case, &mut ledger, &others, slot, last_ns, most);
+            let sum = ahead.commits(&mut ledger, slot, last_ns, most);
             ledger.rollback(mark);
             assert_eq!(sum > most, expected > most, "seed {seed}");
             stopped += usize::from(sum > most && sum < expected);
