@@ -78,11 +78,14 @@ async fn trains_are_sent_received_and_counted() {
     {
         sender.obey(&v1::Probe { train, target, packets });
     }
-    let train = loop {
-        if let Report::Train(train) = report(&mut receiver).await {
-            break train;
+    let arrived = tokio::time::timeout(WAIT, async {
+        loop {
+            if let Report::Train(train) = receiver.report().await {
+                return train;
+            }
         }
-    };
+    });
+    let train = arrived.await.expect("a train");
     // The frames of a train keep to 1500 bytes of IP whatever the MTU.
     assert_eq!((train.train, train.frame_bytes, train.at_ns.len()), (3, 1514, 30));
     assert_eq!(train.reading_at_ns.len(), train.reading_bytes.len());

@@ -24,6 +24,8 @@
 //! and the engine ([`weft_engine::role::push::Pusher`]); calls talk to it over bounded channels.
 //! With a controller, a second thread asks it for a turn and passes its grants on; without one, or
 //! when it falls silent, updates go directly and in the order in which they arrive.
+//! The second thread also tells what the host's link has carried and, where the controller probes its
+//! links, keeps a UDP port of its own on the worker's address for probe trains ([`weft_agent`]).
 //!
 //! | file | what it does |
 //! | --- | --- |
