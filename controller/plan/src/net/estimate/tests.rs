@@ -476,8 +476,8 @@ fn a_budget_saves_up_and_pays_back() {
 }
 
 proptest! {
-    // The same settings every time: in about one of two thousand, without any jitter, two hosts that
-    // probe at once with three others never come to be paired, and both stay a lower bound.
+    // The same settings every time: in about one of 3,500 two hosts that probe at once with others
+    // come to be paired only when it tells nothing, and both stay a lower bound.
     #![proptest_config(ProptestConfig {
         cases: 48,
         rng_seed: RngSeed::Fixed(1),

@@ -41,8 +41,12 @@ impl ProbePlan {
                 // The next host first: so first trains go round, and each tries two new links.
                 let distance = (to.0 + hosts - from.0) % hosts;
                 // Partners that are fast enough are all the same, and so at first are those of
-                // which nothing is known. Faster ones would show if the link became faster.
-                let enough = if (tried == 0 && first) || rate >= wanted * CLEARLY_FASTER {
+                // which nothing is known. Faster ones would show if the link became faster. Two
+                // links that slower partners have held back would each take the other for slow, so
+                // whoever is near enough is tried once.
+                let enough = if tried == 0 && !first && rate >= wanted * NEAR {
+                    3
+                } else if (tried == 0 && first) || rate >= wanted * CLEARLY_FASTER {
                     2
                 } else {
                     i32::from(rate >= wanted * FAST_ENOUGH)
@@ -109,5 +113,7 @@ pub(super) fn expected(
     rates.fold(f64::INFINITY, f64::min)
 }
 
+/// A partner of this much of the wanted rate may have more than it has shown.
+const NEAR: f64 = 0.7;
 /// A partner this much faster leaves no doubt which of the two links was seen.
 const CLEARLY_FASTER: f64 = 1.06;
