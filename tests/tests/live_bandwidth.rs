@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weft_testbed::lab::netns;
-use weft_tests::live::run::Run;
+use weft_tests::live::run::{Run, changed};
 use weft_tests::live::{PATIENCE, eventually, has_lab, skip};
 
 /// Three workers, 76 chunks an update: enough for a train of 25 to be a third of it.
@@ -43,14 +43,7 @@ rate_mbit = 20
 const TRIES: usize = 4;
 
 fn scenario(directory: &Path, changes: &[(&str, &str)]) -> PathBuf {
-    let mut text = SCENARIO.to_owned();
-    for (from, to) in changes {
-        assert!(text.contains(from), "{from}");
-        text = text.replace(from, to);
-    }
-    let path = directory.join("unknown.toml");
-    fs::write(&path, text).expect("a file in a temporary directory");
-    path
+    changed(SCENARIO, directory, changes)
 }
 
 /// What the controller has said so far, a line a second.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weft_testbed::lab::netns;
 use weft_tests::live::rogue::Rogue;
-use weft_tests::live::run::{Ended, Run};
+use weft_tests::live::run::{Ended, Run, changed};
 use weft_tests::live::{PATIENCE, eventually, has_dpdk, has_lab};
 
 /// Four workers, 4,810 parameters in 19 chunks: 20 KB an update, 16 ms of the server's link.
@@ -43,14 +43,7 @@ w3 = { up = 2, down = 10 }
 
 /// The scenario with other lines in it, in a file.
 fn scenario(directory: &Path, changes: &[(&str, &str)]) -> PathBuf {
-    let mut text = SCENARIO.to_owned();
-    for (from, to) in changes {
-        assert!(text.contains(from), "{from}");
-        text = text.replace(from, to);
-    }
-    let path = directory.join("small.toml");
-    fs::write(&path, text).expect("a file in a temporary directory");
-    path
+    changed(SCENARIO, directory, changes)
 }
 
 /// Runs the changed scenario to its end.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
-use weft_tests::live::run::{Ended, Run, digits, ended, weft};
+use weft_tests::live::run::{Ended, Run, changed, digits, ended, weft};
 use weft_tests::live::{PATIENCE, has_dpdk, has_lab, program};
 
 /// Faults of the command line.
@@ -168,14 +168,7 @@ fn two_levels_on_dpdk_survive_the_restart_of_a_leaf() {
 
 /// The shipped scenario with other lines in it.
 fn scenario(directory: &Path, changes: &[(&str, &str)]) -> std::path::PathBuf {
-    let mut text = fs::read_to_string(digits()).expect("the scenario");
-    for (from, to) in changes {
-        assert!(text.contains(from), "{from}");
-        text = text.replace(from, to);
-    }
-    let path = directory.join("changed.toml");
-    fs::write(&path, text).expect("a file in a temporary directory");
-    path
+    changed(&fs::read_to_string(digits()).expect("the scenario"), directory, changes)
 }
 
 #[test]

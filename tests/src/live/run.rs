@@ -20,6 +20,22 @@ pub fn digits() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/scenarios/digits.toml")
 }
 
+/// Writes a scenario with other lines in it into a directory, as `changed.toml`.
+///
+/// # Panics
+/// When a line to be changed is not there, or the file cannot be written.
+#[must_use]
+pub fn changed(scenario: &str, directory: &Path, changes: &[(&str, &str)]) -> PathBuf {
+    let mut text = scenario.to_owned();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let path = directory.join("changed.toml");
+    fs::write(&path, text).expect("a file in a temporary directory");
+    path
+}
+
 /// `weft run` under way, with a run directory of its own. Killed when dropped.
 #[derive(Debug)]
 pub struct Run {

@@ -136,7 +136,7 @@ impl LaneEngine for Aggregator {
 
 /// Engines whose verdicts are never more than one frame.
 macro_rules! plain_engine {
-    ($engine:ty; $($more:tt)*) => {
+    ($engine:ty) => {
         impl LaneEngine for $engine {
             fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
                 self.handle_frame(now, buffer, len)
@@ -154,42 +154,24 @@ macro_rules! plain_engine {
                 self.handle_command(now, command);
             }
 
+            fn handle_controller(&mut self, now: Nanos, is_there: bool) {
+                self.handle_controller(now, is_there);
+            }
+
+            fn note_arrival(&mut self, at_ns: u64) {
+                self.note_arrival(at_ns);
+            }
+
+            fn poll_train(&mut self) -> Option<Train> {
+                self.poll_train()
+            }
+
             fn poll_event(&mut self) -> Option<(JobId, Event)> {
                 self.poll_event()
             }
-
-            $($more)*
         }
     };
 }
 
-plain_engine! {
-    Server;
-
-    fn handle_controller(&mut self, now: Nanos, is_there: bool) {
-        self.handle_controller(now, is_there);
-    }
-
-    fn note_arrival(&mut self, at_ns: u64) {
-        self.note_arrival(at_ns);
-    }
-
-    fn poll_train(&mut self) -> Option<Train> {
-        self.poll_train()
-    }
-}
-plain_engine! {
-    Replica;
-
-    fn handle_controller(&mut self, now: Nanos, is_there: bool) {
-        self.handle_controller(now, is_there);
-    }
-
-    fn note_arrival(&mut self, at_ns: u64) {
-        self.note_arrival(at_ns);
-    }
-
-    fn poll_train(&mut self) -> Option<Train> {
-        self.poll_train()
-    }
-}
+plain_engine!(Server);
+plain_engine!(Replica);
