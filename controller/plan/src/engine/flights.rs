@@ -335,7 +335,26 @@ impl Flights {
     }
 }
 
+/// A member's segments without those at its head that carry next to nothing. Plans fill what another
+/// transfer leaves, were it a thousandth of a link; a member that trickles there until that one ends
+/// has begun, so others would wait for it while it waits for them.
+pub(super) fn past_trickle(own: &[Segment]) -> &[Segment] {
+    let bytes = |segment: &Segment| {
+        u128::from(segment.bytes_per_sec)
+            * u128::from(segment.to_ns.saturating_sub(segment.from_ns))
+    };
+    let whole: u128 = own.iter().map(bytes).sum();
+    let mut head = 0;
+    let is_trickle = |segment: &&Segment| {
+        head += bytes(segment);
+        head * TRICKLE_SHARE < whole
+    };
+    &own[own.iter().take_while(is_trickle).count()..]
+}
+
 /// Rates of one grant; a plan with more gets its highest.
 pub(super) const SEGMENTS_MAX: usize = 8;
 /// Least extension of a late flight's promise.
 const LATE_NS_MIN: u64 = 1_000_000;
+/// A head of less than one part in this of an update is no beginning.
+const TRICKLE_SHARE: u128 = 20;

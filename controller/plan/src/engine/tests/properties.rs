@@ -113,6 +113,29 @@ fn grants_fit_where_they_once_did_not() {
     }
 }
 
+/// Three workers whose uplinks are a little slower than their aggregator's downlink. What one leaves of
+/// that link is planned for the next one; one that began in it was waited for by the very transfer
+/// whose end it waited for, until the group was late.
+#[test]
+fn nobody_waits_for_a_trickle() {
+    for (less, aggregators) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)] {
+        let setting = Setting {
+            workers: 6,
+            uplinks: vec![400 - less, 400 - less, 400 - less, 100, 50, 40],
+            server_down: 400,
+            aggregators,
+            weights: vec![1],
+            one_host: true,
+            compute_ms: 5,
+            replica: false,
+        };
+        let world = busy(&setting);
+        // With the trickles it was 44 to 136.
+        let committed = world.status(0).counters.committed;
+        assert!(committed > 300, "{committed} in a second: {setting:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
