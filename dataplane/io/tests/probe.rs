@@ -23,9 +23,24 @@ fn receive(socket: &mut ProbeSocket, count: usize) -> Vec<ProbeArrival> {
     arrivals
 }
 
+/// Sends single datagrams until the kernel stamps them as they arrive: it switches stamps on in the
+/// background, and until then a datagram has the time at which it is read.
+fn await_stamps(sender: &mut ProbeSocket, receiver: &mut ProbeSocket) {
+    for _ in 0..500 {
+        sender.send_train(receiver.local(), 1, 1).unwrap();
+        let sent = realtime_ns();
+        std::thread::sleep(Duration::from_millis(10));
+        if receive(receiver, 1)[0].at_ns <= sent {
+            return;
+        }
+    }
+    panic!("no stamp of an arrival within 5 s");
+}
+
 #[test]
 fn a_train_arrives_in_order_with_the_kernels_time_stamps() {
     let (mut sender, mut receiver) = (socket(7), socket(7));
+    await_stamps(&mut sender, &mut receiver);
     let before = realtime_ns();
     assert_eq!(sender.send_train(receiver.local(), 42, TRAIN_PACKETS_MAX + 9).unwrap(), 256);
     let sent = realtime_ns();
