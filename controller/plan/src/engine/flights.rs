@@ -2,9 +2,9 @@
 //!
 //! A *flight* is a granted transfer that has not arrived. Invariants: a flight keeps its promise
 //! until it has arrived (no pre-emption), and beyond its planned end while it is late; a waiter of a
-//! flight is told exactly once; waiting goes from later flights to earlier ones, or to such as move and
-//! end by themselves, so it ends. One ledger for all jobs: the flights of every job are here, and those
-//! that move fit every link together.
+//! flight is told exactly once; waiting goes from later flights to earlier ones, or to such as move (no
+//! slower than [`past_trickle`] allows), so it ends. One ledger for all jobs: the flights of every job
+//! are here, and those that move fit every link together.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub(super) struct Flight {
     seen_start_ns: u64,
     /// Grows with every flight.
     number: u64,
-    /// It moves, and ends by itself.
+    /// It moves, and ends even if its later segments never open.
     has_begun: bool,
 }
 
@@ -118,7 +118,7 @@ impl Flights {
         self.flights.insert(key, flight);
     }
 
-    /// A member may send to its aggregator. From then on it waits for nobody.
+    /// A member may send to its aggregator.
     pub(super) fn begin(&mut self, key: TransferKey) {
         if let Some(flight) = self.flights.get_mut(&key) {
             flight.has_begun = true;
@@ -167,8 +167,7 @@ impl Flights {
         for next in self.flights.values_mut().filter(|next| next.opened_by == Some(key)) {
             next.opened_by = None;
         }
-        let released = self.waiters.remove(&key).unwrap_or_default();
-        released.into_iter().filter(|waiter| !self.waits_for_an_earlier(*waiter)).collect()
+        self.waiters.remove(&key).unwrap_or_default()
     }
 
     /// Segments begin in their order: one that waits behind another is put with it.

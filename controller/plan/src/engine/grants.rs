@@ -380,11 +380,11 @@ impl Controller {
         // Of one update, too: what a segment must still wait for, those behind it wait for with it.
         waiters.sort_by_key(|waiter| waiter.segment);
         for waiter in waiters {
-            if let Some(key) = self.in_the_way(&waiter) {
-                self.flights.wait(key, waiter);
+            if self.flights.waits_for_an_earlier(waiter) {
                 continue;
             }
-            if self.flights.waits_for_an_earlier(waiter) {
+            if let Some(key) = self.in_the_way(&waiter) {
+                self.flights.wait(key, waiter);
                 continue;
             }
             self.flights.begin(waiter.transfer());
