@@ -70,11 +70,13 @@ fn every_replayed_contribution_enters_a_whole_lease() {
     }
 }
 
-struct Still;
+/// A bench by itself, whose clock goes as the test has it go: by default it stands still.
+#[derive(Default)]
+struct Ticking(std::rc::Rc<Cell<u64>>);
 
-impl Outside for Still {
+impl Outside for Ticking {
     fn now(&self) -> Nanos {
-        Nanos(0)
+        Nanos(self.0.get())
     }
     fn cpu(&self) -> Duration {
         Duration::ZERO
@@ -93,9 +95,15 @@ fn sums_of_other_numbers_are_wrong() {
     let sent = Frames::new(table.config(), row, 256, 1);
     let expected = Frames::new(table.config(), row, 256, 2);
     let run = replay::Settings { limit: Limit::Packets(3000), seed: 7, check_every: 3 };
-    let measured =
-        replay::run(MemoryLoop::new(&sent), &table, &expected, run, Kernels::detect(), &Still)
-            .unwrap();
+    let measured = replay::run(
+        MemoryLoop::new(&sent),
+        &table,
+        &expected,
+        run,
+        Kernels::detect(),
+        &Ticking::default(),
+    )
+    .unwrap();
     assert_eq!(measured.contributions_added, measured.packets);
     assert!(measured.checked > 90);
     assert_eq!(measured.wrong, measured.checked);
@@ -156,7 +164,7 @@ fn every_member_gets_each_answer_once_in_a_recycled_frame() {
         let seen = RefCell::new(Seen::default());
         let port = Witness { inner: MemoryLoop::new(&frames), frames: &frames, seen: &seen };
         let run = replay::Settings { limit: Limit::Packets(3200), seed: 7, check_every: 1 };
-        replay::run(port, &table, &frames, run, Kernels::detect(), &Still).unwrap();
+        replay::run(port, &table, &frames, run, Kernels::detect(), &Ticking::default()).unwrap();
         let seen = seen.into_inner();
         assert_eq!(seen.wrong, 0, "{workers} workers");
         assert_eq!(seen.answers.len(), usize::from(workers));
@@ -208,22 +216,6 @@ impl Port for Wire {
     }
 
     forward_port!(near: alloc, info, stats);
-}
-
-struct Ticking(std::rc::Rc<Cell<u64>>);
-
-impl Outside for Ticking {
-    fn now(&self) -> Nanos {
-        Nanos(self.0.get())
-    }
-    fn cpu(&self) -> Duration {
-        Duration::ZERO
-    }
-    fn is_stopped(&self) -> bool {
-        false
-    }
-    fn mark(&self, _: &str) {}
-    fn wait_to_end(&self) {}
 }
 
 fn generate_over(lost: [&'static [u64]; 2]) -> Result<super::Measurement, super::BenchError> {
