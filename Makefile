@@ -45,9 +45,14 @@ lint: ## formatting, clippy and documentation, warnings are errors
 .PHONY: deny
 deny: ## licences, bans, sources and advisories of all dependencies; needs cargo-deny, network
 	@cargo deny --version >/dev/null 2>&1 || { \
-		echo "deny: cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION)" >&2; exit 3; }
+		echo "deny: no cargo-deny; make deny-install builds it" >&2; exit 3; }
 	@.ci/test deny
 	cargo deny --locked check advisories
+
+.PHONY: deny-install
+deny-install: ## build cargo-deny into cargo's bin folder, unless it is there; some minutes
+	@cargo deny --version >/dev/null 2>&1 || \
+		cargo install cargo-deny --locked --version $(CARGO_DENY_VERSION) --no-default-features
 
 .PHONY: bench
 bench: build ## the figures of the README's table; takes some minutes on a quiet machine

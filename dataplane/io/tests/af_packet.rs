@@ -5,7 +5,7 @@ mod common;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{configure, ethernet, fill, inside_namespace, payload, receive, skip};
+use common::{configure, ethernet, fill, inside_namespace, payload, receive, run_inner, skip};
 use weft_io::af_packet::{AfPacketConfig, AfPacketError, AfPacketPort, Steering};
 use weft_io::{BURST_MAX, Burst, Port};
 use weft_wire::frame::{Encap, Endpoint, FrameError, Udp};
@@ -368,11 +368,12 @@ fn a_missing_right_is_named() {
         skip("`setpriv` cannot drop CAP_NET_RAW here");
         return;
     }
-    let status = std::process::Command::new("setpriv")
-        .args(drop_rights)
-        .arg(std::env::current_exe().expect("this test's file"))
-        .args(["--exact", "a_missing_right_is_named"])
-        .env(INSIDE, "1")
-        .status();
-    assert!(status.expect("setpriv ran a moment ago").success());
+    let text = run_inner(
+        std::process::Command::new("setpriv")
+            .args(drop_rights)
+            .arg(std::env::current_exe().expect("this test's file"))
+            .args(["--exact", "a_missing_right_is_named"])
+            .env(INSIDE, "1"),
+    );
+    assert!(text.contains("1 passed"), "not run without the right");
 }

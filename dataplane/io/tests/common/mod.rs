@@ -127,18 +127,26 @@ pub(crate) fn inside_namespace(test_name: &str) -> bool {
         skip(&format!("{test_name}: `unshare -n` and `unshare -rn` are both refused here"));
         return false;
     };
-    let output = std::process::Command::new("unshare")
-        .arg(flags)
-        .arg(exe)
-        .args(["--exact", test_name, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare ran a moment ago");
-    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-    eprintln!("{text}");
+    let text = run_inner(
+        std::process::Command::new("unshare")
+            .arg(flags)
+            .arg(exe)
+            .args(["--exact", test_name, "--nocapture", "--test-threads=1"])
+            .env(INSIDE, "1"),
+    );
     text.lines().filter_map(|line| line.strip_prefix("SKIPPED: ")).for_each(skip);
-    assert!(output.status.success() && text.contains("1 passed"), "failed in the namespace");
+    assert!(text.contains("1 passed"), "not run in the namespace");
     false
+}
+
+/// Runs a test program inside a test, which fails if that fails. Returns what it printed; prints it
+/// too, indented, so that nobody counts its verdict as one more.
+pub(crate) fn run_inner(command: &mut std::process::Command) -> String {
+    let output = command.output().expect("a program that is there");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    text.lines().for_each(|line| eprintln!("    {line}"));
+    assert!(output.status.success(), "{command:?} failed");
+    text.into_owned()
 }
 
 /// Runs `ip` or `tc` with arguments separated by spaces; false when it fails.
