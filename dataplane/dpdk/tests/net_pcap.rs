@@ -26,7 +26,7 @@ fn frames_pass_from_file_to_file() {
     let mut port = DpdkPort::open(&eal, &config).expect("the port opens").remove(0);
     let pool = port.pool().clone();
 
-    let deadline = Instant::now() + Duration::from_secs(4);
+    let deadline = Instant::now() + Duration::from_secs(20);
     let mut burst = Burst::new();
     let mut sent = 0;
     while sent < FRAMES && Instant::now() < deadline {

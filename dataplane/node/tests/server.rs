@@ -132,7 +132,7 @@ fn a_server_commits_what_sessions_push_and_its_replica_follows() {
     let all = training.committed();
     assert_eq!(all, u64::try_from(place.workers * UPDATES).unwrap());
     // The replica is level a few round trips later.
-    thread::sleep(Duration::from_millis(300));
+    thread::sleep(Duration::from_secs(1));
     let ended = replica.end(Signal::SIGINT);
     let replica_report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     let ended = server.end(Signal::SIGINT);
