@@ -61,7 +61,7 @@ pub use stats::{Latency, PushStatistics};
 pub use weft_engine::push::Version;
 
 use driver::Setup;
-use message::{Message, Permit, PullOrder, PushOrder, Ready, Shared};
+use message::{Mailbox, Message, Permit, PullOrder, PushOrder, Ready, Shared};
 
 /// What became of an update.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -118,7 +118,7 @@ impl Ticket {
 /// [`PushSession::close`] leaves the server at once, whatever is under way.
 #[derive(Debug)]
 pub struct PushSession {
-    messages: Sender<Message>,
+    messages: Mailbox,
     /// One for each update under way; full: as many as allowed.
     permits: Sender<()>,
     permits_back: Receiver<()>,
@@ -126,6 +126,8 @@ pub struct PushSession {
     shared: Arc<Shared>,
     thread: Option<thread::JoinHandle<()>>,
     pushed: u64,
+    /// The last model's memory, for the next.
+    room: Vec<f32>,
 }
 
 impl PushSession {
@@ -146,7 +148,10 @@ impl PushSession {
     ///
     /// # Errors
     /// As [`PushSession::connect`].
-    pub fn over<P: Port + Send + 'static>(port: P, config: &PushConfig) -> Result<Self, PushError> {
+    pub fn over<P: Port + Send + 'static>(
+        mut port: P,
+        config: &PushConfig,
+    ) -> Result<Self, PushError> {
         let seed = match config.seed {
             Some(seed) => seed,
             None => getrandom::u64().map_err(|error| PushError::System {
@@ -157,6 +162,8 @@ impl PushSession {
         let engine = Pusher::new(config.pusher(port.info().mac)?, seed, Nanos(0))
             .map_err(PushError::Session)?;
         let (messages, inbox) = bounded(MESSAGES_MAX);
+        let messages = Mailbox { messages, waker: port.waker() };
+        let is_woken = messages.waker.is_some();
         let (permits, permits_back) = bounded(config.updates_open_max);
         let (ready, is_ready) = bounded(1);
         let shared = Arc::new(Shared::default());
@@ -168,7 +175,8 @@ impl PushSession {
             }
             None => None,
         };
-        let setup = Setup { config: config.clone(), engine, inbox, ready, controller, carried };
+        let config = config.clone();
+        let setup = Setup { config, engine, inbox, is_woken, ready, controller, carried };
         let thread_shared = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("weft-push".to_owned())
@@ -176,7 +184,8 @@ impl PushSession {
             .map_err(|error| PushError::System { what: "a thread", cause: error.to_string() })?;
         let ready = is_ready.recv().map_err(|_| shared.end())?;
         let thread = Some(thread);
-        Ok(Self { messages, permits, permits_back, ready, shared, thread, pushed: 0 })
+        let (pushed, room) = (0, Vec::new());
+        Ok(Self { messages, permits, permits_back, ready, shared, thread, pushed, room })
     }
 
     /// Parameters that the server's model has room for: chunks x elements.
@@ -259,10 +268,13 @@ impl PushSession {
             });
         }
         let (reply, pulled) = bounded(1);
-        let order = PullOrder { parameters: model.len(), newer_than, reply };
+        let mut room = std::mem::take(&mut self.room);
+        room.resize(model.len(), 0.0);
+        let order = PullOrder { model: room, newer_than, reply };
         self.messages.send(Message::Pull(order)).map_err(|_| self.shared.end())?;
-        let (version, parameters) = pulled.recv().map_err(|_| self.shared.end())?;
-        model.copy_from_slice(&parameters);
+        let (version, pulled) = pulled.recv().map_err(|_| self.shared.end())?;
+        model.copy_from_slice(&pulled);
+        self.room = pulled;
         Ok(version)
     }
 
@@ -299,7 +311,7 @@ impl Drop for PushSession {
 
 /// The Euclidean norm, summed in f64.
 fn norm(values: &[f32]) -> f64 {
-    values.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt()
+    weft_kernel::squares(values).sqrt()
 }
 
 /// Messages to the session's thread that wait.

@@ -12,8 +12,10 @@ use weft_client::push::{
     ControllerConfig, Outcome, PushConfig, PushError, PushSession, PushStatistics, Version,
 };
 use weft_engine::push::Event;
+use weft_io::pool::PoolFrame;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{Port, memory};
+use weft_io::{Burst, Port, PortInfo, PortStats, Waker, memory};
+use weft_wire::Nanos;
 
 fn config(rank: u8) -> PushConfig {
     let mut config = PushConfig::new(worker_addr(rank), server_addr()).job(JOB.0).rank(rank);
@@ -360,8 +362,46 @@ fn an_ungranted_update_goes_directly_when_the_controller_dies() {
     assert_eq!(session.close().unwrap().controller_fallbacks, 1);
 }
 
+/// Sleeps on until a frame or a message wakes it, whatever timers are due.
+struct Patient(UdpPort);
+
+impl Port for Patient {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.0.rx_burst(now, rx)
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.0.tx_burst(now, tx)
+    }
+
+    fn wait(&mut self, _: u64) {
+        self.0.wait(u64::try_from(PATIENCE.as_nanos()).unwrap());
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        self.0.alloc()
+    }
+
+    fn info(&self) -> PortInfo {
+        self.0.info()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.0.stats()
+    }
+
+    fn waker(&mut self) -> Option<Waker> {
+        self.0.waker()
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
 #[test]
-fn sessions_work_over_udp_on_loopback() {
+fn sessions_over_udp_are_woken_by_what_they_are_told() {
+    let begun = Instant::now();
     let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let mut udp = UdpConfig::new(addr(0));
     udp.frame_count = 512;
@@ -372,7 +412,7 @@ fn sessions_work_over_udp_on_loopback() {
     let _cluster = Cluster::serve(port, server, vec![local]);
     let mut config = PushConfig::new(local, server).job(JOB.0);
     config.member_timeout = Duration::from_secs(20);
-    let mut session = PushSession::over(worker, &config).unwrap();
+    let mut session = PushSession::over(Patient(worker), &config).unwrap();
     for version in 0..3 {
         let ticket = session.push(&update(0, 1), Version(version)).unwrap();
         assert!(matches!(ticket.wait(), Ok(Outcome::Committed { .. })));
@@ -380,5 +420,8 @@ fn sessions_work_over_udp_on_loopback() {
     let mut weights = vec![0.0; PARAMETERS];
     session.pull_newer(&mut weights, Version(2)).unwrap();
     assert!(weights == sum(&vec![update(0, 1); 3]));
-    session.close().unwrap();
+    let stats = session.close().unwrap();
+    assert!(begun.elapsed() < PATIENCE, "a message was not heard");
+    assert!(stats.bytes_sent > 3 * 4 * PARAMETERS as u64, "{stats:?}");
+    assert!(stats.bytes_received > 4 * PARAMETERS as u64, "{stats:?}");
 }

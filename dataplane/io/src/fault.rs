@@ -220,7 +220,7 @@ impl<P: Port> Port for Fault<P> {
         count
     }
 
-    forward_port!(port: alloc, copy, free, info, stats);
+    forward_port!(port: alloc, copy, free, info, stats, carried, waker);
 
     fn is_open(&self) -> bool {
         !self.rx.ready.is_empty() || !self.rx.held.is_empty() || self.port.is_open()

@@ -28,9 +28,11 @@ pub mod probe;
 pub mod restamp;
 pub mod trace;
 pub mod udp;
+mod wake;
 
 pub use breath::{AggregatorLane, HostSide, LaneEngine, LaneStats, RoleLane};
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+pub use wake::Waker;
 
 /// A port may be opened on one thread and polled on another.
 const _: () = {

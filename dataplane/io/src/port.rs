@@ -11,6 +11,8 @@
 use arrayvec::ArrayVec;
 use weft_wire::{MacAddr, Nanos};
 
+use crate::wake::Waker;
+
 /// Frames per burst, as in testpmd's default of 32.
 pub const BURST_MAX: usize = 32;
 
@@ -81,8 +83,14 @@ pub trait Port {
     /// What the port is: name, address, MTU.
     fn info(&self) -> PortInfo;
 
-    /// Counters since the port was opened, in DPDK's words.
+    /// Counters since the port was opened, in DPDK's words. May ask the kernel.
     fn stats(&self) -> PortStats;
+
+    /// Bytes received and sent, as in [`stats`](Self::stats), for those who ask at every burst.
+    fn carried(&self) -> (u64, u64) {
+        let stats = self.stats();
+        (stats.rx_bytes, stats.tx_bytes)
+    }
 
     /// False once no further frame can ever arrive (end of a capture, peer gone).
     fn is_open(&self) -> bool {
@@ -93,6 +101,12 @@ pub trait Port {
     /// returning early, or always at the timeout, is correct.
     fn wait(&mut self, timeout_ns: u64) {
         std::thread::sleep(std::time::Duration::from_nanos(timeout_ns));
+    }
+
+    /// What ends a [`wait`](Self::wait) from another thread; `None` where nothing does, as by
+    /// default.
+    fn waker(&mut self) -> Option<Waker> {
+        None
     }
 }
 
@@ -120,7 +134,8 @@ pub trait Port {
 ///         self.port.tx_burst(now, tx)
 ///     }
 ///
-///     forward_port!(port: alloc, copy, recycles, free, info, stats, is_open, wait);
+///     forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open);
+///     forward_port!(port: wait, waker);
 /// }
 /// ```
 #[macro_export]
@@ -153,6 +168,16 @@ macro_rules! forward_port {
     (@ $port:ident stats) => {
         fn stats(&self) -> $crate::PortStats {
             self.$port.stats()
+        }
+    };
+    (@ $port:ident carried) => {
+        fn carried(&self) -> (u64, u64) {
+            self.$port.carried()
+        }
+    };
+    (@ $port:ident waker) => {
+        fn waker(&mut self) -> Option<$crate::Waker> {
+            self.$port.waker()
         }
     };
     (@ $port:ident is_open) => {

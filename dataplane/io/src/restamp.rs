@@ -81,7 +81,7 @@ impl<P: Port, S: Stamp> Port for Restamp<P, S> {
         self.port.tx_burst(now, tx)
     }
 
-    forward_port!(port: alloc, copy, recycles, free, info, stats, is_open, wait);
+    forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open, wait, waker);
 }
 
 /// What a [`WindowStamp`] writes.

@@ -120,7 +120,7 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
         count
     }
 
-    forward_port!(port: alloc, copy, recycles, free, info, stats, is_open, wait);
+    forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open, wait, waker);
 }
 
 /// A frame that the port may or may not take.

@@ -31,6 +31,7 @@ use self::frame_set::FrameSet;
 use self::socket::Socket;
 use crate::pool::{Pool, PoolFrame};
 use crate::port::{BURST_MAX, Burst, Port, PortInfo, PortStats};
+use crate::wake::Waker;
 
 /// Most sockets of one port.
 pub const SOCKETS_MAX: usize = 64;
@@ -131,6 +132,8 @@ pub struct UdpPort {
     ipv4_checksum: bool,
     /// Socket that the next receive starts with, so that no lane starves another.
     next_rx: usize,
+    /// Polled beside the sockets once somebody has asked for it.
+    waker: Option<Waker>,
 }
 
 impl UdpPort {
@@ -155,6 +158,7 @@ impl UdpPort {
             header_len: headers::len(addr.ip()),
             ipv4_checksum: config.ipv4_checksum,
             next_rx: 0,
+            waker: None,
         })
     }
 
@@ -309,8 +313,17 @@ impl Port for UdpPort {
         PortStats { rx_missed: self.sockets.iter().map(Socket::rx_missed).sum(), ..self.stats }
     }
 
+    fn carried(&self) -> (u64, u64) {
+        (self.stats.rx_bytes, self.stats.tx_bytes)
+    }
+
     fn wait(&mut self, timeout_ns: u64) {
-        socket::wait(&self.sockets, timeout_ns);
+        socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns);
+    }
+
+    fn waker(&mut self) -> Option<Waker> {
+        self.waker = self.waker.take().or_else(Waker::new);
+        self.waker.clone()
     }
 }
 

@@ -310,6 +310,41 @@ fn wait_ends_when_a_datagram_comes() {
 }
 
 #[test]
+fn a_waker_ends_one_wait() {
+    const LONG_NS: u64 = 60_000_000_000;
+    let mut port = open("127.0.0.1", 2);
+    let waker = port.waker().expect("a descriptor");
+    let start = std::time::Instant::now();
+    waker.wake();
+    waker.wake();
+    port.wait(LONG_NS);
+    std::thread::scope(|scope| {
+        scope.spawn(|| waker.wake());
+        port.wait(LONG_NS);
+    });
+    assert!(start.elapsed().as_secs() < 30);
+    let start = std::time::Instant::now();
+    port.wait(2_000_000);
+    assert!(start.elapsed().as_nanos() >= 2_000_000, "a wake that was heard is over");
+    waker.wake();
+    port.waker().expect("the same").wake();
+    port.wait(LONG_NS);
+    assert!(start.elapsed().as_secs() < 30);
+}
+
+#[test]
+fn what_it_carried_is_what_it_counts() {
+    let (mut sender, mut receiver) = (open("127.0.0.1", 1), open("127.0.0.1", 1));
+    let route = encap(sender.local_addr(), receiver.local_addr());
+    let mut tx = Burst::new();
+    tx.push(datagram(&mut sender, &route, &[7; 100]));
+    assert_eq!(sender.tx_burst(NOW, &mut tx), 1);
+    assert_eq!(receive(&mut receiver, 1).len(), 1);
+    assert_eq!((sender.carried(), receiver.carried()), ((0, 142), (142, 0)));
+    assert_eq!(receiver.carried().0, receiver.stats().rx_bytes);
+}
+
+#[test]
 fn granted_buffers_are_reported() {
     let granted = open("127.0.0.1", 2).granted();
     assert!(granted.rx_bytes >= 4096 && granted.tx_bytes >= 4096, "{granted:?}");

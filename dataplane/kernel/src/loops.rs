@@ -337,8 +337,14 @@ fn sum_squares(wire: &[u8], update: impl Fn([u8; 4]) -> f32) -> f64 {
 #[must_use]
 pub fn squares(values: &[f32]) -> f64 {
     let mut squares = [0f64; SQUARE_LANES];
-    for (place, value) in values.iter().enumerate() {
-        add_square(&mut squares[place % SQUARE_LANES], *value);
+    let (eights, rest) = values.as_chunks::<SQUARE_LANES>();
+    for eight in eights {
+        for lane in 0..SQUARE_LANES {
+            add_square(&mut squares[lane], eight[lane]);
+        }
+    }
+    for (lane, value) in squares.iter_mut().zip(rest) {
+        add_square(lane, *value);
     }
     squares.iter().sum()
 }

@@ -183,7 +183,7 @@ impl Agent {
     async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
         let mut was_up = false;
         let control = Arc::clone(&self.control);
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval(STREAM_TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -325,8 +325,11 @@ fn say(job: JobId, event: &Event) {
     }
 }
 
-/// How often the lane's queue of events is looked at.
+/// How often the lane's queue of events is looked at while there is no stream to wake for.
 const TICK: Duration = Duration::from_millis(1);
+/// How often a stream's agent looks whether it is to stop, or may go on telling; events and trains
+/// wake it themselves.
+const STREAM_TICK: Duration = Duration::from_millis(10);
 /// Least and greatest wait before the controller is dialled again.
 const REDIAL_MIN: Duration = Duration::from_millis(100);
 const REDIAL_MAX: Duration = Duration::from_secs(5);

@@ -1,10 +1,9 @@
 //! What a node's lane and its controller's agent tell each other: bounded queues.
 //!
 //! The agent's thread pushes commands and pops events and trains; lane 0 pops commands between
-//! breaths, pushes events and trains, and wakes the agent when there are events. Neither ever waits
-//! for the other (DESIGN "Hot path": no locks). A full queue of
-//! commands is the agent's to retry; events that find theirs full are lost and counted, and the
-//! controller learns the state by asking (PROTOCOL section 5).
+//! breaths, pushes events and trains, and wakes the agent. Neither ever waits for the other (DESIGN
+//! "Hot path": no locks). A full queue of commands is the agent's to retry; events that find theirs
+//! full are lost and counted, and the controller learns the state by asking (PROTOCOL section 5).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -88,7 +87,7 @@ impl NodeControl {
         self.trains.pop()
     }
 
-    /// Waits until there was an event since it waited last.
+    /// Waits until there was an event or a train since it waited last.
     pub async fn told(&self) {
         self.told.notified().await;
     }
@@ -133,6 +132,7 @@ impl NodeControl {
         }
         while let Some(train) = engine.poll_train() {
             self.trains.force_push(train);
+            self.told.notify_one();
         }
     }
 
@@ -153,21 +153,25 @@ const GONE: u8 = 2;
 const COMMANDS_MAX: usize = 2048;
 /// Default length of the queue of events.
 const EVENTS_MAX: usize = 8192;
-/// Trains that wait for the agent, which looks every millisecond.
+/// Trains that wait for the agent.
 const TRAINS_MAX: usize = 16;
 /// Commands that a lane takes between two breaths.
 const COMMANDS_PER_BREATH_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use weft_engine::push::OrderNumber;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use weft_engine::push::{OrderNumber, ServerEpoch};
     use weft_engine::role::aggregator::Verdict;
+    use weft_wire::GroupId;
 
     use super::*;
 
     /// What a lane hears, in order.
     #[derive(Default)]
-    struct Ear(Vec<String>);
+    struct Ear(Vec<String>, Option<Train>);
 
     impl LaneEngine for Ear {
         fn handle_frame(&mut self, _: Nanos, _: &mut [u8], _: usize) -> Verdict {
@@ -193,6 +197,30 @@ mod tests {
         fn poll_event(&mut self) -> Option<(JobId, Event)> {
             None
         }
+
+        fn poll_train(&mut self) -> Option<Train> {
+            self.1.take()
+        }
+    }
+
+    fn is_told(control: &NodeControl) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        pin!(control.told()).poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn a_train_wakes_the_agent_as_an_event_does() {
+        let control = NodeControl::default();
+        let (job, group) = (JobId(0), GroupId(1));
+        let train = Train { job, group, rank: None, frame_len: 1, arrivals: Default::default() };
+        control.exchange(Nanos(1), &mut Ear::default());
+        assert!(!is_told(&control));
+        control.exchange(Nanos(2), &mut Ear(Vec::new(), Some(train.clone())));
+        assert!(is_told(&control));
+        assert_eq!(control.train(), Some(train));
+        assert!(!is_told(&control));
+        control.tell(job, Event::StoodDown { epoch: ServerEpoch(1) });
+        assert!(is_told(&control));
     }
 
     #[test]

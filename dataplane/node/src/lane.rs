@@ -58,10 +58,9 @@ pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
         keeper.exchange(lane.engine_mut());
         if index == 0 {
             exchange(now, lane.engine_mut(), shared.control.as_deref());
-            // A port's counters may cost a system call, which an empty breath has no use for.
             if let Some(control) = shared.control.as_ref().filter(|_| frames > 0) {
-                let stats = lane.port().stats();
-                control.note_carried(stats.rx_bytes, stats.tx_bytes);
+                let (rx_bytes, tx_bytes) = lane.port().carried();
+                control.note_carried(rx_bytes, tx_bytes);
             }
         }
         let mut due = lane.engine().poll_timeout().min(snapshot_due);

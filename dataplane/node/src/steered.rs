@@ -221,7 +221,7 @@ impl<P: Port> Port for SteeredPort<P> {
         }
     }
 
-    forward_port!(inner: alloc, copy, recycles, free, info, is_open);
+    forward_port!(inner: alloc, copy, recycles, free, info, carried, is_open, waker);
 }
 
 impl<P: Port> LanePort for SteeredPort<Wrapped<P>> {

@@ -115,11 +115,19 @@ impl<P: Port> Port for Wrapped<P> {
         each!(self, port => port.stats())
     }
 
+    fn carried(&self) -> (u64, u64) {
+        each!(self, port => port.carried())
+    }
+
     fn is_open(&self) -> bool {
         each!(self, port => port.is_open())
     }
 
     fn wait(&mut self, timeout_ns: u64) {
         each!(self, port => port.wait(timeout_ns));
+    }
+
+    fn waker(&mut self) -> Option<weft_io::Waker> {
+        each!(self, port => port.waker())
     }
 }

@@ -12,7 +12,6 @@ use std::collections::VecDeque;
 use crossbeam_channel::Sender;
 use weft_engine::push::{BoxIndex, Decision, Version};
 use weft_engine::role::push::{Event, NewUpdate, PushRefusal, Pusher, Values};
-use weft_io::PortStats;
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{MacAddr, Nanos};
@@ -131,8 +130,7 @@ impl Book {
         let PushOrder { mut update, version, mut norm, mut max_abs, outcome, permit } = order;
         if let Some(feedback) = self.feedback.take() {
             add(&mut update, &feedback);
-            let squares = update.iter().map(|value| f64::from(*value) * f64::from(*value));
-            (norm, max_abs) = (squares.sum::<f64>().sqrt(), Kernels::detect().max_abs_f32(&update));
+            (norm, max_abs) = (super::norm(&update), Kernels::detect().max_abs_f32(&update));
             self.stats.updates_fed_back += 1;
         }
         let id = self.fresh_id();
@@ -162,7 +160,7 @@ impl Book {
 
     fn begin_pull(&mut self, now: Nanos, engine: &mut Pusher) {
         let Some(pull) = &self.pull else { return };
-        let (parameters, newer_than) = (pull.order.parameters, pull.order.newer_than);
+        let (parameters, newer_than) = (pull.order.model.len(), pull.order.newer_than);
         let via = self.config.pull_via.map(BoxIndex);
         let begun = match engine.begin_pull(now, parameters, newer_than, via) {
             // A relay that nobody told us of: the server itself.
@@ -255,13 +253,15 @@ impl Book {
     }
 
     fn take_model(&mut self, now: Nanos, version: Version, engine: &Pusher) {
-        let Some(Pull { order, begun_at }) = self.pull.take() else { return };
+        let Some(Pull { mut order, begun_at }) = self.pull.take() else { return };
         if self.link == Link::Up && order.newer_than.is_none() {
             let bytes = size_of_val(engine.model()) as u64;
             let duration_ns = now.since(begun_at).0;
             self.requests.push_back(ToController::PullSample { bytes, duration_ns });
         }
-        let _ = order.reply.send((version, engine.model()[..order.parameters].to_vec()));
+        let len = order.model.len();
+        order.model.copy_from_slice(&engine.model()[..len]);
+        let _ = order.reply.send((version, order.model));
     }
 
     /// The session is open when the server's channel is, and the controller has answered or has
@@ -321,8 +321,12 @@ impl Book {
         self.pull = None;
     }
 
-    /// All counters.
-    pub(super) fn statistics(&self, engine: &Pusher, port: &PortStats) -> PushStatistics {
+    /// All counters. The port has carried so many bytes.
+    pub(super) fn statistics(
+        &self,
+        engine: &Pusher,
+        (bytes_received, bytes_sent): (u64, u64),
+    ) -> PushStatistics {
         let counted = engine.stats();
         PushStatistics {
             chunks_sent: counted.chunks_sent,
@@ -334,8 +338,8 @@ impl Book {
             chunks_clamped: counted.chunks_clamped,
             replica_copies: counted.replica_copies,
             retransmissions: counted.retransmissions,
-            bytes_sent: port.tx_bytes,
-            bytes_received: port.rx_bytes,
+            bytes_sent,
+            bytes_received,
             pulls: counted.pulls,
             pull_repeats: counted.pull_repeats,
             pulls_restarted: counted.pulls_restarted,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
@@ -21,7 +20,7 @@ use weft_rpc::v1::workers_client::WorkersClient;
 use weft_wire::GroupId;
 use weft_wire::header::ElementType;
 
-use super::message::{FromController, Job, Message, ToController};
+use super::message::{FromController, Job, Mailbox, Message, ToController};
 use super::{ControllerConfig, PushConfig, PushError};
 
 /// Starts the thread. It ends when the returned sender is dropped.
@@ -29,7 +28,7 @@ pub(super) fn start(
     controller: &ControllerConfig,
     config: &PushConfig,
     life: u64,
-    messages: Sender<Message>,
+    messages: Mailbox,
     carried: Arc<Carried>,
 ) -> Result<mpsc::Sender<ToController>, PushError> {
     let problem = |error: &dyn std::fmt::Display| PushError::Controller(error.to_string());
@@ -72,7 +71,7 @@ async fn serve(
     endpoint: &Endpoint,
     hello: v1::WorkerHello,
     mut requests: mpsc::Receiver<ToController>,
-    messages: &Sender<Message>,
+    messages: &Mailbox,
     mut link: LinkAgent,
 ) {
     let mut wait = REDIAL_MIN;
@@ -108,7 +107,7 @@ async fn attach(
     endpoint: &Endpoint,
     hello: &v1::WorkerHello,
     requests: &mut mpsc::Receiver<ToController>,
-    messages: &Sender<Message>,
+    messages: &Mailbox,
     link: &mut LinkAgent,
     was_up: &mut bool,
 ) -> End {

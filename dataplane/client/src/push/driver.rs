@@ -20,6 +20,8 @@ pub(super) struct Setup {
     pub(super) config: PushConfig,
     pub(super) engine: Pusher,
     pub(super) inbox: Receiver<Message>,
+    /// Messages end a wait at the port.
+    pub(super) is_woken: bool,
     pub(super) ready: Sender<Ready>,
     pub(super) controller: Option<mpsc::Sender<ToController>>,
     pub(super) carried: Arc<Carried>,
@@ -34,6 +36,7 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
         engine: setup.engine,
         book,
         inbox: setup.inbox,
+        is_woken: setup.is_woken,
         ready: Some(setup.ready),
         controller: setup.controller,
         carried: setup.carried,
@@ -41,7 +44,7 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
         tx: Burst::new_const(),
     };
     let end = driver.run(shared);
-    shared.publish(&driver.book.statistics(&driver.engine, &driver.port.stats()));
+    shared.publish(&driver.book.statistics(&driver.engine, driver.port.carried()));
     shared.fail(end.clone());
     driver.book.abandon(&end);
 }
@@ -52,6 +55,7 @@ struct Driver<P: Port> {
     engine: Pusher,
     book: Book,
     inbox: Receiver<Message>,
+    is_woken: bool,
     ready: Option<Sender<Ready>>,
     controller: Option<mpsc::Sender<ToController>>,
     /// What the port has carried, for whoever tells the controller.
@@ -71,8 +75,8 @@ impl<P: Port> Driver<P> {
             self.book.handle_timeout(now, &mut self.engine);
             let moved = self.transmit(now) + self.receive();
             if moved > 0 && self.controller.is_some() {
-                let stats = self.port.stats();
-                self.carried.note(stats.rx_bytes, stats.tx_bytes);
+                let (rx_bytes, tx_bytes) = self.port.carried();
+                self.carried.note(rx_bytes, tx_bytes);
             }
             while let Some(event) = self.engine.poll_event() {
                 self.book.take_event(self.now(), event, &mut self.engine);
@@ -91,7 +95,7 @@ impl<P: Port> Driver<P> {
                 if !self.port.is_open() {
                     return PushError::PortClosed;
                 }
-                shared.publish(&self.book.statistics(&self.engine, &self.port.stats()));
+                shared.publish(&self.book.statistics(&self.engine, self.port.carried()));
                 self.wait();
             }
         }
@@ -129,12 +133,16 @@ impl<P: Port> Driver<P> {
         }
     }
 
-    /// Sleeps where the next thing to do will be heard: at the port while frames are expected, at
-    /// the inbox else.
+    /// Sleeps where the next thing to do will be heard: at the port if messages end its wait, or
+    /// while frames are expected, at the inbox else.
     fn wait(&mut self) {
         let until = self.engine.poll_timeout().min(self.book.poll_timeout());
         let wait_ns = until.since(self.now()).0;
         if wait_ns == 0 {
+            return;
+        }
+        if self.is_woken {
+            self.port.wait(wait_ns.min(WOKEN_WAIT_NS_MAX));
             return;
         }
         if self.engine.is_busy() {
@@ -186,6 +194,8 @@ impl<P: Port> Driver<P> {
 
 /// Longest sleep at the port: a message of another thread waits this long at most.
 const PORT_WAIT_NS_MAX: u64 = 500_000;
+/// Longest sleep where all that happens ends it.
+const WOKEN_WAIT_NS_MAX: u64 = 100_000_000;
 /// Longest sleep at the inbox: a frame that nobody expects waits this long at most.
 const INBOX_WAIT_NS_MAX: u64 = 2_000_000;
 /// Frames sent between two looks at what came.

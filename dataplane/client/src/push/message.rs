@@ -3,12 +3,32 @@
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, SendError, Sender};
 use weft_engine::push::{BoxIndex, Decision, Version};
 use weft_engine::role::push::Grant;
+use weft_io::Waker;
 use weft_wire::header::ElementType;
 
 use super::{Outcome, PushError, PushStatistics};
+
+/// The way to the thread with the port, which may sleep there.
+#[derive(Clone, Debug)]
+pub(super) struct Mailbox {
+    pub(super) messages: Sender<Message>,
+    /// `None`: the thread looks by itself, every now and then.
+    pub(super) waker: Option<Waker>,
+}
+
+impl Mailbox {
+    /// Waits while the box is full.
+    pub(super) fn send(&self, message: Message) -> Result<(), SendError<Message>> {
+        self.messages.send(message)?;
+        if let Some(waker) = &self.waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+}
 
 /// To the thread with the port.
 #[derive(Debug)]
@@ -36,7 +56,8 @@ pub(super) struct PushOrder {
 /// A model asked for.
 #[derive(Debug)]
 pub(super) struct PullOrder {
-    pub(super) parameters: usize,
+    /// Where it goes: as many of its first parameters as there is room for.
+    pub(super) model: Vec<f32>,
     pub(super) newer_than: Option<Version>,
     pub(super) reply: Sender<(Version, Vec<f32>)>,
 }

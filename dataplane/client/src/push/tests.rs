@@ -190,6 +190,24 @@ fn a_controller_that_comes_back_in_time_is_asked_again() {
 }
 
 #[test]
+fn a_request_that_is_not_granted_goes_directly_at_the_end_of_its_patience() {
+    let mut desk = Desk::open(|config| {
+        config.controller.as_mut().unwrap().grant_timeout = Duration::from_secs(1);
+    });
+    assert_eq!(desk.book.poll_timeout(), Nanos::MAX);
+    desk.push(Nanos(5));
+    assert_eq!(desk.asked(), [0]);
+    let due = desk.book.poll_timeout();
+    assert_eq!(due, Nanos(SECOND.0 + 5));
+    desk.book.handle_timeout(Nanos(due.0 - 1), &mut desk.engine);
+    assert!(!desk.engine.is_busy());
+    desk.book.handle_timeout(due, &mut desk.engine);
+    assert!(desk.engine.is_busy());
+    assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
+    assert_eq!(desk.book.poll_timeout(), Nanos::MAX);
+}
+
+#[test]
 fn a_grant_that_cannot_be_obeyed_is_taken_back_and_goes_directly() {
     let mut desk = Desk::open(|_| {});
     desk.push(Nanos(0));

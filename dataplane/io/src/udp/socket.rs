@@ -12,6 +12,7 @@ use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use socket2::{Domain, Protocol, SockAddr, Type};
 
 use super::{SOCKETS_MAX, UdpConfig, UdpError};
+use crate::wake::Waker;
 
 /// RFC 3168: ECN-capable transport, codepoint 0.
 const ECT0: u32 = 0b10;
@@ -98,13 +99,18 @@ fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
     Ok(sockets)
 }
 
-/// Sleeps until a socket is readable or the time has passed.
-pub(super) fn wait(sockets: &[Socket], timeout_ns: u64) {
-    let mut fds: ArrayVec<PollFd<'_>, SOCKETS_MAX> =
+/// Sleeps until a socket is readable, `waker` was called or the time has passed.
+pub(super) fn wait(sockets: &[Socket], waker: Option<&Waker>, timeout_ns: u64) {
+    let mut fds: ArrayVec<PollFd<'_>, { SOCKETS_MAX + 1 }> =
         sockets.iter().map(|socket| PollFd::new(socket.inner.as_fd(), PollFlags::POLLIN)).collect();
+    fds.extend(waker.map(|waker| PollFd::new(waker.as_fd(), PollFlags::POLLIN)));
     // An interrupted wait returns early, which `Port::wait` allows.
     let timeout = TimeSpec::from_duration(std::time::Duration::from_nanos(timeout_ns));
     let _ = ppoll(&mut fds, Some(timeout), None);
+    let is_woken = |fd: &PollFd<'_>| fd.any() == Some(true);
+    if let Some(waker) = waker.filter(|_| fds.last().is_some_and(is_woken)) {
+        waker.clear();
+    }
 }
 
 fn configure(socket: &socket2::Socket, addr: SocketAddr) -> std::io::Result<()> {

@@ -22,6 +22,8 @@ pub fn updates_path(directory: &Path, rank: u8, life: u32) -> PathBuf {
 pub struct UpdateRecording {
     path: PathBuf,
     file: File,
+    /// What is written next.
+    bytes: Vec<u8>,
 }
 
 impl UpdateRecording {
@@ -31,7 +33,7 @@ impl UpdateRecording {
     /// [`RecordingError`] when it cannot be created.
     pub fn create(path: &Path) -> Result<Self, RecordingError> {
         let file = File::create(path).map_err(|source| wrap(path, source))?;
-        Ok(Self { path: path.to_owned(), file })
+        Ok(Self { path: path.to_owned(), file, bytes: Vec::new() })
     }
 
     /// Records an update.
@@ -44,11 +46,15 @@ impl UpdateRecording {
         version: u64,
         update: &[f32],
     ) -> Result<(), RecordingError> {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + update.len() * 4);
-        bytes.extend(number.to_le_bytes());
-        bytes.extend(version.to_le_bytes());
-        bytes.extend(update.iter().flat_map(|value| value.to_le_bytes()));
-        self.file.write_all(&bytes).map_err(|source| wrap(&self.path, source))
+        self.bytes.resize(HEADER_BYTES + update.len() * 4, 0);
+        let (header, body) = self.bytes.split_at_mut(HEADER_BYTES);
+        let (number_at, version_at) = header.split_at_mut(size_of::<u64>());
+        number_at.copy_from_slice(&number.to_le_bytes());
+        version_at.copy_from_slice(&version.to_le_bytes());
+        for (place, value) in body.as_chunks_mut().0.iter_mut().zip(update) {
+            *place = value.to_le_bytes();
+        }
+        self.file.write_all(&self.bytes).map_err(|source| wrap(&self.path, source))
     }
 }
 

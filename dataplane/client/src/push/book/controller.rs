@@ -224,13 +224,16 @@ impl Book {
 
     /// When [`Book::watch_controller`] has something to do.
     pub(super) fn link_timeout(&self) -> Nanos {
-        let is_waiting = self.entries.iter().any(|entry| entry.granted_at.is_none());
-        let silence = self.config.controller.as_ref().map_or(0, |c| nanos(c.silence));
+        let Some(controller) = &self.config.controller else { return Nanos::MAX };
+        let waiting = self.entries.iter().filter(|entry| entry.granted_at.is_none());
+        let asked_at = waiting.map(|entry| entry.asked_at).min();
         match self.link {
-            Link::Down(since) if is_waiting || matches!(self.stage, Stage::Opening) => {
-                since.saturating_add(Nanos(silence))
+            Link::Down(since) if asked_at.is_some() || matches!(self.stage, Stage::Opening) => {
+                since.saturating_add(Nanos(nanos(controller.silence)))
             }
-            _ => Nanos::MAX,
+            Link::Up => asked_at
+                .map_or(Nanos::MAX, |at| at.saturating_add(Nanos(nanos(controller.grant_timeout)))),
+            Link::Absent | Link::Down(_) => Nanos::MAX,
         }
     }
 }

@@ -83,7 +83,7 @@ impl Puller {
         self.elements = usize::from(elements);
         let chunks = parameters.div_ceil(self.elements);
         self.chunks = u32::try_from(chunks).expect("checked against the model's");
-        self.model.clear();
+        // What an earlier pull left is overwritten, all of it, before this one is whole.
         self.model.resize(chunks * self.elements, 0.0);
         (self.newer_than, self.host) = (newer_than, host);
         self.ask(now);

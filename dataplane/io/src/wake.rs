@@ -1,0 +1,34 @@
+//! Ends a port's wait from another thread: an eventfd that the port polls beside its sockets.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// Ends a [`Port::wait`](crate::Port::wait) of the port that gave it: the one under way, or else
+/// the next.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<EventFd>);
+
+impl Waker {
+    /// `None` when the system has no descriptor left.
+    pub(crate) fn new() -> Option<Self> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        EventFd::from_flags(flags).ok().map(|event| Self(Arc::new(event)))
+    }
+
+    /// Wakes. Any number of calls before a wait end that one wait.
+    pub fn wake(&self) {
+        // Fails only when the counter is full: then it wakes anyway.
+        let _ = self.0.write(1);
+    }
+
+    /// Forgets the calls so far.
+    pub(crate) fn clear(&self) {
+        let _ = self.0.read();
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
