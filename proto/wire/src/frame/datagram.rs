@@ -218,7 +218,7 @@ pub fn ipv4_checksum_ok(ip: &[u8; IPV4_LEN]) -> bool {
     // In any byte order, a sum of words folds to 0xffff if that divides it and it is not 0.
     let (words, _) = ip.as_chunks::<4>();
     let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    sum != 0 && sum % 0xffff == 0
+    sum != 0 && sum.is_multiple_of(0xffff)
 }
 
 const IPV4_MAPPED: u128 = 0xffff << 32;
