@@ -111,7 +111,10 @@ impl Lag {
     /// Counts one contribution that came `lag` after its step's first.
     pub fn count(&mut self, lag: Nanos) {
         self.count += 1;
-        self.total = self.total.saturating_add(lag);
-        self.max = self.max.max(lag);
+        // None within a burst, whose frames all came at once.
+        if lag > Nanos(0) {
+            self.total = self.total.saturating_add(lag);
+            self.max = self.max.max(lag);
+        }
     }
 }

@@ -121,14 +121,17 @@ impl LaneEngine for Aggregator {
         self.gather_mut().poll_train()
     }
 
+    #[inline(always)]
     fn fan_out(&self, lease: LeaseIndex) -> usize {
         self.fan_out(lease)
     }
 
+    #[inline(always)]
     fn encap_len(&self, lease: LeaseIndex) -> usize {
         self.encap_len(lease)
     }
 
+    #[inline(always)]
     fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
         self.readdress(lease, member, header, frame_len);
     }

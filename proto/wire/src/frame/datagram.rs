@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use super::{
     ECN_CE, ETHERNET_LEN, ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_QINQ, ETHERTYPE_VLAN,
-    FrameError, IPV4_LEN, IPV6_LEN, NEXT_HEADER_FRAGMENT, PROTOCOL_UDP, UDP_LEN, fold,
+    FrameError, IPV4_LEN, IPV6_LEN, NEXT_HEADER_FRAGMENT, PROTOCOL_UDP, UDP_LEN,
 };
 use crate::types::MacAddr;
 
@@ -215,9 +215,10 @@ impl From<SocketAddr> for UdpAddr {
 #[inline(always)]
 #[must_use]
 pub fn ipv4_checksum_ok(ip: &[u8; IPV4_LEN]) -> bool {
-    // A ones-complement sum of all ones is that in any byte order.
+    // In any byte order, a sum of words folds to 0xffff if that divides it and it is not 0.
     let (words, _) = ip.as_chunks::<4>();
-    fold(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()) == 0xffff
+    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    sum != 0 && sum.is_multiple_of(0xffff)
 }
 
 const IPV4_MAPPED: u128 = 0xffff << 32;

@@ -483,6 +483,29 @@ proptest! {
     }
 
     #[test]
+    fn a_header_checksum_is_judged_as_by_the_rfc(
+        // Carries come from bytes that are all ones.
+        mut ip in proptest::array::uniform20(prop_oneof![Just(0xff), Just(0), any::<u8>()]),
+        is_sealed in any::<bool>(),
+    ) {
+        // RFC 1071 by the letter: words of 16 bits, each carry added at once.
+        let sum_of = |ip: &[u8; IPV4_LEN]| {
+            ip.chunks(2).fold(0_u32, |sum, word| {
+                let sum = sum + u32::from(u16::from_be_bytes([word[0], word[1]]));
+                (sum & 0xffff) + (sum >> 16)
+            })
+        };
+        if is_sealed {
+            ip[10..12].fill(0);
+            let checksum = u16::try_from(sum_of(&ip)).map(|sum| !sum).expect("16 bits are left");
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+            prop_assert!(ipv4_checksum_ok(&ip));
+        }
+        prop_assert_eq!(ipv4_checksum_ok(&ip), sum_of(&ip) == 0xffff);
+        prop_assert!(!ipv4_checksum_ok(&[0; IPV4_LEN]));
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic(frame in proptest::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(udp) = Udp::parse(&frame) {
             let _ = udp.checksum_ok(&frame);

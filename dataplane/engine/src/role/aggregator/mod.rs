@@ -301,6 +301,7 @@ impl Aggregator {
     }
 
     /// Bytes of Ethernet, IP and UDP header that [`Aggregator::readdress`] rewrites.
+    #[inline]
     #[must_use]
     pub fn encap_len(&self, lease: LeaseIndex) -> usize {
         self.leases[lease.index()].members[0].encap.header_len()
