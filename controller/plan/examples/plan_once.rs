@@ -102,11 +102,9 @@ fn varied_case(seed: u64) -> Case {
     options.thin_flow_share = [0.0, 0.0, 0.3][below(3) as usize];
     options.direct_search = [4, 64][below(2) as usize];
     options.best_of = (below(6) == 0).then_some(10);
-    options.aggregator_choice = [
-        AggregatorChoice::RoundRobin,
-        AggregatorChoice::FirstFree,
-        AggregatorChoice::Earliest,
-    ][below(3) as usize];
+    options.aggregator_choice =
+        [AggregatorChoice::RoundRobin, AggregatorChoice::FirstFree, AggregatorChoice::Earliest]
+            [below(3) as usize];
     if below(3) == 0 {
         spec.options = Options::closed_loop(spec.options);
     }

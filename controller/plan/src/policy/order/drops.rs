@@ -97,6 +97,7 @@ impl DropRule {
         let finish_ns = send(case, ledger, forced, &mut Vec::new());
         let with = ahead.commits(ledger, slot + 1, last_commit_ns.max(finish_ns), most);
         ledger.rollback(mark);
+        ledger.commit();
         with > most
     }
 
