@@ -110,7 +110,7 @@ impl Ledger {
         self.walk(path, from_ns, size_bytes, |_| {})
     }
 
-    /// Like [`Ledger::probe`], and appends the transfer's rates to `segments`.
+    /// Like [`Ledger::probe`], and writes the transfer's rates to `segments`, which is empty.
     pub fn probe_segments(
         &self,
         path: &Path,
@@ -118,15 +118,7 @@ impl Ledger {
         size_bytes: u64,
         segments: &mut Vec<Segment>,
     ) -> Option<u64> {
-        let first = segments.len();
-        self.walk(path, from_ns, size_bytes, |segment| match segments[first..].last_mut() {
-            Some(last)
-                if last.to_ns == segment.from_ns && last.bytes_per_sec == segment.bytes_per_sec =>
-            {
-                last.to_ns = segment.to_ns;
-            }
-            _ => segments.push(segment),
-        })
+        self.walk(path, from_ns, size_bytes, |segment| append(segments, segment))
     }
 
     /// Promises rates on every link of a path.
@@ -238,19 +230,18 @@ impl Ledger {
     }
 
     /// Like [`Ledger::probe`] on an uplink and what the links behind it have left together, from
-    /// that instant on.
+    /// the first instant at which that is something.
     pub(crate) fn probe_behind(
         &self,
         up: &Timeline,
         profile: &Profile,
-        from_ns: u64,
         size_bytes: u64,
+        note: impl FnMut(Segment),
     ) -> Option<u64> {
-        let free = up.free_from(from_ns)?;
-        let at_ns = up.steps()[free].from_ns.max(profile.start_ns());
-        let cursors =
-            [Cursor::new(up.steps(), free, at_ns), Cursor::new(profile.steps(), 0, at_ns)];
-        Cursors { at_ns, cursors }.walk(size_bytes, |_| {})
+        let at_ns = profile.start_ns();
+        let up = Cursor::at(up.steps(), up.late_index_at(at_ns));
+        let cursors = [up, Cursor::at(profile.steps(), 0)];
+        Cursors { at_ns, cursors }.walk(size_bytes, note)
     }
 
     /// The links from the first instant on at which each has been free once.
@@ -303,7 +294,12 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     #[inline]
     fn new(steps: &'a [Step], first: usize, at_ns: u64) -> Self {
-        let (step, rest) = steps[index_from(steps, first, at_ns)..].split_first().expect("a step");
+        Self::at(steps, index_from(steps, first, at_ns))
+    }
+
+    #[inline]
+    fn at(steps: &'a [Step], index: usize) -> Self {
+        let (step, rest) = steps[index..].split_first().expect("a step");
         let until_ns = rest.first().map_or(u64::MAX, |next| next.from_ns);
         Self { bytes_per_sec: step.bytes_per_sec, until_ns, rest }
     }
@@ -355,6 +351,17 @@ impl<const N: usize> Cursors<'_, N> {
                 note(Segment { from_ns, to_ns: until_ns, bytes_per_sec });
             }
         }
+    }
+}
+
+/// Appends the next rate of a transfer.
+#[inline]
+pub(crate) fn append(segments: &mut Vec<Segment>, next: Segment) {
+    match segments.last_mut() {
+        Some(last) if last.to_ns == next.from_ns && last.bytes_per_sec == next.bytes_per_sec => {
+            last.to_ns = next.to_ns;
+        }
+        _ => segments.push(next),
     }
 }
 

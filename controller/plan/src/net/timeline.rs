@@ -78,6 +78,15 @@ impl Timeline {
         index_from(&self.steps, 0, at_ns)
     }
 
+    /// The same of a late instant: most steps are before.
+    pub(crate) fn late_index_at(&self, at_ns: u64) -> usize {
+        let mut late = self.steps.iter().rev().take(NEAR);
+        match late.position(|step| step.from_ns <= at_ns) {
+            Some(behind) => self.steps.len() - 1 - behind,
+            None => self.index_at(at_ns),
+        }
+    }
+
     /// The step that holds from an instant on, or the first behind it, that has something left;
     /// none if there is none.
     pub(crate) fn free_from(&self, at_ns: u64) -> Option<usize> {
