@@ -2,6 +2,7 @@
 //! by a digest of everything that was decided.
 //!
 //! ```text
+//! cargo build --release -p weft-plan --example plan_once
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*timed_order*' \
 //!     target/release/examples/plan_once order 1000 128
 //! target/release/examples/plan_once plan 10000 1024 20    # times of 20, least and median
