@@ -4,24 +4,39 @@
 //! bottleneck), from the instant that it may start. Invariant: no link is promised beyond its
 //! capacity. Instants round up to the nanosecond, so a transfer gets at least the bytes it needs.
 
-use crate::case::{Case, HostId, Segment};
+use std::ops::Range;
+
+use crate::case::{Case, HostId, Reservation, Segment};
 
 use super::profile::Profile;
-use super::timeline::{Step, Timeline, index_from};
+use super::timeline::{Edge, Step, Timeline, index_from};
 use super::topology::{LinkId, Path, Topology};
+
+#[cfg(test)]
+mod tests;
 
 /// The residual bandwidth of a network.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     topology: Topology,
     links: Vec<Timeline>,
-    /// Promises that can be taken back: where, and up to which of the segments.
-    journal: Vec<(Path, usize)>,
-    journal_segments: Vec<Segment>,
+    /// Since somebody has marked a point to go back to: what was changed, and what was there.
+    is_marked: bool,
+    journal: Vec<Changed>,
+    journal_steps: Vec<Step>,
     scratch: Vec<Step>,
     changes: u64,
     /// By link: what `changes` was after its last one.
     stamps: Vec<u64>,
+}
+
+/// Steps of a link that were put in the place of others.
+#[derive(Clone, Debug)]
+struct Changed {
+    link: LinkId,
+    new: Range<usize>,
+    /// Where the journal's steps of this change begin.
+    old: usize,
 }
 
 /// A point that a ledger can go back to.
@@ -44,24 +59,31 @@ impl Ledger {
     /// The network of a case, less what it says is promised.
     #[must_use]
     pub fn new(case: &Case) -> Self {
-        let links: Vec<Timeline> =
-            Topology::capacities(case).into_iter().map(Timeline::new).collect();
-        let mut ledger = Self {
-            topology: Topology::new(case),
-            stamps: vec![0; links.len()],
-            links,
-            journal: Vec::new(),
-            journal_segments: Vec::new(),
-            scratch: Vec::new(),
-            changes: 0,
-        };
-        for reservation in &case.reservations {
-            let path = ledger.topology.half_open_path(reservation.from, reservation.to);
-            for link in path.links() {
-                ledger.links[link.index()].occupy(reservation.segment);
+        let topology = Topology::new(case);
+        let mut edges = Vec::with_capacity(case.reservations.len() * 4);
+        for Reservation { from, to, segment } in &case.reservations {
+            let change = i64::try_from(segment.bytes_per_sec).unwrap_or(i64::MAX);
+            for link in topology.half_open_path(*from, *to).links() {
+                edges.push((*link, Edge { at_ns: segment.from_ns, change }));
+                edges.push((*link, Edge { at_ns: segment.to_ns, change: -change }));
             }
         }
-        ledger
+        edges.sort_unstable_by_key(|(link, edge)| (*link, edge.at_ns));
+        let mut links: Vec<Timeline> =
+            Topology::capacities(case).into_iter().map(Timeline::new).collect();
+        for taken in edges.chunk_by(|(a, _), (b, _)| a == b) {
+            links[taken[0].0.index()].take(taken.iter().map(|(_, edge)| *edge));
+        }
+        Self {
+            topology,
+            stamps: vec![0; links.len()],
+            links,
+            is_marked: false,
+            journal: Vec::new(),
+            journal_steps: Vec::new(),
+            scratch: Vec::new(),
+            changes: 0,
+        }
     }
 
     /// Where hosts are attached.
@@ -88,7 +110,7 @@ impl Ledger {
         self.walk(path, from_ns, size_bytes, |_| {})
     }
 
-    /// Like [`Ledger::probe`], and appends the transfer's rates to `segments`.
+    /// Like [`Ledger::probe`], and writes the transfer's rates to `segments`, which is empty.
     pub fn probe_segments(
         &self,
         path: &Path,
@@ -96,26 +118,21 @@ impl Ledger {
         size_bytes: u64,
         segments: &mut Vec<Segment>,
     ) -> Option<u64> {
-        let first = segments.len();
-        self.walk(path, from_ns, size_bytes, |segment| match segments[first..].last_mut() {
-            Some(last)
-                if last.to_ns == segment.from_ns && last.bytes_per_sec == segment.bytes_per_sec =>
-            {
-                last.to_ns = segment.to_ns;
-            }
-            _ => segments.push(segment),
-        })
+        self.walk(path, from_ns, size_bytes, |segment| append(segments, segment))
     }
 
     /// Promises rates on every link of a path.
     pub fn reserve(&mut self, path: &Path, segments: &[Segment]) {
         self.changes += 1;
         for link in path.links() {
-            self.links[link.index()].reserve(segments, &mut self.scratch);
+            let (timeline, old) = (&mut self.links[link.index()], self.journal_steps.len());
+            let journal = self.is_marked.then_some(&mut self.journal_steps);
+            let new = timeline.reserve(segments, &mut self.scratch, journal);
             self.stamps[link.index()] = self.changes;
+            if self.is_marked {
+                self.journal.push(Changed { link: *link, new, old });
+            }
         }
-        self.journal_segments.extend_from_slice(segments);
-        self.journal.push((*path, self.journal_segments.len()));
     }
 
     /// Like [`Ledger::reserve`] for segments that somebody else has made.
@@ -150,8 +167,8 @@ impl Ledger {
     }
 
     /// A point to go back to.
-    #[must_use]
-    pub fn mark(&self) -> Mark {
+    pub const fn mark(&mut self) -> Mark {
+        self.is_marked = true;
         Mark(self.journal.len())
     }
 
@@ -159,22 +176,19 @@ impl Ledger {
     pub fn rollback(&mut self, mark: Mark) {
         self.changes += 1;
         while self.journal.len() > mark.0
-            && let Some((path, end)) = self.journal.pop()
+            && let Some(Changed { link, new, old }) = self.journal.pop()
         {
-            let start = self.journal.last().map_or(0, |(_, end)| *end);
-            for link in path.links() {
-                let segments = &self.journal_segments[start..end];
-                self.links[link.index()].release(segments, &mut self.scratch);
-                self.stamps[link.index()] = self.changes;
-            }
-            self.journal_segments.truncate(start);
+            self.links[link.index()].replace(new, &self.journal_steps[old..]);
+            self.journal_steps.truncate(old);
+            self.stamps[link.index()] = self.changes;
         }
     }
 
     /// Forgets how to go back.
     pub fn commit(&mut self) {
+        self.is_marked = false;
         self.journal.clear();
-        self.journal_segments.clear();
+        self.journal_steps.clear();
     }
 
     /// Counts changes: as long as it stays, so does every answer.
@@ -216,19 +230,18 @@ impl Ledger {
     }
 
     /// Like [`Ledger::probe`] on an uplink and what the links behind it have left together, from
-    /// that instant on.
+    /// the first instant at which that is something.
     pub(crate) fn probe_behind(
         &self,
         up: &Timeline,
         profile: &Profile,
-        from_ns: u64,
         size_bytes: u64,
+        note: impl FnMut(Segment),
     ) -> Option<u64> {
-        let free = up.free_from(from_ns)?;
-        let at_ns = up.steps()[free].from_ns.max(profile.start_ns());
-        let cursors =
-            [Cursor::new(up.steps(), free, at_ns), Cursor::new(profile.steps(), 0, at_ns)];
-        Cursors { at_ns, cursors }.walk(size_bytes, |_| {})
+        let at_ns = profile.start_ns();
+        let up = Cursor::at(up.steps(), up.late_index_at(at_ns));
+        let cursors = [up, Cursor::at(profile.steps(), 0)];
+        Cursors { at_ns, cursors }.walk(size_bytes, note)
     }
 
     /// The links from the first instant on at which each has been free once.
@@ -281,7 +294,12 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     #[inline]
     fn new(steps: &'a [Step], first: usize, at_ns: u64) -> Self {
-        let (step, rest) = steps[index_from(steps, first, at_ns)..].split_first().expect("a step");
+        Self::at(steps, index_from(steps, first, at_ns))
+    }
+
+    #[inline]
+    fn at(steps: &'a [Step], index: usize) -> Self {
+        let (step, rest) = steps[index..].split_first().expect("a step");
         let until_ns = rest.first().map_or(u64::MAX, |next| next.from_ns);
         Self { bytes_per_sec: step.bytes_per_sec, until_ns, rest }
     }
@@ -333,6 +351,17 @@ impl<const N: usize> Cursors<'_, N> {
                 note(Segment { from_ns, to_ns: until_ns, bytes_per_sec });
             }
         }
+    }
+}
+
+/// Appends the next rate of a transfer.
+#[inline]
+pub(crate) fn append(segments: &mut Vec<Segment>, next: Segment) {
+    match segments.last_mut() {
+        Some(last) if last.to_ns == next.from_ns && last.bytes_per_sec == next.bytes_per_sec => {
+            last.to_ns = next.to_ns;
+        }
+        _ => segments.push(next),
     }
 }
 

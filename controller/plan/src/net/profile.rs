@@ -1,8 +1,10 @@
 //! What several links have left together, and what a sender of some capacity can get of it.
 //!
 //! The finish of a transfer is the first instant by which that is enough. Asked the other way round,
-//! whether it is enough by a given instant, it needs no division, and that is what a search rules
-//! out most candidates with.
+//! whether it is enough by a given instant, it is a line of the capacity in each of a few bands, and
+//! that is what a search rules out most candidates with.
+
+use crate::case::Segment;
 
 use super::ledger::{HORIZON_NS, NS_PER_SEC, div_up};
 use super::timeline::{Step, Timeline};
@@ -11,22 +13,27 @@ use super::timeline::{Step, Timeline};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Profile {
     steps: Vec<Step>,
+    /// Those before an instant by rate, lowest first.
+    spans: Vec<Span>,
+    sorted_ns: u64,
 }
 
-/// What an instant means in a [`Profile`]: how much comes across before it. Amounts are bytes times
-/// 1e9, in 64 bits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
-    by_ns: u64,
-    /// Since the profile's start.
+struct Span {
+    bytes_per_sec: u64,
+    from_ns: u64,
+    until_ns: u64,
+}
+
+/// What senders of some capacity, and more up to the next band's, get across before an instant.
+/// Amounts are bytes times 1e9, in 64 bits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Band {
+    bytes_per_sec: u64,
+    /// While the profile limits.
+    amount: u64,
+    /// How long the sender does.
     time_ns: u64,
-    /// If only the profile limits; [`u64::MAX`] for more than can be counted.
-    total: u64,
-    /// Steps that begin before.
-    count: usize,
-    /// The lowest and highest rate of those.
-    lowest: u64,
-    highest: u64,
 }
 
 /// A size as an amount; saturates.
@@ -37,6 +44,7 @@ pub(crate) const fn amount(size_bytes: u64) -> u64 {
 impl Profile {
     pub(super) fn clear(&mut self) {
         self.steps.clear();
+        self.sorted_ns = 0;
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -66,65 +74,75 @@ impl Profile {
         self.steps.first().map_or(u64::MAX, |s| s.from_ns)
     }
 
-    /// How much can be carried before an instant.
-    pub(crate) fn reach(&self, by_ns: u64) -> Reach {
-        let time_ns = by_ns.saturating_sub(self.start_ns());
-        let mut reach = Reach { by_ns, time_ns, total: 0, count: 0, lowest: u64::MAX, highest: 0 };
+    /// Writes what comes across before an instant, by the sender's capacity, lowest first. If that is
+    /// more than can be counted, everybody gets [`u64::MAX`].
+    pub(crate) fn bands(&mut self, by_ns: u64, bands: &mut Vec<Band>) {
+        bands.clear();
         if by_ns == u64::MAX {
-            // For ever: everybody gets more than can be counted.
-            (reach.time_ns, reach.total) = (u64::MAX, u64::MAX);
-            return reach;
+            bands.push(Band::UNLIMITED);
+            return;
         }
-        for (i, step) in self.steps.iter().enumerate() {
-            if step.from_ns >= by_ns {
-                break;
+        if self.sorted_ns < by_ns {
+            self.sort(by_ns);
+        }
+        let mut time_ns = by_ns.saturating_sub(self.start_ns());
+        let mut amount: u64 = 0;
+        bands.push(Band { bytes_per_sec: 0, amount, time_ns });
+        for span in self.spans.iter().filter(|span| span.from_ns < by_ns) {
+            let Span { bytes_per_sec, from_ns, until_ns } = *span;
+            let span_ns = until_ns.min(by_ns) - from_ns;
+            time_ns -= span_ns;
+            amount = amount.saturating_add(bytes_per_sec.saturating_mul(span_ns));
+            bands.push(Band { bytes_per_sec, amount, time_ns });
+        }
+        if amount == u64::MAX {
+            bands.clear();
+            bands.push(Band::UNLIMITED);
+        }
+    }
+
+    /// Sorts the steps before an instant by rate.
+    fn sort(&mut self, by_ns: u64) {
+        self.sorted_ns = by_ns;
+        self.spans.clear();
+        let mut steps = self.steps.iter().peekable();
+        while let Some(Step { from_ns, bytes_per_sec }) = steps.next_if(|s| s.from_ns < by_ns) {
+            let until_ns = steps.peek().map_or(u64::MAX, |next| next.from_ns);
+            let span = Span { bytes_per_sec: *bytes_per_sec, from_ns: *from_ns, until_ns };
+            self.spans.push(span);
+            // Mostly the more is left, the later.
+            let mut at = self.spans.len() - 1;
+            while at > 0 && self.spans[at - 1].bytes_per_sec > span.bytes_per_sec {
+                self.spans[at] = self.spans[at - 1];
+                at -= 1;
             }
-            let rate = step.bytes_per_sec;
-            let part = rate.saturating_mul(self.until_ns(i, by_ns) - step.from_ns);
-            reach.total = reach.total.saturating_add(part);
-            reach.count += 1;
-            reach.lowest = reach.lowest.min(rate);
-            reach.highest = reach.highest.max(rate);
+            self.spans[at] = span;
         }
-        if reach.total == u64::MAX {
-            // Then every capacity gets that.
-            reach.highest = 0;
-        }
-        reach
     }
 
-    /// What a sender of that capacity gets across in time; [`u64::MAX`] for more than can be
-    /// counted.
+    /// When a sender of that capacity would end; none if never. Its rates go to `note`.
     #[inline]
-    pub(crate) fn carried(&self, reach: &Reach, capacity: u64) -> u64 {
-        if capacity >= reach.highest {
-            return reach.total;
-        }
-        // At most the total, which fits.
-        if capacity <= reach.lowest {
-            return capacity * reach.time_ns;
-        }
-        let steps = &self.steps[..reach.count];
-        let mut until_ns = reach.by_ns;
-        let mut carried = 0;
-        for step in steps.iter().rev() {
-            carried += step.bytes_per_sec.min(capacity) * (until_ns - step.from_ns);
-            until_ns = step.from_ns;
-        }
-        carried
-    }
-
-    /// When a sender of that capacity would end; none if never.
-    pub(crate) fn finish_ns(&self, capacity: u64, size_bytes: u64) -> Option<u64> {
+    pub(crate) fn walk(
+        &self,
+        capacity: u64,
+        size_bytes: u64,
+        mut note: impl FnMut(Segment),
+    ) -> Option<u64> {
         let mut left = u128::from(size_bytes) * u128::from(NS_PER_SEC);
         for (i, step) in self.steps.iter().enumerate() {
             let rate = step.bytes_per_sec.min(capacity);
             let until_ns = self.until_ns(i, HORIZON_NS);
             let carried = u128::from(rate) * u128::from(until_ns.saturating_sub(step.from_ns));
+            let (from_ns, bytes_per_sec) = (step.from_ns, rate);
             if carried >= left {
-                return Some(step.from_ns + u64::try_from(div_up(left, rate)).ok()?);
+                let to_ns = from_ns + u64::try_from(div_up(left, rate)).ok()?;
+                note(Segment { from_ns, to_ns, bytes_per_sec });
+                return Some(to_ns);
             }
             left -= carried;
+            if rate > 0 {
+                note(Segment { from_ns, to_ns: until_ns, bytes_per_sec });
+            }
         }
         None
     }
@@ -135,9 +153,52 @@ impl Profile {
     }
 }
 
-impl Reach {
-    /// Time since something is left.
-    pub(crate) const fn time_ns(&self) -> u64 {
-        self.time_ns
+impl Band {
+    /// Everybody gets more than can be counted.
+    const UNLIMITED: Self = Self { bytes_per_sec: 0, amount: u64::MAX, time_ns: 0 };
+
+    /// Whether a sender of at least that capacity is in this band or a higher one.
+    #[inline]
+    pub(crate) const fn holds(&self, capacity: u64) -> bool {
+        self.bytes_per_sec <= capacity
+    }
+
+    /// What a sender of this band gets across.
+    #[inline]
+    pub(crate) const fn carried(&self, capacity: u64) -> u64 {
+        self.amount + capacity * self.time_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Numbers;
+
+    #[test]
+    fn what_is_across_by_an_instant_is_what_ends_by_then() {
+        let mut numbers = Numbers::new(4);
+        let (mut in_time, mut late) = (0, 0);
+        for _ in 0..500 {
+            let mut profile = Profile::default();
+            profile.clear();
+            for _ in 0..1 + numbers.index(8) {
+                let from_ns = profile.steps.last().map_or(50, |step| step.from_ns);
+                profile.push(from_ns + numbers.within(1, 40), numbers.within(0, 9) * NS_PER_SEC);
+            }
+            let mut bands = Vec::new();
+            for _ in 0..40 {
+                let by_ns = numbers.within(40, 400);
+                profile.bands(by_ns, &mut bands);
+                let capacity = numbers.within(1, 10) * NS_PER_SEC;
+                let size_bytes = numbers.within(1, 900);
+                let band = bands.iter().rev().find(|band| band.holds(capacity));
+                let carried = band.expect("a band for every capacity").carried(capacity);
+                let finish_ns = profile.walk(capacity, size_bytes, |_| {}).unwrap_or(u64::MAX);
+                assert_eq!(carried >= amount(size_bytes), finish_ns <= by_ns, "{profile:?}");
+                *if finish_ns <= by_ns { &mut in_time } else { &mut late } += 1;
+            }
+        }
+        assert!(in_time > 2_000 && late > 2_000, "{in_time} {late}");
     }
 }

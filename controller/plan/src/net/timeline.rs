@@ -4,6 +4,8 @@
 //! functions are equal vectors, and taking a promise back restores the bytes that were there before.
 //! Finding an instant costs O(log n), a promise that, the steps it covers, and a move of those behind.
 
+use std::ops::Range;
+
 use crate::case::Segment;
 
 #[cfg(test)]
@@ -24,6 +26,15 @@ impl Clone for Timeline {
     }
 }
 
+/// From an instant on, others take so much more of a link, or less.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Edge {
+    /// First instant.
+    pub at_ns: u64,
+    /// In bytes per second.
+    pub change: i64,
+}
+
 /// From an instant on, this much is left.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
@@ -40,6 +51,21 @@ impl Timeline {
         Self { steps: vec![Step { from_ns: 0, bytes_per_sec: capacity_bytes_per_sec }] }
     }
 
+    /// Notes what others take of a link that is all free, sorted by instant; more than there is
+    /// leaves nothing.
+    pub fn take(&mut self, edges: impl Iterator<Item = Edge>) {
+        let capacity = i128::from(self.residual_at(0));
+        let mut taken: i128 = 0;
+        for Edge { at_ns, change } in edges {
+            taken += i128::from(change);
+            let left = u64::try_from((capacity - taken).max(0)).unwrap_or(u64::MAX);
+            if self.constant_from_ns() == at_ns {
+                self.steps.pop();
+            }
+            push(&mut self.steps, at_ns, left);
+        }
+    }
+
     /// All steps.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
@@ -50,6 +76,15 @@ impl Timeline {
     #[must_use]
     pub fn index_at(&self, at_ns: u64) -> usize {
         index_from(&self.steps, 0, at_ns)
+    }
+
+    /// The same of a late instant: most steps are before.
+    pub(crate) fn late_index_at(&self, at_ns: u64) -> usize {
+        let mut late = self.steps.iter().rev().take(NEAR);
+        match late.position(|step| step.from_ns <= at_ns) {
+            Some(behind) => self.steps.len() - 1 - behind,
+            None => self.index_at(at_ns),
+        }
     }
 
     /// The step that holds from an instant on, or the first behind it, that has something left;
@@ -78,68 +113,105 @@ impl Timeline {
         self.steps[self.steps.len() - 1].from_ns
     }
 
-    /// Promises segments, which are sorted and apart. `scratch` is room to work in.
+    /// Promises segments, which are sorted and apart. `scratch` is room to work in; `old` gets the
+    /// steps that were there before. Returns where the new ones are, for [`Timeline::replace`].
     ///
     /// # Panics
     /// If less than that is left: a planner that asks has a fault.
-    pub fn reserve(&mut self, segments: &[Segment], scratch: &mut Vec<Step>) {
-        self.change(segments, scratch, |left, rate| {
+    pub fn reserve(
+        &mut self,
+        segments: &[Segment],
+        scratch: &mut Vec<Step>,
+        old: Option<&mut Vec<Step>>,
+    ) -> Range<usize> {
+        let replaced = self.changed(segments, scratch, |left, rate| {
             left.checked_sub(rate).expect("a plan promised more than a link has left")
         });
+        if let Some(old) = old {
+            old.extend_from_slice(&self.steps[replaced.clone()]);
+        }
+        let new = replaced.start..replaced.start + scratch.len();
+        self.replace(replaced, scratch);
+        new
     }
 
     /// Takes promises back.
     pub fn release(&mut self, segments: &[Segment], scratch: &mut Vec<Step>) {
-        self.change(segments, scratch, |left, rate| left + rate);
+        let replaced = self.changed(segments, scratch, |left, rate| left + rate);
+        self.replace(replaced, scratch);
     }
 
-    /// Notes bandwidth that others take; more than there is leaves nothing.
-    pub fn occupy(&mut self, segment: Segment) {
-        self.change(&[segment], &mut Vec::new(), u64::saturating_sub);
-    }
-
-    /// Rewrites the steps from the one before the first segment to the one that the last ends in.
-    fn change(
-        &mut self,
+    /// Writes what the steps become, from the one before the first segment to the one that the last
+    /// ends in; returns which those are.
+    fn changed(
+        &self,
         segments: &[Segment],
         scratch: &mut Vec<Step>,
         apply: impl Fn(u64, u64) -> u64,
-    ) {
-        let Some(first) = segments.first() else { return };
-        let start = self.index_at(first.from_ns).saturating_sub(1);
-        let mut index = start;
-        let mut at_ns = self.steps[start].from_ns;
+    ) -> Range<usize> {
         scratch.clear();
+        let Some(first) = segments.first() else { return 0..0 };
+        let start = self.index_at(first.from_ns).saturating_sub(1);
+        let mut walk = Walk::new(&self.steps, start);
         for Segment { from_ns, to_ns, bytes_per_sec } in segments {
-            debug_assert!(at_ns <= *from_ns && from_ns < to_ns, "segments in order");
-            while at_ns < *to_ns {
-                let left = self.steps[index].bytes_per_sec;
-                let (until_ns, left) = if at_ns < *from_ns {
-                    (*from_ns, left)
-                } else {
-                    (*to_ns, apply(left, *bytes_per_sec))
-                };
-                push(scratch, at_ns, left);
-                at_ns = until_ns;
-                if let Some(next) = self.steps.get(index + 1)
-                    && next.from_ns <= until_ns
-                {
-                    at_ns = next.from_ns;
-                    index += 1;
-                }
+            debug_assert!(walk.at_ns <= *from_ns && from_ns < to_ns, "segments in order");
+            while walk.at_ns < *from_ns {
+                push(scratch, walk.at_ns, walk.left);
+                walk.advance(*from_ns);
+            }
+            while walk.at_ns < *to_ns {
+                push(scratch, walk.at_ns, apply(walk.left, *bytes_per_sec));
+                walk.advance(*to_ns);
             }
         }
-        push(scratch, at_ns, self.steps[index].bytes_per_sec);
-        let (old_end, new_end, len) = (index + 1, start + scratch.len(), self.steps.len());
-        if new_end > old_end {
+        push(scratch, walk.at_ns, walk.left);
+        start..self.steps.len() - walk.rest.len()
+    }
+
+    /// Puts steps in the place of others.
+    pub fn replace(&mut self, old: Range<usize>, new: &[Step]) {
+        let (len, new_end) = (self.steps.len(), old.start + new.len());
+        if old.end == len {
+            self.steps.truncate(old.start);
+            self.steps.extend_from_slice(new);
+            return;
+        }
+        if new_end > old.end {
             let last = self.steps[len - 1];
-            self.steps.resize(len + new_end - old_end, last);
+            self.steps.resize(len + new_end - old.end, last);
         }
-        if new_end != old_end {
-            self.steps.copy_within(old_end..len, new_end);
-            self.steps.truncate(len - old_end + new_end);
+        if new_end != old.end {
+            self.steps.copy_within(old.end..len, new_end);
+            self.steps.truncate(len - old.end + new_end);
         }
-        self.steps[start..new_end].copy_from_slice(scratch);
+        self.steps[old.start..new_end].copy_from_slice(new);
+    }
+}
+
+/// An instant on a timeline, on the way to later ones.
+struct Walk<'a> {
+    at_ns: u64,
+    left: u64,
+    /// The steps behind.
+    rest: &'a [Step],
+}
+
+impl<'a> Walk<'a> {
+    /// The beginning of a step.
+    fn new(steps: &'a [Step], index: usize) -> Self {
+        let Step { from_ns, bytes_per_sec } = steps[index];
+        Self { at_ns: from_ns, left: bytes_per_sec, rest: &steps[index + 1..] }
+    }
+
+    /// On to the next step, or to an instant before it.
+    #[inline]
+    fn advance(&mut self, to_ns: u64) {
+        match self.rest.split_first() {
+            Some((next, rest)) if next.from_ns <= to_ns => {
+                (self.at_ns, self.left, self.rest) = (next.from_ns, next.bytes_per_sec, rest);
+            }
+            _ => self.at_ns = to_ns,
+        }
     }
 }
 

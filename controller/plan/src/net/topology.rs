@@ -33,6 +33,16 @@ impl Path {
         &self.links[..usize::from(self.len)]
     }
 
+    /// The links behind the first.
+    #[must_use]
+    pub fn behind(&self) -> Self {
+        let mut path = Self::EMPTY;
+        for link in self.links().iter().skip(1) {
+            path.push(*link);
+        }
+        path
+    }
+
     fn push(&mut self, link: LinkId) {
         self.links[usize::from(self.len)] = link;
         self.len += 1;

@@ -15,8 +15,11 @@
 //! direct. Cost: about three probes per update and `nd` tried; see
 //! [`crate::case::Options::direct_search`].
 
+use std::mem;
+
 use crate::case::{AggregatorChoice, Case, HostId, Objective, Segment, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
+use crate::net::topology::Path;
 use crate::plan::{Group, Hop, Transfer};
 
 use super::order::{Ordered, direct_path};
@@ -208,18 +211,18 @@ impl<'a> Cutter<'a> {
     /// Sends one update straight to the server; none if its path never has bandwidth.
     fn go_direct(&mut self, mut record: Option<&mut Record>) -> Option<()> {
         let id = self.sequence[self.at];
-        let host = self.case.server(self.server).host;
-        let before = self.ledger.mark();
-        let arrival_ns = self.hop(self.case.update(id).host, host, self.case.now_ns, id)?;
-        let direct = self.segments.clone();
-        self.ledger.rollback(before);
-        if self.is_slow(id) && self.relay(id, arrival_ns, record.as_deref_mut()) {
-            return Some(());
+        let (update, server) = (self.case.update(id), self.case.server(self.server).host);
+        let path = self.ledger.path(update.host, server);
+        let arrival_ns = self.probe(&path, self.case.now_ns, update.size_bytes)?;
+        if self.is_slow(id) {
+            let direct = mem::take(&mut self.segments);
+            if self.relay(id, arrival_ns, record.as_deref_mut()) {
+                return Some(());
+            }
+            self.segments = direct;
         }
-        let path = self.ledger.path(self.case.update(id).host, host);
-        self.ledger.reserve(&path, &direct);
-        self.segments = direct;
-        self.sum += self.price(self.case.update(id).size_bytes);
+        self.ledger.reserve(&path, &self.segments);
+        self.sum += self.price(update.size_bytes);
         let commit_ns = self.commit(1, arrival_ns);
         if let Some(record) = record {
             let segments = self.segments.clone();
@@ -241,14 +244,12 @@ impl<'a> Cutter<'a> {
         self.arrivals.clear();
         while let Some(id) = self.sequence.get(self.at + count).copied() {
             let update = self.case.update(id);
-            let before = self.ledger.mark();
-            let arrival = self.hop(update.host, aggregator, self.case.now_ns, id);
+            let path = self.ledger.path(update.host, aggregator);
+            let arrival = self.probe(&path, self.case.now_ns, update.size_bytes);
             let overlap_ns = if streams { self.link_ns(update.size_bytes) } else { 0 };
             let by_ns = self.done_ns.saturating_add(overlap_ns).saturating_add(self.patience_ns);
-            let Some(arrival_ns) = arrival.filter(|at_ns| *at_ns <= by_ns) else {
-                self.ledger.rollback(before);
-                break;
-            };
+            let Some(arrival_ns) = arrival.filter(|at_ns| *at_ns <= by_ns) else { break };
+            self.ledger.reserve(&path, &self.segments);
             if record.is_some() {
                 self.arrivals.push((arrival_ns, self.segments.clone()));
             }
@@ -312,17 +313,18 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    fn hop(&mut self, from: HostId, to: HostId, from_ns: u64, id: UpdateId) -> Option<u64> {
-        self.send(from, to, from_ns, self.case.update(id).size_bytes)
-    }
-
+    /// Reserves a transfer's path; when it ends.
     fn send(&mut self, from: HostId, to: HostId, from_ns: u64, size_bytes: u64) -> Option<u64> {
         let path = self.ledger.path(from, to);
-        self.segments.clear();
-        let arrival_ns =
-            self.ledger.probe_segments(&path, from_ns, size_bytes, &mut self.segments)?;
+        let arrival_ns = self.probe(&path, from_ns, size_bytes)?;
         self.ledger.reserve(&path, &self.segments);
         Some(arrival_ns)
+    }
+
+    /// When a transfer would end, and by which segments.
+    fn probe(&mut self, path: &Path, from_ns: u64, size_bytes: u64) -> Option<u64> {
+        self.segments.clear();
+        self.ledger.probe_segments(path, from_ns, size_bytes, &mut self.segments)
     }
 
     fn commit(&mut self, count: usize, arrival_ns: u64) -> u64 {

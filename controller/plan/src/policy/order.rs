@@ -255,6 +255,9 @@ impl<'a> Planner<'a> {
 
     fn commit(&mut self, server: ServerId, candidate: Candidate) {
         let (case, id) = (self.case, candidate.id);
+        let facts = Facts { case, ledger: self.ledger, places: &self.places };
+        let picker = self.lanes[server.index()].pickers.last();
+        let sent = picker.and_then(|picker| picker.send(facts, candidate, &mut self.segments));
         self.remove(server, id);
         if candidate.finish_ns == u64::MAX {
             self.out.dropped.push((id, DropReason::NoBandwidth));
@@ -274,8 +277,10 @@ impl<'a> Planner<'a> {
         let update = case.update(id);
         let path = direct_path(case, self.ledger, update);
         let segments = &mut self.segments;
-        segments.clear();
-        let finish = self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, segments);
+        let finish = sent.or_else(|| {
+            segments.clear();
+            self.ledger.probe_segments(&path, case.now_ns, update.size_bytes, segments)
+        });
         debug_assert_eq!(finish, Some(candidate.finish_ns), "a candidate is a fresh probe");
         self.ledger.reserve(&path, segments);
         let (arrival_ns, segments) = (candidate.finish_ns, segments.to_vec());

@@ -46,8 +46,13 @@ proptest! {
         let mut history = Vec::new();
         for (cuts, wish) in asks {
             let segments = fitting(&slow, &cuts, wish);
-            history.push((fast.clone(), segments.clone()));
-            fast.reserve(&segments, &mut scratch);
+            let before = fast.clone();
+            let mut old = Vec::new();
+            let new = fast.reserve(&segments, &mut scratch, Some(&mut old));
+            let mut undone = fast.clone();
+            undone.replace(new, &old);
+            prop_assert_eq!(&undone, &before);
+            history.push((before, segments.clone()));
             for s in &segments {
                 for at_ns in s.from_ns..s.to_ns {
                     slow.0[at(at_ns)] -= s.bytes_per_sec;
@@ -63,19 +68,23 @@ proptest! {
 
     #[test]
     fn what_others_take_leaves_nothing_negative(
-        takes in prop::collection::vec((0..LEN - 1, 1..LEN, 1..30u64), 1..12),
+        takes in prop::collection::vec((0..LEN - 1, 1..LEN, 1..30i64), 1..12),
     ) {
-        let mut fast = Timeline::new(20);
+        let mut edges = Vec::new();
         let mut slow = Slow(vec![20; at(LEN)]);
-        for (from_ns, len, bytes_per_sec) in takes {
+        for (from_ns, len, rate) in takes {
             let to_ns = (from_ns + len).min(LEN);
-            fast.occupy(Segment { from_ns, to_ns, bytes_per_sec });
+            edges.push(Edge { at_ns: from_ns, change: rate });
+            edges.push(Edge { at_ns: to_ns, change: -rate });
             for at_ns in from_ns..to_ns {
                 let left = &mut slow.0[at(at_ns)];
-                *left = left.saturating_sub(bytes_per_sec);
+                *left = left.saturating_sub(rate.unsigned_abs());
             }
-            agree(&fast, &slow)?;
         }
+        edges.sort_by_key(|edge| edge.at_ns);
+        let mut fast = Timeline::new(20);
+        fast.take(edges.into_iter());
+        agree(&fast, &slow)?;
     }
 }
 
@@ -83,13 +92,14 @@ proptest! {
 #[should_panic(expected = "more than a link has left")]
 fn a_promise_beyond_what_is_left_is_a_fault() {
     let segment = Segment { from_ns: 0, to_ns: 10, bytes_per_sec: 21 };
-    Timeline::new(20).reserve(&[segment], &mut Vec::new());
+    Timeline::new(20).reserve(&[segment], &mut Vec::new(), None);
 }
 
 #[test]
 fn the_first_free_instant_skips_what_is_taken() {
     let mut timeline = Timeline::new(5);
-    timeline.occupy(Segment { from_ns: 10, to_ns: 20, bytes_per_sec: 9 });
+    let edges = [(10, 9), (20, -9)].map(|(at_ns, change)| Edge { at_ns, change });
+    timeline.take(edges.into_iter());
     assert_eq!(timeline.first_free_ns(3), Some(3));
     assert_eq!(timeline.first_free_ns(10), Some(20));
     assert_eq!(timeline.constant_from_ns(), 20);

@@ -27,7 +27,7 @@ impl Cutter<'_> {
         let update = self.case.update(id);
         let (size_bytes, host) = (update.size_bytes, self.case.server(self.server).host);
         let link_ns = self.link_ns(size_bytes);
-        let Some(last_ns) = self.hop(update.host, aggregator, self.case.now_ns, id) else {
+        let Some(last_ns) = self.send(update.host, aggregator, self.case.now_ns, size_bytes) else {
             return false;
         };
         let own = self.segments.clone();

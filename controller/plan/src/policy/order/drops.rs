@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use crate::case::{Case, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
 
-use super::pairs;
 use super::picker::Candidate;
+use super::{direct_path, pairs};
 
-use ahead::{Ahead, send};
+use ahead::Ahead;
 
 mod ahead;
 
@@ -94,9 +94,10 @@ impl DropRule {
         let without = ahead.commits(ledger, slot, last_commit_ns, u128::MAX);
         ledger.rollback(mark);
         let most = without.saturating_add(allowed);
-        let finish_ns = send(case, ledger, forced, &mut Vec::new());
+        let finish_ns = send(case, ledger, forced);
         let with = ahead.commits(ledger, slot + 1, last_commit_ns.max(finish_ns), most);
         ledger.rollback(mark);
+        ledger.commit();
         with > most
     }
 
@@ -132,6 +133,18 @@ impl Brief {
             self.times.iter().rev().map(|(time_ns, rank)| (*time_ns, by_rank[*rank as usize]));
         ids.filter(|(_, id)| *id != forced && waits(*id)).take(LOOKAHEAD).collect()
     }
+}
+
+/// Reserves an update's transfer and returns its finish; [`u64::MAX`] for never.
+fn send(case: &Case, ledger: &mut Ledger, id: UpdateId) -> u64 {
+    let update = case.update(id);
+    let path = direct_path(case, ledger, update);
+    let mut segments = Vec::new();
+    let finish = ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
+    if finish.is_some() {
+        ledger.reserve(&path, &segments);
+    }
+    finish.unwrap_or(u64::MAX)
 }
 
 /// Transfer time on links that carry nothing else.

@@ -5,16 +5,22 @@
 //! of its capacity and the size alone, falling in the one and rising in the other. For other hosts
 //! that function is a lower bound.
 
-use crate::case::Case;
-use crate::net::ledger::Ledger;
-use crate::net::profile::{Profile, Reach, amount};
+use std::slice;
+
+use crate::case::{Case, Segment};
+use crate::net::ledger::{Ledger, append};
+use crate::net::profile::{Band, Profile, amount};
 use crate::net::topology::LinkId;
+
+use super::lows::Low;
 
 /// The links that are shared, and what they had left together when that was last looked up.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     common: Vec<LinkId>,
     profile: Profile,
+    /// What comes across by the instant that updates must end by.
+    bands: Vec<Band>,
 }
 
 /// An update of a host in front of a line.
@@ -25,23 +31,11 @@ pub(super) struct Offer {
     size_bytes: u64,
     /// Its size as an amount, see [`amount`].
     amount: u64,
-    /// How long that takes at least.
-    time_ns: u64,
-}
-
-/// What an update must beat.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bound {
-    /// (finish, rank).
-    pub(super) best: (u64, u32),
-    /// By that finish.
-    reach: Reach,
 }
 
 impl Offer {
     pub(super) const fn new(up: LinkId, capacity: u64, size_bytes: u64) -> Self {
-        let amount = amount(size_bytes);
-        Self { up, capacity, size_bytes, amount, time_ns: amount / capacity }
+        Self { up, capacity, size_bytes, amount: amount(size_bytes) }
     }
 
     /// Another size from the same host.
@@ -52,7 +46,7 @@ impl Offer {
 
 impl Line {
     pub(super) fn new(common: &[LinkId]) -> Self {
-        Self { common: common.to_vec(), profile: Profile::default() }
+        Self { common: common.to_vec(), ..Self::default() }
     }
 
     pub(super) fn common(&self) -> &[LinkId] {
@@ -69,22 +63,35 @@ impl Line {
         self.profile.start_ns()
     }
 
-    /// What beats a (finish, rank).
-    pub(super) fn bound(&self, best: (u64, u32)) -> Bound {
-        Bound { best, reach: self.profile.reach(best.0) }
+    /// From now on updates must end by that instant.
+    pub(super) fn limit(&mut self, by_ns: u64) {
+        self.profile.bands(by_ns, &mut self.bands);
     }
 
-    /// Whether an update may end by the bound. If its host is plain, it does.
-    #[inline]
-    pub(super) fn admits(&self, bound: &Bound, offer: &Offer) -> bool {
-        offer.time_ns <= bound.reach.time_ns()
-            && self.profile.carried(&bound.reach, offer.capacity) >= offer.amount
+    /// Whether an update may end in time. If its host is plain, it does.
+    pub(super) fn admits(&self, offer: &Offer) -> bool {
+        Descent::new(&self.bands).carried(offer.capacity) >= offer.amount
     }
 
-    /// Whether an update of the first one's host and the second one's size may end by the bound.
-    #[inline]
-    pub(super) fn admits_both(&self, bound: &Bound, host: &Offer, size: &Offer) -> bool {
-        self.profile.carried(&bound.reach, host.capacity) >= size.amount
+    /// The first from an index on that may end in time. The lows' capacities fall.
+    pub(super) fn first_admitted(&self, lows: &[Low<Offer>], from: usize) -> Option<usize> {
+        let mut bands = Descent::new(&self.bands);
+        let admits = |low: &Low<Offer>| bands.carried(low.about.capacity) >= low.about.amount;
+        Some(from + lows.get(from..)?.iter().position(admits)?)
+    }
+
+    /// The one that, if it is plain, could send the most beyond its size in time: a guess.
+    pub(super) fn roomiest<'a>(&self, lows: &'a [Low<Offer>]) -> Option<&'a Low<Offer>> {
+        let mut bands = Descent::new(&self.bands);
+        let (mut most, mut found) = (i64::MIN, None);
+        for low in lows {
+            let carried = bands.carried(low.about.capacity);
+            let room = carried.wrapping_sub(low.about.amount).cast_signed();
+            if room > most {
+                (most, found) = (room, Some(low));
+            }
+        }
+        found
     }
 
     /// Whether nothing is promised of a host's uplink once the links behind it are free.
@@ -94,13 +101,53 @@ impl Line {
     }
 
     /// When an update would end; [`u64::MAX`] for never.
-    pub(super) fn ask(&self, case: &Case, ledger: &Ledger, offer: &Offer) -> u64 {
-        let finish = if self.is_plain(ledger, offer) {
-            self.profile.finish_ns(offer.capacity, offer.size_bytes)
-        } else {
-            let up = ledger.link(offer.up);
-            ledger.probe_behind(up, &self.profile, case.now_ns, offer.size_bytes)
-        };
-        finish.unwrap_or(u64::MAX)
+    pub(super) fn ask(&self, ledger: &Ledger, offer: &Offer) -> u64 {
+        self.walk(ledger, offer, |_| {}).unwrap_or(u64::MAX)
+    }
+
+    /// Writes an update's rates; when it would end, none for never.
+    pub(super) fn send(
+        &self,
+        ledger: &Ledger,
+        offer: &Offer,
+        segments: &mut Vec<Segment>,
+    ) -> Option<u64> {
+        segments.clear();
+        self.walk(ledger, offer, |segment| append(segments, segment))
+    }
+
+    #[inline]
+    fn walk(&self, ledger: &Ledger, offer: &Offer, note: impl FnMut(Segment)) -> Option<u64> {
+        let size_bytes = offer.size_bytes;
+        if self.is_plain(ledger, offer) {
+            return self.profile.walk(offer.capacity, size_bytes, note);
+        }
+        let up = ledger.link(offer.up);
+        ledger.probe_behind(up, &self.profile, size_bytes, note)
+    }
+}
+
+/// The way from the highest band down.
+struct Descent<'a> {
+    band: Band,
+    below: slice::Iter<'a, Band>,
+}
+
+impl<'a> Descent<'a> {
+    #[inline]
+    fn new(bands: &'a [Band]) -> Self {
+        let mut below = bands.iter();
+        Self { band: below.next_back().copied().unwrap_or_default(), below }
+    }
+
+    /// What a sender gets across in time whose capacity is at most that of those asked for before.
+    #[inline]
+    fn carried(&mut self, capacity: u64) -> u64 {
+        while !self.band.holds(capacity)
+            && let Some(lower) = self.below.next_back()
+        {
+            self.band = *lower;
+        }
+        self.band.carried(capacity)
     }
 }

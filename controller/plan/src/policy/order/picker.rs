@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::case::{Case, UpdateId};
+use crate::case::{Case, Segment, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::plan::Transfer;
 
@@ -81,6 +81,19 @@ impl Picker {
         }
         let (finish_ns, rank) = best?;
         Some(Candidate { finish_ns, rank, id: by_rank[rank as usize] })
+    }
+
+    /// Writes the rates of the best, as it was just found, and returns its end; none where that is
+    /// to be asked of the ledger.
+    pub(super) fn send(
+        &self,
+        facts: Facts<'_>,
+        best: Candidate,
+        segments: &mut Vec<Segment>,
+    ) -> Option<u64> {
+        let size_bytes = facts.case.update(best.id).size_bytes;
+        let mut pools = self.pools.iter();
+        pools.find_map(|pool| pool.send(facts, best.key(), size_bytes, segments))
     }
 
     /// Takes an update out of the set.

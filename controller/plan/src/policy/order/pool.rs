@@ -9,11 +9,11 @@
 //! Invariant: [`Pool::best`] is what asking every update would give, ties included. Cost: a few
 //! instructions for each low and each host that is set aside, and a few probes.
 
-use crate::case::{Case, UpdateId};
+use crate::case::{Case, Segment, UpdateId};
 use crate::net::ledger::{Ledger, NS_PER_SEC};
 use crate::net::topology::{LinkId, Path};
 
-use super::line::{Bound, Line, Offer};
+use super::line::{Line, Offer};
 use super::lows::{Low, NONE, Row};
 use super::places::{Places, Standing};
 
@@ -32,13 +32,14 @@ pub(super) struct Pool {
     aside: Vec<(u64, usize)>,
     best: Option<(u64, u32)>,
     best_host: usize,
-    /// Hosts that were the best lately: the next is often one much like them.
-    recent: [usize; RECENT],
-    /// Whether `best_host` is the best that the search under way has found.
+    /// What an update must beat in the search under way, and whether that is `best_host`'s.
+    bound: (u64, u32),
     is_found: bool,
     /// At most the best key.
     least: (u64, u32),
     seen_changes: u64,
+    /// When the line was looked up.
+    looked_changes: u64,
 }
 
 #[derive(Debug)]
@@ -100,10 +101,11 @@ impl Pool {
             queues,
             best: None,
             best_host: 0,
-            recent: [0; RECENT],
+            bound: (u64::MAX, u32::MAX),
             is_found: false,
             least: (0, 0),
             seen_changes: 0,
+            looked_changes: 0,
         }
     }
 
@@ -130,24 +132,39 @@ impl Pool {
             return self.unreachable(facts);
         }
         let limit_ns = limit.map_or(u64::MAX, |(finish_ns, _)| finish_ns);
-        let mut bound = self.line.bound((limit_ns, u32::MAX));
-        self.is_found = false;
-        self.guess(facts, &mut bound);
-        self.search_aside(facts, &mut bound);
-        self.search_plain(facts, &mut bound);
-        let best = bound.best;
+        self.looked_changes = ledger.changes();
+        (self.bound, self.is_found) = ((limit_ns, u32::MAX), false);
+        self.line.limit(limit_ns);
+        self.guess(facts);
+        self.search_aside(facts);
+        self.search_plain(facts);
+        let best = self.bound;
         if best.1 == u32::MAX {
             self.least = self.least.max((limit_ns, 0));
             return None;
-        }
-        if self.recent[0] != self.best_host {
-            self.recent.rotate_right(1);
-            self.recent[0] = self.best_host;
         }
         self.seen_changes = ledger.changes();
         self.least = best;
         self.best = Some(best);
         Some(best)
+    }
+
+    /// Writes the rates of the best update, if that is the one, without a look at its path; none if
+    /// it has changed meanwhile.
+    pub(super) fn send(
+        &self,
+        facts: Facts<'_>,
+        key: (u64, u32),
+        size_bytes: u64,
+        segments: &mut Vec<Segment>,
+    ) -> Option<u64> {
+        let Facts { ledger, .. } = facts;
+        let host = self.hosts.get(self.best_host)?;
+        if self.best != Some(key) || ledger.has_changed(&host.path, self.looked_changes) {
+            return None;
+        }
+        let offer = Offer::new(host.up, host.capacity, size_bytes);
+        self.line.send(ledger, &offer, segments)
     }
 
     /// Takes an update out; false if it is not here.
@@ -199,26 +216,25 @@ impl Pool {
         })
     }
 
-    /// Lowers the bound by asking the lows where the best were lately.
-    fn guess(&mut self, facts: Facts<'_>, bound: &mut Bound) {
-        for near in self.recent {
-            let index = self.heads.lows().partition_point(|low| low.place < near);
-            for index in [index, index.wrapping_sub(1)] {
-                if let Some(low) = self.heads.lows().get(index).copied()
-                    && self.line.admits(bound, &low.about)
-                {
-                    self.consider(facts, low, bound);
-                }
-            }
+    /// Lowers the bound by asking the low where the last best was, and the one that then has the most
+    /// room: mostly that is the best.
+    fn guess(&mut self, facts: Facts<'_>) {
+        let lows = self.heads.lows();
+        let near = lows.partition_point(|low| low.place < self.best_host);
+        if let Some(low) = lows.get(near).or_else(|| lows.last()).copied() {
+            self.consider(facts, low);
+        }
+        if let Some(low) = self.line.roomiest(self.heads.lows()).copied() {
+            self.consider(facts, low);
         }
     }
 
     /// Lowers the bound to the best of the hosts that are set aside; those that have become plain
     /// take their places again.
-    fn search_aside(&mut self, facts: Facts<'_>, bound: &mut Bound) {
+    fn search_aside(&mut self, facts: Facts<'_>) {
         let mut next = 0;
         while let Some((floor_ns, at)) = self.aside.get(next).copied() {
-            if floor_ns > bound.best.0 {
+            if floor_ns > self.bound.0 {
                 next += 1;
                 continue;
             }
@@ -230,22 +246,22 @@ impl Pool {
                 self.aside.swap_remove(next);
                 continue;
             };
-            self.aside[next].0 = if self.line.admits(bound, &head.about) {
-                self.consider(facts, head, bound)
+            self.aside[next].0 = if self.line.admits(&head.about) {
+                self.consider(facts, head)
             } else {
-                bound.best.0 + 1
+                self.bound.0 + 1
             };
             next += 1;
         }
     }
 
     /// Lowers the bound to the best of the plain hosts; sets aside those it meets that are not.
-    fn search_plain(&mut self, facts: Facts<'_>, bound: &mut Bound) {
+    fn search_plain(&mut self, facts: Facts<'_>) {
         let (mut next, mut is_tie) = (0, false);
-        while let Some(index) = self.next_admitted(next, bound) {
+        while let Some(index) = self.line.first_admitted(self.heads.lows(), next) {
             let low = self.heads.lows()[index];
-            let before_ns = bound.best.0;
-            let finish_ns = self.consider(facts, low, bound);
+            let before_ns = self.bound.0;
+            let finish_ns = self.consider(facts, low);
             if !self.line.is_plain(facts.ledger, &low.about) {
                 // Others come to stand in its place.
                 self.heads.set(low.place, NONE, offers(&self.hosts, facts.places));
@@ -256,34 +272,16 @@ impl Pool {
             next = index + 1;
             // Does a larger update end at the same instant? Instants are rounded.
             let larger = facts.places.larger(low.number).map(|size| low.about.resized(size));
-            is_tie = is_tie && bound.best.0 == before_ns
-                || larger.is_some_and(|larger| self.line.admits(bound, &larger));
+            is_tie = is_tie && self.bound.0 == before_ns
+                || larger.is_some_and(|larger| self.line.admits(&larger));
         }
         if is_tie {
             for at in 0..self.hosts.len() {
                 if let Some(head) = self.head(facts, at) {
-                    self.consider(facts, head, bound);
+                    self.consider(facts, head);
                 }
             }
         }
-    }
-
-    /// The first low from an index on that may end by the bound.
-    fn next_admitted(&self, mut from: usize, bound: &Bound) -> Option<usize> {
-        let lows = self.heads.lows();
-        while from < lows.len() {
-            // None of a few does if not even the smallest of their updates on the widest uplink does.
-            let some = &lows[from..lows.len().min(from + BLOCK)];
-            let (widest, smallest) = (some[0].about, some[some.len() - 1].about);
-            if self.line.admits_both(bound, &widest, &smallest) {
-                let found = some.iter().position(|low| self.line.admits(bound, &low.about));
-                if let Some(ahead) = found {
-                    return Some(from + ahead);
-                }
-            }
-            from += BLOCK;
-        }
-        None
     }
 
     /// A host's smallest update.
@@ -295,14 +293,14 @@ impl Pool {
 
     /// Asks a host with its smallest update; lowers the bound to its best update if that is better.
     /// When it ends.
-    fn consider(&mut self, facts: Facts<'_>, head: Low<Offer>, bound: &mut Bound) -> u64 {
-        let Facts { case, ledger, places } = facts;
+    fn consider(&mut self, facts: Facts<'_>, head: Low<Offer>) -> u64 {
+        let Facts { ledger, places, .. } = facts;
         let Low { place: at, number, about: offer } = head;
         if self.is_found && self.best_host == at {
-            return bound.best.0;
+            return self.bound.0;
         }
-        let finish_ns = self.line.ask(case, ledger, &offer);
-        if finish_ns > bound.best.0 {
+        let finish_ns = self.line.ask(ledger, &offer);
+        if finish_ns > self.bound.0 {
             return finish_ns;
         }
         let Standing { size_bytes, mut rank, .. } = places.update(number);
@@ -312,18 +310,18 @@ impl Pool {
         let others = self.queue(at).iter().rev().skip(1).map(|place| places.update(*place));
         for other in others.take_while(|other| other.size_bytes <= nearly) {
             if other.size_bytes > asked {
-                if self.line.ask(case, ledger, &offer.resized(other.size_bytes)) != finish_ns {
+                if self.line.ask(ledger, &offer.resized(other.size_bytes)) != finish_ns {
                     break;
                 }
                 asked = other.size_bytes;
             }
             rank = rank.min(other.rank);
         }
-        if (finish_ns, rank) < bound.best {
-            bound.best.1 = rank;
-            if finish_ns < bound.best.0 {
-                *bound = self.line.bound((finish_ns, rank));
+        if (finish_ns, rank) < self.bound {
+            if finish_ns < self.bound.0 {
+                self.line.limit(finish_ns);
             }
+            self.bound = (finish_ns, rank);
             (self.best_host, self.is_found) = (at, true);
         }
         finish_ns
@@ -343,9 +341,3 @@ fn offers(hosts: &[PoolHost], places: &Places) -> impl Fn(usize, u32) -> Offer {
         Offer::new(up, capacity, places.update(place).size_bytes)
     }
 }
-
-/// How many of the last best are remembered.
-const RECENT: usize = 2;
-
-/// How many lows are ruled out together.
-const BLOCK: usize = 8;

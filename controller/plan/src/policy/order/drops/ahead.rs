@@ -1,11 +1,12 @@
 //! Plans a few transfers to one server ahead: shortest first under their deadlines, as the ordering
 //! would, if there were no others.
 
-use crate::case::{Case, Segment, UpdateId};
+use crate::case::{Case, UpdateId};
 use crate::net::ledger::Ledger;
+use crate::net::topology::Path;
 
 use super::super::direct_path;
-use super::super::line::{Bound, Line, Offer};
+use super::super::line::{Line, Offer};
 
 /// Transfers to one server.
 pub(super) struct Ahead<'a> {
@@ -14,16 +15,15 @@ pub(super) struct Ahead<'a> {
     others: Vec<Other>,
     /// What their paths share, by the rack that they start in.
     lines: Vec<Line>,
-    /// What beats the best, by line.
-    bounds: Vec<Bound>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Other {
-    id: UpdateId,
     deadline: i64,
     rank: u32,
     offer: Offer,
+    /// The part of its path that others of these come to cross.
+    shared: Path,
     /// Which line; none on the server's host.
     line: Option<usize>,
     /// On links of its own.
@@ -36,6 +36,9 @@ impl<'a> Ahead<'a> {
     /// `others` are those to be sent, with the time that each takes on links of its own.
     pub(super) fn new(case: &'a Case, ledger: &Ledger, others: &[(u64, UpdateId)]) -> Self {
         let mut lines: Vec<Line> = Vec::new();
+        let host = |id: UpdateId| case.update(id).host;
+        let is_alone =
+            |id: UpdateId| others.iter().filter(|(_, other)| host(*other) == host(id)).count() == 1;
         let mut others: Vec<Other> = others
             .iter()
             .map(|(time_ns, id)| {
@@ -49,7 +52,6 @@ impl<'a> Ahead<'a> {
                     })
                 });
                 Other {
-                    id: *id,
                     deadline: case.deadline(*id),
                     rank: case.ranks[id.index()],
                     offer: Offer::new(
@@ -57,6 +59,7 @@ impl<'a> Ahead<'a> {
                         case.host(update.host).up_bytes_per_sec,
                         update.size_bytes,
                     ),
+                    shared: if is_alone(*id) { path.behind() } else { path },
                     line,
                     time_ns: *time_ns,
                     least_ns: case.now_ns,
@@ -64,11 +67,11 @@ impl<'a> Ahead<'a> {
             })
             .collect();
         others.sort_unstable_by_key(|other| (other.deadline, other.rank));
-        Self { case, others, lines, bounds: Vec::new() }
+        Self { case, others, lines }
     }
 
     /// Sum of the commit instants, from a slot and the commit before it on; once it is certain to be
-    /// over `most`, what is certain of it. Leaves the transfers in the ledger.
+    /// over `most`, what is certain of it. Leaves in the ledger what others would meet of the transfers.
     pub(super) fn commits(
         &mut self,
         ledger: &mut Ledger,
@@ -89,8 +92,13 @@ impl<'a> Ahead<'a> {
             let tight = (0..waiting.len()).find(|n| waiting[*n].deadline - slot <= *n as i64);
             let choice = tight.map_or(waiting.len(), |n| n + 1);
             let at = self.briefest(ledger, &mut waiting[..choice]);
-            let id = waiting.remove(at).id;
-            last_commit_ns = last_commit_ns.max(send(self.case, ledger, id, &mut segments));
+            let Other { offer, line, shared, .. } = waiting.remove(at);
+            let finish_ns = line.map_or(Some(self.case.now_ns), |line| {
+                let finish_ns = self.lines[line].send(ledger, &offer, &mut segments)?;
+                ledger.reserve(&shared, &segments);
+                Some(finish_ns)
+            });
+            last_commit_ns = last_commit_ns.max(finish_ns.unwrap_or(u64::MAX));
             sum += u128::from(last_commit_ns);
             slot += 1;
         }
@@ -113,12 +121,12 @@ impl<'a> Ahead<'a> {
         let guess = keyed.min_by_key(|(_, other)| (other.least_ns, other.rank));
         let mut best_at = guess.map_or(0, |(at, _)| at);
         let mut best = self.ask(ledger, &mut choice[best_at]);
-        self.bound(best);
+        self.limit(best.0);
         for (at, other) in choice.iter_mut().enumerate() {
             if at == best_at || other.least_ns > best.0 {
                 continue;
             }
-            let is_late = |line: usize| !self.lines[line].admits(&self.bounds[line], &other.offer);
+            let is_late = |line: usize| !self.lines[line].admits(&other.offer);
             if other.line.is_some_and(is_late) {
                 other.least_ns = best.0 + 1;
                 continue;
@@ -126,39 +134,23 @@ impl<'a> Ahead<'a> {
             let key = self.ask(ledger, other);
             if key < best {
                 (best, best_at) = (key, at);
-                self.bound(best);
+                self.limit(best.0);
             }
         }
         best_at
     }
 
-    fn bound(&mut self, best: (u64, u32)) {
-        self.bounds.clear();
-        self.bounds.extend(self.lines.iter().map(|line| line.bound(best)));
+    fn limit(&mut self, by_ns: u64) {
+        for line in &mut self.lines {
+            line.limit(by_ns);
+        }
     }
 
     /// When a transfer would end, as its line was looked up last, and its rank.
     fn ask(&self, ledger: &Ledger, other: &mut Other) -> (u64, u32) {
         if let Some(line) = other.line {
-            other.least_ns = self.lines[line].ask(self.case, ledger, &other.offer);
+            other.least_ns = self.lines[line].ask(ledger, &other.offer);
         }
         (other.least_ns, other.rank)
     }
-}
-
-/// Reserves an update's transfer and returns its finish; [`u64::MAX`] for never.
-pub(super) fn send(
-    case: &Case,
-    ledger: &mut Ledger,
-    id: UpdateId,
-    segments: &mut Vec<Segment>,
-) -> u64 {
-    let update = case.update(id);
-    let path = direct_path(case, ledger, update);
-    segments.clear();
-    let finish = ledger.probe_segments(&path, case.now_ns, update.size_bytes, segments);
-    if finish.is_some() {
-        ledger.reserve(&path, segments);
-    }
-    finish.unwrap_or(u64::MAX)
 }

@@ -26,7 +26,7 @@ fn plain(
             choice.iter().enumerate().map(|(at, id)| (finish(*id), case.ranks[id.index()], at));
         let Some((_, _, at)) = keyed.min() else { return sum };
         let id = waiting.remove(at);
-        last_ns = last_ns.max(send(case, ledger, id, &mut Vec::new()));
+        last_ns = last_ns.max(send(case, ledger, id));
         sum += u128::from(last_ns);
     }
     sum
