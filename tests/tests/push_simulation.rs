@@ -17,7 +17,7 @@ use weft_tests::push_sim::scenario::{Kind, Scenario};
 use weft_tests::sim::coverage::Coverage;
 
 /// Every kind with its name and how many of its seeds are run.
-const KINDS: [(Kind, &str, u64); 7] = [
+const KINDS: [(Kind, &str, u64); 8] = [
     (Kind::Faults, "faults", 500),
     (Kind::Aggregators, "aggregators", 350),
     (Kind::Workers, "workers", 350),
@@ -25,6 +25,7 @@ const KINDS: [(Kind, &str, u64); 7] = [
     (Kind::Server, "servers", 250),
     (Kind::Controller, "controllers", 250),
     (Kind::Direct, "without_a_controller", 250),
+    (Kind::Promotion, "promotions", 400),
 ];
 
 fn number(name: &str) -> Option<u64> {

@@ -48,7 +48,7 @@ impl Job {
     pub(super) fn advance(&mut self, now: Nanos) {
         loop {
             self.judge_at = Nanos::MAX;
-            if !self.may_decide() {
+            if !self.may_decide() || self.log_waits_for_replica() {
                 return;
             }
             let decided = match self.config.commit {
@@ -249,10 +249,7 @@ impl Job {
             if let Some(stage) = evicted.stage {
                 self.pool.give_back(stage);
             }
-            if !evicted.is_told {
-                self.stats.acks_without_replica += evicted.members.len() as u64;
-                self.release(&evicted);
-            }
+            debug_assert!(evicted.is_told, "{evicted:?} is held for the replica");
         }
         self.log.push(entry);
         self.next_order = entry.order + 1;

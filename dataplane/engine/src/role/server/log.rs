@@ -89,6 +89,13 @@ impl Log {
         Some(entry)
     }
 
+    /// The entry that may have to make room for the next one.
+    pub(super) fn next_evicted(&self) -> Option<&LogEntry> {
+        let is_full = self.entries.len() >= self.entries_max
+            || (self.keeps_sums() && self.stages >= self.stages_max);
+        self.entries.front().filter(|_| is_full)
+    }
+
     /// True when sums are kept.
     pub(super) fn keeps_sums(&self) -> bool {
         self.stages_max > 0
