@@ -249,7 +249,6 @@ impl Job {
             if let Some(stage) = evicted.stage {
                 self.pool.give_back(stage);
             }
-            debug_assert!(evicted.is_told, "{evicted:?} is held for the replica");
         }
         self.log.push(entry);
         self.next_order = entry.order + 1;

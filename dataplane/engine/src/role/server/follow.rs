@@ -58,8 +58,8 @@ impl Job {
         let Some(replica) = self.replica.as_ref().filter(|_| self.is_held_for_replica()) else {
             return false;
         };
-        let oldest = self.log.next_evicted();
-        oldest.is_some_and(|entry| !entry.is_told || entry.order == replica.wanted)
+        let is_needed = |entry: &LogEntry| !entry.is_told || entry.order == replica.wanted;
+        self.log.next_evicted().any(is_needed)
     }
 
     /// Tells the replica of a decision, once; it asks for what is lost.

@@ -89,11 +89,13 @@ impl Log {
         Some(entry)
     }
 
-    /// The entry that may have to make room for the next one.
-    pub(super) fn next_evicted(&self) -> Option<&LogEntry> {
-        let is_full = self.entries.len() >= self.entries_max
-            || (self.keeps_sums() && self.stages >= self.stages_max);
-        self.entries.front().filter(|_| is_full)
+    /// The entries that may have to make room for the next one.
+    pub(super) fn next_evicted(&self) -> impl Iterator<Item = &LogEntry> {
+        let is_full = self.keeps_sums() && self.stages >= self.stages_max;
+        let staged = self.entries.iter().position(|entry| entry.stage.is_some());
+        let count = staged.filter(|_| is_full).map_or(0, |place| place + 1);
+        let least = usize::from(self.entries.len() >= self.entries_max);
+        self.entries.iter().take(count.max(least))
     }
 
     /// True when sums are kept.
