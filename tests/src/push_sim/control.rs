@@ -114,7 +114,7 @@ impl World<'_> {
 
     /// Opens a stream, which begins with a hello; or dials again.
     fn connect(&mut self, node: usize) {
-        if self.wires.is_up(node) {
+        if self.wires.is_up(node) || self.is_dead(node) {
             return;
         }
         if self.is_away(node) || !self.steward.is_up() {
@@ -172,7 +172,7 @@ impl World<'_> {
             Said::Pulled(duration_ns) => {
                 Asked::Pulled { bytes: model_bytes(self.scenario), duration_ns }
             }
-            Said::Told(..) | Said::Joined(..) | Said::Failed(_) => return,
+            Said::Told(..) | Said::Shown(..) | Said::Joined(..) | Said::Failed(_) => return,
         };
         self.up(self.boxes.len() + index, Up::Asked(asked));
     }
@@ -187,9 +187,18 @@ impl World<'_> {
         let whose = worker.map_or((0, 0), |worker| (worker.job, worker.rank));
         let taken = match up {
             Up::BoxHello(hello) => self.steward.box_hello(now, (node, stream), &hello),
+            // As the daemon does: a worker is not welcomed before it can be told where its server is.
+            Up::WorkerHello { life }
+                if self.scenario.has_heir() && self.steward.server_of(whose.0).is_none() =>
+            {
+                let up = Up::WorkerHello { life };
+                self.at(now.saturating_add(REDIAL), Word::Up { node, stream, up });
+                Ok(())
+            }
             Up::WorkerHello { life } => {
                 let taken = self.steward.worker_hello((node, stream), whose, life);
-                self.down(node, Down::Heard(Heard::Welcome));
+                let server = self.steward.server_of(whose.0);
+                self.down(node, Down::Heard(Heard::Welcome(server)));
                 taken
             }
             Up::Event(job, event) => self.steward.event(now, node, (job, &event)),
@@ -203,7 +212,9 @@ impl World<'_> {
                 Ok(())
             }
         };
-        if let Err(refusal) = taken {
+        if let Err(refusal) = taken
+            && !self.is_former(node)
+        {
             self.judge.violations.push(format!("the controller refuses node {node}: {refusal}"));
         }
     }
@@ -234,13 +245,12 @@ impl World<'_> {
         for told in self.steward.advance(self.now) {
             match told {
                 Told::Box { node, command } => {
-                    if let (Command::Install(group), true) =
-                        (&command, node == self.scenario.server())
-                    {
+                    if let Command::Install(group) = &command {
                         self.judge.planned(topology::job_place(group.job), group);
                     }
                     self.down(node, Down::Command(command));
                 }
+                Told::People { job, notice } => self.note_succession(job, &notice),
                 Told::Worker { worker, reply } => {
                     if let Reply::Drop { reason, .. } = &reply {
                         self.coverage.add("plan drop", name_of(reason), 1);

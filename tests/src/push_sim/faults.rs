@@ -26,6 +26,7 @@ impl World<'_> {
         match action {
             Action::RestartBox { node, pause } => self.restart_box(node, pause),
             Action::RestartWorker { worker, pause } => self.restart_worker(worker, pause),
+            Action::KillServer => self.kill_server(),
             Action::RestartController { pause } => self.restart_controller(pause),
             Action::Break { node, pause } => {
                 if self.cut(node) {

@@ -2,13 +2,14 @@
 //!
 //! | | judged |
 //! | --- | --- |
-//! | I1 | a committed update was offered, is committed once, and its worker is not told otherwise |
+//! | I1 | a committed update was offered, is committed once, and its worker is not told otherwise; an heir has all that workers know |
 //! | I2 | the server's model is the plain sum of what was committed, bit for bit |
 //! | I3 | order numbers are decided once, in sequence, each for the group that the controller gave it; a controller's orders rise, its group ids are new; the replica is the server at its order number |
 //! | I4 | no member of a committed group was older than `tau_max` |
 //! | I5 | the distance of the two models is within the bound that the server states |
 //! | I6 | an aggregator's slots of a job hold members of that job's groups alone, within its quota |
 
+mod succession;
 mod truth;
 
 use weft_engine::push::{Decision, Event, GroupDescriptor, OrderNumber, ROW_DIRECT};
@@ -165,7 +166,9 @@ impl Judge {
         let truth = &mut self.jobs[uid.job];
         let committed = truth.committed.get(&uid).copied();
         match (decision, committed) {
-            (Decision::Committed(version), Some(at)) if version.0 == at => {}
+            (Decision::Committed(version), Some(at)) if version.0 == at => {
+                truth.told.insert(uid);
+            }
             (Decision::Committed(version), at) => self
                 .violations
                 .push(format!("{uid:?} is told that it made {version:?}; truly {at:?}")),
@@ -190,7 +193,10 @@ impl Judge {
         });
         for (place, truth) in self.jobs.iter().enumerate() {
             let job = topology::job_id(place);
-            let view = server.model(job).expect("the job is served");
+            let view = match replica.filter(|_| truth.is_succeeded) {
+                Some(heir) => heir.model(job).expect("the job is served"),
+                None => server.model(job).expect("the job is served"),
+            };
             let is_same = view.version.0 == truth.version
                 && view.next_order.0 == truth.next_order
                 && view.weights == truth.w
@@ -201,7 +207,7 @@ impl Judge {
                     view.version, view.next_order, truth.version, truth.next_order
                 ));
             }
-            let Some(replica) = replica else { continue };
+            let Some(replica) = replica.filter(|_| !truth.is_succeeded) else { continue };
             let copy = replica.model(job).expect("the job is followed");
             let right = match truth.history.get(&copy.next_order.0) {
                 Some((version, w, h)) => {
@@ -264,6 +270,9 @@ impl Judge {
         let Some(node) = scenario.replica() else { return true };
         let Engine::Replica(replica) = &boxes[node].engine else { return true };
         self.jobs.iter().enumerate().all(|(place, truth)| {
+            if truth.is_succeeded || truth.is_stranded {
+                return true;
+            }
             let view = replica.model(topology::job_id(place));
             view.is_some_and(|view| view.next_order.0 == truth.next_order)
         })

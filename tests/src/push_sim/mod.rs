@@ -7,6 +7,8 @@
 //! are told with plain loops (I1 to I6), and what a forged frame leaves with what there was (I7);
 //! that it ends is I9, and a hash of all frames with their times I10.
 //!
+//! A server may die for good: the judge then goes on with what its replica has.
+//!
 //! | who plans | where |
 //! | --- | --- |
 //! | the controller's engine, over streams that break, on links with rates | [`steward`], [`agent`], [`wires`], [`links`], `control` |
@@ -17,6 +19,7 @@ pub mod agent;
 mod control;
 mod faults;
 pub mod fingerprint;
+mod heir;
 pub mod judge;
 pub mod links;
 pub mod node;
@@ -182,11 +185,6 @@ impl<'a> World<'a> {
         self.judge.violations.push("nothing happens any more".to_owned());
     }
 
-    fn is_over(&self) -> bool {
-        self.workers.iter().all(|worker| worker.is_done(self.scenario))
-            && self.judge.is_followed(self.scenario, &self.boxes)
-    }
-
     fn step(&mut self, next: Next) {
         match next {
             Next::Act(cue) => self.act(self.scenario.cues[cue].action),
@@ -286,8 +284,8 @@ impl<'a> World<'a> {
             if self.log {
                 println!("{:>12} node {node}: job {}: {event:?}", self.now.0, job.0);
             }
-            if node == self.scenario.server() {
-                self.judge.server_event(self.scenario, job, &event);
+            if node >= self.scenario.server() {
+                self.judge.box_event(self.scenario, node, job, &event);
                 self.cue();
             }
             match self.scenario.control {
@@ -311,6 +309,9 @@ impl<'a> World<'a> {
         }
         match said {
             Said::Told(uid, decision) => self.judge.told(uid, decision),
+            Said::Shown(version, weights) => {
+                self.judge.shown(self.workers[index].job, version, &weights);
+            }
             Said::Joined(group, offer) => self.judge.joined(self.scenario, group, offer),
             Said::Failed(what) => self.judge.violations.push(format!("worker {index}: {what}")),
             said if self.scenario.control == Control::Engine => self.ask(index, said),

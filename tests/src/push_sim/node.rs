@@ -4,7 +4,7 @@ use weft_engine::push::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, Verdict};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
-use weft_engine::role::server::{ModelState, Server};
+use weft_engine::role::server::{ModelState, Server, ServerJobStats};
 use weft_engine::table::{BoxConfig, Table};
 use weft_kernel::Kernels;
 use weft_wire::{JobId, Nanos};
@@ -168,31 +168,11 @@ impl BoxNode {
             }
             Engine::Server(engine) => {
                 coverage.drops("srv drop", &engine.stats().drops);
-                for (_, stats) in engine.jobs() {
-                    let counts = [
-                        ("announcements_refused", stats.announcements_refused),
-                        ("groups_committed", stats.groups_committed),
-                        ("commits", stats.commits),
-                        ("voids", stats.voids),
-                        ("dropped", stats.dropped),
-                        ("duplicates", stats.duplicates),
-                        ("overlaps", stats.overlaps),
-                        ("chunks_aggregated", stats.chunks_aggregated),
-                        ("chunks_direct", stats.chunks_direct),
-                        ("chunks_composed", stats.chunks_composed),
-                        ("credits_repeated", stats.credits_repeated),
-                        ("fallbacks", stats.fallbacks),
-                        ("members_closed", stats.members_closed),
-                        ("repairs", stats.repairs),
-                        ("decisions_repeated", stats.decisions_repeated),
-                        ("bound_waits", stats.bound_waits),
-                        ("bound_broken", stats.bound_broken),
-                    ];
-                    counts.iter().for_each(|(name, count)| coverage.add("server", name, *count));
-                }
+                engine.jobs().for_each(|(_, stats)| count_server(stats, coverage));
             }
             Engine::Replica(engine) => {
                 coverage.drops("rep drop", &engine.stats().drops);
+                engine.served().for_each(|(_, _, stats)| count_server(stats, coverage));
                 for (_, stats) in engine.jobs() {
                     let counts = [
                         ("groups_applied", stats.groups_applied),
@@ -201,12 +181,36 @@ impl BoxNode {
                         ("duplicates", stats.duplicates),
                         ("copies_unusable", stats.copies_unusable),
                         ("snapshots", stats.snapshots),
+                        ("promotions", stats.promotions),
                     ];
                     counts.iter().for_each(|(name, count)| coverage.add("replica", name, *count));
                 }
             }
         }
     }
+}
+
+fn count_server(stats: &ServerJobStats, coverage: &mut Coverage) {
+    let counts = [
+        ("announcements_refused", stats.announcements_refused),
+        ("groups_committed", stats.groups_committed),
+        ("commits", stats.commits),
+        ("voids", stats.voids),
+        ("dropped", stats.dropped),
+        ("duplicates", stats.duplicates),
+        ("overlaps", stats.overlaps),
+        ("chunks_aggregated", stats.chunks_aggregated),
+        ("chunks_direct", stats.chunks_direct),
+        ("chunks_composed", stats.chunks_composed),
+        ("credits_repeated", stats.credits_repeated),
+        ("fallbacks", stats.fallbacks),
+        ("members_closed", stats.members_closed),
+        ("repairs", stats.repairs),
+        ("decisions_repeated", stats.decisions_repeated),
+        ("bound_waits", stats.bound_waits),
+        ("bound_broken", stats.bound_broken),
+    ];
+    counts.iter().for_each(|(name, count)| coverage.add("server", name, *count));
 }
 
 fn engine(

@@ -23,11 +23,13 @@ pub enum Kind {
     Controller,
     /// No controller: every update is a group of one.
     Direct,
+    /// And the server dies for good, or is cut off from its controller; its replica takes over.
+    Promotion,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Faults,
         Self::Aggregators,
         Self::Workers,
@@ -35,6 +37,7 @@ impl Kind {
         Self::Server,
         Self::Controller,
         Self::Direct,
+        Self::Promotion,
     ];
 }
 
@@ -66,6 +69,8 @@ pub enum Action {
         /// How long it is away.
         pause: Nanos,
     },
+    /// The server ends, and does not come back.
+    KillServer,
     /// The controller restarts.
     RestartController {
         /// How long it is away.
@@ -144,7 +149,7 @@ impl Scenario {
     pub fn new(kind: Kind, seed: u64) -> Self {
         let mut random = SplitMix64::new(seed ^ (kind as u64) << 56);
         let mut below = |count: u64| random.next_u64() % count;
-        let has_replica = kind == Kind::Replica || below(3) > 0;
+        let has_replica = matches!(kind, Kind::Replica | Kind::Promotion) || below(3) > 0;
         let jobs = 1 + usize::try_from(below(2)).expect("small");
         let workers = 2 + usize::try_from(below(4)).expect("small");
         let aggregators = 1 + usize::try_from(below(2)).expect("small");
@@ -161,6 +166,7 @@ impl Scenario {
         let momentum = [0.0, 0.5, 0.5][usize::try_from(below(3)).expect("small")];
         let control = match kind {
             Kind::Direct => Control::Nobody,
+            Kind::Promotion => Control::Engine,
             _ if seed.is_multiple_of(SCRIPTED_EVERY) => Control::Script,
             _ => Control::Engine,
         };
@@ -214,6 +220,12 @@ impl Scenario {
         self.has_replica.then_some(self.aggregators + 1)
     }
 
+    /// True when workers are told only of what the replica has, which may then take over.
+    #[must_use]
+    pub fn has_heir(&self) -> bool {
+        self.kind == Kind::Promotion
+    }
+
     /// Parameters of each model: the last chunk is not full.
     #[must_use]
     pub fn dimension(&self) -> usize {
@@ -224,7 +236,7 @@ impl Scenario {
         let total = self.jobs as u64 * self.workers as u64 * u64::from(self.updates);
         let mut below = |count: u64| random.next_u64() % count.max(1);
         let count = 1 + below(3);
-        for _ in 0..count {
+        for number in 0..count {
             let micros = if below(2) == 0 { below(3_000) } else { below(200_000) };
             let pause = Nanos::from_micros(micros);
             let place = |count: usize, word: u64| usize::try_from(word).expect("small") % count;
@@ -243,9 +255,24 @@ impl Scenario {
                     Action::RestartWorker { worker, pause }
                 }
                 Kind::Controller => Action::RestartController { pause },
+                Kind::Promotion if number == 0 => match below(3) {
+                    // It goes on among its workers, until it hears what it is not any more.
+                    0 => Action::Break { node: self.server(), pause: pause.max(CUT_OFF) },
+                    _ => Action::KillServer,
+                },
+                Kind::Promotion => match below(3) {
+                    0 => Action::RestartController { pause },
+                    1 => Action::RestartBox { node: place(self.aggregators, below(64)), pause },
+                    _ => {
+                        let worker = place(self.jobs * self.workers, below(64));
+                        Action::RestartWorker { worker, pause }
+                    }
+                },
             };
             let delay = Nanos::from_micros(below(3_000));
-            self.cues.push(Cue { decided: below(total), delay, action });
+            // A server that was never there is not missed.
+            let least = u64::from(self.kind == Kind::Promotion);
+            self.cues.push(Cue { decided: below(total).max(least), delay, action });
         }
     }
 
@@ -266,5 +293,7 @@ impl Scenario {
 
 /// One seed in so many is planned by the script.
 const SCRIPTED_EVERY: u64 = 5;
+/// A server that says nothing for so long is taken for dead.
+const CUT_OFF: Nanos = Nanos::from_millis(1_500);
 /// Longest break of a stream.
 const BREAK_MICROS_MAX: u64 = 200_000;

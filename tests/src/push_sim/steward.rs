@@ -1,12 +1,12 @@
 //! The controller: its real engine, what it has saved, and what a daemon around it does: words in,
 //! time, state to disk, words out. A crash leaves what was on disk.
 
+use std::net::SocketAddr;
+
 use weft_engine::push::{Command, Event};
-use weft_engine::random::SplitMix64;
 use weft_plan::engine::{
-    Action, Config, Controller, Element, HostConfig, JobConfig, JobCounters, Mode, NodeHello,
-    NodeId, Refusal, Reply, Saved, Telemetry, TransferRequest, Tuning, WorkerConfig,
-    built_in_policies,
+    Action, Config, Controller, JobCounters, NodeHello, NodeId, Notice, Refusal, Reply, Saved,
+    Telemetry, TransferRequest, built_in_policies,
 };
 use weft_wire::{JobId, Nanos};
 
@@ -14,6 +14,11 @@ use super::scenario::{Control, Scenario};
 use super::topology;
 use crate::sim::coverage::Coverage;
 use crate::sim::hash;
+
+mod config;
+
+use config::config;
+pub use config::{box_name, host_rates};
 
 /// Who is told something by the controller.
 #[derive(Clone, Debug)]
@@ -31,6 +36,13 @@ pub enum Told {
         worker: usize,
         /// What.
         reply: Reply,
+    },
+    /// People are.
+    People {
+        /// Of this job.
+        job: JobId,
+        /// What.
+        notice: Notice,
     },
 }
 
@@ -135,6 +147,14 @@ impl Steward {
         Ok(())
     }
 
+    /// Where a job's server is, and its epoch: a welcome says it.
+    #[must_use]
+    pub fn server_of(&self, job: usize) -> Option<(SocketAddr, u32)> {
+        let (controller, id) = (self.controller.as_ref()?, topology::job_id(job));
+        let server = &controller.job(id)?.server;
+        Some((controller.address(server).parse().ok()?, controller.server_epoch(id).0))
+    }
+
     /// A stream has ended, as far as the controller can tell.
     pub fn gone(&mut self, now: Nanos, node: usize, stream: u64) {
         let now_ns = self.now_ns(now);
@@ -235,8 +255,8 @@ impl Steward {
                     worker: topology::job_place(job) * workers + rank.index(),
                     reply,
                 },
-                // People are told; there are none here.
-                Action::Notice { .. } | Action::Probe { .. } => continue,
+                Action::Notice { job, notice } => Told::People { job, notice },
+                Action::Probe { .. } => continue,
             };
             told.push(word);
         }
@@ -311,89 +331,5 @@ pub enum Asked {
     },
 }
 
-/// The name of a box.
-#[must_use]
-pub fn box_name(scenario: &Scenario, node: usize) -> String {
-    match node {
-        node if node == scenario.server() => "s0".to_owned(),
-        node if Some(node) == scenario.replica() => "r0".to_owned(),
-        node => format!("a{node}"),
-    }
-}
-
-/// Rates up and down of every host: the boxes, then a host for each rank, which the workers of all
-/// jobs share. None where nobody plans by rates.
-#[must_use]
-pub fn host_rates(scenario: &Scenario) -> Vec<[u64; 2]> {
-    let mut random = SplitMix64::new(hash(&[scenario.seed, 62]));
-    let mut rate = || RATE_MIN + random.next_u64() % RATE_SPAN;
-    let hosts = scenario.boxes() + scenario.workers;
-    let mut rates: Vec<[u64; 2]> = (0..hosts).map(|_| [rate(), rate()]).collect();
-    if scenario.seed.is_multiple_of(2) {
-        // A server's link that gains by sums.
-        rates[scenario.server()][1] = RATE_MIN;
-    }
-    rates
-}
-
-fn config(scenario: &Scenario) -> Config {
-    let mut random = SplitMix64::new(hash(&[scenario.seed, 63]));
-    let mut below = |count: u64| random.next_u64() % count;
-    let knows_rates = below(3) > 0;
-    let names = (0..scenario.boxes()).map(|node| box_name(scenario, node));
-    let names = names.chain((0..scenario.workers).map(|rank| format!("w{rank}")));
-    let hosts = names.zip(host_rates(scenario)).map(|(name, [up, down])| HostConfig {
-        name,
-        up_bytes_per_sec: knows_rates.then_some(up),
-        down_bytes_per_sec: knows_rates.then_some(down),
-        rack: None,
-    });
-    let policy = POLICIES[usize::try_from(below(POLICIES.len() as u64)).expect("small")];
-    let tuning = Tuning {
-        policy: policy.to_owned(),
-        gather_window_us: 1_000 + below(4_000),
-        batch_max: [2, 128][usize::try_from(below(2)).expect("small")],
-        grant_lead_us: below(6_000),
-        node_timeout_ms: 10 + below(100),
-        install_timeout_ms: 10 + below(60),
-        age_limit_ms: 20 + below(100),
-        turn_updates: [1, 16][usize::try_from(below(2)).expect("small")],
-        updates_per_worker_max: [2, 8][usize::try_from(below(2)).expect("small")],
-        void_ms_min: 100 + below(1_000),
-        initial_bytes_per_sec: 1_000_000,
-        ..Tuning::default()
-    };
-    let weight = [1.0, 3.0][usize::try_from(below(2)).expect("small")];
-    let jobs = (0..scenario.jobs).map(|job| JobConfig {
-        name: format!("j{job}"),
-        index: topology::job_id(job).0,
-        dimension: scenario.dimension() as u64,
-        element: if scenario.is_fixed { Element::I32 } else { Element::F32 },
-        elements_per_chunk: Some(scenario.elements),
-        workers: (0..scenario.workers).map(|rank| WorkerConfig::Host(format!("w{rank}"))).collect(),
-        server: "s0".to_owned(),
-        aggregators: (0..scenario.aggregators).map(|node| format!("a{node}")).collect(),
-        // Nobody is promoted here: a dead server comes back.
-        ack: weft_plan::engine::Ack::Commit,
-        replica: scenario.replica().map(|_| "r0".to_owned()),
-        tau_max: Some(scenario.tau_max),
-        momentum: scenario.momentum.into(),
-        div_max: scenario.div_max,
-        mode: Mode::Async,
-        partial_count: None,
-        policy: None,
-        weight: if job == 0 { weight } else { 1.0 },
-        options: weft_plan::case::Options::default(),
-    });
-    Config { tuning, hosts: hosts.collect(), jobs: jobs.collect(), ..Config::default() }
-}
-
-/// Planners whose plans any job can follow; the default more often.
-const POLICIES: &[&str] =
-    &["mlfabric", "mlfabric", "mlfabric", "fifo", "fair", "newest-first", "tree"];
-/// Least rate of a link, and how much more it may have: an update takes a fraction of a millisecond
-/// to a few.
-const RATE_MIN: u64 = 200_000;
-const RATE_SPAN: u64 = 3_000_000;
 const IDLE_MIN: Nanos = Nanos::from_micros(200);
 const SAVE_EVERY: Nanos = Nanos::from_millis(1_000);

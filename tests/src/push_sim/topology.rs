@@ -6,7 +6,7 @@ use weft_engine::push::BoxIndex;
 use weft_engine::role::gather::PushConfig;
 use weft_engine::role::push::PusherConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::{ModelConfig, ServerJobConfig};
+use weft_engine::role::server::{AckMode, ModelConfig, ServerJobConfig};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::hello::{Integrity, Overflow};
@@ -138,6 +138,7 @@ pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
     ServerJobConfig {
         boxes: boxes.map(|node| Some(box_endpoint(node).addr)).collect(),
         replica: scenario.replica().map(|_| replica_index(scenario)),
+        ack: if scenario.has_heir() { AckMode::Replica } else { AckMode::Commit },
         tau_max: scenario.tau_max,
         div_max: scenario.div_max,
         divergence_wait_ns: 200_000_000,
@@ -163,8 +164,13 @@ pub fn replica(scenario: &Scenario, job: usize) -> ReplicaJobConfig {
     let boxes = (0..scenario.aggregators).map(|node| Some(box_endpoint(node).addr));
     ReplicaJobConfig {
         boxes: boxes.collect(),
+        tau_max: scenario.tau_max,
+        lateness_ns: 1_500_000_000,
         groups_open_max: 16,
-        staging_bytes_max: 8 * 4 * u64::from(scenario.elements) * u64::from(scenario.chunks),
+        staging_bytes_max: if scenario.has_heir() { 16 } else { 8 }
+            * 4
+            * u64::from(scenario.elements)
+            * u64::from(scenario.chunks),
         window_max: 8,
         ..ReplicaJobConfig::new(
             model(scenario, job),

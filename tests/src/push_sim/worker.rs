@@ -28,6 +28,8 @@ pub enum Said {
     Cancel(u64),
     /// To the controller: a model has come, in so many nanoseconds.
     Pulled(u64),
+    /// To the judge: this version was shown, with these weights.
+    Shown(u64, Vec<f32>),
     /// To the judge: it goes into this group.
     Joined(GroupId, Offer),
     /// To the judge: I was told so.
@@ -62,6 +64,8 @@ pub struct WorkerNode {
     is_connected: bool,
     pulling_since: Option<Nanos>,
     link: Link,
+    /// Of its server.
+    epoch: u32,
     /// Updates under way.
     pub entries: Vec<Entry>,
     committed: u32,
@@ -83,6 +87,7 @@ impl WorkerNode {
             is_connected: false,
             pulling_since: None,
             link: link(scenario, now),
+            epoch: 0,
             entries: Vec::new(),
             committed: 0,
             counter: 0,
@@ -99,7 +104,7 @@ impl WorkerNode {
         self.pusher = pusher(scenario, self.job, self.rank, self.life, until);
         (self.is_connected, self.pulling_since) = (false, None);
         (self.is_closing, self.is_closed) = (false, false);
-        self.link = link(scenario, until);
+        (self.link, self.epoch) = (link(scenario, until), 0);
         self.entries.clear();
     }
 
@@ -152,6 +157,7 @@ impl WorkerNode {
                 {
                     said.push(Said::Pulled(now.since(since).0));
                 }
+                said.push(Said::Shown(version.0, self.pusher.model().to_vec()));
                 self.offer(scenario, now, version.0, said);
             }
             Event::Decided { number, decision } => {
@@ -276,6 +282,7 @@ impl WorkerNode {
             ("pull_repeats", stats.pull_repeats),
             ("pulls_restarted", stats.pulls_restarted),
             ("channels_lost", stats.channels_lost),
+            ("servers_moved", stats.servers_moved),
             ("chunks_voided", stats.chunks_voided),
             ("chunks_dropped", stats.chunks_dropped),
         ];

@@ -15,7 +15,7 @@ use weft_wire::{GroupId, JobId};
 use crate::case::{HostId, Segment};
 
 use super::Controller;
-use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickle};
+use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickles};
 use super::job::{Group, GroupState, Job, Member, Pending, Planned};
 use super::message::{Action, Gate, Grant, GrantSegment, NodeId, Reply, TransferKey};
 
@@ -78,14 +78,14 @@ impl Controller {
         for (request, (_, own)) in requests.iter().zip(&planned.members) {
             let from = self.jobs[&id].workers[request.rank.index()].host;
             let path = (from, via.unwrap_or(server));
-            let own = past_trickle(own);
-            let segments = self.grant_segments(now_ns, id, planned.via.is_some(), path, own);
+            let own = past_trickles(own);
+            let segments = self.grant_segments(now_ns, id, planned.via.is_some(), path, &own);
             if via.is_some() {
                 let opened_by = match segments.first().map(|(_, first)| first.gate) {
                     Some(Gate::After(key)) => Some(key),
                     _ => None,
                 };
-                let flight = Flight::new(path, own.to_vec(), opened_by);
+                let flight = Flight::new(path, own, opened_by);
                 let key = TransferKey::Member(group, request.rank);
                 self.flights.insert(key, flight, Some(now_ns));
             }

@@ -65,7 +65,7 @@ impl Controller {
                 }
                 (true, Role::Replica) => {
                     if is_new_here {
-                        self.replica_begins_anew(state.job);
+                        self.replica_begins_anew(state.job, hello.life);
                     }
                     self.reconcile_replica(id, state);
                 }
@@ -74,6 +74,9 @@ impl Controller {
         // Jobs that are registered later find it here.
         self.hellos.retain(|(node, _)| *node != id);
         self.hellos.push((id, hello.clone()));
+        for state in &hello.roles {
+            self.weigh_replica(state.job);
+        }
         if is_new_life {
             self.need_plan(Why::Failure);
         }

@@ -17,6 +17,8 @@ use super::job::{GroupState, Round};
 use super::message::{Action, NodeId, Notice, Reply, RoleState};
 use super::{Controller, Why};
 
+mod heir;
+
 /// How it stands with the server of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Succession {
@@ -36,6 +38,8 @@ pub(super) struct Succession {
     pub(super) is_replica_unfit: bool,
     /// It was said that nobody can take over.
     pub(super) is_stranded: bool,
+    /// The life of the replica that has all that workers were told of.
+    pub(super) heir_life: Option<u64>,
 }
 
 /// A promotion under way.
@@ -159,12 +163,14 @@ impl Controller {
     }
 
     fn ask_replica(&mut self, now_ns: u64, id: JobId, replica: NodeId) {
+        // Of a server that never spoke to this controller its replica tells most.
+        let heard = self.applied_by_hello(id, replica).unwrap_or(0);
         let job = self.jobs.get_mut(&id).expect("just listed");
         let is_first = job.succession.asked.is_none();
         let beyond = job.open.last_key_value().map_or(0, |(order, _)| order + 1);
         let order = job.succession.asked.map_or_else(
             // The server may have given numbers to updates that came to it directly.
-            || job.numbers.next().max(beyond) + ORDERS_SKIPPED,
+            || job.numbers.next().max(beyond).max(heard) + ORDERS_SKIPPED,
             |asked| asked.order,
         );
         job.succession.asked = Some(Asked { order, asked_ns: now_ns });
@@ -317,27 +323,17 @@ impl Controller {
             job.succession.decided = job.succession.decided.max(state.next_order.0);
             job.succession.applied_min = job.succession.applied_min.max(state.next_order.0);
             job.succession.is_stranded = false;
-            let is_left = job.succession.is_replica_left;
+            let (is_left, is_first) = (job.succession.is_replica_left, !job.is_known);
             self.reconcile_server(now_ns, node, state);
+            if is_first {
+                // Aggregators that came before it could not be told where it is.
+                let aggregators = self.jobs[&id].aggregators.clone();
+                aggregators.into_iter().for_each(|node| self.move_aggregator(id, node));
+            }
             if is_left {
                 self.command(node, Command::LeaveReplica { job: id });
             }
         }
-    }
-
-    /// A new life of the replica has to catch up before it is anybody's heir.
-    pub(super) fn replica_begins_anew(&mut self, id: JobId) {
-        let job = self.jobs.get_mut(&id).expect("checked");
-        let decided = job.succession.decided;
-        job.succession.applied_min = job.succession.applied_min.max(decided);
-    }
-
-    /// The replica has applied all below `order`, and workers are told of that.
-    pub(super) fn replica_is_at(&mut self, id: JobId, order: u64) {
-        let job = self.jobs.get_mut(&id).expect("checked");
-        let succession = &mut job.succession;
-        succession.applied_min = succession.applied_min.max(order);
-        succession.is_replica_unfit &= order < succession.applied_min;
     }
 
     /// The epoch of a job's server, and whether its replica is lost for good.

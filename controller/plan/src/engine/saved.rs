@@ -42,6 +42,10 @@ pub struct SavedJob {
     /// Its replica was told to take over, with this order number first, and has not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promoting: Option<u64>,
+    /// The replica's life that may take over even if its server is never heard of again: it had all
+    /// below this order number, and no less than workers were told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heir: Option<(u64, u64)>,
     /// Acknowledgements do not wait for its replica any more.
     #[serde(default)]
     pub is_replica_left: bool,

@@ -144,7 +144,10 @@ impl Controller {
             succession.former = Some(node(&job.server));
             job.server.clone_from(heir);
             (job.replica, job.div_max) = (None, None);
+        } else if let Some((life, applied_min)) = known.heir {
+            succession.expect_heir(life, applied_min);
         }
+        let (server, has_heir) = (node(&job.server), succession.heir_life.is_some());
         let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
             host: self.links.host(worker.host()).unwrap_or(HostId(0)),
             life: None,
@@ -156,7 +159,7 @@ impl Controller {
         let entry = Job {
             id,
             policy,
-            server: node(&job.server),
+            server,
             aggregators: job.aggregators.iter().map(node).collect(),
             replica: job.replica.as_ref().map(node),
             workers: workers.collect(),
@@ -178,6 +181,9 @@ impl Controller {
             config: job,
         };
         self.jobs.insert(id, entry);
+        if has_heir {
+            self.expect_server(server);
+        }
         Ok(id)
     }
 
@@ -200,6 +206,7 @@ impl Controller {
                 epoch: job.succession.epoch.0,
                 server: job.succession.former.map(|_| job.config.server.clone()),
                 promoting: job.succession.asked.map(|asked| asked.order),
+                heir: job.succession.heir_life.map(|life| (life, job.succession.applied_min)),
                 is_replica_left: job.succession.is_replica_left,
             };
             (job.config.name.clone(), saved)

@@ -19,12 +19,20 @@ pub(super) struct Truth {
     /// Version, weights and momentum term by order number that is next.
     pub(super) history: BTreeMap<u64, (u64, Vec<f32>, Vec<f32>)>,
     pub(super) committed: BTreeMap<Uid, u64>,
+    /// Whose workers know.
+    pub(super) told: BTreeSet<Uid>,
+    /// The newest version that a worker has.
+    pub(super) shown: u64,
     pub(super) refused: BTreeSet<Uid>,
     /// Too old, or dropped by a plan: these may be told that they are dropped.
     pub(super) dropped: BTreeSet<Uid>,
     pub(super) groups: BTreeMap<GroupId, Known>,
     /// The order numbers that the controller of now gave away.
     pub(super) orders: BTreeSet<OrderNumber>,
+    /// The replica serves it.
+    pub(super) is_succeeded: bool,
+    /// Nobody does, nor will.
+    pub(super) is_stranded: bool,
 }
 
 /// A group as it was planned, and what its members sent.
@@ -68,10 +76,14 @@ impl Truth {
             h: vec![0.0; len],
             history: BTreeMap::from([(0, (0, vec![0.0; len], vec![0.0; len]))]),
             committed: BTreeMap::new(),
+            told: BTreeSet::new(),
+            shown: 0,
             refused: BTreeSet::new(),
             dropped: BTreeSet::new(),
             groups: BTreeMap::new(),
             orders: BTreeSet::new(),
+            is_succeeded: false,
+            is_stranded: false,
         }
     }
 

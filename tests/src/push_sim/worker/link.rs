@@ -1,10 +1,13 @@
 //! A worker and its controller: what is asked, what a grant is taken for, and what is done without
 //! one.
 
+use std::net::SocketAddr;
+
 use weft_engine::push::{Decision, ROW_DIRECT};
 use weft_engine::role::push::{Grant, SEGMENTS_MAX, Segment};
 use weft_plan::engine::{self as controller, Gate, Outcome, Reply};
-use weft_wire::Nanos;
+use weft_wire::frame::Endpoint;
+use weft_wire::{MacAddr, Nanos};
 
 use super::{Entry, Said, WorkerNode};
 use crate::push_sim::scenario::{Control, Scenario};
@@ -12,8 +15,8 @@ use crate::push_sim::scenario::{Control, Scenario};
 /// What the controller's engine says to a worker, and its stream.
 #[derive(Clone, Debug)]
 pub enum Heard {
-    /// It is there.
-    Welcome,
+    /// It is there, and the job's server there, in this epoch.
+    Welcome(Option<(SocketAddr, u32)>),
     /// It is not there any more.
     Lost,
     /// It does not like a request.
@@ -96,8 +99,11 @@ impl WorkerNode {
     pub fn hear(&mut self, scenario: &Scenario, now: Nanos, heard: Heard) -> Vec<Said> {
         let mut said = Vec::new();
         match heard {
-            Heard::Welcome => {
+            Heard::Welcome(server) => {
                 self.link = Link::Up;
+                if let Some((address, epoch)) = server {
+                    self.take_server(now, address, epoch, &mut said);
+                }
                 for place in 0..self.entries.len() {
                     if !self.entries[place].is_granted {
                         self.renew(scenario, now, place, &mut said);
@@ -130,10 +136,24 @@ impl WorkerNode {
                 };
                 let _ = self.pusher.handle_outcome(update_id, decision);
             }
-            // Servers of jobs that are acknowledged at the commit have no heirs.
-            Heard::Reply(Reply::ServerMoved { .. }) => {}
+            Heard::Reply(Reply::ServerMoved { address, epoch }) => match address.parse() {
+                Ok(address) => self.take_server(now, address, epoch.0, &mut said),
+                Err(_) => said.push(Said::Failed(format!("`{address}` is no address"))),
+            },
         }
         said
+    }
+
+    /// The job has another server. The word of an earlier epoch is a stale one.
+    fn take_server(&mut self, now: Nanos, addr: SocketAddr, epoch: u32, said: &mut Vec<Said>) {
+        if epoch <= self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        let target = Endpoint { mac: MacAddr::BROADCAST, addr };
+        if self.pusher.move_server(now, target).is_err() {
+            said.push(Said::Failed(format!("{addr} cannot be reached")));
+        }
     }
 
     fn hear_grant(&mut self, now: Nanos, granted: &controller::Grant, said: &mut Vec<Said>) {

@@ -391,3 +391,51 @@ fn a_restarted_controller_knows_who_the_server_is() {
     later.run_for(4 * SECOND);
     assert!(later.promote_command().is_some());
 }
+
+/// A server that dies while there is no controller speaks to none again.
+#[test]
+fn a_server_that_died_with_its_controller_is_replaced() {
+    let mut rig = Rig::attached(Ack::Replica);
+    let at = Event::ReplicaAt { order: OrderNumber(9_000), divergence_bound: 0.0, is_held: true };
+    rig.event("s0", at).unwrap();
+    assert!(rig.controller.is_save_urgent());
+    let saved = rig.controller.poll_saved().unwrap();
+    rig.event("s0", at).unwrap();
+    assert!(!rig.controller.is_save_urgent(), "said once");
+    let later = |life: u64| {
+        let mut later = Rig::with_saved(Ack::Replica, &saved);
+        later.attach("a0", 1, role("a0", 0, 0, 0));
+        later.attach("r0", life, role("r0", 9_100, 100, 0));
+        // A living one may take as long to dial.
+        later.run_for(10 * SECOND);
+        assert_eq!(later.promote_command(), None);
+        later.run_for(5 * SECOND);
+        later
+    };
+    let (_, order, applied_min) = later(1).promote_command().unwrap();
+    assert_eq!(applied_min, OrderNumber(9_000));
+    assert!(order.0 > 13_000, "{order:?}: the dead one may have given those away");
+    // Whether another life of the replica has what was told, only the server knew.
+    let stranded = later(2);
+    assert_eq!(stranded.promote_command(), None);
+    assert_eq!(stranded.notices, [Notice::Stranded { server: "s0".into() }]);
+}
+
+/// An aggregator may find a restarted controller before its job's server does.
+#[test]
+fn an_aggregator_is_told_of_a_server_that_comes_after_it() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    rig.promoted(0, 0);
+    let saved = rig.controller.poll_saved().unwrap();
+    let mut later = Rig::with_saved(Ack::Replica, &saved);
+    later.attach("a0", 2, role("a0", 0, 0, 0));
+    assert_eq!(later.commands, []);
+    let heir = role("r0", 4097, 3, 1);
+    let server = heir.address.parse().unwrap();
+    later.attach("r0", 1, heir);
+    let moves = (String::from("a0"), Command::MoveServer { job: JobId(0), server });
+    assert!(later.commands.contains(&moves), "{:?}", later.commands);
+}

@@ -48,7 +48,7 @@ impl Job {
     pub(super) fn advance(&mut self, now: Nanos) {
         loop {
             self.judge_at = Nanos::MAX;
-            if !self.may_decide() {
+            if !self.may_decide() || self.log_waits_for_replica() {
                 return;
             }
             let decided = match self.config.commit {
@@ -248,10 +248,6 @@ impl Job {
         while let Some(evicted) = self.log.evict(entry.stage.is_some()) {
             if let Some(stage) = evicted.stage {
                 self.pool.give_back(stage);
-            }
-            if !evicted.is_told {
-                self.stats.acks_without_replica += evicted.members.len() as u64;
-                self.release(&evicted);
             }
         }
         self.log.push(entry);

@@ -52,6 +52,16 @@ impl Job {
         self.replica.as_ref().is_some_and(|replica| replica.wanted > order)
     }
 
+    /// True while the next decision would take the place of one in the log that workers wait to be told
+    /// of, or that the replica needs next: where acknowledgements wait for it, decisions wait too.
+    pub(super) fn log_waits_for_replica(&self) -> bool {
+        let Some(replica) = self.replica.as_ref().filter(|_| self.is_held_for_replica()) else {
+            return false;
+        };
+        let is_needed = |entry: &LogEntry| !entry.is_told || entry.order == replica.wanted;
+        self.log.next_evicted().any(is_needed)
+    }
+
     /// Tells the replica of a decision, once; it asks for what is lost.
     pub(super) fn tell_replica(&mut self, entry: &LogEntry) {
         let Some(peer) = self.replica.as_ref().map(|replica| replica.peer) else { return };
@@ -215,6 +225,7 @@ impl Job {
         self.stats.acks_without_replica += told;
         let bound = self.stats.divergence_bound;
         self.declare(false, bound);
+        self.is_dirty = true;
     }
 
     /// The versions that may be shown: while acknowledgements wait for the replica, those that it

@@ -89,6 +89,15 @@ impl Log {
         Some(entry)
     }
 
+    /// The entries that may have to make room for the next one.
+    pub(super) fn next_evicted(&self) -> impl Iterator<Item = &LogEntry> {
+        let is_full = self.keeps_sums() && self.stages >= self.stages_max;
+        let staged = self.entries.iter().position(|entry| entry.stage.is_some());
+        let count = staged.filter(|_| is_full).map_or(0, |place| place + 1);
+        let least = usize::from(self.entries.len() >= self.entries_max);
+        self.entries.iter().take(count.max(least))
+    }
+
     /// True when sums are kept.
     pub(super) fn keeps_sums(&self) -> bool {
         self.stages_max > 0

@@ -18,6 +18,11 @@ fn kept_twice(job: &mut ServerJobConfig) {
     (job.ack, job.is_durable) = (AckMode::Replica, true);
 }
 
+/// Whose log is full before its replica has what is in it: decisions wait.
+fn of_a_short_log(job: &mut ServerJobConfig) {
+    (job.ack, job.log_entries_max) = (AckMode::Replica, 2);
+}
+
 /// Whatever the moment: no update twice, none that a worker was told of lost, all in at the end.
 #[test]
 fn the_replica_goes_on_with_all_that_workers_were_told_of() {
@@ -25,7 +30,8 @@ fn the_replica_goes_on_with_all_that_workers_were_told_of() {
     for seed in 0..SEEDS {
         let has_controller = !seed.is_multiple_of(3);
         let faults = if seed.is_multiple_of(2) { Faults::HEAVY } else { Faults::default() };
-        let adjust = if seed % 4 < 2 { acknowledged_by_the_replica } else { kept_twice };
+        let adjust =
+            [acknowledged_by_the_replica, kept_twice, of_a_short_log][(seed / 2 % 3) as usize];
         let setup = Setup { updates: 8, has_controller, faults, adjust, ..Setup::new(3) };
         let mut world = World::new(setup, 3_000 + seed);
         world.run(|world| world.model().version.0 > seed % 20);

@@ -1,0 +1,71 @@
+//! A server that dies for good, what the controller says of it, and when such a run is over.
+
+use weft_engine::role::replica::ReplicaJobStats;
+use weft_plan::engine::Notice;
+use weft_wire::{JobId, Nanos};
+
+use super::node::Engine;
+use super::{World, topology};
+
+impl World<'_> {
+    /// The server ends for good. Nobody hears of it but by its silence.
+    pub(super) fn kill_server(&mut self) {
+        self.coverage.fault("kill_server");
+        let node = self.scenario.server();
+        self.cut(node);
+        self.boxes[node].down_until = Nanos::MAX;
+        self.settle(node);
+    }
+
+    /// True for one that will not come back.
+    pub(super) fn is_dead(&self, node: usize) -> bool {
+        self.boxes.get(node).is_some_and(|known| known.down_until == Nanos::MAX)
+    }
+
+    /// True for a server whose job has another one: what it says is refused.
+    pub(super) fn is_former(&self, node: usize) -> bool {
+        let mut jobs = 0..self.scenario.jobs;
+        node == self.scenario.server() && jobs.any(|place| self.judge.is_succeeded(place))
+    }
+
+    /// What the controller tells people of a job's servers.
+    pub(super) fn note_succession(&mut self, job: JobId, notice: &Notice) {
+        let names = ["promoting", "promoted", "refused", "stranded", "left", "stood_down"];
+        let said = match notice {
+            Notice::Promoting { .. } => 0,
+            Notice::Promoted { .. } => 1,
+            Notice::Refused { .. } => 2,
+            Notice::Stranded { .. } => 3,
+            Notice::ReplicaLeft { .. } => 4,
+            Notice::StoodDown { .. } => 5,
+        };
+        for (place, name) in names.into_iter().enumerate() {
+            self.coverage.add("succession", name, u64::from(place == said));
+        }
+        let place = topology::job_place(job);
+        if let Notice::Refused { applied, applied_min, .. } = notice {
+            // One that knows all that is in its model, and all that was decided, must not refuse.
+            if !self.is_patchy(job) && applied >= applied_min {
+                self.judge.violations.push(format!("job {place}: {notice:?}"));
+            }
+            if self.is_dead(self.scenario.server()) {
+                self.judge.note_stranded(place);
+            }
+        }
+    }
+
+    /// A snapshot took the place of the replica's model.
+    fn is_patchy(&self, job: JobId) -> bool {
+        let replica = self.scenario.replica().map(|node| &self.boxes[node].engine);
+        let Some(Engine::Replica(replica)) = replica else { return false };
+        let is_it = |(id, stats): (JobId, &ReplicaJobStats)| id == job && stats.snapshots > 0;
+        replica.jobs().any(is_it)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        let is_through = |job: usize, is_done: bool| is_done || self.judge.is_stranded(job);
+        let mut workers = self.workers.iter();
+        workers.all(|worker| is_through(worker.job, worker.is_done(self.scenario)))
+            && self.judge.is_followed(self.scenario, &self.boxes)
+    }
+}
