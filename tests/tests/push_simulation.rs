@@ -25,8 +25,7 @@ const KINDS: [(Kind, &str, u64); 8] = [
     (Kind::Server, "servers", 250),
     (Kind::Controller, "controllers", 250),
     (Kind::Direct, "without_a_controller", 250),
-    // In seed 1983 the server dies before any controller has heard it, and nobody misses it.
-    (Kind::Promotion, "promotions", 1_950),
+    (Kind::Promotion, "promotions", 2_000),
 ];
 
 fn number(name: &str) -> Option<u64> {

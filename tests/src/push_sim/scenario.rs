@@ -270,9 +270,7 @@ impl Scenario {
                 },
             };
             let delay = Nanos::from_micros(below(3_000));
-            // A server that was never there is not missed.
-            let least = u64::from(self.kind == Kind::Promotion);
-            self.cues.push(Cue { decided: below(total).max(least), delay, action });
+            self.cues.push(Cue { decided: below(total).max(self.first_cue()), delay, action });
         }
     }
 
@@ -286,8 +284,13 @@ impl Scenario {
             let micros = if below(2) == 0 { below(3_000) } else { below(BREAK_MICROS_MAX) };
             let action = Action::Break { node, pause: Nanos::from_micros(micros) };
             let delay = Nanos::from_micros(below(3_000));
-            self.cues.push(Cue { decided: below(total), delay, action });
+            self.cues.push(Cue { decided: below(total).max(self.first_cue()), delay, action });
         }
+    }
+
+    /// Decisions before anything happens. A server that no controller ever heard is not missed.
+    const fn first_cue(&self) -> u64 {
+        matches!(self.kind, Kind::Promotion) as u64
     }
 }
 
