@@ -1,6 +1,6 @@
 //! What a live controller believes of its links, second by second: traffic of others on a worker's
-//! uplink, links that are idle for seconds, a rack's uplink as the bottleneck. Controller, server and
-//! workers in namespaces, on links that HTB shapes and of which the controller is told nothing.
+//! uplink, links that are idle for seconds, a rack's uplink as the bottleneck. Controller, server
+//! and workers in namespaces, on links that HTB shapes and of which the controller is told nothing.
 //!
 //! Needs `weft`, `weft-node` and `weft-controller` beside this test (`.ci/test` builds them), and
 //! namespaces. A loaded machine may hold up a shaper's timer, or a sender, for longer than a train

@@ -244,8 +244,8 @@ fn without_a_controller_a_job_survives_the_restart_of_the_server_and_loss() {
     survives_the_servers_restart(&[DURABLE], &["--direct", "--loss=0.01"]);
 }
 
-/// The server is killed and stays dead; the replica goes on with all that workers were told of. That
-/// every update is in the model once, in one sequence, bit for bit, is the proof's to find.
+/// The server is killed and stays dead; the replica goes on with all that workers were told of.
+/// That every update is in the model once, in one sequence, bit for bit, is the proof's to find.
 #[test]
 fn a_job_survives_the_death_of_its_server() {
     if !has_lab("a_job_survives_the_death_of_its_server") {

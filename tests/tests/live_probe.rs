@@ -5,8 +5,8 @@
 //! from nothing and probes for one second (after a step: for one second more). The mark is 5 % of
 //! the truth; available is the link's rate less the rate at which UDP is offered by others.
 //!
-//! A loaded machine may hold a shaper's timer up for longer than a train lasts, or iperf3 back, so a
-//! measurement that misses is repeated, at most four times, each time after a longer pause; an
+//! A loaded machine may hold a shaper's timer up for longer than a train lasts, or iperf3 back, so
+//! a measurement that misses is repeated, at most four times, each time after a longer pause; an
 //! estimator that is wrong misses every time. `.ci/test` runs these tests one at a time.
 
 use std::process::Command;

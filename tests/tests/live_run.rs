@@ -1,4 +1,5 @@
-//! `weft run` as a user and his scripts see it: every port, faults, restarts, deaths, interruptions.
+//! `weft run` as a user and his scripts see it: every port, faults, restarts, deaths,
+//! interruptions.
 //!
 //! Needs `weft` and `weft-node` beside this test (`.ci/test` builds them), and namespaces.
 

@@ -1,5 +1,5 @@
-//! `weft-client` against the real `weft-node`, over UDP on loopback: numbers, lanes, leases that run
-//! out, late and dying members, greedy jobs, and configurations that do not fit.
+//! `weft-client` against the real `weft-node`, over UDP on loopback: numbers, lanes, leases that
+//! run out, late and dying members, greedy jobs, and configurations that do not fit.
 //!
 //! Needs `weft-node` beside this test (`.ci/test` builds it); the MTU test needs namespaces.
 

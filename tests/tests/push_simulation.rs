@@ -1,6 +1,6 @@
 //! Thousands of seeds of the push system in virtual time, judged by the invariants I1 to I7, I9 and
-//! I10 of DESIGN section 3: real engines of workers, aggregators, server, replica and controller. One
-//! seed in five has a scripted controller instead, whose plans are stranger.
+//! I10 of DESIGN section 3: real engines of workers, aggregators, server, replica and controller.
+//! One seed in five has a scripted controller instead, whose plans are stranger.
 //!
 //! A failure prints its seed and the command that replays it with a log of every frame.
 //! `WEFT_SIM_SCALE=10` runs ten times as many seeds, `WEFT_SIM_COUNT=20` twenty of each kind,
@@ -100,9 +100,10 @@ fn seeds() {
     }
 }
 
-/// What promotions went wrong with: commits were told that the replica lacked, from a log that was full
-/// (43, 93, 105, 261); a controller that restarted did not miss a server that was dead by then (10, 88,
-/// 113); an aggregator that found it before the heir did was not told of the heir (1283, 1378).
+/// What promotions went wrong with: commits were told that the replica lacked, from a log that was
+/// full (43, 93, 105, 261); a controller that restarted did not miss a server that was dead by then
+/// (10, 88, 113); an aggregator that found it before the heir did was not told of the heir (1283,
+/// 1378).
 #[test]
 fn promotions_go_right_where_they_once_did_not() {
     for seed in [43, 93, 105, 261, 10, 88, 113, 1283, 1378] {
@@ -144,8 +145,9 @@ fn every_cell_is_hit(coverage: &Coverage) {
         assert!(coverage.of("plan drop", reason) > 0, "no plan dropped for {reason}");
     }
     // Lanes and windowed leases are the other simulation's, and so are steps older than a window;
-    // what is no IP is counted by the host side of a port; only aggregators have quotas; answers and
-    // states have neither operation nor exponent, and a worker judges them by what it waits for.
+    // what is no IP is counted by the host side of a port; only aggregators have quotas; answers
+    // and states have neither operation nor exponent, and a worker judges them by what it waits
+    // for.
     let elsewhere = ["not_ip", "unwanted", "wrong_shard"];
     for (kind, cannot) in [
         ("agg drop", &["stale_step"][..]),

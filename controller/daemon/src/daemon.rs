@@ -101,8 +101,8 @@ impl Daemon {
             .add_service(WorkersServer::new(Northbound::new(core.clone())))
             .add_service(NodesServer::new(Southbound::new(core.clone())))
             .add_service(StatusServer::new(reader.clone()));
-        // Set on the streams: the server's own switch is for listeners that it binds itself. Without
-        // it a grant may wait 40 ms for the acknowledgement of the message before.
+        // Set on the streams: the server's own switch is for listeners that it binds itself.
+        // Without it a grant may wait 40 ms for the acknowledgement of the message before.
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
         // Streams have no end of their own: they are cut, not waited for.
         let outcome = tokio::select! {

@@ -13,7 +13,8 @@
 //! | [`daemon`] | starts and ends it all |
 //!
 //! Invariant: what a peer sends, or a peer that goes away or reads nothing, touches that peer's
-//! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials again.
+//! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials
+//! again.
 #![forbid(unsafe_code)]
 
 pub mod cli;

@@ -1,8 +1,8 @@
 //! The state file: what boxes cannot tell after a restart.
 //!
-//! Invariant: whatever instant the machine stops at, the file is a whole old one or a whole new one:
-//! the new content goes to a file beside it, reaches the disk, and takes the name at once; then the
-//! directory does.
+//! Invariant: whatever instant the machine stops at, the file is a whole old one or a whole new
+//! one: the new content goes to a file beside it, reaches the disk, and takes the name at once;
+//! then the directory does.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! The controller, without a socket or a clock: decides who may send what, where, when and how fast.
+//! The controller, without a socket or a clock: decides who may send what, where, when and how
+//! fast.
 //!
 //! Workers ask ([`Controller::handle_request`]), boxes report ([`Controller::handle_event`]), both
 //! measure ([`Controller::handle_telemetry`], [`Controller::handle_train`]), time passes
@@ -25,8 +26,8 @@
 //! | `check` | whether a configuration makes sense |
 //!
 //! Invariants: no order number is given twice; a granted update is never planned again (no
-//! pre-emption), and a new plan comes before it only with numbers that its grant left free, never so
-//! that its delay bound breaks; a member is granted after every box on its path acknowledged the
+//! pre-emption), and a new plan comes before it only with numbers that its grant left free, never
+//! so that its delay bound breaks; a member is granted after every box on its path acknowledged the
 //! group; granted ceilings fit the links as they were known; a bad message changes nothing but a
 //! counter (PROTOCOL sections 5 to 7, MLfabric as in facts of the planners).
 

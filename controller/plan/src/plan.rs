@@ -93,9 +93,9 @@ pub struct Copy {
     pub hop: Option<Hop>,
     /// The bound made it go before this group's commit at the server (index in [`Plan::groups`]).
     pub forced_before: Option<u32>,
-    /// No lag fits the bound: the plan has the commit wait for the copy, and counts it as applied by
-    /// both at once. Over a network one of them is first, so a live server does not wait; it says that
-    /// the bound does not hold until the replica has it (SPEC#replica).
+    /// No lag fits the bound: the plan has the commit wait for the copy, and counts it as applied
+    /// by both at once. Over a network one of them is first, so a live server does not wait; it
+    /// says that the bound does not hold until the replica has it (SPEC#replica).
     pub joint: bool,
     /// Bound on the norm of server minus replica just after this group's commit at the server.
     pub divergence: f64,

@@ -3,8 +3,8 @@
 //! others arrived (`weft/v1/common.proto`: Telemetry, Probe, ProbePort, ProbeTrain).
 //!
 //! Decides nothing: which host probes whom, and what the counters mean, is `weft-plan`'s business.
-//! Nothing here waits for a controller that does not listen; the queue of trains is bounded, and one
-//! that finds it full is a sample less.
+//! Nothing here waits for a controller that does not listen; the queue of trains is bounded, and
+//! one that finds it full is a sample less.
 #![forbid(unsafe_code)]
 
 use std::net::{IpAddr, SocketAddr};

@@ -22,7 +22,8 @@
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
-//! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the data.
+//! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the
+//! data.
 #![forbid(unsafe_code)]
 
 mod config;

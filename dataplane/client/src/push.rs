@@ -4,8 +4,8 @@
 //! use weft_client::push::{Outcome, PushConfig, PushSession};
 //!
 //! # fn main() -> Result<(), weft_client::push::PushError> {
-//! let config = PushConfig::new("10.0.0.1:7000".parse().unwrap(), "10.0.0.100:22341".parse().unwrap())
-//!     .rank(0);
+//! let (worker, server) = ("10.0.0.1:7000".parse().unwrap(), "10.0.0.100:22341".parse().unwrap());
+//! let config = PushConfig::new(worker, server).rank(0);
 //! let mut session = PushSession::connect(&config)?;
 //! let mut model = vec![0.0_f32; 100_000];
 //! let mut version = session.pull(&mut model)?;
@@ -23,9 +23,9 @@
 //! A server asks for chunks while the program computes, so a thread of the session's owns the port
 //! and the engine ([`weft_engine::role::push::Pusher`]); calls talk to it over bounded channels.
 //! With a controller, a second thread asks it for a turn and passes its grants on; without one, or
-//! when it falls silent, updates go directly and in the order in which they arrive.
-//! The second thread also tells what the host's link has carried and, where the controller probes its
-//! links, keeps a UDP port of its own on the worker's address for probe trains ([`weft_agent`]).
+//! when it falls silent, updates go directly and in the order in which they arrive. The second
+//! thread also tells what the host's link has carried and, where the controller probes its links,
+//! keeps a UDP port of its own on the worker's address for probe trains ([`weft_agent`]).
 //!
 //! | file | what it does |
 //! | --- | --- |

@@ -2,7 +2,8 @@
 //!
 //! ```sh
 //! cargo run --release -p weft-dpdk --example burst_cost -- echo --vdev=net_ring0
-//! cargo run --release -p weft-dpdk --example burst_cost -- rx --vdev=net_pcap0,rx_pcap=in.pcap,infinite_rx=1
+//! cargo run --release -p weft-dpdk --example burst_cost -- \
+//!     rx --vdev=net_pcap0,rx_pcap=in.pcap,infinite_rx=1
 //! cargo run --release -p weft-dpdk --example burst_cost -- copy:1100
 //! ```
 //!

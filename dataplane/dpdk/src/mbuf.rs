@@ -91,8 +91,8 @@ impl Mbuf {
     /// Frees `frames` in one call per pool.
     pub(crate) fn free_bulk(frames: &mut weft_io::Burst<Self>) {
         let n = frames.len();
-        // SAFETY: `Mbuf` is a transparent pointer to a `sys::Frame`, all `n` are initialised and owned, and
-        // setting the length to 0 first keeps them from being dropped a second time.
+        // SAFETY: `Mbuf` is a transparent pointer to a `sys::Frame`, all `n` are initialised and
+        // owned, and setting the length to 0 first keeps them from being dropped a second time.
         unsafe {
             frames.set_len(0);
             sys::weft_frame_free_bulk(frames.as_ptr().cast(), burst_len(n));
@@ -116,8 +116,8 @@ impl Drop for Mbuf {
 impl AsRef<[u8]> for Mbuf {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: the first segment holds `data_len` bytes from `data`. Those behind `owned` are written
-        // by nobody, those before it only through `&mut self`.
+        // SAFETY: the first segment holds `data_len` bytes from `data`. Those behind `owned` are
+        // written by nobody, those before it only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.data(), usize::from(self.raw().data_len)) }
     }
 }

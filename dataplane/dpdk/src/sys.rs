@@ -31,8 +31,8 @@ pub(crate) struct Frame {
     _vlan_hash: [u16; 6],
     pub(crate) buf_len: u16,
     _rest: [u64; 9],
-    /// `struct weft_private`: leading bytes that no other mbuf refers to, while one shares the rest.
-    /// It shrinks when a copy starts to, which happens through a shared reference.
+    /// `struct weft_private`: leading bytes that no other mbuf refers to, while one shares the
+    /// rest. It shrinks when a copy starts to, which happens through a shared reference.
     pub(crate) owned: Cell<u16>,
 }
 

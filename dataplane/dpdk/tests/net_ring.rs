@@ -47,8 +47,8 @@ fn net_ring() {
     unread_frames_do_not_leak_when_a_port_closes(&eal, port);
 }
 
-/// Headers of Ethernet, IPv4, UDP and Weft are 74 bytes. Of frames that were allocated, received and
-/// copied; a kernel that adds in pieces of a cache line then touches one line per piece.
+/// Headers of Ethernet, IPv4, UDP and Weft are 74 bytes. Of frames that were allocated, received
+/// and copied; a kernel that adds in pieces of a cache line then touches one line per piece.
 fn payloads_start_on_a_cache_line(port: &mut DpdkQueue) {
     let is_aligned = |frame: &weft_dpdk::Mbuf| (frame.as_ref().as_ptr().addr() + 74) % 64 == 0;
     balanced(port, |port| {

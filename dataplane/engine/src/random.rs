@@ -1,5 +1,5 @@
-//! A small seeded generator: cookies, epochs, lives and tokens come from it, so a run is a
-//! function of its seed (I10). Not for secrets against an attacker on the path (PROTOCOL section 6).
+//! A small seeded generator: cookies, epochs, lives and tokens come from it, so a run is a function
+//! of its seed (I10). Not for secrets against an attacker on the path (PROTOCOL section 6).
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone, Debug)]

@@ -10,8 +10,8 @@
 //! | [`trace`] | | a capture of what the port saw |
 //! | [`restamp`] | | replayed contributions made new, for benches |
 //!
-//! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the counters
-//! of interfaces.
+//! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the
+//! counters of interfaces.
 //!
 //! [`pool`] is where the software ports take their frames from.
 #![deny(unsafe_code)]

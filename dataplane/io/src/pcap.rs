@@ -1,7 +1,8 @@
 //! Captures as ports: frames come from one file and go to another.
 //!
 //! Frames arrive in the order of the file, when their time since the first frame has passed on the
-//! caller's clock ([`Pace`]), counted from the first `rx_burst`. After the last, the port is closed.
+//! caller's clock ([`Pace`]), counted from the first `rx_burst`. After the last, the port is
+//! closed.
 //!
 //! Invariants: the input is read and checked whole in [`PcapPort::open`]; afterwards nothing
 //! allocates and no input can fail. A frame that cannot be written (disk full) counts as

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! This is one of the crates where `unsafe` is allowed: to call a function compiled for an
-//! instruction set that was found at run time, to issue a prefetch, and to compare a header in vector
-//! registers. The loops themselves are safe code, which the compiler vectorises.
+//! instruction set that was found at run time, to issue a prefetch, and to compare a header in
+//! vector registers. The loops themselves are safe code, which the compiler vectorises.
 
 mod crc;
 mod kernels;

@@ -1,10 +1,11 @@
 //! The controller's agent: a thread that speaks gRPC for the lanes.
 //!
 //! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
-//! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait for it: both queues are
-//! bounded, and without a controller the lanes go on with what is installed. Events that found no
-//! controller are kept, the newest `EVENTS_KEPT_MAX`, and told after the next hello. With
-//! `node.events` every event is logged too, whether there is a controller or not.
+//! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait
+//! for it: both queues are bounded, and without a controller the lanes go on with what is
+//! installed. Events that found no controller are kept, the newest `EVENTS_KEPT_MAX`, and told
+//! after the next hello. With `node.events` every event is logged too, whether there is a
+//! controller or not.
 
 pub mod book;
 mod log;

@@ -70,7 +70,8 @@ impl NodeControl {
         self.commands.push(command)
     }
 
-    /// Says whether a controller is there. The lane hears of it before any command that comes later.
+    /// Says whether a controller is there. The lane hears of it before any command that comes
+    /// later.
     pub fn note_controller(&self, is_there: bool) {
         self.controller.store(if is_there { THERE } else { GONE }, Ordering::Release);
     }

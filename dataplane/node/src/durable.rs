@@ -1,4 +1,5 @@
-//! What servers keep on disk, so that one that begins anew goes on where it was (PROTOCOL section 4).
+//! What servers keep on disk, so that one that begins anew goes on where it was (PROTOCOL section
+//! 4).
 //!
 //! | file | what it does |
 //! | --- | --- |
@@ -6,9 +7,9 @@
 //! | `writer.rs` | the thread that appends records and makes checkpoints |
 //! | `link.rs` | hands records from the lane to the writer, and back what is durable |
 //!
-//! `state_dir/job-N/` holds `checkpoint`, the journals `journal-K` after it, and `lock`. At the start
-//! the journals are applied to the checkpoint, a new checkpoint is written and a new journal begun.
-//! The form of the files is [`weft_engine::role::model::journal`]'s.
+//! `state_dir/job-N/` holds `checkpoint`, the journals `journal-K` after it, and `lock`. At the
+//! start the journals are applied to the checkpoint, a new checkpoint is written and a new journal
+//! begun. The form of the files is [`weft_engine::role::model::journal`]'s.
 
 mod directory;
 mod link;

@@ -1,7 +1,7 @@
 //! A lane's thread: breathe, sleep when idle, publish counters, stop when told.
 //!
-//! Does I/O around [`RoleLane`], for every role. Counters leave through a queue of one that is overwritten
-//! once per period, so the lane never waits for a reader and takes no lock.
+//! Does I/O around [`RoleLane`], for every role. Counters leave through a queue of one that is
+//! overwritten once per period, so the lane never waits for a reader and takes no lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,8 @@ impl Shared {
     }
 }
 
-/// Runs lane `index` with what `keeper` keeps of it, until it is told to stop or its port closes; returns its last counters.
+/// Runs lane `index` with what `keeper` keeps of it, until it is told to stop or its port closes;
+/// returns its last counters.
 pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
     lane: &mut RoleLane<P, E>,
     index: usize,

@@ -64,7 +64,8 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     // Only now, so that the lanes' last events are logged too.
     is_over.store(true, Ordering::Relaxed);
     if let Some(agent) = agent {
-        // It looks at the flag every few milliseconds; a panic there is no reason to lose the report.
+        // It looks at the flag every few milliseconds; a panic there is no reason to lose the
+        // report.
         let _ = agent.join();
     }
     let report = served?;

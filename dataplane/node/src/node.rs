@@ -50,8 +50,8 @@ pub struct Options {
     pub control: Option<Arc<NodeControl>>,
 }
 
-/// Runs a node until `options.stop` is set; returns its final report. Its servers go on from what is
-/// `stored`.
+/// Runs a node until `options.stop` is set; returns its final report. Its servers go on from what
+/// is `stored`.
 ///
 /// # Errors
 /// [`NodeError`], before the node has served a frame, or because its state cannot be kept any more.

@@ -237,8 +237,8 @@ fn configurations_that_cannot_be_are_refused_by_name() {
     assert_eq!(output.status.code(), Some(0), "what is printed can be read");
 }
 
-/// PROTOCOL section 4: a server that is killed in the middle comes back with its model, its momentum
-/// and what it told its workers, whatever moment it was.
+/// PROTOCOL section 4: a server that is killed in the middle comes back with its model, its
+/// momentum and what it told its workers, whatever moment it was.
 #[test]
 fn a_killed_server_goes_on_from_its_directory() {
     let place = Place { name: "durable", port: free_port(), first_host: 71, workers: 3 };

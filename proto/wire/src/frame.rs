@@ -1,9 +1,10 @@
 //! Ethernet, IPv4, IPv6 and UDP around a Weft datagram: just what the data path needs.
 //!
-//! [`Datagram::find`] decides whether a frame is a whole UDP datagram, [`Udp::parse`] reads all of it; everything else (ARP, NDP,
-//! ping) belongs to the host side of the port. [`Encap`] writes the headers of a datagram to one
-//! destination, with the IPv4 checksum prepared in advance. Options, fragments and VLAN tags are
-//! refused by name, not guessed at. A padded frame is fine: the IP length decides.
+//! [`Datagram::find`] decides whether a frame is a whole UDP datagram, [`Udp::parse`] reads all of
+//! it; everything else (ARP, NDP, ping) belongs to the host side of the port. [`Encap`] writes the
+//! headers of a datagram to one destination, with the IPv4 checksum prepared in advance. Options,
+//! fragments and VLAN tags are refused by name, not guessed at. A padded frame is fine: the IP
+//! length decides.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,5 +1,5 @@
-//! One worker of an allreduce bench: sums vectors of known numbers over a session, measures how long
-//! it takes, and compares every element of every sum.
+//! One worker of an allreduce bench: sums vectors of known numbers over a session, measures how
+//! long it takes, and compares every element of every sum.
 //!
 //! The numbers are small integers, so that their sums are exact in every element type and the
 //! expected sum is one multiplication away. A sum of one chunk before each measured one makes all

@@ -62,8 +62,9 @@ enum Sources {
 enum LeaseName {
     /// A window of slots, two banks each.
     Windowed,
-    /// A slot per chunk, 64 MiB a group, on net_pcap only: one group gathers while the one before is
-    /// released. Credits, acknowledgements and sums are in the figure; a packet is a contribution.
+    /// A slot per chunk, 64 MiB a group, on net_pcap only: one group gathers while the one before
+    /// is released. Credits, acknowledgements and sums are in the figure; a packet is a
+    /// contribution.
     Whole,
     /// Both, in this order.
     Both,

@@ -125,7 +125,8 @@ pub(super) fn choose_ground(
     }
 }
 
-/// UDP ports of this process's own, below those that the kernel hands out, so that runs do not meet.
+/// UDP ports of this process's own, below those that the kernel hands out, so that runs do not
+/// meet.
 fn loopback_base() -> u16 {
     let places = (32_768 - 10_000) / LOOPBACK_PORTS;
     let place = std::process::id() % u32::from(places);

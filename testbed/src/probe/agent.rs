@@ -1,5 +1,6 @@
-//! One host of `weft probe`: sends the trains that it is told to, reports those that arrive, and its
-//! NIC's counters every 100 ms. Runs in the host's network namespace until its standard input ends.
+//! One host of `weft probe`: sends the trains that it is told to, reports those that arrive, and
+//! its NIC's counters every 100 ms. Runs in the host's network namespace until its standard input
+//! ends.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, UdpSocket};

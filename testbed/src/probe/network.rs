@@ -2,8 +2,8 @@
 //! of each link can at best be. No I/O.
 //!
 //! A path shows its slowest link, so the truth of a host's link is what is free on it, or, where no
-//! path is faster, the best that the others on its paths carry. What is free is the link's rate less
-//! the rate at which UDP cross traffic is offered to it.
+//! path is faster, the best that the others on its paths carry. What is free is the link's rate
+//! less the rate at which UDP cross traffic is offered to it.
 
 use std::net::IpAddr;
 

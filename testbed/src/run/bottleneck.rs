@@ -29,7 +29,8 @@ pub struct Usage {
 /// The limit and the evidence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Bottleneck {
-    /// `cpu`, `link`, `slots` (neither is busy: rounds wait for round trips of the window) or `faults`.
+    /// `cpu`, `link`, `slots` (neither is busy: rounds wait for round trips of the window) or
+    /// `faults`.
     pub name: &'static str,
     /// The measurement.
     pub evidence: String,

@@ -27,7 +27,8 @@ impl Process {
     /// Its processor time so far, user and system, to the kernel's 10 ms.
     pub(super) fn cpu_ns(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
-        // The name in parentheses may hold anything; utime and stime are the 12th and 13th after it.
+        // The name in parentheses may hold anything; utime and stime are the 12th and 13th after
+        // it.
         let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
         let ticks =
             fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>();

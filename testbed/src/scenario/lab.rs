@@ -78,7 +78,8 @@ impl LinkRate {
     }
 }
 
-/// `[[rate_step]]`: a host's link that gets another rate while the job runs; `[push]` in a lab only.
+/// `[[rate_step]]`: a host's link that gets another rate while the job runs; `[push]` in a lab
+/// only.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateStepSection {

@@ -14,8 +14,8 @@ use crate::scenario::ScaleExponent;
 #[serde(deny_unknown_fields)]
 pub struct PushSection {
     /// When a worker goes on, and which updates enter the model: with `async` as soon as its own
-    /// update is decided; with `sync` after a round of every worker's update; with `partial` after a
-    /// round, which takes in the `best` of them and drops the others.
+    /// update is decided; with `sync` after a round of every worker's update; with `partial` after
+    /// a round, which takes in the `best` of them and drops the others.
     pub mode: Mode,
     /// How transfers are planned: a policy's name, or `exec:COMMAND`. Default `mlfabric`.
     #[serde(default = "default_policy")]

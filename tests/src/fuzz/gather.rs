@@ -1,8 +1,8 @@
 //! A sequence of operations, read from the fuzzer's bytes, against an aggregator with one push job:
 //! two workers, a server, a replica, groups that come and go.
 //!
-//! No operation may make it panic; a frame without right (damaged, or of a foreign job or
-//! cookie) may change no slot (DESIGN I7); a sum that leaves is the sum of those that it names (I2).
+//! No operation may make it panic; a frame without right (damaged, or of a foreign job or cookie)
+//! may change no slot (DESIGN I7); a sum that leaves is the sum of those that it names (I2).
 
 use std::net::SocketAddr;
 

@@ -2,7 +2,8 @@
 //!
 //! Three models, each with the rules as its code and each wrong variant as one named deviation:
 //!
-//! - [`allreduce`]: tags, banks, the successor rule, retention, RESYNC with hand-over (rules 1 to 3);
+//! - [`allreduce`]: tags, banks, the successor rule, retention, RESYNC with hand-over (rules 1 to
+//!   3);
 //! - [`commit`]: the server's dedup, staging and atomic commit (rule 4);
 //! - [`identity`]: lives, cookies, epochs and generations (rule 6).
 //!

@@ -187,7 +187,8 @@ impl World<'_> {
         let whose = worker.map_or((0, 0), |worker| (worker.job, worker.rank));
         let taken = match up {
             Up::BoxHello(hello) => self.steward.box_hello(now, (node, stream), &hello),
-            // As the daemon does: a worker is not welcomed before it can be told where its server is.
+            // As the daemon does: a worker is not welcomed before it can be told where its server
+            // is.
             Up::WorkerHello { life }
                 if self.scenario.has_heir() && self.steward.server_of(whose.0).is_none() =>
             {

@@ -1,6 +1,7 @@
 //! Workers that announce updates of their own accord, under good cookies, while a controller plans
-//! their job. What it gives, numbers and groups, must stay as it was (I3): to the judge their frames
-//! are forged ones. Without a controller nobody could tell them from workers that do without it.
+//! their job. What it gives, numbers and groups, must stay as it was (I3): to the judge their
+//! frames are forged ones. Without a controller nobody could tell them from workers that do without
+//! it.
 
 use weft_engine::push::{Command, ROW_DIRECT};
 use weft_engine::random::SplitMix64;
@@ -50,7 +51,8 @@ impl Rogue {
         job.is_some_and(|place| self.planned[place])
     }
 
-    /// Sees a frame of a worker to its server; the announcement that goes with it, and how much later.
+    /// Sees a frame of a worker to its server; the announcement that goes with it, and how much
+    /// later.
     pub fn answer(&mut self, scenario: &Scenario, frame: &[u8]) -> Option<(Nanos, Vec<u8>)> {
         let draw = (self.random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
         if draw >= self.share {

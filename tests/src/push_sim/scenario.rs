@@ -1,4 +1,5 @@
-//! What a seed means for a push run: who is there, who plans, what they learn, what goes wrong when.
+//! What a seed means for a push run: who is there, who plans, what they learn, what goes wrong
+//! when.
 
 use weft_engine::random::SplitMix64;
 use weft_io::fault::FaultRates;

@@ -36,8 +36,8 @@ pub struct Options {
     /// that make it wait are tried beside those that do not.
     pub idle_max: f64,
     /// Derived: with `stream_sums`, an update whose own uplink is below this share of the server's
-    /// downlink goes through an aggregator even alone, if it is there about as early: the server's link
-    /// then takes it at once instead of a trickle. 0 is off.
+    /// downlink goes through an aggregator even alone, if it is there about as early: the server's
+    /// link then takes it at once instead of a trickle. 0 is off.
     pub relay_share: f64,
     /// Derived: what a transfer into the server costs those who ask later, in mean commit time: so
     /// many times its own time on the server's link.

@@ -4,7 +4,8 @@
 //! what granted transfers leave. Several jobs take turns of a few updates each, least served (by
 //! weight) first, every turn on what the turns before it left: one ledger, weighted shares, and no
 //! job waits longer than the age limit (facts/mlfabric.md, decision 7). Groups that have an order
-//! number are never touched: a re-plan takes new numbers, or those that a grant left free (`numbers`).
+//! number are never touched: a re-plan takes new numbers, or those that a grant left free
+//! (`numbers`).
 
 use weft_wire::JobId;
 

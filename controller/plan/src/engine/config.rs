@@ -90,7 +90,8 @@ pub struct JobConfig {
     /// Elements of a chunk. Default: what fits an MTU of 1500, 256 of 4 bytes or 512 of 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements_per_chunk: Option<u16>,
-    /// Workers by rank: host names, or tables with `host` and the `address` that they may call from.
+    /// Workers by rank: host names, or tables with `host` and the `address` that they may call
+    /// from.
     pub workers: Vec<WorkerConfig>,
     /// Node of its server.
     pub server: String,
@@ -249,8 +250,8 @@ pub struct Tuning {
     pub gather_window_us: u64,
     /// Updates of one plan. Default 128.
     pub batch_max: usize,
-    /// Derived: leave order numbers free before a slow update, for those that are asked for later and
-    /// arrive earlier. Default true.
+    /// Derived: leave order numbers free before a slow update, for those that are asked for later
+    /// and arrive earlier. Default true.
     pub order_room: bool,
     /// Derived: plan for workers that ask anew as soon as they are answered
     /// ([`Options::closed_loop`]). Off: every plan as if nothing came after it. Default true.
@@ -263,12 +264,13 @@ pub struct Tuning {
     pub lateness_share: f64,
     /// Plans are made anew when a link's bandwidth changed by more than this share. Default 0.1.
     pub bandwidth_change_share: f64,
-    /// How long the train that a transfer begins with takes at its granted rate; at least 24 chunks,
-    /// at most 128 and a third of the update, else there is none. 0: no trains. Default 3000.
+    /// How long the train that a transfer begins with takes at its granted rate; at least 24
+    /// chunks, at most 128 and a third of the update, else there is none. 0: no trains. Default
+    /// 3000.
     pub train_us: u64,
-    /// Probe trains over links that are idle and of which nothing was measured lately, at most 1 % of
-    /// each link. Default: true when a link has no configured rate, for then nothing else is known of
-    /// it while nobody sends.
+    /// Probe trains over links that are idle and of which nothing was measured lately, at most 1 %
+    /// of each link. Default: true when a link has no configured rate, for then nothing else is
+    /// known of it while nobody sends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_probes: Option<bool>,
     /// A box whose stream is broken for so long counts as failed. Default 2000.

@@ -1,5 +1,5 @@
-//! What becomes of a group and its members' updates when it ends: aborted before anybody was granted,
-//! decided, or decided while nobody listened.
+//! What becomes of a group and its members' updates when it ends: aborted before anybody was
+//! granted, decided, or decided while nobody listened.
 //!
 //! Invariant: a group leaves the books once, when its order number is decided.
 

@@ -255,8 +255,8 @@ impl Flights {
     }
 
     /// What a segment of a flight must still wait for when its gate would open: plans say which of
-    /// several transfers ends last, and are wrong at times. Those before it that begin after its end
-    /// let it pass, and wait for it in their turn if they could begin sooner.
+    /// several transfers ends last, and are wrong at times. Those before it that begin after its
+    /// end let it pass, and wait for it in their turn if they could begin sooner.
     pub(super) fn obstacle_of(
         &self,
         topology: &Topology,
@@ -277,8 +277,8 @@ impl Flights {
     }
 
     /// What a flight that was granted must still wait for: of those before it, wherever plans see
-    /// them, for what was granted moves when it can, and of those that move. Where all of them are its
-    /// own job's its server sees to it.
+    /// them, for what was granted moves when it can, and of those that move. Where all of them are
+    /// its own job's its server sees to it.
     pub(super) fn blocker(
         &self,
         topology: &Topology,
@@ -305,8 +305,8 @@ impl Flights {
         self.obstacle(topology, capacities, path, own.rate_bytes_per_sec(), is_obstacle)
     }
 
-    /// On every link of a path, the flights that end last may go on beside a transfer as long as the
-    /// link carries all of them; the next one must end first.
+    /// On every link of a path, the flights that end last may go on beside a transfer as long as
+    /// the link carries all of them; the next one must end first.
     fn obstacle(
         &self,
         topology: &Topology,

@@ -346,8 +346,8 @@ impl Controller {
         }
     }
 
-    /// The gate as it is now; one that is closed has the segment wait. Segments begin in their order:
-    /// behind one that is `shut`, none is open.
+    /// The gate as it is now; one that is closed has the segment wait. Segments begin in their
+    /// order: behind one that is `shut`, none is open.
     fn open_or_wait(&mut self, gate: Gate, shut: Option<TransferKey>, waiter: Waiter) -> Gate {
         let planned = match gate {
             Gate::After(key) if self.flights.get(key).is_some() => Some(key),
@@ -406,7 +406,8 @@ fn exponent(job: &Job, requests: &[Pending]) -> i8 {
     exponent_for(largest, u32::try_from(requests.len()).unwrap_or(u32::MAX))
 }
 
-/// Transfers on their way to a server below which the next group is granted whatever the clock says.
+/// Transfers on their way to a server below which the next group is granted whatever the clock
+/// says.
 const ARRIVING_MIN: usize = 2;
 /// Fewer chunks pass within the burst of a shaper of the lab's kind.
 const TRAIN_CHUNKS_MIN: u64 = 24;

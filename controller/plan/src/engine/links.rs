@@ -157,7 +157,8 @@ impl Links {
         whole(planned_bytes_per_sec as f64 / self.planned_share)
     }
 
-    /// A host's counters: what others put on its links. They only grow, so the estimator takes them.
+    /// A host's counters: what others put on its links. They only grow, so the estimator takes
+    /// them.
     pub(super) fn handle_counters(&mut self, host: HostId, sum: &Telemetry) {
         let down = sum.nic_rx_bytes.map(|total| (self.topology.down(host), total, sum.rx_bytes));
         let up = sum.nic_tx_bytes.map(|total| (self.topology.up(host), total, sum.tx_bytes));
@@ -209,9 +210,10 @@ impl Links {
         names.zip(links.chunks_exact(2)).map(status).collect()
     }
 
-    /// A transfer has arrived: its path can do so much at least. A grant, a window or a busy host may
-    /// have held it back, and only a train tells these from the network. Where there was none and
-    /// nothing is configured, what stayed below `granted_bytes_per_sec` is put down to the network.
+    /// A transfer has arrived: its path can do so much at least. A grant, a window or a busy host
+    /// may have held it back, and only a train tells these from the network. Where there was none
+    /// and nothing is configured, what stayed below `granted_bytes_per_sec` is put down to the
+    /// network.
     pub(super) fn handle_delivered(
         &mut self,
         now_ns: u64,

@@ -1,11 +1,11 @@
 //! Decides which order number a group gets, and how many before it stay free.
 //!
-//! A server commits in sequence, so a slow update that is granted now would hold up everybody who is
-//! granted while it travels. So it gets a number with *room* before it: as many free numbers as the
-//! server's link can take in updates until it is there. Who comes later and ends earlier takes
+//! A server commits in sequence, so a slow update that is granted now would hold up everybody who
+//! is granted while it travels. So it gets a number with *room* before it: as many free numbers as
+//! the server's link can take in updates until it is there. Who comes later and ends earlier takes
 //! them, never more than the delay bounds of those behind allow (I4); what is still free when the
-//! update is there is skipped. *Derived*: the sources order what waits, and say nothing of what comes
-//! while a transfer is under way. Switch: [`super::Tuning::order_room`].
+//! update is there is skipped. *Derived*: the sources order what waits, and say nothing of what
+//! comes while a transfer is under way. Switch: [`super::Tuning::order_room`].
 //!
 //! Invariants: a number is given once; no granted group gets more before it than it was granted
 //! with.
@@ -139,10 +139,11 @@ impl Controller {
         }
     }
 
-    /// Whether a job is planned for what comes next too. Baselines are not; nor is one that shares its
-    /// server's link with another job. What is granted of one job keeps its rate on that link until it
-    /// has arrived, so a wait for a group, or a sum that trickles, idles what the other was promised:
-    /// two jobs with the workers of `closed_loop.rs` take a quarter longer with these rules.
+    /// Whether a job is planned for what comes next too. Baselines are not; nor is one that shares
+    /// its server's link with another job. What is granted of one job keeps its rate on that link
+    /// until it has arrived, so a wait for a group, or a sum that trickles, idles what the other
+    /// was promised: two jobs with the workers of `closed_loop.rs` take a quarter longer with these
+    /// rules.
     pub(super) fn is_closed_loop(&self, job: &Job) -> bool {
         let shares = |other: &Job| {
             other.id != job.id && self.host_of(other.server) == self.host_of(job.server)

@@ -2,8 +2,8 @@
 //! of a link for a while, and nothing is planned or in flight over it.
 //!
 //! Who probes whom, how long a train is and that probes stay within 1 % of every link is
-//! [`ProbePlan`]'s to decide; this file says which links need it and which are free. A link needs it
-//! while its estimate is not wholly believed: nothing was measured, or that has aged. It is free
+//! [`ProbePlan`]'s to decide; this file says which links need it and which are free. A link needs
+//! it while its estimate is not wholly believed: nothing was measured, or that has aged. It is free
 //! while no job has asked for, planned or been granted anything that would cross it, and the
 //! processes on its host move next to nothing over it by themselves (a model that is pulled is not
 //! planned). One train at a time, in the whole network, so that trains never meet.

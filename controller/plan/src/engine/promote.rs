@@ -1,10 +1,10 @@
 //! Decides when a job gets another server (SPEC#promotion, DESIGN I9; MLfabric decision 12).
 //!
-//! A server is dead when nothing was heard of its box for a lease. Its replica takes over if workers
-//! were told only of what the replica has, which is so in jobs with `ack = "replica"`. Once the
-//! replica was asked, the old server is out: it could acknowledge nothing without that replica, and
-//! is told to stand down when it comes back. A replica that is dead while its server lives is left,
-//! so that acknowledgements do not wait for it for ever.
+//! A server is dead when nothing was heard of its box for a lease. Its replica takes over if
+//! workers were told only of what the replica has, which is so in jobs with `ack = "replica"`. Once
+//! the replica was asked, the old server is out: it could acknowledge nothing without that replica,
+//! and is told to stand down when it comes back. A replica that is dead while its server lives is
+//! left, so that acknowledgements do not wait for it for ever.
 //!
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
@@ -263,8 +263,8 @@ impl Controller {
         }
     }
 
-    /// Ends a group whose server is gone. What was granted is the new server's to judge: its workers
-    /// ask it. What was not is planned anew.
+    /// Ends a group whose server is gone. What was granted is the new server's to judge: its
+    /// workers ask it. What was not is planned anew.
     fn end_with_server(&mut self, now_ns: u64, id: GroupId) {
         let Some(group) = self.take_group(now_ns, id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
@@ -300,8 +300,8 @@ impl Controller {
         }
     }
 
-    /// A box says that it serves a job: it does, or it did and stands down, or it was promoted while
-    /// no controller listened.
+    /// A box says that it serves a job: it does, or it did and stands down, or it was promoted
+    /// while no controller listened.
     pub(super) fn take_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
         let job = self.jobs.get_mut(&state.job).expect("checked");
         let (id, epoch) = (state.job, job.succession.epoch);

@@ -2,8 +2,8 @@
 //!
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
-//! budget), which server was replaced by its replica, and jobs that were registered at run time. All of it may be lost without harm to a
-//! model.
+//! budget), which server was replaced by its replica, and jobs that were registered at run time.
+//! All of it may be lost without harm to a model.
 
 use std::collections::BTreeMap;
 

@@ -219,8 +219,9 @@ impl Controller {
         })
     }
 
-    /// Whether the state is to be on disk before anything else happens: ids would come twice after a
-    /// crash, a job would be forgotten, or a server that was replaced. Otherwise once in a while is enough.
+    /// Whether the state is to be on disk before anything else happens: ids would come twice after
+    /// a crash, a job would be forgotten, or a server that was replaced. Otherwise once in a while
+    /// is enough.
     #[must_use]
     pub const fn is_save_urgent(&self) -> bool {
         self.saved_ceiling != self.rows.ceiling()

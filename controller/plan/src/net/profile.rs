@@ -1,8 +1,8 @@
 //! What several links have left together, and what a sender of some capacity can get of it.
 //!
-//! The finish of a transfer is the first instant by which that is enough. Asked the other way round,
-//! whether it is enough by a given instant, it is a line of the capacity in each of a few bands, and
-//! that is what a search rules out most candidates with.
+//! The finish of a transfer is the first instant by which that is enough. Asked the other way
+//! round, whether it is enough by a given instant, it is a line of the capacity in each of a few
+//! bands, and that is what a search rules out most candidates with.
 
 use crate::case::Segment;
 
@@ -74,8 +74,8 @@ impl Profile {
         self.steps.first().map_or(u64::MAX, |s| s.from_ns)
     }
 
-    /// Writes what comes across before an instant, by the sender's capacity, lowest first. If that is
-    /// more than can be counted, everybody gets [`u64::MAX`].
+    /// Writes what comes across before an instant, by the sender's capacity, lowest first. If that
+    /// is more than can be counted, everybody gets [`u64::MAX`].
     pub(crate) fn bands(&mut self, by_ns: u64, bands: &mut Vec<Band>) {
         bands.clear();
         if by_ns == u64::MAX {

@@ -1,8 +1,9 @@
 //! What is left of one link over time, as a piecewise-constant function.
 //!
 //! Invariants: steps are sorted by time, neighbours differ, the last one holds for ever. So equal
-//! functions are equal vectors, and taking a promise back restores the bytes that were there before.
-//! Finding an instant costs O(log n), a promise that, the steps it covers, and a move of those behind.
+//! functions are equal vectors, and taking a promise back restores the bytes that were there
+//! before. Finding an instant costs O(log n), a promise that, the steps it covers, and a move of
+//! those behind.
 
 use std::ops::Range;
 
@@ -19,7 +20,8 @@ pub struct Timeline {
 
 impl Clone for Timeline {
     fn clone(&self) -> Self {
-        // A copy is promised from next: without room, the first promise on every link would move it.
+        // A copy is promised from next: without room, the first promise on every link would move
+        // it.
         let mut steps = Vec::with_capacity(self.steps.len() + ROOM);
         steps.extend_from_slice(&self.steps);
         Self { steps }

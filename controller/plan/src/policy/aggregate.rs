@@ -6,9 +6,9 @@
 //! are tried and the best for the objective is kept; ties keep the smallest. The order is kept, and
 //! a group of k updates advances the version by k, so deadlines survive.
 //!
-//! A live controller relaxes this, for its workers ask anew at once (*derived*, off in `weft plan`): a
-//! sum streams while its last member arrives, the server's link may wait for a group, each transfer
-//! into the server has a price, and slow updates are relayed (`search`, `relay`).
+//! A live controller relaxes this, for its workers ask anew at once (*derived*, off in `weft
+//! plan`): a sum streams while its last member arrives, the server's link may wait for a group,
+//! each transfer into the server has a price, and slow updates are relayed (`search`, `relay`).
 //!
 //! Source: MLfabric, aggregation; how groups are sized is *derived*. Servers are cut one after the
 //! other: each may use what the direct plans of the later ones leave, so none gets worse than

@@ -1,9 +1,9 @@
-//! Decides whether the answer of a policy outside of this program can be used, and works out what it
-//! may leave out.
+//! Decides whether the answer of a policy outside of this program can be used, and works out what
+//! it may leave out.
 //!
-//! An answer needs only an `order`; what it does not name in `dropped` or `order` is an error, and so
-//! is a delay over `tau_max` (I4). Times are not taken from it: the groups are given the links in
-//! the answer's order, each as fast as what is left allows, so no link is promised twice.
+//! An answer needs only an `order`; what it does not name in `dropped` or `order` is an error, and
+//! so is a delay over `tau_max` (I4). Times are not taken from it: the groups are given the links
+//! in the answer's order, each as fast as what is left allows, so no link is promised twice.
 
 use std::collections::BTreeMap;
 

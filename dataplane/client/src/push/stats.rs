@@ -26,8 +26,8 @@ impl Latency {
     }
 }
 
-/// Counters of a push session. Chunks are counted once for each time that their update was granted a
-/// turn, and `chunks_sent` = direct + aggregated + dropped + voided + undecided, always.
+/// Counters of a push session. Chunks are counted once for each time that their update was granted
+/// a turn, and `chunks_sent` = direct + aggregated + dropped + voided + undecided, always.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PushStatistics {
     /// Updates handed over.

@@ -102,7 +102,8 @@ impl Port for DpdkQueue {
         }
         let mut count = sys::RxCount::default();
         // SAFETY: the port is started and this handle alone polls the queue; the vector has space
-        // for `room` frames behind its `len`, and `Mbuf` is a transparent pointer to a `sys::Frame`.
+        // for `room` frames behind its `len`, and `Mbuf` is a transparent pointer to a
+        // `sys::Frame`.
         let got = usize::from(unsafe {
             let got = sys::weft_rx_burst(
                 self.port.index,

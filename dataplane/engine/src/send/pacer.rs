@@ -52,9 +52,9 @@ impl TokenBucket {
         true
     }
 
-    /// Takes `bytes` whatever the bucket holds: what it lacks is a debt, which later takes wait for.
-    /// So over any span the bytes are what [`TokenBucket::take`] alone would pass, and those that
-    /// were charged last.
+    /// Takes `bytes` whatever the bucket holds: what it lacks is a debt, which later takes wait
+    /// for. So over any span the bytes are what [`TokenBucket::take`] alone would pass, and those
+    /// that were charged last.
     pub fn charge(&mut self, now: Nanos, bytes: u64) {
         let taken = self.take(now, bytes);
         if !taken {

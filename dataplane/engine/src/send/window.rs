@@ -2,10 +2,10 @@
 //! section 10, SPEC "Member").
 //!
 //! The window halves at most once a round trip on loss or on a congestion mark, grows by one for
-//! every window of answers while it is the limit (one that probes: for every answer, as in TCP's slow
-//! start, until it is halved), and never exceeds the lease. Timeouts that a HAVE or a second answer
-//! shows to be spurious (it was there all along) give back what they took, as Eifel does (RFC 4015).
-//! Invariant: `1 <= size <= max`. O(1).
+//! every window of answers while it is the limit (one that probes: for every answer, as in TCP's
+//! slow start, until it is halved), and never exceeds the lease. Timeouts that a HAVE or a second
+//! answer shows to be spurious (it was there all along) give back what they took, as Eifel does
+//! (RFC 4015). Invariant: `1 <= size <= max`. O(1).
 
 use weft_wire::Nanos;
 

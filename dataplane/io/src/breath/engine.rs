@@ -32,8 +32,8 @@ pub trait LaneEngine {
     /// Takes a controller's word. Called between bursts.
     fn handle_command(&mut self, now: Nanos, command: Command);
 
-    /// A controller has attached, or its stream has ended. Called between bursts, when that changes.
-    /// By default nobody wants to know.
+    /// A controller has attached, or its stream has ended. Called between bursts, when that
+    /// changes. By default nobody wants to know.
     fn handle_controller(&mut self, now: Nanos, is_there: bool) {
         let _ = (now, is_there);
     }

@@ -1,7 +1,7 @@
 //! Puts the datagrams of trains together as they arrive, with readings of the NIC's counter. Pure.
 //!
-//! Invariant: at most [`TRAINS_MAX`] trains are under way, of at most [`TRAIN_PACKETS_MAX`] arrivals
-//! and as many readings each; the oldest gives way.
+//! Invariant: at most [`TRAINS_MAX`] trains are under way, of at most [`TRAIN_PACKETS_MAX`]
+//! arrivals and as many readings each; the oldest gives way.
 
 use std::net::SocketAddr;
 

@@ -3,8 +3,8 @@
 //! A block of 64 bytes is four polynomials of degree 127, one per lane, whose lowest byte holds the
 //! highest powers. Moving a lane `n` bits up is one multiplication of each of its halves by a
 //! constant ([`fold_by`]), so blocks are folded onto each other until one lane of 16 bytes is left;
-//! `crc32` instructions bring that, and what did not fill a block, down to 32 bits. Method: Gopal et
-//! al., "Fast CRC computation using PCLMULQDQ", Intel 2009, in its bit-reflected form.
+//! `crc32` instructions bring that, and what did not fill a block, down to 32 bits. Method: Gopal
+//! et al., "Fast CRC computation using PCLMULQDQ", Intel 2009, in its bit-reflected form.
 
 use std::arch::x86_64::{
     __m128i, __m512i, _mm_crc32_u8, _mm_crc32_u64, _mm_cvtsi32_si128, _mm_cvtsi128_si64,

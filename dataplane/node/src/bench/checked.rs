@@ -14,8 +14,8 @@ use super::frames::Frames;
 
 /// A stamp that knows what comes of the frames that it stamped.
 pub(super) trait Reference: Stamp {
-    /// Which frame of a burst to look at when the turn of number `sample` has come; `None`: the burst
-    /// has none.
+    /// Which frame of a burst to look at when the turn of number `sample` has come; `None`: the
+    /// burst has none.
     fn pick<F: Frame>(&self, frames: &Frames, burst: &Burst<F>, sample: usize) -> Option<usize>;
 
     /// Whether a frame carries the right sum; `None`: it carries none that can be compared.

@@ -1,7 +1,8 @@
 //! The aggregator's lane on a device that delivers the same contributions for ever.
 //!
-//! [`weft_io::restamp`] makes each of them the next one of its member. As none is lost, contribution
-//! number `s` of every member carries the numbers of step `s mod` steps, which the reference knows.
+//! [`weft_io::restamp`] makes each of them the next one of its member. As none is lost,
+//! contribution number `s` of every member carries the numbers of step `s mod` steps, which the
+//! reference knows.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! The aggregator's lane on whole leases: one group gathers while the one before is released.
 //!
-//! The device delivers contributions and credits over and over, one credit after the contributions of
-//! each step; they are stamped so that contribution number `c` of every member is chunk `c` of the
-//! group that gathers, and credit number `c` releases chunk `c` of the group before. So a slot is
-//! read again when a whole lease has passed through the cache in between: what a lease in DRAM costs
-//! is in the figure, as are credits, acknowledgements and sums. A packet is a contribution.
+//! The device delivers contributions and credits over and over, one credit after the contributions
+//! of each step; they are stamped so that contribution number `c` of every member is chunk `c` of
+//! the group that gathers, and credit number `c` releases chunk `c` of the group before. So a slot
+//! is read again when a whole lease has passed through the cache in between: what a lease in DRAM
+//! costs is in the figure, as are credits, acknowledgements and sums. A packet is a contribution.
 
 use weft_engine::push::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_engine::random::SplitMix64;

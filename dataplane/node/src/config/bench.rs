@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 pub struct BenchSection {
     /// `replay`: be the aggregator of a device that delivers the same frames for ever. `generate`:
     /// be all members of the row at once, against an aggregator on the other end of the device.
-    /// `echo`: as `generate`, against something that sends every frame back. `loop`: as `replay`, on
-    /// a device made of memory, without DPDK, for `packets` instead of `seconds`.
+    /// `echo`: as `generate`, against something that sends every frame back. `loop`: as `replay`,
+    /// on a device made of memory, without DPDK, for `packets` instead of `seconds`.
     pub mode: BenchMode,
-    /// `replay`, `loop`: how long slots live. `windowed` (default), or `whole`: two groups of 64 MiB
-    /// take turns, one gathers while the other is released.
+    /// `replay`, `loop`: how long slots live. `windowed` (default), or `whole`: two groups of 64
+    /// MiB take turns, one gathers while the other is released.
     #[serde(default)]
     pub lease: LeaseName,
     /// `replay`: this file is written before EAL starts, for a device that replays it.

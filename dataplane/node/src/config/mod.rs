@@ -256,8 +256,9 @@ pub struct LcoresSection {
     /// Lanes: threads with their own slots; a power of two, at most 64. Lane `i` serves the frames
     /// from UDP source port `member port + i`. Default 1.
     ///
-    /// On `af_packet` each lane has its own ring, on `dpdk` its own queues if the device has as many; frames that come in at
-    /// another lane are handed over through bounded rings. Else lane 0 receives and sends for all.
+    /// On `af_packet` each lane has its own ring, on `dpdk` its own queues if the device has as
+    /// many; frames that come in at another lane are handed over through bounded rings. Else lane 0
+    /// receives and sends for all.
     pub shards: u16,
     /// The CPU of each lane, one per lane; empty (default) leaves them to the scheduler.
     pub cpus: Vec<u32>,

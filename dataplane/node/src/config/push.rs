@@ -49,7 +49,8 @@ pub struct PushSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exponent: Option<i8>,
     /// Memory of the whole leases. A chunk takes `elements` x 4 bytes, in whole cache lines, and 16
-    /// more; a group takes `chunks` of them from its installation to its decision. Default 67108864.
+    /// more; a group takes `chunks` of them from its installation to its decision. Default
+    /// 67108864.
     #[serde(default = "default_quota_bytes")]
     pub quota_bytes: u64,
     /// Memory of the chunks of the model that the relay keeps. Default 4194304.

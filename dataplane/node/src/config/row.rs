@@ -125,8 +125,8 @@ impl<'de> de::Visitor<'de> for MemberVisitor {
     }
 }
 
-/// The root of a leaf. Both have the same lanes: a leaf's lane `i` sends from `source_port + i`, the
-/// root's from its port + `i`.
+/// The root of a leaf. Both have the same lanes: a leaf's lane `i` sends from `source_port + i`,
+/// the root's from its port + `i`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParentSection {

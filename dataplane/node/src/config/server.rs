@@ -54,7 +54,8 @@ pub struct ServerSection {
     /// Bound of the distance to the replica. Default: it is measured, not held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub div_max: Option<f64>,
-    /// How long a commit may wait for the replica for the bound's sake, in milliseconds. Default 1000.
+    /// How long a commit may wait for the replica for the bound's sake, in milliseconds. Default
+    /// 1000.
     #[serde(default = "default_divergence_wait_ms")]
     pub divergence_wait_ms: u64,
     /// `order` (default) or `arrival`.
@@ -73,11 +74,12 @@ pub struct ServerSection {
     /// Lateness bound of updates without a controller, in milliseconds. Default 2000.
     #[serde(default = "default_lateness_ms")]
     pub lateness_ms: u64,
-    /// How long the node must have been without its controller before updates that nobody granted are
-    /// taken, in milliseconds. Default 1000.
+    /// How long the node must have been without its controller before updates that nobody granted
+    /// are taken, in milliseconds. Default 1000.
     #[serde(default = "default_fallback_ms")]
     pub fallback_ms: u64,
-    /// How long an aggregator may be silent, in milliseconds, before members are asked. Default 500.
+    /// How long an aggregator may be silent, in milliseconds, before members are asked. Default
+    /// 500.
     #[serde(default = "default_source_timeout_ms")]
     pub source_timeout_ms: u64,
     /// Groups open at a time, at most 1024. Default 256.
@@ -92,12 +94,12 @@ pub struct ServerSection {
     /// Memory of sums that the log keeps for the replica. Default 268435456.
     #[serde(default = "default_staging_bytes_max")]
     pub log_bytes_max: u64,
-    /// Versions that can be pulled at a time, 1 to 64. Default: one for each worker and box, and two
-    /// more, so that everybody can pull another one. Each takes twice the model's memory.
+    /// Versions that can be pulled at a time, 1 to 64. Default: one for each worker and box, and
+    /// two more, so that everybody can pull another one. Each takes twice the model's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_max: Option<usize>,
-    /// Credits in flight per source. Default 256. A group without a granted rate uses 64 of them, one
-    /// with a rate what flows in 6 ms and two of the shortest round trips.
+    /// Credits in flight per source. Default 256. A group without a granted rate uses 64 of them,
+    /// one with a rate what flows in 6 ms and two of the shortest round trips.
     #[serde(default = "default_credits_window_max")]
     pub window_max: u32,
     /// Credits in flight of all sources together. Default 512.
@@ -122,10 +124,10 @@ pub struct ServerSection {
     /// File that the model is written to when the node ends, in the same form. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dump_model: Option<PathBuf>,
-    /// Directory where the job is kept: every decision is on disk before anybody is told of it, and a
-    /// node that starts again, after whatever end, goes on from there; `initial_*` are then for the
-    /// first start only. Default: none. A server that ends then forgets its momentum, the commits
-    /// since its initial model, and what it told its workers: the job must begin anew.
+    /// Directory where the job is kept: every decision is on disk before anybody is told of it, and
+    /// a node that starts again, after whatever end, goes on from there; `initial_*` are then for
+    /// the first start only. Default: none. A server that ends then forgets its momentum, the
+    /// commits since its initial model, and what it told its workers: the job must begin anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<PathBuf>,
     /// Bytes that the journal in `state_dir` may have before a checkpoint of the model takes its

@@ -1,6 +1,6 @@
-//! Between a server's lane and the writer: bounded queues and a fixed number of buffers, so that the
-//! lane neither waits nor allocates. When all buffers are on their way, decisions wait and that is
-//! counted (I8).
+//! Between a server's lane and the writer: bounded queues and a fixed number of buffers, so that
+//! the lane neither waits nor allocates. When all buffers are on their way, decisions wait and that
+//! is counted (I8).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,9 @@
-//! The writer's thread: appends records, makes them durable, and says so. Does I/O, decides nothing.
+//! The writer's thread: appends records, makes them durable, and says so. Does I/O, decides
+//! nothing.
 //!
-//! Everything that waits is appended at once and made durable by one `fdatasync` per job: the slower
-//! the disk, the larger the batches. A journal that has grown too long is left to a thread of its
-//! own, which applies it to the checkpoint, while the next journal is written.
+//! Everything that waits is appended at once and made durable by one `fdatasync` per job: the
+//! slower the disk, the larger the batches. A journal that has grown too long is left to a thread
+//! of its own, which applies it to the checkpoint, while the next journal is written.
 
 use std::fs::File;
 use std::io::Write as _;

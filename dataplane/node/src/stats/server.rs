@@ -71,7 +71,8 @@ pub struct ServerReport {
     pub acks_lost: u64,
     pub events_lost: u64,
     pub chunk_bytes: u64,
-    /// Of a server with a `state_dir`: records, their bytes, and breaths in which they found no room.
+    /// Of a server with a `state_dir`: records, their bytes, and breaths in which they found no
+    /// room.
     pub journal_records: u64,
     pub journal_bytes: u64,
     pub journal_waits: u64,

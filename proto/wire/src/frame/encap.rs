@@ -25,8 +25,8 @@ pub struct Endpoint {
 pub struct Encap {
     source: Endpoint,
     target: Endpoint,
-    /// The headers of a datagram with `ready_len` bytes of payload, UDP checksum zero; 42 or 62 bytes
-    /// of it.
+    /// The headers of a datagram with `ready_len` bytes of payload, UDP checksum zero; 42 or 62
+    /// bytes of it.
     headers: [u8; HEADERS_LEN_MAX],
     /// The payload that the lengths in `headers` are of; `None` before there are any.
     ready_len: Option<u16>,

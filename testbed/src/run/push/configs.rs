@@ -24,8 +24,8 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> String {
         table.insert("dpdk".into(), dpdk(layout, name));
     }
     if layout.io == Io::Udp {
-        // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits for;
-        // commands do not wake it.
+        // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits
+        // for; commands do not wake it.
         table
             .insert("idle".into(), section(&[("breaths", 8.into()), ("pause_max_us", 200.into())]));
     }

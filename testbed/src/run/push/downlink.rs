@@ -1,5 +1,5 @@
-//! How full the server's downlink was while it was wanted, and what the transfers into it waited for.
-//! Pure.
+//! How full the server's downlink was while it was wanted, and what the transfers into it waited
+//! for. Pure.
 //!
 //! The downlink is *wanted* while some update is handed over and its outcome is not known. What it
 //! carried then is what the server's port received, requests for the model included, by the counter

@@ -59,7 +59,8 @@ pub struct PushProof {
     pub divergence: Vec<DivergencePoint>,
     /// `None` without a replica; else whether it has the server's bits at equal order numbers.
     pub replica_identical: Option<bool>,
-    /// When the replica took the server's place, and the first order number that it had not applied.
+    /// When the replica took the server's place, and the first order number that it had not
+    /// applied.
     pub promoted: Option<(u64, u64)>,
     /// Everything that contradicts what the run promises.
     pub problems: Vec<String>,

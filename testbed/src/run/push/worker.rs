@@ -1,5 +1,6 @@
 //! One worker of a push run: pulls the model, computes an update on it, records it, pushes it,
-//! until the job has taken in all its updates. It uses nothing of Weft but `weft-client` and a port.
+//! until the job has taken in all its updates. It uses nothing of Weft but `weft-client` and a
+//! port.
 
 use std::path::Path;
 use std::thread;

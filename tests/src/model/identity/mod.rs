@@ -34,7 +34,8 @@ pub enum Rules {
     ReenterOpenGroup,
     /// A cookie tells the rank and the epoch, not the life.
     CookieWithoutLife,
-    /// The epoch comes from a configuration file: a restarted aggregator looks like its former self.
+    /// The epoch comes from a configuration file: a restarted aggregator looks like its former
+    /// self.
     EpochFromConfiguration,
     /// Frames are matched to the row's index, not to its generation.
     GroupWithoutGeneration,

@@ -1,4 +1,5 @@
-//! Frames of channels, pushes, pulls and replication, with the rows that have a meaning of their own.
+//! Frames of channels, pushes, pulls and replication, with the rows that have a meaning of their
+//! own.
 
 use weft_engine::push::{ROW_BOX_CHANNEL, ROW_DIRECT, ROW_LOG, ROW_MODEL, ROW_WORKER_CHANNEL};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};

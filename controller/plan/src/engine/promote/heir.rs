@@ -6,12 +6,14 @@ use weft_wire::JobId;
 use super::{Controller, NodeId, REDIAL_NS, Succession};
 
 impl Controller {
-    /// A former controller knew this server. It may have died since: if it does not dial it is missed.
+    /// A former controller knew this server. It may have died since: if it does not dial it is
+    /// missed.
     pub(in crate::engine) fn expect_server(&mut self, server: NodeId) {
         self.nodes[server.index()].heard_ns.get_or_insert(REDIAL_NS);
     }
 
-    /// The replica says where it is: with all that its server had decided when that came, it is fit.
+    /// The replica says where it is: with all that its server had decided when that came, it is
+    /// fit.
     pub(in crate::engine) fn weigh_replica(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(replica) = job.replica else { return };
@@ -39,8 +41,8 @@ impl Controller {
         }
     }
 
-    /// A new life of the replica has to catch up before it is anybody's heir. The order number that it
-    /// needs is known here, if its server was ever heard; else only that server could say.
+    /// A new life of the replica has to catch up before it is anybody's heir. The order number that
+    /// it needs is known here, if its server was ever heard; else only that server could say.
     pub(in crate::engine) fn replica_begins_anew(&mut self, id: JobId, life: u64) {
         let job = self.jobs.get_mut(&id).expect("checked");
         let succession = &mut job.succession;

@@ -70,8 +70,8 @@ fn what_others_put_on_a_workers_uplink_is_not_planned_with() {
     assert_eq!(up_mbit(&world, "w0"), 100);
 }
 
-/// Each counts its own bytes. That they speak at different times, and that one of them stops between
-/// two reports of the other, makes nothing of theirs others'.
+/// Each counts its own bytes. That they speak at different times, and that one of them stops
+/// between two reports of the other, makes nothing of theirs others'.
 #[test]
 fn all_on_a_host_count_together() {
     let mut world = world(true);

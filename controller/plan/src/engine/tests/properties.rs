@@ -113,9 +113,9 @@ fn grants_fit_where_they_once_did_not() {
     }
 }
 
-/// Three workers whose uplinks are a little slower than their aggregator's downlink. What one leaves of
-/// that link is planned for the next one; one that began in it was waited for by the very transfer
-/// whose end it waited for, until the group was late.
+/// Three workers whose uplinks are a little slower than their aggregator's downlink. What one
+/// leaves of that link is planned for the next one; one that began in it was waited for by the very
+/// transfer whose end it waited for, until the group was late.
 #[test]
 fn nobody_waits_for_a_trickle() {
     for (less, aggregators) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)] {
@@ -137,9 +137,9 @@ fn nobody_waits_for_a_trickle() {
 }
 
 /// The same workers, who compute nothing: short heads are no trickles. Members that were let go of
-/// theirs began late, when what they should have followed was late, and all three fast ones fell into
-/// one group for good, on the link that the slow ones need: 498 in a second. Nor is a long head that is
-/// slow a beginning, though it carries much: 293 and 511.
+/// theirs began late, when what they should have followed was late, and all three fast ones fell
+/// into one group for good, on the link that the slow ones need: 498 in a second. Nor is a long
+/// head that is slow a beginning, though it carries much: 293 and 511.
 #[test]
 fn a_trickle_is_slow_and_not_short() {
     for (less, aggregators, compute_ms, least) in

@@ -130,8 +130,8 @@ impl ProbePlan {
         self.poll_train_over(now_ns, estimator, |(from, to)| idle(from) && idle(to), |_| true)
     }
 
-    /// As [`ProbePlan::poll_train`], with `may` for what paths are free, and only for links that are
-    /// `due`, except where a sample leaves a question.
+    /// As [`ProbePlan::poll_train`], with `may` for what paths are free, and only for links that
+    /// are `due`, except where a sample leaves a question.
     pub fn poll_train_over(
         &mut self,
         now_ns: u64,
@@ -169,8 +169,8 @@ impl ProbePlan {
         })
     }
 
-    /// What became of a train: the rate that it showed, if any, the estimator's judgement of it, and
-    /// how long the whole train took at the receiver.
+    /// What became of a train: the rate that it showed, if any, the estimator's judgement of it,
+    /// and how long the whole train took at the receiver.
     ///
     /// # Errors
     /// When no such train is under way.

@@ -246,8 +246,8 @@ fn a_grant_hides_the_link_until_it_is_not_met() {
     assert!(up(&estimator) < 10e6, "slower than told: the link's doing");
 }
 
-/// The first chunks of a transfer leave at once: what spaces them is the link, whatever was granted.
-/// What the box received beside them, by its own count, was on its link too.
+/// The first chunks of a transfer leave at once: what spaces them is the link, whatever was
+/// granted. What the box received beside them, by its own count, was on its link too.
 #[test]
 fn a_train_inside_a_transfer_shows_the_link() {
     let mut estimator = Estimator::new(Topology::from_racks(vec![None; 2]));
@@ -290,7 +290,8 @@ fn a_link_falls_below_its_line_rate_only_by_its_own_doing() {
     }
     let of = |estimator: &Estimator, link| estimator.estimate(30, link).unwrap();
     assert_eq!(of(&estimator, down(3)).bound, Bound::AtLeast);
-    // The receiver's link falls to a half. The one path that shows it does not tell which end it is.
+    // The receiver's link falls to a half. The one path that shows it does not tell which end it
+    // is.
     for now in 20..24 {
         train(&mut estimator, now, 0, 5e6);
     }

@@ -14,8 +14,8 @@ impl Cutter<'_> {
         options.stream_sums && (up as f64) < options.relay_share * down as f64
     }
 
-    /// Sends a slow update alone through an aggregator, where it keeps no piece of the server's link
-    /// for long; false if it would be there much later than on its own.
+    /// Sends a slow update alone through an aggregator, where it keeps no piece of the server's
+    /// link for long; false if it would be there much later than on its own.
     pub(super) fn relay(
         &mut self,
         id: UpdateId,

@@ -1,9 +1,9 @@
 //! Asks about transfers whose paths differ in the first link only: the uplinks of their hosts.
 //!
-//! What they share (the server's downlink, and the racks' links) has nothing left up to some instant
-//! T. A host whose uplink has no promises after T is *plain*: the finish of its update is a function
-//! of its capacity and the size alone, falling in the one and rising in the other. For other hosts
-//! that function is a lower bound.
+//! What they share (the server's downlink, and the racks' links) has nothing left up to some
+//! instant T. A host whose uplink has no promises after T is *plain*: the finish of its update is a
+//! function of its capacity and the size alone, falling in the one and rising in the other. For
+//! other hosts that function is a lower bound.
 
 use std::slice;
 

@@ -1,10 +1,10 @@
-//! Finds the update that would end first among those behind one [`Line`], without asking about every
-//! one of them.
+//! Finds the update that would end first among those behind one [`Line`], without asking about
+//! every one of them.
 //!
 //! Of the plain hosts, by capacity, only those count whose smallest update is smaller than all that
-//! hosts of more capacity have: the lows, some square root of H. Hosts that are not plain are set aside
-//! as they are met, each with its finish when it was last asked; residuals only shrink, so that it is
-//! asked again only when that would still be the best.
+//! hosts of more capacity have: the lows, some square root of H. Hosts that are not plain are set
+//! aside as they are met, each with its finish when it was last asked; residuals only shrink, so
+//! that it is asked again only when that would still be the best.
 //!
 //! Invariant: [`Pool::best`] is what asking every update would give, ties included. Cost: a few
 //! instructions for each low and each host that is set aside, and a few probes.
@@ -216,8 +216,8 @@ impl Pool {
         })
     }
 
-    /// Lowers the bound by asking the low where the last best was, and the one that then has the most
-    /// room: mostly that is the best.
+    /// Lowers the bound by asking the low where the last best was, and the one that then has the
+    /// most room: mostly that is the best.
     fn guess(&mut self, facts: Facts<'_>) {
         let lows = self.heads.lows();
         let near = lows.partition_point(|low| low.place < self.best_host);

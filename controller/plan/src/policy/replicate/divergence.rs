@@ -6,8 +6,8 @@
 //!
 //! `|w_server - w_replica| <= momentum * geo(k) * H + sum over the missing u_i of geo(k-i+1)*|u_i|`
 //!
-//! Source: derived from MLfabric's equation 2 and checked against true distances in the tests. Cost:
-//! O(1) per group.
+//! Source: derived from MLfabric's equation 2 and checked against true distances in the tests.
+//! Cost: O(1) per group.
 
 use std::collections::VecDeque;
 

@@ -129,9 +129,9 @@ fn planned(shape: Shape, seed: u64, div_max: f64) -> (Case, Plan) {
     (case, plan)
 }
 
-/// The server's own check ([`divergence_bound`]) at the commits of a plan, each at `instant`: how many
-/// of them it would hold until a copy is there. Copies arrive as planned; a joint commit counts its
-/// own.
+/// The server's own check ([`divergence_bound`]) at the commits of a plan, each at `instant`: how
+/// many of them it would hold until a copy is there. Copies arrive as planned; a joint commit
+/// counts its own.
 fn held_up(case: &Case, plan: &Plan, instant: impl Fn(&Group) -> u64) -> usize {
     let mut held = 0;
     for replica in &plan.replicas {

@@ -159,7 +159,8 @@ impl Book {
     ) {
         let Some(addr) = address.filter(|_| epoch > self.epoch) else { return };
         let target = Endpoint { mac: MacAddr::BROADCAST, addr };
-        // An address that cannot be reached from here ends the session when the old server is missed.
+        // An address that cannot be reached from here ends the session when the old server is
+        // missed.
         if engine.move_server(now, target).is_ok() {
             self.epoch = epoch;
         }

@@ -228,8 +228,8 @@ impl Aggregator {
     }
 
     /// True when a lease's slots, or whole leases, lie beyond the caches near the lcore, so that
-    /// [`Aggregator::prefetch`] pays. Nearer, the hints cost more than they hide: the processor sees
-    /// sixteen lines in a row by itself.
+    /// [`Aggregator::prefetch`] pays. Nearer, the hints cost more than they hide: the processor
+    /// sees sixteen lines in a row by itself.
     #[inline]
     #[must_use]
     pub fn has_far_slots(&self) -> bool {

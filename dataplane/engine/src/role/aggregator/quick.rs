@@ -3,10 +3,10 @@
 //!
 //! Whoever has joined sends frames that differ in few bytes: chunk, CRC, flags, payload, and what
 //! routers change. Each member's other bytes are known when its lease opens, so [`Expected`] holds
-//! them, and a frame that equals them has passed every check of SPEC#checks up to the chunk. A frame
-//! that does not, or whose slot wants anything but a sum, goes the long way, which names the reason;
-//! nothing was changed by then. Invariant: the short way accepts nothing that the long way refuses
-//! (tests/quick.rs holds the two against each other).
+//! them, and a frame that equals them has passed every check of SPEC#checks up to the chunk. A
+//! frame that does not, or whose slot wants anything but a sum, goes the long way, which names the
+//! reason; nothing was changed by then. Invariant: the short way accepts nothing that the long way
+//! refuses (tests/quick.rs holds the two against each other).
 //!
 //! IPv4 only; IPv6 always goes the long way.
 

@@ -16,7 +16,8 @@ pub struct ChannelClientConfig {
     pub peer: Peer,
     /// Where frames come from.
     pub local: Endpoint,
-    /// The host. An Ethernet address of [`weft_wire::MacAddr::BROADCAST`] is learnt from its replies.
+    /// The host. An Ethernet address of [`weft_wire::MacAddr::BROADCAST`] is learnt from its
+    /// replies.
     pub target: Endpoint,
     /// Interval of handshake datagrams; it backs off to four times this. Default 20 ms.
     pub hello_interval_ns: u64,

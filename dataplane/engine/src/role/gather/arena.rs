@@ -2,8 +2,8 @@
 //! (SPEC#push, PROTOCOL section 2).
 //!
 //! Decides which range a group gets and what a slot holds; a slot's place is the group's first plus
-//! the chunk. Everything is taken at the start, to the byte quota of the job; a group that finds
-//! no range is refused (I8). Installing costs no time per slot: a slot belongs to a group only while
+//! the chunk. Everything is taken at the start, to the byte quota of the job; a group that finds no
+//! range is refused (I8). Installing costs no time per slot: a slot belongs to a group only while
 //! it carries the number of that group's installation, so what another group left there counts as
 //! EMPTY. Invariant: a slot's `members` are exactly the ranks whose contributions its data holds
 //! (I1, I2). O(1) per packet, O(open groups) per installation.

@@ -3,8 +3,8 @@
 //! Decides for each request whether the server must be asked, or the answer is awaited, or kept.
 //! One entry per slot of a bounded cache, found by arithmetic from version and chunk; whoever comes
 //! to an entry of another chunk takes it over, for the pullers repeat what they miss. No timers.
-//! Invariant: kept data is of exactly the version and chunk that its entry names, in one life of the
-//! server, and less than 2^15 versions old, so that the 16 bits of a version cannot mislead.
+//! Invariant: kept data is of exactly the version and chunk that its entry names, in one life of
+//! the server, and less than 2^15 versions old, so that the 16 bits of a version cannot mislead.
 
 use alloc::vec;
 use alloc::vec::Vec;

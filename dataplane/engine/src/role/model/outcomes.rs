@@ -97,7 +97,8 @@ impl Outcomes {
     }
 
     /// A worker speaks in this life. True when it is, or may be, the one that spoke before: what is
-    /// kept is its own. Else that is forgotten: a new life knows nothing of what the old one pushed.
+    /// kept is its own. Else that is forgotten: a new life knows nothing of what the old one
+    /// pushed.
     pub(crate) fn begin_life(&mut self, rank: Rank, life: u64) -> bool {
         let Some(worker) = self.workers.get_mut(rank.index()) else { return false };
         let is_same = worker.life == life || worker.life == 0;

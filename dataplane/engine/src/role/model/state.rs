@@ -9,7 +9,8 @@ use weft_wire::header::Outcome;
 use crate::push::{OrderNumber, Version};
 use crate::role::server::{ModelConfig, ServerConfigError};
 
-/// Everything that a server, or a replica that takes its place, must know of a job to go on with it.
+/// Everything that a server, or a replica that takes its place, must know of a job to go on with
+/// it.
 ///
 /// The version is the count of PROTOCOL section 6 alone: every life of a server has an epoch of its
 /// own, which it draws.

@@ -149,7 +149,8 @@ impl Pusher {
         Some(values)
     }
 
-    /// Lets an update that was void, or never granted, wait for a grant again, under a fresh number.
+    /// Lets an update that was void, or never granted, wait for a grant again, under a fresh
+    /// number.
     ///
     /// # Errors
     /// [`PushRefusal`] when there is no such update, or it may not be sent anew.
@@ -168,7 +169,8 @@ impl Pusher {
     }
 
     /// Begins to pull the first `parameters` elements of the newest model, of one newer than
-    /// `newer_than` if that is given; from `via`, or from the server. [`super::Event::Pulled`] follows.
+    /// `newer_than` if that is given; from `via`, or from the server. [`super::Event::Pulled`]
+    /// follows.
     ///
     /// # Errors
     /// [`PushRefusal`] when a pull is under way, or the model is smaller.

@@ -6,8 +6,8 @@
 //! estimate and the window; entries lie in the order of their chunks, so a look-up is a binary
 //! search over at most [`SPAN_MAX`].
 //!
-//! Invariants: at most [`SPAN_MAX`] entries, none allocated after [`Flight::new`]; every chunk below
-//! `next` is acknowledged or has an entry.
+//! Invariants: at most [`SPAN_MAX`] entries, none allocated after [`Flight::new`]; every chunk
+//! below `next` is acknowledged or has an entry.
 
 use alloc::collections::VecDeque;
 

@@ -6,9 +6,9 @@
 //!
 //! - `handle_*` says what happened: [`Pusher::handle_frame`], [`Pusher::handle_timeout`],
 //!   [`Pusher::handle_grant`], [`Pusher::handle_release`], [`Pusher::handle_outcome`].
-//! - `poll_*` says what to do: after any `handle_*` or command, call [`Pusher::poll_transmit`] until
-//!   it gives nothing, then [`Pusher::poll_event`] until it gives nothing, and call `handle_timeout`
-//!   no later than [`Pusher::poll_timeout`].
+//! - `poll_*` says what to do: after any `handle_*` or command, call [`Pusher::poll_transmit`]
+//!   until it gives nothing, then [`Pusher::poll_event`] until it gives nothing, and call
+//!   `handle_timeout` no later than [`Pusher::poll_timeout`].
 //! - [`Pusher::begin_update`], [`Pusher::begin_pull`] and [`Pusher::close`] are the commands.
 //!
 //! Invariants: no chunk goes to a server that gave no credit for it, nor to an aggregator before
@@ -161,7 +161,8 @@ impl Pusher {
     /// by this index is left as it is.
     ///
     /// # Errors
-    /// [`PushRefusal::Box`] when there are [`BOXES_MAX`] already, or the addresses' families differ.
+    /// [`PushRefusal::Box`] when there are [`BOXES_MAX`] already, or the addresses' families
+    /// differ.
     pub fn add_box(
         &mut self,
         now: Nanos,

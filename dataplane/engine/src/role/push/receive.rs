@@ -1,5 +1,5 @@
-//! What a frame means: credits and outcomes from the server, HAVE from aggregators. A frame is refused
-//! under the first reason that fits, before anything has changed.
+//! What a frame means: credits and outcomes from the server, HAVE from aggregators. A frame is
+//! refused under the first reason that fits, before anything has changed.
 
 use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, UdpAddr};

@@ -251,8 +251,8 @@ impl Pusher {
         self.asked_at.map_or(Nanos::MAX, |at| at.saturating_add(patience))
     }
 
-    /// When [`Pusher::handle_timeout`] and [`Pusher::poll_transmit`] must be called next, if nothing
-    /// else happens. Valid once `poll_transmit` has given nothing.
+    /// When [`Pusher::handle_timeout`] and [`Pusher::poll_transmit`] must be called next, if
+    /// nothing else happens. Valid once `poll_transmit` has given nothing.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
         let mut at = match self.state {

@@ -21,7 +21,8 @@ impl Pusher {
             return Err(DropReason::StaleStep);
         }
         // Servers offer the versions that they keep. One without our last update is too old to
-        // compute on, so it is asked again; but not for ever, for the server may be busy with others.
+        // compute on, so it is asked again; but not for ever, for the server may be busy with
+        // others.
         if version < self.newest && self.puller.waited_ns(now) < STALE_PATIENCE_NS {
             return Ok(());
         }

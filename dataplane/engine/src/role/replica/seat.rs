@@ -1,11 +1,11 @@
 //! A job's place at a replica: followed, or served since its server died (SPEC#promotion).
 //!
-//! Decides what of the replica's becomes the server's: what is applied, and what can be applied from
-//! what is here; never what only the dead server could say. Invariant (I1, I3): the server that
-//! begins has exactly a prefix of its predecessor's sequence, and every outcome in it.
+//! Decides what of the replica's becomes the server's: what is applied, and what can be applied
+//! from what is here; never what only the dead server could say. Invariant (I1, I3): the server
+//! that begins has exactly a prefix of its predecessor's sequence, and every outcome in it.
 //!
-//! Becoming a server takes the memory of one, and copies the model: the one command for which a lane
-//! pauses.
+//! Becoming a server takes the memory of one, and copies the model: the one command for which a
+//! lane pauses.
 
 use alloc::boxed::Box;
 

@@ -1,7 +1,8 @@
 //! Updates that workers announce without a grant (SPEC#push "Without a controller").
 //!
-//! They get order numbers from the server itself. Invariant: none while a controller is there, for it
-//! could be a number that the controller has given, or is about to give, to a group of its plan (I3).
+//! They get order numbers from the server itself. Invariant: none while a controller is there, for
+//! it could be a number that the controller has given, or is about to give, to a group of its plan
+//! (I3).
 
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{Nanos, Rank};
@@ -57,8 +58,8 @@ impl Presence {
 }
 
 impl Job {
-    /// A worker announces an update that no controller planned. One that is refused may be asked for
-    /// again, under another number.
+    /// A worker announces an update that no controller planned. One that is refused may be asked
+    /// for again, under another number.
     pub(super) fn admit_direct(&mut self, rank: Rank, incoming: &Incoming<'_>) -> Outcome {
         let header = &incoming.header;
         let is_pushed = matches!(header.element_type, ElementType::I32 | ElementType::F32);

@@ -241,8 +241,9 @@ impl Job {
         self.record(entry, None);
     }
 
-    /// Puts a decision into the log, notes its outcomes, and moves on to the next order number. It is
-    /// told when it is durable. `sum` is what was committed, with its scale, if that must be kept.
+    /// Puts a decision into the log, notes its outcomes, and moves on to the next order number. It
+    /// is told when it is durable. `sum` is what was committed, with its scale, if that must be
+    /// kept.
     fn record(&mut self, entry: LogEntry, sum: Option<(StageIndex, f32)>) {
         let entry = LogEntry { position: self.journal_position(), ..entry };
         while let Some(evicted) = self.log.evict(entry.stage.is_some()) {

@@ -65,7 +65,8 @@ impl Job {
                 };
                 let source = &mut self.sources[place];
                 let Some(credit) = source.expire(now, needed) else { break };
-                // A member may still wait for its grant: only a transfer that flows tells of losses.
+                // A member may still wait for its grant: only a transfer that flows tells of
+                // losses.
                 let is_flowing =
                     groups[credit.group.index()].as_ref().is_some_and(Group::is_flowing);
                 let round_trip = source.rtt.round_trip();
@@ -173,8 +174,9 @@ impl Job {
         if group.is_staged || group.mask.is_empty() {
             return false;
         }
-        // Opened a round trip before its end, so that the link does not wait for the next one's first
-        // chunk. Credits keep their order and their rate: what the gate's group lacks goes first.
+        // Opened a round trip before its end, so that the link does not wait for the next one's
+        // first chunk. Credits keep their order and their rate: what the gate's group lacks goes
+        // first.
         let is_shut = |other: OpenIndex| !self.group(other).is_ending(self.chunks);
         if group.after.and_then(|id| self.open(id)).is_some_and(is_shut) {
             return false;

@@ -169,8 +169,8 @@ pub struct ServerJobConfig {
     pub snapshots_max: usize,
     /// How long nobody must have pulled a version before it makes room for another. Default 50 ms.
     pub snapshot_idle_ns: u64,
-    /// Credits in flight, per source. Default 256. A group without a granted rate uses 64 of them, one
-    /// with a rate what flows in 6 ms and two of the shortest round trips.
+    /// Credits in flight, per source. Default 256. A group without a granted rate uses 64 of them,
+    /// one with a rate what flows in 6 ms and two of the shortest round trips.
     pub window_max: u32,
     /// Credits in flight, of all sources together. Default 512.
     pub credits_max: u32,

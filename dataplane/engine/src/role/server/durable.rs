@@ -1,5 +1,5 @@
-//! What must be durable before it is told (PROTOCOL section 4): decisions, and the word that a group
-//! is not known.
+//! What must be durable before it is told (PROTOCOL section 4): decisions, and the word that a
+//! group is not known.
 //!
 //! Nobody hears of a decision whose record is not kept for good: neither its members and its
 //! aggregator, nor the controller, nor the replica, nor a worker by pulling the version that it

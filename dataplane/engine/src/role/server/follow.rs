@@ -52,8 +52,9 @@ impl Job {
         self.replica.as_ref().is_some_and(|replica| replica.wanted > order)
     }
 
-    /// True while the next decision would take the place of one in the log that workers wait to be told
-    /// of, or that the replica needs next: where acknowledgements wait for it, decisions wait too.
+    /// True while the next decision would take the place of one in the log that workers wait to be
+    /// told of, or that the replica needs next: where acknowledgements wait for it, decisions wait
+    /// too.
     pub(super) fn log_waits_for_replica(&self) -> bool {
         let Some(replica) = self.replica.as_ref().filter(|_| self.is_held_for_replica()) else {
             return false;

@@ -107,8 +107,8 @@ impl Group {
         self.first_at.is_some()
     }
 
-    /// Staged, or flowing with its last chunk called: it ends within a round trip. One that was called
-    /// before anything of it has come may be waiting for its grant, or for its members.
+    /// Staged, or flowing with its last chunk called: it ends within a round trip. One that was
+    /// called before anything of it has come may be waiting for its grant, or for its members.
     pub(super) fn is_ending(&self, chunks: u32) -> bool {
         let is_called = match (self.is_direct, self.via) {
             (false, Some(_)) => self.cursor >= chunks,

@@ -111,10 +111,10 @@ impl Server {
         self.jobs.handle_command(now, &command);
     }
 
-    /// A controller has attached, or its stream has ended; the box's own agent says so. While one is
-    /// there and has spoken of a job, and for [`ServerJobConfig::fallback_ns`] afterwards, updates
-    /// that the job's workers announce without a grant are refused. A server that was never told so
-    /// takes them.
+    /// A controller has attached, or its stream has ended; the box's own agent says so. While one
+    /// is there and has spoken of a job, and for [`ServerJobConfig::fallback_ns`] afterwards,
+    /// updates that the job's workers announce without a grant are refused. A server that was never
+    /// told so takes them.
     pub fn handle_controller(&mut self, now: Nanos, is_there: bool) {
         self.jobs.iter_mut().for_each(|job| job.presence.note_controller(now, is_there));
     }
@@ -131,9 +131,9 @@ impl Server {
         self.jobs.poll_timeout()
     }
 
-    /// Writes the next record for a durable job's journal over `record`, and returns the job and the
-    /// record's position. Records are kept in the order in which they come. Call after each burst;
-    /// `record` needs [`crate::role::model::journal::record_len_max`] octets, or it grows.
+    /// Writes the next record for a durable job's journal over `record`, and returns the job and
+    /// the record's position. Records are kept in the order in which they come. Call after each
+    /// burst; `record` needs [`crate::role::model::journal::record_len_max`] octets, or it grows.
     pub fn poll_journal(&mut self, record: &mut Vec<u8>) -> Option<(JobId, u64)> {
         record.clear();
         self.jobs.iter_mut().find_map(|job| Some((job.id(), job.take_record(record)?)))

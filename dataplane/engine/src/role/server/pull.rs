@@ -31,7 +31,8 @@ impl Job {
             };
             return send(self.host.write(peer, &wait, incoming.buffer, 0));
         };
-        // What the replica has is durable, so this holds up only what does not wait for the replica.
+        // What the replica has is durable, so this holds up only what does not wait for the
+        // replica.
         if self.hold_offer(peer, offer) {
             return Ok(Verdict::Hold);
         }

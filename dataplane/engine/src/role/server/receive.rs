@@ -311,7 +311,8 @@ impl Job {
                 if outcome == Outcome::Have && header.chunk.0 < train_chunks {
                     incoming.trains.spoil(self.id(), header.group);
                 }
-                // An aggregator that holds nothing of a young group may not have been told of it yet.
+                // An aggregator that holds nothing of a young group may not have been told of it
+                // yet.
                 let age_ns = incoming.now.since(self.group(index).installed_at).0;
                 let may_come = header.members.is_empty() && age_ns < self.config.source_timeout_ns;
                 if outcome == Outcome::Stale && !may_come {

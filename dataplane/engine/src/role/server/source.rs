@@ -190,7 +190,8 @@ const WINDOW_LEAST: u64 = 16;
 const DELAY_NS: u128 = 6_000_000;
 /// A round trip that was never measured, or longer than this, counts as this.
 const SHORTEST_NS_MAX: u64 = 500_000_000;
-/// By how many places answers may overtake each other before one counts as lost, as in QUIC (RFC 9002).
+/// By how many places answers may overtake each other before one counts as lost, as in QUIC (RFC
+/// 9002).
 const REORDERED_MAX: u64 = 3;
 
 /// Which source.

@@ -7,8 +7,8 @@ use crate::push::{Event, OrderNumber, ServerEpoch, Version};
 use crate::role::model::ModelState;
 
 impl Job {
-    /// Takes a job over from its server, whose replica this was (SPEC#promotion): `order` is decided
-    /// next, in this epoch.
+    /// Takes a job over from its server, whose replica this was (SPEC#promotion): `order` is
+    /// decided next, in this epoch.
     pub(crate) fn succeed(
         &mut self,
         state: &ModelState,

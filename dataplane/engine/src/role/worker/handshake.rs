@@ -2,9 +2,9 @@
 //! (SPEC "Handshake", "Resync").
 //!
 //! Two rules keep delayed datagrams harmless. Every reply must echo this life, and a WELCOME the
-//! token of the JOIN that it answers, which no earlier life of the box can have given. And from
-//! its JOIN to the WELCOME the lane takes no sums: the box forms the lease by what the JOIN says is held, and
-//! a sum taken behind its back would be waited for by the others for ever.
+//! token of the JOIN that it answers, which no earlier life of the box can have given. And from its
+//! JOIN to the WELCOME the lane takes no sums: the box forms the lease by what the JOIN says is
+//! held, and a sum taken behind its back would be waited for by the others for ever.
 
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{BODY_LEN, Hello, Phase, STEP_BITS_MAX};

@@ -11,7 +11,8 @@
 //! - [`Worker::begin_round`] and [`Worker::close`] are the commands.
 //!
 //! Chunks run on over the rounds: chunk `c` of the group is step `c / shards` of lane `c % shards`.
-//! All memory is taken when a lane opens (window x chunk bytes per lane); a frame allocates nothing.
+//! All memory is taken when a lane opens (window x chunk bytes per lane); a frame allocates
+//! nothing.
 //!
 //! A lane with nothing to send asks the box for itself eight times within `member_timeout`, so that
 //! a worker between two rounds still hands over what others lack after a restart. For that it

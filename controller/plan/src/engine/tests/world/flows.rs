@@ -1,4 +1,5 @@
-//! Transfers in virtual time: at the ceiling that was granted, in the server's order, or fairly shared.
+//! Transfers in virtual time: at the ceiling that was granted, in the server's order, or fairly
+//! shared.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +30,8 @@ pub(super) struct Flow {
 }
 
 impl World {
-    /// Starts what may go into the server: groups that are granted, when the one that they come after
-    /// is staged. A sum is no faster than its members.
+    /// Starts what may go into the server: groups that are granted, when the one that they come
+    /// after is staged. A sum is no faster than its members.
     pub(super) fn start_sums(&mut self, job: u16) {
         let config = self.jobs[usize::from(job)].clone();
         let server = self.servers.get_mut(&job).unwrap();

@@ -70,8 +70,9 @@ impl<'a> Ahead<'a> {
         Self { case, others, lines }
     }
 
-    /// Sum of the commit instants, from a slot and the commit before it on; once it is certain to be
-    /// over `most`, what is certain of it. Leaves in the ledger what others would meet of the transfers.
+    /// Sum of the commit instants, from a slot and the commit before it on; once it is certain to
+    /// be over `most`, what is certain of it. Leaves in the ledger what others would meet of the
+    /// transfers.
     pub(super) fn commits(
         &mut self,
         ledger: &mut Ledger,

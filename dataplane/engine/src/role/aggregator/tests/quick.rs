@@ -88,8 +88,8 @@ fn both_ways_agree_on_every_flipped_bit() {
 }
 
 proptest! {
-    /// Bits are flipped in the headers; the IP and CRC checksums may be put right again, so that the
-    /// flip reaches the checks behind them.
+    /// Bits are flipped in the headers; the IP and CRC checksums may be put right again, so that
+    /// the flip reaches the checks behind them.
     #[test]
     fn both_ways_agree_on_any_frame(
         flips in proptest::collection::vec((0..90_usize, 0..8_u32), 0..4),

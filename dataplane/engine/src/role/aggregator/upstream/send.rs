@@ -26,8 +26,8 @@ impl Aggregator {
         if now < upstream.next_at {
             return None;
         }
-        // A root that does not answer may have begun a new life, in which the token is worthless and
-        // the others may need what this leaf keeps.
+        // A root that does not answer may have begun a new life, in which the token is worthless
+        // and the others may need what this leaf keeps.
         if upstream.unanswered >= UNANSWERED_MAX
             && matches!(upstream.standing, Standing::Join | Standing::Closing)
         {

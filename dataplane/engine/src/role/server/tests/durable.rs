@@ -104,8 +104,8 @@ fn a_replay_has_the_servers_bits() {
     }
 }
 
-/// Nobody is told of a decision before its record is kept: not its members, not the replica, not the
-/// controller, and not a worker that pulls.
+/// Nobody is told of a decision before its record is kept: not its members, not the replica, not
+/// the controller, and not a worker that pulls.
 #[test]
 fn nothing_is_told_before_it_is_durable() {
     let mut rig = Rig::new(ServerJobConfig { is_durable: true, ..job() });
