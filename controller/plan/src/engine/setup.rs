@@ -144,8 +144,8 @@ impl Controller {
             succession.former = Some(node(&job.server));
             job.server.clone_from(heir);
             (job.replica, job.div_max) = (None, None);
-        } else if let Some((life, applied_min)) = known.heir {
-            succession.expect_heir(life, applied_min);
+        } else if let Some(heir) = known.heir {
+            succession.expect_heir(heir);
         }
         let (server, has_heir) = (node(&job.server), succession.heir_life.is_some());
         let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
@@ -206,7 +206,7 @@ impl Controller {
                 epoch: job.succession.epoch.0,
                 server: job.succession.former.map(|_| job.config.server.clone()),
                 promoting: job.succession.asked.map(|asked| asked.order),
-                heir: job.succession.heir_life.map(|life| (life, job.succession.applied_min)),
+                heir: job.succession.heir(),
                 is_replica_left: job.succession.is_replica_left,
             };
             (job.config.name.clone(), saved)

@@ -3,6 +3,8 @@
 
 use weft_wire::JobId;
 
+use crate::engine::saved::SavedHeir;
+
 use super::{Controller, NodeId, REDIAL_NS, Succession};
 
 impl Controller {
@@ -69,7 +71,13 @@ impl Controller {
 
 impl Succession {
     /// A former controller knew this heir.
-    pub(in crate::engine) const fn expect_heir(&mut self, life: u64, applied_min: u64) {
-        (self.heir_life, self.applied_min) = (Some(life), applied_min);
+    pub(in crate::engine) const fn expect_heir(&mut self, heir: SavedHeir) {
+        (self.heir_life, self.applied_min) = (Some(heir.life), heir.applied_min);
+    }
+
+    /// What a later controller is to remember.
+    pub(in crate::engine) fn heir(&self) -> Option<SavedHeir> {
+        let applied_min = self.applied_min;
+        self.heir_life.map(|life| SavedHeir { life, applied_min })
     }
 }
