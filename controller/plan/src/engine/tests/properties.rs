@@ -113,22 +113,26 @@ fn grants_fit_where_they_once_did_not() {
     }
 }
 
-/// Three workers whose uplinks are a little slower than their aggregator's downlink. What one
-/// leaves of that link is planned for the next one; one that began in it was waited for by the very
-/// transfer whose end it waited for, until the group was late.
+/// Three workers of six whose uplinks are a little slower than their aggregator's downlink.
+fn three_of_six(less: u64, aggregators: usize, compute_ms: u64) -> Setting {
+    Setting {
+        workers: 6,
+        uplinks: vec![400 - less, 400 - less, 400 - less, 100, 50, 40],
+        server_down: 400,
+        aggregators,
+        weights: vec![1],
+        one_host: true,
+        compute_ms,
+        replica: false,
+    }
+}
+
+/// What a fast one leaves of the aggregator's link is planned for the next one; one that began in
+/// it was waited for by the very transfer whose end it waited for, until the group was late.
 #[test]
 fn nobody_waits_for_a_trickle() {
     for (less, aggregators) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)] {
-        let setting = Setting {
-            workers: 6,
-            uplinks: vec![400 - less, 400 - less, 400 - less, 100, 50, 40],
-            server_down: 400,
-            aggregators,
-            weights: vec![1],
-            one_host: true,
-            compute_ms: 5,
-            replica: false,
-        };
+        let setting = three_of_six(less, aggregators, 5);
         let world = busy(&setting);
         // With the trickles it was 44 to 136.
         let committed = world.status(0).counters.committed;
@@ -145,16 +149,7 @@ fn a_trickle_is_slow_and_not_short() {
     for (less, aggregators, compute_ms, least) in
         [(1, 1, 0, 600), (2, 1, 0, 600), (10, 1, 0, 600), (40, 2, 1, 500), (40, 2, 0, 600)]
     {
-        let setting = Setting {
-            workers: 6,
-            uplinks: vec![400 - less, 400 - less, 400 - less, 100, 50, 40],
-            server_down: 400,
-            aggregators,
-            weights: vec![1],
-            one_host: true,
-            compute_ms,
-            replica: false,
-        };
+        let setting = three_of_six(less, aggregators, compute_ms);
         let world = busy(&setting);
         let committed = world.status(0).counters.committed;
         assert!(committed > least, "{committed} in a second: {setting:?}");
