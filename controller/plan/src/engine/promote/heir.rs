@@ -9,7 +9,7 @@ use super::{Controller, NodeId, REDIAL_NS, Succession};
 
 impl Controller {
     /// A former controller knew this server. It may have died since: if it does not dial it is
-    /// missed.
+    /// missed. For a controller that begins, at instant 0.
     pub(in crate::engine) fn expect_server(&mut self, server: NodeId) {
         self.nodes[server.index()].heard_ns.get_or_insert(REDIAL_NS);
     }

@@ -92,10 +92,10 @@ impl Log {
     /// The entries that may have to make room for the next one.
     pub(super) fn next_evicted(&self) -> impl Iterator<Item = &LogEntry> {
         let is_full = self.keeps_sums() && self.stages >= self.stages_max;
-        let staged = self.entries.iter().position(|entry| entry.stage.is_some());
-        let count = staged.filter(|_| is_full).map_or(0, |place| place + 1);
-        let least = usize::from(self.entries.len() >= self.entries_max);
-        self.entries.iter().take(count.max(least))
+        let staged = || self.entries.iter().position(|entry| entry.stage.is_some());
+        let for_a_stage = is_full.then(staged).flatten().map_or(0, |place| place + 1);
+        let for_an_entry = usize::from(self.entries.len() >= self.entries_max);
+        self.entries.iter().take(for_a_stage.max(for_an_entry))
     }
 
     /// True when sums are kept.

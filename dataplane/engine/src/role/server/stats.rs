@@ -76,7 +76,7 @@ pub struct ServerJobStats {
     pub replica_lag: u64,
     /// Greatest of these numbers.
     pub replica_lag_max: u64,
-    /// Updates acknowledged although the replica had not (log full).
+    /// Updates acknowledged although the replica had not: it was left.
     pub acks_without_replica: u64,
     /// Acknowledgements not sent because their queue was full.
     pub acks_lost: u64,
