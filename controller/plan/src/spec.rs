@@ -2,7 +2,8 @@
 //! [`crate::case::Case::new`].
 //!
 //! Invariants: an unknown key and a name given twice are refused. Whole numbers may be written as
-//! floats without a fraction (`1e9`), as many JSON writers do.
+//! floats without a fraction (`1e9`), as many JSON writers do. A rate may have a fraction where
+//! leaving it out changes less than a millionth ([`RATE_FRACTION_MIN`]): rates are often computed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,10 +50,10 @@ pub struct CaseSpec {
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
     /// From the host into the network.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "rate")]
     pub up_bytes_per_sec: u64,
     /// From the network to the host.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "rate")]
     pub down_bytes_per_sec: u64,
     /// Name of its rack in [`LinksSpec::racks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,10 +80,10 @@ impl LinksSpec {
 #[serde(deny_unknown_fields)]
 pub struct RackSpec {
     /// Out of the rack.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "rate")]
     pub up_bytes_per_sec: u64,
     /// Into the rack.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "rate")]
     pub down_bytes_per_sec: u64,
     /// Its hosts; a host may name its rack instead.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -176,7 +177,7 @@ pub struct ReservationSpec {
     #[serde(deserialize_with = "whole")]
     pub to_ns: u64,
     /// How much.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "rate")]
     pub bytes_per_sec: u64,
 }
 
@@ -198,6 +199,10 @@ const fn is_zero_count(value: &u64) -> bool {
 const fn is_false(value: &bool) -> bool {
     !*value
 }
+
+/// The smallest rate whose fraction is left out, in bytes per second. A smaller one that has a
+/// fraction is refused, for a plan on other rates than those given would mislead.
+const RATE_FRACTION_MIN: f64 = 1e6;
 
 /// A whole number, also when it was written as `1e9` or `10.0`.
 struct Whole(u64);
@@ -238,8 +243,35 @@ impl Visitor<'_> for WholeVisitor {
     }
 }
 
+/// As [`WholeVisitor`], but for the fraction of a rate.
+struct RateVisitor;
+
+impl Visitor<'_> for RateVisitor {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a rate in bytes per second")
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<u64, E> {
+        WholeVisitor.visit_u64(value)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<u64, E> {
+        WholeVisitor.visit_i64(value)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<u64, E> {
+        WholeVisitor.visit_f64(if value >= RATE_FRACTION_MIN { value.floor() } else { value })
+    }
+}
+
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Whole::deserialize(deserializer).map(|w| w.0)
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    deserializer.deserialize_any(RateVisitor)
 }
 
 fn maybe_whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {

@@ -31,6 +31,17 @@ fn names_become_indices() {
     assert_eq!(case.options.objective, Objective::Last);
 }
 
+/// Scripts compute rates; those that a fraction hardly changes are taken.
+#[test]
+fn the_fraction_of_a_high_rate_is_left_out() {
+    for (written, taken) in [("1000000.9", 1_000_000), ("118273645.31", 118_273_645)] {
+        assert_eq!(GOOD.matches("1e9").count(), 1);
+        let case = Case::from_json(&GOOD.replace("1e9", written)).expect(written);
+        assert_eq!(case.host(case.update(UpdateId(0)).host).up_bytes_per_sec, taken);
+    }
+    assert!(refused("1e9", "999999.5").contains("is not a whole number"));
+}
+
 /// Replaces one piece of the good case and returns the message.
 fn refused(from: &str, to: &str) -> String {
     assert_eq!(GOOD.matches(from).count(), 1, "{from}");
