@@ -82,8 +82,9 @@ gate: ## instructions per packet against the committed figures (callgrind)
 	@.ci/test gate
 
 .PHONY: soak
-soak: ## the simulation over SOAK_SCALE (20) times as many seeds as make test
-	WEFT_SIM_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests --test simulation -- --nocapture
+soak: ## both simulations over SOAK_SCALE (20) times as many seeds as make test
+	WEFT_SIM_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
+		--test simulation --test push_simulation -- --nocapture
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz

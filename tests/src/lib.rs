@@ -3,6 +3,7 @@
 pub mod crc32c;
 pub mod frames;
 pub mod fuzz;
+pub mod links;
 pub mod live;
 pub mod model;
 pub mod push_sim;

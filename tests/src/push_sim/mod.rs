@@ -11,7 +11,7 @@
 //!
 //! | who plans | where |
 //! | --- | --- |
-//! | the controller's engine, over streams that break, on links with rates | [`steward`], [`agent`], [`wires`], [`links`], `control` |
+//! | the controller's engine, over streams that break, on links with rates | [`steward`], [`agent`], [`wires`], [`crate::links`], `control` |
 //! | a script, with stranger plans | [`planner`], `script` |
 //! | nobody | [`worker`] |
 
@@ -21,7 +21,6 @@ mod faults;
 pub mod fingerprint;
 mod heir;
 pub mod judge;
-pub mod links;
 pub mod node;
 pub mod planner;
 pub mod rogue;
@@ -37,12 +36,12 @@ use std::collections::BTreeMap;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 
+use crate::links::Links;
 use crate::sim::coverage::Coverage;
 use crate::sim::hash;
 use crate::sim::hostile::Enemy;
 use crate::sim::network::Network;
 use judge::Judge;
-use links::Links;
 use node::BoxNode;
 use planner::Planner;
 use rogue::Rogue;
@@ -62,8 +61,23 @@ pub struct Report {
     pub models: Vec<(u64, Vec<u32>)>,
     /// When the run ended.
     pub ended_at: Nanos,
+    /// What the server's downlink did, at each decision.
+    pub downlink: Vec<Downlink>,
     /// What the invariants say against it; empty is good.
     pub violations: Vec<String>,
+}
+
+/// What the server's downlink has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Downlink {
+    /// Until then.
+    pub at: Nanos,
+    /// Octets that it was given.
+    pub carried_bytes: u64,
+    /// Time in which a worker had an update that was not decided.
+    pub wanted: Nanos,
+    /// Octets of that time.
+    pub wanted_bytes: u64,
 }
 
 /// Runs a scenario. `log` prints every frame.
@@ -98,6 +112,8 @@ struct World<'a> {
     enemy: Enemy,
     rogue: Rogue,
     judge: Judge,
+    downlink: Downlink,
+    downlinks: Vec<Downlink>,
     /// By time and sequence number.
     queue: BTreeMap<(Nanos, u64), Next>,
     sequence: u64,
@@ -125,6 +141,7 @@ impl<'a> World<'a> {
             Control::Engine => steward::host_rates(scenario),
             Control::Script | Control::Nobody => Vec::new(),
         };
+        let network = Network::new(scenario.seed, scenario.rates, log);
         let mut world = Self {
             scenario,
             now: Nanos(0),
@@ -138,12 +155,14 @@ impl<'a> World<'a> {
             enemy: Enemy::of_push(hash(&[scenario.seed, 666]), scenario.hostile),
             rogue: Rogue::new(scenario),
             judge: Judge::new(scenario),
+            downlink: Downlink::default(),
+            downlinks: Vec::new(),
             queue: BTreeMap::new(),
             sequence: 0,
             wake_at: vec![Nanos::MAX; nodes],
             spins: vec![0; nodes],
             cues: (0..scenario.cues.len()).collect(),
-            network: Network::new(scenario.seed, scenario.rates, log),
+            network: if scenario.rack.is_some() { network.in_order() } else { network },
             coverage: Coverage::of_one_seed(),
             log,
         };
@@ -164,6 +183,7 @@ impl<'a> World<'a> {
     fn run(&mut self) {
         self.cue();
         while let Some(((at, _), next)) = self.queue.pop_first() {
+            self.watch_downlink(at);
             self.now = at;
             if at > LIMIT {
                 let waiting: Vec<_> = self
@@ -177,7 +197,9 @@ impl<'a> World<'a> {
                 return;
             }
             self.step(next);
-            self.judge.models(self.scenario, &self.boxes);
+            if self.scenario.rack.is_none() {
+                self.judge.models(self.scenario, &self.boxes);
+            }
             if self.is_over() || self.judge.violations.len() > 8 {
                 return;
             }
@@ -286,6 +308,8 @@ impl<'a> World<'a> {
             }
             if node >= self.scenario.server() {
                 self.judge.box_event(self.scenario, node, job, &event);
+                let new = self.judge.decided - self.downlinks.len() as u64;
+                self.downlinks.extend((0..new).map(|_| self.downlink));
                 self.cue();
             }
             match self.scenario.control {
@@ -301,6 +325,17 @@ impl<'a> World<'a> {
             Control::Script => self.carry_out(),
             Control::Engine => self.report(node),
         }
+    }
+
+    /// Accounts for the time until `now`, in which nothing has changed.
+    fn watch_downlink(&mut self, now: Nanos) {
+        let (carried_bytes, _) = self.links.carried(self.scenario.server());
+        let seen = &mut self.downlink;
+        if self.workers.iter().any(|worker| !worker.entries.is_empty()) {
+            seen.wanted = seen.wanted.saturating_add(now.since(seen.at));
+            seen.wanted_bytes += carried_bytes - seen.carried_bytes;
+        }
+        (seen.at, seen.carried_bytes) = (now, carried_bytes);
     }
 
     fn hear(&mut self, index: usize, said: Said) {
@@ -337,6 +372,7 @@ impl<'a> World<'a> {
             }
             if from >= self.boxes.len()
                 && to == self.scenario.server()
+                && self.scenario.rack.is_none()
                 && let Some((delay, frame)) = self.rogue.answer(self.scenario, &frame)
             {
                 self.push(through.saturating_add(delay), Next::Announce { frame });
@@ -378,6 +414,7 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self) -> Report {
+        self.judge.models(self.scenario, &self.boxes);
         for index in 0..self.boxes.len() {
             self.boxes[index].count(&mut self.coverage);
         }
@@ -391,6 +428,7 @@ impl<'a> World<'a> {
             coverage: self.coverage,
             models: self.judge.digest(),
             ended_at: self.now,
+            downlink: self.downlinks,
             violations: self.judge.violations,
         }
     }

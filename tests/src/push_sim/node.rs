@@ -15,7 +15,8 @@ use super::topology;
 use crate::sim::coverage::Coverage;
 use crate::sim::hash;
 
-const FRAME_LEN_MAX: usize = 1_514;
+/// Room for a frame of any MTU here.
+pub const FRAME_LEN_MAX: usize = 9_014;
 
 /// The engine of a box.
 #[derive(Debug)]
@@ -235,7 +236,8 @@ fn engine(
     }
     if node == scenario.server() {
         let jobs: Vec<_> = jobs.map(|job| topology::server(scenario, job)).collect();
-        let mut server = Server::new(local, 1500, &jobs, seed, kernels).expect("good jobs");
+        let mut server =
+            Server::new(local, scenario.mtu(), &jobs, seed, kernels).expect("good jobs");
         for (job, state) in stored.iter().enumerate() {
             server.restore(topology::job_id(job), state).expect("it is the job's own");
         }

@@ -97,6 +97,18 @@ pub struct Cue {
     pub action: Action,
 }
 
+/// A network as in a rack, and nodes with the settings that users get, in place of a seed's small
+/// ones. Frames keep their order, nobody lies, and the models are judged at the end of the run
+/// alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Rack {
+    /// Of every link, up and down, in octets of Ethernet frames; a server's uplink has twice that,
+    /// for as many octets of models go out as of updates come in, and headers.
+    pub bytes_per_sec: u64,
+    /// Of every link.
+    pub mtu: u16,
+}
+
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -142,6 +154,8 @@ pub struct Scenario {
     pub rates: FaultRates,
     /// What is done to nodes.
     pub cues: Vec<Cue>,
+    /// None for the small numbers of a seed.
+    pub rack: Option<Rack>,
 }
 
 impl Scenario {
@@ -193,6 +207,7 @@ impl Scenario {
             relays: below(2) == 0,
             rates,
             cues: Vec::new(),
+            rack: None,
         };
         scenario.plan_cues(&mut random);
         if control == Control::Engine {
@@ -201,6 +216,43 @@ impl Scenario {
             scenario.plan_breaks(&mut SplitMix64::new(hash(&[seed, kind as u64, 78])));
         }
         scenario
+    }
+
+    /// Workers that push updates of 408 KB straight to their server, one after another, as
+    /// `testbed/scenarios/busy_server.toml` has it; frames are lost with this probability.
+    #[must_use]
+    pub fn busy_server(rack: Rack, workers: usize, updates: u32, loss: f64) -> Self {
+        let elements = 2_048.min((rack.mtu - 60) / 4);
+        Self {
+            seed: 1,
+            kind: Kind::Faults,
+            control: Control::Engine,
+            hostile: 0.0,
+            jobs: 1,
+            workers,
+            aggregators: 0,
+            has_replica: false,
+            chunks: 102_090_u32.div_ceil(u32::from(elements)),
+            elements,
+            is_fixed: true,
+            momentum: 0.0,
+            tau_max: 2 * workers as u64,
+            div_max: None,
+            updates,
+            in_flight: 1,
+            quota_updates: 0,
+            tells_outcomes: false,
+            relays: false,
+            rates: FaultRates { loss, ..FaultRates::NONE },
+            cues: Vec::new(),
+            rack: Some(rack),
+        }
+    }
+
+    /// MTU of every link: Ethernet's for seeds.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.rack.map_or(1_500, |rack| rack.mtu)
     }
 
     /// Boxes: aggregators, the server, the replica.

@@ -135,6 +135,10 @@ pub fn push(scenario: &Scenario, node: usize, job: usize) -> PushConfig {
 #[must_use]
 pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
     let boxes = (0..scenario.aggregators).chain(scenario.replica());
+    let usual = ServerJobConfig::new(model(scenario, job), workers(scenario, job));
+    if scenario.rack.is_some() {
+        return ServerJobConfig { tau_max: scenario.tau_max, ..usual };
+    }
     ServerJobConfig {
         boxes: boxes.map(|node| Some(box_endpoint(node).addr)).collect(),
         replica: scenario.replica().map(|_| replica_index(scenario)),
@@ -153,7 +157,7 @@ pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
         snapshots_max: 3,
         window_max: 8,
         credits_max: 12,
-        ..ServerJobConfig::new(model(scenario, job), workers(scenario, job))
+        ..usual
     }
 }
 
@@ -186,6 +190,10 @@ pub fn replica(scenario: &Scenario, job: usize) -> ReplicaJobConfig {
 pub fn pusher(scenario: &Scenario, job: usize, worker: usize) -> PusherConfig {
     let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) };
     let local = worker_endpoint(job, worker);
+    let usual = PusherConfig::new(job_id(job), rank(worker), local, target);
+    if scenario.rack.is_some() {
+        return usual;
+    }
     PusherConfig {
         element_type: element_type(scenario),
         updates_max: scenario.in_flight,
@@ -193,6 +201,6 @@ pub fn pusher(scenario: &Scenario, job: usize, worker: usize) -> PusherConfig {
         cwnd_max: 16,
         member_timeout_ns: 60_000_000_000,
         connect_timeout_ns: 60_000_000_000,
-        ..PusherConfig::new(job_id(job), rank(worker), local, target)
+        ..usual
     }
 }

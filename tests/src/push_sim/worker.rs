@@ -14,6 +14,7 @@ pub use link::Heard;
 use link::{Link, link};
 
 use super::judge::{Offer, Uid};
+use super::node::FRAME_LEN_MAX;
 use super::scenario::{Control, Scenario};
 use super::topology;
 use crate::sim::coverage::Coverage;
@@ -124,7 +125,7 @@ impl WorkerNode {
     pub fn poll(&mut self, scenario: &Scenario, now: Nanos) -> (Vec<Vec<u8>>, Vec<Said>) {
         let mut said = Vec::new();
         let mut frames = Vec::new();
-        let mut buffer = vec![0; 2048];
+        let mut buffer = vec![0; FRAME_LEN_MAX];
         if now >= self.pusher.poll_timeout() {
             self.pusher.handle_timeout(now);
         }

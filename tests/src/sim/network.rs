@@ -44,6 +44,7 @@ pub struct Network {
     /// How often a frame of this link and identity was sent.
     attempts: BTreeMap<(usize, u64), u32>,
     sent: u64,
+    jitter_ns: u64,
     transcript: DefaultHasher,
     log: bool,
 }
@@ -53,7 +54,14 @@ impl Network {
     #[must_use]
     pub fn new(seed: u64, rates: FaultRates, log: bool) -> Self {
         let transcript = DefaultHasher::new();
-        Self { seed, rates, attempts: BTreeMap::new(), sent: 0, transcript, log }
+        let jitter_ns = JITTER_NS;
+        Self { seed, rates, attempts: BTreeMap::new(), sent: 0, jitter_ns, transcript, log }
+    }
+
+    /// A wire on which undisturbed frames keep their order.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        Self { jitter_ns: 1, ..self }
     }
 
     /// Hash of every frame that arrived anywhere, and when.
@@ -84,7 +92,7 @@ impl Network {
         let fate = fate(&self.rates, link_seed, key, *attempt);
         let word = hash(&[link_seed, key, u64::from(*attempt)]);
         *attempt += 1;
-        let mut span_ns = LATENCY.0 + word % JITTER_NS;
+        let mut span_ns = LATENCY.0 + word % self.jitter_ns;
         if self.log && fate.fault_count() > 0 {
             println!("{:>12} link {link}: {}", now.0, brief(&fate));
         }
