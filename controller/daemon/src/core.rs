@@ -1,14 +1,17 @@
 //! The one task that owns the engine. Streams' messages come in through one bounded queue, what the
 //! engine wants told goes out through one bounded queue for each stream.
 //!
-//! Invariant: this task waits for nothing but its queue and its timer. A peer that does not read
-//! finds its stream ended, and dials again.
+//! Invariant: this task waits for nothing but its queue, its timer, and policies that wait for
+//! another program, on a thread of their own. A peer that does not read finds its stream ended, and
+//! dials again.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
@@ -19,6 +22,8 @@ use crate::{northbound, state};
 mod input;
 mod nodes;
 mod probes;
+#[cfg(test)]
+mod tests;
 mod workers;
 
 pub use input::{CoreSender, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey};
@@ -72,8 +77,13 @@ impl Core {
     /// Serves until it is told to stop, or every sender is gone.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut timer = pin!(tokio::time::sleep_until(self.due().into()));
         loop {
-            let due = self.due();
+            let due = self.due().into();
+            // One that is set too early looks once more; to set it each time would cost more.
+            if due < timer.deadline() || timer.is_elapsed() {
+                timer.as_mut().reset(due);
+            }
             tokio::select! {
                 biased;
                 count = inputs.recv_many(&mut batch, BATCH_MAX) => {
@@ -81,7 +91,7 @@ impl Core {
                         break;
                     }
                 }
-                () = tokio::time::sleep_until(due.into()) => {}
+                () = timer.as_mut() => {}
             }
             for input in batch.drain(..) {
                 if let Input::Stop(answer) = input {
@@ -91,9 +101,18 @@ impl Core {
                 }
                 self.handle(input);
             }
-            self.advance();
+            match self.controller.may_wait() {
+                // The streams go on meanwhile.
+                true => self = spawn_blocking(|| self.advanced()).await.expect("it only plans"),
+                false => self.advance(),
+            }
         }
         self.save(true);
+    }
+
+    fn advanced(mut self) -> Self {
+        self.advance();
+        self
     }
 
     fn now_ns(&self) -> u64 {

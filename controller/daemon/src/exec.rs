@@ -71,6 +71,10 @@ impl Policy for ExecPolicy {
         &self.name
     }
 
+    fn may_wait(&self) -> bool {
+        true
+    }
+
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         let question = serde_json::to_string(&CaseSpec::from(case))
             .map_err(|error| self.no_answer(format!("writing the case: {error}")))?;

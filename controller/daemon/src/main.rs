@@ -36,9 +36,8 @@ fn start(cli: &Cli) -> Result<(), DaemonError> {
         return Ok(());
     }
     let system = |what| move |source| DaemonError::System { what, source };
-    // One thread for sockets while a plan is computed on another.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread: messages that come together go on together, and none wakes another thread.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("start the runtime"))?;

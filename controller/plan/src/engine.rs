@@ -304,6 +304,12 @@ impl Controller {
         }
     }
 
+    /// Whether [`Controller::handle_timeout`] may wait for a policy, see [`Policy::may_wait`].
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        self.jobs.values().any(|job| job.policy.may_wait())
+    }
+
     /// Plans computed so far.
     #[must_use]
     pub const fn plans(&self) -> u64 {

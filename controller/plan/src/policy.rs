@@ -19,6 +19,11 @@ pub trait Policy: Send + Sync {
     /// Its name on command lines and in reports.
     fn name(&self) -> &str;
 
+    /// Whether planning waits for anything but the processor.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
     /// Plans.
     ///
     /// # Errors

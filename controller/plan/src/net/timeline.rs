@@ -126,15 +126,37 @@ impl Timeline {
         scratch: &mut Vec<Step>,
         old: Option<&mut Vec<Step>>,
     ) -> Range<usize> {
-        let replaced = self.changed(segments, scratch, |left, rate| {
-            left.checked_sub(rate).expect("a plan promised more than a link has left")
-        });
+        let start = self.steps.len() - 1;
+        let last = self.steps[start];
+        if segments.first().is_some_and(|first| last.from_ns <= first.from_ns) {
+            if let Some(old) = old {
+                old.push(last);
+            }
+            self.split_last(segments);
+            return start..self.steps.len();
+        }
+        let replaced = self.changed(segments, scratch, less);
         if let Some(old) = old {
             old.extend_from_slice(&self.steps[replaced.clone()]);
         }
         let new = replaced.start..replaced.start + scratch.len();
         self.replace(replaced, scratch);
         new
+    }
+
+    /// Promises segments after the last change: mostly that is where an uplink's next one goes.
+    fn split_last(&mut self, segments: &[Segment]) {
+        let Some(Step { from_ns: mut at_ns, bytes_per_sec: left }) = self.steps.pop() else {
+            return;
+        };
+        for Segment { from_ns, to_ns, bytes_per_sec } in segments {
+            if at_ns < *from_ns {
+                push(&mut self.steps, at_ns, left);
+            }
+            push(&mut self.steps, *from_ns, less(left, *bytes_per_sec));
+            at_ns = *to_ns;
+        }
+        push(&mut self.steps, at_ns, left);
     }
 
     /// Takes promises back.
@@ -188,6 +210,11 @@ impl Timeline {
         }
         self.steps[old.start..new_end].copy_from_slice(new);
     }
+}
+
+/// What a promise leaves.
+fn less(left: u64, rate: u64) -> u64 {
+    left.checked_sub(rate).expect("a plan promised more than a link has left")
 }
 
 /// An instant on a timeline, on the way to later ones.

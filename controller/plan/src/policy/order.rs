@@ -122,6 +122,19 @@ struct Lane {
     key: (u64, u32),
 }
 
+impl Lane {
+    /// The key, then the lane's index, as one number; [`NONE_WAITS`] if nothing waits.
+    fn joined_key(&self, index: usize) -> u128 {
+        let (finish_ns, rank) = self.key;
+        match self.deadlines.is_empty() {
+            true => NONE_WAITS,
+            false => u128::from(finish_ns) << 64 | u128::from(rank) << 32 | index as u128,
+        }
+    }
+}
+
+const NONE_WAITS: u128 = u128::MAX;
+
 impl<'a> Planner<'a> {
     fn new(case: &'a Case, ledger: &'a mut Ledger) -> Self {
         let mut by_rank = vec![UpdateId(0); case.updates.len()];
@@ -179,9 +192,17 @@ impl<'a> Planner<'a> {
     /// The server and update that go next: the smallest (finish, name) over all servers.
     fn next(&mut self) -> Option<(ServerId, Candidate)> {
         loop {
-            let keyed =
-                self.lanes.iter().enumerate().filter(|(_, lane)| !lane.deadlines.is_empty());
-            let (index, _) = keyed.min_by_key(|(_, lane)| lane.key)?;
+            let (mut least, mut others) = (NONE_WAITS, NONE_WAITS);
+            for (index, lane) in self.lanes.iter().enumerate() {
+                let key = lane.joined_key(index);
+                others = others.min(key.max(least));
+                least = least.min(key);
+            }
+            if least == NONE_WAITS {
+                return None;
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "its lower part")]
+            let index = least as u32 as usize;
             let server = ServerId::from_index(index);
             self.force(server);
             let facts = Facts { case: self.case, ledger: self.ledger, places: &self.places };
@@ -189,10 +210,7 @@ impl<'a> Planner<'a> {
             let picker = lane.pickers.last_mut()?;
             let candidate = picker.best(facts, &self.by_rank)?;
             lane.key = candidate.key();
-            let behind = self.lanes.iter().enumerate().any(|(other, lane)| {
-                other != index && !lane.deadlines.is_empty() && lane.key < candidate.key()
-            });
-            if !behind {
+            if lane.joined_key(index) >> 32 <= others >> 32 {
                 return Some((server, candidate));
             }
         }

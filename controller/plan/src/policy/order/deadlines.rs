@@ -2,7 +2,10 @@
 //!
 //! With the waiting updates of a server sorted by deadline, the n-th (1-based) needs
 //! `deadline - (n - 1) >= slot`. Where that is an equality, the next n slots belong to those n: a
-//! tight prefix. A tree keeps the smallest `deadline - (n - 1)` under removals in O(log N).
+//! tight prefix. A tree keeps the smallest `deadline - (n - 1)` under removals in O(log N): each
+//! node counts what waits below it, so that only the nodes above a removed leaf change. An update
+//! whose deadline is behind all slots that there can be is never in such a prefix: it is not in the
+//! tree.
 
 use std::collections::BinaryHeap;
 
@@ -14,38 +17,58 @@ use super::{direct_path, pairs};
 /// One server's waiting updates by deadline, and its next slot.
 #[derive(Debug)]
 pub(super) struct Deadlines {
-    /// Sorted by (deadline, name).
+    /// The bounded ones, which a slot may be too late for, by (deadline, name), then the others.
     sorted: Vec<UpdateId>,
+    bounded_count: usize,
     gone: Vec<bool>,
-    /// Per node: smallest slack below it, and what is still to be added to its children.
-    least: Vec<i64>,
-    added: Vec<i64>,
+    /// By node, in pairs of siblings: node 1 is the root, node n has the children 2 n and 2 n + 1.
+    nodes: Vec<[Node; 2]>,
     leaves: usize,
     waiting: usize,
     slot: i64,
 }
 
-/// The slack of what is gone: more than any deadline.
-const GONE: i64 = i64::MAX / 2;
+/// The waiting updates below a node.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    count: i64,
+    /// The smallest slack, as if nothing waited before them.
+    least: i64,
+}
+
+impl Node {
+    /// Nothing: its slack is more than any deadline.
+    const GONE: Self = Self { count: 0, least: i64::MAX / 2 };
+
+    /// What two siblings have together.
+    fn above([left, right]: [Self; 2]) -> Self {
+        Self { count: left.count + right.count, least: left.least.min(right.least - left.count) }
+    }
+}
 
 impl Deadlines {
     /// Of updates that [`sort`] has sorted; notes in `places` where each stands.
     pub(super) fn new(case: &Case, sorted: Vec<UpdateId>, places: &mut [u32]) -> Self {
-        let leaves = sorted.len().next_power_of_two();
-        let mut least = vec![GONE; leaves * 2];
-        for (rank, id) in sorted.iter().enumerate() {
-            places[id.index()] = UpdateId::from_index(rank).0;
-            least[leaves + rank] = case.deadline(*id).min(GONE / 2) - index(rank);
+        let slots = index(sorted.len());
+        let bounded_count = sorted.partition_point(|id| case.deadline(*id) < slots);
+        for (place, id) in sorted.iter().enumerate() {
+            places[id.index()] = UpdateId::from_index(place).0;
+        }
+        let leaves = bounded_count.next_power_of_two();
+        let mut nodes = vec![[Node::GONE; 2]; leaves];
+        for (place, id) in sorted[..bounded_count].iter().enumerate() {
+            let node = leaves + place;
+            nodes[node / 2][node % 2] = Node { count: 1, least: case.deadline(*id) };
         }
         for node in (1..leaves).rev() {
-            least[node] = least[node * 2].min(least[node * 2 + 1]);
+            nodes[node / 2][node % 2] = Node::above(nodes[node]);
         }
         Self {
             gone: vec![false; sorted.len()],
             waiting: sorted.len(),
-            added: vec![0; leaves * 2],
             sorted,
-            least,
+            bounded_count,
+            nodes,
             leaves,
             slot: 0,
         }
@@ -71,7 +94,7 @@ impl Deadlines {
         self.sorted.get(place) == Some(&id) && !self.gone[place]
     }
 
-    /// What waits, by deadline.
+    /// What waits.
     pub(super) fn remaining(&self) -> Vec<UpdateId> {
         let waiting = self.sorted.iter().zip(&self.gone).filter(|(_, gone)| !**gone);
         waiting.map(|(id, _)| *id).collect()
@@ -79,14 +102,16 @@ impl Deadlines {
 
     /// The shortest tight prefix for the next slot, if there is one of less than `len` updates.
     pub(super) fn tight_prefix(&self, case: &Case, len: usize) -> Option<Vec<UpdateId>> {
-        if self.waiting == 0 || self.least[1] > self.slot {
+        let [_, root] = self.nodes[0];
+        if root.least > self.slot {
             return None;
         }
-        let (mut node, mut above) = (1, 0);
+        let (mut node, mut before) = (1, 0);
         while node < self.leaves {
-            above += self.added[node];
+            let [left, _] = self.nodes[node];
             node *= 2;
-            if self.least[node] + above > self.slot {
+            if left.least - before > self.slot {
+                before += left.count;
                 node += 1;
             }
         }
@@ -105,23 +130,21 @@ impl Deadlines {
         debug_assert!(!self.gone[at], "an update waits once");
         self.gone[at] = true;
         self.waiting -= 1;
-        // Walk down to the leaf: everything to its right gains one, the leaf itself leaves.
-        let mut node = self.leaves + at;
-        self.least[node] = GONE;
-        while node > 1 {
-            if node.is_multiple_of(2) {
-                self.least[node + 1] += 1;
-                self.added[node + 1] += 1;
-            }
+        if at >= self.bounded_count {
+            return;
+        }
+        let (mut node, mut changed) = (self.leaves + at, Node::GONE);
+        while node > 0 {
+            let siblings = &mut self.nodes[node / 2];
+            siblings[node % 2] = changed;
+            changed = Node::above(*siblings);
             node /= 2;
-            let children = self.least[node * 2].min(self.least[node * 2 + 1]);
-            self.least[node] = children + self.added[node];
         }
     }
 }
 
 /// Drops from `ids` what cannot fit: from the shortest prefix by deadline that has more updates
-/// than slots, the one that would arrive last, until all fit (*derived*). `ids` are sorted.
+/// than slots, the one that would arrive last, until all fit (*derived*). [`sort`] has sorted them.
 pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> Vec<UpdateId> {
     let fits = ids.iter().enumerate().all(|(rank, id)| case.deadline(*id) >= index(rank));
     if fits {
@@ -148,13 +171,22 @@ pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> V
     lost
 }
 
-/// Sorts updates of one server by (deadline, name).
+/// Sorts updates of one server as [`Deadlines`] wants them.
 pub(super) fn sort(case: &Case, by_rank: &[UpdateId], ids: &mut [UpdateId]) {
+    let slots = index(ids.len());
+    let mut bounded_count = 0;
+    for at in 0..ids.len() {
+        if case.deadline(ids[at]) < slots {
+            ids.swap(at, bounded_count);
+            bounded_count += 1;
+        }
+    }
     // The deadline grows with the version.
+    let bounded = &mut ids[..bounded_count];
     let pair = |id: &UpdateId| (case.update(*id).version, case.ranks[id.index()]);
-    let mut pairs: Vec<(u64, u32)> = ids.iter().map(pair).collect();
+    let mut pairs: Vec<(u64, u32)> = bounded.iter().map(pair).collect();
     pairs::sort(&mut pairs);
-    for (id, (_, rank)) in ids.iter_mut().zip(pairs) {
+    for (id, (_, rank)) in bounded.iter_mut().zip(pairs) {
         *id = by_rank[rank as usize];
     }
 }

@@ -1,0 +1,122 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+use weft_plan::case::Case;
+use weft_plan::plan::Plan;
+use weft_plan::policy::mlfabric::Mlfabric;
+use weft_plan::policy::{Policy, PolicyError};
+
+use super::*;
+use crate::config::FileConfig;
+
+const CONFIG: &str = r#"
+listen = "127.0.0.1:0"
+[[host]]
+name = "w0"
+[[host]]
+name = "s0"
+[[job]]
+name = "digits"
+index = 1
+dimension = 1000
+workers = ["w0"]
+server = "s0"
+"#;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Answers once it is told to.
+struct Thinker {
+    is_asked: AtomicBool,
+    go: Mutex<Receiver<()>>,
+    is_told: AtomicBool,
+}
+
+/// What the engine holds of it.
+struct Shared(Arc<Thinker>);
+
+impl Policy for Shared {
+    fn name(&self) -> &str {
+        "thinker"
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
+        self.0.is_asked.store(true, Ordering::SeqCst);
+        let told = self.0.go.lock().unwrap().recv_timeout(PATIENCE);
+        self.0.is_told.store(told.is_ok(), Ordering::SeqCst);
+        Mlfabric.plan(case)
+    }
+}
+
+/// What the server and the worker hear, and the worker's stream.
+type Attached = (
+    mpsc::Receiver<Result<v1::Command, tonic::Status>>,
+    mpsc::Receiver<Result<v1::WorkerReply, tonic::Status>>,
+    WorkerKey,
+);
+
+async fn attach(core: &CoreSender) -> Attached {
+    let role = v1::JobRole {
+        job: 1,
+        role: v1::Role::Server.into(),
+        address: "127.0.0.1:22341".into(),
+        ..v1::JobRole::default()
+    };
+    let hello =
+        v1::NodeHello { name: "s0".into(), roles: vec![role], life: 3, ..v1::NodeHello::default() };
+    let (outbox, commands) = mpsc::channel(64);
+    let (answer, answered) = oneshot::channel();
+    core.send(Input::NodeHello { hello, outbox, answer }).await.unwrap();
+    answered.await.unwrap().unwrap();
+    let hello = v1::WorkerHello { job: 1, name: None, rank: 0, life: 7 };
+    let (outbox, replies) = mpsc::channel(64);
+    let (answer, answered) = oneshot::channel();
+    core.send(Input::WorkerHello { hello, from: None, outbox, answer }).await.unwrap();
+    (commands, replies, answered.await.unwrap().unwrap())
+}
+
+/// The test and the core share one thread, as the streams and the core of the daemon do.
+#[tokio::test]
+async fn others_go_on_while_a_policy_waits() {
+    let (told, go) = channel();
+    let thinker = Arc::new(Thinker {
+        is_asked: AtomicBool::new(false),
+        go: Mutex::new(go),
+        is_told: AtomicBool::new(false),
+    });
+    let shared = thinker.clone();
+    let policies = Box::new(move |_: &str| -> Result<Arc<dyn Policy>, String> {
+        Ok(Arc::new(Shared(shared.clone())))
+    });
+    let config: FileConfig = toml::from_str(CONFIG).unwrap();
+    let controller = Controller::new(config.engine(), &Saved::fresh(1), policies).unwrap();
+    let (core, inputs) = mpsc::channel(INPUTS_MAX);
+    tokio::spawn(Core::new(controller, None, 1_000_000_000).run(inputs));
+    let (mut commands, _replies, worker) = attach(&core).await;
+    let request = v1::TransferRequest {
+        update_id: 1,
+        norm: 1.0,
+        max_abs: 1.0,
+        ..v1::TransferRequest::default()
+    };
+    let request = v1::worker_message::Message::Request(request);
+    core.send(Input::Worker(worker, request)).await.unwrap();
+    while !thinker.is_asked.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    told.send(()).unwrap();
+    loop {
+        let command = tokio::time::timeout(PATIENCE, commands.recv()).await.unwrap();
+        let command = command.unwrap().unwrap().command;
+        if let Some(v1::command::Command::Install(_)) = command {
+            break;
+        }
+    }
+    assert!(thinker.is_told.load(Ordering::SeqCst), "nobody else ran");
+}
