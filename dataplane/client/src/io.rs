@@ -169,7 +169,7 @@ impl Backlog {
     /// were so many full ones that the time passes here and not where the frames come from.
     pub(crate) fn is_over(&mut self, is_full: bool) -> bool {
         self.full_bursts = if is_full { self.full_bursts + 1 } else { 0 };
-        self.full_bursts % FULL_BURSTS_MAX == 0
+        self.full_bursts.is_multiple_of(FULL_BURSTS_MAX)
     }
 }
 

@@ -169,6 +169,7 @@ impl<P: Port> Driver<P> {
                 let Some(mut frame) = self.port.alloc() else { break };
                 let Some(len) = self.engine.poll_transmit(now, frame.buffer_mut()) else { break };
                 frame.set_len(len);
+                frame.keep_apart(self.engine.is_in_train());
                 self.tx.push(frame);
             }
             if self.tx.is_empty() {
