@@ -60,6 +60,9 @@ pub struct Config {
     pub lanes: u16,
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
     pub mtu: u16,
+    /// Whether runs of frames cross the kernel as one message each: less CPU, but see
+    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default false.
+    pub offload: bool,
     /// How long the aggregator may take to answer the first handshake. Default 5 s.
     pub connect_timeout: Duration,
     /// How long a round, or the wait for the other workers, may go without progress. Default 30 s.
@@ -90,6 +93,7 @@ impl Config {
             numbers: Numbers::Fixed,
             lanes: 1,
             mtu: 1500,
+            offload: false,
             connect_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),
@@ -138,6 +142,13 @@ impl Config {
     #[must_use]
     pub fn mtu(mut self, mtu: u16) -> Self {
         self.mtu = mtu;
+        self
+    }
+
+    /// Sets whether runs of frames cross the kernel as one message each.
+    #[must_use]
+    pub fn offload(mut self, offload: bool) -> Self {
+        self.offload = offload;
         self
     }
 

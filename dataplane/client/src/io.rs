@@ -13,6 +13,8 @@ use crate::payload::Nothing;
 
 /// Longest sleep between looks at the engines' timers.
 const WAIT_NS_MAX: u64 = 10_000_000;
+/// Full bursts taken in without a look at the timers.
+const FULL_BURSTS_MAX: u32 = 64;
 
 /// The engines of a session: the one whose round it is, and the other.
 pub(crate) struct Workers<'a> {
@@ -33,11 +35,18 @@ pub(crate) struct Io<P: Port> {
     origin: Instant,
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
+    backlog: Backlog,
 }
 
 impl<P: Port> Io<P> {
     pub(crate) fn new(port: P) -> Self {
-        Self { port, origin: Instant::now(), rx: Burst::new_const(), tx: Burst::new_const() }
+        Self {
+            port,
+            origin: Instant::now(),
+            rx: Burst::new_const(),
+            tx: Burst::new_const(),
+            backlog: Backlog::default(),
+        }
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -59,7 +68,7 @@ impl<P: Port> Io<P> {
         }
     }
 
-    /// Sends what is due, takes what has come, sleeps if there was neither; then one event.
+    /// Takes what has come, sends what is due, sleeps if there was neither; then one event.
     pub(crate) fn step(
         &mut self,
         workers: &mut Workers<'_>,
@@ -68,15 +77,14 @@ impl<P: Port> Io<P> {
         if let Some(event) = poll_event(workers) {
             return Ok(Some(event));
         }
-        let now = self.now();
-        if now >= workers.timeout() {
+        let (received, read_at) = self.receive(workers, payload);
+        if let Some(now) = read_at.filter(|now| *now >= workers.timeout()) {
             workers.active.handle_timeout(now);
             if let Some(other) = &mut workers.other {
                 other.handle_timeout(now);
             }
         }
-        let sent = self.transmit(now, workers, payload);
-        let received = self.receive(workers, payload);
+        let sent = self.transmit(self.now(), workers, payload);
         if sent + received == 0 {
             if !self.port.is_open() {
                 return Err(Error::PortClosed);
@@ -123,9 +131,16 @@ impl<P: Port> Io<P> {
         }
     }
 
-    fn receive(&mut self, workers: &mut Workers<'_>, payload: &mut dyn Payload) -> usize {
+    /// Takes in a burst; returns how many frames, and the time by which all that had come was taken
+    /// in, once that is so.
+    fn receive(
+        &mut self,
+        workers: &mut Workers<'_>,
+        payload: &mut dyn Payload,
+    ) -> (usize, Option<Nanos>) {
         let now = self.now();
         let received = self.port.rx_burst(now, &mut self.rx);
+        let is_all = self.backlog.is_over(self.rx.is_full());
         for mut frame in self.rx.drain(..) {
             let frame = frame.as_mut();
             // What an engine refuses it has counted; there is nothing else to do about it.
@@ -136,7 +151,25 @@ impl<P: Port> Io<P> {
                 _ => workers.active.handle_frame(now, frame, payload),
             };
         }
-        received
+        (received, is_all.then_some(now))
+    }
+}
+
+/// Whether a port may hold frames that nobody has looked at.
+///
+/// A thread that had to wait for its core finds its timeouts passed, and the answers beside them:
+/// nothing is overdue before all that came was taken in.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    full_bursts: u32,
+}
+
+impl Backlog {
+    /// Takes note of a burst; true when timeouts may be believed: the burst was not full, or there
+    /// were so many full ones that the time passes here and not where the frames come from.
+    pub(crate) fn is_over(&mut self, is_full: bool) -> bool {
+        self.full_bursts = if is_full { self.full_bursts + 1 } else { 0 };
+        self.full_bursts.is_multiple_of(FULL_BURSTS_MAX)
     }
 }
 

@@ -140,6 +140,7 @@ impl PushSession {
     pub fn connect(config: &PushConfig) -> Result<Self, PushError> {
         let mut udp = UdpConfig::new(config.local);
         udp.mtu = usize::from(config.mtu);
+        udp.offload = config.offload;
         let port = UdpPort::open(&udp).map_err(|error| PushError::Port(Arc::new(error)))?;
         Self::over(port, config)
     }

@@ -77,6 +77,7 @@ impl Session<UdpPort> {
         let mut udp = UdpConfig::new(config.local);
         udp.socket_count = usize::from(config.lanes);
         udp.mtu = usize::from(config.mtu);
+        udp.offload = config.offload;
         let port = UdpPort::open(&udp).map_err(Error::Port)?;
         Self::over(port, config)
     }

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use weft_client::{Config, Error, Numbers, Session};
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table};
+use weft_io::memory::MemoryPort;
+use weft_io::pool::PoolFrame;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{AggregatorLane, Port, memory};
+use weft_io::{AggregatorLane, Burst, Port, forward_port, memory};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Operation};
@@ -219,6 +221,54 @@ fn integers_over_udp() {
     for sum in sums {
         assert!(sum.iter().zip(0..).all(|(sum, i)| *sum == i * 6));
     }
+}
+
+/// Loses its core whenever it waits, for longer than the first timeout, while the box answers.
+struct Preempted {
+    port: MemoryPort,
+    boxed: AggregatorLane<MemoryPort>,
+    /// The box's clock.
+    now: Nanos,
+}
+
+impl Port for Preempted {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        self.port.rx_burst(now, rx)
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.port.tx_burst(now, tx)
+    }
+
+    fn wait(&mut self, _: u64) {
+        self.now = self.now.saturating_add(Nanos::from_millis(1));
+        while self.boxed.breathe(self.now, &mut ()) > 0 {}
+        thread::sleep(Duration::from_millis(25));
+    }
+
+    forward_port!(port: alloc, info, stats);
+}
+
+#[test]
+fn nothing_is_overdue_before_what_came_was_looked_at() {
+    let mut ports = memory::hub(256, 1500, &["box", "w0"]);
+    let port = ports.remove(1);
+    let box_port = ports.remove(0);
+    let addr = SocketAddr::from(([10, 0, 0, 100], 22341));
+    let config =
+        box_config(box_port.info().mac, addr, vec![row(0, vec![member(0)], ElementType::I32)]);
+    let engine = Aggregator::new(&Table::new(config).unwrap(), 0, 42, Kernels::detect());
+    let boxed = AggregatorLane::new(box_port, engine);
+    let config = Config::new(member(0), addr);
+    let mut session = Session::over(Preempted { port, boxed, now: Nanos(0) }, &config).unwrap();
+    let mut values: Vec<i32> = (0..40 * 64).collect();
+    session.allreduce_i32(&mut values).unwrap();
+    assert!(values.iter().zip(0..).all(|(sum, i)| *sum == i));
+    let stats = session.statistics().data;
+    assert_eq!((stats.chunks_sent, stats.retransmissions), (40, 0));
+    assert!(session.close().unwrap());
 }
 
 #[test]

@@ -182,6 +182,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             }
             Verdict::Send { len } => {
                 frame.set_len(len);
+                frame.keep_apart(self.engine.may_be_in_train());
                 self.send(now, frame);
             }
             Verdict::Multicast { len, lease } => {
@@ -190,6 +191,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             }
             Verdict::Fan { len, push } => {
                 frame.set_len(len);
+                frame.keep_apart(self.engine.may_be_in_train());
                 self.fan(now, frame, push);
             }
         }

@@ -32,7 +32,13 @@ impl Pool {
     /// Takes an empty frame; `None` when all are in use. Its buffer holds what was there before.
     pub fn alloc(&self) -> Option<PoolFrame> {
         let buffer = self.free.pop()?;
-        Some(PoolFrame { buffer, len: 0, arrived_ns: 0, home: Arc::clone(&self.free) })
+        Some(PoolFrame {
+            buffer,
+            len: 0,
+            arrived_ns: 0,
+            is_apart: false,
+            home: Arc::clone(&self.free),
+        })
     }
 
     /// Buffers not in use at this moment.
@@ -61,6 +67,7 @@ pub struct PoolFrame {
     len: usize,
     /// 0: not known.
     arrived_ns: u64,
+    is_apart: bool,
     home: Arc<ArrayQueue<Box<[u8]>>>,
 }
 
@@ -68,6 +75,11 @@ impl PoolFrame {
     /// Notes when the kernel got it; 0: not known.
     pub(crate) fn set_arrived_ns(&mut self, arrived_ns: u64) {
         self.arrived_ns = arrived_ns;
+    }
+
+    /// It was asked to stay apart.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.is_apart
     }
 }
 
@@ -79,6 +91,10 @@ impl Frame for PoolFrame {
     fn set_len(&mut self, len: usize) {
         assert!(len <= self.buffer.len(), "a frame fits its buffer");
         self.len = len;
+    }
+
+    fn keep_apart(&mut self, is_apart: bool) {
+        self.is_apart = is_apart;
     }
 
     fn arrived_ns(&self) -> Option<u64> {

@@ -32,6 +32,12 @@ pub trait Frame: AsRef<[u8]> + AsMut<[u8]> {
     /// If `len` exceeds the buffer: a bug in Weft, never a consequence of network input.
     fn set_len(&mut self, len: usize);
 
+    /// Asks a port that sends neighbours as one not to do so with this frame: how such frames
+    /// arrive is measured (SPEC#transfer-trains). Off until it is asked for; ignored by default.
+    fn keep_apart(&mut self, is_apart: bool) {
+        let _ = is_apart;
+    }
+
     /// When the port got the frame, on a clock of its own in nanoseconds, where it can tell better
     /// than by the time of the burst. By default it cannot.
     fn arrived_ns(&self) -> Option<u64> {
@@ -227,4 +233,18 @@ pub struct PortStats {
     pub tx_bytes: u64,
     /// Frames that the driver or the kernel failed to send.
     pub tx_errors: u64,
+}
+
+impl PortStats {
+    /// Counts a received frame into `rx`, which has room, or an unusable one; returns how many.
+    pub(crate) fn take<F: Frame>(&mut self, frame: Option<F>, rx: &mut Burst<F>) -> usize {
+        let Some(frame) = frame else {
+            self.rx_errors += 1;
+            return 0;
+        };
+        self.rx_packets += 1;
+        self.rx_bytes += frame.as_ref().len() as u64;
+        rx.push(frame);
+        1
+    }
 }

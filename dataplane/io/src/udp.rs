@@ -6,7 +6,12 @@
 //! wire would show. Ethernet addresses are made up from the IP ([`pseudo_mac`]), time to live and
 //! identification are those of `weft_wire::frame::Encap`, and a received ECN mark is kept.
 //!
-//! Invariants: `sendmmsg`/`recvmmsg` once per socket and burst; no allocation after
+//! A run of frames to one destination, all as long as the first and the last perhaps shorter,
+//! crosses the kernel as one message (generic segmentation and receive offload): the path through
+//! it costs about as much for a run as for a frame. Only what is in one burst makes a run; nothing
+//! waits for more. A frame that was asked to stay apart ([`Frame::keep_apart`]) is in none.
+//!
+//! Invariants: few system calls per socket and burst; no allocation after
 //! [`UdpPort::open`], except the message headers (about 20 KiB) when a port is first used on
 //! another thread than the one that opened it. Every frame taken from `tx` is sent or counted as
 //! [`PortStats::tx_errors`]; when a socket buffer is full the rest stays with the caller. A failing
@@ -18,19 +23,22 @@
 mod frame_set;
 mod headers;
 mod mmsg;
+mod receive;
+mod runs;
 mod socket;
+mod transmit;
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 
-use arrayvec::ArrayVec;
-use weft_wire::frame::{ETHERNET_LEN, Udp};
+use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 
-use self::frame_set::FrameSet;
+use self::receive::Merged;
 use self::socket::Socket;
 use crate::pool::{Pool, PoolFrame};
-use crate::port::{BURST_MAX, Burst, Port, PortInfo, PortStats};
+#[cfg(doc)]
+use crate::port::Frame;
+use crate::port::{Burst, Port, PortInfo, PortStats};
 use crate::wake::Waker;
 
 /// Most sockets of one port.
@@ -53,10 +61,16 @@ pub struct UdpConfig {
     /// Write a UDP checksum into received IPv4 frames as well, for groups whose integrity is
     /// `checksum16`. The kernel has verified the carried one and does not hand it over.
     pub ipv4_checksum: bool,
+    /// Hand runs of frames to the kernel, and take them from it, as one message each (`UDP_SEGMENT`
+    /// and `UDP_GRO`), where it can. On a wire they are the same datagrams; the kernel's own path,
+    /// a bridge and a queueing discipline see one packet of up to 64 KiB. 64 KiB of memory. Not
+    /// beside an AF_PACKET or DPDK port, or BMv2, at a veth whose offloads are on: what reads
+    /// frames there is given the packet whole.
+    pub offload: bool,
 }
 
 impl UdpConfig {
-    /// One socket at `addr`, Ethernet's MTU of 1500, 1024 frames, 4 MiB socket buffers.
+    /// One socket at `addr`, Ethernet's MTU of 1500, 1024 frames, 4 MiB socket buffers, no offload.
     #[must_use]
     pub fn new(addr: SocketAddr) -> Self {
         Self {
@@ -66,6 +80,7 @@ impl UdpConfig {
             frame_count: 1024,
             socket_buffer_bytes: 4 << 20,
             ipv4_checksum: false,
+            offload: false,
         }
     }
 }
@@ -130,6 +145,8 @@ pub struct UdpPort {
     stats: PortStats,
     header_len: usize,
     ipv4_checksum: bool,
+    /// What the kernel gave as one message, where it may.
+    merged: Option<Merged>,
     /// Socket that the next receive starts with, so that no lane starves another.
     next_rx: usize,
     /// Polled beside the sockets once somebody has asked for it.
@@ -149,14 +166,16 @@ impl UdpPort {
         let name =
             if sockets.len() == 1 { addr.to_string() } else { format!("{addr}+{}", sockets.len()) };
         let mac = pseudo_mac(addr.ip());
+        let headers_len = headers::len(addr.ip());
         Ok(Self {
             sockets,
             spare: Burst::new(),
             pool: Pool::new(config.frame_count, config.mtu + ETHERNET_LEN),
             info: PortInfo { name, driver: "udp".to_owned(), mac, mtu: config.mtu },
             stats: PortStats::default(),
-            header_len: headers::len(addr.ip()),
+            header_len: headers_len,
             ipv4_checksum: config.ipv4_checksum,
+            merged: config.offload.then(|| Merged::new(config.mtu - (headers_len - ETHERNET_LEN))),
             next_rx: 0,
             waker: None,
         })
@@ -177,94 +196,13 @@ impl UdpPort {
             tx_bytes: least(Socket::tx_buffer_bytes),
         }
     }
-
-    /// Receives from one socket until `rx` is full or the socket, or the pool, is empty.
-    fn receive(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
-        while self.spare.len() < rx.remaining_capacity() {
-            let Some(frame) = self.pool.alloc() else { break };
-            self.spare.push(frame);
-        }
-        let want = rx.remaining_capacity().min(self.spare.len());
-        if want == 0 {
-            self.stats.rx_nombuf += 1;
-            return 0;
-        }
-        let socket = &self.sockets[index];
-        let mut received = ArrayVec::new();
-        let frames = &mut self.spare[..want];
-        if mmsg::receive(socket, frames, self.header_len, &mut received).is_err() {
-            self.stats.rx_errors += 1;
-        }
-        let mut count = 0;
-        for (message, mut frame) in received.iter().zip(self.spare.drain(..received.len())) {
-            if headers::write(&mut frame, message, socket.addr(), self.ipv4_checksum) {
-                self.stats.rx_packets += 1;
-                self.stats.rx_bytes += frame.as_ref().len() as u64;
-                rx.push(frame);
-                count += 1;
-            } else {
-                self.stats.rx_errors += 1;
-            }
-        }
-        count
-    }
-
-    /// Where a frame's payload lies and goes, and the socket that sends it. `None` when no socket
-    /// can: not UDP, too long, or from an address that is not this port's.
-    fn plan(&self, frame: &PoolFrame) -> Option<Departure> {
-        let udp = Udp::parse(frame.as_ref()).ok()?;
-        let first = self.local_addr();
-        let lane = usize::from(udp.source.port().checked_sub(first.port())?);
-        let sendable = lane < self.sockets.len()
-            && udp.source.ip() == first.ip()
-            && udp.target.is_ipv4() == first.is_ipv4()
-            && frame.as_ref().len() <= self.info.mtu + ETHERNET_LEN;
-        sendable.then(|| Departure {
-            socket: lane,
-            target: udp.target,
-            payload: udp.payload_range(),
-        })
-    }
-
-    /// Sends the frames of `batch` (indices into `tx`, all of one socket); returns those that the
-    /// socket had no room for.
-    fn send(
-        &mut self,
-        tx: &[PoolFrame],
-        plans: &[Option<Departure>],
-        mut batch: FrameSet,
-    ) -> FrameSet {
-        while !batch.is_empty() {
-            let departures = batch
-                .iter()
-                .filter_map(|index| plans[index].as_ref().map(|plan| (plan, tx[index].as_ref())));
-            let socket = batch.first().and_then(|index| plans[index].as_ref()).map(|p| p.socket);
-            let Some(socket) = socket else { break };
-            match mmsg::send(&self.sockets[socket], departures) {
-                Ok(0) => break,
-                Ok(sent) => {
-                    for index in batch.iter().take(sent) {
-                        self.stats.tx_packets += 1;
-                        self.stats.tx_bytes += tx[index].as_ref().len() as u64;
-                    }
-                    batch = batch.skip(sent);
-                }
-                Err(errno) if mmsg::is_full(errno) => break,
-                Err(_) => {
-                    self.stats.tx_errors += 1;
-                    batch = batch.skip(1);
-                }
-            }
-        }
-        batch
-    }
 }
 
 impl Port for UdpPort {
     type Frame = PoolFrame;
 
     fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
-        let mut count = 0;
+        let mut count = self.split_merged(rx);
         for _ in 0..self.sockets.len() {
             if rx.is_full() {
                 break;
@@ -275,28 +213,10 @@ impl Port for UdpPort {
         count
     }
 
-    /// Sends in order within each socket; one `sendmmsg` serves all frames of a socket.
+    /// Sends in order within each socket; one `sendmmsg` serves all frames of a socket, or a few
+    /// where runs of segments differ in length.
     fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
-        let offered = tx.len();
-        let plans: ArrayVec<Option<Departure>, BURST_MAX> =
-            tx.iter().map(|frame| self.plan(frame)).collect();
-        let mut pending = FrameSet::of(&plans, Option::is_some);
-        self.stats.tx_errors += (offered - pending.len()) as u64;
-        let mut refused = FrameSet::default();
-        while let Some(Some(plan)) = pending.first().map(|index| plans[index].as_ref()) {
-            let socket = plan.socket;
-            let batch = FrameSet::of(&plans, |plan| {
-                plan.as_ref().is_some_and(|plan| plan.socket == socket)
-            });
-            refused = refused.union(self.send(tx, &plans, batch));
-            pending = pending.without(batch);
-        }
-        let mut index = 0;
-        tx.retain(|_| {
-            index += 1;
-            refused.contains(index - 1)
-        });
-        offered - tx.len()
+        self.transmit(tx)
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
@@ -318,6 +238,9 @@ impl Port for UdpPort {
     }
 
     fn wait(&mut self, timeout_ns: u64) {
+        if self.merged.as_ref().is_some_and(Merged::has_more) {
+            return;
+        }
         socket::wait(&self.sockets, self.waker.as_ref(), timeout_ns);
     }
 
@@ -345,14 +268,6 @@ pub fn pseudo_mac(ip: IpAddr) -> MacAddr {
             MacAddr([0x02, 0x06, a, b, c, d])
         }
     }
-}
-
-/// How a frame leaves.
-#[derive(Clone, Debug)]
-struct Departure {
-    socket: usize,
-    target: SocketAddr,
-    payload: Range<usize>,
 }
 
 fn check(config: &UdpConfig) -> Result<(), UdpError> {

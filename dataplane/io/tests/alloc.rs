@@ -94,14 +94,21 @@ fn memory_hub_with_a_flood() {
 
 #[test]
 fn udp_on_loopback() {
-    let config = UdpConfig::new("127.0.0.1:0".parse().expect("an address"));
-    let mut left = UdpPort::open(&UdpConfig { socket_count: 2, ..config.clone() }).expect("a port");
-    let mut right = UdpPort::open(&config).expect("a port");
-    let there = encap(left.local_addr(), right.local_addr());
-    let back = encap(right.local_addr(), left.local_addr());
-    let mut returned = 0;
-    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
-    assert!(returned > 1600, "{returned} of 3200 came back");
+    for offload in [false, true] {
+        let config =
+            UdpConfig { offload, ..UdpConfig::new("127.0.0.1:0".parse().expect("an address")) };
+        let mut left =
+            UdpPort::open(&UdpConfig { socket_count: 2, ..config.clone() }).expect("a port");
+        let mut right = UdpPort::open(&config).expect("a port");
+        let there = encap(left.local_addr(), right.local_addr());
+        let back = encap(right.local_addr(), left.local_addr());
+        let mut returned = 0;
+        let allocations = allocations_of(|| {
+            returned = ping_pong(&mut left, &mut right, &there, &back);
+        });
+        assert_eq!(allocations, 0, "offload: {offload}");
+        assert!(returned > 1600, "{returned} of 3200 came back");
+    }
 }
 
 #[test]

@@ -95,9 +95,16 @@ fn a_full_send_buffer_refuses_and_loses_nothing() {
         skip("this kernel has no tbf qdisc");
         return;
     }
+    for (offload, len) in [(false, 1000), (true, 3000)] {
+        a_full_send_buffer_refuses(offload, len);
+    }
+}
+
+fn a_full_send_buffer_refuses(offload: bool, len: usize) {
     let config = UdpConfig {
         socket_buffer_bytes: 1,
         mtu: 9000,
+        offload,
         ..UdpConfig::new("127.0.0.1:0".parse().expect("an address"))
     };
     let mut port = UdpPort::open(&config).expect("a port");
@@ -105,7 +112,7 @@ fn a_full_send_buffer_refuses_and_loses_nothing() {
     let route = encap(port.local_addr(), server.local_addr());
     let mut tx = Burst::new();
     for index in 0..32 {
-        tx.push(datagram(&mut port, &route, &[index; 1000]));
+        tx.push(datagram(&mut port, &route, &vec![index; len]));
     }
     let first = port.tx_burst(NOW, &mut tx);
     assert!((1..32).contains(&first), "{first} of 32 sent");

@@ -120,6 +120,7 @@ impl Node<'_> {
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
             socket_buffer_bytes: section.socket_buffer_bytes,
+            offload: section.offload,
             ipv4_checksum: rows.iter().any(|row| row.integrity == Integrity::Checksum16)
                 || self.settings.has_checksums(),
             ..UdpConfig::new(self.settings.table.local.addr)

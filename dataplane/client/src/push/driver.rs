@@ -14,6 +14,7 @@ use weft_wire::Nanos;
 use super::book::{Book, Stage};
 use super::message::{Message, Ready, Shared, ToController};
 use super::{PushConfig, PushError};
+use crate::io::Backlog;
 
 /// What the thread is started with.
 pub(super) struct Setup {
@@ -42,6 +43,7 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
         carried: setup.carried,
         rx: Burst::new_const(),
         tx: Burst::new_const(),
+        backlog: Backlog::default(),
     };
     let end = driver.run(shared);
     shared.publish(&driver.book.statistics(&driver.engine, driver.port.carried()));
@@ -62,18 +64,21 @@ struct Driver<P: Port> {
     carried: Arc<Carried>,
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
+    backlog: Backlog,
 }
 
 impl<P: Port> Driver<P> {
     fn run(&mut self, shared: &Shared) -> PushError {
         loop {
             let heard = self.listen();
-            let now = self.now();
-            if now >= self.engine.poll_timeout() {
-                self.engine.handle_timeout(now);
+            let (received, read_at) = self.receive();
+            if let Some(now) = read_at {
+                if now >= self.engine.poll_timeout() {
+                    self.engine.handle_timeout(now);
+                }
+                self.book.handle_timeout(now, &mut self.engine);
             }
-            self.book.handle_timeout(now, &mut self.engine);
-            let moved = self.transmit(now) + self.receive();
+            let moved = received + self.transmit(self.now());
             if moved > 0 && self.controller.is_some() {
                 let (rx_bytes, tx_bytes) = self.port.carried();
                 self.carried.note(rx_bytes, tx_bytes);
@@ -164,6 +169,7 @@ impl<P: Port> Driver<P> {
                 let Some(mut frame) = self.port.alloc() else { break };
                 let Some(len) = self.engine.poll_transmit(now, frame.buffer_mut()) else { break };
                 frame.set_len(len);
+                frame.keep_apart(self.engine.is_in_train());
                 self.tx.push(frame);
             }
             if self.tx.is_empty() {
@@ -181,14 +187,17 @@ impl<P: Port> Driver<P> {
         }
     }
 
-    fn receive(&mut self) -> usize {
+    /// Takes in a burst; returns how many frames, and the time by which all that had come was taken
+    /// in, once that is so.
+    fn receive(&mut self) -> (usize, Option<Nanos>) {
         let now = self.now();
         let received = self.port.rx_burst(now, &mut self.rx);
+        let is_all = self.backlog.is_over(self.rx.is_full());
         for mut frame in self.rx.drain(..) {
             // What the engine refuses it has counted; there is nothing else to do about it.
             let _ = self.engine.handle_frame(now, frame.as_mut());
         }
-        received
+        (received, is_all.then_some(now))
     }
 }
 

@@ -49,6 +49,12 @@ pub trait LaneEngine {
         None
     }
 
+    /// True when what was decided last may belong to a train, of which the network alone may space
+    /// the frames. By default there is none.
+    fn may_be_in_train(&self) -> bool {
+        false
+    }
+
     /// The next thing that the controller should hear of, and the job that it is about.
     fn poll_event(&mut self) -> Option<(JobId, Event)>;
 
@@ -119,6 +125,11 @@ impl LaneEngine for Aggregator {
 
     fn poll_train(&mut self) -> Option<Train> {
         self.gather_mut().poll_train()
+    }
+
+    #[inline]
+    fn may_be_in_train(&self) -> bool {
+        self.gather().may_be_in_train()
     }
 
     #[inline(always)]

@@ -43,7 +43,7 @@ impl FrameSet {
         (0..count).fold(self, |set, _| Self(set.0 & set.0.wrapping_sub(1)))
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = usize> {
+    pub(super) fn iter(self) -> impl Iterator<Item = usize> + Clone {
         (0..BURST_MAX).filter(move |index| self.contains(*index))
     }
 }

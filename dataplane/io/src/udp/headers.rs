@@ -16,16 +16,16 @@ pub(super) const fn len(ip: IpAddr) -> usize {
 }
 
 /// Writes the headers of a payload that lies at its place in `frame` already, and sets the
-/// frame's length. False when the message is unusable: truncated, or without a sender.
+/// frame's length. `None` when the message is unusable: truncated, or without a sender.
 pub(super) fn write(
-    frame: &mut PoolFrame,
+    mut frame: PoolFrame,
     message: &Received,
     target: SocketAddr,
     ipv4_checksum: bool,
-) -> bool {
+) -> Option<PoolFrame> {
     let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
     let encap = message.source.and_then(|source| Encap::new(end(source), end(target)));
-    let Some(encap) = encap.filter(|_| !message.truncated) else { return false };
+    let encap = encap.filter(|_| !message.truncated)?;
     let frame_len = encap.emit(frame.buffer_mut(), message.payload_len);
     frame.set_len(frame_len);
     frame.set_arrived_ns(message.arrived_ns);
@@ -33,7 +33,7 @@ pub(super) fn write(
     if ipv4_checksum || target.is_ipv6() {
         encap.finish(frame.as_mut());
     }
-    true
+    Some(frame)
 }
 
 /// Puts the received traffic class (DSCP and ECN) into emitted headers.

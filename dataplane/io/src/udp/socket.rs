@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use arrayvec::ArrayVec;
 // The macro names its two helpers without a path.
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
@@ -28,6 +29,7 @@ pub(super) struct Socket {
     addr: SocketAddr,
     rx_buffer_bytes: usize,
     tx_buffer_bytes: usize,
+    takes_runs: bool,
 }
 
 impl Socket {
@@ -39,6 +41,11 @@ impl Socket {
         self.inner.as_raw_fd()
     }
 
+    #[cfg(test)]
+    pub(super) fn inner(&self) -> &socket2::Socket {
+        &self.inner
+    }
+
     pub(super) fn rx_buffer_bytes(&self) -> usize {
         self.rx_buffer_bytes
     }
@@ -47,12 +54,25 @@ impl Socket {
         self.tx_buffer_bytes
     }
 
-    /// Datagrams that the kernel dropped at this socket, most for want of buffer.
+    /// True while the kernel cuts messages into datagrams.
+    pub(super) fn takes_runs(&self) -> bool {
+        self.takes_runs
+    }
+
+    /// A message that was to be cut was refused, and its datagrams alone were not.
+    pub(super) fn refuse_runs(&mut self, errno: Errno) {
+        self.takes_runs = false;
+        let addr = self.addr;
+        eprintln!("weft: UDP port {addr} sends datagrams one by one: no segmentation ({errno})");
+    }
+
+    /// Datagrams that the kernel dropped at this socket, most for want of buffer. A merged
+    /// message counts once.
     pub(super) fn rx_missed(&self) -> u64 {
         getsockopt(&self.inner, MemInfo).map_or(0, |info| u64::from(info[MEMINFO_DROPS]))
     }
 
-    fn bind(addr: SocketAddr, buffer_bytes: usize) -> Result<Self, UdpError> {
+    fn bind(addr: SocketAddr, config: &UdpConfig) -> Result<Self, UdpError> {
         let failed = |attempt| move |source| UdpError::Socket { addr, attempt, source };
         let kind = Type::DGRAM.nonblocking().cloexec();
         let inner = socket2::Socket::new(Domain::for_address(addr), kind, Some(Protocol::UDP))
@@ -66,11 +86,17 @@ impl Socket {
             _ => failed("bind a socket")(source),
         })?;
         configure(&inner, addr).map_err(failed("set ECN and path MTU options"))?;
-        let (rx_buffer_bytes, tx_buffer_bytes) = grow_buffers(&inner, buffer_bytes)
-            .map_err(|errno| failed("size the socket buffers")(errno.into()))?;
+        let (rx_buffer_bytes, tx_buffer_bytes) =
+            grow_buffers(&inner, config.socket_buffer_bytes)
+                .map_err(|errno| failed("size the socket buffers")(errno.into()))?;
         let bound = inner.local_addr().map_err(failed("read the bound address"))?;
         let addr = bound.as_socket().unwrap_or(addr);
-        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes })
+        // Kernels before 4.18 (5.0 for receiving) know neither; then nothing is merged.
+        let takes_runs = config.offload && setsockopt(&inner, sockopt::UdpGsoSegment, &0).is_ok();
+        if config.offload {
+            let _ = setsockopt(&inner, sockopt::UdpGroSegment, &true);
+        }
+        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes, takes_runs })
     }
 }
 
@@ -88,13 +114,13 @@ pub(super) fn bind_all(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
 }
 
 fn bind_from(config: &UdpConfig) -> Result<Vec<Socket>, UdpError> {
-    let first = Socket::bind(config.addr, config.socket_buffer_bytes)?;
+    let first = Socket::bind(config.addr, config)?;
     let mut addr = first.addr();
     let mut sockets = vec![first];
     while sockets.len() < config.socket_count {
         let port = addr.port().checked_add(1).ok_or(UdpError::InUse { addr })?;
         addr.set_port(port);
-        sockets.push(Socket::bind(addr, config.socket_buffer_bytes)?);
+        sockets.push(Socket::bind(addr, config)?);
     }
     Ok(sockets)
 }

@@ -208,6 +208,12 @@ pub struct PortSection {
     /// `udp`: bytes of socket buffer asked for in each direction. Default 4194304.
     #[serde(default = "default_socket_buffer_bytes")]
     pub socket_buffer_bytes: usize,
+    /// `udp`: hand runs of frames to the kernel, and take them from it, as one message each. On a
+    /// wire they are the same datagrams, for less CPU; a bridge or queueing discipline of this host
+    /// sees packets of up to 64 KiB, and so does an `af_packet` or `dpdk` box, or BMv2, at a veth
+    /// whose offloads are on: leave it off beside those. Default false.
+    #[serde(default)]
+    pub offload: bool,
     /// `af_packet`: bytes of each lane's receive ring. Default 4194304.
     #[serde(default = "default_socket_buffer_bytes")]
     pub ring_bytes: usize,

@@ -57,7 +57,8 @@ fn port(layout: &Layout<'_>, name: &str) -> toml::Value {
             fields.push(("qdisc_bypass", false.into()));
         }
         Io::Dpdk => fields.push(("device", "net_af_packet0".into())),
-        Io::Udp | Io::Memory => {}
+        Io::Udp => fields.push(("offload", true.into())),
+        Io::Memory => {}
     }
     section(&fields)
 }

@@ -60,6 +60,9 @@ pub struct PushWorkerPlan {
     pub controller: Option<String>,
     /// Largest IP packet.
     pub mtu: u16,
+    /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
+    /// frames from an interface.
+    pub offload: bool,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
@@ -238,6 +241,7 @@ impl Layout<'_> {
             server: self.box_addr(SERVER),
             controller: self.endpoint(),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
+            offload: self.io == Io::Udp,
             seed,
             scenario: self.scenario.clone(),
         }

@@ -23,6 +23,7 @@ use crate::workload::digits::{SplitMix64, Trainer};
 pub fn run_push_worker(plan: &PushWorkerPlan, directory: &Path, say: &mut dyn FnMut(PushMessage)) {
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
+    config.offload = plan.offload;
     let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)));
     let last = port.and_then(|port| train(plan, directory, port, say));
     say(last.unwrap_or_else(failed));

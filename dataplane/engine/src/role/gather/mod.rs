@@ -36,7 +36,7 @@ use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
-use weft_wire::header::{Header, Packet};
+use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos};
 
 pub use arena::SlotState;
@@ -50,7 +50,7 @@ use crate::push::{Command, Event, GROUPS_OPEN_MAX, InstallError};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
-use crate::send::train::{Train, Trains};
+use crate::send::train::{TRAIN_CHUNKS_MAX, Train, Trains};
 use crate::table::{JOBS_MAX, TableError};
 use job::Job;
 
@@ -72,6 +72,7 @@ pub struct Gather {
     /// By job id.
     index: Vec<Option<PushIndex>>,
     outbox: Outbox,
+    may_be_in_train: bool,
 }
 
 /// A frame under examination.
@@ -155,13 +156,18 @@ impl Gather {
             jobs.push(Job::new(local, PushIndex(number), push, seed, now, kernels));
             index[usize::from(push.job.0)] = Some(PushIndex(number));
         }
-        Ok(Self { jobs, index, outbox: Outbox::new() })
+        Ok(Self { jobs, index, outbox: Outbox::new(), may_be_in_train: false })
     }
 
     /// The push jobs of a box that has none.
     #[must_use]
     pub fn none() -> Self {
-        Self { jobs: Vec::new(), index: vec![None; JOBS_MAX], outbox: Outbox::new() }
+        Self {
+            jobs: Vec::new(),
+            index: vec![None; JOBS_MAX],
+            outbox: Outbox::new(),
+            may_be_in_train: false,
+        }
     }
 
     /// True when no job is pushed here.
@@ -183,8 +189,25 @@ impl Gather {
         arrival: &mut Arrival<'_>,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
-        self.outbox.trains.on_frame(arrival.now, arrival.udp.payload_range().end);
-        self.jobs[push.index()].handle(arrival, &mut self.outbox, drops)
+        let frame_len = arrival.udp.payload_range().end;
+        self.outbox.trains.on_frame(arrival.now, frame_len);
+        let outcome = self.jobs[push.index()].handle(arrival, &mut self.outbox, drops);
+        // A credit is answered by a longer frame with a sum only.
+        let is_sum = match outcome {
+            Ok(Verdict::Send { len } | Verdict::Fan { len, .. }) => len > frame_len,
+            _ => false,
+        };
+        let is_credit = arrival.header.kind == Kind::Pull;
+        let may_be_in_train = arrival.header.chunk.0 < u32::from(TRAIN_CHUNKS_MAX);
+        self.may_be_in_train = is_sum && is_credit && may_be_in_train;
+        outcome
+    }
+
+    /// True when what was decided last may be a sum of a train, of which the network alone may
+    /// space the frames: the server has not told this box how many chunks that has.
+    #[inline]
+    pub fn may_be_in_train(&self) -> bool {
+        self.may_be_in_train
     }
 
     /// Takes a controller's word. Answered by events.

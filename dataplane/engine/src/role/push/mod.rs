@@ -91,6 +91,8 @@ pub struct Pusher {
     declined: ArrayVec<GroupId, DECLINED_MAX>,
     pacer: Option<TokenBucket>,
     paced_until: Nanos,
+    /// The frame written last belongs to a train.
+    is_in_train: bool,
     /// Since when the server owes a word.
     asked_at: Option<Nanos>,
     close_at: Nanos,
@@ -150,6 +152,7 @@ impl Pusher {
             declined: ArrayVec::new(),
             pacer: config.rate_bytes_per_sec.map(update::bucket),
             paced_until: Nanos::MAX,
+            is_in_train: false,
             asked_at: None,
             close_at: Nanos::MAX,
             events: VecDeque::with_capacity(events_max(&config)),

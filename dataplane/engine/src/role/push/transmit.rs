@@ -21,6 +21,7 @@ impl Pusher {
             return None;
         }
         self.paced_until = Nanos::MAX;
+        self.is_in_train = false;
         for host in &mut self.hosts {
             if let Some(len) = host.channel.poll_transmit(now, frame) {
                 return Some(len);
@@ -51,6 +52,13 @@ impl Pusher {
             }
         }
         None
+    }
+
+    /// True when the frame that [`Pusher::poll_transmit`] wrote last belongs to a train, of which
+    /// the network alone may space the frames (SPEC#transfer-trains).
+    #[must_use]
+    pub fn is_in_train(&self) -> bool {
+        self.is_in_train
     }
 
     /// Answers a credit of the server, or makes the copy of an answer for the replica.
@@ -103,6 +111,7 @@ impl Pusher {
             let number = update.number;
             self.report_progress(number, is_first, is_whole);
         }
+        self.is_in_train = is_train;
         self.hosts[place].channel.write(&header, frame, chunk_len)
     }
 
@@ -198,6 +207,7 @@ impl Pusher {
         let header = contribution(&self.config, terms, update, turn.chunk, flags);
         let number = update.number;
         self.report_progress(number, is_first, false);
+        self.is_in_train = is_train;
         self.hosts[place].channel.write(&header, frame, chunk_len)
     }
 

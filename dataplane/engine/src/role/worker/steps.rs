@@ -134,6 +134,7 @@ impl Steps {
             slot.repeats = slot.repeats.saturating_add(1);
         } else {
             slot.repeats = 0;
+            slot.sent_at = now;
         }
         match action.send {
             Send::Contribution => {
@@ -144,7 +145,6 @@ impl Steps {
             Send::Status => {}
             Send::HandOver => slot.state = State::HandedOver,
         }
-        slot.sent_at = now;
         slot.deadline = now.saturating_add(rtt.rto_after(slot.repeats));
         self.next_deadline = self.next_deadline.min(self.slot(action.step).deadline);
     }
@@ -189,14 +189,20 @@ impl Steps {
                 self.release(step);
                 return Answer::HandedOver;
             }
-            return if step < slot.next { Answer::Duplicate } else { Answer::Unexpected };
+            if step > slot.next {
+                return Answer::Unexpected;
+            }
+            let is_last = step + window == slot.next;
+            return Answer::Duplicate { late: slot.unproven.take_if(|_| is_last) };
         }
         if !slot.contributed {
             return Answer::Unexpected;
         }
         // A step that a HAVE spoke of has been timed by it; what followed was another's delay.
-        let timed = slot.state == State::Contributed && slot.repeats == 0;
-        let rtt = timed.then(|| now.since(slot.sent_at));
+        let elapsed = Some(now.since(slot.sent_at)).filter(|_| slot.state == State::Contributed);
+        let rtt = elapsed.filter(|_| slot.repeats == 0);
+        let unproven = elapsed.filter(|_| slot.repeats > 0);
+        let lost_before = core::mem::replace(&mut slot.unproven, unproven).is_some();
         slot.next += window;
         slot.contributed = false;
         slot.sum_exponent = exponent;
@@ -207,7 +213,7 @@ impl Steps {
         while self.slot(self.low).next > self.low {
             self.low += 1;
         }
-        Answer::New { rtt, in_flight }
+        Answer::New { rtt, in_flight, lost_before }
     }
 
     /// Takes the box's word that it collects this step; `named` says that we are in already.
@@ -266,6 +272,7 @@ impl Steps {
         for slot in &mut self.slots {
             slot.state = State::Idle;
             slot.queued = false;
+            slot.unproven = None;
         }
         for step in wanted {
             let window = self.window;

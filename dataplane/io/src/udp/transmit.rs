@@ -1,0 +1,158 @@
+//! Sends a burst: which socket each frame leaves by, and what becomes of those that do not.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use weft_wire::frame::{ETHERNET_LEN, Udp};
+
+use super::frame_set::FrameSet;
+use super::{UdpPort, mmsg, runs};
+use crate::pool::PoolFrame;
+use crate::port::{BURST_MAX, Burst};
+
+/// How a frame leaves.
+#[derive(Clone, Debug)]
+pub(super) struct Departure {
+    pub(super) socket: usize,
+    pub(super) target: SocketAddr,
+    pub(super) payload: Range<usize>,
+    /// Not in a run with others.
+    pub(super) is_apart: bool,
+}
+
+impl UdpPort {
+    pub(super) fn transmit(&mut self, tx: &mut Burst<PoolFrame>) -> usize {
+        let offered = tx.len();
+        let plans: ArrayVec<Option<Departure>, BURST_MAX> =
+            tx.iter().map(|frame| self.plan(frame)).collect();
+        let mut pending = FrameSet::of(&plans, Option::is_some);
+        self.stats.tx_errors += (offered - pending.len()) as u64;
+        let mut refused = FrameSet::default();
+        while let Some(Some(plan)) = pending.first().map(|index| plans[index].as_ref()) {
+            let socket = plan.socket;
+            let batch = FrameSet::of(&plans, |plan| {
+                plan.as_ref().is_some_and(|plan| plan.socket == socket)
+            });
+            refused = refused.union(self.send(socket, tx, &plans, batch));
+            pending = pending.without(batch);
+        }
+        let mut index = 0;
+        tx.retain(|_| {
+            index += 1;
+            refused.contains(index - 1)
+        });
+        offered - tx.len()
+    }
+
+    /// Where a frame's payload lies and goes, and the socket that sends it. `None` when no socket
+    /// can: not UDP, too long, or from an address that is not this port's.
+    fn plan(&self, frame: &PoolFrame) -> Option<Departure> {
+        let udp = Udp::parse(frame.as_ref()).ok()?;
+        let first = self.local_addr();
+        let lane = usize::from(udp.source.port().checked_sub(first.port())?);
+        let sendable = lane < self.sockets.len()
+            && udp.source.ip() == first.ip()
+            && udp.target.is_ipv4() == first.is_ipv4()
+            && frame.as_ref().len() <= self.info.mtu + ETHERNET_LEN;
+        sendable.then(|| Departure {
+            socket: lane,
+            target: udp.target,
+            payload: udp.payload_range(),
+            is_apart: frame.is_apart(),
+        })
+    }
+
+    /// Sends the frames of `batch` (indices into `tx`, all of one socket); returns those that the
+    /// socket had no room for.
+    fn send(
+        &mut self,
+        socket: usize,
+        tx: &[PoolFrame],
+        plans: &[Option<Departure>],
+        mut batch: FrameSet,
+    ) -> FrameSet {
+        let mut takes_runs = self.sockets[socket].takes_runs();
+        // A run failed, and its frames are tried one by one.
+        let mut doubt = None;
+        while !batch.is_empty() {
+            let departures = batch
+                .iter()
+                .filter_map(|index| plans[index].as_ref().map(|plan| (plan, tx[index].as_ref())));
+            let call = runs::next_call(departures.clone().map(|(plan, _)| plan), takes_runs);
+            match mmsg::send(&self.sockets[socket], departures, &call) {
+                Ok(0) => break,
+                Ok(messages) => {
+                    if let Some(errno) = doubt.take() {
+                        self.sockets[socket].refuse_runs(errno);
+                    }
+                    let sent = call.frames(messages);
+                    for index in batch.iter().take(sent) {
+                        self.stats.tx_packets += 1;
+                        self.stats.tx_bytes += tx[index].as_ref().len() as u64;
+                    }
+                    batch = batch.skip(sent);
+                }
+                Err(errno) if mmsg::is_full(errno) => break,
+                Err(errno) if call.frames(1) > 1 => {
+                    takes_runs = false;
+                    doubt = Some(errno);
+                }
+                Err(_) => {
+                    doubt = None;
+                    self.stats.tx_errors += 1;
+                    batch = batch.skip(1);
+                }
+            }
+        }
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::setsockopt;
+    use nix::{setsockopt_impl, sockopt_impl};
+    use weft_wire::Nanos;
+    use weft_wire::frame::{Encap, Endpoint};
+
+    use super::super::{UdpConfig, pseudo_mac};
+    use super::*;
+    use crate::port::{Frame, Port};
+
+    sockopt_impl!(
+        /// Datagrams without a checksum, which the kernel does not cut out of a message.
+        NoCheck,
+        SetOnly,
+        libc::SOL_SOCKET,
+        libc::SO_NO_CHECK,
+        libc::c_int
+    );
+
+    #[test]
+    fn a_kernel_that_refuses_runs_gets_frames_and_is_not_asked_again() {
+        let config = UdpConfig::new("127.0.0.1:0".parse().unwrap());
+        let config = UdpConfig { offload: true, ..config };
+        let open = || UdpPort::open(&config).unwrap();
+        let (mut port, mut server) = (open(), open());
+        let end = |addr: SocketAddr| Endpoint { mac: pseudo_mac(addr.ip()), addr };
+        let encap = Encap::new(end(port.local_addr()), end(server.local_addr())).unwrap();
+        setsockopt(port.sockets[0].inner(), NoCheck, &1).unwrap();
+        assert!(port.sockets[0].takes_runs(), "this kernel knows UDP_SEGMENT");
+        let mut tx = Burst::new();
+        for mark in 0..5 {
+            let mut frame = port.alloc().unwrap();
+            frame.buffer_mut()[encap.header_len()] = mark;
+            let len = encap.emit(frame.buffer_mut(), 1);
+            frame.set_len(len);
+            tx.push(frame);
+        }
+        assert_eq!(port.tx_burst(Nanos(0), &mut tx), 5);
+        assert_eq!((port.stats().tx_packets, port.stats().tx_errors), (5, 0));
+        assert!(!port.sockets[0].takes_runs());
+        let mut rx = Burst::new();
+        assert_eq!(server.rx_burst(Nanos(0), &mut rx), 5);
+        let marks: Vec<u8> = rx.iter().map(|frame| frame.as_ref()[encap.header_len()]).collect();
+        assert_eq!(marks, [0, 1, 2, 3, 4]);
+    }
+}
