@@ -32,6 +32,7 @@ mod reference;
 mod tests;
 
 pub use crc::{CrcPatch, crc32c, crc32c_append};
+pub use kernels::RUN_MAX;
 pub use loops::squares;
 pub use pattern::{PATTERN_LEN, Pattern};
 pub use prefetch::{prefetch_read, prefetch_write};
