@@ -10,8 +10,7 @@ use weft_wire::Nanos;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
-use super::super::run::Run;
-use super::super::{Aggregator, Verdict};
+use super::super::{Aggregator, Run, Verdict};
 use super::quick::mend;
 use super::rig::*;
 use crate::table::{BoxConfig, RowConfig};
