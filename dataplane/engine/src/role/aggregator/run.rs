@@ -136,11 +136,7 @@ impl Lease {
     /// The recognised contribution and those behind it that can be summed with it; none where it
     /// is spoilt. Changes nothing.
     #[inline(always)]
-    fn accept_run<F: AsRef<[u8]> + AsMut<[u8]>>(
-        &self,
-        first: &Arrival,
-        frames: &mut [F],
-    ) -> Accepted {
+    fn accept_run<F: AsRef<[u8]>>(&self, first: &Arrival, frames: &[F]) -> Accepted {
         let held = self.slots.bank(first.place).members;
         let mut run = Accepted {
             count: 0,
@@ -150,13 +146,13 @@ impl Lease {
             flags: first.flags,
             marked: u64::from(first.congestion),
         };
-        let Some((head, behind)) = frames.split_first_mut() else { return run };
-        if self.check_integrity(head.as_mut(), DATAGRAM..first.frame_len).is_err() {
+        let Some((head, behind)) = frames.split_first() else { return run };
+        if self.check_integrity(head.as_ref(), DATAGRAM..first.frame_len).is_err() {
             return run;
         }
         run.count = 1;
         let wanted = target(head.as_ref());
-        for frame in behind.iter_mut().take(RUN_MAX - 1) {
+        for frame in behind.iter().take(RUN_MAX - 1) {
             if target(frame.as_ref()) != wanted || !self.accept(&mut run, first, frame) {
                 break;
             }
@@ -166,12 +162,7 @@ impl Lease {
 
     /// Judges one frame to the run's step as the short way would.
     #[inline(always)]
-    fn accept<F: AsRef<[u8]> + AsMut<[u8]>>(
-        &self,
-        run: &mut Accepted,
-        first: &Arrival,
-        frame: &mut F,
-    ) -> bool {
+    fn accept<F: AsRef<[u8]>>(&self, run: &mut Accepted, first: &Arrival, frame: &F) -> bool {
         let Some(head) = frame.as_ref().first_chunk::<LEN>() else { return false };
         let Some(datagram) = head.last_chunk::<HEADER_LEN>() else { return false };
         let Some(ip) = head[ETHERNET_LEN..].first_chunk::<IPV4_LEN>() else { return false };
@@ -189,7 +180,7 @@ impl Lease {
         }
         let flags = packet.flags();
         let is_marked = head[ETHERNET_LEN + 1] & 0b11 == 0b11;
-        if self.check_integrity(frame.as_mut(), DATAGRAM..first.frame_len).is_err() {
+        if self.check_integrity(frame.as_ref(), DATAGRAM..first.frame_len).is_err() {
             return false;
         }
         run.members = run.members.union(rank.bit());
