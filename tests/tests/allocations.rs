@@ -10,7 +10,8 @@ use counting::counted;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{ChunkMeta, Event, Payload, Worker};
 use weft_io::memory::{MemoryPort, hub};
-use weft_io::{AggregatorLane, Burst, Frame, Port};
+use weft_io::pool::PoolFrame;
+use weft_io::{AggregatorLane, Burst, Frame, Port, forward_port};
 use weft_kernel::{Kernels, crc32c};
 use weft_tests::sim::scenario::{Kind, Scenario};
 use weft_tests::sim::topology;
@@ -43,6 +44,38 @@ struct Member {
     rounds: u32,
 }
 
+/// The box's port. As DPDK's do, it may let contributions become answers; then those of a burst
+/// come in the order of their chunks, so that they are summed in runs.
+struct BoxPort {
+    port: MemoryPort,
+    recycles: bool,
+}
+
+impl Port for BoxPort {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        let received = self.port.rx_burst(now, rx);
+        if self.recycles {
+            rx.sort_unstable_by_key(|frame| {
+                let chunk = frame.as_ref().get(42 + 12..)?.first_chunk::<4>()?;
+                Some(u32::from_be_bytes(*chunk))
+            });
+        }
+        received
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.port.tx_burst(now, tx)
+    }
+
+    fn recycles(&self, _frame_len: usize) -> bool {
+        self.recycles
+    }
+
+    forward_port!(port: alloc, copy, free, info, stats);
+}
+
 /// What was allocated where, once the first round was over.
 #[derive(Debug, Default, PartialEq)]
 struct Counts {
@@ -73,12 +106,22 @@ fn the_counter_counts() {
 
 #[test]
 fn no_frame_allocates_once_the_lease_is_open() {
+    serve(false);
+}
+
+#[test]
+fn no_run_of_frames_allocates_once_the_lease_is_open() {
+    serve(true);
+}
+
+fn serve(recycles: bool) {
     let scenario = scenario();
     let names: Vec<_> =
         ["box", "a", "b", "c", "d"].into_iter().take(1 + scenario.workers).collect();
     let mut ports = hub(1_024, 1_500, &names).into_iter();
     let engine = Aggregator::new(&topology::table(&scenario, 0), 0, 1, Kernels::detect());
-    let mut lane = AggregatorLane::new(ports.next().expect("the box's"), engine);
+    let port = BoxPort { port: ports.next().expect("the box's"), recycles };
+    let mut lane = AggregatorLane::new(port, engine);
     let seats = topology::seats(&scenario).into_iter().enumerate();
     let mut members: Vec<_> = ports
         .zip(seats)

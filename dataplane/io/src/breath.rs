@@ -5,12 +5,13 @@
 //! transmit side never blocks: frames that a full ring refuses are freed and counted, and the
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
-use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
+use arrayvec::IntoIter;
+use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Run, Verdict};
 use weft_engine::role::gather::PushIndex;
 use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;
 
-use crate::port::{Burst, Frame, Port};
+use crate::port::{BURST_MAX, Burst, Frame, Port};
 
 mod engine;
 
@@ -23,7 +24,7 @@ fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
     Some(spare)
 }
 
-/// Asks for the headers of the frame whose turn comes next: a burst is larger than the first cache,
+/// Asks for the headers of a frame whose turn comes soon: a burst is larger than the first cache,
 /// so they have left it again since the port touched them.
 #[inline]
 fn prefetch_headers(frame: &[u8]) {
@@ -38,6 +39,9 @@ fn prefetch_headers(frame: &[u8]) {
 const HEADERS_LEN: usize = 42 + HEADER_LEN;
 /// How many frames ahead of the one that is handled slots are prefetched.
 const PREFETCH_AHEAD: usize = 4;
+
+/// A received burst, to be taken frame by frame.
+type Arrived<F> = IntoIter<F, BURST_MAX>;
 
 /// What answers the frames that are not Weft's, so that the port is a host that others can reach.
 pub trait HostSide<P: Port> {
@@ -101,25 +105,23 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         } else {
             self.stats.busy_breaths += 1;
         }
-        // Popped in order of arrival. Each is carried out at once: the frames that its copies go
-        // to have just been added, so they are still in the first cache.
-        rx.reverse();
         let prefetches = self.engine.has_far_slots();
-        while let Some(mut frame) = rx.pop() {
-            if let Some(next) = rx.last() {
+        let mut rx = rx.into_iter();
+        while let Some(first) = rx.as_slice().first() {
+            let recycles = self.port.recycles(first.as_ref().len());
+            // Those of the second are looked at with the first's.
+            if let Some(next) = rx.as_slice().get(2) {
                 prefetch_headers(next.as_ref());
             }
-            if prefetches && let Some(ahead) = rx.len().checked_sub(PREFETCH_AHEAD) {
-                self.engine.prefetch(rx[ahead].as_ref());
+            if prefetches && let Some(ahead) = rx.as_slice().get(PREFETCH_AHEAD) {
+                self.engine.prefetch(ahead.as_ref());
             }
-            if let Some(at_ns) = frame.arrived_ns() {
-                self.engine.note_arrival(at_ns);
-            }
-            let len = frame.as_ref().len();
-            match self.engine.handle_frame(now, frame.buffer_mut(), len) {
-                // Most frames, and a branch that is foreseen better than a table of five.
-                Verdict::Hold => self.retire(frame),
-                verdict => self.carry_out(now, frame, verdict, host),
+            // Each frame is carried out at once: the frames that its copies go to have just been
+            // added, so they are still in the first cache.
+            if recycles && let Some(run) = self.engine.handle_run(now, rx.as_mut_slice()) {
+                self.carry_out_run(now, &mut rx, run, host);
+            } else if let Some(frame) = rx.next() {
+                self.handle_frame(now, frame, host);
             }
         }
         if now >= self.engine.poll_timeout() {
@@ -157,6 +159,45 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         self.stats
     }
 
+    fn handle_frame(&mut self, now: Nanos, mut frame: P::Frame, host: &mut impl HostSide<P>) {
+        if let Some(at_ns) = frame.arrived_ns() {
+            self.engine.note_arrival(at_ns);
+        }
+        let len = frame.as_ref().len();
+        match self.engine.handle_frame(now, frame.buffer_mut(), len) {
+            // Most frames, and a branch that is foreseen better than a table of five.
+            Verdict::Hold => self.retire(frame),
+            verdict => self.carry_out(now, frame, verdict, host),
+        }
+    }
+
+    /// Takes the run's frames from the burst and does what its verdict says.
+    #[inline(always)]
+    fn carry_out_run(
+        &mut self,
+        now: Nanos,
+        rx: &mut Arrived<P::Frame>,
+        run: Run,
+        host: &mut impl HostSide<P>,
+    ) {
+        for mut frame in rx.take(run.count - 1) {
+            if let Verdict::Multicast { len, .. } = run.verdict {
+                frame.set_len(len);
+                self.send(now, frame);
+            } else {
+                self.retire(frame);
+            }
+        }
+        let Some(mut last) = rx.next() else { return };
+        match run.verdict {
+            Verdict::Multicast { len, lease } => {
+                last.set_len(len);
+                self.multicast(now, last, lease, run.count);
+            }
+            verdict => self.carry_out(now, last, verdict, host),
+        }
+    }
+
     /// Keeps a frame of no further use for a copy.
     #[inline]
     fn retire(&mut self, frame: P::Frame) {
@@ -187,7 +228,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             }
             Verdict::Multicast { len, lease } => {
                 frame.set_len(len);
-                self.multicast(now, frame, lease);
+                self.multicast(now, frame, lease, 1);
             }
             Verdict::Fan { len, push } => {
                 frame.set_len(len);
@@ -216,12 +257,13 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         self.send(now, frame);
     }
 
-    /// Sends the copies first: they may share the payload, which the original then still owns.
-    fn multicast(&mut self, now: Nanos, frame: P::Frame, lease: LeaseIndex) {
+    /// Sends the copies first, to the members from `from` on: they may share the payload, which
+    /// the original then still owns.
+    fn multicast(&mut self, now: Nanos, frame: P::Frame, lease: LeaseIndex, from: usize) {
         let header_len = self.engine.encap_len(lease);
         let frame_len = frame.as_ref().len();
         let recycles = self.port.recycles(frame_len);
-        for member in 1..self.engine.fan_out(lease) {
+        for member in from..self.engine.fan_out(lease) {
             // The frame that was added last is of no more use, and still in the first cache.
             let spare = if recycles { self.done.pop() } else { None };
             let copy = spare.and_then(|spare| rewritten(spare, frame.as_ref()));

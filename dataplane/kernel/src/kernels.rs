@@ -12,6 +12,10 @@
 
 use crate::table::Kernels;
 
+mod run;
+
+pub use run::RUN_MAX;
+
 impl Kernels {
     /// Stores a slot's first contribution.
     ///

@@ -31,7 +31,8 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use crc::{CrcPatch, crc32c, crc32c_append};
+pub use crc::{CrcPatch, crc32c, crc32c_append, crc32c_blank};
+pub use kernels::RUN_MAX;
 pub use loops::squares;
 pub use pattern::{PATTERN_LEN, Pattern};
 pub use prefetch::{prefetch_read, prefetch_write};

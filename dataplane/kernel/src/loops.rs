@@ -10,6 +10,10 @@
 //!
 //! Numbers: PROTOCOL section 9.
 
+mod run;
+
+pub(crate) use run::{add_run_f32, add_run_f32_emit, add_run_i32, add_run_i32_emit};
+
 /// The one NaN that sums produce. Which operand's payload survives an addition depends on the
 /// processor and on how the compiler orders the operands, so without this the same contributions
 /// would give different bytes on different instruction sets (DESIGN I10).

@@ -89,6 +89,8 @@ macro_rules! for_each_operation {
             store_i32(slot: &mut [i32], wire: &[u8]);
             add_i32(slot: &mut [i32], wire: &[u8]);
             add_i32_emit(slot: &mut [i32], wire: &mut [u8]);
+            add_run_i32(slot: &mut [i32], stores: bool, wires: &[&[u8]]);
+            add_run_i32_emit(slot: &mut [i32], stores: bool, wires: &mut [&mut [u8]]);
             store_i32_clamped(slot: &mut [i32], wire: &[u8], limit: i32) -> bool;
             add_i32_clamped(slot: &mut [i32], wire: &[u8], limit: i32) -> bool;
             add_i32_clamped_emit(slot: &mut [i32], wire: &mut [u8], limit: i32) -> bool;
@@ -98,6 +100,8 @@ macro_rules! for_each_operation {
             store_f32(slot: &mut [f32], wire: &[u8]);
             add_f32(slot: &mut [f32], wire: &[u8]);
             add_f32_emit(slot: &mut [f32], wire: &mut [u8]);
+            add_run_f32(slot: &mut [f32], stores: bool, wires: &[&[u8]]);
+            add_run_f32_emit(slot: &mut [f32], stores: bool, wires: &mut [&mut [u8]]);
             emit_f32(slot: &[f32], wire: &mut [u8]);
             sum_rows_f32_emit(rows: &[f32], stride: usize, slot: &mut [f32], wire: &mut [u8]);
             store_bf16(slot: &mut [f32], wire: &[u8]);

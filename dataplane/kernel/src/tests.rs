@@ -5,6 +5,7 @@ mod clamped;
 mod fold;
 mod momentum;
 mod quantise;
+mod run;
 
 use proptest::prelude::*;
 

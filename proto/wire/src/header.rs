@@ -233,6 +233,18 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
+impl<T: AsRef<[u8]>> Packet<T> {
+    /// True when the CRC field says this, the CRC of the buffer with the four bytes at [`CRC_AT`]
+    /// as 0. For those who can compute it so, [`Packet::verify_crc`] without writing.
+    #[inline]
+    pub fn has_crc(&self, computed: u32) -> bool {
+        self.crc() == non_zero(computed)
+    }
+}
+
+/// Where the CRC field starts.
+pub const CRC_AT: usize = field::CRC.start;
+
 const fn non_zero(crc: u32) -> u32 {
     if crc == 0 { u32::MAX } else { crc }
 }

@@ -201,6 +201,52 @@ impl Store {
         false
     }
 
+    /// True when [`Store::add_run`] and [`Store::add_run_emit`] may be called: plain sums of i32,
+    /// and of f32 as they arrive. Who clamps has to be told contribution by contribution, and
+    /// the rest is rare.
+    #[inline]
+    #[must_use]
+    pub fn adds_runs(&self) -> bool {
+        self.arithmetic
+            == Arithmetic {
+                operation: Operation::Sum,
+                sum_order: SumOrder::Arrival,
+                overflow: Overflow::Wrap,
+                ..self.arithmetic
+            }
+            && self.arithmetic.element_type != ElementType::Bf16
+    }
+
+    /// Adds two to `RUN_MAX` contributions in one pass. `claims`: the first is the step's first.
+    #[inline]
+    pub fn add_run(&mut self, bank: BankIndex, claims: bool, wires: &[&[u8]]) {
+        debug_assert!(self.adds_runs());
+        let Place { sum, elements, .. } = self.place(bank);
+        match &mut self.words {
+            Words::I32(words) => {
+                self.kernels.add_run_i32(words.part_mut(sum, elements), claims, wires);
+            }
+            Words::F32(words) => {
+                self.kernels.add_run_f32(words.part_mut(sum, elements), claims, wires);
+            }
+        }
+    }
+
+    /// The same where the last completes the step: writes the sum over each of them.
+    #[inline]
+    pub fn add_run_emit(&mut self, bank: BankIndex, claims: bool, wires: &mut [&mut [u8]]) {
+        debug_assert!(self.adds_runs());
+        let Place { sum, elements, .. } = self.place(bank);
+        match &mut self.words {
+            Words::I32(words) => {
+                self.kernels.add_run_i32_emit(words.part_mut(sum, elements), claims, wires);
+            }
+            Words::F32(words) => {
+                self.kernels.add_run_f32_emit(words.part_mut(sum, elements), claims, wires);
+            }
+        }
+    }
+
     /// Writes a group of one's only contribution back as the sum; the bank keeps it too. bf16 is
     /// rounded like any sum.
     pub fn emit(&self, bank: BankIndex, wire: &mut [u8]) {

@@ -84,6 +84,11 @@ impl TransitionCounters {
         self.0[transition as usize] += 1;
     }
 
+    /// Counts the same transition of `count` frames.
+    pub fn count_many(&mut self, transition: Transition, count: u64) {
+        self.0[transition as usize] += count;
+    }
+
     /// How often `transition` happened.
     #[must_use]
     pub fn of(&self, transition: Transition) -> u64 {

@@ -1,7 +1,7 @@
 //! What a lane asks of the engine that it runs, and how each role answers.
 
 use weft_engine::push::{Command, Event};
-use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Verdict};
+use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Run, Verdict};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
@@ -22,6 +22,18 @@ pub trait LaneEngine {
 
     /// Decides the fate of the frame in `buffer[..len]`.
     fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
+
+    /// Decides the fate of several frames at the start of a burst at once. The port
+    /// [recycles](crate::Port::recycles) them, for some may become answers. `None`, and nothing has
+    /// changed, where [`LaneEngine::handle_frame`] is to decide about the first. By default always.
+    fn handle_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        now: Nanos,
+        frames: &mut [F],
+    ) -> Option<Run> {
+        let _ = (now, frames);
+        None
+    }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length.
     fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize>;
@@ -95,6 +107,15 @@ impl LaneEngine for Aggregator {
     #[inline]
     fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.handle_frame(now, buffer, len)
+    }
+
+    #[inline(always)]
+    fn handle_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        now: Nanos,
+        frames: &mut [F],
+    ) -> Option<Run> {
+        self.handle_run(now, frames)
     }
 
     fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {

@@ -13,12 +13,13 @@ use std::arch::x86_64::{
     _mm512_zextsi128_si512,
 };
 
+use super::HEAD;
+
 /// Shorter than this, crc-fast is as fast.
 pub(super) const LEN_MIN: usize = HEAD + 4 * BLOCK;
 
-/// Weft's header goes ahead by itself: its sender or checker has just written fields of it, and a
-/// wide load would wait for those stores.
-const HEAD: usize = 32;
+/// No field is blank.
+pub(super) const NO_BLANK: usize = HEAD;
 const BLOCK: usize = 64;
 
 /// True when the processor has all that [`crc32c`] needs.
@@ -28,11 +29,12 @@ pub(super) fn is_supported() -> bool {
     has!("avx512f") && has!("vpclmulqdq") && has!("sse4.2")
 }
 
-/// The CRC32C of `bytes`, of which there are at least [`LEN_MIN`], going on from `crc`.
+/// The CRC32C of `bytes`, of which there are at least [`LEN_MIN`], going on from `crc`; the four
+/// bytes from `BLANK` on count as 0 if they are in the head.
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
-pub(super) fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
+pub(super) fn crc32c<const BLANK: usize>(crc: u32, bytes: &[u8]) -> u32 {
     let (head, rest) = bytes.split_at(HEAD);
-    let state = words(u64::from(!crc), head);
+    let state = words::<BLANK>(u64::from(!crc), head);
     let (blocks, tail) = rest.as_chunks::<BLOCK>();
     let (four, mut blocks) = blocks.split_at(4);
     let mut sums = [load(&four[0]), load(&four[1]), load(&four[2]), load(&four[3])];
@@ -64,11 +66,15 @@ pub(super) fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
     !state
 }
 
-/// Goes on from `state` over bytes of which there is a multiple of eight.
+/// Goes on from `state` over the head.
 #[target_feature(enable = "sse4.2")]
-fn words(state: u64, bytes: &[u8]) -> u64 {
-    let (words, _) = bytes.as_chunks::<8>();
-    words.iter().fold(state, |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)))
+fn words<const BLANK: usize>(state: u64, head: &[u8]) -> u64 {
+    let (words, _) = head.as_chunks::<8>();
+    words.iter().enumerate().fold(state, |state, (index, word)| {
+        let word = u64::from_le_bytes(*word);
+        let blank = 0xffff_ffff << (BLANK % 8 * 8);
+        _mm_crc32_u64(state, if index == BLANK / 8 { word & !blank } else { word })
+    })
 }
 
 #[target_feature(enable = "avx512f")]

@@ -238,6 +238,7 @@ fn seals_and_verifies() {
     assert_eq!(packet.crc(), 0x8fca_d5e3, "verifying puts the field back");
     packet.seal(crc32c);
     assert_eq!(packet.crc(), 0x8fca_d5e3, "sealing again ignores what the field held");
+    assert!(packet.has_crc(0x8fca_d5e3) && !packet.has_crc(0x8fca_d5e2));
 
     let sealed = packet.into_inner();
     for byte in 0..sealed.len() {
@@ -259,10 +260,12 @@ fn a_computed_crc_of_zero_is_sent_as_all_ones() {
         0
     });
     assert_eq!(packet.crc(), 0xffff_ffff);
+    assert!(packet.has_crc(0) && packet.has_crc(u32::MAX) && !packet.has_crc(1));
     assert!(packet.verify_crc(|_| 0));
     assert!(packet.verify_crc(|_| u32::MAX));
     assert!(!packet.verify_crc(|_| 1));
     packet.set_crc(0);
+    assert!(!packet.has_crc(0), "0 is no CRC");
     assert!(!packet.verify_crc(|_| 0), "0 stays \"not used\" whatever is computed");
 }
 

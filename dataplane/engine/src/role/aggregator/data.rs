@@ -342,7 +342,7 @@ impl Lease {
     #[inline(always)]
     pub(super) fn check_integrity(
         &self,
-        buffer: &mut [u8],
+        buffer: &[u8],
         range: Range<usize>,
     ) -> Result<(), DropReason> {
         let ok = is_intact(self.row.integrity, buffer, range);

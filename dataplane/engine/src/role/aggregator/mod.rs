@@ -10,6 +10,7 @@ mod formation;
 mod lease;
 mod quick;
 mod reply;
+mod run;
 mod stats;
 mod upstream;
 
@@ -30,6 +31,7 @@ use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 
 pub use lease::{LeaseReport, MemberReport, Phase};
+pub use run::Run;
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;

@@ -23,11 +23,11 @@ use crate::slot::State;
 use crate::slot::bitmap::{Seen, look};
 
 /// Bytes of Ethernet, IPv4, UDP and Weft header.
-const LEN: usize = 42 + HEADER_LEN;
+pub(super) const LEN: usize = 42 + HEADER_LEN;
 /// Of the Ethernet addresses nothing counts, so the comparison may start among them.
 const START: usize = LEN - PATTERN_LEN;
 const _: () = assert!(START <= 12);
-const DATAGRAM: usize = LEN - HEADER_LEN;
+pub(super) const DATAGRAM: usize = LEN - HEADER_LEN;
 
 /// What a member's contributions begin with, under the lease's [`Masks`].
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ impl Expected {
     }
 
     #[inline(always)]
-    fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
+    pub(super) fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
         self.0.matches(&masks.0, compared(head))
     }
 }
@@ -160,7 +160,12 @@ impl Aggregator {
 
     /// Recognises an ordinary contribution that its slot has room for. Changes nothing.
     #[inline(always)]
-    fn recognise(&self, now: Nanos, buffer: &[u8], len: usize) -> Option<(LeaseIndex, Arrival)> {
+    pub(super) fn recognise(
+        &self,
+        now: Nanos,
+        buffer: &[u8],
+        len: usize,
+    ) -> Option<(LeaseIndex, Arrival)> {
         let head: &[u8; LEN] = buffer.first_chunk()?;
         let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
         let packet = Packet::new_unchecked(datagram);

@@ -61,9 +61,38 @@ impl Aggregator {
         buffer: &mut [u8],
     ) -> usize {
         let lease = &self.leases[index.index()];
-        let bank = lease.slots.bank(lease.slots.locate(step));
+        self.emit_answer_header(lease, member, step, buffer);
         let encap = &lease.members[member].encap;
-        let start = encap.header_len();
+        dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
+    }
+
+    /// The same where the payload has a sealed answer already, whose CRC this one shares. It has
+    /// no UDP checksum. Nothing is read that has just been written: such a read waits for all
+    /// stores before it, which are the sum's.
+    #[inline(always)]
+    pub(super) fn emit_answer_like(
+        &self,
+        index: LeaseIndex,
+        member: usize,
+        step: u32,
+        crc: u32,
+        buffer: &mut [u8],
+    ) {
+        let lease = &self.leases[index.index()];
+        self.emit_answer_header(lease, member, step, buffer).set_crc(crc);
+        lease.members[member].encap.emit(buffer, HEADER_LEN + lease.payload_len);
+    }
+
+    #[inline(always)]
+    fn emit_answer_header<'a>(
+        &self,
+        lease: &Lease,
+        member: usize,
+        step: u32,
+        buffer: &'a mut [u8],
+    ) -> Packet<&'a mut [u8; HEADER_LEN]> {
+        let bank = lease.slots.bank(lease.slots.locate(step));
+        let start = lease.members[member].encap.header_len();
         let header: &mut [u8; HEADER_LEN] =
             buffer[start..].first_chunk_mut().expect("the payload is in place behind it");
         *header = lease.answer;
@@ -71,7 +100,7 @@ impl Aggregator {
         packet.set_flags(bank.flags.only(INHERITED));
         packet.set_chunk(ChunkIndex(bank.step * u32::from(self.shards) + u32::from(self.lane)));
         packet.set_exponent(bank.exponent);
-        dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
+        packet
     }
 
     /// Header fields that every datagram with elements of this bank has.

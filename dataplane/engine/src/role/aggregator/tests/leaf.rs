@@ -8,7 +8,7 @@ use weft_wire::header::{Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step};
 use weft_wire::{MacAddr, Members, Nanos, Rank};
 
-use super::super::{Aggregator, Phase, Verdict};
+use super::super::{Aggregator, Phase, Run, Verdict};
 use super::rig::*;
 use crate::drops::DropReason;
 use crate::slot::counter::Transition;
@@ -213,6 +213,20 @@ fn sums_go_up_and_answers_come_down() {
     assert_eq!(tree.root.stats().transitions.of(Transition::CompleteRoot), 1);
     tree.deliver(group[0].status(0));
     assert_eq!(tree.last().values, vec![3; 4], "the leaf kept the answer");
+}
+
+#[test]
+fn a_run_that_completes_a_step_goes_up() {
+    let (mut tree, group) = open_tree();
+    let mut run = [group[1].contribution(0, 5), group[0].contribution(0, 2)];
+    let Some(Run { count: 2, verdict: Verdict::Send { len } }) =
+        tree.leaf.handle_run(Nanos(0), &mut run)
+    else {
+        panic!("two contributions to a step of two members are a run");
+    };
+    let sum = read(&run[1][..len]);
+    assert_eq!((sum.target, sum.values), (root_endpoint().addr, vec![7; 4]));
+    assert_eq!(tree.leaf.stats().transitions.of(Transition::CompleteLeaf), 1);
 }
 
 #[test]

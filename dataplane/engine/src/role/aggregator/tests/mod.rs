@@ -4,6 +4,7 @@ mod hostile;
 mod leaf;
 mod quick;
 mod rig;
+mod run;
 
 use alloc::vec;
 use alloc::vec::Vec;

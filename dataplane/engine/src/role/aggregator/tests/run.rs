@@ -1,0 +1,307 @@
+//! Runs against the same frames one by one.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use weft_wire::Nanos;
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Outcome};
+use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
+
+use super::super::{Aggregator, Run, Verdict};
+use super::quick::mend;
+use super::rig::*;
+use crate::table::{BoxConfig, RowConfig};
+
+/// A frame in a buffer with room behind it.
+#[derive(Clone, Debug)]
+struct Buffer {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(frame: &[u8]) -> Self {
+        let mut bytes = vec![0xee; MAX_FRAME];
+        bytes[..frame.len()].copy_from_slice(frame);
+        Self { bytes, len: frame.len() }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+}
+
+/// What became of a frame: the verdict, and the bytes that leave.
+type Fate = (Verdict, Vec<u8>);
+
+fn one_by_one(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
+    burst.iter().map(|frame| decide(aggregator, now, &mut Buffer::new(frame))).collect()
+}
+
+fn decide(aggregator: &mut Aggregator, now: Nanos, frame: &mut Buffer) -> Fate {
+    let verdict = aggregator.handle_frame(now, &mut frame.bytes, frame.len);
+    (verdict, leaving(verdict, frame))
+}
+
+fn leaving(verdict: Verdict, frame: &Buffer) -> Vec<u8> {
+    match verdict {
+        Verdict::Send { len } | Verdict::Multicast { len, .. } => frame.bytes[..len].to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// As a lane does it.
+fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
+    let mut frames: Vec<Buffer> = burst.iter().map(|frame| Buffer::new(frame)).collect();
+    let (mut rest, mut fates) = (&mut frames[..], Vec::new());
+    while !rest.is_empty() {
+        let Some(Run { count, verdict }) = aggregator.handle_run(now, rest) else {
+            fates.push(decide(aggregator, now, &mut rest[0]));
+            rest = &mut rest[1..];
+            continue;
+        };
+        fates.resize(fates.len() + count - 1, (Verdict::Hold, Vec::new()));
+        let answer = leaving(verdict, &rest[count - 1]);
+        if let Verdict::Multicast { len, lease } = verdict {
+            for (member, frame) in (1..).zip(&rest[..count - 1]) {
+                let mut copy = answer.clone();
+                aggregator.readdress(lease, member, &mut copy, len);
+                assert_eq!(frame.bytes[..len], copy, "the copy to member {member}");
+            }
+        }
+        fates.push((verdict, answer));
+        rest = &mut rest[count..];
+    }
+    fates
+}
+
+/// Everything that a lane reports, and what its slots hold.
+fn state(aggregator: &Aggregator) -> Vec<String> {
+    let mut lines = vec![format!("{:?}", aggregator.stats())];
+    lines.extend(aggregator.jobs().map(|job| format!("{job:?}")));
+    for lease in aggregator.leases() {
+        lines.push(format!("{:?} {:?}", lease.phase(), lease.present()));
+        lines.extend(lease.members().map(|member| format!("{member:?}")));
+        for bank in lease.slots().occupied() {
+            let mut data = payload(0);
+            if bank.has_data {
+                lease.slots().store.emit(lease.slots().locate(bank.step), &mut data);
+            }
+            lines.push(format!("{bank:?} {data:?}"));
+        }
+    }
+    lines
+}
+
+fn formed(config: &BoxConfig, members: u8) -> (Aggregator, Vec<Member>) {
+    let mut aggregator = aggregator(config.clone(), 1);
+    let mut group: Vec<Member> =
+        (0..members).map(|rank| Member::new(&config.rows[0], rank, 100)).collect();
+    form(&mut aggregator, &mut group);
+    (aggregator, group)
+}
+
+/// A JOIN with which member 0 begins a new life, and the lease a new epoch.
+fn rejoin(aggregator: &mut Aggregator, row: &RowConfig) -> Vec<u8> {
+    let reborn = Member::new(row, 0, 200);
+    let hello = reborn.hello(Hello::new(Step::Hello), &[]);
+    let challenge = send(aggregator, hello).unwrap().hello.unwrap();
+    let mut body = Hello::new(Step::Join);
+    body.token = challenge.token;
+    reborn.hello(body, &[])
+}
+
+/// What is odd about a frame.
+#[derive(Clone, Copy, Debug)]
+enum Twist {
+    None,
+    FlippedBit(usize),
+    WrongCrc,
+    Status,
+    Marked,
+    Flagged,
+    OtherExponent,
+    Rejoin,
+    Cut,
+    Padded,
+}
+
+fn twists() -> impl Strategy<Value = Twist> {
+    prop_oneof![
+        20 => Just(Twist::None),
+        2 => (0..(42 + HEADER_LEN) * 8).prop_map(Twist::FlippedBit),
+        1 => Just(Twist::WrongCrc),
+        1 => Just(Twist::Status),
+        1 => Just(Twist::Marked),
+        1 => Just(Twist::Flagged),
+        1 => Just(Twist::OtherExponent),
+        1 => Just(Twist::Rejoin),
+        1 => Just(Twist::Cut),
+        1 => Just(Twist::Padded),
+    ]
+}
+
+fn twisted(member: &Member, row: &RowConfig, step: u32, bits: u32, twist: Twist) -> Vec<u8> {
+    let mut header = member.header(Kind::Contrib, step);
+    header.element_type = row.element_type;
+    header.exponent = i8::from(matches!(twist, Twist::OtherExponent));
+    if matches!(twist, Twist::Flagged) {
+        header.flags = Flags::CLAMPED;
+    }
+    let words: Vec<u8> = (0..u32::from(ELEMENTS))
+        .flat_map(|at| bits.wrapping_mul(at * 2 + 1).to_be_bytes())
+        .collect();
+    let mut frame = member.frame(&header, &words);
+    match twist {
+        Twist::Status => return member.status(step),
+        Twist::FlippedBit(bit) => {
+            frame[bit / 8] ^= 1 << (bit % 8);
+            mend(&mut frame, true, true);
+        }
+        Twist::WrongCrc => *frame.last_mut().unwrap() ^= 1,
+        Twist::Marked => {
+            frame[15] |= 0b11;
+            mend(&mut frame, true, false);
+        }
+        Twist::Cut => frame.truncate(frame.len() - 1),
+        Twist::Padded => frame.extend([0x55; 7]),
+        Twist::None | Twist::Flagged | Twist::OtherExponent | Twist::Rejoin => (),
+    }
+    frame
+}
+
+/// Kinds of rows: those whose contributions are summed in runs, and some whose are not.
+fn rows() -> impl Strategy<Value = (RowConfig, Option<u64>)> {
+    let types = prop_oneof![Just(ElementType::I32), Just(ElementType::F32)];
+    let overflows = prop_oneof![4 => Just(Overflow::Wrap), 1 => Just(Overflow::Clamp)];
+    let integrities = prop_oneof![
+        4 => Just(Integrity::Crc32c),
+        4 => Just(Integrity::None),
+        1 => Just(Integrity::Checksum16),
+    ];
+    let exponents = prop_oneof![Just(Some(0)), Just(None)];
+    // Enough for about ten frames.
+    let rates = prop_oneof![6 => Just(None), 1 => Just(Some(1_u64))];
+    (2..7_u8, types, overflows, integrities, exponents, rates).prop_map(
+        |(members, element_type, overflow, integrity, exponent, rate)| {
+            let is_float = element_type == ElementType::F32;
+            let overflow = if is_float { Overflow::Wrap } else { overflow };
+            let exponent = if is_float { Some(0) } else { exponent };
+            (RowConfig { element_type, overflow, integrity, exponent, ..row(0, 0, members) }, rate)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    /// However frames fall into bursts, answers, drops, counters and slots are those of the same
+    /// frames one by one.
+    #[test]
+    fn any_split_into_bursts_is_as_one_by_one(
+        (row, rate) in rows(),
+        clumps in proptest::collection::vec(
+            (0..2_u32, 0..3_u8, proptest::collection::vec((0..6_u8, any::<u32>(), twists()), 1..3)),
+            1..14,
+        ),
+        cuts in proptest::collection::vec(1..33_usize, 1..8),
+    ) {
+        let mut config = config(vec![row.clone()]);
+        if let Some(rate) = rate {
+            config.jobs[0].rate_bytes_per_sec = Some(rate);
+            config.jobs[0].burst_bytes = 2048;
+        }
+        let members = u8::try_from(row.members.len()).unwrap();
+        let ((mut single, group), (mut bursts, _)) = (formed(&config, members), formed(&config, members));
+        let join = rejoin(&mut single, &row);
+        prop_assert_eq!(&join, &rejoin(&mut bursts, &row));
+        // Steps advance slowly; all members contribute to one in turn, with odd frames between.
+        let mut frames = Vec::new();
+        for (index, (ahead, from, odd)) in clumps.iter().enumerate() {
+            let step = u32::try_from(index / 2).unwrap() + ahead;
+            for rank in 0..members {
+                let rank = (rank + from) % members;
+                let bits = (step + 7).wrapping_mul(0x9e37_79b9) ^ u32::from(rank) << 23;
+                frames.push(twisted(&group[usize::from(rank)], &row, step, bits, Twist::None));
+            }
+            for (rank, bits, twist) in odd {
+                let member = &group[usize::from(rank % members)];
+                let at = frames.len() - usize::from(*rank % members);
+                if matches!(twist, Twist::Rejoin) && index > 6 {
+                    frames.insert(at, join.clone());
+                } else {
+                    frames.insert(at, twisted(member, &row, step, *bits, *twist));
+                }
+            }
+        }
+        let (mut rest, mut cuts) = (&frames[..], cuts.iter().cycle());
+        let mut time = 1;
+        while !rest.is_empty() {
+            let (burst, behind) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+            let now = Nanos(time);
+            prop_assert_eq!(
+                in_runs(&mut bursts, now, burst), one_by_one(&mut single, now, burst)
+            );
+            prop_assert_eq!(state(&bursts), state(&single));
+            (rest, time) = (behind, time + 1000);
+        }
+    }
+}
+
+fn burst_of(group: &[Member], ranks: &[usize], step: u32) -> Vec<Buffer> {
+    ranks.iter().map(|rank| Buffer::new(&group[*rank].contribution(step, 1))).collect()
+}
+
+/// How many of the frames are taken as one run.
+fn run_of(aggregator: &mut Aggregator, frames: &mut [Buffer]) -> Option<usize> {
+    aggregator.handle_run(Nanos(0), frames).map(|run| run.count)
+}
+
+#[test]
+fn a_run_ends_with_its_step_and_at_four() {
+    let (mut aggregator, group, _) = open(6);
+    let mut burst = burst_of(&group, &[0, 1, 2, 3, 4, 5], 0);
+    assert_eq!(run_of(&mut aggregator, &mut burst), Some(4));
+    burst.drain(..4);
+    burst.extend(burst_of(&group, &[0, 1], 1));
+    assert_eq!(run_of(&mut aggregator, &mut burst), Some(2));
+    assert_eq!(aggregator.jobs().next().unwrap().1.chunks_completed, 1);
+    assert_eq!(run_of(&mut aggregator, &mut burst[2..]), Some(2));
+}
+
+#[test]
+fn a_single_contribution_is_no_run() {
+    let (mut aggregator, group, _) = open(3);
+    let mut burst = burst_of(&group, &[0], 0);
+    assert_eq!(run_of(&mut aggregator, &mut burst), None);
+    burst.extend(burst_of(&group, &[0], 0));
+    assert_eq!(run_of(&mut aggregator, &mut burst), None, "a repeat");
+    burst.extend(burst_of(&group, &[0], 1));
+    assert_eq!(run_of(&mut aggregator, &mut burst[1..]), None, "another step");
+    assert_eq!(run_of(&mut aggregator, &mut []), None);
+    assert_eq!(state(&aggregator).len(), state(&open(3).0).len(), "nothing has changed");
+}
+
+#[test]
+fn a_repeat_within_a_burst_is_refused() {
+    let (mut aggregator, group, _) = open(3);
+    let mut burst = burst_of(&group, &[0, 1, 1, 2], 0);
+    assert_eq!(run_of(&mut aggregator, &mut burst), Some(2));
+    assert_eq!(run_of(&mut aggregator, &mut burst[2..]), None);
+    let (verdict, have) = decide(&mut aggregator, Nanos(0), &mut burst[2]);
+    assert!(matches!(verdict, Verdict::Send { .. }), "{verdict:?}");
+    assert_eq!(read(&have).header.outcome, Outcome::Have);
+    let answer = send(&mut aggregator, group[2].contribution(0, 1)).unwrap();
+    assert_eq!(answer.values, vec![3; 4]);
+}
