@@ -42,22 +42,9 @@ pub struct SavedJob {
     /// Its replica was told to take over, with this order number first, and has not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promoting: Option<u64>,
-    /// Who may take over even if its server is never heard of again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heir: Option<SavedHeir>,
     /// Acknowledgements do not wait for its replica any more.
     #[serde(default)]
     pub is_replica_left: bool,
-}
-
-/// A replica that had all that workers were told of.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct SavedHeir {
-    /// Its life: another one may have less.
-    pub life: u64,
-    /// Workers may have been told of order numbers below.
-    pub applied_min: u64,
 }
 
 impl Saved {
