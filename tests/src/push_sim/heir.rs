@@ -56,6 +56,9 @@ impl World<'_> {
                 self.judge.violations.push(format!("job {place}: {notice:?}"));
             }
             if !is_fit && self.is_dead(self.scenario.server()) {
+                let is_anew = self.boxes[self.scenario.server() + 1].has_restarted();
+                let why = if is_anew { "stranded_anew" } else { "stranded_early" };
+                self.coverage.add("succession", why, 1);
                 self.judge.note_stranded(place);
             }
         }
