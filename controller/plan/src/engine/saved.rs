@@ -3,7 +3,8 @@
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
 //! budget), which server was replaced by its replica, and jobs that were registered at run time.
-//! All of it may be lost without harm to a model.
+//! It may be lost without harm to a model, but for one case: a replica that was left and never
+//! heard so could take over without what it lacks.
 
 use std::collections::BTreeMap;
 

@@ -172,8 +172,8 @@ impl Ledger {
         Mark(self.journal.len())
     }
 
-    /// Takes back every promise since `mark`. What is promised after that can be taken back too: the
-    /// mark stays, and with it the cost of remembering, until [`Ledger::commit`].
+    /// Takes back every promise since `mark`. What is promised after that can be taken back too:
+    /// the mark stays, and with it the cost of remembering, until [`Ledger::commit`].
     pub fn rollback(&mut self, mark: Mark) {
         self.changes += 1;
         while self.journal.len() > mark.0

@@ -484,6 +484,29 @@ fn a_server_that_nobody_heard_strands_its_job() {
     assert_eq!(rig.notices, [Notice::Stranded { server: "s0".into() }]);
 }
 
+/// The heir has no replica: it acknowledges at the commit, and when it dies people are told, also
+/// if they were told before that nobody could take over.
+#[test]
+fn a_promoted_server_that_dies_strands_its_job() {
+    let mut rig = Rig::attached(Ack::Replica);
+    let status = |rig: &Rig| rig.status().replica.map(|replica| replica.is_fit);
+    assert_eq!(status(&rig), Some(true));
+    rig.event("r0", Event::Heir { is_fit: false }).unwrap();
+    assert_eq!(status(&rig), Some(false));
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    rig.event("r0", Event::Heir { is_fit: true }).unwrap();
+    rig.run_for(SECOND);
+    rig.promoted(0, 0);
+    assert_eq!(status(&rig), None);
+    rig.dies("r0");
+    rig.run_for(4 * SECOND);
+    let stranded = |name: &str| Notice::Stranded { server: name.into() };
+    let told: Vec<_> =
+        rig.notices.iter().filter(|notice| matches!(notice, Notice::Stranded { .. })).collect();
+    assert_eq!(told, [&stranded("s0"), &stranded("r0")]);
+}
+
 /// An aggregator may find a restarted controller before its job's server does.
 #[test]
 fn an_aggregator_is_told_of_a_server_that_comes_after_it() {
