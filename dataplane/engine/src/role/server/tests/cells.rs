@@ -526,6 +526,29 @@ fn the_log_answers_its_replica_until_it_is_past() {
     assert!(held.is_some());
 }
 
+/// Decisions that leave the model as it is may be all that a replica lacks.
+#[test]
+fn a_version_is_offered_to_replicas_with_the_order_number_that_it_has_come_to() {
+    let mut rig = Rig::new(job());
+    let ask = |rig: &mut Rig| {
+        let header = plain_header(Kind::Status, JOB, GroupId::new(ROW_MODEL, 0), Members(0b10));
+        let header = Header { flags: Flags::REPLICA, ..header };
+        let frame = rig.frame(REPLICA, &header, &[]);
+        let offer = rig.send(&frame).unwrap().unwrap().header;
+        (offer.chunk.0, offer.members.0)
+    };
+    rig.install(descriptor(0, &[0], false)).unwrap();
+    for chunk in 0..3 {
+        rig.direct(1, group(0), chunk).unwrap();
+    }
+    rig.poll();
+    assert_eq!(ask(&mut rig), (1, 1));
+    rig.server.handle_command(rig.now, Command::Skip { job: JOB, below: OrderNumber(5) });
+    rig.install(descriptor(5, &[0], false)).unwrap();
+    rig.poll();
+    assert_eq!(ask(&mut rig), (1, 5));
+}
+
 #[test]
 fn arrival_mode_numbers_groups_as_they_are_committed() {
     let mut rig = Rig::new(ServerJobConfig { commit: CommitMode::Arrival, ..job() });
