@@ -77,7 +77,7 @@ fn a_replica_that_was_never_level_with_its_server_stays_a_replica() {
     assert!(matches!(refused, Some(Event::PromotionRefused { applied: OrderNumber(0) })));
     assert!(world.replica.as_ref().unwrap().served().next().is_none());
     // The server lives, and its log has all: the new life catches up.
-    world.run(|world| is_fit(world));
+    world.run(is_fit);
     let next = world.replica.as_ref().unwrap().model(JOB).unwrap().next_order;
     assert!(next.0 >= 4, "{next:?}: it was fit before it had what its former life had");
     let promoted = ask(&mut world);
