@@ -456,10 +456,14 @@ fn a_sender_that_ignores_its_grant_breaks_nobodys_order() {
     // Order, delays and the model are proved by the run itself.
     let json = good(&ended);
     assert!(json["updates_committed"].as_u64() >= Some(480), "{json}");
-    let drops = &counted(&out, "server")["drops"];
+    let server = counted(&out, "server");
+    let drops = &server["drops"];
     let dropped = |reason: &str| drops[reason].as_u64().unwrap_or(0);
     eprintln!("{test}: others {alone:.0} then {beside:.0} B/s, {sent:?}, server {drops}");
-    assert!(sent.own > 100 && sent.foreign > 100, "{sent:?}");
+    assert!(sent.own > 100 && sent.foreign > 100 && sent.announced > 10, "{sent:?}");
+    // What it offered past the controller got no place in the order.
+    let unheard = server["servers"][0]["announcements_refused"].as_u64();
+    assert!(unheard >= Some(10), "{unheard:?} of {sent:?}: {server}");
     // Its chunks that nobody asked for again, and what it sent under others' groups.
     assert!(dropped("duplicate") > 0, "{drops}");
     let refused = ["bad_members", "unknown_group", "stale_group"].map(dropped);

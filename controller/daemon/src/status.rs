@@ -79,6 +79,7 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
                 order: replica.order,
                 divergence_bound: replica.divergence_bound,
                 is_held: replica.is_held,
+                is_fit: replica.is_fit,
             }),
             is_server_attached: job.is_server_attached,
             epoch: job.epoch,

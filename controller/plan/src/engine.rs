@@ -73,7 +73,7 @@ pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, ProbeTrain,
     Refusal, Reply, Reporter, Role, RoleState, Telemetry, TransferKey, TransferRequest,
 };
-pub use saved::{Saved, SavedHeir, SavedJob};
+pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
 
 use counters::Counters;

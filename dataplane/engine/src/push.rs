@@ -137,8 +137,9 @@ pub enum Command {
         /// The first order number that is not meant.
         below: OrderNumber,
     },
-    /// Replica: become the job's server (SPEC#promotion). Answered by [`Event::Promoted`] or
-    /// [`Event::PromotionRefused`]. Said again, it is answered again.
+    /// Replica: become the job's server (SPEC#promotion). Answered by [`Event::Promoted`], or by
+    /// [`Event::PromotionRefused`] if it may lack something ([`Event::Heir`]). Said again, it is
+    /// answered again.
     Promote {
         /// The job.
         job: JobId,
@@ -146,9 +147,6 @@ pub enum Command {
         epoch: ServerEpoch,
         /// The order number that it decides first. None at or above it was ever used.
         order: OrderNumber,
-        /// Workers may have been told of all decisions below; a replica that has not applied them
-        /// refuses.
-        applied_min: OrderNumber,
     },
     /// Aggregator: the job has another server and no replica any more; its open groups end.
     MoveServer {
@@ -164,7 +162,8 @@ pub enum Command {
         /// The epoch of the server that has it.
         epoch: ServerEpoch,
     },
-    /// Server: the replica is gone; acknowledge without it, for good.
+    /// Server: the replica is gone; acknowledge without it, for good. Replica: that was said of it;
+    /// never take over.
     LeaveReplica {
         /// The job.
         job: JobId,
@@ -276,6 +275,12 @@ pub enum Event {
         divergence_bound: f64,
         /// False when `div_max` could not be held.
         is_held: bool,
+    },
+    /// Replica: whether it knows that it has all that workers were told of, so that it could take
+    /// its server's place; said when that changes. At first it does not.
+    Heir {
+        /// True when it does.
+        is_fit: bool,
     },
     /// Replica: it is the job's server now.
     Promoted {

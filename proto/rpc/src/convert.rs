@@ -198,12 +198,9 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
             rate_bytes_per_sec: *rate_bytes_per_sec,
         }),
         Command::Skip { job, below } => Proto::Skip(v1::Skip { job: job.0.into(), below: below.0 }),
-        Command::Promote { job, epoch, order, applied_min } => Proto::Promote(v1::Promote {
-            job: job.0.into(),
-            epoch: epoch.0,
-            order: order.0,
-            applied_min: applied_min.0,
-        }),
+        Command::Promote { job, epoch, order } => {
+            Proto::Promote(v1::Promote { job: job.0.into(), epoch: epoch.0, order: order.0 })
+        }
         Command::MoveServer { job, server } => {
             Proto::MoveServer(v1::MoveServer { job: job.0.into(), server: server.to_string() })
         }
@@ -245,7 +242,6 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
             job: job(promote.job)?,
             epoch: ServerEpoch(promote.epoch),
             order: OrderNumber(promote.order),
-            applied_min: OrderNumber(promote.applied_min),
         },
         Proto::MoveServer(moved) => {
             let address = moved.server.parse();
@@ -305,6 +301,7 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
         Event::ReplicaAt { order, divergence_bound, is_held } => {
             Proto::ReplicaAt(v1::ReplicaAt { order: order.0, divergence_bound, is_held })
         }
+        Event::Heir { is_fit } => Proto::Heir(v1::Heir { is_fit }),
         Event::Promoted { epoch, applied, order, version, momentum_norm } => {
             Proto::Promoted(v1::Promoted {
                 epoch: epoch.0,
@@ -361,6 +358,7 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
             divergence_bound: bound("divergence_bound", event.divergence_bound)?,
             is_held: event.is_held,
         },
+        Proto::Heir(event) => Event::Heir { is_fit: event.is_fit },
         Proto::Promoted(event) => Event::Promoted {
             epoch: ServerEpoch(event.epoch),
             applied: OrderNumber(event.applied),

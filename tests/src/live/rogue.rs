@@ -1,5 +1,7 @@
 //! A worker that ignores its grants: sends all chunks of its update at once and over again, as fast
-//! as its link takes them, without a credit, and other groups' chunks beside.
+//! as its link takes them, without a credit, and other groups' chunks beside. It announces the same
+//! update of its own accord too, as workers do that have no controller, and sends it under that id:
+//! admitted, it would get an order number that the controller gives to somebody else.
 //!
 //! It sits in the worker's namespace and reads from the wire what the worker's engine sends: the
 //! first chunk of a group shows cookie, group and exponent. What all chunks say is in the worker's
@@ -12,12 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use weft_engine::push::ROW_DIRECT;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::{Burst, Frame as _, Port as _};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::Udp;
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Packet};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Packet};
 use weft_wire::{ChunkIndex, GroupId, Nanos, quant};
+
+use crate::sim::hostile::assemble;
 
 /// What it has sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +31,8 @@ pub struct Sent {
     pub own: u64,
     /// Chunks under the ids of other groups.
     pub foreign: u64,
+    /// Updates that it announced, each followed by its chunks.
+    pub announced: u64,
 }
 
 /// The rogue.
@@ -72,7 +79,7 @@ impl Rogue {
 
     /// Everything at once, several times over, the own group's and others'.
     fn flood(&mut self, frame: &[u8], header: &Header) {
-        let Some(values) = self.last_update() else { return };
+        let Some((version, values)) = self.last_update() else { return };
         let kernels = Kernels::detect();
         let elements = usize::from(header.count);
         let (row, generation) = (header.group.row(), header.group.generation());
@@ -81,6 +88,7 @@ impl Rogue {
             GroupId::new(row ^ 1, generation),
             GroupId::new(row, generation.wrapping_add(1)),
             GroupId::new(row + 1, generation.wrapping_add(1)),
+            self.announce(frame, header, version),
         ];
         for group in groups {
             let chunks = values.chunks(elements);
@@ -108,6 +116,30 @@ impl Rogue {
         }
     }
 
+    /// Offers the update to the server without a grant; the group that it would be.
+    fn announce(&mut self, frame: &[u8], header: &Header, version: u64) -> GroupId {
+        self.sent.announced += 1;
+        let rank = header.members.single().expect("a direct chunk is of one member").index();
+        let row = ROW_DIRECT + u16::try_from(rank).expect("below 64");
+        // Its worker's own have smaller numbers.
+        let generation = u16::try_from(0x8000 | (self.sent.announced & 0x7fff)).expect("16 bits");
+        let group = GroupId::new(row, generation);
+        let [_, _, _, _, low @ ..] = version.to_be_bytes();
+        let announced = Header {
+            kind: Kind::Status,
+            flags: Flags::NONE,
+            group,
+            chunk: ChunkIndex(u32::from_be_bytes(low)),
+            operation: Operation::None,
+            ..*header
+        };
+        let udp = Udp::parse(frame).expect("it was parsed before");
+        let mut forged = assemble(udp.source, udp.target, &announced, &[]);
+        forged[..MACS_LEN].copy_from_slice(&frame[..MACS_LEN]);
+        self.send(&forged);
+        group
+    }
+
     fn send(&mut self, bytes: &[u8]) {
         let Some(mut frame) = self.port.alloc() else { return };
         frame.set_len(bytes.len());
@@ -118,14 +150,17 @@ impl Rogue {
         let _ = self.port.tx_burst(Nanos(0), &mut burst);
     }
 
-    /// The update that is being sent: the last whole one of the recording.
-    fn last_update(&self) -> Option<Vec<f32>> {
+    /// The update that is being sent, and the version it was computed on: the last whole one of the
+    /// recording.
+    fn last_update(&self) -> Option<(u64, Vec<f32>)> {
         let bytes = std::fs::read(&self.recording).ok()?;
         let stride = UPDATE_HEADER_LEN + PARAMETERS * 4;
         let whole = bytes.len() / stride * stride;
-        let update = bytes.get(whole.checked_sub(stride)? + UPDATE_HEADER_LEN..whole)?;
+        let last = bytes.get(whole.checked_sub(stride)?..whole)?;
+        let (head, update) = last.split_at(UPDATE_HEADER_LEN);
+        let version = u64::from_le_bytes(*head.last_chunk()?);
         let (words, _) = update.as_chunks::<4>();
-        Some(words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+        Some((version, words.iter().map(|word| f32::from_le_bytes(*word)).collect()))
     }
 }
 
@@ -142,6 +177,8 @@ fn contribution(bytes: &[u8]) -> Option<(Vec<u8>, Header)> {
 
 /// All protocols, of packet(7).
 const ETH_P_ALL: u16 = 3;
+/// Both addresses at the front of a frame.
+const MACS_LEN: usize = 12;
 /// Number and version before each update of a recording.
 const UPDATE_HEADER_LEN: usize = 16;
 /// Of the small perceptron: 64 inputs, 64 hidden, 10 outputs.

@@ -39,6 +39,10 @@ impl World<'_> {
 
     fn restart_box(&mut self, node: usize, pause: Nanos) {
         let until = self.now.saturating_add(pause);
+        if self.is_heir(node) {
+            // What it decided as the server is lost with it (SPEC#promotion).
+            return;
+        }
         if node == self.scenario.server() {
             self.coverage.fault("restart_server");
             self.judge.replica_restarted();

@@ -28,6 +28,12 @@ impl World<'_> {
         node == self.scenario.server() && jobs.any(|place| self.judge.is_succeeded(place))
     }
 
+    /// True for a replica that is the server of a job.
+    pub(super) fn is_heir(&self, node: usize) -> bool {
+        let mut jobs = 0..self.scenario.jobs;
+        Some(node) == self.scenario.replica() && jobs.any(|place| self.judge.is_succeeded(place))
+    }
+
     /// What the controller tells people of a job's servers.
     pub(super) fn note_succession(&mut self, job: JobId, notice: &Notice) {
         let names = ["promoting", "promoted", "refused", "stranded", "left", "stood_down"];
@@ -43,22 +49,26 @@ impl World<'_> {
             self.coverage.add("succession", name, u64::from(place == said));
         }
         let place = topology::job_place(job);
-        if let Notice::Refused { applied, applied_min, .. } = notice {
-            // One that knows all that is in its model, and all that was decided, must not refuse.
-            if !self.is_patchy(job) && applied >= applied_min {
+        if let Notice::Refused { .. } | Notice::Stranded { .. } = notice {
+            // One that lacks nothing takes over, now or when it is heard again.
+            let is_fit = self.is_fit(job);
+            if is_fit && matches!(notice, Notice::Refused { .. }) {
                 self.judge.violations.push(format!("job {place}: {notice:?}"));
             }
-            if self.is_dead(self.scenario.server()) {
+            if !is_fit && self.is_dead(self.scenario.server()) {
+                let is_anew = self.boxes[self.scenario.server() + 1].has_restarted();
+                let why = if is_anew { "stranded_anew" } else { "stranded_early" };
+                self.coverage.add("succession", why, 1);
                 self.judge.note_stranded(place);
             }
         }
     }
 
-    /// A snapshot took the place of the replica's model.
-    fn is_patchy(&self, job: JobId) -> bool {
+    /// The replica says that it lacks nothing.
+    fn is_fit(&self, job: JobId) -> bool {
         let replica = self.scenario.replica().map(|node| &self.boxes[node].engine);
         let Some(Engine::Replica(replica)) = replica else { return false };
-        let is_it = |(id, stats): (JobId, &ReplicaJobStats)| id == job && stats.snapshots > 0;
+        let is_it = |(id, stats): (JobId, &ReplicaJobStats)| id == job && stats.is_fit;
         replica.jobs().any(is_it)
     }
 

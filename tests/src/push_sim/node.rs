@@ -62,6 +62,12 @@ impl BoxNode {
         self.agent = Agent::new(scenario, self.node, self.lives, &stored);
     }
 
+    /// True from its second life on.
+    #[must_use]
+    pub const fn has_restarted(&self) -> bool {
+        self.lives > 0
+    }
+
     /// What a server keeps when it ends.
     fn stored(&self, scenario: &Scenario) -> Vec<ModelState> {
         let Engine::Server(server) = &self.engine else { return Vec::new() };

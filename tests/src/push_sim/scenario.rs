@@ -214,6 +214,7 @@ impl Scenario {
             // A plan drops what will be too old; with every bound tight it would do nothing else.
             scenario.tau_max *= [1, 2, 8][usize::try_from(seed % 7 % 3).expect("small")];
             scenario.plan_breaks(&mut SplitMix64::new(hash(&[seed, kind as u64, 78])));
+            scenario.plan_lives(&mut SplitMix64::new(hash(&[seed, kind as u64, 79])));
         }
         scenario
     }
@@ -337,11 +338,26 @@ impl Scenario {
             let micros = if below(2) == 0 { below(3_000) } else { below(BREAK_MICROS_MAX) };
             let action = Action::Break { node, pause: Nanos::from_micros(micros) };
             let delay = Nanos::from_micros(below(3_000));
-            self.cues.push(Cue { decided: below(total).max(self.first_cue()), delay, action });
+            self.cues.push(Cue { decided: below(total), delay, action });
         }
     }
 
-    /// Decisions before anything happens. A server that no controller ever heard is not missed.
+    /// In one promotion of four the heir is another life than the one that workers' first outcomes
+    /// waited for.
+    fn plan_lives(&mut self, random: &mut SplitMix64) {
+        let total = self.jobs as u64 * self.workers as u64 * u64::from(self.updates);
+        let mut below = |count: u64| random.next_u64() % count.max(1);
+        let replica = self.replica().filter(|_| self.has_heir() && below(4) == 0);
+        if let Some(node) = replica {
+            let pause = Nanos::from_micros(below(20_000));
+            let delay = Nanos::from_micros(below(20_000));
+            let action = Action::RestartBox { node, pause };
+            self.cues.push(Cue { decided: below(total), delay, action });
+        }
+    }
+
+    /// Decisions before anything happens. A server that dies before its replica ever met it leaves
+    /// nothing to go on with.
     const fn first_cue(&self) -> u64 {
         matches!(self.kind, Kind::Promotion) as u64
     }

@@ -120,6 +120,7 @@ pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
             version: Version(role.version),
             momentum_norm: magnitude("momentum_norm", role.momentum_norm)?,
             epoch: ServerEpoch(role.epoch),
+            is_fit: role.is_fit,
             open_groups: open_groups.collect(),
         });
     }

@@ -66,6 +66,9 @@ const JOBS: &[Row<JobStatus, f64>] = &[
     ("weft_divergence_held", "gauge", "1 while the bound is held, or no replica was meant.", |j| {
         f64::from(!j.is_replica_lost && j.replica.is_none_or(|replica| replica.is_held))
     }),
+    ("weft_replica_fit", "gauge", "1 while a replica could take its server's place.", |j| {
+        f64::from(j.replica.is_some_and(|replica| replica.is_fit))
+    }),
     ("weft_promotions_total", "counter", "Servers replaced by their replica.", |j| {
         j.counters.promotions as f64
     }),

@@ -48,7 +48,6 @@ impl Controller {
             }
             Event::MemberLost { job, rank } => self.member_lost(job, rank),
             Event::ReplicaAt { order, divergence_bound, is_held } => {
-                self.replica_is_at(job, order.0);
                 let job = self.jobs.get_mut(&job).expect("checked");
                 let is_left = job.succession.is_replica_left || job.replica.is_none();
                 let is_held = is_held && !is_left;
@@ -61,6 +60,11 @@ impl Controller {
                     replica.h_norm = job.momentum_norm;
                 }
             }
+            Event::Heir { is_fit } if self.jobs[&job].replica == Some(node) => {
+                self.note_heir(job, is_fit);
+            }
+            // From before it was promoted.
+            Event::Heir { .. } => {}
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 let promoted = Promoted { epoch, applied, order, version, momentum_norm };
                 self.promoted(now_ns, job, node, promoted);
@@ -89,7 +93,9 @@ impl Controller {
             Event::Gathered { .. } => known.aggregators.contains(&node),
             Event::Staged { .. } | Event::Decided { .. } => is_server || is_replica,
             Event::MemberLost { .. } | Event::ReplicaAt { .. } => is_server,
-            Event::Promoted { .. } | Event::PromotionRefused { .. } => is_server || is_replica,
+            Event::Heir { .. } | Event::Promoted { .. } | Event::PromotionRefused { .. } => {
+                is_server || is_replica
+            }
             Event::StoodDown { .. } => is_former,
         };
         // What a former server had still to say changes nothing.
@@ -126,9 +132,10 @@ impl Controller {
                 }
                 (None, [momentum_norm, 0.0])
             }
-            Event::MemberLost { .. } | Event::PromotionRefused { .. } | Event::StoodDown { .. } => {
-                (None, [0.0, 0.0])
-            }
+            Event::MemberLost { .. }
+            | Event::Heir { .. }
+            | Event::PromotionRefused { .. }
+            | Event::StoodDown { .. } => (None, [0.0, 0.0]),
         };
         if figures.iter().any(|figure| !(figure.is_finite() && *figure >= 0.0)) {
             return Err(Refusal::new("norm", "must be finite and not negative"));
@@ -206,13 +213,13 @@ impl Controller {
     fn decided(&mut self, now_ns: u64, node: NodeId, job: JobId, id: GroupId, decided: &Decided) {
         let known = self.jobs.get_mut(&job).expect("checked");
         if known.replica == Some(node) {
+            known.succession.applied = known.succession.applied.max(decided.order + 1);
             let waiters = self.flights.finish(now_ns, TransferKey::Copy(id));
             self.release(waiters);
             return;
         }
         let earlier: Vec<GroupId> = known.open.range(..decided.order).map(|(_, g)| *g).collect();
         known.numbers.begin_at(decided.order + 1);
-        known.succession.decided = known.succession.decided.max(decided.order + 1);
         known.momentum_norm = decided.momentum_norm;
         if let Decision::Committed(version) = decided.decision {
             known.version = version.0.max(known.version);

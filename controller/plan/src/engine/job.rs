@@ -40,6 +40,8 @@ pub(super) struct Job {
     pub(super) momentum_norm: f64,
     /// The server has told its state.
     pub(super) is_known: bool,
+    /// Its server has been away for a lease: nothing is promised to its transfers.
+    pub(super) is_server_away: bool,
     pub(super) replica_state: ReplicaState,
     pub(super) succession: Succession,
     pub(super) round: Round,

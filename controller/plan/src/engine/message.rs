@@ -100,6 +100,8 @@ pub struct RoleState {
     pub momentum_norm: f64,
     /// Server: its epoch.
     pub epoch: ServerEpoch,
+    /// Replica: it knows that it has all that workers were told of.
+    pub is_fit: bool,
     /// Groups that are installed and not ended.
     pub open_groups: Vec<OpenGroup>,
 }
@@ -207,10 +209,8 @@ pub enum Notice {
     Refused {
         /// The server that is needed.
         server: String,
-        /// The replica has applied all below this order number,
+        /// The replica has applied all below this order number; 0 if it took a snapshot.
         applied: u64,
-        /// and all below this were needed.
-        applied_min: u64,
     },
     /// The server is silent and nobody can take over.
     Stranded {
@@ -245,10 +245,10 @@ impl fmt::Display for Notice {
                  {}; there is no replica any more, replication is not held",
                 epoch.0, version.0
             ),
-            Self::Refused { server, applied, applied_min } => write!(
+            Self::Refused { server, applied } => write!(
                 f,
-                "the replica has order numbers below {applied}, and workers may know of those below \
-                 {applied_min}: it cannot take over; start `{server}` again with its state"
+                "the replica cannot take over: workers may know of more than the order numbers below \
+                 {applied} that it has; start `{server}` again with its state"
             ),
             Self::Stranded { server } => write!(
                 f,

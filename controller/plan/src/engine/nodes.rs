@@ -64,9 +64,7 @@ impl Controller {
                     self.reconcile_aggregator(id, state);
                 }
                 (true, Role::Replica) => {
-                    if is_new_here {
-                        self.replica_begins_anew(state.job, hello.life);
-                    }
+                    self.take_replica(now_ns, id, state, is_new_here);
                     self.reconcile_replica(id, state);
                 }
             }
@@ -74,9 +72,6 @@ impl Controller {
         // Jobs that are registered later find it here.
         self.hellos.retain(|(node, _)| *node != id);
         self.hellos.push((id, hello.clone()));
-        for state in &hello.roles {
-            self.weigh_replica(state.job);
-        }
         if is_new_life {
             self.need_plan(Why::Failure);
         }

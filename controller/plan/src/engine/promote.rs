@@ -1,10 +1,11 @@
 //! Decides when a job gets another server (SPEC#promotion, DESIGN I9; MLfabric decision 12).
 //!
 //! A server is dead when nothing was heard of its box for a lease. Its replica takes over if
-//! workers were told only of what the replica has, which is so in jobs with `ack = "replica"`. Once
-//! the replica was asked, the old server is out: it could acknowledge nothing without that replica,
-//! and is told to stand down when it comes back. A replica that is dead while its server lives is
-//! left, so that acknowledgements do not wait for it for ever.
+//! workers were told only of what the replica has, which is so in jobs with `ack = "replica"` once
+//! the replica was level with its server; it says so itself. Once the replica was asked, the old
+//! server is out: it could acknowledge nothing without that replica, and is told to stand down when
+//! it comes back. A replica that is dead while its server lives is left, so that acknowledgements
+//! do not wait for it for ever.
 //!
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
@@ -12,12 +13,12 @@
 use weft_engine::push::{Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Rank};
 
-use super::config::Ack;
-use super::job::{GroupState, Round};
+use super::job::{GroupState, Job, Round};
 use super::message::{Action, NodeId, Notice, Reply, RoleState};
 use super::{Controller, Why};
 
 mod heir;
+mod lease;
 
 /// How it stands with the server of a job.
 #[derive(Clone, Debug, Default)]
@@ -28,18 +29,14 @@ pub(super) struct Succession {
     pub(super) former: Option<NodeId>,
     /// The replica was told to take over, and has not answered yet.
     pub(super) asked: Option<Asked>,
-    /// Order numbers below are decided, as far as is known here.
-    pub(super) decided: u64,
-    /// Workers may have been told of all decisions below.
-    pub(super) applied_min: u64,
     /// Acknowledgements do not wait for the replica any more.
     pub(super) is_replica_left: bool,
-    /// The replica said that it lacks something.
-    pub(super) is_replica_unfit: bool,
+    /// The replica reported that it has applied all below.
+    pub(super) applied: u64,
+    /// The replica says that it has all that workers were told of.
+    pub(super) is_fit: bool,
     /// It was said that nobody can take over.
     pub(super) is_stranded: bool,
-    /// The life of the replica that has all that workers were told of.
-    pub(super) heir_life: Option<u64>,
 }
 
 /// A promotion under way.
@@ -66,105 +63,10 @@ pub(super) struct Promoted {
     pub(super) momentum_norm: f64,
 }
 
-/// What is to be done about a job now.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Step {
-    Nothing,
-    Leave(NodeId),
-    Ask(NodeId),
-    Strand,
-}
-
 impl Controller {
-    /// Boxes whose word is overdue: servers that are replaced, replicas that are left.
-    pub(super) fn check_leases(&mut self, now_ns: u64) {
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
-        for id in jobs {
-            match self.next_step(now_ns, id) {
-                Step::Nothing => {}
-                Step::Leave(replica) => self.leave_replica(id, replica),
-                Step::Ask(replica) => self.ask_replica(now_ns, id, replica),
-                Step::Strand => {
-                    let job = self.jobs.get_mut(&id).expect("just listed");
-                    job.succession.is_stranded = true;
-                    let server = job.server;
-                    self.notice(id, Notice::Stranded { server: self.name(server) });
-                }
-            }
-        }
-    }
-
-    /// When [`Controller::check_leases`] has something to do.
-    pub(super) fn lease_due_ns(&self, now_ns: u64) -> Option<u64> {
-        let jobs = self.jobs.values().filter(|job| job.config.ack == Ack::Replica);
-        let due = jobs.flat_map(|job| {
-            let (server, replica) = (self.lease_end(job.server), job.replica);
-            let replica = replica.filter(|_| !job.succession.is_replica_left);
-            let replica = replica.and_then(|node| self.replica_lease_end(job.server, node));
-            let asked = job.succession.asked.map(|asked| asked.asked_ns + self.lease_ns());
-            [server, replica, asked]
-        });
-        due.flatten().filter(|due_ns| *due_ns > now_ns).min()
-    }
-
-    fn next_step(&self, now_ns: u64, id: JobId) -> Step {
-        let job = &self.jobs[&id];
-        let succession = &job.succession;
-        if job.config.ack != Ack::Replica {
-            return Step::Nothing;
-        }
-        let replica = job.replica;
-        let is_here = |node: NodeId| {
-            let is_fresh = self.lease_end(node).is_some_and(|end_ns| end_ns > now_ns);
-            is_fresh && self.nodes[node.index()].is_attached
-        };
-        let fit = replica.filter(|node| {
-            is_here(*node) && !succession.is_replica_left && !succession.is_replica_unfit
-        });
-        if let Some(asked) = succession.asked {
-            // Its answer, or the question, may be lost; once begun there is no way back.
-            let is_due = asked.asked_ns.saturating_add(self.lease_ns()) <= now_ns;
-            return fit.filter(|_| is_due).map_or(Step::Nothing, Step::Ask);
-        }
-        // One that was never here is not missed: the job has not begun.
-        let Some(silent_at) = self.lease_end(job.server) else { return Step::Nothing };
-        if silent_at > now_ns {
-            let left = replica.filter(|node| {
-                let end_ns = self.replica_lease_end(job.server, *node);
-                !succession.is_replica_left && end_ns.is_some_and(|end_ns| end_ns <= now_ns)
-            });
-            return left.map_or(Step::Nothing, Step::Leave);
-        }
-        match fit {
-            Some(node) => Step::Ask(node),
-            None if succession.is_stranded => Step::Nothing,
-            None => Step::Strand,
-        }
-    }
-
-    /// Until when a box counts as alive; none for one that was never here.
-    fn lease_end(&self, node: NodeId) -> Option<u64> {
-        let node = &self.nodes[node.index()];
-        Some(node.heard_ns?.saturating_add(self.lease_ns()))
-    }
-
-    /// Until when a replica is waited for. One that never came may be about to dial.
-    fn replica_lease_end(&self, server: NodeId, replica: NodeId) -> Option<u64> {
-        let came_ns = self.nodes[server.index()].came_ns?;
-        let since_ns = match self.nodes[replica.index()].heard_ns {
-            Some(heard_ns) => heard_ns.max(came_ns),
-            None => came_ns.saturating_add(REDIAL_NS),
-        };
-        Some(since_ns.saturating_add(self.lease_ns()))
-    }
-
-    const fn lease_ns(&self) -> u64 {
-        self.config.tuning.server_lease_ns()
-    }
-
     fn ask_replica(&mut self, now_ns: u64, id: JobId, replica: NodeId) {
         // Of a server that never spoke to this controller its replica tells most.
-        let heard = self.applied_by_hello(id, replica).unwrap_or(0);
+        let heard = self.applied_by(id, replica);
         let job = self.jobs.get_mut(&id).expect("just listed");
         let is_first = job.succession.asked.is_none();
         let beyond = job.open.last_key_value().map_or(0, |(order, _)| order + 1);
@@ -176,7 +78,6 @@ impl Controller {
         job.succession.asked = Some(Asked { order, asked_ns: now_ns });
         job.is_known = false;
         let epoch = ServerEpoch(job.succession.epoch.0 + 1);
-        let applied_min = OrderNumber(job.succession.applied_min);
         let server = job.server;
         self.must_save();
         if is_first {
@@ -184,7 +85,7 @@ impl Controller {
             self.notice(id, Notice::Promoting { server, replica, epoch });
         }
         let order = OrderNumber(order);
-        self.command(replica, Command::Promote { job: id, epoch, order, applied_min });
+        self.command(replica, Command::Promote { job: id, epoch, order });
     }
 
     fn leave_replica(&mut self, id: JobId, replica: NodeId) {
@@ -195,6 +96,7 @@ impl Controller {
         self.must_save();
         self.notice(id, Notice::ReplicaLeft { replica: self.name(replica) });
         self.command(server, Command::LeaveReplica { job: id });
+        self.command(replica, Command::LeaveReplica { job: id });
     }
 
     /// The replica is the server now, or was before this controller began.
@@ -212,7 +114,7 @@ impl Controller {
         job.succession.former = Some(former);
         job.succession.epoch = promoted.epoch;
         job.succession.asked = None;
-        job.succession.decided = promoted.order.0;
+        job.succession.is_stranded = false;
         job.counters.promotions += 1;
         let open: Vec<GroupId> = job.open.values().copied().collect();
         for group in open {
@@ -283,20 +185,28 @@ impl Controller {
     /// The replica lacks decisions that workers may have been told of: the old server is needed.
     pub(super) fn promotion_refused(&mut self, now_ns: u64, id: JobId, applied: u64) {
         let job = self.jobs.get_mut(&id).expect("checked");
-        if job.succession.asked.take().is_none() {
+        if job.succession.asked.is_none() {
             return;
         }
-        job.succession.is_replica_unfit = true;
+        job.succession.is_fit = false;
         job.succession.is_stranded = true;
-        let (server, applied_min) = (job.server, job.succession.applied_min);
+        let server = self.jobs[&id].server;
+        let server = self.name(server);
+        self.notice(id, Notice::Refused { server, applied });
+        self.take_back(now_ns, id);
+    }
+
+    /// Nobody is asked to take over any more: the old server goes on, if it is there.
+    fn take_back(&mut self, now_ns: u64, id: JobId) {
+        let job = self.jobs.get_mut(&id).expect("the caller's job");
+        job.succession.asked = None;
+        let server = job.server;
         self.must_save();
-        let name = self.name(server);
-        self.notice(id, Notice::Refused { server: name, applied, applied_min });
         // It may have come back meanwhile.
         let hello = self.hellos.iter().find(|(node, _)| *node == server);
         let state = hello.and_then(|(_, hello)| hello.roles.iter().find(|role| role.job == id));
-        if let Some(state) = state.cloned().filter(|_| self.nodes[server.index()].is_attached) {
-            self.take_server(now_ns, server, &state);
+        if let Some(state) = state.cloned().filter(|_| self.is_here(now_ns, server)) {
+            self.go_on(now_ns, server, &state);
         }
     }
 
@@ -320,19 +230,24 @@ impl Controller {
             self.notice(id, Notice::StoodDown { server: self.name(node), epoch });
             self.command(node, Command::StandDown { job: id, epoch });
         } else if job.succession.asked.is_none() {
-            job.succession.decided = job.succession.decided.max(state.next_order.0);
-            job.succession.applied_min = job.succession.applied_min.max(state.next_order.0);
-            job.succession.is_stranded = false;
-            let (is_left, is_first) = (job.succession.is_replica_left, !job.is_known);
-            self.reconcile_server(now_ns, node, state);
-            if is_first {
-                // Aggregators that came before it could not be told where it is.
-                let aggregators = self.jobs[&id].aggregators.clone();
-                aggregators.into_iter().for_each(|node| self.move_aggregator(id, node));
-            }
-            if is_left {
-                self.command(node, Command::LeaveReplica { job: id });
-            }
+            self.go_on(now_ns, node, state);
+        }
+    }
+
+    /// The job's server is here, and nobody takes its place.
+    fn go_on(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
+        let id = state.job;
+        let job = self.jobs.get_mut(&id).expect("the caller's job");
+        job.succession.is_stranded = false;
+        let (is_left, is_first) = (job.succession.is_replica_left, !job.is_known);
+        self.reconcile_server(now_ns, node, state);
+        if is_first {
+            // Aggregators that came before it could not be told where it is.
+            let aggregators = self.jobs[&id].aggregators.clone();
+            aggregators.into_iter().for_each(|node| self.move_aggregator(id, node));
+        }
+        if is_left {
+            self.command(node, Command::LeaveReplica { job: id });
         }
     }
 
@@ -356,7 +271,7 @@ impl Controller {
     }
 }
 
-impl super::job::Job {
+impl Job {
     /// A round that a former server began goes on with the updates that are in the model.
     fn begin_round_within(&mut self) {
         let Some(size) = self.round_size().map(u64::from).filter(|size| *size > 0) else { return };
@@ -366,7 +281,5 @@ impl super::job::Job {
     }
 }
 
-/// Boxes dial at least so often, with some to spare.
-const REDIAL_NS: u64 = 10_000_000_000;
 /// Order numbers left out between two servers: what the old one may have given away unheard.
 const ORDERS_SKIPPED: u64 = 4096;

@@ -3,7 +3,8 @@
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
 //! budget), which server was replaced by its replica, and jobs that were registered at run time.
-//! All of it may be lost without harm to a model.
+//! It may be lost without harm to a model, but for one case: a replica that was left and never
+//! heard so could take over without what it lacks.
 
 use std::collections::BTreeMap;
 
@@ -42,22 +43,9 @@ pub struct SavedJob {
     /// Its replica was told to take over, with this order number first, and has not answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promoting: Option<u64>,
-    /// Who may take over even if its server is never heard of again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heir: Option<SavedHeir>,
     /// Acknowledgements do not wait for its replica any more.
     #[serde(default)]
     pub is_replica_left: bool,
-}
-
-/// A replica that had all that workers were told of.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct SavedHeir {
-    /// Its life: another one may have less.
-    pub life: u64,
-    /// Workers may have been told of order numbers below.
-    pub applied_min: u64,
 }
 
 impl Saved {

@@ -144,10 +144,8 @@ impl Controller {
             succession.former = Some(node(&job.server));
             job.server.clone_from(heir);
             (job.replica, job.div_max) = (None, None);
-        } else if let Some(heir) = known.heir {
-            succession.expect_heir(heir);
         }
-        let (server, has_heir) = (node(&job.server), succession.heir_life.is_some());
+        let server = node(&job.server);
         let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
             host: self.links.host(worker.host()).unwrap_or(HostId(0)),
             life: None,
@@ -171,6 +169,7 @@ impl Controller {
             version: 0,
             momentum_norm: 0.0,
             is_known: false,
+            is_server_away: false,
             replica_state: ReplicaState::default(),
             succession,
             round: Round::default(),
@@ -181,9 +180,6 @@ impl Controller {
             config: job,
         };
         self.jobs.insert(id, entry);
-        if has_heir {
-            self.expect_server(server);
-        }
         Ok(id)
     }
 
@@ -206,7 +202,6 @@ impl Controller {
                 epoch: job.succession.epoch.0,
                 server: job.succession.former.map(|_| job.config.server.clone()),
                 promoting: job.succession.asked.map(|asked| asked.order),
-                heir: job.succession.heir(),
                 is_replica_left: job.succession.is_replica_left,
             };
             (job.config.name.clone(), saved)

@@ -108,6 +108,8 @@ pub struct ReplicaStatus {
     pub divergence_bound: f64,
     /// Whether the bound is held.
     pub is_held: bool,
+    /// It has all that workers were told of, and could take its server's place.
+    pub is_fit: bool,
 }
 
 /// A host or a rack.
@@ -157,6 +159,7 @@ impl Controller {
                 order: job.replica_state.order,
                 divergence_bound: job.replica_state.divergence_bound,
                 is_held: job.replica_state.is_held,
+                is_fit: self.is_fit(job.id),
             }),
             is_server_attached: self.nodes[job.server.index()].is_attached,
             epoch: job.succession.epoch.0,

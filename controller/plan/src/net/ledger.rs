@@ -166,13 +166,14 @@ impl Ledger {
         }
     }
 
-    /// A point to go back to.
+    /// A point to go back to, as often as one likes, until [`Ledger::commit`].
     pub const fn mark(&mut self) -> Mark {
         self.is_marked = true;
         Mark(self.journal.len())
     }
 
-    /// Takes back every promise since `mark`.
+    /// Takes back every promise since `mark`. What is promised after that can be taken back too:
+    /// the mark stays, and with it the cost of remembering, until [`Ledger::commit`].
     pub fn rollback(&mut self, mark: Mark) {
         self.changes += 1;
         while self.journal.len() > mark.0
@@ -184,7 +185,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets how to go back.
+    /// Forgets how to go back, and remembers nothing more before the next [`Ledger::mark`].
     pub fn commit(&mut self) {
         self.is_marked = false;
         self.journal.clear();

@@ -155,6 +155,8 @@ fn schedule(case: &Case, plan: &mut Plan) {
                 plan.dropped.extend(lost);
             }
         }
+        // Nobody goes back beyond a group.
+        ledger.commit();
     }
     plan.settle();
 }

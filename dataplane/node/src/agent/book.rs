@@ -46,6 +46,7 @@ impl Book {
                 momentum_norm: 0.0,
                 open_groups: Vec::new(),
                 epoch: 0,
+                is_fit: false,
             };
             (JobId(job), Known { state, open: BTreeMap::new() })
         };
@@ -136,9 +137,14 @@ impl Book {
         }
         let Some(known) = self.roles.get_mut(&job) else { return };
         let ended = match *event {
+            Event::Heir { is_fit } => {
+                known.state.is_fit = is_fit;
+                return;
+            }
             Event::Promoted { epoch, order, version, momentum_norm, .. } => {
                 known.state.set_role(v1::Role::Server);
                 (known.state.box_index, known.state.epoch) = (0, epoch.0);
+                known.state.is_fit = false;
                 (known.state.next_order, known.state.version) = (order.0, version.0);
                 known.state.momentum_norm = momentum_norm;
                 known.open.clear();
@@ -217,6 +223,17 @@ mod tests {
         let epoch = weft_engine::push::ServerEpoch(2);
         book.note_event(JobId(3), &Event::StoodDown { epoch });
         assert!(book.hello(0).roles.is_empty(), "one that stood down is nothing any more");
+    }
+
+    #[test]
+    fn a_replica_says_whether_it_could_take_over() {
+        let mut book = book();
+        let is_fit = |book: &Book| book.hello(0).roles[0].is_fit;
+        assert!(!is_fit(&book));
+        for fit in [true, false, true] {
+            book.note_event(JobId(3), &Event::Heir { is_fit: fit });
+            assert_eq!(is_fit(&book), fit);
+        }
     }
 
     #[test]

@@ -40,12 +40,7 @@ fn commands_come_back_as_they_went() {
         Command::CloseMember { job, group: Some(GroupId::new(5, 6)), rank: rank_of(1) },
         Command::SetRate { job, rate_bytes_per_sec: 12 },
         Command::Skip { job, below: OrderNumber(1 << 40) },
-        Command::Promote {
-            job,
-            epoch: ServerEpoch(2),
-            order: OrderNumber(9),
-            applied_min: OrderNumber(7),
-        },
+        Command::Promote { job, epoch: ServerEpoch(2), order: OrderNumber(9) },
         Command::MoveServer { job, server: "[2001:db8::1]:22341".parse().unwrap() },
         Command::StandDown { job, epoch: ServerEpoch(2) },
         Command::LeaveReplica { job },
@@ -95,6 +90,8 @@ fn events_come_back_as_they_went() {
             version: Version(4),
             momentum_norm: 0.5,
         },
+        Event::Heir { is_fit: true },
+        Event::Heir { is_fit: false },
         Event::PromotionRefused { applied: OrderNumber(6) },
         Event::StoodDown { epoch: ServerEpoch(3) },
     ];

@@ -1,83 +1,52 @@
-//! Decides whether a replica has all that workers were told of, which its server says; a later
-//! controller remembers it, for it may never hear of that server.
+//! Who could take a server's place: a replica that says so of its present life, and whose server
+//! does not acknowledge without it.
 
+use weft_engine::push::Command;
 use weft_wire::JobId;
 
-use crate::engine::saved::SavedHeir;
+use crate::engine::config::Ack;
+use crate::engine::message::RoleState;
 
-use super::{Controller, NodeId, REDIAL_NS, Succession};
+use super::{Controller, NodeId};
 
 impl Controller {
-    /// A former controller knew this server. It may have died since: if it does not dial it is
-    /// missed. For a controller that begins, at instant 0.
-    pub(in crate::engine) fn expect_server(&mut self, server: NodeId) {
-        self.nodes[server.index()].heard_ns.get_or_insert(REDIAL_NS);
+    /// True when the replica has all that workers were told of.
+    pub(in crate::engine) fn is_fit(&self, id: JobId) -> bool {
+        let job = &self.jobs[&id];
+        let succession = &job.succession;
+        succession.is_fit && !succession.is_replica_left && job.config.ack == Ack::Replica
     }
 
-    /// The replica says where it is: with all that its server had decided when that came, it is
-    /// fit.
-    pub(in crate::engine) fn weigh_replica(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id) else { return };
-        let Some(replica) = job.replica else { return };
-        let is_server_here = self.nodes[job.server.index()].came_ns.is_some();
-        let applied = self.applied_by_hello(id, replica);
-        if is_server_here && applied.is_some_and(|order| order >= job.succession.applied_min) {
-            self.note_fit(id);
+    /// The first order number that the replica has not applied, as far as it said.
+    pub(super) fn applied_by(&self, id: JobId, replica: NodeId) -> u64 {
+        let hello = self.hellos.iter().find(|(node, _)| *node == replica);
+        let state = hello.and_then(|(_, hello)| hello.roles.iter().find(|state| state.job == id));
+        state.map_or(0, |state| state.next_order.0).max(self.jobs[&id].succession.applied)
+    }
+
+    /// A replica came. A new life of it is another heir, and was never asked to take over.
+    pub(in crate::engine) fn take_replica(
+        &mut self,
+        now_ns: u64,
+        node: NodeId,
+        state: &RoleState,
+        is_new_here: bool,
+    ) {
+        let id = state.job;
+        let succession = &mut self.jobs.get_mut(&id).expect("checked").succession;
+        succession.is_fit = state.is_fit;
+        let (is_left, is_asked) = (succession.is_replica_left, succession.asked.is_some());
+        if is_left {
+            self.command(node, Command::LeaveReplica { job: id });
+        }
+        if is_new_here && is_asked && !state.is_fit {
+            // Nobody was told that the one that was asked is the server.
+            self.take_back(now_ns, id);
         }
     }
 
-    /// The next order number of a replica when it came; none before it did.
-    pub(in crate::engine) fn applied_by_hello(&self, id: JobId, replica: NodeId) -> Option<u64> {
-        let (_, hello) = self.hellos.iter().find(|(node, _)| *node == replica)?;
-        let state = hello.roles.iter().find(|state| state.job == id)?;
-        Some(state.next_order.0)
-    }
-
-    fn note_fit(&mut self, id: JobId) {
-        let job = self.jobs.get_mut(&id).expect("the caller's job");
-        job.succession.is_replica_unfit = false;
-        let life = job.replica.and_then(|node| self.nodes[node.index()].life);
-        if job.succession.heir_life != life {
-            job.succession.heir_life = life;
-            self.must_save();
-        }
-    }
-
-    /// A new life of the replica has to catch up before it is anybody's heir. The order number that
-    /// it needs is known here, if its server was ever heard; else only that server could say.
-    pub(in crate::engine) fn replica_begins_anew(&mut self, id: JobId, life: u64) {
-        let job = self.jobs.get_mut(&id).expect("checked");
-        let succession = &mut job.succession;
-        if succession.heir_life == Some(life) {
-            return;
-        }
-        succession.applied_min = succession.applied_min.max(succession.decided);
-        if succession.heir_life.take().is_some() {
-            succession.is_replica_unfit |= self.nodes[job.server.index()].came_ns.is_none();
-            self.must_save();
-        }
-    }
-
-    /// The replica has applied all below `order`, and workers are told of that.
-    pub(in crate::engine) fn replica_is_at(&mut self, id: JobId, order: u64) {
-        let job = self.jobs.get_mut(&id).expect("checked");
-        let succession = &mut job.succession;
-        succession.applied_min = succession.applied_min.max(order);
-        if order >= succession.applied_min {
-            self.note_fit(id);
-        }
-    }
-}
-
-impl Succession {
-    /// A former controller knew this heir.
-    pub(in crate::engine) const fn expect_heir(&mut self, heir: SavedHeir) {
-        (self.heir_life, self.applied_min) = (Some(heir.life), heir.applied_min);
-    }
-
-    /// What a later controller is to remember.
-    pub(in crate::engine) fn heir(&self) -> Option<SavedHeir> {
-        let applied_min = self.applied_min;
-        self.heir_life.map(|life| SavedHeir { life, applied_min })
+    /// The replica says whether it has all that workers were told of.
+    pub(in crate::engine) fn note_heir(&mut self, id: JobId, is_fit: bool) {
+        self.jobs.get_mut(&id).expect("checked").succession.is_fit = is_fit;
     }
 }

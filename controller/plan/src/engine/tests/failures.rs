@@ -325,3 +325,32 @@ fn what_must_survive_is_saved() {
     assert_eq!(again.job_by_name("more"), Some(JobId(5)));
     assert!(read.generation_ceiling >= 9);
 }
+
+/// A job whose server is gone for good waits for it alone (DESIGN I6).
+#[test]
+fn a_job_whose_server_is_gone_holds_up_no_other() {
+    let mut network = network(2, 100, 100);
+    network.hosts.push(world::host("s1", 100, 100));
+    let mut jobs = vec![job(2), job(2)];
+    for (i, job) in jobs.iter_mut().enumerate() {
+        job.name = format!("j{i}");
+        job.index = i as u16;
+        job.server = format!("s{i}");
+    }
+    let mut world = World::new(network, jobs);
+    world.attach_all();
+    for rank in 0..2 {
+        world.ask(0, rank);
+    }
+    world.run_for(1_000_000);
+    assert!(world.status(0).counters.granted > 0);
+    world.dead.insert("s0".into());
+    world.detach("s0");
+    for rank in 0..2 {
+        world.ask(1, rank);
+    }
+    world.run_for(2_000_000_000);
+    assert_eq!(world.status(1).counters.committed, 0, "the links are promised to the first job");
+    world.run_for(5_000_000_000);
+    assert_eq!(world.status(1).counters.committed, 2);
+}

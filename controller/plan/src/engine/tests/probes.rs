@@ -60,6 +60,7 @@ impl Rig {
             version: Version(0),
             momentum_norm: 0.0,
             epoch: ServerEpoch(0),
+            is_fit: false,
             open_groups: Vec::new(),
         };
         let hello = NodeHello { name: "s0".into(), life: 1, roles: vec![role] };

@@ -51,8 +51,14 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
         version: Version(version),
         momentum_norm: 0.0,
         epoch: ServerEpoch(epoch),
+        is_fit: false,
         open_groups: Vec::new(),
     }
+}
+
+/// The replica's, once it was level with its server.
+fn heir(next_order: u64, version: u64) -> RoleState {
+    RoleState { is_fit: true, ..role("r0", next_order, version, 0) }
 }
 
 impl Rig {
@@ -85,6 +91,7 @@ impl Rig {
             self.attach(name, 1, role(name, 0, 0, 0));
         }
         self.attach_workers();
+        self.event("r0", Event::Heir { is_fit: true }).unwrap();
     }
 
     fn attach_workers(&mut self) {
@@ -176,17 +183,15 @@ impl Rig {
         }
     }
 
-    fn promote_command(&self) -> Option<(ServerEpoch, OrderNumber, OrderNumber)> {
+    fn promote_command(&self) -> Option<(ServerEpoch, OrderNumber)> {
         self.commands.iter().rev().find_map(|(name, command)| match command {
-            Command::Promote { epoch, order, applied_min, .. } if name == "r0" => {
-                Some((*epoch, *order, *applied_min))
-            }
+            Command::Promote { epoch, order, .. } if name == "r0" => Some((*epoch, *order)),
             _ => None,
         })
     }
 
     fn promoted(&mut self, applied: u64, version: u64) {
-        let (epoch, order, _) = self.promote_command().unwrap();
+        let (epoch, order) = self.promote_command().unwrap();
         let event = Event::Promoted {
             epoch,
             applied: OrderNumber(applied),
@@ -225,8 +230,8 @@ fn a_silent_server_is_replaced_after_its_lease_and_not_before() {
     rig.run_for(2_900_000_000);
     assert_eq!(rig.promote_command(), None, "a restart within the lease is no promotion");
     rig.run_for(SECOND / 5);
-    let (epoch, order, applied_min) = rig.promote_command().unwrap();
-    assert_eq!((epoch, applied_min), (ServerEpoch(1), OrderNumber(0)));
+    let (epoch, order) = rig.promote_command().unwrap();
+    assert_eq!(epoch, ServerEpoch(1));
     assert!(order.0 > 1000, "order numbers that were given away unheard are left out");
     // The question is repeated while there is no answer.
     let asked = |rig: &Rig| {
@@ -294,8 +299,7 @@ fn what_was_granted_is_asked_of_the_new_server_and_no_order_comes_again() {
     rig.event("s0", at).unwrap();
     rig.dies("s0");
     rig.run_for(4 * SECOND);
-    let (_, order, applied_min) = rig.promote_command().unwrap();
-    assert_eq!(applied_min, OrderNumber(first.order.0 + 1), "what was told must be there");
+    let (_, order) = rig.promote_command().unwrap();
     assert!(order.0 > last);
     rig.promoted(first.order.0 + 1, 1);
     assert!(rig.controller.groups.is_empty(), "groups of the dead server are over");
@@ -319,17 +323,21 @@ fn nobody_takes_over_where_workers_are_told_at_the_commit() {
 
 #[test]
 fn a_replica_that_may_lack_what_was_told_does_not_take_over() {
+    let stranded = Notice::Stranded { server: "s0".into() };
     let mut rig = Rig::attached(Ack::Replica);
-    rig.attach("s0", 1, role("s0", 5, 5, 0));
-    // A new life of the replica has nothing; everything decided may have been told.
+    // A new life of the replica has nothing, and says so.
     rig.attach("r0", 2, role("r0", 0, 0, 0));
     rig.dies("s0");
-    rig.run_for(4 * SECOND);
-    assert_eq!(rig.promote_command().unwrap().2, OrderNumber(5));
+    rig.run_for(20 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+    assert_eq!(rig.notices, [stranded]);
+    // What it says may be late.
+    rig.event("r0", Event::Heir { is_fit: true }).unwrap();
+    rig.run_for(SECOND);
+    assert!(rig.promote_command().is_some());
     rig.event("r0", Event::PromotionRefused { applied: OrderNumber(3) }).unwrap();
-    let refused =
-        |notice: &Notice| matches!(notice, Notice::Refused { applied: 3, applied_min: 5, .. });
-    assert!(rig.notices.iter().any(refused), "{:?}", rig.notices);
+    let refused = Notice::Refused { server: "s0".into(), applied: 3 };
+    assert!(rig.notices.ends_with(&[refused]), "{:?}", rig.notices);
     rig.commands.clear();
     rig.run_for(20 * SECOND);
     assert_eq!(rig.promote_command(), None, "it is not asked again");
@@ -340,6 +348,42 @@ fn a_replica_that_may_lack_what_was_told_does_not_take_over() {
     assert!(rig.commands.iter().any(|(to, c)| to == "s0" && matches!(c, Command::Install(_))));
 }
 
+/// Whoever was asked and begins anew has told nobody that it is the server.
+#[test]
+fn a_new_life_of_a_replica_takes_the_question_back() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    assert!(rig.promote_command().is_some());
+    // The server was only cut off, and is not listened to while its replica may have its place.
+    rig.commands.clear();
+    rig.attach("s0", 1, role("s0", 5, 5, 0));
+    assert_eq!(rig.controller.server_state(JobId(0)), None);
+    rig.attach("r0", 2, role("r0", 0, 0, 0));
+    let (version, order) = rig.controller.server_state(JobId(0)).unwrap();
+    assert_eq!((version, order), (Version(5), OrderNumber(5)));
+    rig.run_for(20 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+}
+
+/// A controller that was cut off hears one of them first.
+#[test]
+fn where_both_were_away_the_server_has_time_to_dial() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    for name in BOXES {
+        rig.dies(name);
+        let node = rig.id(name);
+        rig.controller.handle_node_gone(rig.now_ns, node);
+    }
+    rig.run_for(30 * SECOND);
+    rig.attach("r0", 1, heir(0, 0));
+    rig.run_for(10 * SECOND);
+    rig.attach("s0", 1, role("s0", 0, 0, 0));
+    rig.run_for(30 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+}
+
 #[test]
 fn a_silent_replica_is_left_and_never_promoted() {
     let mut rig = Rig::attached(Ack::Replica);
@@ -348,9 +392,12 @@ fn a_silent_replica_is_left_and_never_promoted() {
     rig.run_for(4 * SECOND);
     let left = (String::from("s0"), Command::LeaveReplica { job: JobId(0) });
     assert_eq!(rig.commands.iter().filter(|command| **command == left).count(), 1);
+    let told = (String::from("r0"), left.1.clone());
     let status = rig.status();
     assert!(status.is_replica_lost && !status.replica.unwrap().is_held);
-    rig.attach("r0", 2, role("r0", 0, 0, 0));
+    // Whatever it says of itself; and it is told.
+    rig.attach("r0", 1, heir(0, 0));
+    assert!(rig.commands.contains(&told));
     rig.dies("s0");
     rig.run_for(20 * SECOND);
     assert_eq!(rig.promote_command(), None);
@@ -387,38 +434,77 @@ fn a_restarted_controller_knows_who_the_server_is() {
     // One that stopped half way asks again, whatever the old server says meanwhile.
     let mut later = Rig::with_saved(Ack::Replica, &begun);
     later.attach("s0", 2, role("s0", 0, 0, 0));
-    later.attach("r0", 1, role("r0", 0, 0, 0));
+    later.attach("r0", 1, heir(0, 0));
     later.run_for(4 * SECOND);
     assert!(later.promote_command().is_some());
 }
 
-/// A server that dies while there is no controller speaks to none again.
+/// A server that dies before any controller hears it speaks to none: its replica speaks of it.
 #[test]
-fn a_server_that_died_with_its_controller_is_replaced() {
-    let mut rig = Rig::attached(Ack::Replica);
-    let at = Event::ReplicaAt { order: OrderNumber(9_000), divergence_bound: 0.0, is_held: true };
-    rig.event("s0", at).unwrap();
-    assert!(rig.controller.is_save_urgent());
-    let saved = rig.controller.poll_saved().unwrap();
-    rig.event("s0", at).unwrap();
-    assert!(!rig.controller.is_save_urgent(), "said once");
-    let later = |life: u64| {
-        let mut later = Rig::with_saved(Ack::Replica, &saved);
-        later.attach("a0", 1, role("a0", 0, 0, 0));
-        later.attach("r0", life, role("r0", 9_100, 100, 0));
-        // A living one may take as long to dial.
-        later.run_for(10 * SECOND);
-        assert_eq!(later.promote_command(), None);
-        later.run_for(5 * SECOND);
-        later
+fn a_server_that_no_controller_heard_is_replaced() {
+    let mut rig = Rig::new(Ack::Replica);
+    rig.attach("a0", 1, role("a0", 0, 0, 0));
+    rig.attach("r0", 1, heir(9_100, 100));
+    // The server lived on for a while, without a controller.
+    let decided = Event::Decided {
+        group: GroupId::new(3, 1),
+        order: OrderNumber(9_999),
+        decision: Decision::Void,
+        members: weft_wire::Members::EMPTY,
+        norm: 0.0,
+        momentum_norm: 0.0,
     };
-    let (_, order, applied_min) = later(1).promote_command().unwrap();
-    assert_eq!(applied_min, OrderNumber(9_000));
-    assert!(order.0 > 13_000, "{order:?}: the dead one may have given those away");
-    // Whether another life of the replica has what was told, only the server knew.
-    let stranded = later(2);
-    assert_eq!(stranded.promote_command(), None);
-    assert_eq!(stranded.notices, [Notice::Stranded { server: "s0".into() }]);
+    rig.event("r0", decided).unwrap();
+    // A living one may take as long to dial.
+    rig.run_for(10 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+    rig.run_for(5 * SECOND);
+    let (epoch, order) = rig.promote_command().unwrap();
+    assert_eq!(epoch, ServerEpoch(1));
+    assert!(order.0 > 14_000, "{order:?}: the dead one may have given those away");
+}
+
+#[test]
+fn a_server_that_dials_late_stays_the_server() {
+    let mut rig = Rig::new(Ack::Replica);
+    rig.attach("r0", 1, heir(9_100, 100));
+    rig.run_for(12 * SECOND);
+    rig.attach("s0", 1, role("s0", 9_100, 100, 0));
+    rig.run_for(30 * SECOND);
+    assert_eq!((rig.promote_command(), rig.notices), (None, Vec::new()));
+}
+
+/// Whether such a replica has what was told, only the server knew; people are told.
+#[test]
+fn a_server_that_nobody_heard_strands_its_job() {
+    let mut rig = Rig::new(Ack::Replica);
+    rig.attach("r0", 2, role("r0", 0, 0, 0));
+    rig.run_for(15 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+    assert_eq!(rig.notices, [Notice::Stranded { server: "s0".into() }]);
+}
+
+/// The heir has no replica: it acknowledges at the commit, and when it dies people are told, also
+/// if they were told before that nobody could take over.
+#[test]
+fn a_promoted_server_that_dies_strands_its_job() {
+    let mut rig = Rig::attached(Ack::Replica);
+    let status = |rig: &Rig| rig.status().replica.map(|replica| replica.is_fit);
+    assert_eq!(status(&rig), Some(true));
+    rig.event("r0", Event::Heir { is_fit: false }).unwrap();
+    assert_eq!(status(&rig), Some(false));
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    rig.event("r0", Event::Heir { is_fit: true }).unwrap();
+    rig.run_for(SECOND);
+    rig.promoted(0, 0);
+    assert_eq!(status(&rig), None);
+    rig.dies("r0");
+    rig.run_for(4 * SECOND);
+    let stranded = |name: &str| Notice::Stranded { server: name.into() };
+    let told: Vec<_> =
+        rig.notices.iter().filter(|notice| matches!(notice, Notice::Stranded { .. })).collect();
+    assert_eq!(told, [&stranded("s0"), &stranded("r0")]);
 }
 
 /// An aggregator may find a restarted controller before its job's server does.
@@ -433,9 +519,9 @@ fn an_aggregator_is_told_of_a_server_that_comes_after_it() {
     let mut later = Rig::with_saved(Ack::Replica, &saved);
     later.attach("a0", 2, role("a0", 0, 0, 0));
     assert_eq!(later.commands, []);
-    let heir = role("r0", 4097, 3, 1);
-    let server = heir.address.parse().unwrap();
-    later.attach("r0", 1, heir);
+    let promoted = role("r0", 4097, 3, 1);
+    let server = promoted.address.parse().unwrap();
+    later.attach("r0", 1, promoted);
     let moves = (String::from("a0"), Command::MoveServer { job: JobId(0), server });
     assert!(later.commands.contains(&moves), "{:?}", later.commands);
 }

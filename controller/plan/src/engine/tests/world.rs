@@ -230,6 +230,7 @@ impl World {
                 version: Version(server.version),
                 momentum_norm: 0.0,
                 epoch: ServerEpoch(0),
+                is_fit: false,
                 open_groups,
             });
         }

@@ -43,6 +43,23 @@ fn goes_back_to_each_mark_and_no_further() {
 }
 
 #[test]
+fn remembers_from_the_first_mark_to_the_commit() {
+    let case = small();
+    let (mut ledger, mut numbers) = (Ledger::new(&case), Numbers::new(7));
+    let mut remembers = |ledger: &mut Ledger| {
+        send(&case, ledger, &mut numbers, 3);
+        !ledger.journal.is_empty()
+    };
+    assert!(!remembers(&mut ledger));
+    let mark = ledger.mark();
+    assert!(remembers(&mut ledger));
+    ledger.rollback(mark);
+    assert!(remembers(&mut ledger), "to go back to the mark again");
+    ledger.commit();
+    assert!(!remembers(&mut ledger));
+}
+
+#[test]
 fn what_is_promised_beforehand_is_taken_from_both_ends() {
     let case = small();
     let ledger = Ledger::new(&case);

@@ -341,3 +341,6 @@ fn offers(hosts: &[PoolHost], places: &Places) -> impl Fn(usize, u32) -> Offer {
         Offer::new(up, capacity, places.update(place).size_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -143,6 +143,7 @@ impl Job {
         self.forget_past();
         self.owes_status = true;
         self.measure_lag();
+        self.tell_fitness();
     }
 
     /// The fetched model takes the place of the old one.
@@ -169,6 +170,7 @@ impl Job {
         self.phase = Phase::Follow;
         self.is_anew = false;
         self.is_patchy = true;
+        self.tell_fitness();
         self.stats.snapshots += 1;
         self.forget_past();
         self.owes_status = true;

@@ -11,6 +11,7 @@ use weft_wire::{GroupId, JobId, Members, Nanos};
 
 use super::config::ReplicaJobConfig;
 use super::fetch::Fetch;
+use super::heir::Heir;
 use super::stats::ReplicaJobStats;
 use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError};
 use crate::random::SplitMix64;
@@ -51,6 +52,7 @@ pub(super) struct Job {
     pub(super) is_anew: bool,
     /// The model came as a whole once: which updates are in it is not all known here.
     pub(super) is_patchy: bool,
+    pub(super) heir: Heir,
     /// When the server last said anything.
     pub(super) heard_at: Nanos,
     events: VecDeque<Event>,
@@ -140,6 +142,7 @@ impl ModelJob for Job {
                     self.let_go(at);
                 }
             }
+            Command::LeaveReplica { .. } => self.be_left(),
             // The server judges who is in a sum; what it says comes with the decision.
             // A promotion is the seat's.
             Command::CloseMember { .. }
@@ -147,8 +150,7 @@ impl ModelJob for Job {
             | Command::Skip { .. }
             | Command::Promote { .. }
             | Command::MoveServer { .. }
-            | Command::StandDown { .. }
-            | Command::LeaveReplica { .. } => {}
+            | Command::StandDown { .. } => {}
         }
     }
 
@@ -209,6 +211,7 @@ impl Job {
             owes_status: true,
             is_anew: false,
             is_patchy: false,
+            heir: Heir::default(),
             heard_at: Nanos(0),
             events: VecDeque::with_capacity(EVENTS_MAX),
             stats: ReplicaJobStats::default(),

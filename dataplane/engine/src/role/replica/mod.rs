@@ -9,6 +9,7 @@
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `follow.rs` | what to ask the server for: decisions, chunks, a snapshot |
 //! | `fetch.rs` | when to ask again |
+//! | `heir.rs` | whether it could take its server's place |
 //! | `seat.rs` | when a job is followed no more, but served |
 //!
 //! Invariant (I3): at equal order number, model and momentum term are the server's, bit for bit:
@@ -20,6 +21,7 @@ mod apply;
 mod config;
 mod fetch;
 mod follow;
+mod heir;
 mod job;
 mod receive;
 mod seat;

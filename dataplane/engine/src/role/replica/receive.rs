@@ -108,7 +108,8 @@ impl Job {
     }
 
     fn take_log_state(&mut self, header: &Header) -> Result<(), DropReason> {
-        self.server_order = self.server_order.max(near(self.next_order, header.chunk.0));
+        let server_order = near(self.next_order, header.chunk.0);
+        self.server_order = self.server_order.max(server_order);
         self.measure_lag();
         // A late STALE, of an order number that is applied by now, must not cost a snapshot.
         let is_asked = low_bits(header.members.0) == low_bits(self.next_order);
@@ -117,7 +118,10 @@ impl Job {
                 self.begin_snapshot();
                 Ok(())
             }
-            (Outcome::Wait, _) => Ok(()),
+            (Outcome::Wait, _) => {
+                self.note_level(server_order);
+                Ok(())
+            }
             _ => Err(DropReason::Unsolicited),
         }
     }

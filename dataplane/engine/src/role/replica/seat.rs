@@ -111,13 +111,7 @@ impl Seat {
         }
     }
 
-    fn promote(
-        &mut self,
-        now: Nanos,
-        epoch: ServerEpoch,
-        order: OrderNumber,
-        applied_min: OrderNumber,
-    ) {
+    fn promote(&mut self, now: Nanos, epoch: ServerEpoch, order: OrderNumber) {
         let job = match &mut self.role {
             Role::Following(job) => job,
             Role::Serving(serving) => {
@@ -132,7 +126,7 @@ impl Seat {
         let state = job.state();
         // One that does not know all that is in its model cannot say what became of an update.
         let applied = if job.is_patchy { OrderNumber(0) } else { state.next_order };
-        if job.is_patchy || applied < applied_min || order < applied {
+        if !job.is_fit() || order < applied {
             job.tell(Event::PromotionRefused { applied });
             return;
         }
@@ -168,9 +162,7 @@ impl ModelJob for Seat {
     fn handle_command(&mut self, now: Nanos, command: &Command) {
         self.presence.note_command();
         match *command {
-            Command::Promote { epoch, order, applied_min, .. } => {
-                self.promote(now, epoch, order, applied_min);
-            }
+            Command::Promote { epoch, order, .. } => self.promote(now, epoch, order),
             _ => self.any_mut().handle_command(now, command),
         }
     }

@@ -1,6 +1,8 @@
 //! What a replica counts (I11).
 
 use crate::drops::DropCounters;
+#[cfg(doc)]
+use crate::push::Event;
 
 /// Counters of a replica.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,8 @@ pub struct ReplicaJobStats {
     pub lag: u64,
     /// Greatest of these numbers.
     pub lag_max: u64,
+    /// It could take its server's place, as it knows ([`Event::Heir`]).
+    pub is_fit: bool,
     /// Events that nobody took in time.
     pub events_lost: u64,
 }

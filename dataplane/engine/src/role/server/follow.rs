@@ -166,10 +166,10 @@ impl Job {
         let headers: arrayvec::ArrayVec<Header, DECISIONS_REPEATED_MAX> =
             entries.map(|entry| self.decision(entry)).collect();
         self.stats.decisions_repeated += headers.len() as u64;
-        let mut headers = headers.into_iter();
-        let first = headers.next().unwrap_or_else(|| self.log_state(Outcome::Wait, wanted));
-        headers.for_each(|header| self.queue(peer, header));
-        send(self.host.write(peer, &first, incoming.buffer, 0))
+        headers.into_iter().for_each(|header| self.queue(peer, header));
+        // With them goes how many there are, by which it knows when it is level.
+        let state = self.log_state(Outcome::Wait, wanted);
+        send(self.host.write(peer, &state, incoming.buffer, 0))
     }
 
     /// What the log says of the order number that was asked for.

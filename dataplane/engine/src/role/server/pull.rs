@@ -31,6 +31,10 @@ impl Job {
             };
             return send(self.host.write(peer, &wait, incoming.buffer, 0));
         };
+        // What was decided since without a commit left the newest version as it is: a replica that
+        // is behind the log by such decisions alone would be offered one older than its own.
+        let is_newest = is_box && offer.version == self.model.version;
+        let offer = if is_newest { Offer { next_order: self.next_order, ..offer } } else { offer };
         // What the replica has is durable, so this holds up only what does not wait for the
         // replica.
         if self.hold_offer(peer, offer) {

@@ -503,9 +503,12 @@ fn the_log_answers_its_replica_until_it_is_past() {
     }
     assert_eq!(ask(&mut rig, 0).header.outcome, Outcome::Stale);
     assert_eq!(ask(&mut rig, 9).header.outcome, Outcome::Stale);
-    assert_eq!(ask(&mut rig, 1).ack(), Some((REPLICA, Outcome::Committed, 1)));
+    // What it lacks, and up to where: what is decided next.
+    let level = ask(&mut rig, 1).header;
+    assert_eq!((level.outcome, level.chunk.0), (Outcome::Wait, 3));
     let more: Vec<_> = rig.poll().iter().filter_map(Out::ack).collect();
-    assert_eq!(more, [(REPLICA, Outcome::Committed, 2)]);
+    let decided = |order| (REPLICA, Outcome::Committed, order);
+    assert_eq!(more, [decided(1), decided(2)]);
     let repair = |rig: &mut Rig, order: u64| {
         let header = plain_header(Kind::Pull, JOB, group(order), Members(order));
         let header = Header { flags: Flags::REPLICA, chunk: ChunkIndex(2), ..header };
@@ -521,6 +524,29 @@ fn the_log_answers_its_replica_until_it_is_past() {
     assert_eq!(rig.server.jobs().next().unwrap().1.replica_lag, 0);
     let held = rig.server.poll_event();
     assert!(held.is_some());
+}
+
+/// Decisions that leave the model as it is may be all that a replica lacks.
+#[test]
+fn a_version_is_offered_to_replicas_with_the_order_number_that_it_has_come_to() {
+    let mut rig = Rig::new(job());
+    let ask = |rig: &mut Rig| {
+        let header = plain_header(Kind::Status, JOB, GroupId::new(ROW_MODEL, 0), Members(0b10));
+        let header = Header { flags: Flags::REPLICA, ..header };
+        let frame = rig.frame(REPLICA, &header, &[]);
+        let offer = rig.send(&frame).unwrap().unwrap().header;
+        (offer.chunk.0, offer.members.0)
+    };
+    rig.install(descriptor(0, &[0], false)).unwrap();
+    for chunk in 0..3 {
+        rig.direct(1, group(0), chunk).unwrap();
+    }
+    rig.poll();
+    assert_eq!(ask(&mut rig), (1, 1));
+    rig.server.handle_command(rig.now, Command::Skip { job: JOB, below: OrderNumber(5) });
+    rig.install(descriptor(5, &[0], false)).unwrap();
+    rig.poll();
+    assert_eq!(ask(&mut rig), (1, 5));
 }
 
 #[test]

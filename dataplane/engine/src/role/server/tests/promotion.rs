@@ -34,7 +34,7 @@ fn the_replica_goes_on_with_all_that_workers_were_told_of() {
             [acknowledged_by_the_replica, kept_twice, of_a_short_log][(seed / 2 % 3) as usize];
         let setup = Setup { updates: 8, has_controller, faults, adjust, ..Setup::new(3) };
         let mut world = World::new(setup, 3_000 + seed);
-        world.run(|world| world.model().version.0 > seed % 20);
+        world.run(|world| world.model().version.0 > seed % 20 && is_fit(world));
         // Some way into what comes next.
         world.run_for((seed % 7) * 700_000, |_| false);
         let before = world.model().version.0;
@@ -50,31 +50,52 @@ fn the_replica_goes_on_with_all_that_workers_were_told_of() {
     assert!(lost > 0, "the servers died with commits that nobody else had");
 }
 
+/// Asks the replica of a world to take over.
+fn ask(world: &mut World) -> Option<Event> {
+    let now = world.now;
+    let replica = world.replica.as_mut().unwrap();
+    while replica.poll_event().is_some() {}
+    let (epoch, order) = (ServerEpoch(1), OrderNumber(1_000));
+    replica.handle_command(now, Command::Promote { job: JOB, epoch, order });
+    core::iter::from_fn(|| replica.poll_event()).map(|(_, event)| event).last()
+}
+
+fn is_fit(world: &World) -> bool {
+    world.replica.as_ref().unwrap().jobs().all(|(_, stats)| stats.is_fit)
+}
+
+/// Workers may know what its former life had: only its server can say that it has it again.
 #[test]
-fn a_replica_that_lacks_what_was_told_stays_a_replica() {
+fn a_replica_that_was_never_level_with_its_server_stays_a_replica() {
     let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
     let mut world = World::new(setup, 5);
     world.run(|world| world.model().version.0 >= 4);
-    let applied = world.replica.as_ref().unwrap().model(JOB).unwrap().next_order;
+    assert!(is_fit(&world));
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    world.replica = Some(setup.replica(77));
+    let refused = ask(&mut world);
+    assert!(matches!(refused, Some(Event::PromotionRefused { applied: OrderNumber(0) })));
+    assert!(world.replica.as_ref().unwrap().served().next().is_none());
+    // The server lives, and its log has all: the new life catches up.
+    world.run(is_fit);
+    let next = world.replica.as_ref().unwrap().model(JOB).unwrap().next_order;
+    assert!(next.0 >= 4, "{next:?}: it was fit before it had what its former life had");
+    let promoted = ask(&mut world);
+    assert!(matches!(promoted, Some(Event::Promoted { applied, .. }) if applied >= next));
+}
+
+#[test]
+fn a_replica_that_its_server_goes_on_without_is_nobodys_heir() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 5);
+    world.run(|world| world.model().version.0 >= 4);
+    let now = world.now;
     let replica = world.replica.as_mut().unwrap();
     while replica.poll_event().is_some() {}
-    replica.handle_command(
-        world.now,
-        Command::Promote {
-            job: JOB,
-            epoch: ServerEpoch(1),
-            order: OrderNumber(1000),
-            applied_min: OrderNumber(applied.0 + 5),
-        },
-    );
-    let refused = core::iter::from_fn(|| replica.poll_event()).last();
-    assert!(
-        matches!(refused, Some((_, Event::PromotionRefused { applied: own })) if own >= applied),
-        "{refused:?}"
-    );
-    assert!(replica.served().next().is_none());
-    // The server lives: nothing has happened.
-    world.finish();
+    replica.handle_command(now, Command::LeaveReplica { job: JOB });
+    assert_eq!(replica.poll_event(), Some((JOB, Event::Heir { is_fit: false })));
+    let refused = ask(&mut world);
+    assert!(matches!(refused, Some(Event::PromotionRefused { .. })), "{refused:?}");
 }
 
 #[test]

@@ -131,9 +131,9 @@ impl World {
     pub(crate) fn promote(&mut self) {
         self.poll_events();
         let order = self.next_order + 100;
-        let (epoch, applied_min) = (ServerEpoch(1), OrderNumber(0));
         let mut heir = self.replica.take().unwrap();
-        let promote = Command::Promote { job: JOB, epoch, order: OrderNumber(order), applied_min };
+        let epoch = ServerEpoch(1);
+        let promote = Command::Promote { job: JOB, epoch, order: OrderNumber(order) };
         heir.handle_command(self.now, promote.clone());
         let mut last = None;
         while let Some((_, event)) = heir.poll_event() {
