@@ -225,7 +225,7 @@ impl Steward {
         let Some(controller) = &mut self.controller else { return Ok(()) };
         match asked {
             Asked::Transfer(request) => controller.handle_request(now_ns, job, rank, request),
-            Asked::Cancel(id) => controller.handle_cancel(job, rank, *id),
+            Asked::Cancel(id) => controller.handle_cancel(now_ns, job, rank, *id),
             Asked::Pulled { bytes, duration_ns } => {
                 controller.handle_pull_sample(now_ns, job, rank, (*bytes, *duration_ns))
             }

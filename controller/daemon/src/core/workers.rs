@@ -99,7 +99,7 @@ impl Core {
                 (outcome, Some(request.update_id))
             }
             Message::Cancel(cancel) => {
-                let outcome = self.controller.handle_cancel(job, rank, cancel.update_id);
+                let outcome = self.controller.handle_cancel(now_ns, job, rank, cancel.update_id);
                 let refused = |refusal| northbound::refused(&refusal, None);
                 (outcome.map_err(refused), Some(cancel.update_id))
             }

@@ -4,7 +4,7 @@
 //! Invariant: a group leaves the books once, when its order number is decided.
 
 use weft_engine::push::{Command, Decision, Version};
-use weft_wire::{GroupId, Members};
+use weft_wire::{GroupId, Members, Rank};
 
 use super::config::{Ack, Mode};
 use super::job::{Group, GroupState};
@@ -44,6 +44,30 @@ impl Controller {
         let server = has_server.then_some(job.server);
         for node in aggregator.into_iter().chain(server) {
             self.command(node, Command::Remove { job: job_id, group: id });
+        }
+        let waiters = self.flights.finish_group(now_ns, id);
+        self.release(waiters);
+        self.need_plan(Why::Failure);
+    }
+
+    /// A member of a group that is open will not send. Once none will, nothing of the group moves,
+    /// and neither others' transfers nor the numbers before it wait for it.
+    pub(super) fn lose_member(&mut self, now_ns: u64, id: GroupId, rank: Rank) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let job = self.jobs.get_mut(&group.job).expect("a group's job");
+        for member in group.members.iter_mut().filter(|member| member.rank == rank) {
+            member.is_gone = true;
+            if member.request.take().is_some() {
+                job.end_update(rank);
+            }
+        }
+        if group.state == GroupState::Staged || !group.is_deserted() {
+            return;
+        }
+        if group.state == GroupState::Installing {
+            let count = u32::try_from(group.members.len()).unwrap_or(u32::MAX);
+            job.round.granted = job.round.granted.saturating_sub(count);
+            return self.abort(now_ns, id);
         }
         let waiters = self.flights.finish_group(now_ns, id);
         self.release(waiters);

@@ -94,6 +94,7 @@ impl Controller {
                 version: request.version,
                 segments,
                 request: Some(request.clone()),
+                is_gone: false,
             });
         }
         let source = via.unwrap_or_else(|| self.worker_host(id, &members));

@@ -121,6 +121,11 @@ impl Group {
         requests.map(|request| request.norm).sum()
     }
 
+    /// No member will send.
+    pub(super) fn is_deserted(&self) -> bool {
+        self.members.iter().all(|member| member.is_gone)
+    }
+
     /// Its members as a bitmap.
     pub(super) fn mask(&self) -> Members {
         self.members.iter().fold(Members::EMPTY, |mask, member| mask.union(member.rank.bit()))
@@ -142,8 +147,10 @@ pub(super) enum GroupState {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     pub(super) rank: Rank,
-    /// The request; none for a group that was re-learnt from the server.
+    /// The request; none for a group that was re-learnt from the server, or once it is taken back.
     pub(super) request: Option<Pending>,
+    /// It will not send.
+    pub(super) is_gone: bool,
     pub(super) version: u64,
     /// What its grant will say, with the planned start of each segment.
     pub(super) segments: Vec<(u64, GrantSegment)>,

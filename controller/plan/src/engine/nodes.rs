@@ -177,7 +177,8 @@ impl Controller {
         }
         job.open.insert(open.order.0, open.group);
         let version = job.version;
-        let member = |rank| Member { rank, request: None, version, segments: Vec::new() };
+        let member =
+            |rank| Member { rank, request: None, is_gone: false, version, segments: Vec::new() };
         let members: Vec<Member> = open.members.iter().map(member).collect();
         let descriptor = GroupDescriptor {
             job: id,

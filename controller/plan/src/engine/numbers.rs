@@ -125,7 +125,9 @@ impl Controller {
             let mut skipped = None;
             while let Some(lowest) = job.numbers.free.first().copied() {
                 let Some((order, group)) = job.open.range(lowest..).next() else { break };
-                let waits = |group: &Group| group.state != GroupState::Staged && !group.is_doomed;
+                let waits = |group: &Group| {
+                    group.state != GroupState::Staged && !group.is_doomed && !group.is_deserted()
+                };
                 if self.groups.get(group).is_none_or(waits) {
                     break;
                 }

@@ -105,7 +105,13 @@ impl Controller {
     ///
     /// # Errors
     /// No such update of that worker.
-    pub fn handle_cancel(&mut self, job: JobId, rank: Rank, update_id: u64) -> Checked<()> {
+    pub fn handle_cancel(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        update_id: u64,
+    ) -> Checked<()> {
         let checked = self.known_worker(job, rank).map(|_| ());
         self.checked(checked)?;
         let known = self.jobs.get_mut(&job).expect("checked");
@@ -129,6 +135,7 @@ impl Controller {
         };
         self.flights.forget(job, rank, update_id);
         self.close_member(job, Some(group), rank, true);
+        self.lose_member(now_ns, group, rank);
         Ok(())
     }
 

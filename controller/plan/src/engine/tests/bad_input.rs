@@ -69,7 +69,7 @@ fn requests_of_strangers_are_refused() {
     assert_eq!(field(controller.handle_request(0, JobId(0), rank(4), &good())), "rank");
     controller.handle_worker_gone(JobId(0), rank(3));
     assert_eq!(field(controller.handle_request(0, JobId(0), rank(3), &good())), "hello");
-    assert_eq!(field(controller.handle_cancel(JobId(0), rank(0), 1)), "update_id");
+    assert_eq!(field(controller.handle_cancel(0, JobId(0), rank(0), 1)), "update_id");
     assert_eq!(field(controller.handle_worker(JobId(9), rank(0), 1, None)), "job");
 }
 

@@ -326,9 +326,9 @@ fn what_must_survive_is_saved() {
     assert!(read.generation_ceiling >= 9);
 }
 
-/// A job whose server is gone for good waits for it alone (DESIGN I6).
-#[test]
-fn a_job_whose_server_is_gone_holds_up_no_other() {
+/// Two jobs of the same two workers, with a server each. The first one's has died, within its
+/// lease, before it could decide what it was to be sent; the second's workers ask.
+fn one_job_waits_for_a_dead_server() -> World {
     let mut network = network(2, 100, 100);
     network.hosts.push(world::host("s1", 100, 100));
     let mut jobs = vec![job(2), job(2)];
@@ -351,6 +351,24 @@ fn a_job_whose_server_is_gone_holds_up_no_other() {
     }
     world.run_for(2_000_000_000);
     assert_eq!(world.status(1).counters.committed, 0, "the links are promised to the first job");
+    world
+}
+
+/// A job whose server is gone for good waits for it alone (DESIGN I6).
+#[test]
+fn a_job_whose_server_is_gone_holds_up_no_other() {
+    let mut world = one_job_waits_for_a_dead_server();
     world.run_for(5_000_000_000);
+    assert_eq!(world.status(1).counters.committed, 2);
+}
+
+/// Granted or not: what will not be sent keeps no link.
+#[test]
+fn what_its_worker_takes_back_holds_up_no_other() {
+    let mut world = one_job_waits_for_a_dead_server();
+    for rank in 0..2 {
+        world.take_back(0, rank);
+    }
+    world.run_for(200_000_000);
     assert_eq!(world.status(1).counters.committed, 2);
 }

@@ -281,6 +281,14 @@ impl World {
         self.ask_with(job, rank, &request).unwrap();
     }
 
+    /// A worker takes back what it asked for last.
+    pub(super) fn take_back(&mut self, job: u16, rank: u8) {
+        let update_id = self.update_ids[&(job, rank)];
+        let rank = Rank::new(rank).unwrap();
+        self.controller.handle_cancel(self.now_ns, JobId(job), rank, update_id).unwrap();
+        self.settle();
+    }
+
     pub(super) fn ask_with(
         &mut self,
         job: u16,
