@@ -12,7 +12,8 @@
 //! | `requests` | which requests make sense |
 //! | `batch` | when plans are made, whose turn it is, what a policy is asked |
 //! | `answer` | what a plan means for the groups |
-//! | `grants` | when a planned group is installed; who is granted, with which gates |
+//! | `grants` | when a planned group is installed; who is granted |
+//! | `gates` | what a granted segment waits for |
 //! | `numbers` | which order number a group gets |
 //! | `flights` | what is promised of the network, which arrival opens which gate |
 //! | `events` | what an event of a box means |
@@ -49,6 +50,7 @@ mod counters;
 mod endings;
 mod events;
 mod flights;
+mod gates;
 mod grants;
 mod job;
 mod links;

@@ -17,6 +17,7 @@
 
 pub mod agent;
 mod control;
+pub mod downlink;
 mod faults;
 pub mod fingerprint;
 mod heir;
@@ -41,6 +42,7 @@ use crate::sim::coverage::Coverage;
 use crate::sim::hash;
 use crate::sim::hostile::Enemy;
 use crate::sim::network::Network;
+use downlink::Downlink;
 use judge::Judge;
 use node::BoxNode;
 use planner::Planner;
@@ -65,19 +67,6 @@ pub struct Report {
     pub downlink: Vec<Downlink>,
     /// What the invariants say against it; empty is good.
     pub violations: Vec<String>,
-}
-
-/// What the server's downlink has done.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Downlink {
-    /// Until then.
-    pub at: Nanos,
-    /// Octets that it was given.
-    pub carried_bytes: u64,
-    /// Time in which a worker had an update that was not decided.
-    pub wanted: Nanos,
-    /// Octets of that time.
-    pub wanted_bytes: u64,
 }
 
 /// Runs a scenario. `log` prints every frame.
@@ -183,7 +172,9 @@ impl<'a> World<'a> {
     fn run(&mut self) {
         self.cue();
         while let Some(((at, _), next)) = self.queue.pop_first() {
-            self.watch_downlink(at);
+            let is_wanted = self.workers.iter().any(|worker| !worker.entries.is_empty());
+            let (carried_bytes, _) = self.links.carried(self.scenario.server());
+            self.downlink.go_on(at, is_wanted, carried_bytes);
             self.now = at;
             if at > LIMIT {
                 let waiting: Vec<_> = self
@@ -325,17 +316,6 @@ impl<'a> World<'a> {
             Control::Script => self.carry_out(),
             Control::Engine => self.report(node),
         }
-    }
-
-    /// Accounts for the time until `now`, in which nothing has changed.
-    fn watch_downlink(&mut self, now: Nanos) {
-        let (carried_bytes, _) = self.links.carried(self.scenario.server());
-        let seen = &mut self.downlink;
-        if self.workers.iter().any(|worker| !worker.entries.is_empty()) {
-            seen.wanted = seen.wanted.saturating_add(now.since(seen.at));
-            seen.wanted_bytes += carried_bytes - seen.carried_bytes;
-        }
-        (seen.at, seen.carried_bytes) = (now, carried_bytes);
     }
 
     fn hear(&mut self, index: usize, said: Said) {

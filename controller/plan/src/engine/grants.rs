@@ -227,19 +227,8 @@ impl Controller {
         self.opener(path, planned.sum.first()?, is_own).map(TransferKey::group)
     }
 
-    fn job_of(&self, key: TransferKey) -> Option<JobId> {
+    pub(super) fn job_of(&self, key: TransferKey) -> Option<JobId> {
         self.groups.get(&key.group()).map(|group| group.job)
-    }
-
-    /// Another job's transfer that a group's transfer into its server must still wait for. Neither
-    /// server knows of the other, so the grants see to it: a direct update's waits, and of a sum's
-    /// members the last one does. Once granted, a transfer does not pause for others, even where
-    /// the plan wove it around them.
-    pub(super) fn sum_blocker(&self, id: GroupId) -> Option<TransferKey> {
-        let job = self.groups.get(&id)?.job;
-        let is_own = |key: TransferKey| self.job_of(key) == Some(job);
-        let (topology, capacities) = (self.links.topology(), self.links.usable());
-        self.flights.blocker(topology, capacities, TransferKey::Sum(id), is_own)
     }
 
     /// The segments of a member's grant, each with its planned start. A direct member has one: the
@@ -272,20 +261,6 @@ impl Controller {
             expected_in_ns: segment.from_ns.saturating_sub(now_ns),
         };
         own.iter().map(|own| (own.from_ns, segment(own))).collect()
-    }
-
-    fn gate(&self, path: (HostId, HostId), wanted: &Segment) -> Gate {
-        self.opener(path, wanted, |_| true).map_or(Gate::Open, Gate::After)
-    }
-
-    fn opener(
-        &self,
-        path: (HostId, HostId),
-        wanted: &Segment,
-        is_eligible: impl Fn(TransferKey) -> bool,
-    ) -> Option<TransferKey> {
-        let capacities = self.links.usable();
-        self.flights.opener(self.links.topology(), capacities, path, wanted, is_eligible)
     }
 
     /// Grants the members of a group that all boxes have acknowledged.
@@ -344,54 +319,6 @@ impl Controller {
             };
             let reply = Reply::Grant(grant);
             self.actions.push_back(Action::Reply { job: descriptor.job, rank: member.rank, reply });
-        }
-    }
-
-    /// The gate as it is now; one that is closed has the segment wait. Segments begin in their
-    /// order: behind one that is `shut`, none is open.
-    fn open_or_wait(&mut self, gate: Gate, shut: Option<TransferKey>, waiter: Waiter) -> Gate {
-        let planned = match gate {
-            Gate::After(key) if self.flights.get(key).is_some() => Some(key),
-            Gate::Open | Gate::After(_) => None,
-        };
-        match planned.or_else(|| self.in_the_way(&waiter)).or(shut) {
-            Some(key) => {
-                self.flights.wait(key, waiter);
-                Gate::After(key)
-            }
-            None => {
-                self.flights.begin(waiter.transfer());
-                Gate::Open
-            }
-        }
-    }
-
-    /// What a segment of an aggregated member waits for now. A direct one has its server's credits.
-    fn in_the_way(&self, waiter: &Waiter) -> Option<TransferKey> {
-        let Waiter { group, segment, keeps_sum, .. } = *waiter;
-        self.groups.get(&group)?.descriptor.via?;
-        let (topology, capacities) = (self.links.topology(), self.links.usable());
-        let own =
-            self.flights.obstacle_of(topology, capacities, waiter.transfer(), segment as usize);
-        own.or_else(|| keeps_sum.then(|| self.sum_blocker(group)).flatten())
-    }
-
-    /// Tells those whose gate has opened, unless something else is in their way by now.
-    pub(super) fn release(&mut self, mut waiters: Vec<Waiter>) {
-        // Of one update, too: what a segment must still wait for, those behind it wait for with it.
-        waiters.sort_by_key(|waiter| waiter.segment);
-        for waiter in waiters {
-            if self.flights.waits_for_an_earlier(waiter) {
-                continue;
-            }
-            if let Some(key) = self.in_the_way(&waiter) {
-                self.flights.wait(key, waiter);
-                continue;
-            }
-            self.flights.begin(waiter.transfer());
-            let Waiter { job, rank, update_id, segment, .. } = waiter;
-            let reply = Reply::Release { update_id, segment };
-            self.actions.push_back(Action::Reply { job, rank, reply });
         }
     }
 }
