@@ -3,7 +3,7 @@
 //!
 //! Invariants: an unknown key and a name given twice are refused. Whole numbers may be written as
 //! floats without a fraction (`1e9`), as many JSON writers do. A rate may have a fraction where
-//! leaving it out changes less than a millionth ([`RATE_FRACTION_MIN`]): rates are often computed.
+//! leaving it out changes less than a millionth: rates are often computed.
 
 use std::collections::BTreeMap;
 use std::fmt;
