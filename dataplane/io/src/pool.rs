@@ -20,8 +20,13 @@ pub struct Pool {
 
 impl Pool {
     /// Allocates `frame_count` buffers of `frame_len_max` bytes each (at least one buffer).
+    ///
+    /// # Panics
+    ///
+    /// If a buffer is to have 4 GiB or more.
     #[must_use]
     pub fn new(frame_count: usize, frame_len_max: usize) -> Self {
+        assert!(u32::try_from(frame_len_max).is_ok(), "a frame is far shorter than 4 GiB");
         let free = ArrayQueue::new(frame_count.max(1));
         for _ in 0..free.capacity() {
             free.push(vec![0; frame_len_max].into_boxed_slice()).expect("a slot per buffer");
@@ -64,10 +69,11 @@ impl Pool {
 #[derive(Debug)]
 pub struct PoolFrame {
     buffer: Box<[u8]>,
-    len: usize,
+    /// With the flag in one word, for frames are moved a few times each.
+    len: u32,
+    is_apart: bool,
     /// 0: not known.
     arrived_ns: u64,
-    is_apart: bool,
     home: Arc<ArrayQueue<Box<[u8]>>>,
 }
 
@@ -90,6 +96,8 @@ impl Frame for PoolFrame {
 
     fn set_len(&mut self, len: usize) {
         assert!(len <= self.buffer.len(), "a frame fits its buffer");
+        #[expect(clippy::cast_possible_truncation, reason = "a pool's buffers are shorter")]
+        let len = len as u32;
         self.len = len;
     }
 
@@ -104,13 +112,13 @@ impl Frame for PoolFrame {
 
 impl AsRef<[u8]> for PoolFrame {
     fn as_ref(&self) -> &[u8] {
-        &self.buffer[..self.len]
+        &self.buffer[..self.len as usize]
     }
 }
 
 impl AsMut<[u8]> for PoolFrame {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.len]
+        &mut self.buffer[..self.len as usize]
     }
 }
 
