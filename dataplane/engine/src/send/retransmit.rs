@@ -1,11 +1,7 @@
 //! How long to wait before a repeat: RFC 6298 with Karn's rule.
 //!
 //! The caller gives samples of first transmissions only (Karn), and doubles the timeout once for
-//! every repeat of the same step. Round trips that outgrow the timeout all end in a repeat, and
-//! would never be learnt; so one that proves to have been the first transmission's (a second
-//! answer came, to the repeat) is a sample, too, as in Eifel (RFC 4015). Not where frames are lost,
-//! though: members of a group wait for each other's repeats, and a timeout that is learnt from
-//! timeouts grows without end. Invariant: the timeout lies between the configured minimum and
+//! every repeat of the same step. Invariant: the timeout lies between the configured minimum and
 //! maximum. O(1) per sample, no memory.
 
 use weft_wire::Nanos;
@@ -19,8 +15,6 @@ pub struct RttEstimator {
     rto_ns: u64,
     min_ns: u64,
     max_ns: u64,
-    /// Late round trips that will not be believed, for there was a loss.
-    disbelief: u32,
 }
 
 impl RttEstimator {
@@ -37,7 +31,6 @@ impl RttEstimator {
             rto_ns: initial.0.clamp(min_ns, max_ns),
             min_ns,
             max_ns,
-            disbelief: 0,
         }
     }
 
@@ -56,20 +49,6 @@ impl RttEstimator {
         }
         let rto_ns = self.smoothed_ns.saturating_add(self.variation_ns.saturating_mul(4).max(1));
         self.rto_ns = rto_ns.clamp(self.min_ns, self.max_ns);
-    }
-
-    /// Takes the round trip of a datagram that was repeated for nothing, unless frames were lost
-    /// lately.
-    pub fn sample_late(&mut self, rtt: Nanos) {
-        match self.disbelief.checked_sub(1) {
-            Some(less) => self.disbelief = less,
-            None => self.sample(rtt),
-        }
-    }
-
-    /// Takes note of a repeat that was needed.
-    pub fn note_loss(&mut self) {
-        self.disbelief = LATE_PER_LOSS;
     }
 
     /// Timeout of a first transmission.
@@ -97,10 +76,6 @@ impl RttEstimator {
         self.smoothed().unwrap_or(Nanos(self.rto_ns))
     }
 }
-
-/// Late round trips that one loss explains: more than the other members of the largest group, each
-/// of whose losses may make this one late.
-const LATE_PER_LOSS: u32 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -139,21 +114,6 @@ mod tests {
         assert_eq!(rtt.rto_after(3), Nanos::from_millis(160));
         assert_eq!(rtt.rto_after(6), Nanos::from_millis(1000));
         assert_eq!(rtt.rto_after(255), Nanos::from_millis(1000));
-    }
-
-    #[test]
-    fn a_late_round_trip_is_learnt_unless_a_loss_explains_it() {
-        let mut rtt = estimator();
-        rtt.sample(Nanos::from_millis(1));
-        rtt.sample_late(Nanos::from_millis(9));
-        assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(2)));
-        rtt.note_loss();
-        for _ in 0..LATE_PER_LOSS {
-            rtt.sample_late(Nanos::from_millis(900));
-        }
-        assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(2)));
-        rtt.sample_late(Nanos::from_millis(10));
-        assert_eq!(rtt.smoothed(), Some(Nanos::from_millis(3)));
     }
 
     proptest! {

@@ -185,11 +185,8 @@ impl Lane {
             }
         }
         match steps.take_answer(now, step, header.exponent, header.flags, sum) {
-            Answer::New { rtt, in_flight, lost_before } => {
+            Answer::New { rtt, in_flight } => {
                 stats.answers += 1;
-                if lost_before {
-                    self.rtt.note_loss();
-                }
                 self.cwnd.on_answer(!marked && in_flight >= self.cwnd.size());
                 self.sample(rtt, stats);
                 let chunk = header.chunk.0 - ctx.base;
@@ -200,12 +197,8 @@ impl Lane {
                 stats.handovers_done += 1;
                 Ok(LaneEvent::HandedOver)
             }
-            Answer::Duplicate { late } => {
+            Answer::Duplicate => {
                 stats.duplicate_answers += 1;
-                if let Some(rtt) = late {
-                    self.cwnd.on_spurious_timeout();
-                    self.rtt.sample_late(rtt);
-                }
                 Ok(LaneEvent::None)
             }
             Answer::Unexpected => Err(Refusal::Chunk),
@@ -238,7 +231,6 @@ impl Lane {
                     }
                     Have::Lost => {
                         stats.have_without_us += 1;
-                        self.rtt.note_loss();
                         if self.cwnd.on_congestion(now, self.rtt.round_trip()) {
                             stats.window_reductions += 1;
                         }

@@ -7,7 +7,6 @@ use weft_wire::header::Flags;
 /// A slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// The first transmission of what is under way.
     pub(super) sent_at: Nanos,
     pub(super) deadline: Nanos,
     /// The step whose sum this slot needs next. The sum of `next - window` is kept.
@@ -17,9 +16,6 @@ pub(super) struct Slot {
     pub(super) repeats: u8,
     /// In `due`.
     pub(super) queued: bool,
-    /// Since its first transmission, when the sum of `next - window` came after a repeat of which
-    /// the box had said nothing: the repeat was needed, unless the sum comes once more.
-    pub(super) unproven: Option<Nanos>,
     /// A contribution to `next` was sent in this session, so a sum of all can exist.
     pub(super) contributed: bool,
     pub(super) exponent: i8,
@@ -36,7 +32,6 @@ impl Slot {
             state: State::Idle,
             repeats: 0,
             queued: false,
-            unproven: None,
             contributed: false,
             exponent: 0,
             sum_exponent: 0,
@@ -98,14 +93,15 @@ pub(super) enum Send {
 /// What an ANSWER was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
-    /// A sum that was missing; with the round trip if it answers a first transmission, what was in
-    /// flight until then, and whether the slot's step before had been lost, as is known by now.
-    New { rtt: Option<Nanos>, in_flight: u32, lost_before: bool },
+    /// A sum that was missing; with the round trip if it answers a first transmission, and what
+    /// was in flight until then.
+    New {
+        rtt: Option<Nanos>,
+        in_flight: u32,
+    },
     /// A sum that this member handed over.
     HandedOver,
-    /// A sum that is here already; with the round trip of the first transmission, if this one shows
-    /// that the repeat was not needed.
-    Duplicate { late: Option<Nanos> },
+    Duplicate,
     /// A step that this member did not contribute to.
     Unexpected,
 }

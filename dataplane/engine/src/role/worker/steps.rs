@@ -134,7 +134,6 @@ impl Steps {
             slot.repeats = slot.repeats.saturating_add(1);
         } else {
             slot.repeats = 0;
-            slot.sent_at = now;
         }
         match action.send {
             Send::Contribution => {
@@ -145,6 +144,7 @@ impl Steps {
             Send::Status => {}
             Send::HandOver => slot.state = State::HandedOver,
         }
+        slot.sent_at = now;
         slot.deadline = now.saturating_add(rtt.rto_after(slot.repeats));
         self.next_deadline = self.next_deadline.min(self.slot(action.step).deadline);
     }
@@ -189,20 +189,14 @@ impl Steps {
                 self.release(step);
                 return Answer::HandedOver;
             }
-            if step > slot.next {
-                return Answer::Unexpected;
-            }
-            let is_last = step + window == slot.next;
-            return Answer::Duplicate { late: slot.unproven.take_if(|_| is_last) };
+            return if step < slot.next { Answer::Duplicate } else { Answer::Unexpected };
         }
         if !slot.contributed {
             return Answer::Unexpected;
         }
         // A step that a HAVE spoke of has been timed by it; what followed was another's delay.
-        let elapsed = Some(now.since(slot.sent_at)).filter(|_| slot.state == State::Contributed);
-        let rtt = elapsed.filter(|_| slot.repeats == 0);
-        let unproven = elapsed.filter(|_| slot.repeats > 0);
-        let lost_before = core::mem::replace(&mut slot.unproven, unproven).is_some();
+        let timed = slot.state == State::Contributed && slot.repeats == 0;
+        let rtt = timed.then(|| now.since(slot.sent_at));
         slot.next += window;
         slot.contributed = false;
         slot.sum_exponent = exponent;
@@ -213,7 +207,7 @@ impl Steps {
         while self.slot(self.low).next > self.low {
             self.low += 1;
         }
-        Answer::New { rtt, in_flight, lost_before }
+        Answer::New { rtt, in_flight }
     }
 
     /// Takes the box's word that it collects this step; `named` says that we are in already.
@@ -272,7 +266,6 @@ impl Steps {
         for slot in &mut self.slots {
             slot.state = State::Idle;
             slot.queued = false;
-            slot.unproven = None;
         }
         for step in wanted {
             let window = self.window;
