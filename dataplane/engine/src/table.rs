@@ -11,6 +11,7 @@ use core::net::SocketAddr;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN, Operation};
 use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX, Rank};
 
 /// Jobs that one box can serve.
@@ -272,6 +273,9 @@ fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Resu
     }
     if row.chunks_max == 0 || row.chunks_max > CHUNKS_MAX {
         return error("chunks_max", "must be from 1 to 2^31");
+    }
+    if row.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
+        return error("exponent", "must be from -126 to 126");
     }
     if let Some(parent) = &row.parent {
         if parent.endpoint.addr.is_ipv4() != config.local.addr.is_ipv4() {

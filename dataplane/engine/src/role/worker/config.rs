@@ -88,7 +88,7 @@ pub trait Payload {
 /// What goes with a contribution.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ChunkMeta {
-    /// Scale exponent. Not used where the lease fixes one.
+    /// Scale exponent, from -126 to 126. Not used where the lease fixes one.
     pub exponent: i8,
     /// An element was clamped.
     pub clamped: bool,

@@ -198,7 +198,7 @@ pub enum Refusal {
     Members,
     /// A chunk of another lane, or none that was asked for.
     Chunk,
-    /// Element count, type, operation or exponent of another row.
+    /// Element count, type, operation or exponent of another row, or an exponent without meaning.
     Elements,
     /// CRC or checksum wrong, or missing where it is demanded.
     Integrity,

@@ -82,6 +82,8 @@ fn cases(member: &Member, stranger: &Member) -> Vec<Case> {
         ("type", mangled(member, |h| h.element_type = ElementType::F32), DropReason::ElementType),
         ("operation", mangled(member, |h| h.operation = Operation::Max), DropReason::Operation),
         ("exponent", mangled(member, |h| h.exponent = 1), DropReason::Exponent),
+        ("absurd exponent", mangled(member, |h| h.exponent = -128), DropReason::Exponent),
+        ("a question's exponent", absurd_status(member), DropReason::Exponent),
         ("crc", corrupted, DropReason::Integrity),
         ("no crc", unsealed, DropReason::Integrity),
         ("another address", stranger.contribution(0, 1), DropReason::WrongSource),
@@ -97,6 +99,10 @@ fn cases(member: &Member, stranger: &Member) -> Vec<Case> {
 
 fn mangled_status(member: &Member, kind: Kind) -> Vec<u8> {
     member.frame(&member.header(kind, 0), &[])
+}
+
+fn absurd_status(member: &Member) -> Vec<u8> {
+    member.frame(&Header { exponent: 127, ..member.header(Kind::Status, 0) }, &[])
 }
 
 fn hand_over(member: &Member) -> Vec<u8> {
@@ -128,6 +134,28 @@ fn every_refused_frame_counts_once_and_changes_no_slot() {
     // The good frame still does what it should.
     let answer = send(&mut aggregator, group[0].contribution(0, 2)).unwrap();
     assert_eq!(answer.values, vec![42; 4]);
+}
+
+/// Where the members agree on an exponent chunk by chunk, it is legal all the same.
+#[test]
+fn an_exponent_without_meaning_is_refused_where_any_is_free() {
+    let row = crate::table::RowConfig { exponent: None, ..row(0, 0, 2) };
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let mut group = [0, 1].map(|rank| Member::new(&row, rank, 5));
+    form(&mut aggregator, &mut group);
+    for exponent in [-128, -127, 127] {
+        let frame = mangled(&group[0], |header| header.exponent = exponent);
+        assert!(!aggregator.is_ordinary(&frame));
+        assert_eq!(send(&mut aggregator, frame).unwrap_err(), DropReason::Exponent);
+    }
+    assert_eq!(snapshot(&aggregator), []);
+    for (step, exponent) in [(0, -126), (1, 126)] {
+        let of = |rank: usize| {
+            mangled(&group[rank], |header| (header.chunk.0, header.exponent) = (step, exponent))
+        };
+        absorb(&mut aggregator, of(0));
+        assert_eq!(send(&mut aggregator, of(1)).unwrap().header.exponent, exponent);
+    }
 }
 
 #[test]
