@@ -14,6 +14,8 @@ use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX, Rank};
 
+use crate::steps::handshake_len;
+
 /// Jobs that one box can serve.
 pub const JOBS_MAX: usize = 256;
 /// Rows that one box can serve.
@@ -259,6 +261,11 @@ fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Resu
     if row.elements == 0 || usize::from(row.elements) * element_len > room {
         return error("elements", "must be at least 1 and fit one packet of the MTU");
     }
+    if handshake_len(u32::from(row.window / config.shards)) > room + HEADER_LEN {
+        let problem = "is too large for the MTU: a handshake takes 104 + window / 2 bytes for the \
+                       window of a lane; lower it or raise the MTU";
+        return error("window", problem);
+    }
     match (row.operation, row.element_type) {
         (Operation::Sum, _) | (Operation::Max, ElementType::I32) => {}
         (Operation::Max, _) => return error("operation", "max is for i32 only"),
@@ -267,15 +274,15 @@ fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Resu
     if row.sum_order == SumOrder::Rank && row.element_type != ElementType::F32 {
         return error("sum_order", "rank is for f32; integer sums never depend on order");
     }
+    if row.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
+        return error("exponent", "must be from -126 to 126");
+    }
     let weights: u64 = row.members.iter().map(|member| u64::from(member.weight)).sum();
     if u64::from(row.fan_in) < weights || row.fan_in > i32::MAX.unsigned_abs() {
         return error("fan_in", "must be at least the members' weights together");
     }
     if row.chunks_max == 0 || row.chunks_max > CHUNKS_MAX {
         return error("chunks_max", "must be from 1 to 2^31");
-    }
-    if row.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
-        return error("exponent", "must be from -126 to 126");
     }
     if let Some(parent) = &row.parent {
         if parent.endpoint.addr.is_ipv4() != config.local.addr.is_ipv4() {

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod leaf;
+mod mtu;
 mod numbers;
 mod quick;
 mod rig;
