@@ -261,6 +261,56 @@ fn congestion_and_clamping_are_reported_in_the_sum() {
     assert_eq!((stats.contributions_clamped, stats.contributions_marked), (1, 1));
 }
 
+/// Else anybody could make the box send to a member whenever he likes.
+#[test]
+fn a_stale_frame_from_another_address_is_not_answered() {
+    let (mut aggregator, group, _) = open(2);
+    let mut stranger = group[0].clone();
+    stranger.encap = group[1].encap;
+    let stale_cookie = Cookie(group[0].cookie.0 ^ 0x0100_0000);
+    let foreign_cookie = Cookie(group[0].cookie.0 ^ 1);
+    for kind in [Kind::Contrib, Kind::Status] {
+        let good = group[0].header(kind, 0);
+        let cases = [
+            (Header { cookie: stale_cookie, ..good }, DropReason::StaleEpoch),
+            (Header { cookie: foreign_cookie, ..good }, DropReason::BadCookie),
+            (Header { group: GroupId(good.group.0 ^ 1), ..good }, DropReason::StaleGroup),
+        ];
+        for (header, reason) in cases {
+            let payload = vec![0; header.payload_len()];
+            let told = send(&mut aggregator, group[0].frame(&header, &payload)).unwrap();
+            assert_eq!(told.header.outcome, weft_wire::header::Outcome::Stale);
+            let count = aggregator.stats().drops.of(reason);
+            let (verdict, _) =
+                deliver(&mut aggregator, stranger.frame(&header, &payload), Nanos(0));
+            assert_eq!(verdict, Verdict::Drop(reason));
+            assert_eq!(aggregator.stats().drops.of(reason), count + 1);
+        }
+    }
+}
+
+#[test]
+fn hand_overs_are_charged_to_the_job() {
+    let mut config = config(vec![row(0, 0, 2)]);
+    config.jobs[0].rate_bytes_per_sec = Some(1_000_000);
+    config.jobs[0].burst_bytes = 2_048;
+    let mut aggregator = aggregator(config.clone(), 1);
+    let mut group = [0, 1].map(|rank| Member::new(&config.rows[0], rank, 5));
+    group.iter_mut().for_each(|member| member.session = 77);
+    // Member 0 holds step 0, member 1 lacks it.
+    group[0].join(&mut aggregator, Some((1, &[0])));
+    group[1].join(&mut aggregator, Some((0, &[0])));
+    group[0].join(&mut aggregator, Some((1, &[0])));
+    let frame = hand_over(&group[0]);
+    let room = 2_048 / frame.len();
+    for count in 0..100 {
+        let (verdict, _) = deliver(&mut aggregator, frame.clone(), Nanos(0));
+        let is_over = verdict == Verdict::Drop(DropReason::OverQuota);
+        assert_eq!(is_over, count >= room, "hand-over {count}: {verdict:?}");
+    }
+    assert_eq!(aggregator.jobs().next().unwrap().1.over_quota, 100 - room as u64);
+}
+
 #[test]
 fn arp_is_for_the_host_side() {
     let (mut aggregator, _, _) = open(1);
