@@ -2,6 +2,7 @@
 
 mod hostile;
 mod leaf;
+mod numbers;
 mod quick;
 mod rig;
 mod run;

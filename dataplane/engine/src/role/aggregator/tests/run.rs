@@ -43,9 +43,9 @@ impl AsMut<[u8]> for Buffer {
 }
 
 /// What became of a frame: the verdict, and the bytes that leave.
-type Fate = (Verdict, Vec<u8>);
+pub(super) type Fate = (Verdict, Vec<u8>);
 
-fn one_by_one(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
+pub(super) fn one_by_one(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
     burst.iter().map(|frame| decide(aggregator, now, &mut Buffer::new(frame))).collect()
 }
 
@@ -62,7 +62,7 @@ fn leaving(verdict: Verdict, frame: &Buffer) -> Vec<u8> {
 }
 
 /// As a lane does it.
-fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
+pub(super) fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
     let mut frames: Vec<Buffer> = burst.iter().map(|frame| Buffer::new(frame)).collect();
     let (mut rest, mut fates) = (&mut frames[..], Vec::new());
     while !rest.is_empty() {
