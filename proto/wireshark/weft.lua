@@ -498,7 +498,12 @@ function weft.dissector(tvb, pinfo, root)
         add_elements(tree, tvb, header)
     end
     add_notes(tree, header)
-    if status == 0 then text = text .. " (bad CRC)" end
+    if status == 0 then
+        text = text .. " (bad CRC)"
+    else
+        -- Conversations go before ports: no other protocol gets its later frames.
+        pinfo.conversation = weft
+    end
     tree:append_text(": " .. text)
     pinfo.cols.info = text
     return tvb:captured_len()
@@ -521,7 +526,6 @@ end
 
 local function heuristic(tvb, pinfo, root)
     if not looks_like_weft(tvb) then return false end
-    pinfo.conversation = weft
     weft.dissector(tvb, pinfo, root)
     return true
 end
