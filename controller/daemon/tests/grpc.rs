@@ -327,6 +327,13 @@ async fn a_job_registered_at_run_time_is_served() {
     assert_eq!((described.worker_count, described.chunk_count), (1, 1));
     let again = client.register_job(job.clone()).await.unwrap_err();
     assert_eq!(again.code(), tonic::Code::AlreadyExists);
+    // The server stages i32 and f32 only, so nothing else is planned for.
+    let element_type = v1::ElementType::Bf16.into();
+    let halves =
+        v1::RegisterJobRequest { name: "halves".into(), job: 3, element_type, ..job.clone() };
+    let refused = client.register_job(halves).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(refused.message().starts_with("element_type"), "{refused}");
     let bad = v1::RegisterJobRequest { name: "bad".into(), job: 3, momentum: f64::NAN, ..job };
     let refused = client.register_job(bad).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);

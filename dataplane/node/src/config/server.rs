@@ -36,7 +36,7 @@ pub struct ServerSection {
     /// Elements per chunk. Default 256.
     #[serde(default = "default_elements")]
     pub elements: u16,
-    /// Scale exponent of updates that no controller gave one. Default -20.
+    /// Scale exponent of updates that no controller gave one, -126 to 126. Default -20.
     #[serde(default = "default_exponent")]
     pub exponent: i8,
     /// `crc32c` (default), `checksum16` or `none`.
