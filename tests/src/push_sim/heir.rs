@@ -44,6 +44,8 @@ impl World<'_> {
             Notice::Stranded { .. } => 3,
             Notice::ReplicaLeft { .. } => 4,
             Notice::StoodDown { .. } => 5,
+            // Not of who the server is.
+            Notice::InstallRefused { .. } => return,
         };
         for (place, name) in names.into_iter().enumerate() {
             self.coverage.add("succession", name, u64::from(place == said));
