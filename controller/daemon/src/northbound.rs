@@ -269,8 +269,9 @@ fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
     let element = match v1::ElementType::try_from(job.element_type) {
         Ok(v1::ElementType::I32 | v1::ElementType::Unspecified) => Element::I32,
         Ok(v1::ElementType::F32) => Element::F32,
-        Ok(v1::ElementType::Bf16) => Element::Bf16,
-        Err(_) => return Err(refusal("element_type", "must be I32, F32 or BF16")),
+        Ok(v1::ElementType::Bf16) | Err(_) => {
+            return Err(refusal("element_type", "must be i32 or f32; bf16 is for allreduce"));
+        }
     };
     let mode = match v1::Mode::try_from(job.mode) {
         Ok(v1::Mode::Async | v1::Mode::Unspecified) => Mode::Async,
