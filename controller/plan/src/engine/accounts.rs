@@ -25,25 +25,17 @@ impl Accounts {
 
     /// Takes in a hello, which is all that the box has.
     pub(super) fn begin(&mut self, node: NodeId, hello: &NodeHello, is_new_life: bool) {
-        let old: Vec<JobId> = self.of(node).map(|state| state.job).collect();
-        let mut known: BTreeMap<JobId, RoleState> = BTreeMap::new();
-        for job in old {
-            known.extend(self.roles.remove(&(node, job)).map(|state| (job, state)));
-        }
+        let in_hello = |job: JobId| hello.roles.iter().any(|state| state.job == job);
+        self.roles.retain(|(of, job), _| *of != node || in_hello(*job));
         for state in &hello.roles {
             let mut state = state.clone();
-            let before = known.remove(&state.job).filter(|_| !is_new_life);
+            let before = self.roles.get(&(node, state.job)).filter(|_| !is_new_life);
             if let Some(before) = before.filter(|before| before.epoch == state.epoch) {
                 state.next_order = state.next_order.max(before.next_order);
                 state.version = state.version.max(before.version);
             }
             self.roles.insert((node, state.job), state);
         }
-    }
-
-    /// What a box has, by job.
-    pub(super) fn of(&self, node: NodeId) -> impl Iterator<Item = &RoleState> {
-        self.roles.range((node, JobId(0))..=(node, JobId(u16::MAX))).map(|(_, state)| state)
     }
 
     /// Notes what a box is told.
@@ -82,12 +74,12 @@ impl Accounts {
         }
     }
 
-    /// Notes what a box reports. False when it has nothing to do with that job.
-    pub(super) fn note_event(&mut self, node: NodeId, job: JobId, event: &Event) -> bool {
+    /// Notes what a box reports.
+    pub(super) fn note_event(&mut self, node: NodeId, job: JobId, event: &Event) {
         if let Event::StoodDown { .. } = event {
-            return self.roles.remove(&(node, job)).is_some();
+            self.roles.remove(&(node, job));
         }
-        let Some(state) = self.roles.get_mut(&(node, job)) else { return false };
+        let Some(state) = self.roles.get_mut(&(node, job)) else { return };
         match *event {
             Event::Heir { is_fit } => state.is_fit = is_fit,
             // Held is a distance to one that was met.
@@ -115,7 +107,6 @@ impl Accounts {
             }
             _ => {}
         }
-        true
     }
 }
 

@@ -128,7 +128,7 @@ fn a_controller_that_was_away_calls_nobody_silent() {
     network.jobs = vec![replicated];
     let fresh = Saved::fresh(1);
     let mut controller = Controller::new(network, &fresh, built_in_policies()).unwrap();
-    let role = |role, index, is_server| RoleState {
+    let role = |role, index, is_server: bool| RoleState {
         job: JobId(0),
         role,
         box_index: weft_engine::push::BoxIndex(index),
