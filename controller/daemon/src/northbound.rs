@@ -61,9 +61,7 @@ impl Workers for Northbound {
         self.core.send(Input::Register(Box::new(job), answer)).await.map_err(|_| gone())?;
         match answered.await.map_err(|_| gone())? {
             Ok(job) => Ok(Response::new(v1::RegisterJobReply { job: Some(job) })),
-            Err(error) if matches!(error.field.as_str(), "index" | "name") => {
-                Err(Status::already_exists(error.to_string()))
-            }
+            Err(error) if error.is_taken => Err(Status::already_exists(error.to_string())),
             Err(error) => Err(Status::invalid_argument(error.to_string())),
         }
     }

@@ -15,11 +15,17 @@ pub struct ConfigError {
     pub field: String,
     /// What is wrong with it and what would be right.
     pub problem: String,
+    /// Nothing else is wrong with it but that another job has it.
+    pub is_taken: bool,
 }
 
 impl ConfigError {
     pub(super) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+        Self { field: field.into(), problem: problem.into(), is_taken: false }
+    }
+
+    pub(super) fn taken(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { is_taken: true, ..Self::new(field, problem) }
     }
 }
 

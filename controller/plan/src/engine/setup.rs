@@ -121,11 +121,11 @@ impl Controller {
         let id = JobId(job.index);
         if let Some(other) = self.jobs.get(&id) {
             let problem = format!("{} is job `{}` already", job.index, other.config.name);
-            return Err(ConfigError::new(format!("{at}index"), problem));
+            return Err(ConfigError::taken(format!("{at}index"), problem));
         }
         if self.jobs.values().any(|other| other.config.name == job.name) {
             let problem = format!("`{}` is given twice; names are unique", job.name);
-            return Err(ConfigError::new(format!("{at}name"), problem));
+            return Err(ConfigError::taken(format!("{at}name"), problem));
         }
         if self.jobs.len() >= JOBS_MAX {
             return Err(ConfigError::new(format!("{at}index"), "there are too many jobs"));
