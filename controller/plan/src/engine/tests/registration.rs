@@ -442,9 +442,8 @@ proptest::proptest! {
                 Step::Wait { .. } => !pair.boxes[node].is_silent,
                 Step::Register | Step::Silence { .. } => false,
             };
-            for node in 0..2 {
-                let now = pair.heard()[node];
-                proptest::prop_assert!(is_word(node) || now == heard[node], "after {:?}", step);
+            for (node, (now, before)) in pair.heard().into_iter().zip(heard).enumerate() {
+                proptest::prop_assert!(is_word(node) || now == before, "after {:?}", step);
             }
         }
     }
