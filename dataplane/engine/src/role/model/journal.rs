@@ -60,7 +60,8 @@ pub struct DecisionRecord<'a> {
     pub scale: f32,
     /// Version of the model afterwards.
     pub version: Version,
-    /// The members that were committed.
+    /// The members that were committed; of a VOID, if any: the order number that is decided next,
+    /// for a run of numbers that nobody had.
     pub members: Members,
     /// All whose updates it decides.
     pub audience: Members,

@@ -9,7 +9,7 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 
 use super::journal::*;
 use super::{DecidedUpdate, ModelState, Replay, WorkerOutcomes};
-use crate::push::{OrderNumber, Version};
+use crate::push::{Event, OrderNumber, Version};
 use crate::role::server::ModelConfig;
 
 fn model() -> ModelConfig {
@@ -177,4 +177,28 @@ fn a_replay_takes_each_decision_once_and_refuses_a_gap() {
     assert_eq!((end.workers[0].life, end.workers[0].decided.len()), (5, 2));
     let other = ModelConfig::new(JobId(4), 4);
     assert!(Replay::new(&other, 2, &state(), Kernels::detect()).is_err());
+}
+
+#[test]
+fn a_run_of_unused_numbers_is_one_record() {
+    let mut replay = Replay::new(&model(), 2, &state(), Kernels::detect()).unwrap();
+    let next = replay.state().next_order.0;
+    let version = replay.state().version;
+    let run = |order, end| {
+        Record::Decision(DecisionRecord {
+            outcome: Outcome::Void,
+            version,
+            members: Members(end),
+            audience: Members::EMPTY,
+            old: Members::EMPTY,
+            lives: Lives::Numbers(&[]),
+            ..decision(order, &[])
+        })
+    };
+    let told = replay.apply(&run(next, next + 5_000_000)).unwrap();
+    let Some(Event::Decided { order, members, .. }) = told else { panic!("{told:?}") };
+    assert_eq!((order.0, members), (next + 4_999_999, Members::EMPTY));
+    assert_eq!(replay.state().next_order.0, next + 5_000_000);
+    let backwards = replay.apply(&run(next + 5_000_000, next));
+    assert!(backwards.is_err(), "it ends before it begins");
 }
