@@ -1,0 +1,202 @@
+//! Decides whether the rules' plan of a case is taken, or that of another way to plan it
+//! (*derived*): the rules are greedy, and where a slow uplink starts last, or a deadline bends the
+//! order, plain sharing can be better.
+//!
+//! Invariants: what is taken drops no more than the rules do, and no more than the baseline that is
+//! best among those that drop no more than the rules; of what is left, none is better. So no
+//! baseline that loses as few updates commits sooner in the mean. Ties go to the rules.
+//!
+//! A baseline is a candidate if it moves every update to its server: `ring` does not, and
+//! `backup-workers` drops by choice, so that it fits partial rounds only. `chain` commits like
+//! `fair`, which is `direct` here: every update straight to its server, at once. The rules are also
+//! planned with slow uplinks first, and without dropping.
+//!
+//! Cost: some ten plans of a case of at most [`Options::candidates_max`] updates; a larger one is
+//! planned by the rules alone, and the plan says so.
+//!
+//! [`Options::candidates_max`]: crate::case::Options::candidates_max
+
+use std::cmp::Ordering;
+
+use crate::case::{Case, Objective};
+use crate::net::ledger::Ledger;
+use crate::plan::check::check;
+use crate::plan::{DropReason, Plan};
+use crate::policy::Policy;
+use crate::policy::aggregate::{Aggregated, price};
+use crate::policy::baseline::{BackupWorkers, Fair, Fifo, NewestFirst, ServerBuffering, Tree};
+use crate::policy::replicate::replicate;
+
+use super::{NAME, by_rules};
+
+/// The best plan of a case.
+pub(super) fn best(case: &Case) -> Plan {
+    let mut rules = by_rules(case);
+    // One transfer alone has nothing to share.
+    if case.options.candidates_max == 0 || case.updates.len() < 2 {
+        return rules;
+    }
+    if case.updates.len() > usize::try_from(case.options.candidates_max).unwrap_or(usize::MAX) {
+        rules.candidates_skipped = true;
+        return rules;
+    }
+    let mut candidates = variants(case, &rules);
+    let own = candidates.len();
+    candidates.extend(baselines(case));
+    let mut drops_max = rules.dropped.len();
+    let mut baselines: Vec<(Score, &Plan)> = Vec::with_capacity(candidates.len() - own);
+    let fits = |plan: &&Plan| plan.dropped.len() <= drops_max;
+    baselines.extend(candidates[own..].iter().filter(fits).map(|p| (Score::of(case, p), p)));
+    if let Some((_, best)) = baselines.into_iter().min_by(|(a, _), (b, _)| a.compare(b)) {
+        drops_max = drops_max.min(best.dropped.len());
+    }
+    candidates.insert(0, rules);
+    let allowed = candidates.into_iter().filter(|plan| plan.dropped.len() <= drops_max);
+    let scored = allowed.map(|plan| (Score::of(case, &plan), plan));
+    // Of equals the first is kept.
+    let best = scored.min_by(|(a, _), (b, _)| a.compare(b));
+    best.map_or_else(|| by_rules(case), |(_, plan)| plan)
+}
+
+/// The rules under other switches than the case's.
+fn variants(case: &Case, rules: &Plan) -> Vec<Plan> {
+    let with = |name: &'static str, change: &dyn Fn(&mut Case)| {
+        let mut other = case.clone();
+        change(&mut other);
+        Plan { candidate: Some(name), ..by_rules(&other) }
+    };
+    let mut plans = Vec::new();
+    let is_by_rule = |(_, reason): &(_, DropReason)| *reason == DropReason::DelaysOthers;
+    let drops = rules.dropped.iter().any(is_by_rule);
+    if drops {
+        plans.push(with(NO_DROP, &|case| case.options.no_drop = true));
+    }
+    for share in SLOW_SHARES {
+        plans.push(with(SLOW_FIRST, &|case| case.options.thin_flow_share = share));
+        if drops {
+            plans.push(with(SLOW_FIRST, &|case| {
+                case.options.thin_flow_share = share;
+                case.options.no_drop = true;
+            }));
+        }
+    }
+    plans
+}
+
+/// The plans of the baselines that fit a case.
+fn baselines(case: &Case) -> Vec<Plan> {
+    let policies: &[(&'static str, &dyn Policy)] = match case.options.best_of {
+        Some(_) => &[("backup-workers", &BackupWorkers)],
+        None => &[
+            (DIRECT, &Fair),
+            ("fifo", &Fifo),
+            ("newest-first", &NewestFirst),
+            ("server-buffering", &ServerBuffering),
+            ("tree", &Tree),
+        ],
+    };
+    let mut plans = Vec::with_capacity(policies.len());
+    for (name, policy) in policies {
+        if *name == "tree" && case.options.no_aggregate {
+            continue;
+        }
+        // One that lacks what it needs, such as aggregators, is no candidate.
+        let Ok(mut plan) = policy.plan(case) else { continue };
+        NAME.clone_into(&mut plan.policy);
+        plan.candidate = Some(name);
+        let plan = with_copies(case, plan);
+        debug_assert_eq!(check(case, &plan), Ok(()), "a baseline's plan is a plan: {name}");
+        plans.push(plan);
+    }
+    plans
+}
+
+/// Adds the copies for the replicas, and the waits that they cost.
+fn with_copies(case: &Case, mut plan: Plan) -> Plan {
+    if case.servers.iter().all(|server| server.replica.is_none()) {
+        return plan;
+    }
+    let mut ledger = Ledger::new(case);
+    let mut cut = Aggregated {
+        groups: vec![Vec::new(); case.servers.len()],
+        transfers: std::mem::take(&mut plan.transfers),
+    };
+    for group in std::mem::take(&mut plan.groups) {
+        let server = case.server(group.server).host;
+        for id in &group.members {
+            if let Some(transfer) = &cut.transfers[id.index()] {
+                let path = ledger.path(case.update(*id).host, transfer.via.unwrap_or(server));
+                ledger.reserve(&path, &transfer.segments);
+            }
+        }
+        if let (Some(via), Some(forward)) = (group.via, &group.forward) {
+            ledger.reserve(&ledger.path(via, server), &forward.segments);
+        }
+        cut.groups[group.server.index()].push(group);
+    }
+    plan.replicas = replicate(case, &mut ledger, &mut cut);
+    plan.groups = cut.groups.into_iter().flatten().collect();
+    plan.transfers = cut.transfers;
+    plan.settle();
+    plan.count_over_all_servers();
+    plan
+}
+
+/// What a plan is judged by.
+#[derive(Clone, Copy, Debug)]
+struct Score {
+    objective: Objective,
+    /// Of servers that their replicas' bounds do not hold for.
+    not_held: usize,
+    /// Commit instants from the plan's start, and prices of transfers into servers.
+    sum_ns: u128,
+    count: u128,
+    last_ns: u64,
+    dropped: usize,
+}
+
+impl Score {
+    fn of(case: &Case, plan: &Plan) -> Self {
+        let commits = plan.order.iter().filter_map(|id| plan.transfers[id.index()].as_ref());
+        let times = commits.map(|transfer| transfer.commit_ns.saturating_sub(case.now_ns));
+        let sum_ns: u128 = times.map(u128::from).sum();
+        let sizes = plan.groups.iter().filter_map(|group| {
+            let sizes = group.members.iter().map(|id| case.update(*id).size_bytes);
+            Some((group.server, sizes.max()?))
+        });
+        let prices: u128 = sizes.map(|(server, bytes)| price(case, server, bytes)).sum();
+        Self {
+            objective: case.options.objective,
+            not_held: plan.replicas.iter().filter(|replica| !replica.held).count(),
+            sum_ns: sum_ns + prices,
+            count: plan.order.len() as u128,
+            last_ns: plan.makespan_ns(case),
+            dropped: plan.dropped.len(),
+        }
+    }
+
+    /// The lesser is the better one.
+    fn compare(&self, other: &Self) -> Ordering {
+        // Nothing is committed: that is no good time.
+        let is_empty = (self.count == 0).cmp(&(other.count == 0));
+        let mean = (self.sum_ns * other.count).cmp(&(other.sum_ns * self.count));
+        let last = self.last_ns.cmp(&other.last_ns);
+        let times = match self.objective {
+            Objective::Mean => mean.then(last),
+            Objective::Last => last.then(mean),
+        };
+        let drops = self.dropped.cmp(&other.dropped);
+        self.not_held.cmp(&other.not_held).then(is_empty).then(times).then(drops)
+    }
+}
+
+/// The rules as they are.
+pub(super) const RULES: &str = "rules";
+/// The rules without the drop rule.
+const NO_DROP: &str = "rules-no-drop";
+/// The rules with slow uplinks first.
+const SLOW_FIRST: &str = "slow-first";
+/// Every update straight to its server, at once.
+const DIRECT: &str = "direct";
+/// Uplinks below these shares of the server's downlink go first.
+const SLOW_SHARES: [f64; 4] = [0.1, 0.25, 0.5, 1.0];
