@@ -7,6 +7,7 @@
 //! | [`core`] | the one task that owns the engine: messages in, actions out |
 //! | [`northbound`] | gRPC to workers |
 //! | [`southbound`] | gRPC to boxes |
+//! | [`events`] | the log of what boxes were told to install |
 //! | [`exec`] | policies that are other programs |
 //! | [`status`] | gRPC to tools, `/metrics`, statistics |
 //! | [`state`] | the file with what boxes cannot tell |
@@ -22,6 +23,7 @@ pub mod config;
 pub mod core;
 pub mod daemon;
 pub mod error;
+pub mod events;
 pub mod exec;
 pub mod northbound;
 pub mod southbound;
