@@ -24,7 +24,7 @@ use crate::plan::check::check;
 use crate::plan::{DropReason, Plan};
 use crate::policy::Policy;
 use crate::policy::aggregate::{Aggregated, price};
-use crate::policy::baseline::{BackupWorkers, Fair, Fifo, NewestFirst, ServerBuffering, Tree};
+use crate::policy::baseline::{BackupWorkers, Fifo, NewestFirst, Tree, all_at_once};
 use crate::policy::replicate::replicate;
 
 use super::{NAME, by_rules};
@@ -85,30 +85,29 @@ fn variants(case: &Case, rules: &Plan) -> Vec<Plan> {
 
 /// The plans of the baselines that fit a case.
 fn baselines(case: &Case) -> Vec<Plan> {
-    let policies: &[(&'static str, &dyn Policy)] = match case.options.best_of {
-        Some(_) => &[("backup-workers", &BackupWorkers)],
-        None => &[
-            (DIRECT, &Fair),
-            ("fifo", &Fifo),
-            ("newest-first", &NewestFirst),
-            ("server-buffering", &ServerBuffering),
-            ("tree", &Tree),
-        ],
-    };
-    let mut plans = Vec::with_capacity(policies.len());
-    for (name, policy) in policies {
-        if *name == "tree" && case.options.no_aggregate {
-            continue;
+    // One that lacks what it needs, such as aggregators, is no candidate.
+    let plan = |policy: &dyn Policy| policy.plan(case).ok();
+    let plans = match case.options.best_of {
+        Some(_) => vec![("backup-workers", plan(&BackupWorkers))],
+        None => {
+            let [fair, buffering] = all_at_once(case).map(Some);
+            let tree = (!case.options.no_aggregate).then(|| plan(&Tree)).flatten();
+            vec![
+                (DIRECT, fair),
+                ("fifo", plan(&Fifo)),
+                ("newest-first", plan(&NewestFirst)),
+                ("server-buffering", buffering),
+                ("tree", tree),
+            ]
         }
-        // One that lacks what it needs, such as aggregators, is no candidate.
-        let Ok(mut plan) = policy.plan(case) else { continue };
-        NAME.clone_into(&mut plan.policy);
-        plan.candidate = Some(name);
+    };
+    let plans = plans.into_iter().filter_map(|(name, plan)| {
+        let plan = Plan { policy: NAME.to_owned(), candidate: Some(name), ..plan? };
         let plan = with_copies(case, plan);
         debug_assert_eq!(check(case, &plan), Ok(()), "a baseline's plan is a plan: {name}");
-        plans.push(plan);
-    }
-    plans
+        Some(plan)
+    });
+    plans.collect()
 }
 
 /// Adds the copies for the replicas, and the waits that they cost.
