@@ -270,6 +270,7 @@ fn expected_expert(verdict: &str) -> String {
         "header/length" => HeaderError::Length.to_string(),
         "header/version" => HeaderError::Version.to_string(),
         "header/kind" => HeaderError::Kind.to_string(),
+        "header/exponent" => HeaderError::Exponent.to_string(),
         "hello" => HelloError.to_string(),
         "crc" => "Bad CRC32C".to_owned(),
         _ => String::new(),
