@@ -283,7 +283,7 @@ fn candidate(case: &Case, plan: &Plan) -> String {
     match plan.candidate {
         Some(name) if plan.candidates_skipped => {
             let max = case.options.candidates_max;
-            format!("; candidate {name}, the others skipped: more than {max} updates")
+            format!("; candidate {name}, the others skipped: too much for candidates_max {max}")
         }
         Some(name) => format!("; candidate {name}"),
         None => String::new(),

@@ -11,8 +11,8 @@
 //! `fair`, which is `direct` here: every update straight to its server, at once. The rules are also
 //! planned with slow uplinks first, and without dropping.
 //!
-//! Cost: some ten plans of a case of at most [`Options::candidates_max`] updates; a larger one is
-//! planned by the rules alone, and the plan says so.
+//! Cost: some eight plans of a case of at most [`Options::candidates_max`] updates, fewer where
+//! there is other traffic; a larger one is planned by the rules alone, and the plan says so.
 //!
 //! [`Options::candidates_max`]: crate::case::Options::candidates_max
 
@@ -25,6 +25,7 @@ use crate::plan::{DropReason, Plan};
 use crate::policy::Policy;
 use crate::policy::aggregate::{Aggregated, price};
 use crate::policy::baseline::{BackupWorkers, Fifo, NewestFirst, Tree, all_at_once};
+use crate::policy::order::order;
 use crate::policy::replicate::replicate;
 
 use super::{NAME, by_rules};
@@ -36,7 +37,7 @@ pub(super) fn best(case: &Case) -> Plan {
     if case.options.candidates_max == 0 || case.updates.len() < 2 {
         return rules;
     }
-    if case.updates.len() > usize::try_from(case.options.candidates_max).unwrap_or(usize::MAX) {
+    if !is_affordable(case) {
         rules.candidates_skipped = true;
         return rules;
     }
@@ -58,29 +59,50 @@ pub(super) fn best(case: &Case) -> Plan {
     best.map_or_else(|| by_rules(case), |(_, plan)| plan)
 }
 
+/// Whether the case is small enough: what sharing costs grows with the updates, and with how often
+/// a link changes for one of them.
+fn is_affordable(case: &Case) -> bool {
+    let max = u64::from(case.options.candidates_max);
+    let (updates, reservations) = (case.updates.len() as u64, case.reservations.len() as u64);
+    updates <= max && updates.saturating_mul(updates + 2 * reservations) <= max * max
+}
+
 /// The rules under other switches than the case's.
 fn variants(case: &Case, rules: &Plan) -> Vec<Plan> {
-    let with = |name: &'static str, change: &dyn Fn(&mut Case)| {
+    let with = |name: &'static str, share: Option<f64>, no_drop: bool| {
         let mut other = case.clone();
-        change(&mut other);
+        other.options.thin_flow_share = share.unwrap_or(other.options.thin_flow_share);
+        other.options.no_drop |= no_drop;
         Plan { candidate: Some(name), ..by_rules(&other) }
     };
-    let mut plans = Vec::new();
+    let share = slow_share(case);
     let is_by_rule = |(_, reason): &(_, DropReason)| *reason == DropReason::DelaysOthers;
-    let drops = rules.dropped.iter().any(is_by_rule);
-    if drops {
-        plans.push(with(NO_DROP, &|case| case.options.no_drop = true));
-    }
-    for share in SLOW_SHARES {
-        plans.push(with(SLOW_FIRST, &|case| case.options.thin_flow_share = share));
-        if drops {
-            plans.push(with(SLOW_FIRST, &|case| {
-                case.options.thin_flow_share = share;
-                case.options.no_drop = true;
-            }));
-        }
+    let mut plans = vec![with(SLOW_FIRST, Some(share), false)];
+    if rules.dropped.iter().any(is_by_rule) {
+        plans.push(with(NO_DROP, None, true));
+        plans.push(with(SLOW_FIRST, Some(share), true));
     }
     plans
+}
+
+/// The share below which uplinks best go first, judged by the order alone.
+fn slow_share(case: &Case) -> f64 {
+    let ledger = Ledger::new(case);
+    let mut other = case.clone();
+    let mut best = (usize::MAX, u128::MAX, SLOW_SHARES[0]);
+    for share in SLOW_SHARES {
+        other.options.thin_flow_share = share;
+        let ordered = order(&other, &mut ledger.clone());
+        let commits = ordered.transfers.iter().flatten().map(|t| u128::from(t.commit_ns));
+        let cost = match case.options.objective {
+            Objective::Mean => commits.sum(),
+            Objective::Last => commits.max().unwrap_or(0),
+        };
+        if (ordered.dropped.len(), cost) < (best.0, best.1) {
+            best = (ordered.dropped.len(), cost, share);
+        }
+    }
+    best.2
 }
 
 /// The plans of the baselines that fit a case.
