@@ -41,22 +41,17 @@ pub(super) fn best(case: &Case) -> Plan {
         rules.candidates_skipped = true;
         return rules;
     }
-    let mut candidates = variants(case, &rules);
-    let own = candidates.len();
-    candidates.extend(baselines(case));
-    let mut drops_max = rules.dropped.len();
-    let mut baselines: Vec<(Score, &Plan)> = Vec::with_capacity(candidates.len() - own);
-    let fits = |plan: &&Plan| plan.dropped.len() <= drops_max;
-    baselines.extend(candidates[own..].iter().filter(fits).map(|p| (Score::of(case, p), p)));
-    if let Some((_, best)) = baselines.into_iter().min_by(|(a, _), (b, _)| a.compare(b)) {
-        drops_max = drops_max.min(best.dropped.len());
-    }
-    candidates.insert(0, rules);
-    let allowed = candidates.into_iter().filter(|plan| plan.dropped.len() <= drops_max);
+    let (variants, baselines) = (variants(case, &rules), baselines(case));
+    let fits = baselines.iter().filter(|plan| plan.dropped.len() <= rules.dropped.len());
+    let scored = fits.map(|plan| (Score::of(case, plan), plan.dropped.len()));
+    let drops_max = scored.min_by(|(a, _), (b, _)| a.compare(b));
+    let drops_max = drops_max.map_or(rules.dropped.len(), |(_, dropped)| dropped);
+    let candidates = [rules].into_iter().chain(variants).chain(baselines);
+    let allowed = candidates.filter(|plan| plan.dropped.len() <= drops_max);
     let scored = allowed.map(|plan| (Score::of(case, &plan), plan));
     // Of equals the first is kept.
     let best = scored.min_by(|(a, _), (b, _)| a.compare(b));
-    best.map_or_else(|| by_rules(case), |(_, plan)| plan)
+    best.map(|(_, plan)| plan).expect("the rules, or the baseline that drops less")
 }
 
 /// Whether the case is small enough: what sharing costs grows with the updates, and with how often
