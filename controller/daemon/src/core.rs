@@ -12,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
+use weft_engine::push::Command;
 use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
 use crate::daemon::random;
+use crate::events::Events;
 use crate::{northbound, state};
 
 mod input;
@@ -42,6 +44,7 @@ pub struct Core {
     controller: Controller,
     start: Instant,
     state_file: Option<PathBuf>,
+    events: Option<Events>,
     telemetry_period_ns: u64,
     /// Another one in each life, above 0.
     nonce: u64,
@@ -67,6 +70,7 @@ impl Core {
             controller,
             start,
             state_file,
+            events: None,
             telemetry_period_ns,
             nonce: random().max(1),
             workers: HashMap::new(),
@@ -76,6 +80,11 @@ impl Core {
             saved_at: start,
             snapshot: Snapshot::default(),
         }
+    }
+
+    /// Writes down from now on what boxes are told to install.
+    pub fn record(&mut self, events: Events) {
+        self.events = Some(events);
     }
 
     /// Serves until it is told to stop, or every sender is gone.
@@ -179,6 +188,7 @@ impl Core {
     fn act(&mut self, action: Action) {
         match action {
             Action::Command { node, command } => {
+                self.note(&command);
                 let Some(peer) = self.nodes.get(&node) else { return };
                 if peer.outbox.try_send(Ok(convert::command_to_proto(&command))).is_err() {
                     self.snapshot.slow_peers += 1;
@@ -194,6 +204,15 @@ impl Core {
                 self.probe(from, probe);
             }
             Action::Notice { job, notice } => self.log(job, &notice),
+        }
+    }
+
+    /// Writes an install down; a log that cannot be written any more is given up, with a word.
+    fn note(&mut self, command: &Command) {
+        let (Some(events), Command::Install(group)) = (&mut self.events, command) else { return };
+        if let Err(error) = events.installed(group) {
+            eprintln!("weft-controller: cannot write events: {error}; no more are written");
+            self.events = None;
         }
     }
 

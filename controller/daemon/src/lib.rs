@@ -8,6 +8,7 @@
 //! | `hello` | waits for a stream's first message |
 //! | [`northbound`] | gRPC to workers |
 //! | [`southbound`] | gRPC to boxes |
+//! | [`events`] | the log of what boxes were told to install |
 //! | [`exec`] | policies that are other programs |
 //! | [`status`] | gRPC to tools, `/metrics`, statistics |
 //! | [`state`] | the file with what boxes cannot tell |
@@ -23,6 +24,7 @@ pub mod config;
 pub mod core;
 pub mod daemon;
 pub mod error;
+pub mod events;
 pub mod exec;
 mod hello;
 pub mod northbound;
