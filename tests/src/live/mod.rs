@@ -4,12 +4,14 @@
 //! | file | what it drives |
 //! | --- | --- |
 //! | `run` | `weft run` as a process: its end, its children, what it leaves behind |
+//! | `durable` | a server that keeps its job on disk, and workers that push to it |
 //! | `node` | `weft-node` on loopback, configured for a test |
 //! | `member` | a member of raw sockets, which keeps to no rule unless told to |
 //!
 //! The programs are those beside the test executable; nothing is built from within a test. Every
 //! wait has an end.
 
+pub mod durable;
 pub mod member;
 pub mod node;
 pub mod rogue;

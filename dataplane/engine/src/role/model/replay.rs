@@ -10,7 +10,7 @@ use super::journal::{DecisionRecord, Record};
 use super::outcomes::{Decided, Outcomes};
 use super::params::{Model, Sum};
 use super::state::ModelState;
-use crate::push::{Decision, Event, Version};
+use crate::push::{Decision, Event, OrderNumber, Version};
 use crate::role::server::{ModelConfig, ServerConfigError};
 
 /// A model on its way to where a journal ends.
@@ -115,6 +115,18 @@ impl Replay {
             norm,
             momentum_norm: self.model.momentum_norm,
         })
+    }
+
+    /// The order number that is decided next.
+    #[must_use]
+    pub fn next_order(&self) -> OrderNumber {
+        OrderNumber(self.next_order)
+    }
+
+    /// Version of the model.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version(self.model.version)
     }
 
     /// Euclidean norm of the momentum term.
