@@ -101,6 +101,25 @@ fn old_files_that_lack_a_journal_are_refused_by_name() {
     assert!(stderr.contains("job-0/checkpoint: is missing"), "{stderr}");
 }
 
+/// The first start of the present version may be interrupted, too: its journal is there, and the
+/// old checkpoint still.
+#[test]
+fn a_first_start_that_was_interrupted_is_none() {
+    let (directory, config, _) = place("server.toml", Some("killed"));
+    let job = directory.path().join("state/job-0");
+    serve(&config).unwrap_or_else(|ended| panic!("{}", ended.stderr));
+    for file in ["checkpoint", "journal-2"] {
+        fs::copy(old("killed").join(file), job.join(file)).expect("a copy");
+    }
+    assert!(job.join("journal-3").exists());
+    let ended = serve(&config).unwrap_or_else(|ended| panic!("{}", ended.stderr));
+    assert_eq!(ended.report["servers"][0]["version"], 213, "{}", ended.report);
+    // Without the old journal, the new one is none that could follow.
+    fs::copy(old("killed/checkpoint"), job.join("checkpoint")).expect("a copy");
+    let refused = serve(&config).expect_err("it must not start");
+    assert!(refused.stderr.contains("job-0/checkpoint: "), "{}", refused.stderr);
+}
+
 #[test]
 fn old_configurations_are_good_still() {
     for (name, config) in [

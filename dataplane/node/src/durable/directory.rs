@@ -63,15 +63,20 @@ impl Directory {
         Ok(Some(checkpoint))
     }
 
-    /// The first journal after a checkpoint that does not say which it is.
+    /// The first journal after a checkpoint of version 1, which does not say which it is.
     pub(super) fn first_journal(&self) -> Result<u64, NodeError> {
-        self.journals()?.first().copied().ok_or_else(|| {
-            let problem = format!(
-                "is of an older Weft, which always left a journal beside it, and there is none: \
-                 what was decided since then is lost; {LOST}"
-            );
-            self.problem(CHECKPOINT, &problem)
-        })
+        for number in self.journals()? {
+            let (name, bytes) = self.read_journal(number)?;
+            // One with a number was begun by this version, and holds nothing yet.
+            if !self.records(&name, &bytes).is_ok_and(|records| records.number().is_some()) {
+                return Ok(number);
+            }
+        }
+        let problem = format!(
+            "is of an older Weft, which always left a journal beside it, and there is none: what \
+             was decided since then is lost; {LOST}"
+        );
+        Err(self.problem(CHECKPOINT, &problem))
     }
 
     /// Applies the journals from this one on to a model; `told` hears what they decided. Returns
@@ -168,9 +173,7 @@ impl Directory {
 
     /// False for a journal that nobody was told of anything in: one that nobody names yet.
     fn has_records(&self, number: u64) -> Result<bool, NodeError> {
-        let name = journal_name(number);
-        let bytes =
-            self.disk.read(&name).map_err(|error| self.failed(&name, "reading it", &error))?;
+        let (name, bytes) = self.read_journal(number)?;
         match self.records(&name, &bytes) {
             // An older Weft names none.
             Ok(records) if records.number().is_none() => Ok(true),
@@ -178,6 +181,14 @@ impl Directory {
             // A journal gets its name with its header: this one has lost it.
             Err(Unreadable::Damaged(_)) => Ok(true),
             Err(Unreadable::Foreign(error)) => Err(error),
+        }
+    }
+
+    fn read_journal(&self, number: u64) -> Result<(String, Vec<u8>), NodeError> {
+        let name = journal_name(number);
+        match self.disk.read(&name) {
+            Ok(bytes) => Ok((name, bytes)),
+            Err(error) => Err(self.failed(&name, "reading it", &error)),
         }
     }
 

@@ -52,8 +52,6 @@ struct Content {
 struct FakeFile {
     disk: FakeDisk,
     index: usize,
-    /// The name that it was made with.
-    name: String,
 }
 
 /// A sequence of numbers (splitmix64).
@@ -230,7 +228,7 @@ impl Disk for FakeDisk {
             state.files.push(Content::default());
             state.change(Change::Put(name.to_owned(), index));
         })?;
-        Ok(Box::new(FakeFile { disk: self.clone(), index, name: name.to_owned() }))
+        Ok(Box::new(FakeFile { disk: self.clone(), index }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -252,16 +250,24 @@ impl Disk for FakeDisk {
     }
 }
 
+impl FakeFile {
+    fn name(&self) -> String {
+        let state = self.disk.state();
+        let name = state.names.iter().find(|(_, index)| **index == self.index);
+        name.map_or_else(String::new, |(name, _)| name.clone())
+    }
+}
+
 impl DiskFile for FakeFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.disk.call("append", &self.name, |state, is_last| {
+        self.disk.call("append", &self.name(), |state, is_last| {
             let part = if is_last { state.random.below(bytes.len() + 1) } else { bytes.len() };
             state.files[self.index].bytes.extend(&bytes[..part]);
         })
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.disk.call("sync", &self.name, |state, _| {
+        self.disk.call("sync", &self.name(), |state, _| {
             let content = &mut state.files[self.index];
             content.durable_len = content.bytes.len();
         })
