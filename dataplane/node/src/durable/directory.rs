@@ -220,11 +220,8 @@ impl Directory {
     pub(super) fn begin(&self, state: &ModelState, last: u64) -> Result<Journal, NodeError> {
         let journal = self.next_journal(last)?;
         self.write_checkpoint(state, journal.number)?;
-        for name in self.names()? {
-            let is_old = number_of(&name).is_some_and(|number| number != journal.number);
-            if is_old || name.ends_with(NEW) {
-                self.remove(&name)?;
-            }
+        for number in self.journals()?.into_iter().filter(|number| *number != journal.number) {
+            self.remove(&journal_name(number))?;
         }
         Ok(journal)
     }
@@ -287,13 +284,11 @@ impl Directory {
 
     /// Numbers of the journals that are there, in their sequence.
     fn journals(&self) -> Result<Vec<u64>, NodeError> {
-        let mut found: Vec<u64> = self.names()?.iter().filter_map(|name| number_of(name)).collect();
+        let names = self.disk.list().map_err(|error| self.failed("", "listing it", &error))?;
+        let number = |name: &String| name.strip_prefix(JOURNAL)?.parse().ok();
+        let mut found: Vec<u64> = names.iter().filter_map(number).collect();
         found.sort_unstable();
         Ok(found)
-    }
-
-    fn names(&self) -> Result<Vec<String>, NodeError> {
-        self.disk.list().map_err(|error| self.failed("", "listing it", &error))
     }
 
     fn no_checkpoint(&self, journals: &[u64]) -> NodeError {
@@ -328,10 +323,6 @@ fn cost(replay: &Replay) -> String {
 
 pub(super) fn journal_name(number: u64) -> String {
     format!("{JOURNAL}{number}")
-}
-
-fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix(JOURNAL)?.parse().ok()
 }
 
 /// The number of a job's first journal.

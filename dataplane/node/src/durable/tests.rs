@@ -180,7 +180,6 @@ fn a_node_that_is_stopped_at_any_system_call_starts_again_with_all_that_was_told
         "list ",
         "read checkpoint",
         "read journal-",
-        "remove checkpoint.new",
         "remove journal-",
         "rename checkpoint.new",
         "rename journal-.new",
