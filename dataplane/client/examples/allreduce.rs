@@ -1,6 +1,6 @@
 //! Sums a vector over all workers. Start an aggregator and as many of these as its row has members:
 //!
-//! `cargo run -p weft-client --example allreduce -- 127.0.0.1:7000 127.0.0.1:22341 0`
+//! `cargo run -p weft-client --example allreduce -- 127.0.0.1:22500 127.0.0.1:22341 0`
 //! (this worker's address, the aggregator's, this worker's rank)
 
 use weft_client::{Config, Session};

@@ -1,7 +1,7 @@
 //! Linear regression by asynchronous SGD. Start a server with a model of 256 parameters or more,
 //! and as many of these as its job has workers:
 //!
-//! `cargo run -p weft-client --example async_sgd -- 127.0.0.1:7000 127.0.0.1:22341 0`
+//! `cargo run -p weft-client --example async_sgd -- 127.0.0.1:22500 127.0.0.1:22341 0`
 //! (this worker's address, the server's, this worker's rank)
 
 use weft_client::push::{Outcome, PushConfig, PushSession};

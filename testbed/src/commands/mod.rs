@@ -6,6 +6,7 @@ mod bench_allreduce;
 mod bench_gate;
 pub(crate) mod compare;
 pub(crate) mod doctor;
+pub(crate) mod install;
 pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod probe;

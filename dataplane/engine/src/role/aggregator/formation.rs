@@ -68,7 +68,7 @@ impl Aggregator {
             Step::Close => self.leases[index.index()].close(rank, hello.life)?,
             _ => return Err(DropReason::Handshake),
         };
-        Ok(self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer))
+        self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer)
     }
 
     /// Proof of a fresh round trip: only the box can make it, and only for the member's present
@@ -178,7 +178,7 @@ impl Aggregator {
         hello: &Hello,
         answer: &Answer,
         buffer: &mut [u8],
-    ) -> Verdict {
+    ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.index()];
         let member = &lease.members[rank.index()];
         let mut body = Hello::new(answer.phase);
@@ -228,13 +228,13 @@ impl Aggregator {
         };
         let start = encap.header_len();
         let datagram_len = HEADER_LEN + body.body_len();
-        let Some(datagram) = buffer.get_mut(start..start + datagram_len) else {
-            return Verdict::Hold;
-        };
+        // The table sees to it that every handshake fits the MTU, and a buffer holds that.
+        let datagram = buffer.get_mut(start..start + datagram_len).ok_or(DropReason::Length)?;
         let mut packet = Packet::new_unchecked(datagram);
         header.emit(&mut packet);
         body.emit(bitmap, packet.payload_mut());
-        Verdict::Send { len: dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len) }
+        let len = dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len);
+        Ok(Verdict::Send { len })
     }
 }
 
