@@ -88,7 +88,7 @@ fn old_files_that_lack_a_journal_are_refused_by_name() {
     };
     let stderr = without("killed", "journal-2", None);
     assert!(stderr.contains("job-0/checkpoint: ") && stderr.contains("is lost"), "{stderr}");
-    for (state, file, order) in [("killed", "journal-2", 118), ("compacting", "journal-2", 37)] {
+    for (state, file, order) in [("killed", "journal-2", 118), ("compacting", "journal-2", 39)] {
         for len in [0, 31] {
             let stderr = without(state, file, Some(len));
             assert!(stderr.contains(&format!("job-0/{file}: ")), "{stderr}");
