@@ -8,7 +8,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Failure, Format, bench, compare, doctor, install, lab, plan, probe, report, run, run_args, worker,
+    Failure, Format, bench, compare, doctor, install, lab, plan, probe, report, run, run_args,
+    worker,
 };
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
@@ -102,11 +103,7 @@ fn main() -> ExitCode {
 
 /// The command lines of all programs of Weft.
 fn programs() -> [clap::Command; 3] {
-    [
-        Cli::command(),
-        weft_node::cli::Cli::command(),
-        weft_controller::cli::Cli::command(),
-    ]
+    [Cli::command(), weft_node::cli::Cli::command(), weft_controller::cli::Cli::command()]
 }
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEFT_COMMIT"), ")");

@@ -279,6 +279,12 @@ fn a_journal_that_is_cut_and_not_the_last_is_an_error() {
             assert!(error.contains("order "), "{cut}: {error}");
         }
     }
+    // A journal has its header before its name: what follows is none that was being begun.
+    let mut harmed = files.clone();
+    let before = others.last().unwrap();
+    harmed.get_mut(before).unwrap().truncate(files[before].len() - 29);
+    harmed.insert(last.clone(), Vec::new());
+    assert!(refused(&harmed).contains(&format!("job/{before}: has lost its end")));
     // The last one may end anywhere: a crash does that.
     let mut cut = files.clone();
     let bytes = cut.get_mut(last).unwrap();
