@@ -2,25 +2,25 @@
 # Puts what testbed/deploy/build.sh has built below DESTDIR/PREFIX: programs, manual pages, and
 # completions for bash, zsh and fish. `make install` calls it.
 #
-#     PREFIX=/usr/local DESTDIR= testbed/deploy/install.sh
+#     [PREFIX=/usr/local] [DESTDIR=] [FROM=target/release] testbed/deploy/install.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-release=${CARGO_TARGET_DIR:-target}/release
+from=${FROM:-${CARGO_TARGET_DIR:-target}/release}
 to=${DESTDIR:-}${PREFIX:-/usr/local}
-node=$release/weft-node-dpdk
-[[ -x $node ]] || node=$release/weft-node
+node=$from/weft-node-dpdk
+[[ -x $node ]] || node=$from/weft-node
 
-install -D "$release/weft" "$to/bin/weft"
-install -D "$release/weft-controller" "$to/bin/weft-controller"
+install -D "$from/weft" "$to/bin/weft"
+install -D "$from/weft-controller" "$to/bin/weft-controller"
 install -D "$node" "$to/bin/weft-node"
 # Only with DPDK.
-if [[ -x $release/weft-bridge ]]; then install -D "$release/weft-bridge" "$to/bin/weft-bridge"; fi
+if [[ -x $from/weft-bridge ]]; then install -D "$from/weft-bridge" "$to/bin/weft-bridge"; fi
 
-"$release/weft" man "$to/share/man/man1"
+"$from/weft" man "$to/share/man/man1"
 complete() {
   mkdir -p "$(dirname "$to/$3")"
-  "$release/weft" completions "$1" --program "$2" >"$to/$3"
+  "$from/weft" completions "$1" --program "$2" >"$to/$3"
 }
 for program in weft weft-node weft-controller; do
   complete bash $program share/bash-completion/completions/$program

@@ -26,7 +26,7 @@ pub struct JobSection {
     pub momentum: f32,
     /// Elements on the wire.
     pub element_type: ElementType,
-    /// Scale of `i32` elements.
+    /// Scale of `i32` elements: an exponent, or `"auto"` for one of each block.
     pub scale_exponent: ScaleExponent,
     /// How long a worker waits for the others before it gives up, in seconds. Default 30.
     #[serde(default = "default_member_timeout_s")]

@@ -87,8 +87,9 @@ impl<'a> Section<'a> {
             // The type says more than the key that has it.
             let doc = without_heading(&self.shape.doc);
             let doc = if doc.is_empty() { self.doc } else { doc };
-            if !doc.is_empty() {
-                let _ = write!(text, "\n{doc}\n");
+            let mut letters = doc.chars();
+            if let Some(first) = letters.next() {
+                let _ = write!(text, "\n{}{}\n", first.to_uppercase(), letters.as_str());
             }
         }
         if keys.is_empty() {
@@ -108,19 +109,25 @@ impl<'a> Section<'a> {
 fn without_heading(doc: &str) -> &str {
     let Some(rest) = doc.strip_prefix("`[") else { return doc };
     let rest = rest.split_once('`').map_or("", |(_, rest)| rest);
-    rest.trim_start_matches(':').trim_start()
+    rest.trim_start_matches([':', '.']).trim_start()
 }
 
 fn describe(value: &Value, types: &Types) -> String {
     match value {
-        Value::List(inner) => format!("list of {}", describe(inner, types)),
-        Value::Map(inner) => format!("table of {} by name", describe(inner, types)),
+        Value::List(inner) => match describe(inner, types).as_str() {
+            UNKNOWN => format!("list, {UNKNOWN}"),
+            inner => format!("list of {inner}"),
+        },
+        Value::Map(inner) => match describe(inner, types).as_str() {
+            UNKNOWN => format!("table by name, {UNKNOWN}"),
+            inner => format!("table by name of {inner}"),
+        },
         Value::Named(name) => match types.of(name).map(|shape| &shape.kind) {
             Some(Kind::Words(words)) => {
                 let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
                 words.join(", ")
             }
-            Some(Kind::Untagged) => "see the meaning".to_owned(),
+            Some(Kind::Untagged) => UNKNOWN.to_owned(),
             Some(Kind::Table(_)) => "table".to_owned(),
             None => plain(name).to_owned(),
         },
@@ -138,10 +145,12 @@ fn plain(name: &str) -> &str {
         "MacAddr" => "Ethernet address",
         "PathBuf" => "path",
         "String" => "string",
-        _ => "see the meaning",
+        _ => UNKNOWN,
     }
 }
 
+/// What is written for a value whose form no derived type has.
+const UNKNOWN: &str = "see the meaning";
 const MADE: &str = "This page is made of the types that read the file:\n\
     `cargo run -p weft-tests --example make_reference`. A key without \"required\" may be left \
     out.";

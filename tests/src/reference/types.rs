@@ -48,8 +48,12 @@ impl Types {
     pub(super) fn add(&mut self, file: &syn::File) {
         for item in &file.items {
             let found = match item {
-                Item::Struct(item) => table(item).map(|shape| (item.ident.to_string(), shape)),
-                Item::Enum(item) => Some((item.ident.to_string(), words_of_enum(item))),
+                Item::Struct(item) if is_plain(&item.attrs) => {
+                    table(item).map(|shape| (item.ident.to_string(), shape))
+                }
+                Item::Enum(item) if is_plain(&item.attrs) => {
+                    Some((item.ident.to_string(), words_of_enum(item)))
+                }
                 Item::Macro(item) if item.mac.path.is_ident("names") => item
                     .mac
                     .parse_body::<Names>()
@@ -66,6 +70,16 @@ impl Types {
     pub(super) fn of(&self, name: &str) -> Option<&Shape> {
         self.0.get(name)
     }
+}
+
+/// True for types whose form serde derives, for reading or for writing. What others look like their
+/// own code says.
+fn is_plain(attributes: &[Attribute]) -> bool {
+    let derives = attributes.iter().filter(|attribute| attribute.path().is_ident("derive"));
+    let paths = derives.filter_map(|attribute| {
+        attribute.parse_args_with(Punctuated::<syn::Path, Token![,]>::parse_terminated).ok()
+    });
+    paths.flatten().any(|path| path.is_ident("Deserialize") || path.is_ident("Serialize"))
 }
 
 fn table(item: &syn::ItemStruct) -> Option<Shape> {

@@ -48,13 +48,16 @@ pub(super) struct RawHost {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSwitch {
-    /// Accepted and not used, as the other keys of a switch.
+    /// Accepted and not used.
     #[serde(default, rename = "runtime_json")]
     _runtime_json: Option<String>,
+    /// Accepted and not used.
     #[serde(default, rename = "cli_input")]
     _cli_input: Option<String>,
+    /// Accepted and not used.
     #[serde(default, rename = "program")]
     _program: Option<String>,
+    /// Accepted and not used.
     #[serde(default, rename = "cpu_port")]
     _cpu_port: Option<Value>,
 }
