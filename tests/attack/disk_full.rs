@@ -45,7 +45,7 @@ impl SmallDisk {
                 return Ok(disk);
             }
             let _ = disk.holder.kill();
-            let output = std::mem::replace(&mut disk.holder.stderr, None);
+            let output = disk.holder.stderr.take();
             let lines = output.map(|pipe| BufReader::new(pipe).lines().map_while(Result::ok));
             why = lines.into_iter().flatten().collect::<Vec<_>>().join("; ");
         }

@@ -31,8 +31,9 @@ fn config() -> ServerJobConfig {
 /// The record of this order number: void, of zeros, or of numbers of its own.
 fn record(order: u64) -> Vec<u8> {
     let mut random = Random(order);
-    let numbers: Vec<u8> =
-        (0..512).flat_map(|_| (random.below(2001) as i32 - 1000).to_be_bytes()).collect();
+    let numbers: Vec<u8> = (0..512)
+        .flat_map(|_| (i32::try_from(random.below(2001)).unwrap() - 1000).to_be_bytes())
+        .collect();
     let zeros = vec![0; 2048];
     let (outcome, sum): (_, &[u8]) = match order % 5 {
         1 => (Outcome::Void, &[]),
