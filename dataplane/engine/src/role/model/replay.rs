@@ -124,6 +124,18 @@ impl Replay {
         })
     }
 
+    /// The order number that is decided next.
+    #[must_use]
+    pub fn next_order(&self) -> OrderNumber {
+        OrderNumber(self.next_order)
+    }
+
+    /// Version of the model.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version(self.model.version)
+    }
+
     /// Euclidean norm of the momentum term.
     #[must_use]
     pub fn momentum_norm(&self) -> f64 {
