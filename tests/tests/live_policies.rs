@@ -82,7 +82,7 @@ fn a_policy_that_drops_everything_ends_the_run_with_a_verdict() {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert_eq!(json["verdict"], "failed");
     let reasons = json["reasons"].to_string();
-    assert!(reasons.contains("none was committed: the run was ended after 0 of 12"), "{json}");
+    assert!(reasons.contains("none was committed: the run was ended after"), "{json}");
 }
 
 #[test]

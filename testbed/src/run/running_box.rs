@@ -150,7 +150,7 @@ fn counters(text: &str) -> Option<BoxCounters> {
         counters.contributions_added += number(job, "contributions_added");
         counters.chunks_completed += number(job, "chunks_completed");
         counters.duplicates += number(job, "duplicates");
-        counters.policy_failures += number(&job["counters"], "policy_failures");
+        counters.policy_failures += number(job, "policy_failures");
     }
     Some(counters)
 }
@@ -165,8 +165,8 @@ mod tests {
             "jobs": [{"contributions_added": 7, "duplicates": 1}]}"#;
         let read = counters(node).expect("a node's");
         assert_eq!((read.rx_packets, read.port_losses, read.contributions_added), (3, 3, 7));
-        let controller = r#"{"jobs": [{"name": "train", "counters": {"policy_failures": 4}},
-            {"name": "other", "counters": {"policy_failures": 1}}], "plans": 9}"#;
+        let controller = r#"{"jobs": [{"name": "train", "policy_failures": 4},
+            {"name": "other", "policy_failures": 1}], "plans": 9}"#;
         assert_eq!(counters(controller).expect("a controller's").policy_failures, 5);
     }
 }
