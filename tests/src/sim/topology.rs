@@ -165,8 +165,7 @@ pub fn worker_config(scenario: &Scenario, member: usize, seat: Seat) -> WorkerCo
     config.member_timeout_ns = MEMBER_TIMEOUT.0;
     config.connect_timeout_ns = MEMBER_TIMEOUT.0;
     config.close_linger_ns = MEMBER_TIMEOUT.0;
-    // At 30 % loss the probe blames a good path once in 3,000 connects: not here.
-    config.probe_len = if scenario.rates.loss > 0.1 { 0 } else { 200 };
+    config.probe_len = 200;
     config
 }
 
