@@ -6,3 +6,9 @@ rows, `driver` moves the bytes.
 """
 
 
+from weft_client.driver import Session
+from weft_client.lane import LaneError
+from weft_client.member import Config, Result
+from weft_client.numbers import Numbers
+
+__all__ = ["Config", "LaneError", "Numbers", "Result", "Session"]
