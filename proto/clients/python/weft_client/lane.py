@@ -1,8 +1,7 @@
 """One member's side of one lease (SPEC: Handshake, Resync, Member, Closing).
 
 Sans-IO: `handle_datagram` and `handle_timeout` are told what happened, `poll_transmit`,
-`poll_timeout` and `poll_sum` say what to do next. Steps are numbered over the whole life of a
-`Lane`; where the lease is used up, the lane closes it and forms it anew by itself.
+`poll_timeout` and `poll_sum` say what to do next.
 
 Invariant: the sum of a step is taken once, and only from the box that named `cookie_down`.
 """
@@ -67,7 +66,7 @@ class Lane:
         self.shards: int | None = None
         self.error: LaneError | None = None
         self.restarts = 0
-        self._closing = False
+        self._closing = self._renewing = False
         self._heard = False
         self._path_ok = False
         self._padded_unanswered = self._short_answered = 0
@@ -87,11 +86,15 @@ class Lane:
         self.steps.queue.append(contribution)
         self._advance(now_ns)
 
+    def renew(self, now_ns: int) -> None:
+        """The lease has too few steps left: close it, form it anew, and begin with step 0."""
+        self._renewing = True
+        self._advance(now_ns)
+
     def close(self, now_ns: int) -> None:
         """All sums that are needed are held: leave."""
         self._closing = True
-        if self.state == State.OPEN:
-            self._advance(now_ns)
+        self._advance(now_ns)
 
     def ask(self, now_ns: int) -> None:
         """Asks the box who it is, when nothing else would: another lane saw it begin anew."""
@@ -347,15 +350,14 @@ class Lane:
                 self._advance(now_ns)
 
     def _advance(self, now_ns: int) -> None:
-        """Sends what may be sent; closes what is used up or no more needed."""
+        """Sends what may be sent, or leaves when nobody waits for anything."""
         if self.state != State.OPEN:
             return
-        assert self.lease
-        for step in self.steps.sendable(now_ns):
-            self._send_step(step, Kind.CONTRIB)
-        if not self.steps.all_held():
-            return
-        if self._closing and not self.steps.queue or self.steps.is_used_up():
+        leaving = self._closing or self._renewing
+        if not leaving:
+            for step in self.steps.sendable(now_ns):
+                self._send_step(step, Kind.CONTRIB)
+        elif self.steps.all_held():
             if self._close_until_ns is None:
                 self._close_until_ns = now_ns + self.config.timers.close_linger_ns
             self._closes_silent = 0
@@ -364,9 +366,10 @@ class Lane:
     def _end_close(self, now_ns: int) -> None:
         self._close_until_ns = None
         self._repeater.stop()
-        if self._closing and not self.steps.queue:
+        if self._closing:
             self.state = State.CLOSED
         else:
+            self._renewing = False
             self._progress_ns = now_ns
             self.steps.renew()
             self._begin_life(now_ns)

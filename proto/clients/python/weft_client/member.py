@@ -87,7 +87,17 @@ class Row:
         return self.lanes[0].lease
 
     def submit(self, now_ns: int, contributions: Sequence[Contribution]) -> None:
-        """The chunks of a vector."""
+        """The chunks of a vector, which all lie in one lease."""
+        lease = self.lease
+        if len(contributions) > lease.step_count * lease.shards:
+            raise LaneError(
+                f"row {self._row}: a vector of {len(contributions)} chunks, and a lease of "
+                f"{lease.step_count * lease.shards}; raise the row's chunks_max"
+            )
+        if self._next_chunk + len(contributions) > lease.step_count * lease.shards:
+            self._next_chunk = 0
+            for lane in self.lanes:
+                lane.renew(now_ns)
         begin = self._next_chunk
         self._next_chunk += len(contributions)
         self._wanted = range(begin, self._next_chunk)
@@ -98,7 +108,7 @@ class Row:
         """The sums of the vector's chunks, once all have come."""
         for lane_index, lane in enumerate(self.lanes):
             while (arrived := lane.poll_sum()) is not None:
-                self._sums[arrived.index * len(self.lanes) + lane_index] = arrived
+                self._sums[arrived.step * len(self.lanes) + lane_index] = arrived
         if len(self._sums) < len(self._wanted):
             return None
         return [self._sums.pop(chunk) for chunk in self._wanted]

@@ -28,9 +28,9 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Sum:
-    """What came of a step; `index` runs on over renewals of the lease."""
+    """What came of a step."""
 
-    index: int
+    step: int
     payload: bytes
     exponent: int
     flags: Flags
@@ -57,7 +57,6 @@ class Steps:
         self.rtt = Rtt(timers)
         self.queue: deque[Contribution] = deque()
         self.arrived: deque[Sum] = deque()
-        self._base = 0
         self.repeats = 0
         self._clear()
 
@@ -76,8 +75,7 @@ class Steps:
         self._silent = 0
 
     def renew(self) -> None:
-        """The lease is used up and closed: the next one begins with step 0."""
-        self._base += self._next
+        """The lease is closed: the next one begins with step 0."""
         self._clear()
 
     def restart(self) -> None:
@@ -97,10 +95,6 @@ class Steps:
     def holds_any(self) -> bool:
         """Whether a sum of this session is held."""
         return self._low > 0 or bool(self._above)
-
-    def is_used_up(self) -> bool:
-        """Whether the lease has no step left."""
-        return self._window > 0 and self._next >= self._step_count
 
     def is_silent(self) -> bool:
         """Whether timeouts passed in a row without any word of the box."""
@@ -232,7 +226,7 @@ class Steps:
         self._cwnd.grow()
         if flags & Flags.CONGESTION:
             self._cwnd.halve(now_ns, self.rtt.round_trip_ns())
-        arrived = Sum(self._base + step, payload, exponent, flags)
+        arrived = Sum(step, payload, exponent, flags)
         self.arrived.append(arrived)
         self.kept[step] = arrived
         self.kept.pop(step - self._window, None)
