@@ -195,8 +195,8 @@ impl Core {
 
     fn handle(&mut self, input: Input) {
         match input {
-            Input::WorkerHello { hello, from, outbox, answer } => {
-                let attached = self.attach_worker(&hello, from, outbox);
+            Input::WorkerHello { hello, peer, outbox, answer } => {
+                let attached = self.attach_worker(&hello, &peer, outbox);
                 // An asker that is gone will send WorkerGone, or never came to know its key.
                 if let (Ok(key), Err(_)) = (attached.clone(), answer.send(attached)) {
                     self.worker_gone(key);

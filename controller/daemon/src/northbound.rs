@@ -17,6 +17,7 @@ use weft_rpc::v1;
 use weft_rpc::v1::worker_reply::Message;
 use weft_rpc::v1::workers_server::Workers;
 
+use crate::auth::Peer;
 use crate::core::{CoreSender, Input, OUTBOX_MAX};
 
 /// The service.
@@ -41,10 +42,10 @@ impl Workers for Northbound {
         &self,
         request: Request<Streaming<v1::WorkerMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
-        let from = request.remote_addr().map(|addr| addr.ip());
+        let peer = Peer::of(&request);
         let inbound = request.into_inner();
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), inbound, from, outbox));
+        tokio::spawn(serve(self.core.clone(), inbound, peer, outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 
@@ -70,7 +71,7 @@ impl Workers for Northbound {
 async fn serve(
     core: CoreSender,
     mut inbound: Streaming<v1::WorkerMessage>,
-    from: Option<std::net::IpAddr>,
+    peer: Peer,
     outbox: crate::core::Outbox<v1::WorkerReply>,
 ) {
     let refuse =
@@ -87,7 +88,7 @@ async fn serve(
         Err(_) => return,
     };
     let (answer, answered) = oneshot::channel();
-    let hello = Input::WorkerHello { hello: first, from, outbox: outbox.clone(), answer };
+    let hello = Input::WorkerHello { hello: first, peer, outbox: outbox.clone(), answer };
     if core.send(hello).await.is_err() {
         return;
     }

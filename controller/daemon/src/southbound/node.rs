@@ -14,6 +14,7 @@ use weft_rpc::v1;
 use weft_rpc::v1::nodes_server::Nodes;
 use weft_wire::{GroupId, Members};
 
+use crate::auth::Peer;
 use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox};
 use crate::northbound::refusal;
 
@@ -39,8 +40,9 @@ impl Nodes for Southbound {
         &self,
         request: Request<Streaming<v1::NodeMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
+        let peer = Peer::of(&request);
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), request.into_inner(), outbox));
+        tokio::spawn(serve(self.core.clone(), request.into_inner(), peer, outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
@@ -49,6 +51,7 @@ impl Nodes for Southbound {
 async fn serve(
     core: CoreSender,
     mut inbound: Streaming<v1::NodeMessage>,
+    peer: Peer,
     outbox: Outbox<v1::Command>,
 ) {
     let refuse = |refused| v1::Command { command: Some(v1::command::Command::Refused(refused)) };
@@ -63,6 +66,10 @@ async fn serve(
         }
         Err(_) => return,
     };
+    if let Err(refused) = peer.caller.check_node(&first.name) {
+        let _ = outbox.send(Ok(refuse(refused))).await;
+        return;
+    }
     let (answer, answered) = oneshot::channel();
     let hello = Input::NodeHello { hello: first, outbox: outbox.clone(), answer };
     if core.send(hello).await.is_err() {
