@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run, run_args,
-    worker,
+    Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
+    run_args, worker,
 };
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.

@@ -86,8 +86,8 @@ pub struct FileConfig {
     pub jobs: Vec<JobConfig>,
 }
 
-/// `[policies]`: programs that may plan. A program is started only if this file names it, here or as
-/// a policy of its own; neither a client nor the state file can name another.
+/// `[policies]`: programs that may plan. A program is started only if this file names it, here or
+/// as a policy of its own; neither a client nor the state file can name another.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoliciesSection {

@@ -50,8 +50,8 @@ fn certificates(path: &Path, config: &FileConfig) -> Result<Option<Certificates>
 }
 
 /// The policies that jobs can have, whoever names them: those built in, and `exec:CMD` for the
-/// programs of the configuration. Any other would let whoever can register a job, or write the state
-/// file, run a program here.
+/// programs of the configuration. Any other would let whoever can register a job, or write the
+/// state file, run a program here.
 fn policies(config: &FileConfig) -> PolicySource {
     let built_in = built_in_policies();
     let programs = config.programs();

@@ -197,8 +197,8 @@ impl Agent {
         was_up
     }
 
-    /// Tells people, once, why the controller and this node do not accept each other. The controller
-    /// is called on: certificates are renewed.
+    /// Tells people, once, why the controller and this node do not accept each other. The
+    /// controller is called on: certificates are renewed.
     fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = tls::refusal(error);
         if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {

@@ -1,7 +1,7 @@
 //! Takes connections and hands them to the gRPC server, each with who it is from.
 //!
-//! Invariant: a peer that shakes hands slowly, badly or not at all holds up nobody, and holds one of
-//! `HANDSHAKES_MAX` places for at most `HANDSHAKE_TIMEOUT`.
+//! Invariant: a peer that shakes hands slowly, badly or not at all holds up nobody, and holds one
+//! of `HANDSHAKES_MAX` places for at most `HANDSHAKE_TIMEOUT`.
 
 use std::io;
 use std::net::SocketAddr;
