@@ -75,6 +75,41 @@ fn report_draws_from_the_directory_alone_and_exits_with_the_verdict() {
 }
 
 #[test]
+fn a_comparison_refuses_an_unknown_policy_before_it_starts_anything() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/async.toml");
+    for unknown in ["no-such", "exec:", ""] {
+        let policies = format!("fifo,{unknown}");
+        let arguments = ["compare", scenario.to_str().unwrap(), "--policies", &policies, "--out"];
+        let output = weft(&[&arguments[..], &[out.to_str().unwrap()]].concat());
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(&format!("--policies: no policy `{unknown}`")), "{message}");
+        assert!(!message.contains("seed 1") && !out.exists(), "it ran: {message}");
+    }
+}
+
+#[test]
+fn report_shows_a_comparison_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let rows = r#"[{"policy": "fifo", "runs": 2, "runs_ok": 2, "mean_commit_ns": 2.5e6,
+            "p99_ns": 4000000, "policy_failures": 0},
+        {"policy": "exec:./crash", "runs": 2, "runs_ok": 1, "mean_commit_ns": null,
+            "policy_failures": 7, "error": "seed 2: the run ended with a signal"}]"#;
+    fs::write(directory.path().join("compare.json"), rows).unwrap();
+    let path = directory.path().to_str().unwrap();
+    let output = weft(&["report", path]);
+    assert_eq!(output.status.code(), Some(1), "a run was broken off");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("exec:./crash: DEGRADED: the default policy made 7 plans"), "{text}");
+    let rows = json(&weft(&["report", path, "--format", "json"]));
+    assert_eq!((&rows[0]["p99_ns"], &rows[1]["policy_failures"]), (&4_000_000.into(), &7.into()));
+    let csv = weft(&["report", path, "--format", "csv"]).stdout;
+    assert!(String::from_utf8_lossy(&csv).starts_with("policy,runs,runs_ok,mean_commit_ns,"));
+}
+
+#[test]
 fn doctor_says_the_same_in_json_and_in_its_exit_status() {
     let output = weft(&["doctor", "--format", "json"]);
     let value = json(&output);

@@ -59,6 +59,39 @@ fn the_example_has_the_keys_that_scripts_read() {
 }
 
 #[test]
+fn the_candidate_that_won_is_said_and_can_be_switched_off() {
+    let all = plan(&[SIXTEEN, "--policy", "all"], "");
+    let rows = all.as_array().expect("an array of answers");
+    assert_eq!(rows.len(), weft_plan::policy::names().count());
+    for row in rows {
+        assert_eq!(row["candidate"].is_string(), row["policy"] == "mlfabric", "{row}");
+    }
+    let mut case = sixteen();
+    // A slow uplink that starts last.
+    case["hosts"]["w2"]["up_bytes_per_sec"] = 1_000_000.into();
+    let chosen = plan(&["-"], &case.to_string());
+    let rules = plan(&["-", "--rules-only"], &case.to_string());
+    assert_eq!(rules["candidate"], "rules");
+    assert!(chosen["mean_commit_ns"].as_u64() <= rules["mean_commit_ns"].as_u64());
+    let text = weft(&["plan", SIXTEEN], "").stdout;
+    assert!(String::from_utf8_lossy(&text).contains("; candidate "));
+}
+
+#[test]
+fn the_distance_to_the_optimum_has_the_keys_that_scripts_read() {
+    let distance = plan(&["optimum", "--cases", "12"], "");
+    assert_eq!(distance["cases"], 12);
+    let ratio = |key: &str| distance[key].as_f64().unwrap_or_else(|| panic!("{key}: {distance}"));
+    assert!(1.0 <= ratio("mean_ratio") && ratio("mean_ratio") <= ratio("max_ratio"));
+    assert!(ratio("p95_ratio") <= ratio("max_ratio"));
+    assert_eq!(distance["rows"].as_array().map(Vec::len), Some(6));
+    let csv = weft(&["plan", "optimum", "--cases", "6", "--format", "csv"], "").stdout;
+    assert_eq!(String::from_utf8_lossy(&csv).lines().count(), 8);
+    assert_eq!(weft(&["plan", "optimum", "--cases", "0"], "").status.code(), Some(2));
+    assert_eq!(weft(&["plan"], "").status.code(), Some(2));
+}
+
+#[test]
 fn a_bad_case_ends_with_status_1_and_the_field() {
     let spoilt: [(&str, &str, Value); 7] = [
         ("/updates/3/host", "updates[3].host", "nowhere".into()),

@@ -34,6 +34,8 @@ const COMMANDS: &[(&str, How)] = &[
     ("weft plan docs/examples/sixteen.json", AsWritten),
     ("weft plan docs/examples/sixteen.json --policy all", AsWritten),
     ("weft plan docs/examples/sixteen.json --plot gantt.svg", AsWritten),
+    ("weft plan docs/examples/sixteen.json --rules-only", AsWritten),
+    ("weft plan optimum --cases 600", AsWritten),
     ("weft plan - --policy fifo --format json < case.json", AsWritten),
     (
         "weft plan docs/examples/sixteen.json --policy \"exec:python3 docs/policies/oldest_first.py\"",

@@ -57,6 +57,10 @@ pub struct FileConfig {
     /// File for what the boxes cannot tell after a restart. Default: none is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_file: Option<PathBuf>,
+    /// File that gets a line for every group that a box is told to install, behind what is there.
+    /// Default: none is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<PathBuf>,
     /// Seconds between statistics on stderr; 0 is never. Default 0.
     #[serde(default)]
     pub stats_period_s: u64,

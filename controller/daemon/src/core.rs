@@ -10,13 +10,15 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
+use weft_engine::push::Command;
 use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
 use crate::daemon::random;
+use crate::events::Events;
 use crate::{northbound, state};
 
 mod input;
@@ -26,11 +28,15 @@ mod probes;
 mod tests;
 mod workers;
 
-pub use input::{CoreSender, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey};
+pub use input::{
+    CoreSender, Ended, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey,
+};
 
 struct Peer<T> {
     stream: u64,
     outbox: Outbox<T>,
+    /// Ends the stream's reading with this.
+    _end: oneshot::Sender<()>,
 }
 
 /// The core's state.
@@ -38,6 +44,7 @@ pub struct Core {
     controller: Controller,
     start: Instant,
     state_file: Option<PathBuf>,
+    events: Option<Events>,
     telemetry_period_ns: u64,
     /// Another one in each life, above 0.
     nonce: u64,
@@ -63,6 +70,7 @@ impl Core {
             controller,
             start,
             state_file,
+            events: None,
             telemetry_period_ns,
             nonce: random().max(1),
             workers: HashMap::new(),
@@ -72,6 +80,11 @@ impl Core {
             saved_at: start,
             snapshot: Snapshot::default(),
         }
+    }
+
+    /// Writes down from now on what boxes are told to install.
+    pub fn record(&mut self, events: Events) {
+        self.events = Some(events);
     }
 
     /// Serves until it is told to stop, or every sender is gone.
@@ -141,11 +154,16 @@ impl Core {
             self.snapshot.plan_last_ns = took_ns;
             self.snapshot.plan_max_ns = self.snapshot.plan_max_ns.max(took_ns);
         }
+        self.act_all();
+        self.welcome();
+    }
+
+    /// Does what the engine wants done, once what that depends on is saved.
+    fn act_all(&mut self) {
         self.save(false);
         while let Some(action) = self.controller.poll_action() {
             self.act(action);
         }
-        self.welcome();
     }
 
     /// Writes the state before what depends on it is carried out.
@@ -170,6 +188,7 @@ impl Core {
     fn act(&mut self, action: Action) {
         match action {
             Action::Command { node, command } => {
+                self.note(&command);
                 let Some(peer) = self.nodes.get(&node) else { return };
                 if peer.outbox.try_send(Ok(convert::command_to_proto(&command))).is_err() {
                     self.snapshot.slow_peers += 1;
@@ -188,6 +207,15 @@ impl Core {
         }
     }
 
+    /// Writes an install down; a log that cannot be written any more is given up, with a word.
+    fn note(&mut self, command: &Command) {
+        let (Some(events), Command::Install(group)) = (&mut self.events, command) else { return };
+        if let Err(error) = events.installed(group) {
+            eprintln!("weft-controller: cannot write events: {error}; no more are written");
+            self.events = None;
+        }
+    }
+
     fn log(&self, job: JobId, notice: &Notice) {
         let job = self.controller.job(job).map_or("?", |job| &job.name);
         eprintln!("weft-controller: job `{job}`: {notice}");
@@ -198,7 +226,8 @@ impl Core {
             Input::WorkerHello { hello, peer, outbox, answer } => {
                 let attached = self.attach_worker(&hello, &peer, outbox);
                 // An asker that is gone will send WorkerGone, or never came to know its key.
-                if let (Ok(key), Err(_)) = (attached.clone(), answer.send(attached)) {
+                let key = attached.as_ref().ok().map(|(key, _)| *key);
+                if let (Err(_), Some(key)) = (answer.send(attached), key) {
                     self.worker_gone(key);
                 }
             }
@@ -206,7 +235,8 @@ impl Core {
             Input::WorkerGone(key) => self.worker_gone(key),
             Input::NodeHello { hello, outbox, answer } => {
                 let attached = self.attach_node(&hello, outbox);
-                if let (Ok(key), Err(_)) = (attached.clone(), answer.send(attached)) {
+                let key = attached.as_ref().ok().map(|(key, _)| *key);
+                if let (Err(_), Some(key)) = (answer.send(attached), key) {
                     self.node_gone(key);
                 }
             }
@@ -216,6 +246,9 @@ impl Core {
                 let registered = self.controller.register_job(self.now_ns(), *job);
                 let described = registered.map(|id| self.describe(id).unwrap_or_default());
                 let _ = answer.send(described);
+            }
+            Input::Unregister(name, answer) => {
+                let _ = answer.send(self.unregister(&name));
             }
             Input::Read(answer) | Input::Stop(answer) => {
                 let _ = answer.send(self.read());

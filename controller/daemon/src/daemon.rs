@@ -22,6 +22,7 @@ use crate::auth::rights::Guard;
 use crate::config::{FileConfig, Format};
 use crate::core::{Core, INPUTS_MAX, Input, Snapshot};
 use crate::error::DaemonError;
+use crate::events::Events;
 use crate::exec::{ExecPolicy, TIMEOUT_DEFAULT};
 use crate::northbound::Northbound;
 use crate::southbound::node::Southbound;
@@ -118,7 +119,12 @@ impl Daemon {
         let Self { listener, certificates, controller, config, addr } = self;
         let (core, inputs) = mpsc::channel(INPUTS_MAX);
         let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
-        let running = Core::new(controller, config.state_file.clone(), period_ns);
+        let mut running = Core::new(controller, config.state_file.clone(), period_ns);
+        if let Some(path) = &config.events {
+            let events = Events::open(path)
+                .map_err(|source| DaemonError::Events { path: path.clone(), source })?;
+            running.record(events);
+        }
         let running = tokio::spawn(running.run(inputs));
         let refusals = Arc::new(Refusals::default());
         let reader = Reader::new(core.clone(), Arc::clone(&refusals));

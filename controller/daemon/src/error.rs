@@ -53,6 +53,15 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+    /// The log of installs cannot be opened.
+    #[error("cannot write events to {path}: {source}; make its directory writable")]
+    Events {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// A socket cannot be opened.
     #[error("cannot listen on {addr} for {what}: {source}; give another address")]
     Listen {

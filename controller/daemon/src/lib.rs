@@ -6,8 +6,10 @@
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`core`] | the one task that owns the engine: messages in, actions out |
 //! | [`auth`] | who calls, and what a caller may do |
+//! | `hello` | waits for a stream's first message |
 //! | [`northbound`] | gRPC to workers |
 //! | [`southbound`] | gRPC to boxes |
+//! | [`events`] | the log of what boxes were told to install |
 //! | [`exec`] | policies that are other programs |
 //! | [`status`] | gRPC to tools, `/metrics`, statistics |
 //! | [`state`] | the file with what boxes cannot tell |
@@ -24,7 +26,9 @@ pub mod config;
 pub mod core;
 pub mod daemon;
 pub mod error;
+pub mod events;
 pub mod exec;
+mod hello;
 pub mod northbound;
 pub mod southbound;
 pub mod state;

@@ -170,15 +170,19 @@ async fn every_call_is_for_one_role_alone() {
     let pki = Pki::new();
     let at = controller(Some(&pki.files("controller"))).await;
     for (role, may) in [
-        ("worker", [true, false, false, false]),
-        ("node", [false, true, false, false]),
-        ("operator", [false, false, true, true]),
+        ("worker", [true, false, false, false, false]),
+        ("node", [false, true, false, false, false]),
+        ("operator", [false, false, true, true, true]),
     ] {
         let channel = pki.channel(&at, &format!("weft:role/{role}")).await;
         let outcomes = [
             attach_worker(&channel, 1, 0).await.map(|_| ()),
             attach_node(&channel, "s0").await.map(|_| ()),
             WorkersClient::new(channel.clone()).register_job(register(2)).await.map(|_| ()),
+            WorkersClient::new(channel.clone())
+                .unregister_job(v1::UnregisterJobRequest { name: "job2".into() })
+                .await
+                .map(|_| ()),
             StatusClient::new(channel.clone()).read(v1::StatusRequest {}).await.map(|_| ()),
         ];
         for (call, (outcome, may)) in outcomes.into_iter().zip(may).enumerate() {

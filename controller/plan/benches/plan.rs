@@ -55,5 +55,19 @@ fn whole_plan(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, order_alone, whole_plan);
+/// What the controller plans at once at most, with all candidates and by the rules alone.
+fn candidates(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("candidates");
+    let shape = Shape { updates: 128, hosts: 48, reservations: 0, ..THOUSAND };
+    for candidates_max in [128, 0] {
+        let mut case = case(shape);
+        case.options.candidates_max = candidates_max;
+        group.bench_function(BenchmarkId::from_parameter(candidates_max), |bencher| {
+            bencher.iter(|| Mlfabric.plan(black_box(&case)).expect("a plan"));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, order_alone, whole_plan, candidates);
 criterion_main!(benches);

@@ -6,6 +6,7 @@
 //! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*timed_order*' \
 //!     target/release/examples/plan_once order 1000 128
 //! target/release/examples/plan_once plan 10000 1024 20    # times of 20, least and median
+//! target/release/examples/plan_once candidates 128 48 20  # without other traffic
 //! target/release/examples/plan_once cases 2000            # a digest over 2,000 varied cases
 //! ```
 //!
@@ -36,6 +37,11 @@ fn main() {
             let case = bench_case(*updates, *hosts);
             measure(times.first().copied().unwrap_or(1), || timed_plan(&case));
         }
+        ("candidates", [updates, hosts, times @ ..]) => {
+            let shape = Shape { updates: *updates, hosts: *hosts, reservations: 0, ..THOUSAND };
+            let case = Case::new(&shape.spec(1)).expect("a sample is valid");
+            measure(times.first().copied().unwrap_or(1), || timed_plan(&case));
+        }
         ("cases", [count]) => {
             let digest = (0..*count).fold(0, |digest, seed| {
                 let plan = timed_plan(&varied_case(seed.into()));
@@ -44,7 +50,7 @@ fn main() {
             println!("{count} cases, digest {digest:016x}");
         }
         _ => {
-            eprintln!("usage: plan_once order|plan UPDATES HOSTS [TIMES] | cases COUNT");
+            eprintln!("usage: plan_once order|plan|candidates UPDATES HOSTS [TIMES] | cases COUNT");
             std::process::exit(2);
         }
     }

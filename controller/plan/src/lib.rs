@@ -23,6 +23,7 @@
 pub mod case;
 pub mod engine;
 pub mod net;
+pub mod optimum;
 pub mod plan;
 pub mod policy;
 pub mod sample;

@@ -20,6 +20,10 @@ mod tests;
 pub struct Plan {
     /// Name of the policy that made it.
     pub policy: String,
+    /// Of the plans that the policy chose from, the one that this is; none where there is no choice.
+    pub candidate: Option<&'static str>,
+    /// The case was too large for others beside it.
+    pub candidates_skipped: bool,
     /// Commit order: by commit time over all servers; filtered by server, that server's sequence.
     pub order: Vec<UpdateId>,
     /// Updates that are not sent, and why.
@@ -114,6 +118,10 @@ pub enum DropReason {
     NoBandwidth,
     /// The round closed without it (synchronous policies with backup workers).
     RoundClosed,
+    /// Its boxes refused its group again and again; the controller's word, no policy's.
+    Refused,
+    /// Its job has ended; the controller's word, no policy's.
+    JobEnded,
     /// An outside policy's words.
     Other(Box<str>),
 }
@@ -128,6 +136,8 @@ impl DropReason {
             Self::DelaysOthers => "delays_others",
             Self::NoBandwidth => "no_bandwidth",
             Self::RoundClosed => "round_closed",
+            Self::Refused => "refused",
+            Self::JobEnded => "job_ended",
             Self::Other(words) => words,
         }
     }
@@ -247,6 +257,8 @@ impl Plan {
         let replicas: BTreeMap<_, _> = replicas.collect();
         PlanDocument {
             policy: self.policy.clone(),
+            candidate: self.candidate.map(str::to_owned),
+            candidates_skipped: self.candidates_skipped,
             order: self.order.iter().map(name).collect(),
             dropped: dropped.collect(),
             updates: updates.collect(),
@@ -264,6 +276,12 @@ pub struct PlanDocument {
     /// Name of the policy.
     #[serde(default)]
     pub policy: String,
+    /// Which candidate won, of a policy that compares some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
+    /// Whether the case was too large to compare any.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub candidates_skipped: bool,
     /// Names in commit order.
     pub order: Vec<String>,
     /// What is not sent.

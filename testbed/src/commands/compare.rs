@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use weft_testbed::report::{Line, RunFiles, compare, compare_text, loss_curve, losses};
+use weft_testbed::report::{
+    CompareRow, Ended, Line, RunFiles, compare, compare_text, loss_curve, losses,
+};
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, csv_text, emit, emit_csv, emit_json, plan};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -30,6 +32,10 @@ pub(crate) struct CompareArgs {
 
 pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     let seeds = seeds(&arguments.seeds)?;
+    // All of them before the first run: the last one may come hours later.
+    for policy in arguments.policies.iter().filter(|policy| *policy != DIRECT) {
+        plan::check_policy("--policies", policy)?;
+    }
     let stem = arguments.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let out = arguments
         .out
@@ -38,30 +44,93 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     if out.exists() {
         return Err(Exit::Usage.because(anyhow!("{} exists; pass another --out", out.display())));
     }
-    let mut runs = Vec::new();
+    let mut runs: Vec<(String, Ended)> = Vec::new();
+    let mut is_degraded = false;
     // Policies take turns within a seed, so that what else the machine does hits all alike.
     for seed in &seeds {
+        let mut refusal = None;
         for policy in &arguments.policies {
             let directory = out.join(format!("{}-{seed}", file_name(policy)));
             eprintln!("weft: {policy}, seed {seed}");
-            one(arguments, policy, *seed, &directory)?;
-            let files = RunFiles::read(&directory).map_err(|error| Exit::Failed.because(error))?;
-            runs.push((policy.clone(), files));
+            let ended = one(arguments, policy, *seed, &directory)?;
+            let ended = ended.map_err(|broken| {
+                let reason = format!("seed {seed}: {}", broken.error);
+                eprintln!("weft: {policy}: {reason}; the others go on");
+                refusal = Some(broken);
+                reason
+            });
+            is_degraded |= matches!(ended, Ok(true));
+            let read = |_| RunFiles::read(&directory).map_err(|error| error.to_string());
+            runs.push((policy.clone(), ended.and_then(read)));
+        }
+        // It is not one of the policies then.
+        if runs.iter().all(|(_, ended)| ended.is_err())
+            && let Some(refusal) = refusal
+        {
+            return Err(refusal);
         }
     }
-    let rows = compare(&runs);
-    match format {
-        Format::Text => emit(&compare_text(&rows))?,
-        Format::Json => emit_json(&rows)?,
-        Format::Csv => emit_csv(&flat(&rows))?,
-    }
+    let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
+    write(&out, &rows)?;
+    show(&rows, format)?;
     draw(&out, &stem, &runs)?;
     let failed = rows.iter().any(|row| row.runs_ok < row.runs);
-    Ok(if failed { Exit::Failed as u8 } else { 0 })
+    Ok(match (failed, is_degraded) {
+        (true, _) => Exit::Failed as u8,
+        (false, true) => Exit::CannotRun as u8,
+        (false, false) => 0,
+    })
 }
 
-/// One run, in a process of its own: a lab may be entered once per process.
-fn one(arguments: &CompareArgs, policy: &str, seed: u64, directory: &Path) -> Result<(), Failure> {
+fn show(rows: &[CompareRow], format: Format) -> Result<(), Failure> {
+    match format {
+        Format::Text => emit(&compare_text(rows)),
+        Format::Json => emit_json(&rows),
+        Format::Csv => emit_csv(rows),
+    }
+}
+
+/// Shows a comparison again, if the directory holds one; whether all its runs were ok.
+pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, Failure> {
+    let path = directory.join(ROWS_JSON);
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("reading {}", path.display()))
+        .map_err(|error| Exit::Usage.because(error))?;
+    let rows: Vec<CompareRow> = serde_json::from_str(&text)
+        .with_context(|| format!("{} is no comparison", path.display()))
+        .map_err(|error| Exit::Usage.because(error))?;
+    show(&rows, format)?;
+    Ok(Some(rows.iter().all(|row| row.runs_ok == row.runs)))
+}
+
+/// Keeps the rows beside the runs, as JSON and as CSV.
+fn write(out: &Path, rows: &[CompareRow]) -> Result<(), Failure> {
+    let json = serde_json::to_string_pretty(rows).map_err(|error| Exit::Failed.because(error))?;
+    for (name, text) in [(ROWS_JSON, json + "\n"), (ROWS_CSV, csv_text(rows)?)] {
+        let path = out.join(name);
+        // Where no run came so far as to make it.
+        fs::create_dir_all(out)
+            .and_then(|()| fs::write(&path, text))
+            .with_context(|| format!("writing {}", path.display()))
+            .map_err(|error| Exit::Failed.because(error))?;
+    }
+    Ok(())
+}
+
+/// One run, in a process of its own: a lab may be entered once per process. Whether it was degraded,
+/// or why it was broken off.
+///
+/// # Errors
+/// It could not be started.
+fn one(
+    arguments: &CompareArgs,
+    policy: &str,
+    seed: u64,
+    directory: &Path,
+) -> Result<Result<bool, Failure>, Failure> {
     let this = std::env::current_exe().map_err(|error| Exit::CannotRun.because(error))?;
     // Without a controller there is no policy.
     let how: &[&str] = if policy == DIRECT { &["--direct"] } else { &["--policy", policy] };
@@ -78,19 +147,21 @@ fn one(arguments: &CompareArgs, policy: &str, seed: u64, directory: &Path) -> Re
         .output()
         .context("starting weft run")
         .map_err(|error| Exit::CannotRun.because(error))?;
-    match output.status.code() {
+    let is_whole = directory.join("commits.csv").is_file();
+    Ok(match output.status.code() {
+        Some(0) => Ok(false),
         // A run that failed has a verdict, which the table counts.
-        Some(0 | 1) if directory.join("run.json").is_file() => Ok(()),
-        Some(3) if directory.join("commits.csv").is_file() => Ok(()),
+        Some(1) if is_whole => Ok(false),
+        Some(3) if is_whole => Ok(true),
         Some(2) => Err(Exit::Usage.because(anyhow!("the run was refused; see above"))),
         Some(3) => Err(Exit::CannotRun.because(anyhow!("it cannot run here; see above"))),
-        status => Err(Exit::Failed.because(anyhow!("the run ended with {status:?}; see above"))),
-    }
+        _ => Err(Exit::Failed.because(anyhow!("the run ended with {}; see above", output.status))),
+    })
 }
 
-fn draw(out: &Path, stem: &str, runs: &[(String, RunFiles)]) -> Result<(), Failure> {
-    let lines: Vec<Line> = runs
-        .iter()
+fn draw(out: &Path, stem: &str, runs: &[(String, Ended)]) -> Result<(), Failure> {
+    let whole = runs.iter().filter_map(|(policy, ended)| Some((policy, ended.as_ref().ok()?)));
+    let lines: Vec<Line> = whole
         .map(|(policy, files)| Line { name: policy.clone(), points: loss_curve(files) })
         .collect();
     let svg = losses(&format!("Loss of {stem} by policy"), &lines)
@@ -101,56 +172,6 @@ fn draw(out: &Path, stem: &str, runs: &[(String, RunFiles)]) -> Result<(), Failu
         .map_err(|error| Exit::Failed.because(error))?;
     eprintln!("weft: loss against time in {}", path.display());
     Ok(())
-}
-
-/// A row of CSV.
-#[derive(Debug, serde::Serialize)]
-struct Flat<'a> {
-    policy: &'a str,
-    runs: u64,
-    runs_ok: u64,
-    mean_commit_median_ns: f64,
-    mean_commit_mean_ns: f64,
-    mean_commit_half_interval_95_ns: Option<f64>,
-    p99_commit_ns: u64,
-    commits_per_second_median: f64,
-    delay_mean_median: f64,
-    delay_max: u64,
-    dropped: u64,
-    voided: u64,
-    time_to_loss_median_s: f64,
-    time_to_loss_mean_s: f64,
-    time_to_loss_half_interval_95_s: Option<f64>,
-    runs_without_loss: u64,
-    final_loss_median: f64,
-    server_bytes_median: f64,
-    bottleneck: String,
-}
-
-fn flat(rows: &[weft_testbed::report::PolicyRow]) -> Vec<Flat<'_>> {
-    rows.iter()
-        .map(|row| Flat {
-            policy: &row.policy,
-            runs: row.runs,
-            runs_ok: row.runs_ok,
-            mean_commit_median_ns: row.mean_commit_ns.median,
-            mean_commit_mean_ns: row.mean_commit_ns.mean,
-            mean_commit_half_interval_95_ns: row.mean_commit_ns.half_interval_95,
-            p99_commit_ns: row.p99_commit_ns,
-            commits_per_second_median: row.commits_per_second.median,
-            delay_mean_median: row.delay_mean.median,
-            delay_max: row.delay_max,
-            dropped: row.dropped,
-            voided: row.voided,
-            time_to_loss_median_s: row.time_to_loss_s.median,
-            time_to_loss_mean_s: row.time_to_loss_s.mean,
-            time_to_loss_half_interval_95_s: row.time_to_loss_s.half_interval_95,
-            runs_without_loss: row.runs_without_loss,
-            final_loss_median: row.final_loss.median,
-            server_bytes_median: row.server_bytes.median,
-            bottleneck: row.bottlenecks.join("+"),
-        })
-        .collect()
 }
 
 /// Reads `3`, `1,2,5` or `1..5`.
@@ -172,6 +193,9 @@ fn file_name(policy: &str) -> String {
     policy.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
+/// The rows, beside the runs.
+const ROWS_JSON: &str = "compare.json";
+const ROWS_CSV: &str = "compare.csv";
 /// What stands for no controller among the policies.
 const DIRECT: &str = "direct";
 /// Seeds of one range.

@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 pub(crate) mod install;
 pub(crate) mod lab;
 pub(crate) mod plan;
+mod plan_optimum;
 pub(crate) mod probe;
 pub(crate) mod report;
 pub(crate) mod run;
@@ -79,10 +80,15 @@ pub(crate) fn emit_json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
 
 /// Writes rows with a header from their field names.
 pub(crate) fn emit_csv<T: serde::Serialize>(rows: &[T]) -> Result<(), Failure> {
+    emit(&csv_text(rows)?)
+}
+
+/// Rows with a header from their field names.
+fn csv_text<T: serde::Serialize>(rows: &[T]) -> Result<String, Failure> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in rows {
         writer.serialize(row).map_err(|error| Exit::Failed.because(error))?;
     }
     let bytes = writer.into_inner().map_err(|error| Exit::Failed.because(error.into_error()))?;
-    emit(&String::from_utf8_lossy(&bytes))
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_controller::exec::ExecPolicy;
 use weft_plan::case::{Case, CaseError, Objective, UpdateId};
@@ -16,13 +16,16 @@ use weft_plan::policy::{self, Policy};
 use weft_plan::spec::CaseSpec;
 use weft_testbed::report::{duration, gantt_svg, plan_picture};
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, plan_optimum};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct PlanArgs {
+    #[command(subcommand)]
+    command: Option<PlanCommand>,
     /// The case: who wants to send what, over which links. `-` reads standard input.
-    #[arg(value_name = "CASE.json")]
-    case: PathBuf,
+    #[arg(value_name = "CASE.json", required = true)]
+    case: Option<PathBuf>,
     #[arg(long, default_value = "mlfabric", value_name = "NAME", help = policies())]
     policy: String,
     /// How long an outside policy (exec:CMD) may take.
@@ -35,6 +38,10 @@ pub(crate) struct PlanArgs {
     /// Send every update straight to its server.
     #[arg(long)]
     no_aggregate: bool,
+    /// Policy mlfabric: its rules alone, without the candidates beside them (the choice among these
+    /// is derived).
+    #[arg(long)]
+    rules_only: bool,
     /// What the grouping makes small: the mean commit (asynchronous training) or the last one
     /// (synchronous) [default: the case's, else mean].
     #[arg(long, value_enum)]
@@ -42,6 +49,15 @@ pub(crate) struct PlanArgs {
     /// Draw the transfers.
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     plot: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PlanCommand {
+    /// Say how far mlfabric's plans are from the best there is, on small made-up cases
+    ///
+    /// Every order, grouping and choice of aggregators of up to 7 updates is tried. A ratio is the
+    /// plan's cost (the mean commit, or the last one) over the least that is known.
+    Optimum(plan_optimum::OptimumArgs),
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -60,16 +76,20 @@ fn policies() -> String {
 }
 
 pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
+    if let Some(PlanCommand::Optimum(optimum)) = &arguments.command {
+        return plan_optimum::run(optimum, format);
+    }
     // Scripts tell a bad case from a good one by status 1 and the field in the message.
     let case = read(arguments).map_err(|error| Exit::Failed.because(error))?;
     if arguments.policy == "all" {
         return compare(&case, format);
     }
+    check_policy("--policy", &arguments.policy)?;
     let timeout = Duration::from_millis(arguments.policy_timeout_ms);
-    let plan = match ExecPolicy::from_name(&arguments.policy, timeout) {
-        Some(outside) => outside.plan(&case),
-        None => built_in(&arguments.policy)?.plan(&case),
-    };
+    let outside = ExecPolicy::from_name(&arguments.policy, timeout);
+    let outside = outside.as_ref().map(|outside| outside as &dyn Policy);
+    let policy = outside.or_else(|| policy::by_name(&arguments.policy).map(|p| p as &dyn Policy));
+    let plan = policy.expect("its name was checked").plan(&case);
     let plan = plan.map_err(|error| Exit::Failed.because(error))?;
     match format {
         Format::Text => emit(&text(&case, &plan))?,
@@ -82,16 +102,22 @@ pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
     Ok(0)
 }
 
-fn built_in(name: &str) -> Result<&'static dyn Policy, Failure> {
-    policy::by_name(name).ok_or_else(|| {
-        let known: Vec<_> = policy::names().collect();
-        let known = known.join(", ");
-        Exit::Usage.because(anyhow!("--policy: no policy `{name}`; known: {known}, exec:CMD"))
-    })
+/// Refuses a name that no policy has; `option` is where it was given.
+pub(super) fn check_policy(option: &str, name: &str) -> Result<(), Failure> {
+    let is_known = match name.strip_prefix("exec:") {
+        Some(command) => !command.trim().is_empty(),
+        None => policy::by_name(name).is_some(),
+    };
+    if is_known {
+        return Ok(());
+    }
+    let known: Vec<_> = policy::names().collect();
+    let known = known.join(", ");
+    Err(Exit::Usage.because(anyhow!("{option}: no policy `{name}`; known: {known}, exec:CMD")))
 }
 
 fn read(arguments: &PlanArgs) -> anyhow::Result<Case> {
-    let path = &arguments.case;
+    let path = arguments.case.as_deref().context("no case was given")?;
     let text = if path == Path::new("-") {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).context("reading the case from standard input")?;
@@ -105,6 +131,9 @@ fn read(arguments: &PlanArgs) -> anyhow::Result<Case> {
     let options = &mut spec.options;
     options.no_drop |= arguments.no_drop;
     options.no_aggregate |= arguments.no_aggregate;
+    if arguments.rules_only {
+        options.candidates_max = 0;
+    }
     match arguments.objective {
         Some(ObjectiveName::Mean) => options.objective = Objective::Mean,
         Some(ObjectiveName::Last) => options.objective = Objective::Last,
@@ -239,13 +268,26 @@ fn text(case: &Case, plan: &Plan) -> String {
     let mean_ns = plan.mean_commit_ns();
     let _ = writeln!(
         out,
-        "\nmean commit {}, makespan {}, {} groups, {} dropped",
+        "\nmean commit {}, makespan {}, {} groups, {} dropped{}",
         at(mean_ns),
         duration(plan.makespan_ns(case)),
         plan.groups.len(),
         plan.dropped.len(),
+        candidate(case, plan),
     );
     out
+}
+
+/// Which candidate a plan is, where its policy chose among some.
+fn candidate(case: &Case, plan: &Plan) -> String {
+    match plan.candidate {
+        Some(name) if plan.candidates_skipped => {
+            let max = case.options.candidates_max;
+            format!("; candidate {name}, the others skipped: too much for candidates_max {max}")
+        }
+        Some(name) => format!("; candidate {name}"),
+        None => String::new(),
+    }
 }
 
 /// One policy's plan of the case, in short.
@@ -257,6 +299,8 @@ struct Comparison {
     delay_max: Option<u64>,
     groups: usize,
     dropped: usize,
+    /// Which candidate won, of a policy that compares some.
+    candidate: Option<&'static str>,
     error: Option<String>,
 }
 
@@ -269,6 +313,7 @@ fn compare(case: &Case, format: Format) -> Outcome {
             delay_max: rows(case, &plan).iter().filter_map(|row| row.delay).max(),
             groups: plan.groups.len(),
             dropped: plan.dropped.len(),
+            candidate: plan.candidate,
             error: None,
         },
         failed => Comparison {
@@ -278,6 +323,7 @@ fn compare(case: &Case, format: Format) -> Outcome {
             delay_max: None,
             groups: 0,
             dropped: 0,
+            candidate: None,
             error: failed.and_then(Result::err).map(|error| error.to_string()),
         },
     };

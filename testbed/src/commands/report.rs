@@ -9,11 +9,11 @@ use weft_testbed::report::{
     COLUMNS, Report, RunFiles, Verdict, metrics, pictures, round_times_svg, text,
 };
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, compare, emit, emit_csv, emit_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The run's directory.
+    /// The run's directory, or that of a comparison.
     #[arg(required_unless_present = "columns")]
     directory: Option<PathBuf>,
     /// Write the histogram here [default: round_times.svg in the run's directory].
@@ -29,6 +29,9 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
         Some(directory) if !arguments.columns => directory,
         _ => return columns(format),
     };
+    if let Some(ok) = compare::present(directory, format)? {
+        return Ok(if ok { 0 } else { Exit::Failed as u8 });
+    }
     let report = present(directory, arguments.svg.as_deref(), format)?;
     let ok = report.outcome.is_some_and(|outcome| outcome.verdict == Verdict::Ok);
     Ok(if ok { 0 } else { Exit::Failed as u8 })

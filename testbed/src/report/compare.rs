@@ -5,25 +5,107 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::histogram::Quantiles;
 use super::render::duration;
 use super::{RunFiles, Verdict};
 
+/// One policy over all its runs, as JSON and CSV have it. Outside scripts read these names. What no
+/// run has is null.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct CompareRow {
+    /// The policy.
+    pub policy: String,
+    /// Its runs, those that were broken off among them.
+    pub runs: u64,
+    /// Those with verdict ok.
+    pub runs_ok: u64,
+    /// Median over the runs of the mean time from handing an update over to its commit.
+    pub mean_commit_ns: Option<f64>,
+    /// The mean over the runs of the same.
+    pub mean_commit_mean_ns: Option<f64>,
+    /// Half of that mean's 95 % interval.
+    pub mean_commit_half_interval_95_ns: Option<f64>,
+    /// 99th percentile of the time to commit, over all updates of all runs.
+    pub p99_ns: Option<u64>,
+    /// Median of the updates in the model per second.
+    pub commits_per_second: Option<f64>,
+    /// Median of the mean delays of committed updates.
+    pub delay_mean: Option<f64>,
+    /// Largest delay.
+    pub delay_max: u64,
+    /// Updates dropped, all runs together.
+    pub dropped: u64,
+    /// Updates given up as void, all runs together.
+    pub voided: u64,
+    /// Plans that the policy failed to make, so that the default one made them, all runs together.
+    pub policy_failures: u64,
+    /// Median of the seconds to the target loss, of the runs that reached it.
+    pub time_to_loss_s: Option<f64>,
+    /// The mean over these runs.
+    pub time_to_loss_mean_s: Option<f64>,
+    /// Half of that mean's 95 % interval.
+    pub time_to_loss_half_interval_95_s: Option<f64>,
+    /// Runs that did not reach it.
+    pub runs_without_loss: u64,
+    /// Median of the held-out loss at the end.
+    pub final_loss: Option<f64>,
+    /// Median of the bytes that the server sent and received.
+    pub server_bytes: Option<f64>,
+    /// The bottlenecks of its runs, the most frequent first, joined by `+`.
+    pub bottleneck: String,
+    /// The evidence of the first run.
+    pub bottleneck_evidence: String,
+    /// Why runs were broken off, joined by `; `; empty if none was.
+    pub error: String,
+}
+
+impl From<&PolicyRow> for CompareRow {
+    fn from(row: &PolicyRow) -> Self {
+        let median = |spread: &Spread| (spread.count > 0).then_some(spread.median);
+        let mean = |spread: &Spread| (spread.count > 0).then_some(spread.mean);
+        Self {
+            policy: row.policy.clone(),
+            runs: row.runs,
+            runs_ok: row.runs_ok,
+            mean_commit_ns: median(&row.mean_commit_ns),
+            mean_commit_mean_ns: mean(&row.mean_commit_ns),
+            mean_commit_half_interval_95_ns: row.mean_commit_ns.half_interval_95,
+            p99_ns: row.p99_commit_ns,
+            commits_per_second: median(&row.commits_per_second),
+            delay_mean: median(&row.delay_mean),
+            delay_max: row.delay_max,
+            dropped: row.dropped,
+            voided: row.voided,
+            policy_failures: row.policy_failures,
+            time_to_loss_s: median(&row.time_to_loss_s),
+            time_to_loss_mean_s: mean(&row.time_to_loss_s),
+            time_to_loss_half_interval_95_s: row.time_to_loss_s.half_interval_95,
+            runs_without_loss: row.runs_without_loss,
+            final_loss: median(&row.final_loss),
+            server_bytes: median(&row.server_bytes),
+            bottleneck: row.bottlenecks.join("+"),
+            bottleneck_evidence: row.bottleneck_evidence.clone(),
+            error: row.errors.join("; "),
+        }
+    }
+}
+
 /// One policy over all its runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PolicyRow {
     /// The policy.
     pub policy: String,
-    /// Its runs.
+    /// Its runs, those that were broken off among them.
     pub runs: u64,
     /// Those with verdict ok.
     pub runs_ok: u64,
     /// Mean time to commit of each run, in ns.
     pub mean_commit_ns: Spread,
     /// 99th percentile of the time to commit, over all updates of all runs, in ns.
-    pub p99_commit_ns: u64,
+    pub p99_commit_ns: Option<u64>,
     /// Updates in the model per second.
     pub commits_per_second: Spread,
     /// Mean delay of committed updates.
@@ -34,6 +116,8 @@ pub struct PolicyRow {
     pub dropped: u64,
     /// Updates given up as void, all runs together.
     pub voided: u64,
+    /// Plans that the policy failed to make, all runs together.
+    pub policy_failures: u64,
     /// Seconds to the target loss, of the runs that reached it.
     pub time_to_loss_s: Spread,
     /// Runs that did not reach it.
@@ -46,6 +130,8 @@ pub struct PolicyRow {
     pub bottlenecks: Vec<String>,
     /// The evidence of the first run.
     pub bottleneck_evidence: String,
+    /// Why runs were broken off.
+    pub errors: Vec<String>,
 }
 
 /// One figure over several runs.
@@ -83,9 +169,12 @@ impl Spread {
     }
 }
 
+/// A run that is over: its files, or why it was broken off.
+pub type Ended = Result<RunFiles, String>;
+
 /// Condenses the runs of each policy, in the order in which the policies first come.
 #[must_use]
-pub fn compare(runs: &[(String, RunFiles)]) -> Vec<PolicyRow> {
+pub fn compare(runs: &[(String, Ended)]) -> Vec<PolicyRow> {
     let mut policies: Vec<&str> = Vec::new();
     for (policy, _) in runs {
         if !policies.contains(&policy.as_str()) {
@@ -95,14 +184,15 @@ pub fn compare(runs: &[(String, RunFiles)]) -> Vec<PolicyRow> {
     policies
         .into_iter()
         .map(|policy| {
-            let own: Vec<&RunFiles> =
-                runs.iter().filter(|(name, _)| name == policy).map(|(_, files)| files).collect();
-            row(policy, &own)
+            let own = || runs.iter().filter(|(name, _)| name == policy).map(|(_, ended)| ended);
+            let files: Vec<&RunFiles> = own().filter_map(|ended| ended.as_ref().ok()).collect();
+            let errors = own().filter_map(|ended| ended.as_ref().err().cloned()).collect();
+            row(policy, &files, errors)
         })
         .collect()
 }
 
-fn row(policy: &str, runs: &[&RunFiles]) -> PolicyRow {
+fn row(policy: &str, runs: &[&RunFiles], errors: Vec<String>) -> PolicyRow {
     let outcomes: Vec<_> = runs.iter().filter_map(|run| run.record.outcome.as_ref()).collect();
     let pushes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.push.as_ref()).collect();
     let spread = |figure: &dyn Fn(&super::PushOutcome) -> Option<f64>| {
@@ -122,15 +212,16 @@ fn row(policy: &str, runs: &[&RunFiles]) -> PolicyRow {
     counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     PolicyRow {
         policy: policy.to_owned(),
-        runs: runs.len() as u64,
+        runs: (runs.len() + errors.len()) as u64,
         runs_ok: outcomes.iter().filter(|outcome| outcome.verdict == Verdict::Ok).count() as u64,
         mean_commit_ns: spread(&|push| Some(push.mean_commit_ns)),
-        p99_commit_ns: Quantiles::of(&times).map_or(0, |quantiles| quantiles.p99),
+        p99_commit_ns: Quantiles::of(&times).map(|quantiles| quantiles.p99),
         commits_per_second: Spread::of(&rates),
         delay_mean: spread(&|push| Some(push.delay_mean)),
         delay_max: pushes.iter().map(|push| push.delay_max).max().unwrap_or(0),
         dropped: pushes.iter().map(|push| push.dropped).sum(),
         voided: pushes.iter().map(|push| push.voided).sum(),
+        policy_failures: pushes.iter().map(|push| push.policy_failures).sum(),
         time_to_loss_s: spread(&|push| push.time_to_loss_s),
         runs_without_loss: pushes.iter().filter(|push| push.time_to_loss_s.is_none()).count()
             as u64,
@@ -141,6 +232,7 @@ fn row(policy: &str, runs: &[&RunFiles]) -> PolicyRow {
             .first()
             .map(|outcome| outcome.bottleneck_evidence.clone())
             .unwrap_or_default(),
+        errors,
     }
 }
 
@@ -152,7 +244,7 @@ fn commits_per_second(run: &RunFiles) -> Option<f64> {
 
 /// The table for people.
 #[must_use]
-pub fn compare_text(rows: &[PolicyRow]) -> String {
+pub fn compare_text(rows: &[CompareRow]) -> String {
     let mut out = String::new();
     let head = [
         "policy",
@@ -169,23 +261,24 @@ pub fn compare_text(rows: &[PolicyRow]) -> String {
         "limit",
     ];
     let mut table: Vec<Vec<String>> = vec![head.iter().map(|word| (*word).to_owned()).collect()];
+    let number = |value: Option<f64>| shown(value, |value| format!("{value:.2}"));
+    let time = |value: f64| duration(nanos(value));
     for row in rows {
-        let commit = &row.mean_commit_ns;
-        let loss = &row.time_to_loss_s;
-        let reached = if loss.count > 0 { format!("{:.2}", loss.median) } else { "-".to_owned() };
         table.push(vec![
             row.policy.clone(),
             format!("{}/{}", row.runs_ok, row.runs),
-            duration(nanos(commit.median)),
-            interval(commit, &|value| duration(nanos(value))),
-            duration(row.p99_commit_ns),
-            format!("{:.2}", row.commits_per_second.median),
-            format!("{:.2}", row.delay_mean.median),
+            shown(row.mean_commit_ns, time),
+            interval(row.mean_commit_mean_ns, row.mean_commit_half_interval_95_ns, time),
+            shown(row.p99_ns, duration),
+            number(row.commits_per_second),
+            number(row.delay_mean),
             row.delay_max.to_string(),
             row.dropped.to_string(),
-            reached,
-            interval(loss, &|value| format!("{value:.2}")),
-            row.bottlenecks.join(", "),
+            number(row.time_to_loss_s),
+            interval(row.time_to_loss_mean_s, row.time_to_loss_half_interval_95_s, |value| {
+                format!("{value:.2}")
+            }),
+            row.bottleneck.replace('+', ", "),
         ]);
     }
     let widths: Vec<usize> = (0..head.len())
@@ -199,15 +292,28 @@ pub fn compare_text(rows: &[PolicyRow]) -> String {
         let _ = writeln!(out, "{}", line.trim_end());
     }
     for row in rows {
-        let _ = writeln!(out, "{}: {}", row.policy, row.bottleneck_evidence);
+        if !row.bottleneck_evidence.is_empty() {
+            let _ = writeln!(out, "{}: {}", row.policy, row.bottleneck_evidence);
+        }
+        if row.policy_failures > 0 {
+            let (policy, failures) = (&row.policy, row.policy_failures);
+            let _ = writeln!(out, "{policy}: DEGRADED: the default policy made {failures} plans");
+        }
+        if !row.error.is_empty() {
+            let _ = writeln!(out, "{}: broken off: {}", row.policy, row.error);
+        }
     }
     out
 }
 
-fn interval(spread: &Spread, show: &dyn Fn(f64) -> String) -> String {
-    match spread.half_interval_95 {
-        Some(half) => format!("{} .. {}", show(spread.mean - half), show(spread.mean + half)),
-        None => "-".to_owned(),
+fn shown<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| "-".to_owned(), show)
+}
+
+fn interval(mean: Option<f64>, half: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    match (mean, half) {
+        (Some(mean), Some(half)) => format!("{} .. {}", show(mean - half), show(mean + half)),
+        _ => "-".to_owned(),
     }
 }
 
@@ -237,5 +343,24 @@ mod tests {
         assert_eq!(Spread::of(&[5.0]).half_interval_95, None);
         assert_eq!(Spread::of(&[1.0, 4.0]).median, 2.5);
         assert_eq!(Spread::of(&[]).count, 0);
+    }
+
+    #[test]
+    fn a_policy_that_was_broken_off_has_a_row_without_figures() {
+        let runs = [
+            ("exec:./crash".to_owned(), Err("the run ended with status 1".to_owned())),
+            ("exec:./crash".to_owned(), Err("the run ended by a signal".to_owned())),
+        ];
+        let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
+        let json = serde_json::to_value(&rows).unwrap();
+        assert_eq!((&json[0]["policy"], &json[0]["runs"]), (&"exec:./crash".into(), &2.into()));
+        for key in ["mean_commit_ns", "p99_ns", "time_to_loss_s"] {
+            assert_eq!(json[0][key], serde_json::Value::Null, "{key}");
+        }
+        assert_eq!(json[0]["policy_failures"], 0);
+        let text = compare_text(&rows);
+        assert!(text.contains("broken off: the run ended with status 1; the run"), "{text}");
+        let back: Vec<CompareRow> = serde_json::from_value(json).unwrap();
+        assert_eq!(back, rows);
     }
 }

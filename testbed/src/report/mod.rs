@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use columns::{
     COLUMNS, Column, CommitRow, EventRow, ReplicaRow, RoundRow, TransferRow, UpdateRow,
 };
-pub use compare::{PolicyRow, Spread, compare, compare_text};
+pub use compare::{CompareRow, Ended, PolicyRow, Spread, compare, compare_text};
 pub use files::{FilesError, RunFiles, RunWriter};
 pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};

@@ -16,6 +16,9 @@ pub struct PushOutcome {
     pub mode: String,
     /// How transfers were planned; `direct` without a controller.
     pub policy: String,
+    /// Plans that the policy failed to make, so that the default one made them.
+    #[serde(default)]
+    pub policy_failures: u64,
     /// Updates in the model.
     pub updates_committed: u64,
     /// Updates that were dropped.
@@ -137,8 +140,14 @@ impl PushReport {
 /// Rows of the report for people.
 pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static str, String)> {
     let accounted = if push.chunks_accounted { "which is all" } else { "WHICH IS NOT ALL" };
+    let mode = match push.policy_failures {
+        0 => format!("{}, policy {}", push.mode, push.policy),
+        failures => {
+            format!("{}, policy {}, which FAILED {failures} TIMES", push.mode, push.policy)
+        }
+    };
     let mut rows = vec![
-        ("mode", format!("{}, policy {}", push.mode, push.policy)),
+        ("mode", mode),
         (
             "updates",
             format!(

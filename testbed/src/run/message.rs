@@ -115,4 +115,6 @@ pub struct BoxCounters {
     pub tx_bytes: u64,
     /// Frames lost at the port, by full rings or buffers.
     pub port_losses: u64,
+    /// Controller: plans that the job's policy failed to make, so that the default one made them.
+    pub policy_failures: u64,
 }

@@ -135,7 +135,8 @@ fn counters(text: &str) -> Option<BoxCounters> {
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
     let number = |value: &serde_json::Value, key: &str| value[key].as_u64().unwrap_or(0);
     let port = &json["port"];
-    let lanes = json["lanes"].as_array()?.iter();
+    // A controller has jobs and no lanes.
+    let lanes = json["lanes"].as_array().into_iter().flatten();
     let mut counters = BoxCounters {
         rx_packets: number(port, "rx_packets"),
         rx_bytes: number(port, "rx_bytes"),
@@ -149,6 +150,23 @@ fn counters(text: &str) -> Option<BoxCounters> {
         counters.contributions_added += number(job, "contributions_added");
         counters.chunks_completed += number(job, "chunks_completed");
         counters.duplicates += number(job, "duplicates");
+        counters.policy_failures += number(job, "policy_failures");
     }
     Some(counters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statistics_of_a_node_and_of_a_controller_are_read() {
+        let node = r#"{"port": {"rx_packets": 3, "rx_missed": 2}, "lanes": [{"tx_dropped": 1}],
+            "jobs": [{"contributions_added": 7, "duplicates": 1}]}"#;
+        let read = counters(node).expect("a node's");
+        assert_eq!((read.rx_packets, read.port_losses, read.contributions_added), (3, 3, 7));
+        let controller = r#"{"jobs": [{"name": "train", "policy_failures": 4},
+            {"name": "other", "policy_failures": 1}], "plans": 9}"#;
+        assert_eq!(counters(controller).expect("a controller's").policy_failures, 5);
+    }
 }

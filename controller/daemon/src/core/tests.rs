@@ -80,7 +80,7 @@ async fn attach(core: &CoreSender) -> Attached {
     let (answer, answered) = oneshot::channel();
     let peer = Peer { addr: None, caller: Arc::new(Caller::Anyone) };
     core.send(Input::WorkerHello { hello, peer, outbox, answer }).await.unwrap();
-    (commands, replies, answered.await.unwrap().unwrap())
+    (commands, replies, answered.await.unwrap().unwrap().0)
 }
 
 /// The test and the core share one thread, as the streams and the core of the daemon do.

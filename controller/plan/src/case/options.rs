@@ -42,6 +42,11 @@ pub struct Options {
     /// Derived: what a transfer into the server costs those who ask later, in mean commit time: so
     /// many times its own time on the server's link.
     pub link_price: f64,
+    /// Derived: in a case of up to this many updates the plans of the baselines, and the rules under
+    /// other switches, are candidates beside the rules', and the best is taken (`candidates`).
+    /// Other traffic counts: updates times (updates and twice the reservations) is at most its
+    /// square. 0 is off: the rules alone.
+    pub candidates_max: u32,
     /// Partial rounds: the first this many updates of each server are committed, the others are
     /// dropped. Missing: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +64,10 @@ impl Options {
     pub fn closed_loop(mut self) -> Self {
         let open = Self::default();
         self.stream_sums = true;
+        if self.candidates_max == open.candidates_max {
+            // They win a batch and lose the loop: 500 commits a second where the rules have 600.
+            self.candidates_max = 0;
+        }
         if self.aggregator_choice == open.aggregator_choice {
             self.aggregator_choice = AggregatorChoice::Earliest;
         }
@@ -96,6 +105,7 @@ impl Default for Options {
             idle_max: 0.0,
             relay_share: 0.0,
             link_price: 0.0,
+            candidates_max: CANDIDATES_MAX,
             best_of: None,
             outstanding_max: 8,
             chain_every: 1,
@@ -127,6 +137,8 @@ pub enum AggregatorChoice {
     Earliest,
 }
 
+/// What a controller plans at once at most: a larger case is planned by the rules alone.
+const CANDIDATES_MAX: u32 = 128;
 /// Values of a closed loop.
 const IDLE_MAX: f64 = 4.0;
 const RELAY_SHARE: f64 = 0.3;

@@ -55,10 +55,27 @@ impl Controller {
             return None;
         }
         let is_idle = planned == 0 && self.flights.arriving(self.host_of(job.server)) == 0;
-        if is_idle || job.pending.len() - planned >= batch_max || job.policy.name() == FAIR {
+        if is_idle
+            || !self.does_planning_pay(job)
+            || job.pending.len() - planned >= batch_max
+            || job.policy.name() == FAIR
+        {
             return Some(since_ns);
         }
         Some(since_ns.saturating_add(self.config.tuning.gather_window_ns()))
+    }
+
+    /// Whether what is on its way to a job's server, and what waits, is on that link for longer than
+    /// requests are gathered. If not, no order and no sum can win what gathering costs, so updates
+    /// go direct and at once (*derived*).
+    fn does_planning_pay(&self, job: &Job) -> bool {
+        let host = self.host_of(job.server);
+        let down = self.links.topology().down(host);
+        let rate = self.links.usable()[down.index()].max(1);
+        let size_bytes = job.pending.values().map(|pending| pending.size_bytes).max().unwrap_or(0);
+        let waiting = job.pending.len() as u64 + u64::from(self.flights.arriving(host));
+        let work = u128::from(size_bytes) * u128::from(waiting) * 1_000_000_000;
+        work / u128::from(rate) >= u128::from(self.config.tuning.gather_window_ns())
     }
 
     /// A job can be planned while its server listens and has told its state.
@@ -270,13 +287,16 @@ impl Controller {
             .collect();
         case.ranks = by_ticket(tickets);
         let drops = job.recent.iter().filter(|is_drop| **is_drop).count();
-        let options = match self.is_closed_loop(job) {
+        let pays = self.does_planning_pay(job);
+        // A loop's rules keep a link busy; where none is, the batch alone counts.
+        let options = match self.is_closed_loop(job) && pays {
             true => job.config.options.clone().closed_loop(),
             false => job.config.options.clone(),
         };
         case.options = Options {
             recent_drops: u32::try_from(drops).unwrap_or(u32::MAX),
             no_drop: options.no_drop || has_rounds,
+            no_aggregate: options.no_aggregate || !pays,
             objective: if has_rounds { Objective::Last } else { options.objective },
             ..options
         };

@@ -14,6 +14,7 @@ mod failures;
 mod probes;
 mod promotion;
 mod properties;
+mod registration;
 mod world;
 
 use world::{Worker, World, job, network};
@@ -50,6 +51,32 @@ fn requests_are_gathered_while_their_destination_is_busy() {
     assert_eq!(world.controller.status(world.now_ns).plans, 2);
     world.run_for(10_000_000_000);
     assert_eq!(world.status(0).counters.committed, 8);
+}
+
+/// 8 KB take 0.6 ms of a link of 100 Mb/s, 400 KB take 32 ms; gathering takes 2 ms.
+#[test]
+fn what_is_sooner_there_than_gathered_goes_direct_and_at_once() {
+    for (size, direct) in [(2_000, true), (100_000, false)] {
+        let mut network = network(4, 100, 100);
+        network.hosts.push(world::host("a0", 100, 100));
+        let mut job = job(4);
+        job.dimension = size;
+        job.aggregators = vec!["a0".into()];
+        let mut world = World::new(network, vec![job]);
+        world.attach_all();
+        for rank in 0..2 {
+            world.ask(0, rank);
+            world.run_for(10_000);
+        }
+        let plans = world.controller.status(world.now_ns).plans;
+        assert_eq!(plans, if direct { 2 } else { 1 }, "{size} elements");
+        world.ask(0, 2);
+        world.ask(0, 3);
+        world.run_for(10_000_000_000);
+        let counters = world.status(0).counters;
+        assert_eq!(counters.committed, 4);
+        assert_eq!(counters.aggregated == 0, direct, "{size} elements: {counters:?}");
+    }
 }
 
 #[test]

@@ -5,10 +5,12 @@
 //! What baselines without a schedule do to the network. No link carries more than its residual:
 //! shares round down. One event costs O(flows + links x bottlenecks).
 
+use std::collections::BTreeMap;
+
 use crate::case::Segment;
 
 use super::ledger::{HORIZON_NS, Ledger};
-use super::topology::Path;
+use super::topology::{LinkId, Path};
 
 /// Index of a flow, in the order of [`Sharing::start`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -23,11 +25,26 @@ pub struct Sharing<'a> {
     active: Vec<FlowId>,
     /// Ended at once: from a host to itself.
     local: Vec<FlowId>,
+    /// Links that some flow crosses, and their places.
+    links: Vec<Shared>,
+    places: BTreeMap<usize, usize>,
+}
+
+/// A link that flows share.
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    link: LinkId,
+    /// What rates that are settled leave.
+    left: u64,
+    /// Flows whose rates are not.
+    open: u64,
+    is_in_use: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Flow {
-    path: Path,
+    /// Of its links among those that are shared.
+    places: Vec<usize>,
     /// Bytes x 10^9.
     left: u128,
     rate_bytes_per_sec: u64,
@@ -40,7 +57,15 @@ impl<'a> Sharing<'a> {
     /// No flows yet.
     #[must_use]
     pub fn new(ledger: &'a Ledger, now_ns: u64) -> Self {
-        Self { ledger, now_ns, flows: Vec::new(), active: Vec::new(), local: Vec::new() }
+        Self {
+            ledger,
+            now_ns,
+            flows: Vec::new(),
+            active: Vec::new(),
+            local: Vec::new(),
+            links: Vec::new(),
+            places: BTreeMap::new(),
+        }
     }
 
     /// The instant that the simulation has reached.
@@ -53,13 +78,21 @@ impl<'a> Sharing<'a> {
     pub fn start(&mut self, path: Path, size_bytes: u64) -> FlowId {
         let id = FlowId(self.flows.len());
         let left = u128::from(size_bytes) * NS_PER_SEC;
-        self.flows.push(Flow { path, left, rate_bytes_per_sec: 0, segments: Vec::new() });
-        if path.links().is_empty() {
-            self.local.push(id)
-        } else {
-            self.active.push(id)
+        let places: Vec<usize> = path.links().iter().map(|link| self.place(*link)).collect();
+        match places.is_empty() {
+            true => self.local.push(id),
+            false => self.active.push(id),
         }
+        self.flows.push(Flow { places, left, rate_bytes_per_sec: 0, segments: Vec::new() });
         id
+    }
+
+    fn place(&mut self, link: LinkId) -> usize {
+        let links = &mut self.links;
+        *self.places.entry(link.index()).or_insert_with(|| {
+            links.push(Shared { link, left: 0, open: 0, is_in_use: false });
+            links.len() - 1
+        })
     }
 
     /// Goes on to the next instant at which flows end, and says which; none when no flow is left
@@ -103,9 +136,8 @@ impl<'a> Sharing<'a> {
 
     /// The next instant at which a link in use has another residual.
     fn next_change_ns(&self) -> Option<u64> {
-        let links = self.active.iter().flat_map(|id| self.flows[id.0].path.links());
-        let next = links.filter_map(|link| {
-            let timeline = self.ledger.link(*link);
+        let next = self.links.iter().filter(|shared| shared.is_in_use).filter_map(|shared| {
+            let timeline = self.ledger.link(shared.link);
             timeline.steps().get(timeline.index_at(self.now_ns) + 1).map(|step| step.from_ns)
         });
         next.min()
@@ -143,32 +175,33 @@ impl<'a> Sharing<'a> {
     /// Progressive filling: the link that gives least to each of its flows settles their rates,
     /// then the next one with what is left.
     fn fill(&mut self) {
-        let mut links: Vec<(usize, u64, u64)> = Vec::new(); // link, left, open flows
-        let mut place = std::collections::BTreeMap::new();
-        for id in &self.active {
-            for link in self.flows[id.0].path.links() {
-                let index = *place.entry(link.index()).or_insert_with(|| {
-                    links.push((link.index(), self.ledger.link(*link).residual_at(self.now_ns), 0));
-                    links.len() - 1
-                });
-                links[index].2 += 1;
-            }
+        let Self { ledger, now_ns, flows, active, links, .. } = self;
+        for shared in links.iter_mut() {
+            (shared.open, shared.is_in_use) = (0, false);
         }
-        let mut open = self.active.clone();
+        for place in active.iter().flat_map(|id| &flows[id.0].places) {
+            let shared = &mut links[*place];
+            if !shared.is_in_use {
+                shared.left = ledger.link(shared.link).residual_at(*now_ns);
+                shared.is_in_use = true;
+            }
+            shared.open += 1;
+        }
+        let mut open = active.clone();
         while !open.is_empty() {
-            let shares = links.iter().filter(|link| link.2 > 0);
-            let narrowest = shares.map(|(link, left, flows)| (left / flows, *link)).min();
-            let Some((share, narrowest)) = narrowest else { return };
+            let shares = links.iter().enumerate().filter(|(_, shared)| shared.open > 0);
+            let narrowest = shares
+                .map(|(place, shared)| (shared.left / shared.open, shared.link.index(), place));
+            let Some((share, _, narrowest)) = narrowest.min() else { return };
             open.retain(|id| {
-                let flow = &mut self.flows[id.0];
-                if !flow.path.links().iter().any(|link| link.index() == narrowest) {
+                let flow = &mut flows[id.0];
+                if !flow.places.contains(&narrowest) {
                     return true;
                 }
                 flow.rate_bytes_per_sec = share;
-                for link in flow.path.links() {
-                    let (_, left, flows) = &mut links[place[&link.index()]];
-                    *left -= share;
-                    *flows -= 1;
+                for place in &flow.places {
+                    links[*place].left -= share;
+                    links[*place].open -= 1;
                 }
                 false
             });

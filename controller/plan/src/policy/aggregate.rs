@@ -26,6 +26,9 @@ use super::order::{Ordered, direct_path};
 
 mod relay;
 mod search;
+
+pub(super) use search::price;
+
 #[cfg(test)]
 mod tests;
 

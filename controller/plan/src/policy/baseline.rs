@@ -34,6 +34,7 @@ use crate::case::{Case, Segment, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::sharing::{FlowId, Sharing};
 use crate::plan::{DropReason, Group, Plan, Transfer};
+use crate::policy::Policy as _;
 
 /// An update that has reached its server.
 #[derive(Clone, Debug)]
@@ -69,12 +70,12 @@ fn send(case: &Case, queue: &[UpdateId], outstanding: usize, plan: &mut Plan) ->
     let mut arrived = vec![false; case.updates.len()];
     while let Some(ended) = sharing.next_ended() {
         let arrival_ns = sharing.now_ns();
-        let mut ids: Vec<UpdateId> = ended.iter().map(|flow| sent[flow.0]).collect();
-        ids.sort_by_key(|id| case.ranks[id.index()]);
-        for id in ids {
+        let mut ended: Vec<(UpdateId, FlowId)> =
+            ended.into_iter().map(|flow| (sent[flow.0], flow)).collect();
+        ended.sort_by_key(|(id, _)| case.ranks[id.index()]);
+        for (id, flow) in ended {
             arrived[id.index()] = true;
-            let flow = sent.iter().position(|other| *other == id).expect("it was sent");
-            let segments = sharing.segments(FlowId(flow)).to_vec();
+            let segments = sharing.segments(flow).to_vec();
             arrivals.push(Arrival { update: id, arrival_ns, segments });
             if let Some(next) = waiting[case.update(id).server.index()].pop_front() {
                 start(&mut sharing, &mut sent, next);
@@ -84,6 +85,16 @@ fn send(case: &Case, queue: &[UpdateId], outstanding: usize, plan: &mut Plan) ->
     let lost = queue.iter().filter(|id| !arrived[id.index()]);
     plan.dropped.extend(lost.map(|id| (*id, DropReason::NoBandwidth)));
     arrivals
+}
+
+/// The plans of `fair` and of `server-buffering`, which send alike.
+pub(super) fn all_at_once(case: &Case) -> [Plan; 2] {
+    let mut fair = Plan::empty(Fair.name(), case);
+    let arrivals = send(case, &requested(case), usize::MAX, &mut fair);
+    let mut buffering = Plan { policy: ServerBuffering.name().to_owned(), ..fair.clone() };
+    server_buffering::commit_in_time(case, &arrivals, &mut buffering);
+    commit_on_arrival(case, arrivals, &mut fair);
+    [fair, buffering]
 }
 
 /// A server's sequence while it is made.

@@ -1,4 +1,5 @@
-//! MLfabric: order, then aggregate, then replicate.
+//! MLfabric: order, then aggregate, then replicate; of a small case also other ways, and the best
+//! of all (`candidates`).
 
 use crate::case::Case;
 use crate::net::ledger::Ledger;
@@ -9,6 +10,8 @@ use super::order::{Ordered, direct_path, order};
 use super::replicate::replicate;
 use super::{Policy, PolicyError};
 
+mod candidates;
+
 #[cfg(test)]
 mod tests;
 
@@ -18,24 +21,30 @@ pub struct Mlfabric;
 
 impl Policy for Mlfabric {
     fn name(&self) -> &str {
-        "mlfabric"
+        NAME
     }
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
-        let mut ledger = Ledger::new(case);
-        let mut ordered = order(case, &mut ledger);
-        close_rounds(case, &mut ledger, &mut ordered);
-        let mut cut = aggregate(case, &mut ledger, &ordered);
-        let replicas = replicate(case, &mut ledger, &mut cut);
-        let mut plan = Plan::empty(self.name(), case);
-        plan.dropped = ordered.dropped;
-        plan.groups = cut.groups.into_iter().flatten().collect();
-        plan.transfers = cut.transfers;
-        plan.replicas = replicas;
-        plan.settle();
-        plan.count_over_all_servers();
-        Ok(plan)
+        Ok(candidates::best(case))
     }
+}
+
+/// The plan that the rules of the three planners make.
+fn by_rules(case: &Case) -> Plan {
+    let mut ledger = Ledger::new(case);
+    let mut ordered = order(case, &mut ledger);
+    close_rounds(case, &mut ledger, &mut ordered);
+    let mut cut = aggregate(case, &mut ledger, &ordered);
+    let replicas = replicate(case, &mut ledger, &mut cut);
+    let mut plan = Plan::empty(NAME, case);
+    plan.candidate = Some(candidates::RULES);
+    plan.dropped = ordered.dropped;
+    plan.groups = cut.groups.into_iter().flatten().collect();
+    plan.transfers = cut.transfers;
+    plan.replicas = replicas;
+    plan.settle();
+    plan.count_over_all_servers();
+    plan
 }
 
 /// Partial rounds: keeps the first `best_of` updates of each server and takes the others' promises
@@ -54,3 +63,5 @@ fn close_rounds(case: &Case, ledger: &mut Ledger, ordered: &mut Ordered) {
         }
     }
 }
+
+const NAME: &str = "mlfabric";

@@ -9,7 +9,9 @@ use super::certs::node_identity;
 use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::lab::tc::Rate;
 use crate::run::plan::Io;
-use crate::scenario::{Ack, LinkRates, Mode, REPLICA, Replication, SERVER, ScaleExponent};
+use crate::scenario::{
+    Ack, CONTROLLER, LinkRates, Mode, REPLICA, Replication, SERVER, ScaleExponent,
+};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
@@ -238,6 +240,7 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     // What it believes of its links, second by second, in its log.
     table.insert("stats_period_s".into(), 1.into());
     table.insert("state_file".into(), text(&layout.directory.join("controller.state")));
+    table.insert("events".into(), text(&log_path(layout.directory, CONTROLLER)));
     let lateness = ("void_ms_min", i64::from(push.lateness_ms).into());
     table.insert("tuning".into(), section(&[lateness]));
     if !racks.is_empty() {

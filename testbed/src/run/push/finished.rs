@@ -42,7 +42,8 @@ impl PushFinished<'_> {
             Ok(proof) => (proof, true),
             Err(_) => (&empty, false),
         };
-        let mut wrong: Vec<String> = proof.problems.clone();
+        let mut wrong: Vec<String> = self.observed.ended.iter().cloned().collect();
+        wrong.extend(proof.problems.iter().cloned());
         wrong.extend(self.proof.as_ref().err().cloned());
         wrong.extend(
             self.observed.failures.iter().map(|(_, rank, error)| format!("worker {rank}: {error}")),
@@ -96,7 +97,19 @@ impl PushFinished<'_> {
         if fallbacks > 0 && is_quiet && self.observed.restarts.is_empty() {
             reasons.push(format!("{fallbacks} updates went without a word from the controller"));
         }
+        let failures = self.policy_failures();
+        if failures > 0 {
+            let push = self.scenario.push.as_ref().expect("a scenario with [push]");
+            reasons.push(format!(
+                "the default policy made {failures} plans, for `{}` gave none that can be used",
+                push.policy
+            ));
+        }
         reasons
+    }
+
+    fn policy_failures(&self) -> u64 {
+        self.observed.boxes.iter().map(|(_, counters)| counters.policy_failures).sum()
     }
 
     fn push_outcome(&self, proof: &PushProof, total: &PushSummary, accounted: bool) -> PushOutcome {
@@ -129,6 +142,7 @@ impl PushFinished<'_> {
             transfer_ceiling_share: downlink.ceiling_share,
             mode: push.mode.as_str().to_owned(),
             policy: if push.controller { push.policy.clone() } else { "direct".to_owned() },
+            policy_failures: self.policy_failures(),
             updates_committed: delays.len() as u64,
             dropped: total.updates_dropped,
             voided: total.updates_void,

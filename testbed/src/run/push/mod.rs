@@ -10,6 +10,8 @@
 //! | `memory` | the same in one process, over memory ports, without a controller |
 //! | `log` | what boxes write about their groups |
 //! | `sequence` | what the server's log says (pure) |
+//! | `losses` | when a run ends that commits nothing (pure) |
+//! | `installs` | holds it against what the controller had installed (pure) |
 //! | `replica` | follows the replica behind the server (pure) |
 //! | `verify` | recomputes the run by the independent reference |
 //! | `downlink` | how full the server's downlink was while it was wanted (pure) |
@@ -20,7 +22,9 @@ mod certs;
 mod configs;
 mod downlink;
 mod finished;
+mod installs;
 mod log;
+mod losses;
 mod memory;
 mod message;
 mod plan;

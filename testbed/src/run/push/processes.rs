@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::log::{LogLine, parse, told_once};
+use super::losses::Losses;
 use super::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
 use super::plan::{PushPlan, PushWorkerPlan, log_path};
 use crate::lab::live::{self, LiveEnd};
@@ -43,7 +44,9 @@ pub struct PushObserved {
     pub rate_steps: Vec<(u64, RateStepSection)>,
     /// What was killed for good: when, and what.
     pub crashes: Vec<(u64, String)>,
-    /// The logs of server, replica and aggregators, by name.
+    /// Why the run was ended before its workers had finished.
+    pub ended: Option<String>,
+    /// The logs of server, replica, aggregators and controller, by name.
     pub logs: Vec<(String, Vec<LogLine>)>,
 }
 
@@ -174,6 +177,10 @@ impl<'a> Running<'a> {
         let mut lives: Vec<u32> = vec![0; plan.workers.len()];
         let mut left = plan.workers.len();
         let mut heard = Instant::now();
+        let wanted = u64::from(scenario.job.rounds) * per_round;
+        let computing = Duration::from_millis(push.compute_ms[1].into());
+        let patience_ends = patience + push.lateness() + 4 * computing;
+        let mut losses = Losses::new(lives.len() as u64, wanted, patience_ends, heard);
         while left > 0 {
             let received = self.receiver.recv_timeout(Duration::from_millis(100));
             // Asked for after every message, for workers may never be silent.
@@ -183,7 +190,8 @@ impl<'a> Running<'a> {
             let ((rank, life), message) = match received {
                 Ok(received) => received,
                 Err(RecvTimeoutError::Timeout) if heard.elapsed() > patience => {
-                    return Err(ProcessError::Silence(patience));
+                    observed.ended = Some(ProcessError::Silence(patience).to_string());
+                    return Ok(());
                 }
                 Err(_) => continue,
             };
@@ -199,6 +207,7 @@ impl<'a> Running<'a> {
                 PushMessage::Update(update) => {
                     let version = update.committed_version;
                     let committed = update.outcome == UpdateOutcome::Committed;
+                    observed.ended = losses.note(update.outcome, heard);
                     observed.updates.push((rank, life, update));
                     if committed {
                         let is_due = |(death, _): &mut (&RestartSection, bool)| {
@@ -217,6 +226,9 @@ impl<'a> Running<'a> {
                                 false => self.restart(death, plan, &mut lives, observed)?,
                             }
                         }
+                    }
+                    if observed.ended.is_some() {
+                        return Ok(());
                     }
                 }
                 PushMessage::Done(summary) => {

@@ -2,15 +2,16 @@
 //! sequence, by the independent reference, and follows the replica behind it.
 //!
 //! What must hold: every committed member of a group is exactly one recorded update, and every
-//! update whose worker was told "committed" is in the sequence at that version (I1); delays are at
-//! most `tau_max` (I4); the final model has the reference's bits; the replica took the same
-//! decisions with the same norms, and its distance stayed below the bound while that was declared
-//! held (I5). Loss and accuracy over time are those of the reference's models, so that measuring
-//! them costs the run nothing.
+//! update whose worker was told "committed" is in the sequence at that version (I1); the sequence
+//! is as the controller had it installed (I3); delays are at most `tau_max` (I4); the final model
+//! has the reference's bits; the replica took the same decisions with the same norms, and its
+//! distance stayed below the bound while that was declared held (I5). Loss and accuracy over time
+//! are those of the reference's models, so that measuring them costs the run nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::installs::contradictions;
 use super::log::{LogLine, LoggedDecision};
 use super::message::{UpdateMessage, UpdateOutcome};
 use super::plan::model_path;
@@ -36,6 +37,8 @@ pub struct Evidence<'a> {
     pub server: &'a [LogLine],
     /// The replica's.
     pub replica: Option<&'a [LogLine]>,
+    /// The controller's; `None` where nobody plans.
+    pub controller: Option<&'a [LogLine]>,
     /// What workers said of their updates, with rank and life.
     pub updates: &'a [(u8, u32, UpdateMessage)],
 }
@@ -107,8 +110,8 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     let succession = Succession::new(evidence.server, evidence.replica.unwrap_or_default());
     let sequence = Sequence::new("server", &succession.server);
     let mut reference = PushReference::new(job.momentum, trainer.parameters());
-    let mut proof = PushProof { problems: sequence.problems.clone(), ..PushProof::default() };
-    proof.promoted = succession.promoted;
+    let problems = [sequence.problems.clone(), contradictions(evidence, &sequence)].concat();
+    let mut proof = PushProof { problems, promoted: succession.promoted, ..PushProof::default() };
     let mut follower = evidence.replica.map(|_| {
         let (server, replica) = (&succession.followed, &succession.replica);
         Follower::new(job.momentum.into(), server, replica, reference.model())

@@ -1,19 +1,18 @@
 //! Which numbers of direct updates, and which waits of the server's link, are tried.
 
+use crate::case::{Case, ServerId};
+
 use super::{Cost, Cutter};
 
 impl Cutter<'_> {
     /// Time of a transfer at the server's full rate.
     pub(super) fn link_ns(&self, size_bytes: u64) -> u64 {
-        let host = self.case.server(self.server).host;
-        let rate = self.case.host(host).down_bytes_per_sec.max(1);
-        let link_ns = u128::from(size_bytes) * 1_000_000_000 / u128::from(rate);
-        u64::try_from(link_ns).unwrap_or(u64::MAX)
+        link_ns(self.case, self.server, size_bytes)
     }
 
     /// What a transfer into the server costs those who ask later.
     pub(super) fn price(&self, size_bytes: u64) -> u128 {
-        times(self.link_ns(size_bytes), self.case.options.link_price).into()
+        price(self.case, self.server, size_bytes)
     }
 
     /// How long the server's link may wait for a group: what is tried.
@@ -82,6 +81,17 @@ impl Cutter<'_> {
         }
         self.ledger.rollback(start);
     }
+}
+
+fn link_ns(case: &Case, server: ServerId, size_bytes: u64) -> u64 {
+    let rate = case.host(case.server(server).host).down_bytes_per_sec.max(1);
+    let link_ns = u128::from(size_bytes) * 1_000_000_000 / u128::from(rate);
+    u64::try_from(link_ns).unwrap_or(u64::MAX)
+}
+
+/// What a transfer into a server costs those who ask later.
+pub(in crate::policy) fn price(case: &Case, server: ServerId, size_bytes: u64) -> u128 {
+    times(link_ns(case, server, size_bytes), case.options.link_price).into()
 }
 
 fn times(span_ns: u64, factor: f64) -> u64 {

@@ -18,16 +18,21 @@ impl Policy for ServerBuffering {
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         let mut plan = Plan::empty(self.name(), case);
         let arrivals = send(case, &requested(case), usize::MAX, &mut plan);
-        let mut servers = Commits::of_all(case);
-        for server in case.server_ids() {
-            let of_server = |arrival: &&Arrival| case.update(arrival.update).server == server;
-            let arrivals: Vec<Arrival> = arrivals.iter().filter(of_server).cloned().collect();
-            let arrivals = feasible(case, arrivals, &mut plan);
-            commit(case, server, arrivals, &mut servers[server.index()], &mut plan);
-        }
-        plan.settle();
+        commit_in_time(case, &arrivals, &mut plan);
         Ok(plan)
     }
+}
+
+/// Commits what has arrived, held back where that keeps others in time.
+pub(super) fn commit_in_time(case: &Case, arrivals: &[Arrival], plan: &mut Plan) {
+    let mut servers = Commits::of_all(case);
+    for server in case.server_ids() {
+        let of_server = |arrival: &&Arrival| case.update(arrival.update).server == server;
+        let arrivals: Vec<Arrival> = arrivals.iter().filter(of_server).cloned().collect();
+        let arrivals = feasible(case, arrivals, plan);
+        commit(case, server, arrivals, &mut servers[server.index()], plan);
+    }
+    plan.settle();
 }
 
 /// Drops what no order could commit in time: of every set of updates that is too large for its

@@ -40,6 +40,7 @@ fn spec(shape: Shape, seed: u64) -> CaseSpec {
     options.no_aggregate = numbers.within(0, 4) == 0;
     options.theta = numbers.within(0, 20) as f64 / 10.0;
     options.thin_flow_share = numbers.within(0, 3) as f64 * 0.1;
+    options.candidates_max = [0, 20, 128][numbers.index(3)];
     options.direct_search = 1 + u32::try_from(numbers.within(0, 64)).expect("it is small");
     if numbers.within(0, 2) == 0 {
         options.objective = Objective::Last;
@@ -140,7 +141,8 @@ fn racks_limit_what_crosses_them() {
         "updates": [
             {"id": "a", "server": "s", "host": "far", "size_bytes": 10, "version": 0},
             {"id": "b", "server": "s", "host": "near", "size_bytes": 10, "version": 0}]}"#;
-    let case = Case::from_json(text).expect("a case");
+    let mut case = Case::from_json(text).expect("a case");
+    case.options.candidates_max = 0;
     let plan = Mlfabric.plan(&case).expect("a plan");
     let document = plan.document(&case);
     assert_eq!(document.order, ["b", "a"]);
@@ -165,7 +167,7 @@ fn a_thin_flow_starts_at_once_if_asked() {
                     {{"id": "a", "server": "s", "host": "A", "size_bytes": 100, "version": 0}},
                     {{"id": "b", "server": "s", "host": "B", "size_bytes": 100, "version": 0}},
                     {{"id": "d", "server": "s", "host": "D", "size_bytes": 100, "version": 0}}],
-                "options": {{"thin_flow_share": {share}}}}}"#
+                "options": {{"thin_flow_share": {share}, "candidates_max": 0}}}}"#
         );
         Case::from_json(&text).expect("a case")
     };
@@ -203,4 +205,59 @@ fn a_partial_round_keeps_the_quickest_and_gives_the_rest_of_the_link_back() {
     assert_eq!(names, ["b", "c"]);
     assert_eq!(plan.dropped[0].1, DropReason::RoundClosed);
     assert_eq!(plan.makespan_ns(&case), 3_000_000_000, "c has the whole link after b");
+}
+
+/// Two updates of 100, on uplinks of 10 and 100: shortest first has the slow one wait for a second.
+const SLOW_AND_FAST: &str = r#"{"now_ns": 0,
+    "hosts": {"A": {"up_bytes_per_sec": 10, "down_bytes_per_sec": 100},
+              "B": {"up_bytes_per_sec": 100, "down_bytes_per_sec": 100},
+              "S": {"up_bytes_per_sec": 100, "down_bytes_per_sec": 100}},
+    "servers": [{"name": "s", "host": "S", "version": 0}],
+    "updates": [{"id": "a", "server": "s", "host": "A", "size_bytes": 100, "version": 0},
+                {"id": "b", "server": "s", "host": "B", "size_bytes": 100, "version": 0}]}"#;
+
+#[test]
+fn a_slow_uplink_does_not_start_last_where_that_costs_more() {
+    let mut case = Case::from_json(SLOW_AND_FAST).expect("a case");
+    let sum_s = |case: &Case| {
+        let plan = Mlfabric.plan(case).expect("a plan");
+        let sum: u64 = plan.transfers.iter().flatten().map(|t| t.commit_ns).sum();
+        (plan.candidate, sum as f64 / 1e9)
+    };
+    let (candidate, sum) = sum_s(&case);
+    assert_ne!(candidate, Some("rules"));
+    assert!(sum < 11.2, "{sum}");
+    case.options.candidates_max = 0;
+    assert_eq!(sum_s(&case), (Some("rules"), 12.0));
+    case.options.candidates_max = 1;
+    let plan = Mlfabric.plan(&case).expect("a plan");
+    assert!(plan.candidates_skipped, "two are above one");
+    let json = serde_json::to_value(plan.document(&case)).expect("it is JSON");
+    assert_eq!((&json["candidate"], &json["candidates_skipped"]), (&"rules".into(), &true.into()));
+}
+
+#[test]
+fn of_a_cluster_that_cannot_fit_the_one_that_helps_is_dropped() {
+    // All would take 20 s alone, and one of three has to go. It is not the last-named: the two that
+    // need the whole of the server's link take 40 s together, one of them and the slow one 22 s.
+    let text = r#"{"now_ns": 0,
+        "hosts": {"A": {"up_bytes_per_sec": 10, "down_bytes_per_sec": 10},
+                  "B": {"up_bytes_per_sec": 10, "down_bytes_per_sec": 10},
+                  "C": {"up_bytes_per_sec": 1, "down_bytes_per_sec": 10},
+                  "S": {"up_bytes_per_sec": 10, "down_bytes_per_sec": 10}},
+        "servers": [{"name": "s", "host": "S", "version": 9, "tau_max": 1}],
+        "updates": [{"id": "a", "server": "s", "host": "A", "size_bytes": 200, "version": 9},
+                    {"id": "b", "server": "s", "host": "B", "size_bytes": 200, "version": 9},
+                    {"id": "c", "server": "s", "host": "C", "size_bytes": 20, "version": 9}],
+        "options": {}}"#;
+    let mut case = Case::from_json(text).expect("a case");
+    for candidates_max in [0, 128] {
+        case.options.candidates_max = candidates_max;
+        let document = Mlfabric.plan(&case).expect("a plan").document(&case);
+        assert_eq!(document.dropped[0].update, "b");
+        assert_eq!(document.dropped[0].reason, "deadline_cluster");
+        // Ties go to the earlier name, so by the rules alone the slow uplink comes second.
+        let last_s = if candidates_max == 0 { 40.0 } else { 22.3 };
+        assert!(document.makespan_ns as f64 <= last_s * 1e9, "{document:?}");
+    }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::BinaryHeap;
 
-use crate::case::{Case, UpdateId};
+use crate::case::{Case, Update, UpdateId};
 use crate::net::ledger::Ledger;
 
 use super::{direct_path, pairs};
@@ -144,11 +144,16 @@ impl Deadlines {
 }
 
 /// Drops from `ids` what cannot fit: from the shortest prefix by deadline that has more updates
-/// than slots, the one that would arrive last, until all fit (*derived*). [`sort`] has sorted them.
+/// than slots, the one that would arrive last, until all fit; of those that would arrive together,
+/// the one that the others wait for longest (*derived*). [`sort`] has sorted them.
 pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> Vec<UpdateId> {
     let fits = ids.iter().enumerate().all(|(rank, id)| case.deadline(*id) >= index(rank));
     if fits {
         return Vec::new();
+    }
+    let mut of_host = vec![0; case.hosts.len()];
+    for id in ids.iter() {
+        of_host[case.update(*id).host.index()] += 1;
     }
     let mut kept = BinaryHeap::new();
     let mut lost = Vec::new();
@@ -156,9 +161,11 @@ pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> V
         let update = case.update(id);
         let path = direct_path(case, ledger, update);
         let finish_ns = ledger.probe(&path, case.now_ns, update.size_bytes).unwrap_or(u64::MAX);
-        kept.push((finish_ns, case.ranks[id.index()], id));
+        let beside = of_host[update.host.index()] - 1;
+        let wait_ns = others_wait_ns(case, update, beside, ids.len() - 1);
+        kept.push((finish_ns, wait_ns, case.ranks[id.index()], id));
         if case.deadline(id) < index(kept.len() - 1)
-            && let Some((_, _, late)) = kept.pop()
+            && let Some((_, _, _, late)) = kept.pop()
         {
             lost.push(late);
         }
@@ -169,6 +176,16 @@ pub(super) fn repair(case: &Case, ledger: &Ledger, ids: &mut Vec<UpdateId>) -> V
     }
     ids.retain(|id| !is_lost[id.index()]);
     lost
+}
+
+/// How long `others` would wait for an update together: all of them for its time on the server's
+/// link, those of its own host, which are `beside` it, for that on their uplink if it is longer.
+fn others_wait_ns(case: &Case, update: &Update, beside: usize, others: usize) -> u128 {
+    let time_ns = |rate| u128::from(update.size_bytes) * 1_000_000_000 / u128::from(rate);
+    let server = case.host(case.server(update.server).host);
+    let down_ns = time_ns(server.down_bytes_per_sec);
+    let up_ns = time_ns(case.host(update.host).up_bytes_per_sec).max(down_ns);
+    up_ns * beside as u128 + down_ns * (others - beside) as u128
 }
 
 /// Sorts updates of one server as [`Deadlines`] wants them.

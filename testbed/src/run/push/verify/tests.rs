@@ -22,6 +22,7 @@ struct MadeUp {
     directory: tempfile::TempDir,
     scenario: Scenario,
     server: Vec<LogLine>,
+    controller: Vec<LogLine>,
     updates: Vec<(u8, u32, UpdateMessage)>,
     model: Vec<f32>,
 }
@@ -82,7 +83,8 @@ fn made_up() -> MadeUp {
     ];
     let updates = vec![(2, 0, committed(0, 2)), (0, 0, committed(0, 2)), (1, 0, committed(0, 3))];
     let model = reference.model().to_vec();
-    MadeUp { directory, scenario, server, updates, model }
+    let controller = server[..2].to_vec();
+    MadeUp { directory, scenario, server, controller, updates, model }
 }
 
 impl MadeUp {
@@ -97,6 +99,7 @@ impl MadeUp {
             directory: self.directory.path(),
             server: &self.server,
             replica,
+            controller: Some(&self.controller),
             updates: &self.updates,
         };
         verify_push(&evidence).unwrap()
@@ -138,6 +141,13 @@ fn tampering_is_found() {
         (*members, *version) = (0b100, 1);
     });
     assert!(split.contains("told that its update 0 is in version 2"), "{split}");
+    let reordered = MadeUp::tampered(|run| {
+        for line in &mut run.controller {
+            let BoxEvent::Installed { order, .. } = &mut line.event else { unreachable!() };
+            *order = 1 - *order;
+        }
+    });
+    assert!(reordered.contains("the controller had installed 0xb there"), "{reordered}");
     let twice = MadeUp::tampered(|run| {
         let BoxEvent::Decided { members, .. } = run.decided(1) else { unreachable!() };
         *members = 0b101;

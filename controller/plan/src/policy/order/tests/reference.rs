@@ -64,8 +64,13 @@ impl<'a> Reference<'a> {
         let case = self.case;
         let mut ids = std::mem::take(&mut self.waiting[server]);
         ids.sort_by_key(|id| (case.deadline(*id), case.ranks[id.index()]));
+        let all = ids.clone();
         while let Some(n) = (0..ids.len()).find(|n| case.deadline(ids[*n]) < *n as i64) {
-            let last = (0..=n).max_by_key(|at| self.key(ids[*at])).unwrap();
+            let last = (0..=n).max_by_key(|at| {
+                let (finish_ns, rank) = self.key(ids[*at]);
+                (finish_ns, self.in_the_way_ns(ids[*at], &all), rank)
+            });
+            let last = last.unwrap();
             self.out.dropped.push((ids.remove(last), DropReason::DeadlineCluster));
         }
         self.waiting[server] = ids;
@@ -83,6 +88,20 @@ impl<'a> Reference<'a> {
         for id in thin {
             self.out.transfers[id.index()] = self.send(id);
         }
+    }
+
+    /// By how much an update holds each of the others up, together.
+    fn in_the_way_ns(&self, id: UpdateId, all: &[UpdateId]) -> u128 {
+        let own = self.case.update(id);
+        let down = self.case.host(self.case.server(own.server).host).down_bytes_per_sec;
+        let others = all.iter().filter(|other| **other != id);
+        let wait_ns = |other: &UpdateId| {
+            let up = self.case.host(own.host).up_bytes_per_sec;
+            let is_beside = self.case.update(*other).host == own.host;
+            let rate = if is_beside { up.min(down) } else { down };
+            u128::from(own.size_bytes) * 1_000_000_000 / u128::from(rate)
+        };
+        others.map(wait_ns).sum()
     }
 
     /// When an update would end, and its name's rank.
