@@ -114,11 +114,11 @@ fn a_connect_timeout_that_ends_among_the_probes_lets_them_end() {
     hasty.connect_timeout_ns = Nanos::from_millis(200).0;
     let mut sim = Sim::new(1, 4, 1);
     sim.fake.path_mtu = 511;
-    sim.replace(0, hasty.clone(), 5);
+    sim.replace(0, hasty, 5);
     assert_eq!(failure(&mut sim, 0), WorkerError::MtuTooSmall { probe_len: 512 });
     // Ten padded ones are lost.
     let mut sim = Sim::new(1, 4, 1);
-    sim.replace(0, hasty.clone(), 5);
+    sim.replace(0, hasty, 5);
     sim.hook = handshake_fate(|n| if n % 2 == 0 && n < 20 { Fate::Drop } else { Fate::Pass });
     sim.connect();
     // The box dies among them.
