@@ -87,9 +87,12 @@ gate: ## instructions per packet against the committed figures (callgrind)
 	@.ci/test gate
 
 .PHONY: soak
-soak: ## both simulations over SOAK_SCALE (20) times as many seeds as make test
+soak: ## simulations and attacks, SOAK_SCALE (20) times as long as in make test
 	WEFT_SIM_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
 		--test simulation --test push_simulation -- --nocapture
+	$(CARGO) build --release -p weft-node -p weft-controller
+	WEFT_ATTACK_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
+		--test attack_kill --test attack_disk_full -- --nocapture
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz

@@ -202,6 +202,7 @@ mod lives_of_a_rank {
         Identity {
             workers: 2,
             chunks: 2,
+            runs: 1,
             worker_restart_count_max,
             aggregator_restart_count_max,
             lossy: false,
@@ -233,6 +234,22 @@ mod lives_of_a_rank {
     #[test]
     fn three_ranks_form_again_after_a_restart() {
         assert_holds(&Identity { workers: 3, chunks: 1, ..ranks(1, 0) }, 5_000);
+    }
+
+    #[test]
+    fn runs_follow_one_another() {
+        let two_runs = Identity { chunks: 1, runs: 2, ..ranks(0, 0) };
+        assert_holds(&Identity { lossy: true, ..two_runs }, 5_000);
+        assert_holds(&Identity { worker_restart_count_max: 1, ..two_runs }, 20_000);
+        assert_holds(&Identity { aggregator_restart_count_max: 1, ..two_runs }, 60_000);
+    }
+
+    #[test]
+    fn delayed_join_of_an_ended_life_forms_a_group_with_a_ghost() {
+        let rules = Rules::EndedLifeJoins;
+        let ended = Identity { chunks: 1, runs: 2, ..wrong(rules, 0, 0) };
+        let verdict = "a group opens with w0's life 1, which has closed";
+        assert_fails(&ended, Failure::Unsafe, verdict);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::env;
 
+use weft_io::fault::FaultRates;
 use weft_tests::sim::coverage::Coverage;
 use weft_tests::sim::data::{Numbers, Place};
 use weft_tests::sim::scenario::{Kind, Scenario};
@@ -77,6 +78,30 @@ fn a_greedy_job() {
 #[test]
 fn a_killed_job() {
     seeds(Kind::Killed, "a_killed_job", 80);
+}
+
+/// Real workers at one box with one to four of them, and at one to four leaves with one to four
+/// each, under loss and repeats, so that kept answers are taken too.
+#[test]
+fn every_number_mode_in_every_small_tree() {
+    let trees = (1..=4).map(|workers| (1, workers, 1));
+    let trees =
+        trees.chain((1..=4).flat_map(|leaves| (1..=4).map(move |below| (2, leaves, below))));
+    let mut seed = 0;
+    for (levels, boxes, leaf_workers) in trees {
+        for numbers in Numbers::ALL {
+            seed += 1;
+            let faults = Scenario::new(Kind::Faults, seed);
+            let rates = FaultRates { loss: 0.05, duplicate: 0.1, ..FaultRates::NONE };
+            let workers = boxes * leaf_workers;
+            let scenario =
+                Scenario { levels, workers, leaf_workers, numbers, rates, hostile: 0.0, ..faults };
+            let report = run(&scenario, false);
+            assert_eq!(report.violations, [""; 0], "{scenario:#?}");
+            let sums: u32 = report.members.iter().map(|member| member.data.sum_count).sum();
+            assert_eq!(sums, scenario.sums_total());
+        }
+    }
 }
 
 /// Everything that can happen to a slot, and every reason to refuse a frame, happens. What a

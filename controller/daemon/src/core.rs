@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use weft_engine::push::Command;
 use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
@@ -28,11 +28,15 @@ mod probes;
 mod tests;
 mod workers;
 
-pub use input::{CoreSender, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey};
+pub use input::{
+    CoreSender, Ended, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey,
+};
 
 struct Peer<T> {
     stream: u64,
     outbox: Outbox<T>,
+    /// Ends the stream's reading with this.
+    _end: oneshot::Sender<()>,
 }
 
 /// The core's state.
@@ -150,11 +154,16 @@ impl Core {
             self.snapshot.plan_last_ns = took_ns;
             self.snapshot.plan_max_ns = self.snapshot.plan_max_ns.max(took_ns);
         }
+        self.act_all();
+        self.welcome();
+    }
+
+    /// Does what the engine wants done, once what that depends on is saved.
+    fn act_all(&mut self) {
         self.save(false);
         while let Some(action) = self.controller.poll_action() {
             self.act(action);
         }
-        self.welcome();
     }
 
     /// Writes the state before what depends on it is carried out.
@@ -217,7 +226,8 @@ impl Core {
             Input::WorkerHello { hello, from, outbox, answer } => {
                 let attached = self.attach_worker(&hello, from, outbox);
                 // An asker that is gone will send WorkerGone, or never came to know its key.
-                if let (Ok(key), Err(_)) = (attached.clone(), answer.send(attached)) {
+                let key = attached.as_ref().ok().map(|(key, _)| *key);
+                if let (Err(_), Some(key)) = (answer.send(attached), key) {
                     self.worker_gone(key);
                 }
             }
@@ -225,7 +235,8 @@ impl Core {
             Input::WorkerGone(key) => self.worker_gone(key),
             Input::NodeHello { hello, outbox, answer } => {
                 let attached = self.attach_node(&hello, outbox);
-                if let (Ok(key), Err(_)) = (attached.clone(), answer.send(attached)) {
+                let key = attached.as_ref().ok().map(|(key, _)| *key);
+                if let (Err(_), Some(key)) = (answer.send(attached), key) {
                     self.node_gone(key);
                 }
             }
@@ -235,6 +246,9 @@ impl Core {
                 let registered = self.controller.register_job(self.now_ns(), *job);
                 let described = registered.map(|id| self.describe(id).unwrap_or_default());
                 let _ = answer.send(described);
+            }
+            Input::Unregister(name, answer) => {
+                let _ = answer.send(self.unregister(&name));
             }
             Input::Read(answer) | Input::Stop(answer) => {
                 let _ = answer.send(self.read());

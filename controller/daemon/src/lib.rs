@@ -5,6 +5,7 @@
 //! | [`cli`] | the command line |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`core`] | the one task that owns the engine: messages in, actions out |
+//! | `hello` | waits for a stream's first message |
 //! | [`northbound`] | gRPC to workers |
 //! | [`southbound`] | gRPC to boxes |
 //! | [`events`] | the log of what boxes were told to install |
@@ -25,6 +26,7 @@ pub mod daemon;
 pub mod error;
 pub mod events;
 pub mod exec;
+mod hello;
 pub mod northbound;
 pub mod southbound;
 pub mod state;

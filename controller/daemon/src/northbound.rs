@@ -10,7 +10,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weft_engine::push::ServerEpoch;
 use weft_plan::engine::{
-    Ack, Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey, WorkerConfig,
+    Ack, Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey,
+    UnregisterError, WorkerConfig,
 };
 use weft_plan::plan::DropReason;
 use weft_rpc::v1;
@@ -18,18 +19,20 @@ use weft_rpc::v1::worker_reply::Message;
 use weft_rpc::v1::workers_server::Workers;
 
 use crate::core::{CoreSender, Input, OUTBOX_MAX};
+use crate::hello::{self, First, Place, Silent};
 
 /// The service.
 #[derive(Clone, Debug)]
 pub struct Northbound {
     core: CoreSender,
+    silent: Silent,
 }
 
 impl Northbound {
     /// In front of the core.
     #[must_use]
-    pub const fn new(core: CoreSender) -> Self {
-        Self { core }
+    pub fn new(core: CoreSender) -> Self {
+        Self { core, silent: Silent::new() }
     }
 }
 
@@ -42,9 +45,10 @@ impl Workers for Northbound {
         request: Request<Streaming<v1::WorkerMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
         let from = request.remote_addr().map(|addr| addr.ip());
+        let place = self.silent.enter()?;
         let inbound = request.into_inner();
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), inbound, from, outbox));
+        tokio::spawn(serve(self.core.clone(), (inbound, place), from, outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 
@@ -54,45 +58,65 @@ impl Workers for Northbound {
     ) -> Result<Response<v1::RegisterJobReply>, Status> {
         let job = job_config(request.into_inner()).map_err(|refused| invalid(&refused))?;
         let (answer, answered) = oneshot::channel();
-        let gone = |_| Status::unavailable("the controller is ending");
-        self.core.send(Input::Register(Box::new(job), answer)).await.map_err(|_| gone(()))?;
-        match answered.await.map_err(|_| gone(()))? {
+        self.core.send(Input::Register(Box::new(job), answer)).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
             Ok(job) => Ok(Response::new(v1::RegisterJobReply { job: Some(job) })),
-            Err(error) if matches!(error.field.as_str(), "index" | "name") => {
-                Err(Status::already_exists(error.to_string()))
-            }
+            Err(error) if error.is_taken => Err(Status::already_exists(error.to_string())),
             Err(error) => Err(Status::invalid_argument(error.to_string())),
         }
     }
+
+    async fn unregister_job(
+        &self,
+        request: Request<v1::UnregisterJobRequest>,
+    ) -> Result<Response<v1::UnregisterJobReply>, Status> {
+        let (answer, answered) = oneshot::channel();
+        let input = Input::Unregister(request.into_inner().name, answer);
+        self.core.send(input).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(ended) => {
+                let (dropped, groups) = (ended.dropped, ended.groups);
+                Ok(Response::new(v1::UnregisterJobReply { dropped, groups }))
+            }
+            Err(error @ UnregisterError::Unknown) => Err(Status::not_found(error.to_string())),
+            Err(error @ UnregisterError::Configured) => {
+                Err(Status::failed_precondition(error.to_string()))
+            }
+        }
+    }
+}
+
+fn gone() -> Status {
+    Status::unavailable("the controller is ending")
 }
 
 /// Takes a worker's messages to the core until its stream ends.
 async fn serve(
     core: CoreSender,
-    mut inbound: Streaming<v1::WorkerMessage>,
+    (mut inbound, place): (Streaming<v1::WorkerMessage>, Place),
     from: Option<std::net::IpAddr>,
     outbox: crate::core::Outbox<v1::WorkerReply>,
 ) {
     let refuse =
         |refused: v1::Refused| v1::WorkerReply { message: Some(Message::Refused(refused)) };
-    let first = match inbound.message().await {
-        Ok(Some(v1::WorkerMessage {
+    let first = match hello::first(&mut inbound, place).await {
+        First::Said(v1::WorkerMessage {
             message: Some(v1::worker_message::Message::Hello(hello)),
-        })) => hello,
-        Ok(_) => {
-            let refused = refusal("hello", "must be the first message");
+        }) => hello,
+        First::Said(_) | First::Nothing => {
+            let refused = refusal("hello", "must be the first message, within 10 s");
             let _ = outbox.send(Ok(refuse(refused))).await;
             return;
         }
-        Err(_) => return,
+        First::Gone => return,
     };
     let (answer, answered) = oneshot::channel();
     let hello = Input::WorkerHello { hello: first, from, outbox: outbox.clone(), answer };
     if core.send(hello).await.is_err() {
         return;
     }
-    let key = match answered.await {
-        Ok(Ok(key)) => key,
+    let (key, mut ended) = match answered.await {
+        Ok(Ok(attached)) => attached,
         Ok(Err(refused)) => {
             let _ = outbox.send(Ok(refuse(refused))).await;
             return;
@@ -102,7 +126,11 @@ async fn serve(
     // The core has the stream now; it ends it by letting go of its end.
     drop(outbox);
     loop {
-        let input = match inbound.message().await {
+        let message = tokio::select! {
+            message = inbound.message() => message,
+            _ = &mut ended => return,
+        };
+        let input = match message {
             Ok(Some(v1::WorkerMessage { message: Some(message) })) => Input::Worker(key, message),
             // A kind of message that this version does not know.
             Ok(Some(v1::WorkerMessage { message: None })) => continue,
@@ -138,7 +166,8 @@ pub(crate) fn reply_to_proto(reply: &Reply) -> Message {
                 DropReason::TooOld => v1::DropReason::TooOld,
                 DropReason::DeadlineCluster => v1::DropReason::Infeasible,
                 DropReason::DelaysOthers => v1::DropReason::Slow,
-                DropReason::NoBandwidth => v1::DropReason::Unreachable,
+                DropReason::NoBandwidth | DropReason::Refused => v1::DropReason::Unreachable,
+                DropReason::JobEnded => v1::DropReason::JobEnded,
                 DropReason::RoundClosed => v1::DropReason::RoundClosed,
                 DropReason::Other(_) => v1::DropReason::Policy,
             };
@@ -234,17 +263,19 @@ pub(crate) fn describe(
 
 fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
     let index = weft_rpc::convert::job(job.job)?;
-    let element = match job.element_type() {
-        v1::ElementType::I32 | v1::ElementType::Unspecified => Element::I32,
-        v1::ElementType::F32 => Element::F32,
-        v1::ElementType::Bf16 => {
+    // The accessors would take a number that is none of these for the default.
+    let element = match v1::ElementType::try_from(job.element_type) {
+        Ok(v1::ElementType::I32 | v1::ElementType::Unspecified) => Element::I32,
+        Ok(v1::ElementType::F32) => Element::F32,
+        Ok(v1::ElementType::Bf16) | Err(_) => {
             return Err(refusal("element_type", "must be i32 or f32; bf16 is for allreduce"));
         }
     };
-    let mode = match job.mode() {
-        v1::Mode::Async | v1::Mode::Unspecified => Mode::Async,
-        v1::Mode::Sync => Mode::Sync,
-        v1::Mode::Partial => Mode::Partial,
+    let mode = match v1::Mode::try_from(job.mode) {
+        Ok(v1::Mode::Async | v1::Mode::Unspecified) => Mode::Async,
+        Ok(v1::Mode::Sync) => Mode::Sync,
+        Ok(v1::Mode::Partial) => Mode::Partial,
+        Err(_) => return Err(refusal("mode", "must be ASYNC, SYNC or PARTIAL")),
     };
     let elements = u16::try_from(job.elements_per_chunk)
         .map_err(|_| refusal("elements_per_chunk", "must be at most 65535"))?;

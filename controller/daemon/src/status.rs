@@ -84,6 +84,9 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             is_server_attached: job.is_server_attached,
             epoch: job.epoch,
             is_replica_lost: job.is_replica_lost,
+            installs_refused: counters.installs_refused,
+            unreachable: counters.unreachable,
+            refusing: job.refusing.clone(),
         }
     });
     let hosts = status.hosts.iter().map(|host| v1::HostStatus {
@@ -160,6 +163,10 @@ pub fn write_text(snapshot: &Snapshot) -> String {
             mean(counters.commit_sum_ns, counters.committed) as f64 / 1e6,
             counters.delay_max,
         );
+        if !job.refusing.is_empty() {
+            let count = counters.installs_refused;
+            let _ = writeln!(text, "  groups are refused ({count} times) by {}", job.refusing);
+        }
     }
     for host in &status.hosts {
         let _ = writeln!(

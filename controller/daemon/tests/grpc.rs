@@ -327,8 +327,130 @@ async fn a_job_registered_at_run_time_is_served() {
     assert_eq!((described.worker_count, described.chunk_count), (1, 1));
     let again = client.register_job(job.clone()).await.unwrap_err();
     assert_eq!(again.code(), tonic::Code::AlreadyExists);
+    // The server stages i32 and f32 only, so nothing else is planned for.
+    let element_type = v1::ElementType::Bf16.into();
+    let halves =
+        v1::RegisterJobRequest { name: "halves".into(), job: 3, element_type, ..job.clone() };
+    let refused = client.register_job(halves).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(refused.message().starts_with("element_type"), "{refused}");
     let bad = v1::RegisterJobRequest { name: "bad".into(), job: 3, momentum: f64::NAN, ..job };
     let refused = client.register_job(bad).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
     assert!(refused.message().starts_with("momentum"), "{refused}");
+}
+
+fn more() -> v1::RegisterJobRequest {
+    v1::RegisterJobRequest {
+        name: "more".into(),
+        job: 2,
+        dimension: 10,
+        worker_hosts: vec!["w0".into()],
+        server: "s0".into(),
+        ..v1::RegisterJobRequest::default()
+    }
+}
+
+/// They were taken for the defaults.
+#[tokio::test]
+async fn a_code_that_is_not_listed_is_an_error() {
+    let channel = controller(CONFIG).await;
+    let mut client = WorkersClient::new(channel.clone());
+    for (field, job) in [
+        ("mode", v1::RegisterJobRequest { mode: 77, ..more() }),
+        ("element_type", v1::RegisterJobRequest { element_type: 77, ..more() }),
+        ("name", v1::RegisterJobRequest { name: "n".repeat(3 << 20), ..more() }),
+    ] {
+        let refused = client.register_job(job).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{field}: {refused}");
+        assert!(refused.message().starts_with(field) && refused.message().len() < 400);
+    }
+    let (said, outbound) = mpsc::channel(1);
+    let role = v1::JobRole { job: 1, role: 77, ..v1::JobRole::default() };
+    let hello = v1::NodeHello { name: "s0".into(), roles: vec![role], ..Default::default() };
+    let message = v1::node_message::Message::Hello(hello);
+    said.send(v1::NodeMessage { message: Some(message) }).await.unwrap();
+    let mut client = NodesClient::new(channel);
+    let mut heard = client.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();
+    let command = heard.message().await.unwrap().unwrap().command;
+    assert!(matches!(command, Some(Command::Refused(refused)) if refused.field == "role"));
+}
+
+#[tokio::test]
+async fn a_job_that_is_unregistered_is_over_for_its_workers() {
+    let channel = controller(CONFIG).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let mut client = WorkersClient::new(channel.clone());
+    client.register_job(more()).await.unwrap();
+    let mut worker = Worker::attach(&channel, v1::WorkerHello { job: 2, ..hello(0) }).await;
+    assert!(matches!(worker.hear().await, Some(Heard::Welcome(_))));
+    // Its server has not told of it, so nothing is granted.
+    worker.ask(request(1)).await;
+    let mut status = StatusClient::new(channel.clone());
+    for _ in 0..200 {
+        let read = status.read(v1::StatusRequest {}).await.unwrap().into_inner();
+        if read.jobs[1].pending == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let name = |name: &str| v1::UnregisterJobRequest { name: name.into() };
+    let ended = client.unregister_job(name("more")).await.unwrap().into_inner();
+    assert_eq!((ended.dropped, ended.groups), (1, 0));
+    let Some(Heard::Drop(dropped)) = worker.hear().await else { panic!("not dropped") };
+    assert_eq!((dropped.update_id, dropped.reason()), (1, v1::DropReason::JobEnded));
+    let Some(Heard::Refused(refused)) = worker.hear().await else { panic!("not told") };
+    assert_eq!((refused.field.as_str(), worker.hear().await), ("job", None));
+    let unknown = client.unregister_job(name("more")).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::NotFound);
+    let configured = client.unregister_job(name("digits")).await.unwrap_err();
+    assert_eq!(configured.code(), tonic::Code::FailedPrecondition);
+    // The other job goes on, and the name is free.
+    let mut other = Worker::welcome(&channel, 0).await;
+    other.ask(request(1)).await;
+    server.install().await;
+    assert!(matches!(other.hear().await, Some(Heard::Grant(_))));
+    client.register_job(more()).await.unwrap();
+}
+
+/// 4,000 of them took 70 MB, for ever.
+#[tokio::test]
+async fn streams_that_say_nothing_are_few_and_end() {
+    let channel = controller(CONFIG).await;
+    let mut client = WorkersClient::new(channel.clone());
+    let mut silent = Vec::new();
+    let refused = loop {
+        let (said, outbound) = mpsc::channel::<v1::WorkerMessage>(1);
+        match client.attach(ReceiverStream::new(outbound)).await {
+            Ok(stream) => silent.push((said, stream.into_inner())),
+            Err(refused) => break refused,
+        }
+        assert!(silent.len() <= 256, "they are not bounded");
+    };
+    assert_eq!((refused.code(), silent.len()), (tonic::Code::ResourceExhausted, 256));
+    // Boxes have places of their own.
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let (_said, mut first) = silent.swap_remove(0);
+    let begun = std::time::Instant::now();
+    let reply = tokio::time::timeout(PATIENCE, first.message()).await.unwrap().unwrap();
+    let Some(Heard::Refused(refused)) = reply.and_then(|reply| reply.message) else {
+        panic!("not told")
+    };
+    assert_eq!(refused.field, "hello");
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    drop(silent);
+    let mut worker = Worker::welcome(&channel, 1).await;
+    worker.ask(request(5)).await;
+    server.install().await;
+    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
+}
+
+/// Whoever takes a rank's place ends the stream before it, which is not read any more.
+#[tokio::test]
+async fn a_stream_whose_place_is_taken_ends() {
+    let channel = controller(CONFIG).await;
+    let mut old = Worker::welcome(&channel, 1).await;
+    let _new = Worker::welcome(&channel, 1).await;
+    assert_eq!(old.hear().await, None);
+    tokio::time::timeout(PATIENCE, old.said.closed()).await.expect("nobody reads it any more");
 }

@@ -17,12 +17,15 @@
 //! | `numbers` | which order number a group gets |
 //! | `flights` | what is promised of the network, which arrival opens which gate |
 //! | `events` | what an event of a box means |
+//! | `refusals` | what becomes of a group that a box refuses |
 //! | `endings` | what becomes of a group and its updates when it ends |
 //! | `nodes` | what boxes that attach still know; which have failed |
 //! | `promote` | when a replica takes over from its server |
 //! | `links` | what plans may use of every link |
 //! | `counters` | what a host's counters say of others |
 //! | `probes` | when a link that is idle is probed |
+//! | `accounts` | what each box has in each of its jobs, as it told |
+//! | `unregister` | what becomes of a job that ends at run time |
 //! | `rows` | group ids |
 //! | `check` | whether a configuration makes sense |
 //!
@@ -42,6 +45,7 @@ use weft_wire::{GroupId, JobId};
 use crate::case::HostId;
 use crate::policy::{self, Policy, PolicyError};
 
+mod accounts;
 mod answer;
 mod batch;
 mod check;
@@ -59,6 +63,7 @@ mod nodes;
 mod numbers;
 mod probes;
 mod promote;
+mod refusals;
 mod requests;
 mod rows;
 mod saved;
@@ -66,8 +71,9 @@ mod setup;
 mod status;
 #[cfg(test)]
 mod tests;
+mod unregister;
 
-pub use check::ConfigError;
+pub use check::{ConfigError, shown};
 pub use config::{
     Ack, Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
 };
@@ -77,7 +83,9 @@ pub use message::{
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
+pub use unregister::{UnregisterError, Unregistered};
 
+use accounts::Accounts;
 use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
@@ -98,8 +106,7 @@ pub struct Controller {
     probes: Probes,
     flights: Flights,
     nodes: Vec<Node>,
-    /// The last hello of every box, for jobs that are registered later.
-    hellos: Vec<(NodeId, NodeHello)>,
+    accounts: Accounts,
     jobs: BTreeMap<JobId, Job>,
     groups: BTreeMap<GroupId, Group>,
     rows: Rows,
@@ -170,6 +177,7 @@ impl Controller {
             // A hello said so, which was checked.
             let _ = self.handle_event(now_ns, node, job, &Event::Installed { group });
         }
+        self.forgive_pause(now_ns);
         self.fail_nodes(now_ns);
         self.check_leases(now_ns);
         self.leases_at_ns = now_ns;
@@ -278,6 +286,7 @@ impl Controller {
         // What a box misses while it is away is settled when it is back.
         if known.is_attached {
             known.commands += 1;
+            self.accounts.note_command(node, &command);
             self.actions.push_back(Action::Command { node, command });
         }
     }

@@ -118,6 +118,10 @@ pub enum DropReason {
     NoBandwidth,
     /// The round closed without it (synchronous policies with backup workers).
     RoundClosed,
+    /// Its boxes refused its group again and again; the controller's word, no policy's.
+    Refused,
+    /// Its job has ended; the controller's word, no policy's.
+    JobEnded,
     /// An outside policy's words.
     Other(Box<str>),
 }
@@ -132,6 +136,8 @@ impl DropReason {
             Self::DelaysOthers => "delays_others",
             Self::NoBandwidth => "no_bandwidth",
             Self::RoundClosed => "round_closed",
+            Self::Refused => "refused",
+            Self::JobEnded => "job_ended",
             Self::Other(words) => words,
         }
     }

@@ -281,8 +281,16 @@ impl<P: Port> Session<P> {
         let worker = exponents.as_mut().expect("block numbers have a row for exponents");
         let active = Workers { active: worker, other: Some(data) };
         self.io.finish_round(active, &mut payload)?;
+        check_offers(&encoded)?;
         Ok(encoded)
     }
+}
+
+/// Every worker has the same offers, so all end here together.
+fn check_offers(encoded: &[i32]) -> Result<(), Error> {
+    let is_legal = |offer: &i32| quant::decode_exponent(*offer).is_some();
+    let problem = "a worker of the group offered a block exponent outside -126 to 126";
+    if encoded.iter().all(is_legal) { Ok(()) } else { Err(Error::Wrong(problem)) }
 }
 
 /// Another life must not look like the last.
@@ -293,4 +301,17 @@ fn next_seed(seed: u64) -> u64 {
 fn report(begun: Instant, chunks: u32, chunks_clamped: u64) -> RoundReport {
     let duration_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
     RoundReport { duration_ns, chunks: u64::from(chunks), chunks_clamped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_that_is_no_exponent_ends_the_call() {
+        assert!(check_offers(&[-126, 0, 126]).is_ok());
+        for offer in [-127, 127, i32::MAX] {
+            assert!(matches!(check_offers(&[0, offer]), Err(Error::Wrong(_))), "{offer}");
+        }
+    }
 }

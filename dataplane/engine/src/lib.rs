@@ -31,6 +31,7 @@ pub mod push;
 pub mod random;
 pub mod role;
 pub mod send;
+mod session;
 pub mod slot;
 pub mod steps;
 pub mod table;

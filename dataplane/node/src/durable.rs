@@ -3,31 +3,38 @@
 //!
 //! | file | what it does |
 //! | --- | --- |
-//! | `directory.rs` | reads and writes a job's files: checkpoint, journals, lock |
+//! | `disk.rs` | the system calls that a job's files are kept with |
+//! | `directory.rs` | a job's files: checkpoint and journals, and which there must be |
 //! | `writer.rs` | the thread that appends records and makes checkpoints |
 //! | `link.rs` | hands records from the lane to the writer, and back what is durable |
 //!
 //! `state_dir/job-N/` holds `checkpoint`, the journals `journal-K` after it, and `lock`. At the
-//! start the journals are applied to the checkpoint, a new checkpoint is written and a new journal
-//! begun. The form of the files is [`weft_engine::role::model::journal`]'s.
+//! start the journals are applied to the checkpoint, a new journal is begun and a new checkpoint
+//! written that names it. The form of the files is [`weft_engine::role::model::journal`]'s.
 
 mod directory;
+mod disk;
 mod link;
 mod writer;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weft_engine::push::{Decision, Event, OrderNumber, Version};
-use weft_engine::role::model::journal::{JournalHeader, record_len_max};
+use weft_engine::role::model::journal::{Checkpoint, JournalHeader, record_len_max};
 use weft_engine::role::model::{ModelState, Replay, WorkerOutcomes};
-use weft_engine::role::server::ServerJobConfig;
+use weft_engine::role::server::{ServerConfigError, ServerJobConfig};
 use weft_kernel::Kernels;
 use weft_wire::JobId;
 
-use crate::config::{ServerSection, Settings};
+use crate::config::Settings;
 use crate::error::NodeError;
 use crate::model;
-use directory::Directory;
+use directory::{Directory, Journal};
+use disk::{Disk, LockedDirectory};
 pub use link::{JournalLink, Keeper};
 
 /// What the jobs of a node have on disk.
@@ -41,6 +48,7 @@ pub struct Stored {
 struct StoredJob {
     config: ServerJobConfig,
     directory: Directory,
+    journal: Journal,
     /// Octets of a journal before a checkpoint takes its place.
     journal_bytes_max: u64,
     resumed: Option<Resumed>,
@@ -74,7 +82,11 @@ impl Stored {
         let sections = settings.config.server.iter().zip(jobs);
         let stored = sections.filter_map(|(section, job)| {
             let path = section.state_dir.as_ref()?.join(format!("job-{}", section.job));
-            Some(StoredJob::open(section, job, path))
+            let open = |path| {
+                let disk = Arc::new(LockedDirectory::open(path)?);
+                StoredJob::open(job, section.journal_bytes_max, disk)
+            };
+            Some(open(path))
         });
         Ok(Self { jobs: stored.collect::<Result<_, _>>()? })
     }
@@ -92,19 +104,23 @@ impl Stored {
 
 impl StoredJob {
     fn open(
-        section: &ServerSection,
         config: ServerJobConfig,
-        path: std::path::PathBuf,
+        journal_bytes_max: u64,
+        disk: Arc<dyn Disk>,
     ) -> Result<Self, NodeError> {
         let header = JournalHeader::new(&config.model, config.workers.len());
-        let mut directory = Directory::open(path, header)?;
+        let directory = Directory::new(disk, header);
         let found = directory.checkpoint()?;
-        let is_new = found.is_none();
-        let state = found.unwrap_or_else(|| initial(&config));
-        let damaged = |problem: String| directory.problem("checkpoint", &problem);
+        let (state, first) = match found {
+            None => (initial(&config), None),
+            Some(Checkpoint { state, journal: Some(journal), .. }) => (state, Some(journal)),
+            Some(Checkpoint { state, .. }) => (state, Some(directory.first_journal()?)),
+        };
+        let damaged =
+            |error: ServerConfigError| directory.problem("checkpoint", &error.to_string());
         let mut replay =
             Replay::new(&config.model, config.workers.len(), &state, Kernels::detect())
-                .map_err(|error| damaged(error.to_string()))?;
+                .map_err(damaged)?;
         let mut resumed = Resumed {
             job: config.model.job,
             version: state.version,
@@ -113,19 +129,25 @@ impl StoredJob {
             last: VecDeque::new(),
             version_before: state.version,
         };
-        directory.replay(&mut replay, &mut |event| resumed.note(event))?;
+        let last = match first {
+            None => 0,
+            Some(first) => {
+                directory.replay(first, &mut replay, &mut |event| resumed.note(event))?
+            }
+        };
         let state = replay.state();
         resumed.version = state.version;
         resumed.next_order = state.next_order;
         resumed.momentum_norm = replay.momentum_norm();
-        directory.begin(&state)?;
+        let journal = directory.begin(&state, last)?;
         let record_len = record_len_max(&config.model) as u64;
         Ok(Self {
-            journal_bytes_max: section.journal_bytes_max.max(RECORDS_MIN * record_len),
+            journal_bytes_max: journal_bytes_max.max(RECORDS_MIN * record_len),
             config,
             directory,
-            resumed: (!is_new).then_some(resumed),
-            state: (!is_new).then_some(state),
+            journal,
+            resumed: first.map(|_| resumed),
+            state: first.map(|_| state),
         })
     }
 }

@@ -307,11 +307,27 @@ fn a_state_that_does_not_fit_is_refused_by_file() {
     bytes[500] ^= 1;
     std::fs::write(&journal, &bytes).unwrap();
     let stderr = refused(&config);
-    assert!(stderr.contains("journal-1: at byte 32: a record is damaged"), "{stderr}");
-    assert!(stderr.contains("cut it to 32 bytes"), "{stderr}");
-    // A torn end is what a crash leaves.
+    assert!(stderr.contains("journal-1: at byte 40: a record is damaged"), "{stderr}");
+    assert!(stderr.contains("cut it to 40 bytes"), "{stderr}");
     bytes[500] ^= 1;
-    std::fs::write(&journal, &bytes[..bytes.len() - 5]).unwrap();
+    // The last record, of which its worker was told.
+    let near_the_end = bytes.len() - 100;
+    bytes[near_the_end] ^= 1;
+    std::fs::write(&journal, &bytes).unwrap();
+    let stderr = refused(&config);
+    assert!(stderr.contains("journal-1: at byte ") && stderr.contains("order 11"), "{stderr}");
+    bytes[near_the_end] ^= 1;
+    for harm in [None, Some(0), Some(31)] {
+        match harm {
+            None => std::fs::remove_file(&journal).unwrap(),
+            Some(len) => std::fs::write(&journal, &bytes[..len]).unwrap(),
+        }
+        let stderr = refused(&config);
+        assert!(stderr.contains("job-1/journal-1: "), "{harm:?}: {stderr}");
+        assert!(stderr.contains("order 0 and all after it"), "{harm:?}: {stderr}");
+    }
+    // A torn end, without the mark that says that it was durable, is what a crash leaves.
+    std::fs::write(&journal, &bytes[..bytes.len() - 40]).unwrap();
     let server = Running::start(&mut weft_node(&config, &["--format", "json"]));
     let ended = server.end(Signal::SIGINT);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();

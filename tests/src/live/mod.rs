@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `documents` | the commands that documents show |
 //! | `run` | `weft run` as a process: its end, its children, what it leaves behind |
+//! | `durable` | a server that keeps its job on disk, and workers that push to it |
 //! | `node` | `weft-node` on loopback, configured for a test |
 //! | `member` | a member of raw sockets, which keeps to no rule unless told to |
 //!
@@ -12,6 +13,7 @@
 //! wait has an end.
 
 pub mod documents;
+pub mod durable;
 pub mod member;
 pub mod node;
 pub mod rogue;

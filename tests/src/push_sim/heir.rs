@@ -44,6 +44,8 @@ impl World<'_> {
             Notice::Stranded { .. } => 3,
             Notice::ReplicaLeft { .. } => 4,
             Notice::StoodDown { .. } => 5,
+            // Not of who the server is.
+            Notice::InstallRefused { .. } => return,
         };
         for (place, name) in names.into_iter().enumerate() {
             self.coverage.add("succession", name, u64::from(place == said));
@@ -55,7 +57,9 @@ impl World<'_> {
             if is_fit && matches!(notice, Notice::Refused { .. }) {
                 self.judge.violations.push(format!("job {place}: {notice:?}"));
             }
-            if !is_fit && self.is_dead(self.scenario.server()) {
+            // The dead server may not have come to say that it had not left it.
+            let is_heir = is_fit && self.steward.is_vouched(job);
+            if !is_heir && self.is_dead(self.scenario.server()) {
                 let is_anew = self.boxes[self.scenario.server() + 1].has_restarted();
                 let why = if is_anew { "stranded_anew" } else { "stranded_early" };
                 self.coverage.add("succession", why, 1);

@@ -272,6 +272,15 @@ impl Steward {
         due.max(now.saturating_add(IDLE_MIN))
     }
 
+    /// True when the job's server has said that it had met its replica and not left it, which is
+    /// saved at once.
+    #[must_use]
+    pub fn is_vouched(&self, job: JobId) -> bool {
+        let known = self.config.jobs.iter().find(|known| known.index == job.0);
+        let saved = known.and_then(|known| self.saved.jobs.get(&known.name));
+        saved.is_some_and(|saved| saved.is_vouched)
+    }
+
     /// Adds its counters, when it stops.
     pub fn count(&self, coverage: &mut Coverage) {
         let Some(controller) = &self.controller else { return };

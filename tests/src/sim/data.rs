@@ -345,4 +345,4 @@ impl Payload for Data {
 }
 
 /// Workers of a job.
-const WORKERS_MAX: usize = 8;
+const WORKERS_MAX: usize = 16;

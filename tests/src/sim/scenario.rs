@@ -78,8 +78,10 @@ pub struct Scenario {
     pub seed: u64,
     /// What the run is about.
     pub kind: Kind,
-    /// 1: one box; 2: two leaves below a root.
+    /// 1: one box; 2: leaves below a root.
     pub levels: u32,
+    /// Workers of each leaf, where there are leaves.
+    pub leaf_workers: usize,
     /// Lanes of each box.
     pub shards: u16,
     /// Slots of each lane.
@@ -121,6 +123,7 @@ impl Scenario {
             seed,
             kind,
             levels,
+            leaf_workers: 2,
             shards,
             window,
             elements: 8 + 4 * small(below(&mut random, 3)),
@@ -143,7 +146,7 @@ impl Scenario {
     /// Boxes of the run; the root comes first.
     #[must_use]
     pub const fn boxes(&self) -> usize {
-        if self.levels == 2 { 3 } else { 1 }
+        if self.levels == 2 { 1 + self.workers / self.leaf_workers } else { 1 }
     }
 
     /// Sums that all members of all jobs take when nothing breaks.

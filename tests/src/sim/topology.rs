@@ -54,9 +54,10 @@ pub struct Seat {
 /// The seat of each member: job after job, in the order of the workers.
 #[must_use]
 pub fn seats(scenario: &Scenario) -> Vec<Seat> {
+    let below = scenario.leaf_workers;
     let seat = |job, worker| {
         let (box_index, rank) =
-            if scenario.levels == 2 { (1 + worker / 2, worker % 2) } else { (0, worker) };
+            if scenario.levels == 2 { (1 + worker / below, worker % below) } else { (0, worker) };
         Seat { job, worker, box_index, rank }
     };
     let workers = scenario.workers;
@@ -109,7 +110,8 @@ fn row(scenario: &Scenario, box_index: usize, job: usize) -> RowConfig {
             .map(|leaf| {
                 let mut addr = box_endpoint(leaf).addr;
                 addr.set_port(upstream_port(job));
-                MemberConfig { addr, weight: 2, is_box: true }
+                let weight = u32::try_from(scenario.leaf_workers).expect("a small number");
+                MemberConfig { addr, weight, is_box: true }
             })
             .collect()
     } else {
@@ -163,8 +165,7 @@ pub fn worker_config(scenario: &Scenario, member: usize, seat: Seat) -> WorkerCo
     config.member_timeout_ns = MEMBER_TIMEOUT.0;
     config.connect_timeout_ns = MEMBER_TIMEOUT.0;
     config.close_linger_ns = MEMBER_TIMEOUT.0;
-    // At 30 % loss the probe blames a good path once in 3,000 connects: not here.
-    config.probe_len = if scenario.rates.loss > 0.1 { 0 } else { 200 };
+    config.probe_len = 200;
     config
 }
 

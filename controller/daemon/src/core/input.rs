@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use tokio::sync::{mpsc, oneshot};
-use weft_plan::engine::{ConfigError, JobConfig, NodeId, Status};
+use weft_plan::engine::{ConfigError, JobConfig, NodeId, Status, UnregisterError, Unregistered};
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
@@ -30,6 +30,9 @@ pub struct NodeKey {
 /// What a stream is sent.
 pub type Outbox<T> = mpsc::Sender<Result<T, tonic::Status>>;
 
+/// Tells a stream that the core has let go of it: it is to end, whatever its peer still says.
+pub type Ended = oneshot::Receiver<()>;
+
 /// What happens outside.
 #[derive(Debug)]
 pub enum Input {
@@ -42,7 +45,7 @@ pub enum Input {
         /// Its stream.
         outbox: Outbox<v1::WorkerReply>,
         /// Whether it may stay.
-        answer: oneshot::Sender<Result<WorkerKey, v1::Refused>>,
+        answer: oneshot::Sender<Result<(WorkerKey, Ended), v1::Refused>>,
     },
     /// A worker's further message.
     Worker(WorkerKey, v1::worker_message::Message),
@@ -55,7 +58,7 @@ pub enum Input {
         /// Its stream.
         outbox: Outbox<v1::Command>,
         /// Whether it may stay.
-        answer: oneshot::Sender<Result<NodeKey, v1::Refused>>,
+        answer: oneshot::Sender<Result<(NodeKey, Ended), v1::Refused>>,
     },
     /// A box's further message.
     Node(NodeKey, v1::node_message::Message),
@@ -63,6 +66,8 @@ pub enum Input {
     NodeGone(NodeKey),
     /// A job is made known.
     Register(Box<JobConfig>, oneshot::Sender<Result<v1::JobDescription, ConfigError>>),
+    /// A job that was registered is to end.
+    Unregister(String, oneshot::Sender<Result<Unregistered, UnregisterError>>),
     /// Somebody wants figures.
     Read(oneshot::Sender<Snapshot>),
     /// The controller is to end: it saves its state, gives its last figures and takes no more.

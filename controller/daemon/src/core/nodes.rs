@@ -1,9 +1,10 @@
 //! Boxes' streams: who may attach, what its messages tell the engine.
 
+use tokio::sync::oneshot;
 use weft_plan::engine::Reporter;
 use weft_rpc::{convert, v1};
 
-use super::{Core, NodeKey, Outbox, Peer};
+use super::{Core, Ended, NodeKey, Outbox, Peer};
 use crate::{northbound, southbound};
 
 impl Core {
@@ -11,7 +12,7 @@ impl Core {
         &mut self,
         hello: &v1::NodeHello,
         outbox: Outbox<v1::Command>,
-    ) -> Result<NodeKey, v1::Refused> {
+    ) -> Result<(NodeKey, Ended), v1::Refused> {
         let read = southbound::node::hello(hello)?;
         let attached = self.controller.handle_node(self.now_ns(), &read);
         let node = attached.map_err(|refusal| northbound::refused(&refusal, None))?;
@@ -23,9 +24,10 @@ impl Core {
         let command = Some(v1::command::Command::Welcome(welcome));
         // The queue is new and empty.
         let _ = outbox.try_send(Ok(v1::Command { command }));
-        self.nodes.insert(node, Peer { stream: self.streams, outbox });
+        let (end, ended) = oneshot::channel();
+        self.nodes.insert(node, Peer { stream: self.streams, outbox, _end: end });
         eprintln!("weft-controller: box `{}` attached", hello.name);
-        Ok(NodeKey { node, stream: self.streams })
+        Ok((NodeKey { node, stream: self.streams }, ended))
     }
 
     pub(super) fn hear_node(&mut self, key: NodeKey, message: v1::node_message::Message) {

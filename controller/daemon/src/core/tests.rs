@@ -78,7 +78,7 @@ async fn attach(core: &CoreSender) -> Attached {
     let (outbox, replies) = mpsc::channel(64);
     let (answer, answered) = oneshot::channel();
     core.send(Input::WorkerHello { hello, from: None, outbox, answer }).await.unwrap();
-    (commands, replies, answered.await.unwrap().unwrap())
+    (commands, replies, answered.await.unwrap().unwrap().0)
 }
 
 /// The test and the core share one thread, as the streams and the core of the daemon do.

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use weft_engine::push::Version;
-use weft_plan::engine::{Reporter, TransferRequest};
+use weft_plan::engine::{Reporter, TransferRequest, UnregisterError, Unregistered, shown};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
-use super::{Core, Outbox, Peer, WorkerKey};
+use super::{Core, Ended, Outbox, Peer, WorkerKey};
 use crate::{northbound, southbound};
 
 impl Core {
@@ -17,11 +18,11 @@ impl Core {
         hello: &v1::WorkerHello,
         from: Option<IpAddr>,
         outbox: Outbox<v1::WorkerReply>,
-    ) -> Result<WorkerKey, v1::Refused> {
+    ) -> Result<(WorkerKey, Ended), v1::Refused> {
         let job = match &hello.name {
             Some(name) => self.controller.job_by_name(name).ok_or_else(|| v1::Refused {
                 field: "name".into(),
-                problem: format!("there is no job `{name}`"),
+                problem: format!("there is no job `{}`", shown(name)),
                 update_id: None,
             })?,
             None => convert::job(hello.job)?,
@@ -31,9 +32,10 @@ impl Core {
         attached.map_err(|refusal| northbound::refused(&refusal, None))?;
         self.streams += 1;
         let key = WorkerKey { job, rank, stream: self.streams };
-        self.workers.insert((job, rank), Peer { stream: key.stream, outbox });
+        let (end, ended) = oneshot::channel();
+        self.workers.insert((job, rank), Peer { stream: key.stream, outbox, _end: end });
         self.welcomes.push((key, Instant::now() + ADDRESSES_TIMEOUT));
-        Ok(key)
+        Ok((key, ended))
     }
 
     /// Answers the hellos of workers whose boxes' addresses are known by now, or will not be.
@@ -146,6 +148,26 @@ impl Core {
         };
         let outcome = self.controller.handle_request(now_ns, job, rank, &request);
         outcome.map_err(|refusal| northbound::refused(&refusal, None))
+    }
+
+    /// Ends a job, and with it its workers' streams, once they have heard what it means for them.
+    pub(super) fn unregister(&mut self, name: &str) -> Result<Unregistered, UnregisterError> {
+        let ended = self.controller.unregister_job(self.now_ns(), name)?;
+        self.act_all();
+        let refused = northbound::refusal("job", "was unregistered");
+        let message = Some(v1::worker_reply::Message::Refused(refused));
+        self.workers.retain(|(job, _), peer| {
+            if *job == ended.job {
+                // One that does not read is not told, and finds its stream ended.
+                let _ = peer.outbox.try_send(Ok(v1::WorkerReply { message: message.clone() }));
+            }
+            *job != ended.job
+        });
+        eprintln!(
+            "weft-controller: job `{name}` is over: {} updates dropped, {} groups taken back",
+            ended.dropped, ended.groups
+        );
+        Ok(ended)
     }
 
     pub(super) fn worker_gone(&mut self, key: WorkerKey) {

@@ -15,19 +15,21 @@ use weft_rpc::v1::nodes_server::Nodes;
 use weft_wire::{GroupId, Members};
 
 use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox};
+use crate::hello::{self, First, Place, Silent};
 use crate::northbound::refusal;
 
 /// The service.
 #[derive(Clone, Debug)]
 pub struct Southbound {
     core: CoreSender,
+    silent: Silent,
 }
 
 impl Southbound {
     /// In front of the core.
     #[must_use]
-    pub const fn new(core: CoreSender) -> Self {
-        Self { core }
+    pub fn new(core: CoreSender) -> Self {
+        Self { core, silent: Silent::new() }
     }
 }
 
@@ -39,8 +41,9 @@ impl Nodes for Southbound {
         &self,
         request: Request<Streaming<v1::NodeMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
+        let place = self.silent.enter()?;
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), request.into_inner(), outbox));
+        tokio::spawn(serve(self.core.clone(), (request.into_inner(), place), outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
@@ -48,28 +51,28 @@ impl Nodes for Southbound {
 /// Takes a box's messages to the core until its stream ends.
 async fn serve(
     core: CoreSender,
-    mut inbound: Streaming<v1::NodeMessage>,
+    (mut inbound, place): (Streaming<v1::NodeMessage>, Place),
     outbox: Outbox<v1::Command>,
 ) {
     let refuse = |refused| v1::Command { command: Some(v1::command::Command::Refused(refused)) };
-    let first = match inbound.message().await {
-        Ok(Some(v1::NodeMessage { message: Some(v1::node_message::Message::Hello(hello)) })) => {
+    let first = match hello::first(&mut inbound, place).await {
+        First::Said(v1::NodeMessage { message: Some(v1::node_message::Message::Hello(hello)) }) => {
             hello
         }
-        Ok(_) => {
-            let refused = refusal("hello", "must be the first message");
+        First::Said(_) | First::Nothing => {
+            let refused = refusal("hello", "must be the first message, within 10 s");
             let _ = outbox.send(Ok(refuse(refused))).await;
             return;
         }
-        Err(_) => return,
+        First::Gone => return,
     };
     let (answer, answered) = oneshot::channel();
     let hello = Input::NodeHello { hello: first, outbox: outbox.clone(), answer };
     if core.send(hello).await.is_err() {
         return;
     }
-    let key = match answered.await {
-        Ok(Ok(key)) => key,
+    let (key, mut ended) = match answered.await {
+        Ok(Ok(attached)) => attached,
         Ok(Err(refused)) => {
             let _ = outbox.send(Ok(refuse(refused))).await;
             return;
@@ -79,7 +82,11 @@ async fn serve(
     // The core has the stream now; it ends it by letting go of its end.
     drop(outbox);
     loop {
-        let input = match inbound.message().await {
+        let message = tokio::select! {
+            message = inbound.message() => message,
+            _ = &mut ended => return,
+        };
+        let input = match message {
             Ok(Some(v1::NodeMessage { message: Some(message) })) => Input::Node(key, message),
             // A kind of message that this version does not know.
             Ok(Some(v1::NodeMessage { message: None })) => continue,
@@ -121,6 +128,8 @@ pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
             momentum_norm: magnitude("momentum_norm", role.momentum_norm)?,
             epoch: ServerEpoch(role.epoch),
             is_fit: role.is_fit,
+            has_met_replica: role.has_met_replica,
+            has_left_replica: role.has_left_replica,
             open_groups: open_groups.collect(),
         });
     }

@@ -25,6 +25,12 @@ const JOBS: &[Row<JobStatus, f64>] = &[
     ("weft_updates_dropped_total", "counter", "Dropped by a plan, or for their age.", |j| {
         j.counters.dropped as f64
     }),
+    ("weft_updates_unreachable_total", "counter", "Dropped, for their boxes refused them.", |j| {
+        j.counters.unreachable as f64
+    }),
+    ("weft_installs_refused_total", "counter", "Groups that a box refused.", |j| {
+        j.counters.installs_refused as f64
+    }),
     ("weft_updates_cancelled_total", "counter", "Taken back, or lost with their worker.", |j| {
         j.counters.cancelled as f64
     }),

@@ -15,11 +15,17 @@ pub struct ConfigError {
     pub field: String,
     /// What is wrong with it and what would be right.
     pub problem: String,
+    /// Nothing else is wrong with it but that another job has it.
+    pub is_taken: bool,
 }
 
 impl ConfigError {
     pub(super) fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self { field: field.into(), problem: problem.into() }
+        Self { field: field.into(), problem: problem.into(), is_taken: false }
+    }
+
+    pub(super) fn taken(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { is_taken: true, ..Self::new(field, problem) }
     }
 }
 
@@ -76,8 +82,11 @@ pub(super) fn network(config: &mut Config) -> Checked<()> {
 /// Checks a job against the boxes and hosts. `at` is its path.
 pub(super) fn job(at: &str, job: &JobConfig, config: &Config) -> Checked<()> {
     let err = |leaf: &str, problem: String| Err(ConfigError::new(format!("{at}{leaf}"), problem));
-    if job.name.is_empty() {
-        return err("name", "must not be empty".into());
+    if let Some(problem) = name_problem(&job.name) {
+        return err("name", problem);
+    }
+    if job.policy.as_ref().is_some_and(|policy| policy.len() > POLICY_LEN_MAX) {
+        return err("policy", format!("has more than {POLICY_LEN_MAX} bytes"));
     }
     if job.dimension == 0 {
         return err("dimension", "must be at least 1".into());
@@ -134,7 +143,8 @@ fn places(at: &str, job: &JobConfig, config: &Config) -> Checked<()> {
     }
     for (i, worker) in job.workers.iter().enumerate() {
         if !config.hosts.iter().any(|host| host.name == worker.host()) {
-            let problem = format!("there is no host `{}`; add a [[host]]", worker.host());
+            let name = shown(worker.host());
+            let problem = format!("there is no host `{name}`; add a [[host]]");
             return err(&format!("workers[{i}]"), problem);
         }
     }
@@ -144,7 +154,7 @@ fn places(at: &str, job: &JobConfig, config: &Config) -> Checked<()> {
         Some(host) => Ok(*host),
         None => Err(ConfigError::new(
             format!("{at}{leaf}"),
-            format!("there is no node `{name}`; add a [[node]] or a [[host]] of that name"),
+            format!("there is no node `{}`; add a [[node]] or a [[host]]", shown(name)),
         )),
     };
     let server = known("server", &job.server)?;
@@ -214,13 +224,36 @@ fn tuning(tuning: &Tuning) -> Checked<()> {
 }
 
 fn unique(field: &str, name: &str, seen: &mut BTreeSet<String>) -> Checked<()> {
-    if name.is_empty() {
-        return Err(ConfigError::new(field, "must not be empty"));
+    if let Some(problem) = name_problem(name) {
+        return Err(ConfigError::new(field, problem));
     }
     if !seen.insert(name.to_owned()) {
         return Err(ConfigError::new(field, format!("`{name}` is given twice; names are unique")));
     }
     Ok(())
+}
+
+/// What is wrong with a name, if anything.
+fn name_problem(name: &str) -> Option<String> {
+    if name.is_empty() {
+        return Some("must not be empty".to_owned());
+    }
+    if name.len() > NAME_LEN_MAX {
+        return Some(format!("has {} bytes; at most {NAME_LEN_MAX}", name.len()));
+    }
+    let is_odd = name.chars().any(char::is_control);
+    is_odd.then(|| "must have no control characters".to_owned())
+}
+
+/// The beginning of a name that somebody gave, for a message.
+#[must_use]
+pub fn shown(name: &str) -> String {
+    let mut shown: String = name.chars().take(NAME_LEN_MAX / 2).collect();
+    if shown.len() < name.len() {
+        shown.push('…');
+    }
+    shown.retain(|c| !c.is_control());
+    shown
 }
 
 fn rate(field: &str, rate: Option<u64>) -> Checked<()> {
@@ -235,6 +268,10 @@ fn rate(field: &str, rate: Option<u64>) -> Checked<()> {
 
 /// 80 Tb/s, as the planner has it.
 pub(super) const RATE_BYTES_PER_SEC_MAX: u64 = 10_000_000_000_000;
+/// Bytes of a name.
+const NAME_LEN_MAX: usize = 128;
+/// Bytes of a policy's name, which may be a command.
+const POLICY_LEN_MAX: usize = 4096;
 const WORKERS_MAX: usize = 64;
 const AGGREGATORS_MAX: usize = 64;
 const BATCH_MAX: usize = 1024;

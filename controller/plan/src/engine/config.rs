@@ -368,6 +368,13 @@ impl JobConfig {
         self.chunk_count().saturating_mul(FRAME_OVERHEAD_BYTES + payload)
     }
 
+    /// What an update can take on the wire, over IPv4 or IPv6, with or without tags.
+    #[must_use]
+    pub fn update_bytes_range(&self) -> (u64, u64) {
+        let least = self.update_bytes();
+        (least, least.saturating_add(self.chunk_count().saturating_mul(FRAME_EXTRA_BYTES_MAX)))
+    }
+
     /// The largest delay of a commit.
     #[must_use]
     pub fn delay_max(&self) -> u64 {
@@ -379,3 +386,5 @@ impl JobConfig {
 const CHUNK_BYTES: u16 = 1024;
 /// Ethernet, IPv4, UDP and Weft's header.
 const FRAME_OVERHEAD_BYTES: u64 = 14 + 20 + 8 + 32;
+/// What a frame may have beyond: IPv6's longer header, two tags, frame check, preamble and gap.
+const FRAME_EXTRA_BYTES_MAX: u64 = 20 + 8 + 4 + 20 + 12;

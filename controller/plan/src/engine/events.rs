@@ -3,7 +3,7 @@
 //! Invariant: a decision of order n says that all below are decided too, even if their events were
 //! lost.
 
-use weft_engine::push::{Command, Decision, Event, InstallError};
+use weft_engine::push::{Command, Decision, Event};
 use weft_wire::{GroupId, JobId, Rank};
 
 use crate::case::HostId;
@@ -11,6 +11,7 @@ use crate::case::HostId;
 use super::endings::Decided;
 use super::job::{Group, GroupState};
 use super::message::{NodeId, Refusal, TransferKey};
+use super::nodes::COUNT_MAX;
 use super::promote::Promoted;
 use super::{Controller, Why};
 
@@ -31,6 +32,10 @@ impl Controller {
         self.checked(checked)?;
         self.nodes[node.index()].events += 1;
         self.nodes[node.index()].heard_ns = Some(now_ns);
+        self.accounts.note_event(node, job, event);
+        if !self.jobs.contains_key(&job) {
+            return Ok(());
+        }
         match *event {
             Event::Installed { group } => self.installed(now_ns, node, group),
             Event::Refused { group, error } => self.refused(now_ns, node, group, error),
@@ -46,8 +51,11 @@ impl Controller {
                 let decided = Decided { order: order.0, decision, members, norm, momentum_norm };
                 self.decided(now_ns, node, job, group, &decided);
             }
-            Event::MemberLost { job, rank } => self.member_lost(job, rank),
+            Event::MemberLost { rank, .. } => self.member_lost(job, rank),
             Event::ReplicaAt { order, divergence_bound, is_held } => {
+                if is_held {
+                    self.vouch(job);
+                }
                 let job = self.jobs.get_mut(&job).expect("checked");
                 let is_left = job.succession.is_replica_left || job.replica.is_none();
                 let is_held = is_held && !is_left;
@@ -60,17 +68,13 @@ impl Controller {
                     replica.h_norm = job.momentum_norm;
                 }
             }
-            Event::Heir { is_fit } if self.jobs[&job].replica == Some(node) => {
-                self.note_heir(job, is_fit);
-            }
-            // From before it was promoted.
-            Event::Heir { .. } => {}
+            // It is in the account.
+            Event::Heir { .. } | Event::StoodDown { .. } => {}
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 let promoted = Promoted { epoch, applied, order, version, momentum_norm };
                 self.promoted(now_ns, job, node, promoted);
             }
             Event::PromotionRefused { applied } => self.promotion_refused(now_ns, job, applied.0),
-            Event::StoodDown { .. } => {}
         }
         Ok(())
     }
@@ -81,8 +85,13 @@ impl Controller {
         job: JobId,
         event: &Event,
     ) -> Result<(), Refusal> {
+        check_figures(event)?;
         let Some(known) = self.jobs.get(&job) else {
-            return Err(Refusal::new("job", format!("there is no job {}", job.0)));
+            // It may be registered yet, and then begins where this box is.
+            return match self.accounts.get(node, job) {
+                Some(_) => Ok(()),
+                None => Err(Refusal::new("job", format!("there is no job {}", job.0))),
+            };
         };
         let is_server = known.server == node;
         let is_replica = known.replica == Some(node);
@@ -92,10 +101,19 @@ impl Controller {
             Event::Installed { .. } | Event::Refused { .. } | Event::Transferred { .. } => is_box,
             Event::Gathered { .. } => known.aggregators.contains(&node),
             Event::Staged { .. } | Event::Decided { .. } => is_server || is_replica,
-            Event::MemberLost { .. } | Event::ReplicaAt { .. } => is_server,
-            Event::Heir { .. } | Event::Promoted { .. } | Event::PromotionRefused { .. } => {
-                is_server || is_replica
-            }
+            Event::MemberLost { job: own, .. } => is_server && *own == job,
+            Event::ReplicaAt { .. } => is_server,
+            Event::PromotionRefused { .. } => is_replica,
+            // Said before it was promoted.
+            Event::Heir { .. } => is_replica || (is_server && known.succession.former.is_some()),
+            Event::Promoted { epoch, order, .. } => match known.succession.asked {
+                Some(asked) if is_replica => {
+                    let is_next = epoch.0 == known.succession.epoch.0 + 1;
+                    is_next && order.0 >= asked.order
+                }
+                // Asked by a controller before this one; or it said so in its hello already.
+                _ => is_replica || (is_server && *epoch <= known.succession.epoch),
+            },
             Event::StoodDown { .. } => is_former,
         };
         // What a former server had still to say changes nothing.
@@ -110,36 +128,15 @@ impl Controller {
             let problem = format!("`{name}` has no such role in job `{}`", known.config.name);
             return Err(Refusal::new("event", problem));
         }
-        let (group, figures) = match *event {
+        let group = match *event {
             Event::Installed { group }
             | Event::Refused { group, .. }
             | Event::Gathered { group, .. }
             | Event::Staged { group }
-            | Event::Transferred { group, .. } => (Some(group), [0.0, 0.0]),
-            Event::Decided { group, norm, momentum_norm, order, .. } => {
-                if order.0 >= 1 << 62 {
-                    return Err(Refusal::new("order", "is beyond anything that can be counted"));
-                }
-                (Some(group), [norm, momentum_norm])
-            }
-            // What the server cannot bound is infinite.
-            Event::ReplicaAt { divergence_bound, .. } => {
-                (None, [divergence_bound.min(f64::MAX), 0.0])
-            }
-            Event::Promoted { momentum_norm, order, applied, version, .. } => {
-                if order.0.max(applied.0).max(version.0) >= 1 << 62 {
-                    return Err(Refusal::new("order", "is beyond anything that can be counted"));
-                }
-                (None, [momentum_norm, 0.0])
-            }
-            Event::MemberLost { .. }
-            | Event::Heir { .. }
-            | Event::PromotionRefused { .. }
-            | Event::StoodDown { .. } => (None, [0.0, 0.0]),
+            | Event::Transferred { group, .. }
+            | Event::Decided { group, .. } => Some(group),
+            _ => None,
         };
-        if figures.iter().any(|figure| !(figure.is_finite() && *figure >= 0.0)) {
-            return Err(Refusal::new("norm", "must be finite and not negative"));
-        }
         let other = group.and_then(|group| self.groups.get(&group)).is_some_and(|g| g.job != job);
         match other {
             true => Err(Refusal::new("group", "belongs to another job")),
@@ -148,9 +145,9 @@ impl Controller {
     }
 
     fn installed(&mut self, now_ns: u64, node: NodeId, id: GroupId) {
+        self.note_taken(node, id);
         let Some(group) = self.groups.get_mut(&id) else { return };
         group.waiting.retain(|waiting| *waiting != node);
-        group.retry_ns = None;
         if group.is_doomed && self.jobs[&group.job].server == node {
             let job = group.job;
             self.command(node, Command::Remove { job, group: id });
@@ -173,27 +170,6 @@ impl Controller {
         }
     }
 
-    fn refused(&mut self, now_ns: u64, node: NodeId, id: GroupId, error: InstallError) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        let job = &self.jobs[&group.job];
-        if job.server != node {
-            self.nodes[node.index()].refuses_until_ns = now_ns.saturating_add(REFUSES_NS);
-            self.give_up_on(now_ns, id, node);
-            return;
-        }
-        if error == InstallError::Order && group.state == GroupState::Installing {
-            // The server has given this number to somebody else: an update that came direct.
-            self.abort(now_ns, id);
-            let Some(group) = self.groups.remove(&id) else { return };
-            let order = group.descriptor.order.0;
-            self.jobs.get_mut(&group.job).expect("a group's job").open.remove(&order);
-            self.rows.free(id);
-            return;
-        }
-        group.retry_ns = Some(now_ns.saturating_add(RETRY_NS));
-        self.need_plan(Why::Failure);
-    }
-
     fn staged(&mut self, now_ns: u64, node: NodeId, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         if self.jobs[&group.job].replica == Some(node) {
@@ -213,7 +189,6 @@ impl Controller {
     fn decided(&mut self, now_ns: u64, node: NodeId, job: JobId, id: GroupId, decided: &Decided) {
         let known = self.jobs.get_mut(&job).expect("checked");
         if known.replica == Some(node) {
-            known.succession.applied = known.succession.applied.max(decided.order + 1);
             let waiters = self.flights.finish(now_ns, TransferKey::Copy(id));
             self.release(waiters);
             return;
@@ -302,9 +277,34 @@ impl Controller {
     }
 }
 
-/// A box that refused a group is left alone for so long.
-const REFUSES_NS: u64 = 100_000_000;
-/// A server that refused a group is asked again after this.
-const RETRY_NS: u64 = 20_000_000;
+/// Whether what an event says can be counted with.
+fn check_figures(event: &Event) -> Result<(), Refusal> {
+    let (counts, norms) = match *event {
+        Event::Decided { order, decision, norm, momentum_norm, .. } => {
+            let version = match decision {
+                Decision::Committed(version) => version.0,
+                Decision::Void | Decision::Dropped => 0,
+            };
+            ([order.0, version, 0], [norm, momentum_norm])
+        }
+        // What the server cannot bound is infinite.
+        Event::ReplicaAt { order, divergence_bound, .. } => {
+            ([order.0, 0, 0], [divergence_bound.min(f64::MAX), 0.0])
+        }
+        Event::Promoted { momentum_norm, order, applied, version, .. } => {
+            ([order.0, applied.0, version.0], [momentum_norm, 0.0])
+        }
+        Event::PromotionRefused { applied } => ([applied.0, 0, 0], [0.0; 2]),
+        _ => ([0; 3], [0.0; 2]),
+    };
+    if counts.iter().any(|count| *count >= COUNT_MAX) {
+        return Err(Refusal::new("order", "is beyond anything that can be counted"));
+    }
+    if norms.iter().any(|norm| !(norm.is_finite() && *norm >= 0.0)) {
+        return Err(Refusal::new("norm", "must be finite and not negative"));
+    }
+    Ok(())
+}
+
 /// Groups that a replica may miss and the plan still counts one by one.
 const LAG_MAX: usize = 4096;

@@ -18,6 +18,7 @@ use super::Controller;
 use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickles};
 use super::job::{Group, GroupState, Job, Member, Pending, Planned};
 use super::message::{Action, Gate, Grant, GrantSegment, NodeId, Reply, TransferKey};
+use super::refusals::Offers;
 
 impl Controller {
     /// When the next planned group is due by its start.
@@ -119,6 +120,7 @@ impl Controller {
             late_ns,
             is_doomed: false,
             retry_ns: None,
+            offers: Offers::default(),
         };
         self.groups.insert(group, entry);
         if let Some(blocker) = self.sum_blocker(group) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_engine::push::{GroupDescriptor, Version};
+use weft_engine::push::{GroupDescriptor, InstallError, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::case::{HostId, Segment};
@@ -13,6 +13,7 @@ use super::config::{JobConfig, Mode};
 use super::message::{GrantSegment, NodeId};
 use super::numbers::Numbers;
 use super::promote::Succession;
+use super::refusals::Offers;
 use super::status::JobCounters;
 
 /// Names a request; grows with every one.
@@ -40,6 +41,8 @@ pub(super) struct Job {
     pub(super) momentum_norm: f64,
     /// The server has told its state.
     pub(super) is_known: bool,
+    /// The box and the life of it that told it last.
+    pub(super) learnt_from: Option<(NodeId, Option<u64>)>,
     /// Its server has been away for a lease: nothing is promised to its transfers.
     pub(super) is_server_away: bool,
     pub(super) replica_state: ReplicaState,
@@ -49,6 +52,8 @@ pub(super) struct Job {
     pub(super) recent: VecDeque<bool>,
     /// Bytes planned, over the weight: whose turn it is.
     pub(super) virtual_bytes: f64,
+    /// The box that refused a group of it last, and took none since, and why.
+    pub(super) refusing: Option<(NodeId, InstallError)>,
     /// What the server's box was last told to receive at most.
     pub(super) told_rate_bytes_per_sec: u64,
     pub(super) counters: JobCounters,
@@ -112,6 +117,7 @@ pub(super) struct Group {
     pub(super) is_doomed: bool,
     /// The server refused it; it is offered again then.
     pub(super) retry_ns: Option<u64>,
+    pub(super) offers: Offers,
 }
 
 impl Group {
@@ -235,12 +241,22 @@ impl Job {
         }
     }
 
-    /// Takes in where the server is.
-    pub(super) fn learn(&mut self, version: Version, next_order: u64, momentum_norm: f64) {
-        self.version = version.0;
+    /// Takes in where the server is: a box, and which life of it. What the same life told before
+    /// stands: within a life nothing goes back.
+    pub(super) fn learn(
+        &mut self,
+        server: (NodeId, Option<u64>),
+        version: Version,
+        next_order: u64,
+        momentum_norm: f64,
+    ) {
+        let is_new = self.learnt_from.replace(server) != Some(server);
+        if is_new || version.0 >= self.version {
+            self.version = version.0;
+            self.momentum_norm = momentum_norm;
+        }
         self.numbers.begin_at(next_order);
-        self.momentum_norm = momentum_norm;
-        if !self.is_known {
+        if is_new && !self.is_known {
             self.round.base = version.0;
             self.replica_state.h_norm = momentum_norm;
         }

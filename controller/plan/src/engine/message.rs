@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use weft_engine::push::{BoxIndex, Command, OrderNumber, ServerEpoch, Version};
+use weft_engine::push::{BoxIndex, Command, InstallError, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::net::estimate::train::{Arrival, Reading};
@@ -102,6 +102,10 @@ pub struct RoleState {
     pub epoch: ServerEpoch,
     /// Replica: it knows that it has all that workers were told of.
     pub is_fit: bool,
+    /// Server: this life of it has met the present life of its replica.
+    pub has_met_replica: bool,
+    /// Server: it acknowledges without its replica, for it was told to.
+    pub has_left_replica: bool,
     /// Groups that are installed and not ended.
     pub open_groups: Vec<OpenGroup>,
 }
@@ -222,6 +226,13 @@ pub enum Notice {
         /// The silent one.
         replica: String,
     },
+    /// A box refuses the job's groups.
+    InstallRefused {
+        /// Which.
+        node: String,
+        /// Why.
+        error: InstallError,
+    },
     /// A former server came back, and was told to stand down.
     StoodDown {
         /// Which.
@@ -259,12 +270,32 @@ impl fmt::Display for Notice {
                 "replica `{replica}` is silent; updates are acknowledged without it from now on, \
                  replication is not held"
             ),
+            Self::InstallRefused { node, error } => {
+                write!(f, "`{node}` refuses groups: {}", explain(*error))
+            }
             Self::StoodDown { server, epoch } => write!(
                 f,
                 "`{server}` says that it is the server, and is told to stand down: the server is \
                  another one since epoch {}; end it, and begin the next job with new files",
                 epoch.0
             ),
+        }
+    }
+}
+
+/// Why a box refused a group, and what to do, for people.
+#[must_use]
+pub(super) const fn explain(error: InstallError) -> &'static str {
+    match error {
+        InstallError::UnknownJob => "it does not have the job; add it to its file",
+        InstallError::RowTaken => "it has another group in that row; its updates are planned anew",
+        InstallError::Shape => {
+            "members, chunks, elements or element type do not fit the job there; compare its file \
+             with the controller's"
+        }
+        InstallError::Order => "the order number is taken; its updates are planned anew",
+        InstallError::Full => {
+            "no memory is left for staging or slots; raise staging_bytes_max or groups_open_max there"
         }
     }
 }

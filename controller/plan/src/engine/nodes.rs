@@ -4,13 +4,16 @@
 //! knows are adopted, groups that it lost are installed again (PROTOCOL section 5: a restarted
 //! controller first asks servers for next order and open groups).
 
-use weft_engine::push::{Command, Event, GroupDescriptor, OrderNumber, Version};
-use weft_wire::{GroupId, JobId};
+use weft_engine::push::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Version};
+use weft_wire::{GroupId, JobId, Members};
 
 use crate::case::HostId;
 
+use super::accounts::ROLES_MAX;
+use super::check;
 use super::job::{Group, GroupState, Member};
 use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, Role, RoleState};
+use super::refusals::Offers;
 use super::{Controller, Why};
 
 /// A box.
@@ -29,6 +32,8 @@ pub(super) struct Node {
     pub(super) gone_ns: Option<u64>,
     /// It refused a group and is left alone until then.
     pub(super) refuses_until_ns: u64,
+    /// Groups that it refused since it took one.
+    pub(super) refusals: u32,
     pub(super) events: u64,
     pub(super) commands: u64,
 }
@@ -49,33 +54,46 @@ impl Controller {
         (node.heard_ns, node.came_ns) = (Some(now_ns), Some(now_ns));
         node.is_attached = true;
         node.gone_ns = None;
-        node.refuses_until_ns = 0;
+        (node.refuses_until_ns, node.refusals) = (0, 0);
         for state in &hello.roles {
             if !state.address.is_empty() {
                 node.address.clone_from(&state.address);
             }
         }
+        self.accounts.begin(id, hello, is_new_life);
         for state in &hello.roles {
-            match (self.jobs.contains_key(&state.job), state.role) {
-                (false, _) => {}
-                (true, Role::Server) => self.take_server(now_ns, id, state),
-                (true, Role::Aggregator) => {
-                    self.move_aggregator(state.job, id);
-                    self.reconcile_aggregator(id, state);
-                }
-                (true, Role::Replica) => {
-                    self.take_replica(now_ns, id, state, is_new_here);
-                    self.reconcile_replica(id, state);
-                }
+            // The account: what it says again of a life may be older than its events.
+            if let Some(state) = self.accounts.get(id, state.job).cloned()
+                && self.jobs.contains_key(&state.job)
+            {
+                self.take_role(now_ns, id, &state, is_new_here);
             }
         }
-        // Jobs that are registered later find it here.
-        self.hellos.retain(|(node, _)| *node != id);
-        self.hellos.push((id, hello.clone()));
         if is_new_life {
             self.need_plan(Why::Failure);
         }
         Ok(id)
+    }
+
+    /// Takes in what a box has in a job, which was checked.
+    pub(super) fn take_role(
+        &mut self,
+        now_ns: u64,
+        id: NodeId,
+        state: &RoleState,
+        is_new_here: bool,
+    ) {
+        match state.role {
+            Role::Server => self.take_server(now_ns, id, state),
+            Role::Aggregator => {
+                self.move_aggregator(state.job, id);
+                self.reconcile_aggregator(id, state);
+            }
+            Role::Replica => {
+                self.take_replica(now_ns, id, state, is_new_here);
+                self.reconcile_replica(id, state);
+            }
+        }
     }
 
     /// A box's stream broke. It counts as failed after a time.
@@ -91,46 +109,60 @@ impl Controller {
     fn check_hello(&self, hello: &NodeHello) -> Result<NodeId, Refusal> {
         let position = self.nodes.iter().position(|node| node.name == hello.name);
         let Some(id) = position.and_then(|i| u16::try_from(i).ok()).map(NodeId) else {
-            let problem = format!("there is no node `{}`; add a [[node]] or [[host]]", hello.name);
+            let name = check::shown(&hello.name);
+            let problem = format!("there is no node `{name}`; add a [[node]] or [[host]]");
             return Err(Refusal::new("name", problem));
         };
+        if hello.roles.len() > ROLES_MAX {
+            return Err(Refusal::new("roles", format!("are more than {ROLES_MAX}")));
+        }
         for (i, state) in hello.roles.iter().enumerate() {
             if hello.roles[..i].iter().any(|other| other.job == state.job) {
                 let problem = format!("job {} is given twice", state.job.0);
                 return Err(Refusal::new("roles", problem));
             }
-            if !(state.momentum_norm.is_finite() && state.momentum_norm >= 0.0) {
-                return Err(Refusal::new("momentum_norm", "is finite and not negative"));
-            }
-            if state.version.0 > COUNT_MAX || state.next_order.0 > COUNT_MAX {
-                return Err(Refusal::new("next_order", "is beyond anything that can be counted"));
-            }
-            let Some(job) = self.jobs.get(&state.job) else { continue };
-            let index = usize::from(state.box_index.0);
-            let is_right = match state.role {
-                Role::Server => {
-                    let is_heir = job.replica == Some(id) && state.epoch > job.succession.epoch;
-                    job.server == id || job.succession.former == Some(id) || is_heir
-                }
-                Role::Replica => job.replica == Some(id) && index == usize::from(job.replica_box()),
-                Role::Aggregator => job.aggregators.get(index) == Some(&id),
-            };
-            if !is_right {
-                let problem = format!(
-                    "`{}` is not the {:?} with box index {index} of job `{}`",
-                    hello.name, state.role, job.config.name
-                );
-                return Err(Refusal::new("roles", problem));
-            }
+            check_figures(state)?;
+            self.check_role(id, state)?;
         }
         Ok(id)
     }
 
+    /// Whether a box is in a job what it says; nothing is said against a job that is not here.
+    pub(super) fn check_role(&self, id: NodeId, state: &RoleState) -> Result<(), Refusal> {
+        let Some(job) = self.jobs.get(&state.job) else { return Ok(()) };
+        let index = usize::from(state.box_index.0);
+        let is_right = match state.role {
+            Role::Server => {
+                let is_heir = job.replica == Some(id) && state.epoch > job.succession.epoch;
+                job.server == id || job.succession.former == Some(id) || is_heir
+            }
+            Role::Replica => job.replica == Some(id) && index == usize::from(job.replica_box()),
+            Role::Aggregator => job.aggregators.get(index) == Some(&id),
+        };
+        if !is_right {
+            let problem = format!(
+                "`{}` is not the {:?} with box index {index} of job `{}`",
+                self.nodes[id.index()].name,
+                state.role,
+                job.config.name
+            );
+            return Err(Refusal::new("roles", problem));
+        }
+        let workers = u32::try_from(job.workers.len()).unwrap_or(u32::MAX);
+        let ranks = Members(u64::MAX.checked_shr(64 - workers).unwrap_or(0));
+        if state.open_groups.iter().any(|open| !ranks.contains(open.members)) {
+            let problem = format!("names a member that job `{}` does not have", job.config.name);
+            return Err(Refusal::new("open_groups", problem));
+        }
+        Ok(())
+    }
+
     pub(super) fn reconcile_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
+        let life = self.nodes[node.index()].life;
         let job = self.jobs.get_mut(&state.job).expect("checked");
-        let beyond = state.open_groups.iter().map(|open| open.order.0.saturating_add(1));
+        let beyond = state.open_groups.iter().map(|open| open.order.0 + 1);
         let next = beyond.max().unwrap_or(0).max(state.next_order.0);
-        job.learn(state.version, next, state.momentum_norm);
+        job.learn((node, life), state.version, next, state.momentum_norm);
         let known: Vec<(u64, GroupId)> = job.open.iter().map(|(o, g)| (*o, *g)).collect();
         for (order, id) in known {
             if order < state.next_order.0 {
@@ -140,14 +172,14 @@ impl Controller {
             }
         }
         for open in &state.open_groups {
-            match self.groups.get(&open.group).map(|group| group.is_doomed) {
+            match self.groups.get(&open.group) {
                 None => self.adopt(now_ns, state.job, *open),
                 // It missed the word that takes the group back.
-                Some(true) => {
+                Some(group) if group.is_doomed && group.job == state.job => {
                     let (job, group) = (state.job, open.group);
                     self.command(node, Command::Remove { job, group });
                 }
-                Some(false) => {}
+                Some(_) => {}
             }
         }
         self.acknowledge_open(node, state);
@@ -206,12 +238,14 @@ impl Controller {
             late_ns: u64::MAX,
             is_doomed: false,
             retry_ns: None,
+            offers: Offers::default(),
         };
         self.groups.insert(open.group, group);
     }
 
     fn reconcile_aggregator(&mut self, node: NodeId, state: &RoleState) {
-        let is_known = |group: GroupId| self.groups.contains_key(&group);
+        let is_known =
+            |id: GroupId| self.groups.get(&id).is_some_and(|group| group.job == state.job);
         let stale: Vec<GroupId> = (state.open_groups.iter().map(|open| open.group))
             .filter(|group| !is_known(*group))
             .collect();
@@ -250,7 +284,9 @@ impl Controller {
     /// What a box has, it has acknowledged, even if that was lost on its way.
     fn acknowledge_open(&mut self, node: NodeId, state: &RoleState) {
         for open in &state.open_groups {
-            if self.groups.get(&open.group).is_some_and(|group| group.waiting.contains(&node)) {
+            let is_awaited =
+                |group: &Group| group.job == state.job && group.waiting.contains(&node);
+            if self.groups.get(&open.group).is_some_and(is_awaited) {
                 let installed = Event::Installed { group: open.group };
                 self.acknowledged.push_back((node, installed));
             }
@@ -302,5 +338,28 @@ impl Controller {
     }
 }
 
+/// Whether a box's figures can be counted with.
+fn check_figures(state: &RoleState) -> Result<(), Refusal> {
+    if state.address.len() > ADDRESS_LEN_MAX {
+        let problem = format!("has more than {ADDRESS_LEN_MAX} bytes");
+        return Err(Refusal::new("address", problem));
+    }
+    if !(state.momentum_norm.is_finite() && state.momentum_norm >= 0.0) {
+        return Err(Refusal::new("momentum_norm", "is finite and not negative"));
+    }
+    if state.version.0 > COUNT_MAX || state.next_order.0 > COUNT_MAX {
+        return Err(Refusal::new("next_order", "is beyond anything that can be counted"));
+    }
+    if state.open_groups.len() > usize::from(GROUPS_OPEN_MAX) {
+        return Err(Refusal::new("open_groups", format!("are more than {GROUPS_OPEN_MAX}")));
+    }
+    if state.open_groups.iter().any(|open| open.order.0 > COUNT_MAX || open.members.is_empty()) {
+        return Err(Refusal::new("open_groups", "have an order number and members"));
+    }
+    Ok(())
+}
+
 /// Versions and order numbers, as the planner takes them.
-const COUNT_MAX: u64 = 1 << 62;
+pub(super) const COUNT_MAX: u64 = 1 << 62;
+/// Bytes of an "address:port", with some to spare for a name.
+const ADDRESS_LEN_MAX: usize = 256;

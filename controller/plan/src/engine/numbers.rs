@@ -51,6 +51,11 @@ impl Numbers {
         number
     }
 
+    /// None below is to be given any more.
+    pub(super) fn forget_below(&mut self, first: u64) {
+        self.free = self.free.split_off(&first);
+    }
+
     /// All below are decided, or never to be given.
     pub(super) fn begin_at(&mut self, first: u64) {
         self.next = self.next.max(first);

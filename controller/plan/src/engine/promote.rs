@@ -2,10 +2,11 @@
 //!
 //! A server is dead when nothing was heard of its box for a lease. Its replica takes over if
 //! workers were told only of what the replica has, which is so in jobs with `ack = "replica"` once
-//! the replica was level with its server; it says so itself. Once the replica was asked, the old
-//! server is out: it could acknowledge nothing without that replica, and is told to stand down when
-//! it comes back. A replica that is dead while its server lives is left, so that acknowledgements
-//! do not wait for it for ever.
+//! the replica was level with its server; it says so itself. That the server has not left it since
+//! must have been said by the server: to this controller, or to one whose state this one has. Once
+//! the replica was asked, the old server is out: it could acknowledge nothing without that replica,
+//! and is told to stand down when it comes back. A replica that is dead while its server lives is
+//! left, so that acknowledgements do not wait for it for ever.
 //!
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
@@ -31,10 +32,9 @@ pub(super) struct Succession {
     pub(super) asked: Option<Asked>,
     /// Acknowledgements do not wait for the replica any more.
     pub(super) is_replica_left: bool,
-    /// The replica reported that it has applied all below.
-    pub(super) applied: u64,
-    /// The replica says that it has all that workers were told of.
-    pub(super) is_fit: bool,
+    /// The server said that it has not left its replica: to this controller, or to one before it
+    /// whose state this one has.
+    pub(super) is_vouched: bool,
     /// It was said that nobody can take over.
     pub(super) is_stranded: bool,
 }
@@ -43,7 +43,7 @@ pub(super) struct Succession {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Asked {
     pub(super) order: u64,
-    asked_ns: u64,
+    pub(in crate::engine) asked_ns: u64,
 }
 
 impl Asked {
@@ -89,14 +89,23 @@ impl Controller {
     }
 
     fn leave_replica(&mut self, id: JobId, replica: NodeId) {
-        let job = self.jobs.get_mut(&id).expect("just listed");
-        job.succession.is_replica_left = true;
-        job.replica_state.is_held = false;
-        let server = job.server;
-        self.must_save();
+        self.forget_replica(id);
+        let server = self.jobs[&id].server;
         self.notice(id, Notice::ReplicaLeft { replica: self.name(replica) });
         self.command(server, Command::LeaveReplica { job: id });
-        self.command(replica, Command::LeaveReplica { job: id });
+    }
+
+    /// Nobody is to take the server's place: acknowledgements do not wait for its replica.
+    fn forget_replica(&mut self, id: JobId) {
+        let job = self.jobs.get_mut(&id).expect("the caller's job");
+        if !std::mem::replace(&mut job.succession.is_replica_left, true) {
+            job.replica_state.is_held = false;
+            let replica = job.replica;
+            self.must_save();
+            if let Some(replica) = replica {
+                self.command(replica, Command::LeaveReplica { job: id });
+            }
+        }
     }
 
     /// The replica is the server now, or was before this controller began.
@@ -122,7 +131,8 @@ impl Controller {
         }
         let job = self.jobs.get_mut(&id).expect("checked");
         job.is_known = false;
-        job.learn(promoted.version, promoted.order.0, promoted.momentum_norm);
+        let server = (node, self.nodes[node.index()].life);
+        job.learn(server, promoted.version, promoted.order.0, promoted.momentum_norm);
         job.begin_round_within();
         job.planned.clear();
         job.told_rate_bytes_per_sec = 0;
@@ -188,7 +198,6 @@ impl Controller {
         if job.succession.asked.is_none() {
             return;
         }
-        job.succession.is_fit = false;
         job.succession.is_stranded = true;
         let server = self.jobs[&id].server;
         let server = self.name(server);
@@ -203,9 +212,8 @@ impl Controller {
         let server = job.server;
         self.must_save();
         // It may have come back meanwhile.
-        let hello = self.hellos.iter().find(|(node, _)| *node == server);
-        let state = hello.and_then(|(_, hello)| hello.roles.iter().find(|role| role.job == id));
-        if let Some(state) = state.cloned().filter(|_| self.is_here(now_ns, server)) {
+        let state = self.accounts.get(server, id).cloned();
+        if let Some(state) = state.filter(|_| self.is_here(now_ns, server)) {
             self.go_on(now_ns, server, &state);
         }
     }
@@ -239,7 +247,14 @@ impl Controller {
         let id = state.job;
         let job = self.jobs.get_mut(&id).expect("the caller's job");
         job.succession.is_stranded = false;
-        let (is_left, is_first) = (job.succession.is_replica_left, !job.is_known);
+        let is_first = !job.is_known;
+        if state.has_left_replica {
+            // A controller before this one had it do so.
+            self.forget_replica(id);
+        } else if state.has_met_replica {
+            self.vouch(id);
+        }
+        let is_left = self.jobs[&id].succession.is_replica_left;
         self.reconcile_server(now_ns, node, state);
         if is_first {
             // Aggregators that came before it could not be told where it is.

@@ -192,8 +192,11 @@ impl Controller {
             let problem = format!("{} was used already; ids grow", request.update_id);
             return Err(Refusal::new("update_id", problem));
         }
-        if request.size_bytes > SIZE_BYTES_MAX {
-            let problem = format!("is {}; at most {SIZE_BYTES_MAX}", request.size_bytes);
+        let (least, most) = known.config.update_bytes_range();
+        if request.size_bytes != 0 && !(least..=most).contains(&request.size_bytes) {
+            let (name, given) = (&known.config.name, request.size_bytes);
+            let problem =
+                format!("is {given}; an update of job `{name}` takes {least} to {most}, or say 0");
             return Err(Refusal::new("size_bytes", problem));
         }
         for (field, value) in [("norm", request.norm), ("max_abs", request.max_abs)] {
@@ -274,7 +277,5 @@ fn cancel_pending(job: &mut Job, rank: Rank) {
     }
 }
 
-/// 1 PiB, as the planner has it.
-const SIZE_BYTES_MAX: u64 = 1 << 50;
 /// How far the model may be ahead of what the controller has heard: updates that went direct.
 const VERSION_SLACK: u64 = 4096;

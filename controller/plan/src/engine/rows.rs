@@ -47,9 +47,15 @@ impl Rows {
             return false;
         };
         self.free.remove(position);
-        // From here on it counts from what the box knows, so that the next use differs.
+        // From here on it counts from what the box knows, so that the next use differs; one that
+        // is behind is an old one, and its row has gone on.
         let known = &mut self.generations[usize::from(group.row())];
-        *known = (*known & !0xffff) | u32::from(group.generation());
+        #[expect(clippy::cast_possible_truncation, reason = "generations count modulo 2^16")]
+        let ahead = group.generation().wrapping_sub(*known as u16);
+        if ahead <= u16::MAX / 2 {
+            *known += u32::from(ahead);
+            self.ceiling = self.ceiling.max(*known);
+        }
         true
     }
 

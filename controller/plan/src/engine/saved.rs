@@ -3,8 +3,8 @@
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
 //! budget), which server was replaced by its replica, and jobs that were registered at run time.
-//! It may be lost without harm to a model, but for one case: a replica that was left and never
-//! heard so could take over without what it lacks.
+//! It may be lost without harm to a model: a controller that has none promotes nobody before the
+//! server itself has said that it did not leave its replica.
 
 use std::collections::BTreeMap;
 
@@ -46,6 +46,9 @@ pub struct SavedJob {
     /// Acknowledgements do not wait for its replica any more.
     #[serde(default)]
     pub is_replica_left: bool,
+    /// Its server said that it had not left its replica; only a controller could have it do so.
+    #[serde(default)]
+    pub is_vouched: bool,
 }
 
 impl Saved {

@@ -8,6 +8,7 @@ use weft_wire::{JobId, Rank};
 
 use crate::case::HostId;
 
+use super::accounts::Accounts;
 use super::check::{self, ConfigError};
 use super::config::{Config, JobConfig};
 use super::counters::Counters;
@@ -45,6 +46,7 @@ impl Controller {
             came_ns: None,
             gone_ns: None,
             refuses_until_ns: 0,
+            refusals: 0,
             events: 0,
             commands: 0,
         });
@@ -56,7 +58,7 @@ impl Controller {
             nodes: nodes.collect(),
             links,
             policies,
-            hellos: Vec::new(),
+            accounts: Accounts::default(),
             jobs: BTreeMap::new(),
             groups: BTreeMap::new(),
             rows: Rows::new(saved.generation_ceiling),
@@ -95,10 +97,15 @@ impl Controller {
         self.registered.push(job);
         self.is_saved = false;
         // Boxes of it may have attached already.
-        let hellos = std::mem::take(&mut self.hellos);
-        for (node, hello) in hellos {
-            if self.nodes[node.index()].is_attached {
-                let _ = self.handle_node(now_ns, &hello);
+        for index in (0..self.nodes.len()).filter_map(|index| u16::try_from(index).ok()) {
+            let node = NodeId(index);
+            let state =
+                self.accounts.get(node, id).filter(|_| self.nodes[node.index()].is_attached);
+            let Some(state) = state.cloned() else { continue };
+            // One that is something else there than the job says is as if it were not there.
+            let checked = self.check_role(node, &state);
+            if self.checked(checked).is_ok() {
+                self.take_role(now_ns, node, &state, true);
             }
         }
         Ok(id)
@@ -114,11 +121,11 @@ impl Controller {
         let id = JobId(job.index);
         if let Some(other) = self.jobs.get(&id) {
             let problem = format!("{} is job `{}` already", job.index, other.config.name);
-            return Err(ConfigError::new(format!("{at}index"), problem));
+            return Err(ConfigError::taken(format!("{at}index"), problem));
         }
         if self.jobs.values().any(|other| other.config.name == job.name) {
             let problem = format!("`{}` is given twice; names are unique", job.name);
-            return Err(ConfigError::new(format!("{at}name"), problem));
+            return Err(ConfigError::taken(format!("{at}name"), problem));
         }
         if self.jobs.len() >= JOBS_MAX {
             return Err(ConfigError::new(format!("{at}index"), "there are too many jobs"));
@@ -137,6 +144,7 @@ impl Controller {
             epoch: ServerEpoch(known.epoch),
             asked: known.promoting.map(Asked::again),
             is_replica_left: known.is_replica_left,
+            is_vouched: known.is_vouched || known.promoting.is_some(),
             ..Succession::default()
         };
         let is_heir = |name: &&String| job.replica.as_ref() == Some(*name);
@@ -169,12 +177,14 @@ impl Controller {
             version: 0,
             momentum_norm: 0.0,
             is_known: false,
+            learnt_from: None,
             is_server_away: false,
             replica_state: ReplicaState::default(),
             succession,
             round: Round::default(),
             recent: known.recent.chars().map(|decision| decision == 'x').collect(),
             virtual_bytes: 0.0,
+            refusing: None,
             told_rate_bytes_per_sec: 0,
             counters: JobCounters::default(),
             config: job,
@@ -203,6 +213,7 @@ impl Controller {
                 server: job.succession.former.map(|_| job.config.server.clone()),
                 promoting: job.succession.asked.map(|asked| asked.order),
                 is_replica_left: job.succession.is_replica_left,
+                is_vouched: job.succession.is_vouched,
             };
             (job.config.name.clone(), saved)
         });

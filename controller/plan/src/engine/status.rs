@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::Controller;
+use super::message::explain;
 
 /// What a job's updates came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
@@ -43,6 +44,10 @@ pub struct JobCounters {
     pub granted_bytes: u64,
     /// Times that its replica took over from its server.
     pub promotions: u64,
+    /// Times that a box refused one of its groups.
+    pub installs_refused: u64,
+    /// Of the dropped: those whose group the server refused too often.
+    pub unreachable: u64,
 }
 
 /// All figures at one time.
@@ -97,6 +102,9 @@ pub struct JobStatus {
     pub is_replica_lost: bool,
     /// The server has a stream to the controller.
     pub is_server_attached: bool,
+    /// The box that refused its last group and took none since, and why; empty: none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub refusing: String,
 }
 
 /// A replica.
@@ -163,6 +171,9 @@ impl Controller {
             }),
             is_server_attached: self.nodes[job.server.index()].is_attached,
             epoch: job.succession.epoch.0,
+            refusing: job.refusing.map_or_else(String::new, |(node, error)| {
+                format!("{}: {}", self.nodes[node.index()].name, explain(error))
+            }),
             is_replica_lost: job.succession.is_replica_left || job.succession.epoch.0 > 0,
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {

@@ -14,6 +14,7 @@ mod failures;
 mod probes;
 mod promotion;
 mod properties;
+mod registration;
 mod world;
 
 use world::{Worker, World, job, network};

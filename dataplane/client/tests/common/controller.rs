@@ -168,6 +168,13 @@ impl Workers for Service {
     ) -> Result<Response<v1::RegisterJobReply>, Status> {
         Err(Status::unimplemented("jobs are fixed here"))
     }
+
+    async fn unregister_job(
+        &self,
+        _: Request<v1::UnregisterJobRequest>,
+    ) -> Result<Response<v1::UnregisterJobReply>, Status> {
+        Err(Status::unimplemented("jobs are fixed here"))
+    }
 }
 
 async fn say(replies: &Replies, message: Said) {

@@ -2,6 +2,7 @@
 
 pub mod datagram;
 pub mod pacer;
+pub mod path;
 pub mod retransmit;
 pub mod train;
 pub mod window;

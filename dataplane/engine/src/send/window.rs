@@ -3,9 +3,9 @@
 //!
 //! The window halves at most once a round trip on loss or on a congestion mark, grows by one for
 //! every window of answers while it is the limit (one that probes: for every answer, as in TCP's
-//! slow start, until it is halved), and never exceeds the lease. Timeouts that a HAVE or a second
-//! answer shows to be spurious (it was there all along) give back what they took, as Eifel does
-//! (RFC 4015). Invariant: `1 <= size <= max`. O(1).
+//! slow start, until it is halved), and never exceeds the lease. Timeouts that turn out to be
+//! spurious give back what they took, as Eifel does (RFC 4015); [`super::path`] says which those
+//! are. Invariant: `1 <= size <= max`. O(1).
 
 use weft_wire::Nanos;
 
@@ -80,7 +80,7 @@ impl CongestionWindow {
         self.halve(now, round_trip)
     }
 
-    /// The last timeout was no loss: the box had the contribution all along.
+    /// The last timeout was no loss.
     pub fn on_spurious_timeout(&mut self) {
         if let Some(before) = self.before_timeout.take() {
             self.size = self.size.max(before);

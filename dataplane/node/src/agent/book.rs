@@ -47,6 +47,8 @@ impl Book {
                 open_groups: Vec::new(),
                 epoch: 0,
                 is_fit: false,
+                has_met_replica: false,
+                has_left_replica: false,
             };
             (JobId(job), Known { state, open: BTreeMap::new() })
         };
@@ -124,8 +126,15 @@ impl Book {
             | Command::SetRate { .. }
             | Command::Skip { .. }
             | Command::Promote { .. }
-            | Command::StandDown { .. }
-            | Command::LeaveReplica { .. } => {}
+            | Command::StandDown { .. } => {}
+            // Whoever asks later must know: nobody may take this server's place.
+            Command::LeaveReplica { job } => {
+                if let Some(known) = self.roles.get_mut(job)
+                    && known.state.role() == v1::Role::Server
+                {
+                    known.state.has_left_replica = true;
+                }
+            }
         }
     }
 
@@ -139,6 +148,11 @@ impl Book {
         let ended = match *event {
             Event::Heir { is_fit } => {
                 known.state.is_fit = is_fit;
+                return;
+            }
+            // Held is a distance to a replica that was met.
+            Event::ReplicaAt { is_held, .. } => {
+                known.state.has_met_replica |= is_held;
                 return;
             }
             Event::Promoted { epoch, order, version, momentum_norm, .. } => {
@@ -234,6 +248,24 @@ mod tests {
             book.note_event(JobId(3), &Event::Heir { is_fit: fit });
             assert_eq!(is_fit(&book), fit);
         }
+    }
+
+    #[test]
+    fn a_server_says_whether_its_replica_was_met_and_left() {
+        let mut book = book();
+        let said = |book: &Book| {
+            let role = book.hello(0).roles[0].clone();
+            (role.has_met_replica, role.has_left_replica)
+        };
+        let at =
+            |is_held| Event::ReplicaAt { order: OrderNumber(2), divergence_bound: 0.0, is_held };
+        book.note_event(JobId(3), &at(false));
+        assert_eq!(said(&book), (false, false));
+        book.note_event(JobId(3), &at(true));
+        assert_eq!(said(&book), (true, false));
+        book.note_command(&Command::LeaveReplica { job: JobId(3) });
+        book.note_event(JobId(3), &at(true));
+        assert_eq!(said(&book), (true, true));
     }
 
     #[test]

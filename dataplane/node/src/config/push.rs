@@ -45,7 +45,7 @@ pub struct PushSection {
     /// `crc32c` (default) or `none`.
     #[serde(default)]
     pub integrity: IntegrityName,
-    /// Scale exponent of updates that no controller gave one. Default: none.
+    /// Scale exponent of updates that no controller gave one, -126 to 126. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exponent: Option<i8>,
     /// Memory of the whole leases. A chunk takes `elements` x 4 bytes, in whole cache lines, and 16

@@ -39,14 +39,15 @@ pub struct RowSection {
     /// Elements per chunk. Default 256, which fits an MTU of 1500 with 4-byte elements.
     #[serde(default = "default_elements")]
     pub elements: u16,
-    /// Slots over all lanes, a power of two, at most 2048 per lane. Default 256.
+    /// Slots over all lanes, a power of two, at most 2048 per lane, and so few that a handshake of
+    /// 104 + a lane's slots / 2 bytes fits the MTU. Default 256.
     #[serde(default = "default_window")]
     pub window: u16,
     /// Chunks before the group must be formed again, at most 2^31. Default 2^31.
     #[serde(default = "default_chunks_max")]
     pub chunks_max: u32,
-    /// Job-fixed scale exponent: a value is element x 2^exponent. Default: the members agree on one
-    /// per chunk.
+    /// Job-fixed scale exponent, -126 to 126: a value is element x 2^exponent. Default: the members
+    /// agree on one per chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exponent: Option<i8>,
     /// Contributions in a final sum, over all levels. Default: the members' weights together, which

@@ -36,7 +36,7 @@ pub struct ServerSection {
     /// Elements per chunk. Default 256.
     #[serde(default = "default_elements")]
     pub elements: u16,
-    /// Scale exponent of updates that no controller gave one. Default -20.
+    /// Scale exponent of updates that no controller gave one, -126 to 126. Default -20.
     #[serde(default = "default_exponent")]
     pub exponent: i8,
     /// `crc32c` (default), `checksum16` or `none`.
@@ -126,8 +126,9 @@ pub struct ServerSection {
     pub dump_model: Option<PathBuf>,
     /// Directory where the job is kept: every decision is on disk before anybody is told of it, and
     /// a node that starts again, after whatever end, goes on from there; `initial_*` are then for
-    /// the first start only. Default: none. A server that ends then forgets its momentum, the
-    /// commits since its initial model, and what it told its workers: the job must begin anew.
+    /// the first start only. A file that is missing or damaged there is an error that says what it
+    /// costs, never a silent start. Default: none. A server that ends then forgets its momentum,
+    /// the commits since its initial model, and what it told its workers: the job must begin anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<PathBuf>,
     /// Bytes that the journal in `state_dir` may have before a checkpoint of the model takes its

@@ -12,7 +12,7 @@ use weft_engine::role::model::journal::record_len_max;
 use weft_engine::role::server::Server;
 
 use super::Stored;
-use super::writer::{Parcel, Writer};
+use super::writer::{Parcel, Writer, start_thread};
 use crate::error::NodeError;
 
 /// Keeps what an engine must not tell before it is kept. Called by the lane between two breaths.
@@ -54,7 +54,7 @@ impl JournalLink {
         let buffers = (BUFFERS_BYTES_MAX / len).clamp(BUFFERS_MIN, BUFFERS_MAX);
         let (parcels, to_write) = bounded(buffers);
         let (written, done) = bounded(buffers);
-        let writer = Writer::open(stored.jobs)?;
+        let writer = Writer::new(stored.jobs, start_thread);
         let work = move || {
             let result = writer.run(&to_write, &written);
             if result.is_err() {

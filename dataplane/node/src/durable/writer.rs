@@ -2,20 +2,22 @@
 //! nothing.
 //!
 //! Everything that waits is appended at once and made durable by one `fdatasync` per job: the
-//! slower the disk, the larger the batches. A journal that has grown too long is left to a thread
-//! of its own, which applies it to the checkpoint, while the next journal is written.
+//! slower the disk, the larger the batches. A mark behind them tells the next start that they were
+//! durable, for somebody may be told of them from then on. A journal that has grown too long is
+//! left to a thread of its own, which applies it to the checkpoint, while the next journal is
+//! written.
 
-use std::fs::File;
-use std::io::Write as _;
-use std::path::Path;
+use std::io;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
+use weft_engine::role::model::journal::Mark;
 use weft_engine::role::model::{ModelState, Replay};
 use weft_kernel::Kernels;
 use weft_wire::JobId;
 
 use super::StoredJob;
+use super::directory::journal_name;
 use crate::error::NodeError;
 
 /// A record on its way to the disk, and its memory on its way back.
@@ -26,30 +28,34 @@ pub(super) struct Parcel {
     pub(super) record: Vec<u8>,
 }
 
+/// A checkpoint that is being made.
+pub(super) type Compaction = JoinHandle<Result<(), NodeError>>;
+
+/// What makes a checkpoint.
+pub(super) type Work = Box<dyn FnOnce() -> Result<(), NodeError> + Send>;
+
+/// Starts it.
+pub(super) type Start = fn(Work) -> io::Result<Compaction>;
+
 /// The files of all jobs.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: Vec<OpenJournal>,
+    start: Start,
 }
 
 #[derive(Debug)]
 struct OpenJournal {
     stored: StoredJob,
-    file: File,
-    number: u64,
-    len: u64,
     is_dirty: bool,
-    compaction: Option<JoinHandle<Result<(), NodeError>>>,
+    compaction: Option<Compaction>,
 }
 
 impl Writer {
-    /// Begins a journal for each job.
-    pub(super) fn open(jobs: Vec<StoredJob>) -> Result<Self, NodeError> {
-        let open = |mut stored: StoredJob| {
-            let (file, number) = stored.directory.next_journal()?;
-            Ok(OpenJournal { stored, file, number, len: 0, is_dirty: false, compaction: None })
-        };
-        Ok(Self { jobs: jobs.into_iter().map(open).collect::<Result<_, NodeError>>()? })
+    /// Appends to these jobs' journals.
+    pub(super) fn new(jobs: Vec<StoredJob>, start: Start) -> Self {
+        let open = |stored| OpenJournal { stored, is_dirty: false, compaction: None };
+        Self { jobs: jobs.into_iter().map(open).collect(), start }
     }
 
     /// Writes what comes until nobody can send any more.
@@ -62,24 +68,37 @@ impl Writer {
         while let Ok(first) = parcels.recv() {
             batch.push(first);
             batch.extend(parcels.try_iter().take(BATCH_MAX - 1));
-            for parcel in &batch {
-                if let Some(open) = self.job(parcel.job) {
-                    open.append(&parcel.record)?;
-                }
-            }
-            for open in self.jobs.iter_mut().filter(|open| open.is_dirty) {
-                open.sync()?;
-            }
-            for parcel in batch.drain(..) {
-                // The lane may have ended.
-                let _ = done.send(parcel);
-            }
-            for open in &mut self.jobs {
-                open.rotate()?;
-            }
+            self.write(&mut batch, done)?;
         }
         for open in &mut self.jobs {
             open.end_compaction()?;
+        }
+        Ok(())
+    }
+
+    /// Makes a batch durable, says so, and then looks after the files.
+    pub(super) fn write(
+        &mut self,
+        batch: &mut Vec<Parcel>,
+        done: &Sender<Parcel>,
+    ) -> Result<(), NodeError> {
+        for parcel in batch.iter() {
+            if let Some(open) = self.job(parcel.job) {
+                open.is_dirty = true;
+                open.append(&parcel.record)?;
+            }
+        }
+        for open in self.jobs.iter_mut().filter(|open| open.is_dirty) {
+            open.sync()?;
+            open.mark(None)?;
+            open.is_dirty = false;
+        }
+        for parcel in batch.drain(..) {
+            // The lane may have ended.
+            let _ = done.send(parcel);
+        }
+        for open in &mut self.jobs {
+            open.rotate(self.start)?;
         }
         Ok(())
     }
@@ -90,47 +109,53 @@ impl Writer {
 }
 
 impl OpenJournal {
-    fn append(&mut self, record: &[u8]) -> Result<(), NodeError> {
-        self.is_dirty = true;
-        self.len += record.len() as u64;
-        self.file.write_all(record).map_err(|error| self.failed(&error))
+    fn append(&mut self, bytes: &[u8]) -> Result<(), NodeError> {
+        let journal = &mut self.stored.journal;
+        journal.len += bytes.len() as u64;
+        journal.file.append(bytes).map_err(|error| self.failed(&error))
     }
 
     fn sync(&mut self) -> Result<(), NodeError> {
-        self.is_dirty = false;
-        self.file.sync_data().map_err(|error| self.failed(&error))
+        self.stored.journal.file.sync().map_err(|error| self.failed(&error))
     }
 
-    fn failed(&self, error: &std::io::Error) -> NodeError {
-        NodeError::State {
-            path: self.stored.directory.journal_path(self.number),
-            problem: format!(
-                "cannot be written: {error}; nothing that is not in it was told to anybody; make \
-                 room and start the node again"
-            ),
-        }
+    /// Notes that all so far is durable.
+    fn mark(&mut self, next: Option<u64>) -> Result<(), NodeError> {
+        let mut mark = Vec::new();
+        Mark { offset: self.stored.journal.len, next }.write(&mut mark);
+        self.append(&mark)
+    }
+
+    fn failed(&self, error: &io::Error) -> NodeError {
+        let name = journal_name(self.stored.journal.number);
+        let problem = format!(
+            "cannot be written: {error}; nothing that is not in it was told to anybody; make \
+             room and start the node again"
+        );
+        self.stored.directory.problem(&name, &problem)
     }
 
     /// Leaves a long journal to a checkpoint, unless one is being made.
-    fn rotate(&mut self) -> Result<(), NodeError> {
+    fn rotate(&mut self, start: Start) -> Result<(), NodeError> {
         let is_busy = self.compaction.as_ref().is_some_and(|thread| !thread.is_finished());
-        if self.len < self.stored.journal_bytes_max || is_busy {
+        if self.stored.journal.len < self.stored.journal_bytes_max || is_busy {
             return Ok(());
         }
         self.end_compaction()?;
-        let old = self.stored.directory.journal_path(self.number);
-        (self.file, self.number) = self.stored.directory.next_journal()?;
-        self.len = 0;
-        let compactor = self.stored.directory.compactor();
+        let old = self.stored.journal.number;
+        let next = self.stored.directory.next_journal(old)?;
+        self.mark(Some(next.number))?;
+        self.sync()?;
+        self.stored.journal = next;
+        let directory = self.stored.directory.clone();
         let (model, workers) = (self.stored.config.model.clone(), self.stored.config.workers.len());
         let work = move || {
-            compactor.compact(Path::new(&old), |state: &ModelState| {
+            directory.compact(old, |state: &ModelState| {
                 Replay::new(&model, workers, state, Kernels::detect())
                     .map_err(|error| error.to_string())
             })
         };
-        let thread = std::thread::Builder::new().name("weft-checkpoint".to_owned()).spawn(work);
-        self.compaction = Some(thread.map_err(|error| self.failed(&error))?);
+        self.compaction = Some(start(Box::new(work)).map_err(|error| self.failed(&error))?);
         Ok(())
     }
 
@@ -139,6 +164,11 @@ impl OpenJournal {
         let broken = self.stored.directory.problem("checkpoint", "the thread that makes it died");
         thread.join().unwrap_or(Err(broken))
     }
+}
+
+/// On a thread of its own.
+pub(super) fn start_thread(work: Work) -> io::Result<Compaction> {
+    std::thread::Builder::new().name("weft-checkpoint".to_owned()).spawn(work)
 }
 
 /// Records that one `fdatasync` makes durable.

@@ -18,6 +18,8 @@ pub enum Message {
     Opened { worker: u8, life: u8, epoch: u8, generation: u8, formation: u8 },
     /// Up: a gradient chunk.
     Contribution { worker: u8, life: u8, epoch: u8, generation: u8, chunk: u8, formation: u8 },
+    /// Up: this life holds every sum that it needs, and ends.
+    Close { worker: u8, life: u8, epoch: u8, generation: u8 },
     /// Down, multicast: a chunk's sum.
     Answer { epoch: u8, generation: u8, chunk: u8, sum: Sum },
     /// Down, multicast: this generation's group will not end; join the next.
@@ -37,7 +39,8 @@ pub(crate) type Sum = [Option<Data>; WORKER_COUNT_MAX];
 impl Message {
     /// True for what workers send to the aggregator.
     pub(super) const fn goes_up(self) -> bool {
-        matches!(self, Self::Hello { .. } | Self::Join { .. } | Self::Contribution { .. })
+        use Message::{Close, Contribution, Hello, Join};
+        matches!(self, Hello { .. } | Join { .. } | Contribution { .. } | Close { .. })
     }
 }
 
@@ -61,6 +64,9 @@ impl fmt::Display for Message {
                 "contribution w{worker}:c{chunk} of life {life}, epoch {epoch}, \
                  generation {generation} (formation {formation})"
             ),
+            Self::Close { worker, life, epoch, generation } => {
+                write!(f, "close of w{worker}, life {life}, epoch {epoch}, generation {generation}")
+            }
             Self::Answer { epoch, generation, chunk, .. } => {
                 write!(f, "answer c{chunk} of epoch {epoch}, generation {generation}")
             }

@@ -4,11 +4,14 @@
 //! WELCOME, and joins with it. When all ranks have joined, a group opens for exactly those lives.
 //! A worker that restarts has a new life and new data; when its new life joins, the open group is
 //! given up and the next generation forms. The aggregator may restart too: then epoch and cookies
-//! are new and generations begin again. The model checks:
+//! are new and generations begin again. Workers whose run is over close; when all have, the next
+//! lives form the next group. The model checks:
 //!
 //! - I1, I2: each sum that a worker accepts has one contribution of every rank, all made for the
 //!   same formation as the worker's own, and all chunks of a formation come from the same lives;
-//! - I9: from every state a state is reachable in which all ranks hold all sums of one group.
+//! - no group opens with a life that the aggregator knows to have ended: nobody would contribute;
+//! - I9: from every state a state is reachable in which all ranks hold all sums of one group, of
+//!   the last run.
 //!
 //! A group that a restart interrupts is given up here. That the survivors of an *aggregator's*
 //! restart may go on with it is the matter of [`super::allreduce`].
@@ -41,6 +44,8 @@ pub enum Rules {
     GroupWithoutGeneration,
     /// A HELLO joins by itself; nothing shows that its sender still lives.
     HelloBinds,
+    /// A life that has closed may join as long as no later life of its rank has.
+    EndedLifeJoins,
 }
 
 /// Ranks that form groups: how many, their faults, their rules.
@@ -50,6 +55,8 @@ pub struct Identity {
     pub workers: u8,
     /// Chunks of a group.
     pub chunks: u8,
+    /// Runs, one after the other: after each but the last all workers close.
+    pub runs: u8,
     /// How often workers may restart, all together.
     pub worker_restart_count_max: u8,
     /// How often the aggregator may restart.
@@ -68,6 +75,8 @@ pub struct State {
     network: Network<Message>,
     worker_restarts_left: u8,
     aggregator_restarts_left: u8,
+    /// Ghost: the formation of which all ranks had all sums when the first of them closed.
+    finished: Option<u8>,
     /// Ghost: whose data the accepted sums of each formation have.
     lives_of: Vec<(u8, Lives)>,
     /// Ghost: the first property that broke.
@@ -83,6 +92,7 @@ pub(crate) const WORKER_COUNT_MAX: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Worker {
     life: u8,
+    run: u8,
     /// The epoch of the newest cookie that it got; 0 for none.
     cookie_epoch: u8,
     /// False from the moment when it doubts its cookie until it gets a newer one.
@@ -104,6 +114,7 @@ struct Membership {
 enum Broken {
     Mixed { worker: u8, chunk: u8, formation: u8, sum: Sum },
     Torn { worker: u8, chunk: u8, before: Lives, now: Lives },
+    Ghost { worker: u8, life: u8 },
 }
 
 /// One step of an [`Identity`].
@@ -117,6 +128,8 @@ pub enum Action {
     Doubt(u8),
     /// A worker loses its state and comes back with a new life.
     RestartWorker(u8),
+    /// A worker has all sums of its run, closes, and begins the next one with a new life.
+    Close(u8),
     /// The aggregator loses its state and comes back.
     RestartAggregator,
     /// The network loses everything in flight; the boxes send again what they still want.
@@ -129,11 +142,12 @@ impl Model for Identity {
 
     fn initial(&self) -> State {
         let mut state = State {
-            workers: vec![Worker::new(1); usize::from(self.workers)],
+            workers: vec![Worker::new(1, 1); usize::from(self.workers)],
             aggregator: Aggregator::new(usize::from(self.chunks)),
             network: Network::empty(),
             worker_restarts_left: self.worker_restart_count_max,
             aggregator_restarts_left: self.aggregator_restart_count_max,
+            finished: None,
             lives_of: Vec::new(),
             broken: None,
         };
@@ -154,6 +168,8 @@ impl Model for Identity {
             if message.goes_up() {
                 offer(Action::AtAggregator(message), &|next| {
                     next.aggregator.handle(self, message, &mut next.network);
+                    let ghost = next.aggregator.ghost();
+                    next.broken = ghost.map(|(worker, life)| Broken::Ghost { worker, life });
                 });
                 continue;
             }
@@ -166,13 +182,27 @@ impl Model for Identity {
         for worker in 0..self.workers {
             if state.worker_restarts_left > 0 {
                 offer(Action::RestartWorker(worker), &|next| {
+                    // It goes on with the run that the others are in.
+                    let run = next.workers.iter().map(|worker| worker.run).max().unwrap_or(1);
                     let this = &mut next.workers[usize::from(worker)];
-                    *this = Worker::new(this.life + 1);
+                    *this = Worker::new(this.life + 1, run);
                     next.worker_restarts_left -= 1;
                 });
             }
+            if self.may_close(state, worker) {
+                offer(Action::Close(worker), &|next| {
+                    let this = &mut next.workers[usize::from(worker)];
+                    let (life, epoch) = (this.life, this.cookie_epoch);
+                    if let Some(Membership { generation, formation, .. }) = this.group {
+                        next.network.send(Message::Close { worker, life, epoch, generation });
+                        next.finished = Some(formation);
+                    }
+                    *this = Worker::new(this.life + 1, this.run + 1);
+                });
+            }
             let epoch = state.aggregator.epoch;
-            if state.workers[usize::from(worker)].cookie_epoch < epoch {
+            let this = &state.workers[usize::from(worker)];
+            if this.cookie_epoch < epoch && !self.is_closing(state, worker) {
                 offer(Action::Doubt(worker), &|next| {
                     let this = &mut next.workers[usize::from(worker)];
                     this.has_cookie = false;
@@ -211,16 +241,15 @@ impl Model for Identity {
                 &now[..ranks],
                 &before[..ranks]
             ),
+            Broken::Ghost { worker, life } => {
+                format!("a group opens with w{worker}'s life {life}, which has closed")
+            }
         })
     }
 
     fn is_done(&self, state: &State) -> bool {
-        let all = (1 << self.chunks) - 1;
-        let formation_done = |worker: &Worker| {
-            worker.group.filter(|group| group.had == all).map(|group| group.formation)
-        };
-        let first = formation_done(&state.workers[0]);
-        first.is_some() && state.workers.iter().all(|worker| formation_done(worker) == first)
+        let all_end = state.workers.iter().all(|worker| worker.run == self.runs);
+        all_end && self.all_have(state, self.formation_done(&state.workers[0]))
     }
 
     fn describe(&self, state: &State) -> String {
@@ -240,9 +269,38 @@ impl Model for Identity {
 }
 
 impl Identity {
+    /// The formation of which the worker has all sums.
+    fn formation_done(&self, worker: &Worker) -> Option<u8> {
+        let all = (1 << self.chunks) - 1;
+        worker.group.filter(|group| group.had == all).map(|group| group.formation)
+    }
+
+    fn all_have(&self, state: &State, formation: Option<u8>) -> bool {
+        let has = |worker| self.formation_done(worker) == formation;
+        formation.is_some() && state.workers.iter().all(has)
+    }
+
+    /// A worker closes when all ranks hold all sums: how long one waits for the others that lack
+    /// some is the matter of a timer, `close_linger`.
+    fn may_close(&self, state: &State, worker: u8) -> bool {
+        let this = &state.workers[usize::from(worker)];
+        let is_over = self.all_have(state, self.formation_done(this));
+        this.run < self.runs && (is_over || self.is_closing(state, worker))
+    }
+
+    /// A worker whose run others have closed does so next, and takes part in no other group.
+    fn is_closing(&self, state: &State, worker: u8) -> bool {
+        let done = self.formation_done(&state.workers[usize::from(worker)]);
+        done.is_some() && done == state.finished
+    }
+
     /// Lets every worker send whatever its state allows; see [`crate::model::network`] for why.
     fn send_all(&self, state: &mut State) {
-        for (worker, this) in (0..).zip(&state.workers) {
+        for worker in 0..self.workers {
+            if self.is_closing(state, worker) {
+                continue;
+            }
+            let this = &state.workers[usize::from(worker)];
             let (life, epoch) = (this.life, this.cookie_epoch);
             if !this.has_cookie {
                 state.network.send(Message::Hello { worker, life });
@@ -271,6 +329,9 @@ impl Identity {
 
     /// Lets `message` arrive at `worker`.
     fn at_worker(&self, state: &mut State, worker: u8, message: Message) {
+        if self.is_closing(state, worker) {
+            return;
+        }
         let this = &mut state.workers[usize::from(worker)];
         let life_fits = |life: u8| life == this.life || self.rules == Rules::CookieWithoutLife;
         let generation_fits = |generation: u8, group: Membership| {
@@ -332,8 +393,8 @@ impl Identity {
 }
 
 impl Worker {
-    const fn new(life: u8) -> Self {
-        Self { life, cookie_epoch: 0, has_cookie: false, group: None }
+    const fn new(life: u8, run: u8) -> Self {
+        Self { life, run, cookie_epoch: 0, has_cookie: false, group: None }
     }
 }
 
@@ -345,6 +406,7 @@ impl fmt::Display for Action {
             Self::Doubt(worker) => write!(f, "w{worker} doubts its cookie"),
             Self::RestartWorker(worker) => write!(f, "w{worker} restarts with a new life"),
             Self::RestartAggregator => write!(f, "the aggregator restarts"),
+            Self::Close(worker) => write!(f, "w{worker} closes and begins its next run"),
             Self::LoseAll => write!(f, "everything in flight is lost"),
         }
     }

@@ -1,5 +1,5 @@
 //! Who could take a server's place: a replica that says so of its present life, and whose server
-//! does not acknowledge without it.
+//! was heard not to acknowledge without it.
 
 use weft_engine::push::Command;
 use weft_wire::JobId;
@@ -14,14 +14,15 @@ impl Controller {
     pub(in crate::engine) fn is_fit(&self, id: JobId) -> bool {
         let job = &self.jobs[&id];
         let succession = &job.succession;
-        succession.is_fit && !succession.is_replica_left && job.config.ack == Ack::Replica
+        let is_followed = succession.is_vouched && !succession.is_replica_left;
+        let account = job.replica.and_then(|replica| self.accounts.get(replica, id));
+        let says_so = account.is_some_and(|state| state.is_fit);
+        says_so && is_followed && job.config.ack == Ack::Replica
     }
 
     /// The first order number that the replica has not applied, as far as it said.
     pub(super) fn applied_by(&self, id: JobId, replica: NodeId) -> u64 {
-        let hello = self.hellos.iter().find(|(node, _)| *node == replica);
-        let state = hello.and_then(|(_, hello)| hello.roles.iter().find(|state| state.job == id));
-        state.map_or(0, |state| state.next_order.0).max(self.jobs[&id].succession.applied)
+        self.accounts.get(replica, id).map_or(0, |state| state.next_order.0)
     }
 
     /// A replica came. A new life of it is another heir, and was never asked to take over.
@@ -33,8 +34,7 @@ impl Controller {
         is_new_here: bool,
     ) {
         let id = state.job;
-        let succession = &mut self.jobs.get_mut(&id).expect("checked").succession;
-        succession.is_fit = state.is_fit;
+        let succession = &self.jobs[&id].succession;
         let (is_left, is_asked) = (succession.is_replica_left, succession.asked.is_some());
         if is_left {
             self.command(node, Command::LeaveReplica { job: id });
@@ -45,8 +45,12 @@ impl Controller {
         }
     }
 
-    /// The replica says whether it has all that workers were told of.
-    pub(in crate::engine) fn note_heir(&mut self, id: JobId, is_fit: bool) {
-        self.jobs.get_mut(&id).expect("checked").succession.is_fit = is_fit;
+    /// The server has said that acknowledgements wait for its replica. Only a controller can have
+    /// it leave the replica, and from now on that is this one, or one that has its state.
+    pub(in crate::engine) fn vouch(&mut self, id: JobId) {
+        let succession = &mut self.jobs.get_mut(&id).expect("checked").succession;
+        if !std::mem::replace(&mut succession.is_vouched, true) {
+            self.must_save();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Decides by silence: whose server is dead, which replica is left, what is promised to nobody.
 //!
-//! Invariant: a server is given as long as its replica to come back from where both were away.
+//! Invariants: a server is given as long as its replica to come back from where both were away; the
+//! controller's own absence is nobody's silence.
 
 use weft_wire::{GroupId, JobId};
 
@@ -19,6 +20,24 @@ enum Step {
 }
 
 impl Controller {
+    /// The controller itself was away, stopped or busy: what was said meanwhile is still to be read,
+    /// and whose word is overdue is not known. Everybody gets that time again.
+    pub(in crate::engine) fn forgive_pause(&mut self, now_ns: u64) {
+        let pause_ns = now_ns.saturating_sub(self.leases_at_ns);
+        if pause_ns < PAUSE_NS_MIN {
+            return;
+        }
+        let shift = |at_ns: &mut u64| *at_ns = at_ns.saturating_add(pause_ns).min(now_ns);
+        for node in &mut self.nodes {
+            let times = [&mut node.heard_ns, &mut node.came_ns, &mut node.gone_ns];
+            times.into_iter().flatten().for_each(shift);
+        }
+        self.groups.values_mut().for_each(|group| shift(&mut group.installed_ns));
+        for job in self.jobs.values_mut() {
+            job.succession.asked.iter_mut().for_each(|asked| shift(&mut asked.asked_ns));
+        }
+    }
+
     /// Boxes whose word is overdue: servers that are replaced, replicas that are left.
     pub(in crate::engine) fn check_leases(&mut self, now_ns: u64) {
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -58,6 +77,8 @@ impl Controller {
 
     /// When [`Controller::check_leases`] has something to do.
     pub(in crate::engine) fn lease_due_ns(&self, now_ns: u64) -> Option<u64> {
+        // Looked at often, so that a look that comes late is known for one.
+        let look_ns = self.leases_at_ns.saturating_add(LOOK_NS);
         let away = self.jobs.values().map(|job| self.lease_end(job.server));
         let jobs = self.jobs.values().filter(|job| job.config.ack == Ack::Replica);
         let due = jobs.flat_map(|job| {
@@ -67,7 +88,8 @@ impl Controller {
             let asked = job.succession.asked.map(|asked| asked.asked_ns + self.lease_ns());
             [server, replica, asked]
         });
-        due.chain(away).flatten().filter(|due_ns| *due_ns > now_ns).min()
+        let due = due.chain(away).flatten().filter(|due_ns| *due_ns > now_ns).min();
+        due.map(|due_ns| due_ns.min(look_ns))
     }
 
     fn next_step(&self, now_ns: u64, id: JobId) -> Step {
@@ -143,5 +165,9 @@ impl Controller {
     }
 }
 
+/// How often leases are looked at while any runs.
+const LOOK_NS: u64 = 500_000_000;
+/// A look that comes so long after the last one says that the controller was away.
+const PAUSE_NS_MIN: u64 = 2 * LOOK_NS;
 /// Boxes dial at least so often, with some to spare.
 const REDIAL_NS: u64 = 10_000_000_000;

@@ -36,6 +36,8 @@ fn a_bad_request_names_its_field_and_changes_nothing() {
         ("max_abs", |request| request.max_abs = f64::NEG_INFINITY),
         ("max_abs", |request| request.max_abs = -0.5),
         ("size_bytes", |request| request.size_bytes = u64::MAX),
+        ("size_bytes", |request| request.size_bytes = 1 << 40),
+        ("size_bytes", |request| request.size_bytes = 1),
         ("version", |request| request.version = Version(u64::MAX)),
         ("update_id", |request| request.update_id = 3),
     ];
@@ -58,6 +60,50 @@ fn a_bad_request_names_its_field_and_changes_nothing() {
     world.run_for(1_000_000_000);
     assert_eq!(world.status(0).counters.committed, 2);
     assert_eq!(world.status(1).counters.committed, 1);
+}
+
+/// A size is the job's to know: one that is plausible for its chunks over some network is taken.
+#[test]
+fn a_size_that_its_chunks_can_take_is_taken() {
+    let mut world = world();
+    let (least, most) = job(4).update_bytes_range();
+    assert_eq!((least, most), (391 * (74 + 1024), 391 * (74 + 64 + 1024)));
+    for (update_id, size_bytes) in [(1, least), (2, most), (3, 0)] {
+        let request = TransferRequest { update_id, size_bytes, ..good() };
+        world.ask_with(0, 0, &request).unwrap();
+    }
+    for (update_id, size_bytes) in [(4, least - 1), (4, most + 1)] {
+        let request = TransferRequest { update_id, size_bytes, ..good() };
+        assert_eq!(world.ask_with(0, 0, &request).unwrap_err().field, "size_bytes");
+    }
+}
+
+#[test]
+fn names_have_a_maximum() {
+    let mut controller = world().controller;
+    let long = "n".repeat(3 << 20);
+    let registered = |change: &dyn Fn(&mut JobConfig)| {
+        let mut job = JobConfig { name: "third".into(), index: 2, ..job(4) };
+        change(&mut job);
+        job
+    };
+    let table: &[(&str, &dyn Fn(&mut JobConfig))] = &[
+        ("name", &|job| job.name.clone_from(&long)),
+        ("name", &|job| job.name = "two\nlines".into()),
+        ("name", &|job| job.name = "n".repeat(129)),
+        ("policy", &|job| job.policy = Some(long.clone())),
+        ("server", &|job| job.server.clone_from(&long)),
+        ("workers[0]", &|job| job.workers[0] = WorkerConfig::Host(long.clone())),
+    ];
+    for (field, change) in table {
+        let error = controller.register_job(0, registered(change)).unwrap_err();
+        assert_eq!(error.field, *field);
+        assert!(error.problem.len() < 400, "what is wrong is said, not repeated");
+    }
+    controller.register_job(0, registered(&|job| job.name = "n".repeat(128))).unwrap();
+    let hello = NodeHello { name: long, ..NodeHello::default() };
+    let refusal = controller.handle_node(0, &hello).unwrap_err();
+    assert!(refusal.field == "name" && refusal.problem.len() < 400);
 }
 
 #[test]
@@ -100,6 +146,11 @@ fn a_worker_can_only_have_so_many_updates_under_way() {
     world.ask_with(0, 0, &good()).unwrap();
 }
 
+fn open(hello: &mut NodeHello, order: u64, members: u64) {
+    let (order, members) = (OrderNumber(order), Members(members));
+    hello.roles[0].open_groups.push(OpenGroup { group: GroupId::new(3, 3), order, members });
+}
+
 #[test]
 fn a_hello_must_fit_the_configuration() {
     let mut world = world();
@@ -112,6 +163,16 @@ fn a_hello_must_fit_the_configuration() {
         ("momentum_norm", |hello| hello.roles[0].momentum_norm = f64::NAN),
         ("next_order", |hello| hello.roles[0].next_order = OrderNumber(u64::MAX)),
         ("next_order", |hello| hello.roles[0].version = Version(u64::MAX)),
+        ("open_groups", |hello| open(hello, u64::MAX, 1)),
+        ("open_groups", |hello| open(hello, 5, 0)),
+        ("open_groups", |hello| open(hello, 5, 1 << 4)),
+        ("open_groups", |hello| (0..1025).for_each(|_| open(hello, 5, 1))),
+        ("address", |hello| hello.roles[0].address = "1".repeat(300)),
+        ("roles", |hello| {
+            let role = hello.roles[0].clone();
+            let more = (100..400).map(|job| RoleState { job: JobId(job), ..role.clone() });
+            hello.roles.extend(more);
+        }),
     ];
     for (field, change) in table {
         let mut hello = hello.clone();
@@ -154,6 +215,17 @@ fn events_of_strangers_are_refused() {
     assert_eq!(event(s0, 0, decided(f64::NAN, 0)), "norm");
     assert_eq!(event(s0, 0, decided(-1.0, 0)), "norm");
     assert_eq!(event(s0, 0, decided(1.0, u64::MAX)), "order");
+    let beyond = Event::Decided {
+        group,
+        order: OrderNumber(0),
+        decision: Decision::Committed(Version(u64::MAX)),
+        members: Members(1),
+        norm: 1.0,
+        momentum_norm: 0.0,
+    };
+    assert_eq!(event(s0, 0, beyond), "order");
+    // Of the job that it names outside, and of no other.
+    assert_eq!(event(s0, 0, Event::MemberLost { job: JobId(1), rank: rank(0) }), "event");
     // A group that nobody knows is one that has ended.
     let unknown = Event::Installed { group: GroupId::new(1000, 1) };
     world.controller.handle_event(0, s0, JobId(0), &unknown).unwrap();

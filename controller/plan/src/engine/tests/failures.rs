@@ -66,6 +66,120 @@ fn a_server_that_has_no_room_is_asked_again() {
     assert_eq!(world.status(0).counters.committed, 1);
 }
 
+fn offers(world: &World) -> usize {
+    let is_offer =
+        |(to, command): &&(String, Command)| to == "s0" && matches!(command, Command::Install(_));
+    world.commands.iter().filter(is_offer).count()
+}
+
+/// It was offered every 20 ms for ever, and nobody heard of it.
+#[test]
+fn a_server_that_takes_no_group_is_asked_ever_less_and_the_worker_is_told() {
+    let mut world = World::new(network(2, 100, 100), vec![job(2)]);
+    world.attach_all();
+    world.refusing.insert("s0".into());
+    world.ask(0, 0);
+    world.run_for(20_000_000_000);
+    assert_eq!(offers(&world), 8);
+    assert_eq!(world.drops, [crate::plan::DropReason::Refused]);
+    let status = world.status(0);
+    let counters = status.counters;
+    assert_eq!((counters.installs_refused, counters.unreachable, counters.dropped), (8, 1, 1));
+    assert!(status.refusing.starts_with("s0: no memory is left"), "{}", status.refusing);
+    assert_eq!((status.pending, status.in_flight), (0, 0));
+    let told = [Notice::InstallRefused {
+        node: "s0".into(),
+        error: weft_engine::push::InstallError::Full,
+    }];
+    assert_eq!(world.notices, told, "people are told once");
+    // Its number is nobody's, and the next group does not wait for it.
+    world.refusing.clear();
+    world.ask(0, 0);
+    world.ask(0, 1);
+    world.run_for(2_000_000_000);
+    let status = world.status(0);
+    assert_eq!((status.counters.committed, status.refusing.as_str()), (2, ""));
+}
+
+/// One that has no room because of what is under way gets the time that this takes.
+#[test]
+fn a_server_that_is_full_for_a_while_drops_nobody() {
+    let mut world = World::new(network(2, 1, 100), vec![job(2)]);
+    world.attach_all();
+    world.ask(0, 0);
+    world.run_for(10_000_000);
+    assert_eq!(world.status(0).counters.granted, 1);
+    world.refusing.insert("s0".into());
+    world.ask(0, 1);
+    world.run_for(3_000_000_000);
+    assert!(offers(&world) > 8, "{} offers", offers(&world));
+    assert_eq!(world.drops, []);
+    world.refusing.clear();
+    world.run_for(10_000_000_000);
+    assert_eq!(world.status(0).counters.committed, 2);
+}
+
+/// The controller's process was stopped, or its machine slept: nobody was silent.
+#[test]
+fn a_controller_that_was_away_calls_nobody_silent() {
+    let replicated = JobConfig { ack: Ack::Replica, replica: Some("r0".into()), ..job(2) };
+    let mut network = network(2, 100, 100);
+    network.hosts.push(world::host("r0", 100, 100));
+    network.jobs = vec![replicated];
+    let fresh = Saved::fresh(1);
+    let mut controller = Controller::new(network, &fresh, built_in_policies()).unwrap();
+    let role = |role, index, is_server: bool| RoleState {
+        job: JobId(0),
+        role,
+        box_index: weft_engine::push::BoxIndex(index),
+        address: "10.0.0.1:1".into(),
+        next_order: weft_engine::push::OrderNumber(0),
+        version: Version(0),
+        momentum_norm: 0.0,
+        epoch: weft_engine::push::ServerEpoch(0),
+        is_fit: !is_server,
+        has_met_replica: is_server,
+        has_left_replica: false,
+        open_groups: Vec::new(),
+    };
+    let mut now_ns = 1_000_000_000;
+    let ids = [("s0", role(Role::Server, 0, true)), ("r0", role(Role::Replica, 0, false))].map(
+        |(name, role)| {
+            let hello = NodeHello { name: name.into(), life: 1, roles: vec![role] };
+            controller.handle_node(now_ns, &hello).unwrap()
+        },
+    );
+    let mut run = |now_ns: &mut u64, span_ms: u64, speaks: &[NodeId]| {
+        let mut notices = Vec::new();
+        for _ in 0..span_ms / 100 {
+            *now_ns += 100_000_000;
+            for node in speaks {
+                let telemetry = Telemetry { at_ns: *now_ns, ..Telemetry::default() };
+                controller.handle_telemetry(*now_ns, *node, &telemetry).unwrap();
+            }
+            controller.handle_timeout(*now_ns);
+            while let Some(action) = controller.poll_action() {
+                if let Action::Notice { notice, .. } = action {
+                    notices.push(notice);
+                }
+            }
+        }
+        notices
+    };
+    assert_eq!(run(&mut now_ns, 2_000, &ids), []);
+    for pause_ms in [900, 3_500, 60_000] {
+        // Of what was said meanwhile the first thing that is read is the replica's.
+        now_ns += pause_ms * 1_000_000;
+        assert_eq!(run(&mut now_ns, 100, &ids[1..]), [], "after {pause_ms} ms");
+        assert_eq!(run(&mut now_ns, 1_000, &ids), [], "after {pause_ms} ms");
+    }
+    // Who says nothing any more is still found out, a lease after the pause at the latest.
+    now_ns += 60_000_000_000;
+    assert_eq!(run(&mut now_ns, 2_500, &ids[1..]), []);
+    let silent = run(&mut now_ns, 1_000, &ids[1..]);
+    assert!(matches!(silent[..], [Notice::Promoting { .. }]), "{silent:?}");
+}
+
 #[test]
 fn a_worker_that_restarts_is_closed_out_of_what_it_was_granted() {
     let mut world = World::new(network(2, 10, 100), vec![job(2)]);

@@ -61,6 +61,8 @@ impl Rig {
             momentum_norm: 0.0,
             epoch: ServerEpoch(0),
             is_fit: false,
+            has_met_replica: false,
+            has_left_replica: false,
             open_groups: Vec::new(),
         };
         let hello = NodeHello { name: "s0".into(), life: 1, roles: vec![role] };

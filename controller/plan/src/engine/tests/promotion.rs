@@ -52,6 +52,8 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
         momentum_norm: 0.0,
         epoch: ServerEpoch(epoch),
         is_fit: false,
+        has_met_replica: name == "s0",
+        has_left_replica: false,
         open_groups: Vec::new(),
     }
 }
@@ -252,6 +254,18 @@ fn a_silent_server_is_replaced_after_its_lease_and_not_before() {
     assert!(rig.notices.iter().any(|notice| matches!(notice, Notice::Promoted { .. })));
 }
 
+/// One whose stream never broke may go on, and would hear of it from nobody else.
+#[test]
+fn a_silent_server_with_a_stream_is_told_to_stand_down_at_once() {
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    rig.promoted(0, 0);
+    let down = Command::StandDown { job: JobId(0), epoch: ServerEpoch(1) };
+    assert!(rig.commands.contains(&(String::from("s0"), down)), "{:?}", rig.commands);
+}
+
 #[test]
 fn a_server_that_comes_back_stands_down_and_is_not_believed() {
     let mut rig = Rig::attached(Ack::Replica);
@@ -408,6 +422,81 @@ fn a_silent_replica_is_left_and_never_promoted() {
     assert!(rig.commands.contains(&left));
 }
 
+/// A controller that has lost its state, and hears a replica that was away when it was left, and
+/// thinks itself fit: it lacks what its server has told workers since.
+#[test]
+fn a_replica_that_was_left_is_nobodys_heir_for_a_controller_without_state() {
+    let mut rig = Rig::new(Ack::Replica);
+    rig.attach("r0", 1, heir(0, 0));
+    rig.run_for(30 * SECOND);
+    assert_eq!(rig.promote_command(), None, "its server may have left it");
+    assert_eq!(rig.notices, [Notice::Stranded { server: "s0".into() }]);
+    // Another one hears the server first, which says so; then the replica is told.
+    let mut rig = Rig::new(Ack::Replica);
+    let left = Command::LeaveReplica { job: JobId(0) };
+    rig.attach("r0", 1, heir(0, 0));
+    rig.attach("s0", 1, RoleState { has_left_replica: true, ..role("s0", 9, 9, 0) });
+    assert!(rig.commands.contains(&(String::from("r0"), left.clone())), "{:?}", rig.commands);
+    assert!(rig.status().is_replica_lost);
+    rig.dies("s0");
+    rig.run_for(30 * SECOND);
+    assert_eq!(rig.promote_command(), None);
+    // It is known after the next restart, too.
+    let saved = rig.controller.poll_saved().unwrap();
+    let mut later = Rig::with_saved(Ack::Replica, &saved);
+    later.attach("r0", 1, heir(0, 0));
+    later.run_for(30 * SECOND);
+    assert_eq!(later.promote_command(), None);
+    assert!(later.commands.contains(&(String::from("r0"), left)));
+}
+
+/// A server that began a new life has forgotten that it left its replica; that it has met it since
+/// is what counts, for a replica that meets another life of its server takes a snapshot.
+#[test]
+fn a_server_vouches_for_a_replica_that_it_has_met() {
+    let mut rig = Rig::new(Ack::Replica);
+    rig.attach("s0", 2, RoleState { has_met_replica: false, ..role("s0", 9, 9, 0) });
+    rig.attach("r0", 1, heir(5, 5));
+    assert_eq!(rig.status().replica.map(|replica| replica.is_fit), Some(false));
+    // A bound that is not held is no sign of a meeting.
+    let at = |is_held| Event::ReplicaAt { order: OrderNumber(9), divergence_bound: 0.0, is_held };
+    rig.event("s0", at(false)).unwrap();
+    assert_eq!(rig.status().replica.map(|replica| replica.is_fit), Some(false));
+    rig.event("s0", at(true)).unwrap();
+    assert_eq!(rig.status().replica.map(|replica| replica.is_fit), Some(true));
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    assert!(rig.promote_command().is_some());
+}
+
+/// A server cannot make itself another one, nor a replica take over in an epoch or with an order
+/// number that it was not given.
+#[test]
+fn a_promotion_that_nobody_ordered_is_not_believed() {
+    let promoted = |epoch, order| Event::Promoted {
+        epoch: ServerEpoch(epoch),
+        applied: OrderNumber(0),
+        order: OrderNumber(order),
+        version: Version(1_000),
+        momentum_norm: 0.0,
+    };
+    let mut rig = Rig::attached(Ack::Replica);
+    rig.run_for(SECOND);
+    assert_eq!(rig.event("s0", promoted(1, 5_000)).unwrap_err().field, "event");
+    assert_eq!(rig.event("a0", promoted(1, 5_000)).unwrap_err().field, "event");
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    let (epoch, order) = rig.promote_command().unwrap();
+    assert_eq!(rig.event("s0", promoted(1, order.0)).unwrap_err().field, "event");
+    assert_eq!(rig.event("r0", promoted(epoch.0 + 1, order.0)).unwrap_err().field, "event");
+    assert_eq!(rig.event("r0", promoted(epoch.0, order.0 - 1)).unwrap_err().field, "event");
+    assert_eq!(rig.controller.server_epoch(JobId(0)), ServerEpoch(0));
+    rig.event("r0", promoted(epoch.0, order.0)).unwrap();
+    assert_eq!(rig.controller.server_epoch(JobId(0)), ServerEpoch(1));
+    // Said again, as answers are.
+    rig.event("r0", promoted(epoch.0, order.0)).unwrap();
+}
+
 #[test]
 fn a_restarted_controller_knows_who_the_server_is() {
     let mut rig = Rig::attached(Ack::Replica);
@@ -439,10 +528,12 @@ fn a_restarted_controller_knows_who_the_server_is() {
     assert!(later.promote_command().is_some());
 }
 
-/// A server that dies before any controller hears it speaks to none: its replica speaks of it.
+/// A server that dies before a restarted controller hears it: the state file says that it had not
+/// left its replica, and its replica speaks of it.
 #[test]
 fn a_server_that_no_controller_heard_is_replaced() {
-    let mut rig = Rig::new(Ack::Replica);
+    let before = Rig::attached(Ack::Replica).controller.poll_saved().unwrap();
+    let mut rig = Rig::with_saved(Ack::Replica, &before);
     rig.attach("a0", 1, role("a0", 0, 0, 0));
     rig.attach("r0", 1, heir(9_100, 100));
     // The server lived on for a while, without a controller.

@@ -131,6 +131,7 @@ pub(super) struct World {
     pub(super) first_grant_ns: Option<u64>,
     pub(super) bytes_into_server: u64,
     pub(super) commands: Vec<(String, Command)>,
+    pub(super) notices: Vec<Notice>,
 }
 
 impl World {
@@ -184,6 +185,7 @@ impl World {
             first_grant_ns: None,
             bytes_into_server: 0,
             commands: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -231,6 +233,8 @@ impl World {
                 momentum_norm: 0.0,
                 epoch: ServerEpoch(0),
                 is_fit: false,
+                has_met_replica: false,
+                has_left_replica: false,
                 open_groups,
             });
         }
@@ -363,7 +367,8 @@ impl World {
             Event::Act(action) => match *action {
                 Action::Command { node, command } => self.obey(node, command),
                 Action::Reply { job, rank, reply } => self.hear(job, rank, reply),
-                Action::Notice { .. } | Action::Probe { .. } => {}
+                Action::Notice { notice, .. } => self.notices.push(notice),
+                Action::Probe { .. } => {}
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {

@@ -11,7 +11,7 @@ use weft_wire::{ChunkIndex, Cookie, MacAddr, Rank};
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
 use crate::drops::DropReason;
-use crate::role::channel::{TokenInput, token};
+use crate::session::life::{TokenInput, token};
 use crate::slot::counter::Transition;
 
 /// What to answer a handshake datagram with.
@@ -71,20 +71,15 @@ impl Aggregator {
         self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer)
     }
 
-    /// Proof of a fresh round trip: only the box can make it, and only for the member's present
-    /// life, so a JOIN recorded in an earlier life does not match any more.
     fn token(&self, lease: &Lease, rank: Rank, life: u64) -> u64 {
-        let member = &lease.members[rank.index()];
-        let is_present = member.life == life;
         let input = TokenInput {
             job: lease.row.job,
             row: lease.row.row,
             lane: self.lane,
             rank: rank.index(),
             life,
-            present_life: if is_present { member.previous_life } else { member.life },
         };
-        token(self.secret, &input)
+        token(self.secret, &input, &lease.members[rank.index()].lives)
     }
 
     fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
@@ -98,7 +93,7 @@ impl Aggregator {
         }
         if lease.phase != Phase::Forming {
             let member = &lease.members[rank.index()];
-            if member.life == hello.life && lease.joined.contains(bit) {
+            if member.lives.is_present(hello.life) && lease.joined.contains(bit) {
                 return lease.welcome_or_waiting();
             }
             let rejoins = member.is_box && hello.session == lease.session;
@@ -122,8 +117,7 @@ impl Aggregator {
                 lease.lost = Some((lease.session, bit));
                 self.stats.sessions_broken += 1;
             }
-            lease.phase = Phase::Forming;
-            lease.joined = Members::EMPTY;
+            lease.end_session();
             lease.disarm_upstream();
         }
         self.register(index, rank, hello)
@@ -140,7 +134,7 @@ impl Aggregator {
             Some(0) => return Answer::refused(Reason::MemberLost, others),
             Some(session) if hello.session == 0 => {
                 lease.lost = Some((session, bit));
-                lease.joined = Members::EMPTY;
+                lease.end_session();
                 self.stats.sessions_broken += 1;
             }
             Some(_) => return Answer::refused(Reason::OtherSession, others),
@@ -244,7 +238,7 @@ impl Lease {
     fn load_held(&mut self, rank: Rank, hello: &Hello, bitmap: &[u8]) -> Result<(), DropReason> {
         let settled = self.phase != Phase::Forming
             && self.joined.contains(rank.bit())
-            && self.members[rank.index()].life == hello.life;
+            && self.members[rank.index()].lives.is_present(hello.life);
         if settled {
             return Ok(());
         }
@@ -267,7 +261,7 @@ impl Lease {
     }
 
     fn close(&mut self, rank: Rank, life: u64) -> Result<Answer, DropReason> {
-        if self.phase != Phase::Open || self.members[rank.index()].life != life {
+        if self.phase != Phase::Open || !self.members[rank.index()].lives.is_present(life) {
             return Err(DropReason::StaleEpoch);
         }
         self.closed = self.closed.union(rank.bit());
@@ -280,10 +274,7 @@ impl Lease {
 
 impl super::lease::Member {
     fn begin_life(&mut self, hello: &Hello) {
-        if self.life != hello.life {
-            self.previous_life = self.life;
-        }
-        self.life = hello.life;
+        self.lives.join(hello.life);
         self.session = hello.session;
     }
 }

@@ -13,6 +13,7 @@ use super::upstream::Upstream;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::plain_header;
+use crate::session::life::Lives;
 use crate::slot::Slots;
 use crate::slot::accumulate::{Arithmetic, Store};
 use crate::slot::counter::Lag;
@@ -74,9 +75,7 @@ pub(super) struct Member {
     pub(super) is_box: bool,
     /// Clamp limit of its contributions.
     pub(super) limit: i32,
-    /// 0: never joined.
-    pub(super) life: u64,
-    pub(super) previous_life: u64,
+    pub(super) lives: Lives,
     pub(super) session: u64,
     pub(super) cookie_up: Cookie,
     pub(super) held: StepSet,
@@ -121,8 +120,7 @@ impl Lease {
                     expected: Expected::NOTHING,
                     is_box: member.is_box,
                     limit: unit * weight,
-                    life: 0,
-                    previous_life: 0,
+                    lives: Lives::default(),
                     session: 0,
                     cookie_up: Cookie::default(),
                     held: StepSet::new(u32::from(window)),
@@ -170,6 +168,17 @@ impl Lease {
 
     pub(super) fn upstream_port(&self) -> Option<u16> {
         self.upstream.as_ref().map(Upstream::port)
+    }
+
+    /// Nobody has joined. The lives that were in the session end with it, so that no late JOIN of
+    /// theirs fills a place in the next one; those that only waited for a session wait on.
+    pub(super) fn end_session(&mut self) {
+        let was_open = self.phase == Phase::Open;
+        for member in self.members.iter_mut().filter(|member| was_open || member.session != 0) {
+            member.lives.end();
+        }
+        self.phase = Phase::Forming;
+        self.joined = Members::EMPTY;
     }
 
     /// Opens an epoch: new cookies for everyone, and slots that admit exactly the steps that some

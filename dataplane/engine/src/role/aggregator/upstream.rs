@@ -271,9 +271,8 @@ impl Aggregator {
                 self.stats.sessions_broken += 1;
                 let session = lease.session;
                 lease.lost = Some((session, Members::EMPTY));
-                lease.phase = Phase::Forming;
-                lease.joined = Members::EMPTY;
                 upstream.enter(Standing::Idle);
+                lease.end_session();
             }
             (Step::Closed, Standing::Closing) if header.members == hello.mask => {
                 upstream.enter(Standing::Closed);

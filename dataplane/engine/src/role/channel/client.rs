@@ -17,6 +17,7 @@ use super::host::write;
 use super::{ChannelTerms, Peer};
 use crate::drops::DropReason;
 use crate::send::datagram::is_intact;
+use crate::session::probe::Probe;
 
 /// Where a channel stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,14 +80,6 @@ pub(super) enum Step {
     Closed,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Probe {
-    pub(super) is_done: bool,
-    pub(super) padded_next: bool,
-    pub(super) padded_sent: u32,
-    pub(super) short_answers: u32,
-}
-
 impl ChannelClient {
     /// Begins the handshake. `life` is random per life of the process, and the same for all its
     /// channels.
@@ -103,7 +96,7 @@ impl ChannelClient {
             config.probe_len = config.probe_len.max(PROBE_LEN_MIN);
         }
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
-        let probe = Probe { is_done: config.probe_len == 0, padded_next: true, ..Probe::default() };
+        let probe = Probe::new(config.probe_len);
         Ok(Self {
             config,
             encap,
@@ -190,14 +183,10 @@ impl ChannelClient {
             self.enter(Step::Closed, now);
             return None;
         }
-        if overdue && self.error.is_none() {
-            let short_only = self.probe.short_answers > 0 && !self.probe.is_done;
-            let probe_len = self.config.probe_len;
-            self.error = Some(if short_only {
-                ChannelError::MtuTooSmall { probe_len }
-            } else {
-                ChannelError::Silent
-            });
+        if self.probe.has_failed() {
+            self.error = Some(ChannelError::MtuTooSmall { probe_len: self.config.probe_len });
+        } else if overdue {
+            self.error.get_or_insert(ChannelError::Silent);
         }
         if self.unanswered >= UNANSWERED_MAX {
             // The host that gave the token may be gone.

@@ -12,10 +12,11 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Integrity, Phase};
 use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 
-use super::{BOXES_MAX, JobTerms, Peer, TokenInput, token};
+use super::{BOXES_MAX, JobTerms, Peer};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::{dispatch_out, is_intact, plain_header};
+use crate::session::life::{Lives, TokenInput, token};
 
 /// The peers that may open channels, and what they are told.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +67,8 @@ pub struct ChannelHost {
 struct Entry {
     addr: UdpAddr,
     encap: Encap,
-    is_open: bool,
-    life: u64,
-    previous_life: u64,
+    /// A channel is open while a life is present.
+    lives: Lives,
     cookie_up: Cookie,
     cookie_down: Cookie,
 }
@@ -90,9 +90,7 @@ impl ChannelHost {
             Entry {
                 addr: addr.into(),
                 encap,
-                is_open: false,
-                life: 0,
-                previous_life: 0,
+                lives: Lives::default(),
                 cookie_up: Cookie::default(),
                 cookie_down: Cookie::default(),
             }
@@ -130,13 +128,13 @@ impl ChannelHost {
     /// True while the peer has a channel.
     #[must_use]
     pub fn is_open(&self, peer: Peer) -> bool {
-        self.entry(peer).is_some_and(|entry| entry.is_open)
+        self.entry(peer).is_some_and(Entry::is_open)
     }
 
     /// The life in which the peer joined last; 0 when it never did.
     #[must_use]
     pub fn life(&self, peer: Peer) -> u64 {
-        self.entry(peer).map_or(0, |entry| entry.life)
+        self.entry(peer).map_or(0, |entry| entry.lives.latest())
     }
 
     /// The peer at this address, if the table has one.
@@ -155,8 +153,8 @@ impl ChannelHost {
     /// answers with [`ChannelHost::refuse_stale`].
     pub fn identify(&self, peer: Peer, cookie: Cookie, source: UdpAddr) -> Result<(), DropReason> {
         let entry = self.entry(peer).ok_or(DropReason::BadMembers)?;
-        if !entry.is_open || cookie != entry.cookie_up {
-            let is_stale = !entry.is_open || !cookie.is_of(self.epoch);
+        if !entry.is_open() || cookie != entry.cookie_up {
+            let is_stale = !entry.is_open() || !cookie.is_of(self.epoch);
             return Err(if is_stale { DropReason::StaleEpoch } else { DropReason::BadCookie });
         }
         if source == entry.addr { Ok(()) } else { Err(DropReason::WrongSource) }
@@ -193,7 +191,7 @@ impl ChannelHost {
         buffer: &mut [u8],
         payload_len: usize,
     ) -> Option<usize> {
-        let entry = self.entry(peer).filter(|entry| entry.is_open)?;
+        let entry = self.entry(peer).filter(|entry| entry.is_open())?;
         if buffer.len() < entry.encap.header_len() + HEADER_LEN + payload_len {
             return None;
         }
@@ -204,7 +202,7 @@ impl ChannelHost {
     /// The way to `peer` and the cookie on it; `None` while it has no channel.
     #[must_use]
     pub fn path(&self, peer: Peer) -> Option<(&Encap, Cookie)> {
-        let entry = self.entry(peer).filter(|entry| entry.is_open)?;
+        let entry = self.entry(peer).filter(|entry| entry.is_open())?;
         Some((&entry.encap, entry.cookie_down))
     }
 
@@ -263,14 +261,9 @@ impl ChannelHost {
         let (epoch, random) = (self.epoch, &mut self.random);
         let entry = self.peers[index].as_mut()?;
         entry.encap = entry.encap.with_target_mac(mac);
-        if entry.life == life && entry.is_open {
+        if !entry.lives.join(life) {
             return None;
         }
-        if entry.life != life {
-            entry.previous_life = entry.life;
-            entry.life = life;
-        }
-        entry.is_open = true;
         entry.cookie_up = Cookie::new(epoch, random.next_u32());
         entry.cookie_down = Cookie::new(epoch, random.next_u32());
         Some(PeerChange::NewLife(peer))
@@ -284,12 +277,11 @@ impl ChannelHost {
         hello: &Hello,
     ) -> Result<Option<PeerChange>, DropReason> {
         let entry = self.peers[index].as_mut().ok_or(DropReason::BadMembers)?;
-        if hello.life != entry.life || hello.cookie_up != entry.cookie_up {
+        if hello.life != entry.lives.latest() || hello.cookie_up != entry.cookie_up {
             return Err(DropReason::StaleEpoch);
         }
-        let was_open = core::mem::replace(&mut entry.is_open, false);
-        // A late copy of this life's JOIN must not open the channel again.
-        entry.previous_life = entry.life;
+        let was_open = entry.is_open();
+        entry.lives.end();
         Ok(was_open.then_some(PeerChange::Closed(peer)))
     }
 
@@ -333,16 +325,14 @@ impl ChannelHost {
     }
 
     fn token(&self, peer: Peer, entry: &Entry, life: u64) -> u64 {
-        let is_present = entry.life == life;
         let input = TokenInput {
             job: self.terms.job,
             row: peer.row(),
             lane: 0,
             rank: peer.bit().0.trailing_zeros() as usize,
             life,
-            present_life: if is_present { entry.previous_life } else { entry.life },
         };
-        token(self.secret, &input)
+        token(self.secret, &input, &entry.lives)
     }
 
     fn index(&self, peer: Peer) -> Option<usize> {
@@ -364,6 +354,12 @@ impl ChannelHost {
 
     fn entry(&self, peer: Peer) -> Option<&Entry> {
         self.peers[self.index(peer)?].as_ref()
+    }
+}
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        self.lives.has_present()
     }
 }
 

@@ -18,9 +18,6 @@ mod opening;
 #[cfg(test)]
 mod tests;
 
-use core::hash::Hasher;
-
-use siphasher::sip::SipHasher24;
 use weft_wire::header::Header;
 use weft_wire::hello::Integrity;
 use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
@@ -120,32 +117,6 @@ pub struct ChannelTerms {
     pub cookie_down: Cookie,
     /// All workers (or boxes) of the job.
     pub mask: Members,
-}
-
-/// What a handshake token stands for: everything that must be the same when it comes back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TokenInput {
-    pub(crate) job: JobId,
-    pub(crate) row: u16,
-    pub(crate) lane: u16,
-    pub(crate) rank: usize,
-    pub(crate) life: u64,
-    /// The peer's present life; for a JOIN of the present life, the one before, so that it stays
-    /// valid while its WELCOME is lost.
-    pub(crate) present_life: u64,
-}
-
-/// Proof of a fresh round trip: a keyed hash that only the holder of `secret` can make. A JOIN
-/// recorded in an earlier life of either end does not match any more.
-pub(crate) fn token(secret: (u64, u64), input: &TokenInput) -> u64 {
-    let mut hasher = SipHasher24::new_with_keys(secret.0, secret.1);
-    hasher.write_u16(input.job.0);
-    hasher.write_u16(input.row);
-    hasher.write_u16(input.lane);
-    hasher.write_usize(input.rank);
-    hasher.write_u64(input.life);
-    hasher.write_u64(input.present_life);
-    hasher.finish()
 }
 
 /// Boxes of a job: the width of the bitmap.

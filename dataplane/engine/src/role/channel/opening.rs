@@ -57,20 +57,16 @@ impl ChannelClient {
     }
 
     fn take_challenge(&mut self, now: Nanos, hello: &Hello, datagram_len: usize) {
-        let probe_len = self.config.probe_len;
-        if !self.probe.is_done {
-            if hello.probe_len < probe_len || datagram_len < usize::from(probe_len) {
-                self.probe.short_answers += 1;
-                self.unanswered = 0;
-                self.polls = 0;
-                let tried = self.probe.padded_sent >= PADDED_TRIES;
-                if tried && self.probe.short_answers >= SHORT_ANSWERS_MIN {
-                    self.error = Some(ChannelError::MtuTooSmall { probe_len });
-                }
-                return;
-            }
-            self.probe.is_done = true;
+        if !self.probe.take_answer(hello.probe_len, datagram_len) {
+            self.unanswered = 0;
+            self.polls = 0;
+            let next_at = now.saturating_add(Nanos(self.config.hello_interval_ns));
+            self.next_at = self.next_at.min(next_at);
+            self.asked_at = now;
+            return;
         }
+        // It may have come later than the verdict that it would not.
+        self.error = None;
         self.token = hello.token;
         self.enter(if self.step == Step::Ask { Step::Rejoin } else { Step::Join }, now);
     }
@@ -113,13 +109,7 @@ impl ChannelClient {
         let mut body = Hello::new(phase);
         body.life = self.life;
         match phase {
-            Phase::Hello if !self.probe.is_done => {
-                if self.probe.padded_next {
-                    body.probe_len = self.config.probe_len;
-                    self.probe.padded_sent += 1;
-                }
-                self.probe.padded_next = !self.probe.padded_next;
-            }
+            Phase::Hello => body.probe_len = self.probe.next_hello(),
             Phase::Join => body.token = self.token,
             Phase::Close => {
                 let terms = self.terms.as_ref()?;
@@ -139,9 +129,6 @@ impl ChannelClient {
     }
 }
 
-/// Padded HELLOs that must be lost, and short ones answered, before the MTU is blamed.
-const PADDED_TRIES: u32 = 12;
-const SHORT_ANSWERS_MIN: u32 = 4;
 /// Models travel as f32, updates in elements of at most this size.
 const ELEMENT_LEN: usize = 4;
 /// What UDP over IPv4 carries.

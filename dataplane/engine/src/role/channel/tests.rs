@@ -226,6 +226,25 @@ fn a_closed_channel_stays_closed_whatever_comes_late() {
 }
 
 #[test]
+fn no_join_of_a_closed_channel_opens_it_again() {
+    let mut host = host(1);
+    let mut recorded = Vec::new();
+    // The same process comes back twice, then another.
+    for life in [7, 7, 7, 8, 9] {
+        let mut client = client(worker(0), life);
+        recorded.push(open(&mut host, &mut client).0);
+        let now = Nanos::from_millis(30_000);
+        client.close(now);
+        let close = next_frame(&mut client, now).unwrap();
+        answer(&mut host, &close).unwrap();
+        for join in &recorded {
+            assert_eq!(answer(&mut host, join), Err(DropReason::Token), "life {life}");
+        }
+        assert!(!host.is_open(worker(0)));
+    }
+}
+
+#[test]
 fn a_silent_host_is_an_error_in_bounded_time() {
     let mut client = client(worker(0), 7);
     let mut frames = 0;
@@ -253,6 +272,29 @@ fn a_path_that_swallows_long_datagrams_is_named() {
         }
     }
     assert_eq!(client.error(), Some(ChannelError::MtuTooSmall { probe_len: 1056 }));
+}
+
+#[test]
+fn a_late_answer_to_a_padded_probe_clears_the_error() {
+    let mut host = host(1);
+    let mut client = client(worker(0), 7);
+    let (mut padded, mut short) = (Vec::new(), 0);
+    while client.error().is_none() {
+        let now = client.poll_timeout();
+        let frame = next_frame(&mut client, now).unwrap();
+        let (reply, _) = answer(&mut host, &frame).unwrap();
+        if frame.len() < 1000 {
+            short += 1;
+            let _ = deliver(&mut client, now, &reply);
+        } else {
+            padded.push(reply);
+        }
+    }
+    assert!(padded.len() >= 20 && short >= 10, "{} padded, {short} short", padded.len());
+    let now = client.poll_timeout();
+    deliver(&mut client, now, &padded[0]).unwrap();
+    assert_eq!(client.error(), None);
+    open(&mut host, &mut client);
 }
 
 #[test]

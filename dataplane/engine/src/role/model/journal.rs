@@ -1,13 +1,19 @@
 //! The form of what a server keeps on disk: records of its journal, and checkpoints of its model.
 //!
-//! A journal is a header that names the job, then records. Each has a head (length, CRC32C of the
-//! body, CRC32C of these) and a body; all little-endian but the sum, which stays as it came. A
-//! record that the end of the file cuts short was never acknowledged, and is left out. Damage
-//! before the end is an error with its offset: what follows it may have been told to somebody.
+//! A journal is a header that names the job and the journal's number, then records. Each has a head
+//! (length, CRC32C of the body, CRC32C of these) and a body; all little-endian but the sum, which
+//! stays as it came. A *mark* says that the disk has all before it; the last one of a journal that
+//! is finished names the next journal, and a checkpoint the journal that follows it: so what is
+//! missing has a name.
+//!
+//! What a crash leaves of a record behind the last mark is left out, for nobody was told of it: a
+//! record that the end of the file cuts short, or one with a sector that was never written. All
+//! other damage is an error with its offset: somebody may have been told of what is there.
 //! Pure; no read panics on any content.
 
 mod checkpoint;
 mod header;
+mod mark;
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -20,10 +26,11 @@ use super::outcomes::outcome_of;
 use crate::push::{OrderNumber, Version};
 use crate::role::server::ModelConfig;
 
-pub use checkpoint::{read_checkpoint, write_checkpoint};
+pub use checkpoint::{Checkpoint, read_checkpoint, write_checkpoint};
 pub use header::JournalHeader;
+pub use mark::Mark;
 
-use header::{Fields, HEADER_BYTES, JOURNAL_MAGIC};
+use header::{Fields, Kind};
 
 /// What a server must keep before it tells anybody.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,7 +67,8 @@ pub struct DecisionRecord<'a> {
     pub scale: f32,
     /// Version of the model afterwards.
     pub version: Version,
-    /// The members that were committed.
+    /// The members that were committed; of a VOID, if any: the order number that is decided next,
+    /// for a run of numbers that nobody had.
     pub members: Members,
     /// All whose updates it decides.
     pub audience: Members,
@@ -121,9 +129,7 @@ pub fn record_len_max(model: &ModelConfig) -> usize {
 impl Record<'_> {
     /// Appends the record to `out`. Allocates only when `out` has no room.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend([0; HEAD_BYTES]);
-        match self {
+        write_entry(out, |out| match self {
             Self::Decision(decision) => decision.write(out),
             Self::Forsworn { rank, life, group, version } => {
                 out.push(KIND_FORSWORN);
@@ -132,14 +138,7 @@ impl Record<'_> {
                 out.extend(group.0.to_le_bytes());
                 out.extend(version.0.to_le_bytes());
             }
-        }
-        let body = &out[start + HEAD_BYTES..];
-        let len = u32::try_from(body.len()).expect("an update is below 4 GiB");
-        let body_crc = crc32c(body);
-        out[start..start + 4].copy_from_slice(&len.to_le_bytes());
-        out[start + 4..start + 8].copy_from_slice(&body_crc.to_le_bytes());
-        let head_crc = crc32c(&out[start..start + 8]);
-        out[start + 8..start + HEAD_BYTES].copy_from_slice(&head_crc.to_le_bytes());
+        });
     }
 
     fn read(body: &[u8]) -> Option<Record<'_>> {
@@ -219,68 +218,101 @@ impl<'a> DecisionRecord<'a> {
     }
 }
 
+/// Appends a body with its head.
+fn write_entry(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend([0; HEAD_BYTES]);
+    body(out);
+    let body = &out[start + HEAD_BYTES..];
+    let len = u32::try_from(body.len()).expect("an update is below 4 GiB");
+    let body_crc = crc32c(body);
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&body_crc.to_le_bytes());
+    let head_crc = crc32c(&out[start..start + 8]);
+    out[start + 8..start + HEAD_BYTES].copy_from_slice(&head_crc.to_le_bytes());
+}
+
 /// The records of a journal, in their sequence.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
-    is_cut: bool,
+    number: Option<u64>,
+    end: Option<End>,
+}
+
+/// How a journal ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// With a whole record; more would have come behind it.
+    Open,
+    /// With what a crash left of a record that nobody was told of.
+    Torn,
+    /// It is finished, and the journal with this number follows.
+    Finished(u64),
+}
+
+/// What stands at a place of a journal.
+enum Entry<'a> {
+    Record(Record<'a>),
+    Mark(Mark),
+}
+
+/// Why there is nothing at a place of a journal.
+struct Unread {
+    problem: &'static str,
+    /// Where the part ends that is wrong, behind the file's end if it is cut short; 0 if every
+    /// octet is as it was written.
+    end: usize,
 }
 
 impl<'a> Records<'a> {
     /// Reads a journal's header; its records follow.
     ///
     /// # Errors
-    /// [`Damage`]. A header that is cut short is that of a journal that was never used: check for
-    /// [`Records::is_unused`] before.
+    /// [`Damage`].
     pub fn new(bytes: &'a [u8]) -> Result<(JournalHeader, Self), Damage> {
-        let header = JournalHeader::read(JOURNAL_MAGIC, bytes)?;
-        Ok((header, Self { bytes, at: HEADER_BYTES, is_cut: false }))
+        let (header, number, at) = JournalHeader::read(Kind::Journal, bytes)?;
+        Ok((header, Self { bytes, at, number, end: None }))
     }
 
-    /// True for a file that its writer had not yet begun when it died.
+    /// The journal's number; `None` in files of version 1, which have neither numbers nor marks.
     #[must_use]
-    pub fn is_unused(bytes: &[u8]) -> bool {
-        bytes.len() < HEADER_BYTES
+    pub fn number(&self) -> Option<u64> {
+        self.number
     }
 
     /// The next record; `None` at the end.
     ///
     /// # Errors
-    /// [`Damage`] before the end of the file.
+    /// [`Damage`] that no crash leaves behind.
     pub fn next_record(&mut self) -> Result<Option<Record<'a>>, Damage> {
-        let rest = &self.bytes[self.at..];
-        let damage = |problem| Damage { offset: self.at as u64, problem };
-        let Some((head, body)) = rest.split_at_checked(HEAD_BYTES) else {
-            self.is_cut = !rest.is_empty();
-            return Ok(None);
-        };
-        let mut fields = Fields { bytes: head };
-        let words = [fields.take(), fields.take(), fields.take()];
-        let [len, body_crc, head_crc] = words.map(|word| word.map_or(0, u32::from_le_bytes));
-        if head_crc != crc32c(&head[..8]) {
-            // A file system may grow a file before it has written what belongs there.
-            if rest.iter().all(|byte| *byte == 0) {
-                self.is_cut = true;
-                return Ok(None);
+        while self.end.is_none() {
+            let (start, damage) = (self.at, |problem| Damage { offset: self.at as u64, problem });
+            if start == self.bytes.len() {
+                self.end = Some(End::Open);
+                break;
             }
-            return Err(damage("the head of a record is damaged"));
-        }
-        let Some(body) = body.get(..len as usize) else {
-            self.is_cut = true;
-            return Ok(None);
-        };
-        let end = self.at + HEAD_BYTES + body.len();
-        if body_crc != crc32c(body) {
-            if end == self.bytes.len() {
-                self.is_cut = true;
-                return Ok(None);
+            match self.entry() {
+                Ok((Entry::Record(record), end)) => {
+                    self.at = end;
+                    return Ok(Some(record));
+                }
+                Ok((Entry::Mark(mark), _)) if mark.offset != start as u64 => {
+                    return Err(damage("a mark is not where it was written"));
+                }
+                Ok((Entry::Mark(Mark { next: Some(_), .. }), end)) if end < self.bytes.len() => {
+                    return Err(damage("more follows the end of a journal that is finished"));
+                }
+                Ok((Entry::Mark(mark), end)) => {
+                    self.at = end;
+                    self.end = mark.next.map(End::Finished);
+                }
+                Err(unread) if self.is_torn(&unread) => self.end = Some(End::Torn),
+                Err(unread) => return Err(damage(unread.problem)),
             }
-            return Err(damage("a record is damaged, and others follow it"));
         }
-        let record = Record::read(body).ok_or_else(|| damage("a record has no such form"))?;
-        self.at = end;
-        Ok(Some(record))
+        Ok(None)
     }
 
     /// Where the records end that are whole.
@@ -289,10 +321,51 @@ impl<'a> Records<'a> {
         self.at as u64
     }
 
-    /// True when the end of the file cut a record short.
+    /// How the journal ends; `None` before its end.
     #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// What stands here, and where it ends.
+    fn entry(&self) -> Result<(Entry<'a>, usize), Unread> {
+        let rest = &self.bytes[self.at..];
+        let unread = |problem, end| Err(Unread { problem, end });
+        let past_end = self.bytes.len() + 1;
+        let Some((head, body)) = rest.split_at_checked(HEAD_BYTES) else {
+            return unread("a record is cut short, and others follow it", past_end);
+        };
+        let mut fields = Fields { bytes: head };
+        let words = [fields.take(), fields.take(), fields.take()];
+        let [len, body_crc, head_crc] = words.map(|word| word.map_or(0, u32::from_le_bytes));
+        if head_crc != crc32c(&head[..8]) {
+            return unread("the head of a record is damaged", self.at + HEAD_BYTES);
+        }
+        let Some(body) = body.get(..len as usize) else {
+            return unread("a record is cut short, and others follow it", past_end);
+        };
+        let end = self.at + HEAD_BYTES + body.len();
+        if body_crc != crc32c(body) {
+            return unread("a record is damaged", end);
+        }
+        let entry = Mark::read(body).map(Entry::Mark);
+        let Some(entry) = entry.or_else(|| Record::read(body).map(Entry::Record)) else {
+            return unread("a record has no such form", 0);
+        };
+        Ok((entry, end))
+    }
+
+    /// True for what a crash may leave of a record that was never durable.
+    fn is_torn(&self, unread: &Unread) -> bool {
+        let is_short = unread.end > self.bytes.len();
+        let is_unwritten = || {
+            let first = self.at / SECTOR_BYTES * SECTOR_BYTES;
+            (first..unread.end).step_by(SECTOR_BYTES).any(|sector| {
+                let end = (sector + SECTOR_BYTES).min(self.bytes.len());
+                self.bytes[sector.max(self.at)..end].iter().all(|byte| *byte == 0)
+            })
+        };
+        (is_short || is_unwritten()) && !mark::follows(self.bytes, self.at + 1)
     }
 }
 
@@ -304,6 +377,9 @@ fn outcome(code: u8) -> Option<Outcome> {
 
 /// Octets of a record's head.
 const HEAD_BYTES: usize = 12;
+/// What a disk writes whole or not at all. A file system may grow a file before it has written what
+/// belongs there; until then zeros are read.
+const SECTOR_BYTES: usize = 512;
 /// Octets of a decision before lives and sum.
 const DECISION_BYTES: usize = 52;
 const KIND_DECISION: u8 = 1;

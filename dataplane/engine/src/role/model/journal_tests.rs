@@ -9,7 +9,7 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 
 use super::journal::*;
 use super::{DecidedUpdate, ModelState, Replay, WorkerOutcomes};
-use crate::push::{OrderNumber, Version};
+use crate::push::{Event, OrderNumber, Version};
 use crate::role::server::ModelConfig;
 
 fn model() -> ModelConfig {
@@ -51,10 +51,21 @@ fn decision(order: u64, sum: &[u8]) -> DecisionRecord<'_> {
     }
 }
 
+/// A journal without records.
+fn begun() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    JournalHeader::new(&model(), 2).begin_journal(7, &mut bytes);
+    bytes
+}
+
+/// Says that all so far is durable.
+fn mark(bytes: &mut Vec<u8>, next: Option<u64>) {
+    Mark { offset: bytes.len() as u64, next }.write(bytes);
+}
+
 /// Three records, and where each ends.
 fn journal() -> (Vec<u8>, Vec<usize>) {
-    let mut bytes = Vec::new();
-    JournalHeader::new(&model(), 2).begin_journal(&mut bytes);
+    let mut bytes = begun();
     let sum: Vec<u8> = [1i32, 2, 3, 0].iter().flat_map(|v| v.to_be_bytes()).collect();
     let forsworn = Record::Forsworn {
         rank: Rank::new(1).unwrap(),
@@ -72,14 +83,14 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// The records that can be read, or where the damage is.
-fn read(bytes: &[u8]) -> Result<(usize, bool), u64> {
+/// The records that can be read and how they end, or where the damage is.
+fn read(bytes: &[u8]) -> Result<(usize, End), u64> {
     let (_, mut records) = Records::new(bytes).map_err(|damage| damage.offset)?;
     let mut count = 0;
     while records.next_record().map_err(|damage| damage.offset)?.is_some() {
         count += 1;
     }
-    Ok((count, records.is_cut()))
+    Ok((count, records.end().expect("it was read to its end")))
 }
 
 #[test]
@@ -88,38 +99,107 @@ fn a_journal_that_is_cut_anywhere_gives_what_is_whole() {
     for len in 0..=bytes.len() {
         let cut = &bytes[..len];
         if len < ends[0] {
-            assert!(Records::is_unused(cut) && read(cut).is_err());
+            assert_eq!(read(cut), Err(0), "a journal is never without its header");
             continue;
         }
         let whole = ends.iter().filter(|end| **end <= len).count() - 1;
-        assert_eq!(read(cut), Ok((whole, !ends.contains(&len))), "cut at {len}");
+        let end = if ends.contains(&len) { End::Open } else { End::Torn };
+        assert_eq!(read(cut), Ok((whole, end)), "cut at {len}");
         // What a file system has promised but not written.
         let mut grown = cut.to_vec();
         grown.resize(len + 64, 0);
         if ends.contains(&len) {
-            assert_eq!(read(&grown), Ok((whole, true)), "grown at {len}");
+            assert_eq!(read(&grown), Ok((whole, End::Torn)), "grown at {len}");
         }
+        // What nobody could take for the remains of a crash.
+        let mut damaged = cut.to_vec();
+        damaged.resize(len + 64, 0xee);
+        mark(&mut damaged, None);
+        assert_eq!(read(&damaged), Err(ends[whole] as u64), "cut at {len}, and durable");
     }
 }
 
+/// The last record too: all of it is there, so its file was not cut.
 #[test]
-fn damage_before_the_end_is_found_where_it_is() {
+fn a_changed_octet_is_found_where_it_is() {
     let (bytes, ends) = journal();
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x41;
         let record = ends.iter().filter(|end| **end <= at).count();
-        match record {
-            0 => assert_eq!(read(&damaged), Err(0), "byte {at}"),
-            1 | 2 => assert_eq!(read(&damaged), Err(ends[record - 1] as u64), "byte {at}"),
-            // The last record may be one that was never whole, unless its head is.
-            _ => {
-                let is_head = at < ends[2] + 12;
-                let expected = if is_head { Err(ends[2] as u64) } else { Ok((2, true)) };
-                assert_eq!(read(&damaged), expected, "byte {at}");
-            }
+        let start = record.checked_sub(1).map_or(0, |before| ends[before]);
+        assert_eq!(read(&damaged), Err(start as u64), "byte {at}");
+    }
+}
+
+/// Three sectors of a sum, none of them zeros, behind a first record.
+fn long() -> (Vec<u8>, usize) {
+    let mut bytes = begun();
+    Record::Decision(decision(9, &[1; 16])).write(&mut bytes);
+    let start = bytes.len();
+    Record::Decision(decision(10, &[3; 1500])).write(&mut bytes);
+    (bytes, start)
+}
+
+#[test]
+fn a_sector_that_was_never_written_is_what_a_crash_leaves() {
+    let (bytes, start) = long();
+    let sectors = start / 512..bytes.len().div_ceil(512);
+    assert!(sectors.len() >= 3);
+    for sector in sectors {
+        let lost = (sector * 512).max(start)..(sector * 512 + 512).min(bytes.len());
+        let mut torn = bytes.clone();
+        torn[lost.clone()].fill(0);
+        assert_eq!(read(&torn), Ok((1, End::Torn)), "sector {sector}");
+        // The disk had it once.
+        mark(&mut torn, None);
+        assert_eq!(read(&torn), Err(start as u64), "sector {sector}");
+        let mut damaged = bytes.clone();
+        damaged[lost.start + 1..lost.end].fill(0);
+        if damaged[lost.start] != 0 {
+            assert_eq!(read(&damaged), Err(start as u64), "sector {sector}, but for an octet");
         }
     }
+}
+
+/// A sum may be all zeros, so only a mark can say that such a record is not the remains of a crash.
+#[test]
+fn what_is_before_a_mark_was_durable() {
+    let mut bytes = begun();
+    Record::Decision(decision(9, &[0; 1500])).write(&mut bytes);
+    let end = bytes.len();
+    mark(&mut bytes, None);
+    let whole = bytes.len();
+    assert_eq!(read(&bytes), Ok((1, End::Open)));
+    for at in 40..end {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert_eq!(read(&damaged), Err(40), "byte {at}");
+    }
+    for at in end..whole {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        assert_eq!(read(&damaged), Err(end as u64), "byte {at} of the mark");
+        assert_eq!(read(&bytes[..at]), Ok((1, if at == end { End::Open } else { End::Torn })));
+    }
+    // The mark of another place marks nothing.
+    let mut moved = bytes[..end - 7].to_vec();
+    moved.extend(&bytes[end..]);
+    assert_eq!(read(&moved), Ok((0, End::Torn)));
+    let mut stray = bytes.clone();
+    stray.extend(&bytes[end..]);
+    assert_eq!(read(&stray), Err(whole as u64));
+}
+
+#[test]
+fn the_last_mark_names_the_next_journal_and_nothing_follows_it() {
+    let (mut bytes, ends) = journal();
+    mark(&mut bytes, Some(8));
+    let (_, records) = Records::new(&bytes).unwrap();
+    assert_eq!(records.number(), Some(7));
+    assert_eq!(read(&bytes), Ok((3, End::Finished(8))));
+    bytes.push(0);
+    assert_eq!(read(&bytes), Err(ends[3] as u64));
 }
 
 #[test]
@@ -133,17 +213,17 @@ fn records_come_back_as_they_were_written() {
     assert_eq!(DecisionRecord { lives: Lives::Numbers(&[5, 6]), ..read }, decision(9, &sum));
     assert_eq!(read.outcome_of(Rank::new(0).unwrap()), Outcome::Committed);
     assert_eq!(read.outcome_of(Rank::new(1).unwrap()), Outcome::Dropped);
-    assert!(bytes.len() < 32 + 3 * record_len_max(&model()));
+    assert!(bytes.len() < 40 + 3 * record_len_max(&model()));
 }
 
 #[test]
 fn a_checkpoint_is_whole_or_none() {
     let header = JournalHeader::new(&model(), 2);
     let mut bytes = Vec::new();
-    write_checkpoint(&header, &state(), &mut bytes);
-    let (read_header, read_state) = read_checkpoint(&bytes).unwrap();
-    assert_eq!((read_header, &read_state), (header, &state()));
-    assert_eq!(read_state.weights[1].to_bits(), (-0.0f32).to_bits());
+    write_checkpoint(&header, 12, &state(), &mut bytes);
+    let read = read_checkpoint(&bytes).unwrap();
+    assert_eq!(read, Checkpoint { header, journal: Some(12), state: state() });
+    assert_eq!(read.state.weights[1].to_bits(), (-0.0f32).to_bits());
     for len in 0..bytes.len() {
         assert!(read_checkpoint(&bytes[..len]).is_err(), "cut at {len}");
         let mut damaged = bytes.clone();
@@ -177,4 +257,28 @@ fn a_replay_takes_each_decision_once_and_refuses_a_gap() {
     assert_eq!((end.workers[0].life, end.workers[0].decided.len()), (5, 2));
     let other = ModelConfig::new(JobId(4), 4);
     assert!(Replay::new(&other, 2, &state(), Kernels::detect()).is_err());
+}
+
+#[test]
+fn a_run_of_unused_numbers_is_one_record() {
+    let mut replay = Replay::new(&model(), 2, &state(), Kernels::detect()).unwrap();
+    let next = replay.state().next_order.0;
+    let version = replay.state().version;
+    let run = |order, end| {
+        Record::Decision(DecisionRecord {
+            outcome: Outcome::Void,
+            version,
+            members: Members(end),
+            audience: Members::EMPTY,
+            old: Members::EMPTY,
+            lives: Lives::Numbers(&[]),
+            ..decision(order, &[])
+        })
+    };
+    let told = replay.apply(&run(next, next + 5_000_000)).unwrap();
+    let Some(Event::Decided { order, members, .. }) = told else { panic!("{told:?}") };
+    assert_eq!((order.0, members), (next + 4_999_999, Members::EMPTY));
+    assert_eq!(replay.state().next_order.0, next + 5_000_000);
+    let backwards = replay.apply(&run(next + 5_000_000, next));
+    assert!(backwards.is_err(), "it ends before it begins");
 }

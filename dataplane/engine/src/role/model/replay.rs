@@ -4,13 +4,14 @@
 use core::fmt;
 
 use weft_kernel::Kernels;
+use weft_wire::Members;
 use weft_wire::header::{ElementType, Outcome};
 
 use super::journal::{DecisionRecord, Record};
 use super::outcomes::{Decided, Outcomes};
 use super::params::{Model, Sum};
 use super::state::ModelState;
-use crate::push::{Decision, Event, Version};
+use crate::push::{Decision, Event, OrderNumber, Version};
 use crate::role::server::{ModelConfig, ServerConfigError};
 
 /// A model on its way to where a journal ends.
@@ -102,19 +103,37 @@ impl Replay {
             let outcome = decision.outcome_of(rank);
             self.outcomes.push(rank, Decided::new(decision.group, outcome, decision.version.0));
         }
-        self.next_order += 1;
+        let is_run = decision.outcome == Outcome::Void && !decision.members.is_empty();
+        // Of a run of numbers that nobody had, `members` is where it ends.
+        let after = if is_run { decision.members.0 } else { decision.order.0 + 1 };
+        if after <= decision.order.0 {
+            return Err(ReplayError("a record's run of order numbers ends before it begins"));
+        }
+        self.next_order = after;
         Ok(Event::Decided {
             group: decision.group,
-            order: decision.order,
+            order: OrderNumber(after - 1),
             decision: match decision.outcome {
                 Outcome::Committed => Decision::Committed(Version(self.model.version)),
                 Outcome::Dropped => Decision::Dropped,
                 _ => Decision::Void,
             },
-            members: decision.members,
+            members: if is_run { Members::EMPTY } else { decision.members },
             norm,
             momentum_norm: self.model.momentum_norm,
         })
+    }
+
+    /// The order number that is decided next.
+    #[must_use]
+    pub fn next_order(&self) -> OrderNumber {
+        OrderNumber(self.next_order)
+    }
+
+    /// Version of the model.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        Version(self.model.version)
     }
 
     /// Euclidean norm of the momentum term.

@@ -2,8 +2,8 @@
 //!
 //! Chunks leave in order; a chunk is outstanding until it is acknowledged, and due again when its
 //! timeout has passed, later each time. Used for an update on its way to an aggregator (HAVE
-//! acknowledges) and for a model on its way here (ANSWER does). The caller owns the round-trip
-//! estimate and the window; entries lie in the order of their chunks, so a look-up is a binary
+//! acknowledges) and for a model on its way here (ANSWER does). The caller owns the [`Path`];
+//! entries lie in the order of their chunks, so a look-up is a binary
 //! search over at most [`SPAN_MAX`].
 //!
 //! Invariants: at most [`SPAN_MAX`] entries, none allocated after [`Flight::new`]; every chunk
@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 
 use weft_wire::Nanos;
 
-use crate::send::retransmit::RttEstimator;
+use crate::send::path::{Overdue, Path, Sent};
 
 /// The chunks of one transfer.
 #[derive(Debug)]
@@ -33,9 +33,8 @@ pub(super) struct Flight {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     chunk: u32,
-    sent_at: Nanos,
+    sent: Sent,
     due_at: Nanos,
-    repeats: u8,
     state: State,
 }
 
@@ -51,13 +50,6 @@ enum State {
 pub(super) struct Turn {
     pub(super) chunk: u32,
     pub(super) is_repeat: bool,
-}
-
-/// What an acknowledgement told.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Acknowledged {
-    /// The round trip, if the chunk went once (Karn's rule).
-    pub(super) rtt: Option<Nanos>,
 }
 
 impl Flight {
@@ -118,32 +110,30 @@ impl Flight {
     }
 
     /// Takes note that the chunk of [`Flight::turn`] went.
-    pub(super) fn sent(&mut self, turn: Turn, now: Nanos, rtt: &RttEstimator) {
+    pub(super) fn sent(&mut self, turn: Turn, now: Nanos, path: &Path) {
         if turn.is_repeat {
             let Some(entry) = self.entry(turn.chunk) else { return };
             entry.state = State::Out;
-            entry.repeats = entry.repeats.saturating_add(1);
-            entry.sent_at = now;
-            entry.due_at = now.saturating_add(rtt.rto_after(entry.repeats));
+            path.repeat(now, &mut entry.sent);
+            entry.due_at = path.deadline(&entry.sent);
             let due_at = entry.due_at;
             self.overdue -= 1;
             self.due_at = self.due_at.min(due_at);
         } else {
-            let due_at = now.saturating_add(rtt.rto());
-            let entry =
-                Entry { chunk: turn.chunk, sent_at: now, due_at, repeats: 0, state: State::Out };
-            self.entries.push_back(entry);
+            let sent = path.send(now);
+            let due_at = path.deadline(&sent);
+            self.entries.push_back(Entry { chunk: turn.chunk, sent, due_at, state: State::Out });
             self.next = turn.chunk + 1;
             self.due_at = self.due_at.min(due_at);
         }
         self.out += 1;
     }
 
-    /// Takes an acknowledgement; `None` when the chunk was not outstanding.
-    pub(super) fn acknowledge(&mut self, chunk: u32, now: Nanos) -> Option<Acknowledged> {
+    /// Takes an acknowledgement and says what it is of; `None` when the chunk was not outstanding.
+    pub(super) fn acknowledge(&mut self, chunk: u32) -> Option<Sent> {
         let entry = self.entry(chunk).filter(|entry| entry.state != State::Done)?;
         let was = core::mem::replace(&mut entry.state, State::Done);
-        let rtt = (entry.repeats == 0).then_some(now.since(entry.sent_at));
+        let sent = entry.sent;
         match was {
             State::Overdue => self.overdue -= 1,
             _ => self.out -= 1,
@@ -151,27 +141,27 @@ impl Flight {
         while self.entries.front().is_some_and(|entry| entry.state == State::Done) {
             self.entries.pop_front();
         }
-        Some(Acknowledged { rtt })
+        Some(sent)
     }
 
-    /// Marks what is overdue for a repeat and says how many chunks that were.
-    pub(super) fn expire(&mut self, now: Nanos) -> u32 {
+    /// Marks what is overdue for a repeat.
+    pub(super) fn expire(&mut self, now: Nanos) -> Overdue {
+        let mut expired = Overdue::default();
         if now < self.due_at {
-            return 0;
+            return expired;
         }
-        let mut expired = 0;
         let mut due_at = Nanos::MAX;
         for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Out) {
             if entry.due_at <= now {
                 entry.state = State::Overdue;
-                expired += 1;
+                expired.add(&entry.sent);
             } else {
                 due_at = due_at.min(entry.due_at);
             }
         }
         self.due_at = due_at;
-        self.out -= expired;
-        self.overdue += expired;
+        self.out -= expired.count;
+        self.overdue += expired.count;
         expired
     }
 
@@ -192,14 +182,17 @@ pub(super) const SPAN_MAX: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::retransmit::RttEstimator;
+    use crate::send::window::CongestionWindow;
 
-    fn rtt() -> RttEstimator {
-        RttEstimator::new(Nanos(1_000), Nanos(100), Nanos(100_000))
+    fn path() -> Path {
+        let rtt = RttEstimator::new(Nanos(1_000), Nanos(100), Nanos(100_000));
+        Path::new(rtt, CongestionWindow::new(1, 1))
     }
 
     fn send(flight: &mut Flight, now: u64, window: u32) -> Option<Turn> {
         let turn = flight.turn(window.saturating_sub(flight.out()))?;
-        flight.sent(turn, Nanos(now), &rtt());
+        flight.sent(turn, Nanos(now), &path());
         Some(turn)
     }
 
@@ -210,34 +203,31 @@ mod tests {
         assert_eq!(send(&mut flight, 0, 2), Some(Turn { chunk: 0, is_repeat: false }));
         assert_eq!(send(&mut flight, 0, 2), Some(Turn { chunk: 1, is_repeat: false }));
         assert_eq!(send(&mut flight, 0, 2), None);
-        assert_eq!(flight.acknowledge(1, Nanos(7)), Some(Acknowledged { rtt: Some(Nanos(7)) }));
-        assert_eq!(flight.acknowledge(1, Nanos(8)), None, "only once");
+        assert_eq!(flight.acknowledge(1), Some(path().send(Nanos(0))));
+        assert_eq!(flight.acknowledge(1), None, "only once");
         assert_eq!(send(&mut flight, 9, 2), Some(Turn { chunk: 2, is_repeat: false }));
-        assert_eq!(flight.acknowledge(9, Nanos(9)), None, "never sent");
-        assert!(flight.acknowledge(0, Nanos(9)).is_some());
+        assert_eq!(flight.acknowledge(9), None, "never sent");
+        assert!(flight.acknowledge(0).is_some());
         assert!(!flight.is_finished());
-        assert!(flight.acknowledge(2, Nanos(9)).is_some());
+        assert!(flight.acknowledge(2).is_some());
         assert!(flight.is_finished());
     }
 
     #[test]
-    fn a_repeat_goes_first_waits_longer_and_gives_no_sample() {
+    fn a_repeat_goes_first_and_waits_longer() {
         let mut flight = Flight::new();
         flight.begin(10);
         send(&mut flight, 0, 2);
         send(&mut flight, 500, 2);
-        assert_eq!(flight.expire(Nanos(999)), 0);
+        assert_eq!(flight.expire(Nanos(999)).count, 0);
         assert_eq!(flight.deadline(), Nanos(1_000));
-        assert_eq!(flight.expire(Nanos(1_000)), 1);
+        assert_eq!(flight.expire(Nanos(1_000)).count, 1);
         assert_eq!(send(&mut flight, 1_000, 2), Some(Turn { chunk: 0, is_repeat: true }));
-        assert_eq!(flight.expire(Nanos(1_500)), 1, "chunk 1; chunk 0 has 2000 more");
+        assert_eq!(flight.expire(Nanos(1_500)).count, 1, "chunk 1; chunk 0 has 2000 more");
         assert_eq!(flight.deadline(), Nanos(3_000));
-        assert_eq!(flight.acknowledge(0, Nanos(1_600)), Some(Acknowledged { rtt: None }));
+        assert!(flight.acknowledge(0).unwrap().is_repeated());
         // What was acknowledged while it waited for its repeat does not go again.
-        assert_eq!(
-            flight.acknowledge(1, Nanos(1_700)).map(|told| told.rtt),
-            Some(Some(Nanos(1_200)))
-        );
+        assert_eq!(flight.acknowledge(1), Some(path().send(Nanos(500))));
         assert_eq!(flight.out(), 0);
         assert_eq!(send(&mut flight, 1_700, 1), Some(Turn { chunk: 2, is_repeat: false }));
     }
@@ -249,12 +239,12 @@ mod tests {
         let memory = flight.entries.capacity();
         while let Some(turn) = send(&mut flight, 0, u32::MAX) {
             if turn.chunk > 0 {
-                flight.acknowledge(turn.chunk, Nanos(0));
+                flight.acknowledge(turn.chunk);
             }
         }
         assert_eq!(flight.entries.len(), SPAN_MAX);
         assert_eq!(flight.entries.capacity(), memory);
-        flight.acknowledge(0, Nanos(0));
+        flight.acknowledge(0);
         assert_eq!(flight.entries.len(), 0);
     }
 }

@@ -58,8 +58,7 @@ use crate::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelError, ChannelTerms, Peer, Standing,
 };
 use crate::send::pacer::TokenBucket;
-use crate::send::retransmit::RttEstimator;
-use crate::send::window::CongestionWindow;
+use crate::send::path::Path;
 use pull::Puller;
 use update::{Phase, Update};
 
@@ -107,8 +106,7 @@ struct Host {
     index: Option<BoxIndex>,
     is_replica: bool,
     channel: ChannelClient,
-    rtt: RttEstimator,
-    cwnd: CongestionWindow,
+    path: Path,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -340,12 +338,7 @@ impl Host {
             index,
             is_replica,
             channel: ChannelClient::new(channel, life, now)?,
-            rtt: RttEstimator::new(
-                Nanos(config.rto_initial_ns),
-                Nanos(config.rto_min_ns),
-                Nanos(config.rto_max_ns),
-            ),
-            cwnd: CongestionWindow::new(config.cwnd_initial, config.cwnd_max),
+            path: pull::path(config),
         })
     }
 

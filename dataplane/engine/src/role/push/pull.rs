@@ -15,6 +15,7 @@ use super::stats::PusherStats;
 use super::update::Asking;
 use crate::drops::DropReason;
 use crate::push::{ROW_MODEL, Version};
+use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
 
@@ -27,8 +28,7 @@ pub(super) struct Puller {
     elements: usize,
     chunks: u32,
     flight: Flight,
-    cwnd: CongestionWindow,
-    rtt: RttEstimator,
+    path: Path,
     /// The version must be above this.
     newer_than: Option<Version>,
     version: Version,
@@ -57,12 +57,7 @@ impl Puller {
             elements: 0,
             chunks: 0,
             flight: Flight::new(),
-            cwnd: CongestionWindow::new(config.cwnd_initial, config.cwnd_max),
-            rtt: RttEstimator::new(
-                Nanos(config.rto_initial_ns),
-                Nanos(config.rto_min_ns),
-                Nanos(config.rto_max_ns),
-            ),
+            path: path(config),
             newer_than: None,
             version: Version(0),
             asking: Asking::NEVER,
@@ -147,12 +142,11 @@ impl Puller {
         if self.phase != Phase::Fetching {
             return None;
         }
-        self.flight.turn(self.cwnd.size().saturating_sub(self.flight.out()))
+        self.flight.turn(self.path.window().saturating_sub(self.flight.out()))
     }
 
     pub(super) fn sent(&mut self, turn: Turn, now: Nanos) {
-        let rtt = self.rtt;
-        self.flight.sent(turn, now, &rtt);
+        self.flight.sent(turn, now, &self.path);
     }
 
     /// Takes a chunk of the model; true when it was the last.
@@ -168,18 +162,11 @@ impl Puller {
         if self.phase != Phase::Fetching {
             return Err(DropReason::Unsolicited);
         }
-        let is_limited = self.flight.out() >= self.cwnd.size();
-        let told = self.flight.acknowledge(chunk, now).ok_or(DropReason::Duplicate)?;
-        if let Some(rtt) = told.rtt {
-            self.rtt.sample(rtt);
-        }
-        if is_marked {
-            stats.congestion_marks += 1;
-            stats.window_reductions +=
-                u64::from(self.cwnd.on_congestion(now, self.rtt.round_trip()));
-        } else {
-            self.cwnd.on_answer(is_limited);
-        }
+        let is_limited = self.flight.out() >= self.path.window();
+        let sent = self.flight.acknowledge(chunk).ok_or(DropReason::Duplicate)?;
+        let halved = self.path.on_answer(now, &sent, is_limited, is_marked);
+        stats.congestion_marks += u64::from(is_marked);
+        stats.window_reductions += u64::from(halved);
         let start = chunk as usize * self.elements;
         kernels.store_f32(&mut self.model[start..start + self.elements], elements);
         self.progress_at = now;
@@ -208,11 +195,15 @@ impl Puller {
 
     /// Repeats what is overdue, and leaves a relay that is silent.
     pub(super) fn handle_timeout(&mut self, now: Nanos, stats: &mut PusherStats) {
-        if self.phase != Phase::Fetching || self.flight.expire(now) == 0 {
+        if self.phase != Phase::Fetching {
             return;
         }
-        stats.window_reductions += u64::from(self.cwnd.on_timeout(now, self.rtt.round_trip()));
-        let patience_ns = RELAY_PATIENCE_NS.max(4 * self.rtt.rto().0);
+        let patience_ns = RELAY_PATIENCE_NS.max(4 * self.path.rtt().rto().0);
+        let overdue = self.flight.expire(now);
+        if overdue.count == 0 {
+            return;
+        }
+        stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.host != SERVER && now.since(self.progress_at).0 > patience_ns {
             self.host = SERVER;
             stats.pulls_rerouted += 1;
@@ -226,6 +217,16 @@ impl Puller {
             Phase::Fetching => self.flight.deadline(),
         }
     }
+}
+
+/// A path of which nothing is known.
+pub(super) fn path(config: &PusherConfig) -> Path {
+    let rtt = RttEstimator::new(
+        Nanos(config.rto_initial_ns),
+        Nanos(config.rto_min_ns),
+        Nanos(config.rto_max_ns),
+    );
+    Path::new(rtt, CongestionWindow::new(config.cwnd_initial, config.cwnd_max))
 }
 
 /// The group of a version of the model.

@@ -291,18 +291,12 @@ impl Pusher {
             update.status = Asking::after(now, 0);
             return Ok(());
         }
-        let is_limited = update.flight.out() >= host.cwnd.size();
-        let told = update.flight.acknowledge(header.chunk.0, now).ok_or(DropReason::Duplicate)?;
-        if let Some(rtt) = told.rtt {
-            host.rtt.sample(rtt);
-        }
-        if udp.congestion() || header.flags.contains(Flags::CONGESTION) {
-            self.stats.congestion_marks += 1;
-            let halved = host.cwnd.on_congestion(now, host.rtt.round_trip());
-            self.stats.window_reductions += u64::from(halved);
-        } else {
-            host.cwnd.on_answer(is_limited);
-        }
+        let is_limited = update.flight.out() >= host.path.window();
+        let sent = update.flight.acknowledge(header.chunk.0).ok_or(DropReason::Duplicate)?;
+        let is_marked = udp.congestion() || header.flags.contains(Flags::CONGESTION);
+        let halved = host.path.on_answer(now, &sent, is_limited, is_marked);
+        self.stats.congestion_marks += u64::from(is_marked);
+        self.stats.window_reductions += u64::from(halved);
         if update.flight.is_finished() && !update.is_delivered {
             update.is_delivered = true;
             update.status = Asking::after(now, interval_ns);

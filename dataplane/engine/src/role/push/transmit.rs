@@ -187,7 +187,7 @@ impl Pusher {
         }
         let update = &mut self.updates[index];
         let train = update.flight.train_turn(update.train_chunks);
-        let room = host.cwnd.size().saturating_sub(out);
+        let room = host.path.window().saturating_sub(out);
         let turn: Turn = train.or_else(|| update.flight.turn(room))?;
         let chunk_len = chunk_len(terms, &self.config);
         let start = host.channel.payload_start();
@@ -197,7 +197,7 @@ impl Pusher {
             self.paced_until = self.paced_until.min(at);
             return None;
         }
-        update.flight.sent(turn, now, &host.rtt);
+        update.flight.sent(turn, now, &host.path);
         let payload = &mut frame[start..start + chunk_len];
         let kind = self.config.element_type;
         let clamped = update.write_chunk(self.kernels, kind, turn.chunk, payload, &mut self.stats);
@@ -241,12 +241,10 @@ impl Pusher {
         }
         self.stop_if_closed();
         for update in &mut self.updates {
-            if update.flight.expire(now) == 0 {
-                continue;
-            }
+            let overdue = update.flight.expire(now);
             let via = self.hosts.iter_mut().find(|h| h.index == update.via && !h.is_replica);
             if let Some(host) = via.filter(|_| update.via.is_some()) {
-                let halved = host.cwnd.on_timeout(now, host.rtt.round_trip());
+                let halved = host.path.on_timeout(now, &overdue);
                 self.stats.window_reductions += u64::from(halved);
             }
         }

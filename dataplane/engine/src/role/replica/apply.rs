@@ -26,7 +26,7 @@ impl Job {
                 return;
             }
             self.note_outcomes(&heard);
-            self.move_on();
+            self.move_on(heard.after);
         }
     }
 
@@ -111,7 +111,8 @@ impl Job {
         };
         self.tell(Event::Decided {
             group: heard.group,
-            order: OrderNumber(self.next_order),
+            // All below it are applied, too.
+            order: OrderNumber(heard.after - 1),
             decision,
             members: heard.members,
             norm,
@@ -135,11 +136,13 @@ impl Job {
         }
     }
 
-    /// The next order number is done with.
-    fn move_on(&mut self) {
-        self.next_order += 1;
-        self.decisions.pop_front();
-        self.decisions.push_back(None);
+    /// All order numbers before this one are done with.
+    fn move_on(&mut self, after: u64) {
+        let passed = usize::try_from(after - self.next_order).unwrap_or(usize::MAX);
+        let kept = self.decisions.len().saturating_sub(passed);
+        self.decisions.rotate_left(self.decisions.len() - kept);
+        self.decisions.range_mut(kept..).for_each(|place| *place = None);
+        self.next_order = after;
         self.forget_past();
         self.owes_status = true;
         self.measure_lag();

@@ -7,14 +7,14 @@ use alloc::collections::VecDeque;
 
 use weft_wire::Nanos;
 
+use crate::send::path::{Overdue, Path, Sent};
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
 
 /// Questions under way.
 #[derive(Debug)]
 pub(super) struct Fetch {
-    window: CongestionWindow,
-    rtt: RttEstimator,
+    path: Path,
     asked: VecDeque<Question>,
     cursor: u32,
     end: u32,
@@ -23,17 +23,18 @@ pub(super) struct Fetch {
 #[derive(Clone, Copy, Debug)]
 struct Question {
     chunk: u32,
-    sent_at: Nanos,
+    sent: Sent,
     due_at: Nanos,
-    repeats: u8,
 }
 
 impl Fetch {
     pub(super) fn new(window_max: u32, rto_min: Nanos, rto_max: Nanos) -> Self {
         let initial = Nanos(rto_min.0.saturating_mul(10));
         Self {
-            window: CongestionWindow::new(window_max.min(16), window_max),
-            rtt: RttEstimator::new(initial, rto_min, rto_max),
+            path: Path::new(
+                RttEstimator::new(initial, rto_min, rto_max),
+                CongestionWindow::new(window_max.min(16), window_max),
+            ),
             asked: VecDeque::with_capacity(window_max as usize),
             cursor: 0,
             end: 0,
@@ -50,25 +51,25 @@ impl Fetch {
     /// The next chunk to ask for, and whether it was asked for before; `has` says what is there.
     pub(super) fn poll(&mut self, now: Nanos, has: impl Fn(u32) -> bool) -> Option<(u32, bool)> {
         self.asked.retain(|question| !has(question.chunk));
-        let rto = |rtt: &RttEstimator, repeats| now.saturating_add(rtt.rto_after(repeats));
         if let Some(question) = self.asked.iter_mut().find(|question| question.due_at <= now) {
-            question.repeats = question.repeats.saturating_add(1);
-            question.due_at = rto(&self.rtt, question.repeats);
-            if question.repeats == 1 {
-                self.window.on_timeout(now, self.rtt.round_trip());
-            }
+            let mut overdue = Overdue::default();
+            overdue.add(&question.sent);
+            self.path.on_timeout(now, &overdue);
+            self.path.repeat(now, &mut question.sent);
+            question.due_at = self.path.deadline(&question.sent);
             return Some((question.chunk, true));
         }
         while self.cursor < self.end && has(self.cursor) {
             self.cursor += 1;
         }
-        if self.cursor == self.end || self.asked.len() >= self.window.size() as usize {
+        if self.cursor == self.end || self.asked.len() >= self.path.window() as usize {
             return None;
         }
         let chunk = self.cursor;
         self.cursor += 1;
-        let due_at = rto(&self.rtt, 0);
-        self.asked.push_back(Question { chunk, sent_at: now, due_at, repeats: 0 });
+        let sent = self.path.send(now);
+        let due_at = self.path.deadline(&sent);
+        self.asked.push_back(Question { chunk, sent, due_at });
         Some((chunk, false))
     }
 
@@ -77,13 +78,10 @@ impl Fetch {
         let Some(at) = self.asked.iter().position(|question| question.chunk == chunk) else {
             return false;
         };
-        let limited = self.asked.len() >= self.window.size() as usize;
-        if let Some(question) = self.asked.remove(at)
-            && question.repeats == 0
-        {
-            self.rtt.sample(now.since(question.sent_at));
+        let is_limited = self.asked.len() >= self.path.window() as usize;
+        if let Some(question) = self.asked.remove(at) {
+            self.path.on_answer(now, &question.sent, is_limited, false);
         }
-        self.window.on_answer(limited);
         true
     }
 

@@ -35,7 +35,7 @@ impl Job {
         self.tell_fitness();
     }
 
-    /// Workers are told of what it does not have.
+    /// Workers are told of what it does not have: a controller said so, or the server.
     pub(super) fn be_left(&mut self) {
         self.heir.is_left = true;
         self.tell_fitness();

@@ -97,6 +97,8 @@ pub(super) struct Held {
 /// A decision that was heard of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
+    /// The order number that is decided next: one more, but for a run of numbers that nobody has.
+    pub(super) after: u64,
     pub(super) group: GroupId,
     pub(super) outcome: Outcome,
     pub(super) members: Members,

@@ -1,7 +1,7 @@
 //! Frames of a job at its replica: copies from workers and aggregators, and what the server says.
 
-use weft_wire::Nanos;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::{Members, Nanos};
 
 use super::job::{DECISIONS_MAX, Heard, Job, Phase};
 use crate::drops::DropReason;
@@ -84,7 +84,15 @@ impl Job {
 
     fn take_decision(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
         let order = near(self.next_order, header.chunk.0);
-        self.server_order = self.server_order.max(order + 1);
+        let is_run = header.outcome == Outcome::Void && !header.members.is_empty();
+        let (after, members) = match is_run {
+            true => (header.members.0, Members::EMPTY),
+            false => (order + 1, header.members),
+        };
+        if after <= order || after - order > RUN_MAX {
+            return Err(DropReason::BadMembers);
+        }
+        self.server_order = self.server_order.max(after);
         self.measure_lag();
         let place = order.checked_sub(self.next_order).ok_or(DropReason::Duplicate)?;
         let place = usize::try_from(place).ok().filter(|place| *place < DECISIONS_MAX);
@@ -93,9 +101,10 @@ impl Job {
             return Err(DropReason::Duplicate);
         }
         *place = Some(Heard {
+            after,
             group: header.group,
             outcome: header.outcome,
-            members: header.members,
+            members,
             element_type: header.element_type,
             exponent: header.exponent,
             delay: header.count,
@@ -111,6 +120,9 @@ impl Job {
         let server_order = near(self.next_order, header.chunk.0);
         self.server_order = self.server_order.max(server_order);
         self.measure_lag();
+        if header.flags.contains(Flags::DIRECT) {
+            self.be_left();
+        }
         // A late STALE, of an order number that is applied by now, must not cost a snapshot.
         let is_asked = low_bits(header.members.0) == low_bits(self.next_order);
         match (header.outcome, self.phase) {
@@ -311,3 +323,6 @@ impl Job {
         }
     }
 }
+
+/// Order numbers of one run; its server takes no group that is farther ahead.
+const RUN_MAX: u64 = 1 << 30;

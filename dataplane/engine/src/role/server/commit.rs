@@ -67,23 +67,26 @@ impl Job {
             self.holes.since = None;
             return false;
         };
-        if self.group(index).order != self.next_order {
-            return self.skip_hole(now);
+        let first = self.group(index).order;
+        if first != self.next_order {
+            return self.skip_hole(now, first);
         }
         self.holes.since = None;
         self.decide(now, index)
     }
 
-    /// An order number that nobody installs holds up those behind it for a bounded time, and not at
-    /// all once the controller has said that nobody will.
-    fn skip_hole(&mut self, now: Nanos) -> bool {
+    /// Order numbers that nobody installs hold up those behind them for a bounded time, and not at
+    /// all once the controller has said that nobody will. All that end so are one decision, however
+    /// many they are.
+    fn skip_hole(&mut self, now: Nanos, first: u64) -> bool {
         let since = *self.holes.since.get_or_insert(now);
         let until = since.saturating_add(Nanos(self.config.lateness_ns));
-        if now < until && self.next_order >= self.holes.skip_below {
+        let after = if now >= until { first } else { first.min(self.holes.skip_below) };
+        if after <= self.next_order {
             self.judge_at = self.judge_at.min(until);
             return false;
         }
-        self.record(self.empty_entry(), None);
+        self.record(LogEntry { after, ..self.empty_entry() }, None);
         true
     }
 
@@ -91,6 +94,7 @@ impl Job {
     fn empty_entry(&self) -> LogEntry {
         LogEntry {
             order: self.next_order,
+            after: self.next_order + 1,
             group: GroupId::default(),
             outcome: Outcome::Void,
             members: Members::EMPTY,
@@ -252,7 +256,7 @@ impl Job {
             }
         }
         self.log.push(entry);
-        self.next_order = entry.order + 1;
+        self.next_order = entry.after;
         for rank in entry.audience.iter() {
             let decided = Decided::new(entry.group, entry.outcome_of(rank), entry.version);
             let (held_by, position) = (Some(entry.order), entry.position);
@@ -275,7 +279,8 @@ impl Job {
         };
         self.tell(Event::Decided {
             group: entry.group,
-            order: OrderNumber(entry.order),
+            // All below it are decided, too.
+            order: OrderNumber(entry.after - 1),
             decision,
             members: entry.members,
             norm: entry.norm,

@@ -64,13 +64,12 @@ impl Job {
                     }
                 };
                 let source = &mut self.sources[place];
-                let Some(credit) = source.expire(now, needed) else { break };
+                let Some((credit, overdue)) = source.expire(now, needed) else { break };
                 // A member may still wait for its grant: only a transfer that flows tells of
                 // losses.
                 let is_flowing =
                     groups[credit.group.index()].as_ref().is_some_and(Group::is_flowing);
-                let round_trip = source.rtt.round_trip();
-                if credit.repeats == 1 && is_flowing && source.window.on_timeout(now, round_trip) {
+                if is_flowing && source.path.on_timeout(now, &overdue) {
                     self.stats.window_reductions += 1;
                 }
                 self.stats.credits_repeated += 1;

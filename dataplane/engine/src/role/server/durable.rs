@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use weft_wire::header::Outcome;
-use weft_wire::{GroupId, MEMBERS_MAX, Rank};
+use weft_wire::{GroupId, MEMBERS_MAX, Members, Rank};
 
 use super::config::ServerJobConfig;
 use super::job::Job;
@@ -163,7 +163,7 @@ impl Job {
             exponent: entry.exponent,
             scale: sum.map_or(0.0, |(_, scale)| scale),
             version: Version(entry.version),
-            members: entry.members,
+            members: entry.run_end().map_or(entry.members, Members),
             audience: entry.audience,
             old: entry.old,
             lives: Lives::Numbers(&lives),
@@ -190,7 +190,7 @@ impl Job {
             if entry.position > journal.durable {
                 break;
             }
-            journal.untold += 1;
+            journal.untold = entry.after;
             journal.version = entry.version;
             self.publish(&entry);
         }

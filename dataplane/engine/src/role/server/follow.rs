@@ -25,6 +25,10 @@ pub(super) struct ReplicaLink {
     /// Norm of the momentum term there.
     momentum_norm: f64,
     is_held: bool,
+    /// Its present life has asked for decisions.
+    is_met: bool,
+    /// Acknowledgements do not wait for it any more.
+    is_left: bool,
     /// Since when the commit that is next waits for it.
     waiting_since: Option<Nanos>,
 }
@@ -36,6 +40,8 @@ impl ReplicaLink {
             wanted,
             momentum_norm: 0.0,
             is_held: true,
+            is_met: false,
+            is_left: false,
             waiting_since: None,
         }
     }
@@ -59,7 +65,7 @@ impl Job {
         let Some(replica) = self.replica.as_ref().filter(|_| self.is_held_for_replica()) else {
             return false;
         };
-        let is_needed = |entry: &LogEntry| !entry.is_told || entry.order == replica.wanted;
+        let is_needed = |entry: &LogEntry| !entry.is_told || entry.has(replica.wanted);
         self.log.next_evicted().any(is_needed)
     }
 
@@ -73,6 +79,8 @@ impl Job {
 
     fn decision(&self, entry: &LogEntry) -> Header {
         let composed = if entry.is_composed { Flags::DIRECT } else { Flags::NONE };
+        // Of a run it says where that ends.
+        let members = entry.run_end().map_or(entry.members, Members);
         Header {
             flags: Flags::REPLICA.union(composed),
             outcome: entry.outcome,
@@ -80,7 +88,7 @@ impl Job {
             element_type: entry.element_type,
             exponent: entry.exponent,
             count: entry.delay,
-            ..plain_header(Kind::Ack, self.id(), entry.group, entry.members)
+            ..plain_header(Kind::Ack, self.id(), entry.group, members)
         }
     }
 
@@ -172,27 +180,33 @@ impl Job {
         send(self.host.write(peer, &state, incoming.buffer, 0))
     }
 
-    /// What the log says of the order number that was asked for.
+    /// What the log says of the order number that was asked for. One that is left is told so with
+    /// every answer: it may not have heard it from a controller, and is nobody's heir.
     fn log_state(&self, outcome: Outcome, asked: u64) -> Header {
         let group = GroupId::new(ROW_LOG, 0);
         let chunk = ChunkIndex(low_bits(self.told_order()));
+        let is_left = self.replica.as_ref().is_some_and(|replica| replica.is_left);
+        let left = if is_left { Flags::DIRECT } else { Flags::NONE };
         Header {
             outcome,
             chunk,
-            flags: Flags::REPLICA,
+            flags: Flags::REPLICA.union(left),
             ..plain_header(Kind::State, self.id(), group, Members(asked))
         }
     }
 
     /// The replica has applied all before `wanted`. A late word of it changes nothing, unless the
-    /// replica began anew; then the log tells.
+    /// replica began anew; then the log tells. The controller hears of the first word of its life,
+    /// for who would take over must have been met (SPEC#promotion).
     fn take_progress(&mut self, wanted: u64) {
         let Some(replica) = &mut self.replica else { return };
-        if wanted <= replica.wanted {
+        let is_first = !core::mem::replace(&mut replica.is_met, true);
+        if wanted <= replica.wanted && !is_first {
             return;
         }
         let told_from = replica.wanted;
-        replica.wanted = wanted;
+        replica.wanted = wanted.max(told_from);
+        let wanted = replica.wanted;
         replica.momentum_norm = self.log.momentum_norm_at(wanted);
         replica.waiting_since = None;
         self.release_all(told_from.max(self.log.front(wanted))..wanted);
@@ -207,8 +221,10 @@ impl Job {
     /// Tells the members of these decisions who were not told yet; returns how many those are.
     fn release_all(&mut self, orders: core::ops::Range<u64>) -> u64 {
         let mut told = 0;
-        for order in orders {
-            let Some(entry) = self.log.get_mut(order) else { continue };
+        let mut order = orders.start;
+        while order < orders.end {
+            let Some(entry) = self.log.get_mut(order) else { break };
+            order = entry.after;
             if !core::mem::replace(&mut entry.is_told, true) {
                 let entry = *entry;
                 told += entry.members.len() as u64;
@@ -221,6 +237,9 @@ impl Job {
     /// Acknowledges without the replica from now on: it is gone (SPEC#promotion).
     pub(super) fn leave_replica(&mut self) {
         self.config.ack = AckMode::Commit;
+        if let Some(replica) = &mut self.replica {
+            replica.is_left = true;
+        }
         // What is not durable yet is told when it is.
         let told = self.release_all(self.log.front(self.next_order)..self.told_order());
         self.stats.acks_without_replica += told;
@@ -241,6 +260,7 @@ impl Job {
         let initial = self.config.initial_order.0;
         let Some(replica) = &mut self.replica else { return };
         replica.wanted = initial;
+        replica.is_met = false;
         replica.momentum_norm = 0.0;
         self.measure_bound();
     }

@@ -39,7 +39,8 @@ impl Job {
             CommitMode::Arrival => self.order_after_all(),
         };
         let is_taken = self.plan.iter().any(|index| self.group(*index).order == order);
-        if order < self.next_order || is_taken {
+        let is_far = order.saturating_sub(self.next_order) >= ORDERS_AHEAD_MAX;
+        if order < self.next_order || is_far || is_taken {
             return Err(InstallError::Order);
         }
         let index = self.open_group(now, &opening, order)?;
@@ -166,3 +167,6 @@ impl Job {
 fn mask_of(members: &[GroupMember]) -> Members {
     members.iter().fold(Members::EMPTY, |mask, member| mask.union(member.rank.bit()))
 }
+
+/// Frames carry the low 32 bits of order numbers: those in use lie well within half of that.
+const ORDERS_AHEAD_MAX: u64 = 1 << 30;

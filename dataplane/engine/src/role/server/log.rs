@@ -9,10 +9,12 @@ use weft_wire::{GroupId, Members, Rank};
 use crate::push::BoxIndex;
 use crate::role::model::{StageIndex, outcome_of};
 
-/// What was decided under one order number.
+/// What was decided under one order number, or under a run of them that nobody has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogEntry {
     pub(super) order: u64,
+    /// The order number that is decided next: one more, but for a run.
+    pub(super) after: u64,
     pub(super) group: GroupId,
     /// COMMITTED, VOID or DROPPED.
     pub(super) outcome: Outcome,
@@ -45,6 +47,16 @@ pub(super) struct LogEntry {
 }
 
 impl LogEntry {
+    /// Where a run of order numbers ends that stay unused; `None` for one alone, and for a group.
+    pub(super) fn run_end(&self) -> Option<u64> {
+        (self.after > self.order + 1).then_some(self.after)
+    }
+
+    /// True when this order number is decided by it.
+    pub(super) fn has(&self, order: u64) -> bool {
+        (self.order..self.after).contains(&order)
+    }
+
     /// What became of this member's update.
     pub(super) fn outcome_of(&self, rank: Rank) -> Outcome {
         outcome_of(rank, self.members, self.old)
@@ -106,7 +118,7 @@ impl Log {
     pub(super) fn push(&mut self, entry: LogEntry) {
         debug_assert!(self.entries.len() < self.entries_max, "evicted before");
         debug_assert!(
-            self.entries.back().is_none_or(|last| last.order + 1 == entry.order),
+            self.entries.back().is_none_or(|last| last.after == entry.order),
             "order numbers are decided in sequence"
         );
         self.stages += usize::from(entry.stage.is_some());
@@ -114,8 +126,12 @@ impl Log {
     }
 
     pub(super) fn get(&self, order: u64) -> Option<&LogEntry> {
-        let front = self.entries.front()?.order;
-        self.entries.get(usize::try_from(order.checked_sub(front)?).ok()?)
+        self.entries.get(self.place(order)).filter(|entry| entry.has(order))
+    }
+
+    /// The first entry that decides this order number or a later one. O(log entries).
+    fn place(&self, order: u64) -> usize {
+        self.entries.partition_point(|entry| entry.after <= order)
     }
 
     /// Norm of the momentum term after all before `order`, which is not older than the log.
@@ -125,8 +141,8 @@ impl Log {
     }
 
     pub(super) fn get_mut(&mut self, order: u64) -> Option<&mut LogEntry> {
-        let front = self.entries.front()?.order;
-        self.entries.get_mut(usize::try_from(order.checked_sub(front)?).ok()?)
+        let place = self.place(order);
+        self.entries.get_mut(place).filter(|entry| entry.has(order))
     }
 
     /// The oldest order number that is kept, or `next` when none is.
@@ -136,8 +152,6 @@ impl Log {
 
     /// Entries from `order` on, oldest first.
     pub(super) fn since(&self, order: u64) -> impl DoubleEndedIterator<Item = &LogEntry> {
-        let front = self.front(order);
-        let skip = usize::try_from(order.saturating_sub(front)).unwrap_or(usize::MAX);
-        self.entries.range(skip.min(self.entries.len())..)
+        self.entries.range(self.place(order)..)
     }
 }

@@ -220,10 +220,6 @@ impl Job {
             }
             Staged::Duplicate => {
                 self.stats.duplicates += 1;
-                if header.flags.contains(Flags::RETRANSMIT) {
-                    // It was asked for again although it was on its way.
-                    self.source_mut(peer).window.on_spurious_timeout();
-                }
                 Err(DropReason::Duplicate.into())
             }
             Staged::Overlap => {
@@ -250,12 +246,9 @@ impl Job {
         now: Nanos,
         congested: bool,
     ) -> bool {
-        let source = self.source_mut(peer);
-        let in_turn = source.answer(now, index, chunk);
-        if congested && source.window.on_congestion(now, source.rtt.round_trip()) {
-            self.stats.window_reductions += 1;
-        }
-        in_turn
+        let answered = self.source_mut(peer).answer(now, index, chunk, congested);
+        self.stats.window_reductions += u64::from(answered.is_some_and(|a| a.is_halved));
+        answered.is_some_and(|answered| answered.is_in_turn)
     }
 
     fn source_mut(&mut self, peer: Peer) -> &mut Source {

@@ -7,6 +7,7 @@ use weft_wire::{Nanos, Rank};
 
 use super::config::ServerJobConfig;
 use super::group::OpenIndex;
+use crate::send::path::{Overdue, Path, Sent};
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
 
@@ -15,20 +16,27 @@ use crate::send::window::CongestionWindow;
 pub(super) struct Credit {
     pub(super) group: OpenIndex,
     pub(super) chunk: u32,
-    pub(super) sent_at: Nanos,
-    pub(super) due_at: Nanos,
-    pub(super) repeats: u8,
+    sent: Sent,
+    due_at: Nanos,
+    /// What was asked for after it is here.
+    is_passed_over: bool,
     /// Which of the source's PULLs the last one for it was.
     serial: u64,
+}
+
+/// What an answer was.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Answered {
+    /// It was asked for once.
+    pub(super) is_in_turn: bool,
+    /// The window was halved, for it was marked.
+    pub(super) is_halved: bool,
 }
 
 /// One source.
 #[derive(Debug)]
 pub(super) struct Source {
-    pub(super) window: CongestionWindow,
-    pub(super) rtt: RttEstimator,
-    /// The shortest round trip so far; `u64::MAX`: there was none.
-    shortest_ns: u64,
+    pub(super) path: Path,
     /// As they were first sent.
     credits: VecDeque<Credit>,
     /// PULLs sent.
@@ -47,12 +55,10 @@ impl Source {
         let initial = Nanos(config.rto_min_ns.saturating_mul(2));
         let (min, max) = (Nanos(config.rto_min_ns), Nanos(config.rto_max_ns));
         Self {
-            window: CongestionWindow::probing(
-                config.window_max.min(WINDOW_PLAIN),
-                config.window_max,
+            path: Path::new(
+                RttEstimator::new(initial, min, max),
+                CongestionWindow::probing(config.window_max.min(WINDOW_PLAIN), config.window_max),
             ),
-            rtt: RttEstimator::new(initial, min, max),
-            shortest_ns: u64::MAX,
             credits: VecDeque::with_capacity(config.window_max as usize),
             sent: 0,
             answers_in_order,
@@ -65,7 +71,7 @@ impl Source {
     /// Whether it may be asked for another chunk. A train begins whatever the window, which cannot
     /// know a path that nothing has been sent on.
     pub(super) fn has_room(&self, is_in_train: bool) -> bool {
-        let room = if is_in_train { self.credits_max } else { self.window.size() as usize };
+        let room = if is_in_train { self.credits_max } else { self.path.window() as usize };
         self.credits.len() < room
     }
 
@@ -79,7 +85,8 @@ impl Source {
     ) -> bool {
         let most = match rate_bytes_per_sec {
             Some(rate) => {
-                let span_ns = DELAY_NS + 2 * u128::from(self.shortest_ns.min(SHORTEST_NS_MAX));
+                let shortest_ns = self.path.rtt().shortest().map_or(SHORTEST_NS_MAX, |rtt| rtt.0);
+                let span_ns = DELAY_NS + 2 * u128::from(shortest_ns.min(SHORTEST_NS_MAX));
                 let in_flight = u128::from(rate) * span_ns / 1_000_000_000;
                 let frames = u64::try_from(in_flight).unwrap_or(u64::MAX) / frame_len.max(1);
                 frames.max(WINDOW_LEAST)
@@ -98,34 +105,33 @@ impl Source {
         if self.credits.is_empty() {
             self.heard_at = now;
         }
-        let due_at = now.saturating_add(self.rtt.rto());
+        let sent = self.path.send(now);
+        let due_at = self.path.deadline(&sent);
         self.sent += 1;
-        let serial = self.sent;
-        self.credits.push_back(Credit { group, chunk, sent_at: now, due_at, repeats: 0, serial });
+        let (serial, is_passed_over) = (self.sent, false);
+        self.credits.push_back(Credit { group, chunk, sent, due_at, is_passed_over, serial });
         self.due_at = self.due_at.min(due_at);
     }
 
-    /// Takes an answer; true when it was asked for, once. Feeds round trip and window.
-    pub(super) fn answer(&mut self, now: Nanos, group: OpenIndex, chunk: u32) -> bool {
+    /// Takes an answer; says what it was to, if that was asked for and not answered yet.
+    pub(super) fn answer(
+        &mut self,
+        now: Nanos,
+        group: OpenIndex,
+        chunk: u32,
+        is_marked: bool,
+    ) -> Option<Answered> {
         self.heard_at = now;
         let is_it = |credit: &Credit| credit.group == group && credit.chunk == chunk;
-        let Some(at) = self.credits.iter().position(is_it) else { return false };
-        let limited = !self.has_room(false);
-        let Some(credit) = self.credits.remove(at) else { return false };
-        let rtt = now.since(credit.sent_at);
-        if credit.repeats == 0 {
-            self.rtt.sample(rtt);
-            self.shortest_ns = self.shortest_ns.min(rtt.0);
-            if self.answers_in_order {
-                self.pass_over(now, credit.serial);
-            }
-        } else if self.answers_in_order {
-            // At most this long. Without it a round trip that outgrew the timeout would never
-            // be learnt, and everything called twice.
-            self.rtt.sample(rtt);
+        let at = self.credits.iter().position(is_it)?;
+        let is_limited = !self.has_room(false);
+        let credit = self.credits.remove(at)?;
+        let is_in_turn = !credit.sent.is_repeated();
+        if is_in_turn && self.answers_in_order {
+            self.pass_over(now, credit.serial);
         }
-        self.window.on_answer(limited);
-        credit.repeats == 0
+        let is_halved = self.path.on_answer(now, &credit.sent, is_limited, is_marked);
+        Some(Answered { is_in_turn, is_halved })
     }
 
     /// What was asked for before the PULL of this number, and is not here, is lost: due at once.
@@ -134,20 +140,21 @@ impl Source {
         let asked_before = self
             .credits
             .iter_mut()
-            .take_while(|credit| credit.repeats > 0 || credit.serial < serial);
+            .take_while(|credit| credit.sent.is_repeated() || credit.serial < serial);
         for credit in asked_before.filter(is_lost) {
             credit.due_at = now;
+            credit.is_passed_over = true;
             self.due_at = now;
         }
     }
 
-    /// The first credit that is overdue, given a new deadline; `needed` says whether its chunk is
-    /// still missing. Credits that are not are forgotten.
+    /// The first credit that is overdue, given a new deadline, and what that says of the path;
+    /// `needed` says whether its chunk is still missing. Credits that are not are forgotten.
     pub(super) fn expire(
         &mut self,
         now: Nanos,
         mut needed: impl FnMut(&Credit) -> bool,
-    ) -> Option<Credit> {
+    ) -> Option<(Credit, Overdue)> {
         if now < self.due_at {
             return None;
         }
@@ -157,11 +164,17 @@ impl Source {
                 at += 1;
             } else if needed(&self.credits[at]) {
                 let credit = &mut self.credits[at];
-                credit.repeats = credit.repeats.saturating_add(1);
-                credit.due_at = now.saturating_add(self.rtt.rto_after(credit.repeats));
+                let mut overdue = Overdue::default();
+                if core::mem::take(&mut credit.is_passed_over) {
+                    overdue.add_lost(&credit.sent);
+                } else {
+                    overdue.add(&credit.sent);
+                }
+                self.path.repeat(now, &mut credit.sent);
+                credit.due_at = self.path.deadline(&credit.sent);
                 self.sent += 1;
                 credit.serial = self.sent;
-                return Some(*credit);
+                return Some((*credit, overdue));
             } else {
                 self.credits.remove(at);
             }

@@ -42,7 +42,7 @@ impl Lane {
         else {
             return Sent::Nothing;
         };
-        let cwnd = self.cwnd.size();
+        let cwnd = self.path.window();
         let Some(action) = self.steps.as_mut().and_then(|steps| steps.peek(cwnd)) else {
             return Sent::Nothing;
         };
@@ -54,9 +54,8 @@ impl Lane {
             }
         }
         let exponent = self.write_data(ctx, lease, terms, action, payload, frame);
-        let rtt = self.rtt;
         if let Some(steps) = &mut self.steps {
-            steps.sent(action, now, &rtt, exponent);
+            steps.sent(action, now, &self.path, exponent);
         }
         match action.send {
             Send::Contribution if action.repeat => stats.retransmissions += 1,
@@ -177,18 +176,18 @@ impl Lane {
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
         let steps = self.steps.as_mut().ok_or(Refusal::NotOpen)?;
-        let marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
-        if marked {
-            stats.congestion_marks += 1;
-            if self.cwnd.on_congestion(now, self.rtt.round_trip()) {
-                stats.window_reductions += 1;
-            }
-        }
-        match steps.take_answer(now, step, header.exponent, header.flags, sum) {
-            Answer::New { rtt, in_flight } => {
+        match steps.take_answer(step, header.exponent, header.flags, sum) {
+            Answer::New { sent, in_flight } => {
                 stats.answers += 1;
-                self.cwnd.on_answer(!marked && in_flight >= self.cwnd.size());
-                self.sample(rtt, stats);
+                let is_marked = udp.congestion || header.flags.contains(Flags::CONGESTION);
+                stats.congestion_marks += u64::from(is_marked);
+                let is_limited = in_flight >= self.path.window();
+                let halved = match sent {
+                    Some(sent) => self.path.on_answer(now, &sent, is_limited, is_marked),
+                    None => self.path.on_late_answer(now, is_limited, is_marked),
+                };
+                stats.window_reductions += u64::from(halved);
+                stats.smoothed_rtt = self.path.rtt().smoothed().unwrap_or_default();
                 let chunk = header.chunk.0 - ctx.base;
                 payload.read_chunk(chunk, header.exponent, header.flags, sum);
                 Ok(LaneEvent::NewSum)
@@ -222,18 +221,14 @@ impl Lane {
                 if step == steps.low() || self.missing.is_none() {
                     self.missing = Some(mask.without(header.members));
                 }
-                match steps.take_have(now, step, named) {
-                    Have::Known { rtt, spurious } => {
-                        if spurious {
-                            self.cwnd.on_spurious_timeout();
-                        }
-                        self.sample(rtt, stats);
+                match steps.take_have(step, named) {
+                    Have::Known(sent) => {
+                        self.path.on_have(now, &sent);
+                        stats.smoothed_rtt = self.path.rtt().smoothed().unwrap_or_default();
                     }
                     Have::Lost => {
                         stats.have_without_us += 1;
-                        if self.cwnd.on_congestion(now, self.rtt.round_trip()) {
-                            stats.window_reductions += 1;
-                        }
+                        stats.window_reductions += u64::from(self.path.on_congestion(now));
                     }
                     Have::Ignored => {}
                 }
@@ -246,13 +241,6 @@ impl Lane {
             _ => {}
         }
         Ok(LaneEvent::None)
-    }
-
-    fn sample(&mut self, rtt: Option<Nanos>, stats: &mut WorkerStats) {
-        if let Some(rtt) = rtt {
-            self.rtt.sample(rtt);
-            stats.smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
-        }
     }
 }
 

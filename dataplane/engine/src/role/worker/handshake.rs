@@ -85,13 +85,7 @@ impl Lane {
         let mut bitmap = [0u8; STEP_BITS_MAX / 8];
         let mut hello = Hello { life: ctx.life, session: self.session, ..Hello::new(phase) };
         match phase {
-            Phase::Hello if !self.probe.done => {
-                if self.probe.padded_next {
-                    hello.probe_len = ctx.config.probe_len;
-                    self.probe.padded_sent += 1;
-                }
-                self.probe.padded_next = !self.probe.padded_next;
-            }
+            Phase::Hello => hello.probe_len = self.probe.next_hello(),
             Phase::Join => {
                 self.join_sent = true;
                 hello.token = self.token;
@@ -220,15 +214,14 @@ impl Lane {
             return Err(Refusal::Handshake);
         }
         self.take_word(now);
-        if !self.probe.done {
-            if hello.probe_len < ctx.config.probe_len
-                || datagram_len < usize::from(ctx.config.probe_len)
-            {
-                self.probe.short_answers += 1;
-                self.poll.hurry();
-                return Ok(LaneEvent::None);
-            }
-            self.probe.done = true;
+        let was_in_doubt = self.probe.is_in_doubt();
+        if !self.probe.take_answer(hello.probe_len, datagram_len) {
+            self.poll.hurry(now, ctx.config.hello_interval_ns);
+            return Ok(LaneEvent::None);
+        }
+        if was_in_doubt {
+            // The probe took its time; what follows has its own.
+            self.started_at = now;
         }
         self.token = hello.token;
         self.phase = LanePhase::Join;
@@ -274,7 +267,8 @@ impl Lane {
             return LaneEvent::Resynced;
         }
         self.steps = Some(Steps::new(lease.window, lease.chunk_len()));
-        self.cwnd = CongestionWindow::new(ctx.config.cwnd_initial, u32::from(lease.window));
+        let window = CongestionWindow::new(ctx.config.cwnd_initial, u32::from(lease.window));
+        self.path.set_window(window);
         LaneEvent::Opened(lease)
     }
 

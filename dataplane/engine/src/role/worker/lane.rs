@@ -14,8 +14,10 @@ use super::config::{LeaseInfo, WorkerConfig};
 use super::event::WorkerError;
 use super::stats::WorkerStats;
 use super::steps::Steps;
+use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
+use crate::session::probe::Probe;
 
 /// Computes the CRC32C of octets.
 pub type Crc32c = fn(&[u8]) -> u32;
@@ -55,8 +57,7 @@ pub(super) struct Lane {
     /// What the last WELCOME agreed.
     pub(super) terms: Option<Terms>,
     pub(super) steps: Option<Steps>,
-    pub(super) rtt: RttEstimator,
-    pub(super) cwnd: CongestionWindow,
+    pub(super) path: Path,
     pub(super) poll: Poll,
     pub(super) probe: Probe,
     /// A HELLO is out although the lane is open: the box was silent.
@@ -124,28 +125,9 @@ impl Poll {
     }
 
     /// Goes back to the short interval.
-    pub(super) fn hurry(&mut self) {
+    pub(super) fn hurry(&mut self, now: Nanos, interval_ns: u64) {
         self.count = 0;
-    }
-}
-
-/// The full-MTU probe: does a padded HELLO come back where a short one does?
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Probe {
-    pub(super) done: bool,
-    pub(super) padded_next: bool,
-    pub(super) padded_sent: u32,
-    pub(super) short_answers: u32,
-}
-
-impl Probe {
-    pub(super) fn new(wanted: bool) -> Self {
-        Self { done: !wanted, padded_next: true, ..Self::default() }
-    }
-
-    /// Short ones came back, and none of many padded ones.
-    pub(super) fn failed(&self) -> bool {
-        !self.done && self.padded_sent >= PADDED_TRIES && self.short_answers >= SHORT_ANSWERS_MIN
+        self.at = self.at.min(now.saturating_add(Nanos(interval_ns.max(1))));
     }
 }
 
@@ -182,14 +164,16 @@ impl Lane {
             token: 0,
             terms: None,
             steps: None,
-            rtt: RttEstimator::new(
-                Nanos(config.rto_initial_ns),
-                Nanos(config.rto_min_ns),
-                Nanos(config.rto_max_ns),
+            path: Path::new(
+                RttEstimator::new(
+                    Nanos(config.rto_initial_ns),
+                    Nanos(config.rto_min_ns),
+                    Nanos(config.rto_max_ns),
+                ),
+                CongestionWindow::new(1, 1),
             ),
-            cwnd: CongestionWindow::new(1, 1),
             poll: Poll::start(now),
-            probe: Probe::new(index == 0 && config.probe_len > 0),
+            probe: Probe::new(if index == 0 { config.probe_len } else { 0 }),
             soliciting: false,
             join_sent: false,
             started_at: now,
@@ -228,11 +212,10 @@ impl Lane {
             self.quiet_since = now;
             self.solicit(now, ctx);
         }
-        let Some(lost) = self.steps.as_mut().and_then(|steps| steps.expire(now)) else { return };
-        if lost && self.cwnd.on_timeout(now, self.rtt.round_trip()) {
-            stats.window_reductions += 1;
-        }
-        if self.silence.take_timeout(now, self.rtt.rto()) {
+        let Some(overdue) = self.steps.as_mut().and_then(|steps| steps.expire(now)) else { return };
+        let span = self.path.rtt().rto();
+        stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
+        if self.silence.take_timeout(now, span) {
             self.solicit(now, ctx);
         }
     }
@@ -269,7 +252,7 @@ impl Lane {
 
     /// Why the first handshake has failed by now, if it has.
     pub(super) fn connect_error(&self, now: Nanos, config: &WorkerConfig) -> Option<WorkerError> {
-        if self.probe.failed() {
+        if self.probe.has_failed() {
             return Some(WorkerError::MtuTooSmall { probe_len: config.probe_len });
         }
         if now < self.connect_deadline(config) {
@@ -278,18 +261,19 @@ impl Lane {
         if let (Some(missing), Some(_)) = (self.missing, self.waiting_since) {
             return Some(WorkerError::MembersMissing { missing });
         }
-        Some(if self.probe.short_answers > 0 && !self.probe.done {
-            WorkerError::MtuTooSmall { probe_len: config.probe_len }
-        } else {
-            WorkerError::NoAnswer { lane: self.index }
-        })
+        Some(WorkerError::NoAnswer { lane: self.index })
     }
 
     /// When the first handshake fails if nothing changes.
     pub(super) fn connect_deadline(&self, config: &WorkerConfig) -> Nanos {
         match self.waiting_since {
             Some(since) => since.saturating_add(Nanos(config.member_timeout_ns)),
-            None => self.started_at.saturating_add(Nanos(config.connect_timeout_ns)),
+            None => {
+                // While short probes are answered the box is there, and the probe comes to an end.
+                let word_at = self.word_at.filter(|_| self.probe.is_in_doubt());
+                let since = self.started_at.max(word_at.unwrap_or_default());
+                since.saturating_add(Nanos(config.connect_timeout_ns))
+            }
         }
     }
 
@@ -328,10 +312,6 @@ impl Lane {
     }
 }
 
-/// Padded HELLOs that must be lost, and short ones answered, before the MTU is blamed: at 30 %
-/// loss each way a good path is blamed once in 3,000 connects.
-const PADDED_TRIES: u32 = 12;
-const SHORT_ANSWERS_MIN: u32 = 4;
 /// Handshake polls back off to `interval << 2`.
 const BACKOFF_SHIFT_MAX: u32 = 2;
 /// An idle lane asks the box this often within `member_timeout`.

@@ -4,16 +4,17 @@
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
+use crate::send::path::Sent;
+
 /// A slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    pub(super) sent_at: Nanos,
+    /// What is under way; its repeats are of any kind.
+    pub(super) sent: Sent,
     pub(super) deadline: Nanos,
     /// The step whose sum this slot needs next. The sum of `next - window` is kept.
     pub(super) next: u32,
     pub(super) state: State,
-    /// Transmissions after the first, of any kind: the back-off.
-    pub(super) repeats: u8,
     /// In `due`.
     pub(super) queued: bool,
     /// A contribution to `next` was sent in this session, so a sum of all can exist.
@@ -26,11 +27,10 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) fn new(step: u32) -> Self {
         Self {
-            sent_at: Nanos(0),
+            sent: Sent::default(),
             deadline: Nanos::MAX,
             next: step,
             state: State::Idle,
-            repeats: 0,
             queued: false,
             contributed: false,
             exponent: 0,
@@ -93,10 +93,10 @@ pub(super) enum Send {
 /// What an ANSWER was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Answer {
-    /// A sum that was missing; with the round trip if it answers a first transmission, and what
-    /// was in flight until then.
+    /// A sum that was missing; with what was in flight until then, and what it answers, unless a
+    /// HAVE has spoken of that: then the time since is another's delay.
     New {
-        rtt: Option<Nanos>,
+        sent: Option<Sent>,
         in_flight: u32,
     },
     /// A sum that this member handed over.
@@ -109,11 +109,8 @@ pub(super) enum Answer {
 /// What a HAVE was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Have {
-    /// The contribution is there. A repeat that finds it so was not needed.
-    Known {
-        rtt: Option<Nanos>,
-        spurious: bool,
-    },
+    /// The contribution is there, and this is news.
+    Known(Sent),
     /// The contribution is lost; it goes again now.
     Lost,
     Ignored,

@@ -19,7 +19,7 @@ use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
 use super::slot::{Action, Answer, Have, Held, Send, Slot, State};
-use crate::send::retransmit::RttEstimator;
+use crate::send::path::{Overdue, Path};
 
 /// The steps of one lane.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Steps {
     }
 
     /// Takes note that the action of the last [`Steps::peek`] was carried out.
-    pub(super) fn sent(&mut self, action: Action, now: Nanos, rtt: &RttEstimator, exponent: i8) {
+    pub(super) fn sent(&mut self, action: Action, now: Nanos, path: &Path, exponent: i8) {
         if action.repeat {
             self.due.pop_front();
         } else {
@@ -131,9 +131,9 @@ impl Steps {
         let slot = self.slot_mut(action.step);
         if action.repeat {
             slot.queued = false;
-            slot.repeats = slot.repeats.saturating_add(1);
+            path.repeat(now, &mut slot.sent);
         } else {
-            slot.repeats = 0;
+            slot.sent = path.send(now);
         }
         match action.send {
             Send::Contribution => {
@@ -144,18 +144,17 @@ impl Steps {
             Send::Status => {}
             Send::HandOver => slot.state = State::HandedOver,
         }
-        slot.sent_at = now;
-        slot.deadline = now.saturating_add(rtt.rto_after(slot.repeats));
+        slot.deadline = path.deadline(&slot.sent);
         self.next_deadline = self.next_deadline.min(self.slot(action.step).deadline);
     }
 
-    /// Queues what is overdue. `None` when no deadline has passed; else whether a contribution
-    /// was among it of which the box has said nothing.
-    pub(super) fn expire(&mut self, now: Nanos) -> Option<bool> {
+    /// Queues what is overdue. `None` when no deadline has passed; else the contributions among it
+    /// of which the box has said nothing.
+    pub(super) fn expire(&mut self, now: Nanos) -> Option<Overdue> {
         if now < self.next_deadline {
             return None;
         }
-        let mut overdue = None;
+        let mut overdue: Option<Overdue> = None;
         self.next_deadline = Nanos::MAX;
         for slot in &mut self.slots {
             if !slot.state.under_way() || slot.queued {
@@ -167,7 +166,10 @@ impl Steps {
             }
             slot.queued = true;
             self.due.push_back(slot.current(self.window));
-            *overdue.get_or_insert(false) |= slot.state == State::Contributed;
+            let overdue = overdue.get_or_insert_default();
+            if slot.state == State::Contributed {
+                overdue.add(&slot.sent);
+            }
         }
         overdue
     }
@@ -175,7 +177,6 @@ impl Steps {
     /// Takes a sum of all members.
     pub(super) fn take_answer(
         &mut self,
-        now: Nanos,
         step: u32,
         exponent: i8,
         flags: Flags,
@@ -194,9 +195,7 @@ impl Steps {
         if !slot.contributed {
             return Answer::Unexpected;
         }
-        // A step that a HAVE spoke of has been timed by it; what followed was another's delay.
-        let timed = slot.state == State::Contributed && slot.repeats == 0;
-        let rtt = timed.then(|| now.since(slot.sent_at));
+        let sent = (slot.state == State::Contributed).then_some(slot.sent);
         slot.next += window;
         slot.contributed = false;
         slot.sum_exponent = exponent;
@@ -207,11 +206,11 @@ impl Steps {
         while self.slot(self.low).next > self.low {
             self.low += 1;
         }
-        Answer::New { rtt, in_flight }
+        Answer::New { sent, in_flight }
     }
 
     /// Takes the box's word that it collects this step; `named` says that we are in already.
-    pub(super) fn take_have(&mut self, now: Nanos, step: u32, named: bool) -> Have {
+    pub(super) fn take_have(&mut self, step: u32, named: bool) -> Have {
         let slot = self.slot_mut(step);
         if step != slot.next {
             return Have::Ignored;
@@ -221,11 +220,8 @@ impl Steps {
                 slot.state = State::Known;
                 self.in_flight -= 1;
                 self.known += 1;
-                let slot = self.slot(step);
-                let rtt = (slot.repeats == 0).then(|| now.since(slot.sent_at));
-                Have::Known { rtt, spurious: slot.repeats > 0 }
+                Have::Known(self.slot(step).sent)
             }
-            (State::Known, true) => Have::Known { rtt: None, spurious: false },
             // Only a STATUS is answered so; a repeat of this word finds `Contributed`.
             (State::Known, false) => {
                 slot.state = State::Contributed;

@@ -17,7 +17,7 @@ use weft_wire::{Cookie, Members, Nanos};
 
 use rig::{row as any_row, *};
 
-use super::Phase;
+use super::{Aggregator, Phase};
 use crate::drops::DropReason;
 use crate::slot::counter::Transition;
 
@@ -237,6 +237,51 @@ fn a_recorded_handshake_of_an_earlier_life_changes_nothing() {
     let epoch = aggregator.leases().next().unwrap().epoch();
     assert_eq!(send(&mut aggregator, recorded).unwrap_err(), DropReason::Token);
     assert_eq!(aggregator.leases().next().unwrap().epoch(), epoch);
+}
+
+/// The JOIN of a life that proves a fresh round trip, sent once and kept.
+fn recorded_join(aggregator: &mut Aggregator, member: &Member) -> Vec<u8> {
+    let challenge = send(aggregator, member.hello(Hello::new(Step::Hello), &[])).unwrap();
+    let mut join = Hello::new(Step::Join);
+    join.token = challenge.hello.unwrap().token;
+    let recorded = member.hello(join, &[]);
+    send(aggregator, recorded.clone()).unwrap();
+    recorded
+}
+
+#[test]
+fn a_recorded_join_of_a_life_that_closed_joins_no_later_session() {
+    let row = row_of(2);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let mut recorded = Vec::new();
+    for run in 0..4 {
+        let lives = [Member::new(&row, 0, 10 + run), Member::new(&row, 1, 20 + run)];
+        recorded.push(recorded_join(&mut aggregator, &lives[1]));
+        // The other's place cannot be taken by any life that was here before.
+        for join in &recorded[..recorded.len() - 1] {
+            assert_eq!(send(&mut aggregator, join.clone()).unwrap_err(), DropReason::Token);
+        }
+        assert_eq!(aggregator.leases().next().unwrap().phase(), Phase::Forming);
+        recorded.push(recorded_join(&mut aggregator, &lives[0]));
+        assert_eq!(aggregator.leases().next().unwrap().phase(), Phase::Open);
+        for member in &lives {
+            send(&mut aggregator, member.hello(Hello::new(Step::Close), &[])).unwrap();
+        }
+    }
+    assert_eq!((aggregator.stats().formations, aggregator.stats().sessions_broken), (4, 0));
+}
+
+#[test]
+fn a_recorded_join_of_a_session_that_broke_joins_no_later_one() {
+    let row = row_of(2);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let survivor = recorded_join(&mut aggregator, &Member::new(&row, 0, 1));
+    recorded_join(&mut aggregator, &Member::new(&row, 1, 2));
+    let welcome = send(&mut aggregator, survivor.clone()).unwrap();
+    assert_eq!(welcome.hello.unwrap().phase, Step::Welcome, "a repeat of the present life");
+    recorded_join(&mut aggregator, &Member::new(&row, 1, 3));
+    assert_eq!(send(&mut aggregator, survivor).unwrap_err(), DropReason::Token);
+    assert_eq!(aggregator.leases().next().unwrap().phase(), Phase::Forming);
 }
 
 #[test]

@@ -60,9 +60,9 @@ fn a_welcome_after_a_restart_fits_the_mtu() {
     // Rank 0 holds every other step of four windows, rank 1 none.
     let held = [0x55; 256];
     for pass in 0..2 {
-        for rank in 0..2 {
+        for (rank, member) in group.iter_mut().enumerate() {
             let held: &[u8] = if rank == 0 { &held } else { &[0] };
-            let answer = group[rank].join(&mut restarted, Some((0, held)));
+            let answer = member.join(&mut restarted, Some((0, held)));
             assert!(answer.len <= frame_len_max(576), "{} bytes", answer.len);
             let hello = answer.hello.unwrap();
             if pass == 1 {

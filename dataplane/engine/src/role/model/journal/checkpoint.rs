@@ -1,18 +1,35 @@
-//! A checkpoint: a whole model, what its workers were told, and where its sequence stands.
+//! A checkpoint: a whole model, what its workers were told, where its sequence stands, and the
+//! journal that goes on from there.
 
 use alloc::vec::Vec;
 
 use weft_kernel::crc32c;
 use weft_wire::GroupId;
 
-use super::header::{Fields, HEADER_BYTES, JournalHeader};
+use super::header::{Fields, JournalHeader, Kind};
 use super::{Damage, outcome};
 use crate::push::{OrderNumber, Version};
 use crate::role::model::{DecidedUpdate, ModelState, WorkerOutcomes};
 
-/// Writes a checkpoint.
-pub fn write_checkpoint(header: &JournalHeader, state: &ModelState, out: &mut Vec<u8>) {
-    header.write(CHECKPOINT_MAGIC, out);
+/// What a checkpoint holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Whose it is.
+    pub header: JournalHeader,
+    /// The journal that follows; `None` in files of version 1, which do not say.
+    pub journal: Option<u64>,
+    /// The job's state.
+    pub state: ModelState,
+}
+
+/// Writes a checkpoint that this journal follows.
+pub fn write_checkpoint(
+    header: &JournalHeader,
+    journal: u64,
+    state: &ModelState,
+    out: &mut Vec<u8>,
+) {
+    header.write(Kind::Checkpoint, journal, out);
     let start = out.len();
     out.extend(state.version.0.to_le_bytes());
     out.extend(state.next_order.0.to_le_bytes());
@@ -37,16 +54,16 @@ pub fn write_checkpoint(header: &JournalHeader, state: &ModelState, out: &mut Ve
 ///
 /// # Errors
 /// [`Damage`]: a checkpoint is whole or it is none.
-pub fn read_checkpoint(bytes: &[u8]) -> Result<(JournalHeader, ModelState), Damage> {
-    let header = JournalHeader::read(CHECKPOINT_MAGIC, bytes)?;
-    let damage = |problem| Damage { offset: HEADER_BYTES as u64, problem };
-    let (body, crc) = bytes[HEADER_BYTES..].split_last_chunk::<4>().ok_or_else(|| damage(CUT))?;
+pub fn read_checkpoint(bytes: &[u8]) -> Result<Checkpoint, Damage> {
+    let (header, journal, at) = JournalHeader::read(Kind::Checkpoint, bytes)?;
+    let damage = |problem| Damage { offset: at as u64, problem };
+    let (body, crc) = bytes[at..].split_last_chunk::<4>().ok_or_else(|| damage(CUT))?;
     if u32::from_le_bytes(*crc) != crc32c(body) {
         return Err(damage("its content is damaged"));
     }
     let mut fields = Fields { bytes: body };
     let state = state(&mut fields, &header).filter(|_| fields.bytes.is_empty());
-    Ok((header, state.ok_or_else(|| damage(CUT))?))
+    Ok(Checkpoint { header, journal, state: state.ok_or_else(|| damage(CUT))? })
 }
 
 fn state(fields: &mut Fields<'_>, header: &JournalHeader) -> Option<ModelState> {
@@ -68,5 +85,4 @@ fn state(fields: &mut Fields<'_>, header: &JournalHeader) -> Option<ModelState> 
     Some(ModelState { version, next_order, weights, momentum, workers })
 }
 
-const CHECKPOINT_MAGIC: [u8; 8] = *b"WEFTCKP1";
 const CUT: &str = "it is cut short";

@@ -36,47 +36,73 @@ impl JournalHeader {
         }
     }
 
-    pub(super) fn write(&self, magic: [u8; 8], out: &mut Vec<u8>) {
+    /// Begins a file: `number` is the journal's own, or that of the journal behind a checkpoint.
+    pub(super) fn write(&self, kind: Kind, number: u64, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend(magic);
+        out.extend(kind.word());
+        out.push(VERSION);
         out.extend(self.job.0.to_le_bytes());
         out.extend(self.elements.to_le_bytes());
         out.extend(self.workers.to_le_bytes());
         out.extend([0; 2]);
         out.extend(self.momentum_bits.to_le_bytes());
         out.extend(self.dimension.to_le_bytes());
+        out.extend(number.to_le_bytes());
         let crc = crc32c(&out[start..]);
         out.extend(crc.to_le_bytes());
     }
 
-    pub(super) fn read(magic: [u8; 8], bytes: &[u8]) -> Result<Self, Damage> {
+    /// Whose a file is, its number unless it is of version 1, and where its content begins.
+    pub(super) fn read(kind: Kind, bytes: &[u8]) -> Result<(Self, Option<u64>, usize), Damage> {
         let damage = |problem| Damage { offset: 0, problem };
-        let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damage("it has no whole header"))?;
-        let (head, crc) = header.split_at(HEADER_BYTES - 4);
-        if head[..8] != magic {
-            return Err(damage("it is no such file of this version of Weft"));
-        }
-        let mut fields = Fields { bytes: &head[8..] };
-        let header = fields.take().zip(fields.take()).zip(fields.take());
-        let rest = fields.take::<2>().and_then(|_| fields.take().zip(fields.take()));
-        let (Some(((job, elements), workers)), Some((momentum, dimension))) = (header, rest) else {
-            return Err(damage("it has no whole header"));
+        let short = || damage("it has no whole header");
+        let version = match bytes.split_at_checked(7) {
+            Some((word, [version, ..])) if *word == kind.word() => *version,
+            Some(_) => return Err(damage("it is no such file of Weft's")),
+            None => return Err(short()),
         };
-        if crc != crc32c(head).to_le_bytes() {
+        let len = match version {
+            b'1' => HEADER_BYTES_1,
+            VERSION => HEADER_BYTES,
+            _ => return Err(damage("it is of another version of Weft")),
+        };
+        let (head, crc) =
+            bytes.get(..len).and_then(|header| header.split_last_chunk::<4>()).ok_or_else(short)?;
+        if *crc != crc32c(head).to_le_bytes() {
             return Err(damage("its header is damaged"));
         }
-        Ok(Self {
-            job: JobId(u16::from_le_bytes(job)),
-            elements: u16::from_le_bytes(elements),
-            workers: u16::from_le_bytes(workers),
-            momentum_bits: u32::from_le_bytes(momentum),
-            dimension: u64::from_le_bytes(dimension),
-        })
+        let mut fields = Fields { bytes: &head[8..] };
+        let mut header = || {
+            let [job, elements, workers, _] =
+                [fields.take()?, fields.take()?, fields.take()?, fields.take()?]
+                    .map(u16::from_le_bytes);
+            let momentum_bits = u32::from_le_bytes(fields.take()?);
+            let dimension = fields.u64()?;
+            Some(Self { job: JobId(job), dimension, elements, workers, momentum_bits })
+        };
+        let header = header().ok_or_else(short)?;
+        Ok((header, fields.u64(), len))
     }
 
     /// Begins a journal.
-    pub fn begin_journal(&self, out: &mut Vec<u8>) {
-        self.write(JOURNAL_MAGIC, out);
+    pub fn begin_journal(&self, number: u64, out: &mut Vec<u8>) {
+        self.write(Kind::Journal, number, out);
+    }
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Journal,
+    Checkpoint,
+}
+
+impl Kind {
+    const fn word(self) -> [u8; 7] {
+        match self {
+            Self::Journal => *b"WEFTJNL",
+            Self::Checkpoint => *b"WEFTCKP",
+        }
     }
 }
 
@@ -109,6 +135,8 @@ impl Fields<'_> {
     }
 }
 
-pub(super) const JOURNAL_MAGIC: [u8; 8] = *b"WEFTJNL1";
+const VERSION: u8 = b'2';
 /// Octets of a header.
-pub(super) const HEADER_BYTES: usize = 32;
+const HEADER_BYTES: usize = 40;
+/// Octets of one without a number.
+const HEADER_BYTES_1: usize = 32;

@@ -49,3 +49,20 @@ fn a_commit_that_no_lag_allows_ends_the_bound_until_the_replica_has_it() {
     let stats = rig.server.jobs().next().unwrap().1;
     assert_eq!((stats.bound_broken, stats.bound_waits), (2, 0));
 }
+
+/// Who takes the events in their order never holds a model to be nearer than it is.
+#[test]
+fn a_bound_is_said_not_to_hold_before_the_commit_that_breaks_it() {
+    let mut rig = Rig::new(ServerJobConfig { div_max: Some(1.0), ..job() });
+    rig.install(descriptor(0, &[0], false)).unwrap();
+    for chunk in 0..3 {
+        rig.direct(1, group(0), chunk).unwrap();
+    }
+    rig.poll();
+    let events: Vec<Event> =
+        core::iter::from_fn(|| rig.server.poll_event()).map(|(_, event)| event).collect();
+    let at = |is_it: fn(&Event) -> bool| events.iter().position(is_it).unwrap();
+    let said = at(|event| matches!(event, Event::ReplicaAt { is_held: false, .. }));
+    let committed = at(|event| matches!(event, Event::Decided { .. }));
+    assert!(said < committed, "{events:?}");
+}

@@ -324,6 +324,52 @@ fn skipped_numbers_are_not_waited_for() {
     assert_eq!(rig.install(descriptor(2, &[0], false)), Err(InstallError::Order));
 }
 
+/// It went through them one by one, with a record, a frame and an event each. A replica that hears
+/// of the run goes over it at once, and what is asked for anew is told again as a run.
+#[test]
+fn a_run_of_numbers_that_nobody_has_is_one_decision() {
+    let far = (1u32 << 30) - 1;
+    let mut rig = Rig::new(job());
+    let mut last = descriptor(1, &[1], false);
+    last.order = OrderNumber(1 << 30);
+    assert_eq!(rig.install(last.clone()), Err(InstallError::Order), "its low bits are another's");
+    last.order = OrderNumber(far.into());
+    rig.install(last).unwrap();
+    rig.pulls();
+    for chunk in 0..CHUNKS {
+        rig.direct(2, group(1), chunk).unwrap();
+    }
+    // Some numbers are not meant; the others are waited for.
+    rig.server.handle_command(rig.now, Command::Skip { job: JOB, below: OrderNumber(1_000_000) });
+    let replica = |rig: &mut Rig| -> Vec<(u32, Outcome, u64)> {
+        let to_it =
+            rig.poll().into_iter().filter(|out| out.to == REPLICA && out.header.kind == Kind::Ack);
+        to_it.map(|out| (out.header.chunk.0, out.header.outcome, out.header.members.0)).collect()
+    };
+    assert_eq!(replica(&mut rig), [(0, Outcome::Void, 1_000_000)]);
+    rig.wait(2000);
+    let run = (1_000_000, Outcome::Void, far.into());
+    let commit = (far, Outcome::Committed, 0b10);
+    assert_eq!(replica(&mut rig), [run, commit]);
+    let decided: Vec<u64> = core::iter::from_fn(|| rig.server.poll_event())
+        .filter_map(|(_, event)| match event {
+            Event::Decided { order, .. } => Some(order.0),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(decided, [999_999, u64::from(far) - 1, far.into()]);
+    // The log answers for every number of the run.
+    for wanted in [0, 5, 1_000_000, far - 1] {
+        let header = plain_header(Kind::Status, JOB, GroupId::new(ROW_LOG, 0), Members(0b10));
+        let header = Header { flags: Flags::REPLICA, chunk: ChunkIndex(wanted), ..header };
+        let frame = rig.frame(REPLICA, &header, &[]);
+        assert_eq!(rig.send(&frame).unwrap().unwrap().header.outcome, Outcome::Wait);
+        let again = replica(&mut rig);
+        assert_eq!(again.last(), Some(&commit));
+        assert_eq!(again.len(), if wanted < 1_000_000 { 3 } else { 2 });
+    }
+}
+
 #[test]
 fn too_old_is_dropped_and_void_may_come_again() {
     let mut rig = Rig::new(ServerJobConfig { tau_max: 1, ..job() });

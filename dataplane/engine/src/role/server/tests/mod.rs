@@ -297,3 +297,32 @@ fn a_restarted_server_is_recognised_by_all() {
 
 const SEEDS: u64 = 60;
 const _: () = assert!(ELEMENTS == 8);
+
+/// A run of order numbers that nobody has is passed over by the replica as by its server: in one
+/// step, whatever its length.
+#[test]
+fn a_replica_passes_over_a_run_of_unused_numbers_at_once() {
+    let mut world = World::new(Setup::new(2), 4);
+    world.finish();
+    let job = world.setup.job();
+    let next = world.server.model(JOB).unwrap().next_order.0;
+    let group = crate::push::GroupDescriptor {
+        job: JOB,
+        order: crate::push::OrderNumber(next + 1_000_000),
+        chunks: job.model.chunks(),
+        elements: job.model.elements,
+        lateness_ns: 1,
+        ..rig::descriptor(900, &[0], false)
+    };
+    world.server.handle_command(world.now, Command::Install(group));
+    world.run_for(10_000_000_000, |world| {
+        let at = |model: Option<ModelView<'_>>| model.unwrap().next_order.0;
+        let replica = at(world.replica.as_ref().unwrap().model(JOB));
+        at(world.server.model(JOB)) > next + 1_000_000 && replica > next + 1_000_000
+    });
+    let server = world.server.model(JOB).unwrap();
+    let replica = world.replica.as_ref().unwrap().model(JOB).unwrap();
+    assert_eq!(server.next_order.0, next + 1_000_001);
+    assert_eq!((replica.next_order, replica.version), (server.next_order, server.version));
+    assert_eq!(replica.momentum, server.momentum);
+}

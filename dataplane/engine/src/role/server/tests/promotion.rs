@@ -3,11 +3,14 @@
 use alloc::vec::Vec;
 
 use super::rig::{JOB as RIG_JOB, Rig, group, job};
-use super::world::{Faults, JOB, Setup, World};
+use super::world::{Faults, JOB, REPLICA, REPLICA_BOX, Setup, World};
 use super::*;
 use crate::drops::DropReason;
-use crate::push::{OrderNumber, ServerEpoch};
-use weft_wire::header::Outcome;
+use crate::push::{OrderNumber, ROW_LOG, ROW_MODEL, ServerEpoch};
+use crate::role::channel::Peer;
+use crate::send::datagram::plain_header;
+use weft_wire::header::{Flags, Header, Kind, Outcome};
+use weft_wire::{ChunkIndex, GroupId, Members};
 
 fn acknowledged_by_the_replica(job: &mut ServerJobConfig) {
     job.ack = AckMode::Replica;
@@ -49,6 +52,8 @@ fn the_replica_goes_on_with_all_that_workers_were_told_of() {
     }
     assert!(lost > 0, "the servers died with commits that nobody else had");
 }
+
+const REPLICA_BIT: Members = Peer::Box(REPLICA_BOX).bit();
 
 /// Asks the replica of a world to take over.
 fn ask(world: &mut World) -> Option<Event> {
@@ -96,6 +101,66 @@ fn a_replica_that_its_server_goes_on_without_is_nobodys_heir() {
     assert_eq!(replica.poll_event(), Some((JOB, Event::Heir { is_fit: false })));
     let refused = ask(&mut world);
     assert!(matches!(refused, Some(Event::PromotionRefused { .. })), "{refused:?}");
+}
+
+/// No controller reaches it, and the one that had it left may be gone: the server says so.
+#[test]
+fn a_replica_hears_from_its_server_that_it_was_left() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 5);
+    world.run(|world| world.model().version.0 >= 4 && is_fit(world));
+    world.server.handle_command(world.now, Command::LeaveReplica { job: JOB });
+    world.run(|world| !is_fit(world));
+    let refused = ask(&mut world);
+    assert!(matches!(refused, Some(Event::PromotionRefused { .. })), "{refused:?}");
+}
+
+/// The controller is told that a replica was met, though nothing was decided since: without that
+/// word it would promote nobody.
+#[test]
+fn a_server_says_when_it_meets_its_replica() {
+    let ask = |rig: &mut Rig| {
+        let header = Header {
+            flags: Flags::REPLICA,
+            ..plain_header(Kind::Status, RIG_JOB, GroupId::new(ROW_LOG, 0), REPLICA_BIT)
+        };
+        let frame = rig.frame(REPLICA, &header, &[]);
+        let state = rig.send(&frame).unwrap().unwrap();
+        (state, core::iter::from_fn(|| rig.server.poll_event()).collect::<Vec<_>>())
+    };
+    let mut rig = Rig::new(ServerJobConfig { ack: AckMode::Replica, ..job() });
+    let met = Event::ReplicaAt { order: OrderNumber(0), divergence_bound: 0.0, is_held: true };
+    let (state, events) = ask(&mut rig);
+    assert_eq!(events, [(RIG_JOB, met.clone())]);
+    assert!(!state.header.flags.contains(Flags::DIRECT));
+    assert_eq!(ask(&mut rig).1, [], "once in its life");
+    *rig.peer(REPLICA) = rig::client(REPLICA, Peer::Box(REPLICA_BOX), 99);
+    rig.connect(REPLICA);
+    assert_eq!(ask(&mut rig).1, [(RIG_JOB, met)]);
+    rig.server.handle_command(rig.now, Command::LeaveReplica { job: RIG_JOB });
+    assert!(ask(&mut rig).0.header.flags.contains(Flags::DIRECT), "it says that it left it");
+}
+
+/// A worker that computed on a version which only its server had would have seen a model that the
+/// replica's promotion takes back.
+#[test]
+fn workers_are_shown_no_version_that_the_replica_lacks() {
+    let status = |rig: &mut Rig, host: u8, row: u16, chunk: u32, flags: Flags, bit: Members| {
+        let header = plain_header(Kind::Status, RIG_JOB, GroupId::new(row, 0), bit);
+        let header = Header { flags, chunk: ChunkIndex(chunk), ..header };
+        let frame = rig.frame(host, &header, &[]);
+        rig.send(&frame).unwrap().unwrap().header
+    };
+    let shown = |rig: &mut Rig| {
+        let said = status(rig, 1, ROW_MODEL, 0, Flags::NONE, Members(1));
+        (said.kind == Kind::Ack).then_some(said.chunk.0)
+    };
+    let mut rig = Rig::new(ServerJobConfig { ack: AckMode::Replica, ..job() });
+    rig.sum_first_group();
+    rig.poll();
+    assert_eq!((rig.version(), shown(&mut rig)), (2, None));
+    status(&mut rig, REPLICA, ROW_LOG, 1, Flags::REPLICA, REPLICA_BIT);
+    assert_eq!(shown(&mut rig), Some(2));
 }
 
 #[test]

@@ -69,7 +69,7 @@ pub(super) fn job() -> ServerJobConfig {
     }
 }
 
-fn client(host: u8, peer: Peer, life: u64) -> ChannelClient {
+pub(super) fn client(host: u8, peer: Peer, life: u64) -> ChannelClient {
     let target = Endpoint { addr: addr(SERVER), ..endpoint(SERVER) };
     let config = ChannelClientConfig::new(JOB, peer, endpoint(host), target);
     let config = ChannelClientConfig { probe_len: 0, ..config };

@@ -62,6 +62,84 @@ fn a_small_mtu_is_an_error_of_its_own_and_comes_early() {
     assert!(sim.now.since(start) < Nanos::from_millis(1_000));
 }
 
+/// Gives frame `n` of those that the worker sends in its handshake a fate: padded and short HELLOs
+/// take turns, and the first is padded.
+fn handshake_fate(mut fate: impl FnMut(usize) -> Fate + 'static) -> Hook {
+    let mut sent = 0;
+    Box::new(move |p| {
+        let index = sent;
+        sent += usize::from(p.up);
+        if p.up { fate(index) } else { Fate::Pass }
+    })
+}
+
+#[test]
+fn losses_of_padded_probes_alone_are_no_small_mtu() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.hook = handshake_fate(|n| if n % 2 == 0 && n < 38 { Fate::Drop } else { Fate::Pass });
+    sim.connect();
+    // One more, and it is.
+    let mut sim = Sim::new(1, 4, 1);
+    sim.hook = handshake_fate(|n| if n % 2 == 0 && n < 40 { Fate::Drop } else { Fate::Pass });
+    assert_eq!(failure(&mut sim, 0), WorkerError::MtuTooSmall { probe_len: 512 });
+}
+
+#[test]
+fn few_answers_to_short_probes_are_no_small_mtu() {
+    let mut sim = Sim::new(1, 4, 1);
+    let mut patient = config(0);
+    patient.connect_timeout_ns = Nanos::from_millis(10_000).0;
+    sim.replace(0, patient, 5);
+    // Nine short ones get through, among forty padded ones that do not.
+    sim.hook = handshake_fate(|n| match n {
+        0..80 if n % 2 == 0 || n % 8 != 1 => Fate::Drop,
+        72..80 => Fate::Drop,
+        _ => Fate::Pass,
+    });
+    assert!(sim.run(Nanos::from_millis(10_000), |sim| !sim.events[0].is_empty()));
+    assert_eq!(sim.events[0], [Event::Opened]);
+}
+
+#[test]
+fn a_late_answer_to_a_padded_probe_clears_the_doubt() {
+    let mut sim = Sim::new(1, 4, 1);
+    let late = Fate::Delay(Nanos::from_millis(700));
+    sim.hook = handshake_fate(move |n| if n % 2 == 0 { late } else { Fate::Pass });
+    sim.connect();
+}
+
+#[test]
+fn a_connect_timeout_that_ends_among_the_probes_lets_them_end() {
+    let mut hasty = config(0);
+    hasty.connect_timeout_ns = Nanos::from_millis(200).0;
+    let mut sim = Sim::new(1, 4, 1);
+    sim.fake.path_mtu = 511;
+    sim.replace(0, hasty.clone(), 5);
+    assert_eq!(failure(&mut sim, 0), WorkerError::MtuTooSmall { probe_len: 512 });
+    // Ten padded ones are lost.
+    let mut sim = Sim::new(1, 4, 1);
+    sim.replace(0, hasty.clone(), 5);
+    sim.hook = handshake_fate(|n| if n % 2 == 0 && n < 20 { Fate::Drop } else { Fate::Pass });
+    sim.connect();
+    // The box dies among them.
+    let mut sim = Sim::new(1, 4, 1);
+    sim.replace(0, hasty, 5);
+    sim.hook = handshake_fate(|n| if n % 2 == 0 || n > 12 { Fate::Drop } else { Fate::Pass });
+    let start = sim.now;
+    assert_eq!(failure(&mut sim, 0), WorkerError::NoAnswer { lane: 0 });
+    assert!(sim.now.since(start) <= Nanos::from_millis(700));
+}
+
+/// Found by `sums_are_exact_whatever_the_network_does`: 19 % lost and 10 % damaged.
+#[test]
+fn a_path_that_loses_a_third_connects() {
+    for (window, shards) in [(1, 1), (1, 2), (2, 3)] {
+        let mut sim = Sim::new(3, window, shards);
+        sim.hook = faults(14_600_285_913_479_408_947, 190, 50, 100, 99);
+        sim.connect();
+    }
+}
+
 #[test]
 fn an_mtu_that_just_fits_connects() {
     let mut sim = Sim::new(1, 4, 1);

@@ -5,6 +5,7 @@ mod fake_box;
 mod hostile;
 mod resync;
 mod rounds;
+mod shaped;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

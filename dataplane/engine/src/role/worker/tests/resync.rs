@@ -76,7 +76,8 @@ fn hand_overs_keep_to_the_congestion_window() {
     sim.begin_all(16);
     assert!(sim.run(SECOND, |sim| sim.completed(0)));
     sim.fake.restart();
-    sim.workers[0].lanes[0].cwnd = crate::send::window::CongestionWindow::new(2, 16);
+    let narrow = crate::send::window::CongestionWindow::new(2, 16);
+    sim.workers[0].lanes[0].path.set_window(narrow);
     assert!(sim.run(SECOND, |sim| sim.workers[0].stats().handovers_sent > 0));
     assert_eq!(sim.workers[0].stats().handovers_sent, 2);
     sim.hook = Box::new(|_| Fate::Pass);

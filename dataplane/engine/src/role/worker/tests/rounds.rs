@@ -107,7 +107,7 @@ fn a_late_worker_costs_the_others_one_window_of_repeats() {
         assert!(stats.status_probes <= 7 * 2 * u64::from(window), "{stats:?}");
         assert!(stats.status_probes > 0, "{stats:?}");
     }
-    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), u32::from(window), "no loss, no reduction");
+    assert_eq!(sim.workers[0].lanes[0].path.window(), u32::from(window), "no loss, no reduction");
 }
 
 #[test]
@@ -132,10 +132,9 @@ fn have_feeds_the_round_trip_only_for_a_first_transmission() {
     sim.begin_all(2);
     sim.asleep_until[1] = sim.now.saturating_add(Nanos::from_millis(400));
     // Every HAVE is answered to a repeat, every answer too: Karn leaves nothing to learn from.
-    let rto_before = sim.workers[0].lanes[0].rtt.rto();
     sim.finish_round(SECOND);
     assert!(sim.workers[0].stats().have > 0);
-    assert_eq!(sim.workers[0].lanes[0].rtt.rto(), rto_before);
+    assert_eq!(sim.workers[0].lanes[0].path.rtt().smoothed(), None);
     // A duplicate on the way makes the box say HAVE to a step that was sent once.
     sim.hook = Box::new(|p| match p.header.kind {
         Kind::Contrib if p.rank == 0 => Fate::Duplicate,
@@ -149,19 +148,60 @@ fn have_feeds_the_round_trip_only_for_a_first_transmission() {
 }
 
 #[test]
+fn repeats_end_where_a_round_trip_grows_without_loss() {
+    let mut sim = Sim::new(2, 16, 1);
+    sim.connect();
+    sim.begin_all(256);
+    sim.finish_round(SECOND);
+    assert_eq!(sim.total(|s| s.retransmissions), 0);
+    sim.hook = Box::new(|p| match p.header.kind {
+        Kind::Answer => Fate::Delay(Nanos::from_millis(6)),
+        _ => Fate::Pass,
+    });
+    sim.begin_all(400);
+    sim.finish_round(Nanos::from_millis(60_000));
+    // What was under way when the round trip grew, twice or three times; then nothing.
+    let repeats = sim.total(|s| s.retransmissions);
+    assert!((1..=2 * 3 * 16).contains(&repeats), "{repeats} of 800");
+    for _ in 0..3 {
+        sim.begin_all(400);
+        sim.finish_round(Nanos::from_millis(60_000));
+    }
+    assert_eq!(sim.total(|s| s.retransmissions), repeats);
+    assert_eq!(sim.workers[0].lanes[0].path.window(), 16, "and the window has recovered");
+}
+
+#[test]
+fn a_mark_counts_on_a_new_answer_only() {
+    let mut sim = Sim::new(2, 16, 1);
+    sim.connect();
+    sim.fake.mark = Flags::CONGESTION;
+    sim.hook = Box::new(|p| match p.header.kind {
+        Kind::Answer => Fate::Duplicate,
+        _ => Fate::Pass,
+    });
+    sim.begin_all(64);
+    sim.finish_round(SECOND);
+    let _ = sim.run(Nanos::from_millis(5), |_| false);
+    let stats = sim.workers[0].stats();
+    assert_eq!((stats.answers, stats.duplicate_answers), (64, 64));
+    assert_eq!(stats.congestion_marks, 64);
+}
+
+#[test]
 fn congestion_marks_halve_the_window_once_a_round_trip() {
     let mut sim = Sim::new(2, 64, 1);
     sim.connect();
     sim.begin_all(64);
     sim.finish_round(SECOND);
-    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), 64);
+    assert_eq!(sim.workers[0].lanes[0].path.window(), 64);
     sim.fake.mark = Flags::CONGESTION;
     sim.begin_all(64);
     sim.finish_round(SECOND);
     let stats = sim.workers[0].stats();
     assert_eq!(stats.congestion_marks, 64);
     assert_eq!(stats.window_reductions, 1);
-    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), 32);
+    assert_eq!(sim.workers[0].lanes[0].path.window(), 32);
 }
 
 #[test]
@@ -285,7 +325,7 @@ fn an_ecn_mark_on_the_answer_counts_as_congestion() {
     answer[24..26].copy_from_slice(&checksum.to_be_bytes());
     sim.workers[0].handle_frame(sim.now, &mut answer, &mut sim.data[0]).unwrap();
     assert_eq!(sim.workers[0].stats().congestion_marks, 1);
-    assert_eq!(sim.workers[0].lanes[0].cwnd.size(), 4);
+    assert_eq!(sim.workers[0].lanes[0].path.window(), 4);
 }
 
 #[test]

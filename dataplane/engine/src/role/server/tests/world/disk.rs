@@ -61,7 +61,7 @@ impl World {
         let empty = self.setup.server(0).state(JOB).unwrap();
         let mut replay = Replay::new(&model, workers, &empty, Kernels::detect()).unwrap();
         let mut bytes = Vec::new();
-        JournalHeader::new(&model, workers).begin_journal(&mut bytes);
+        JournalHeader::new(&model, workers).begin_journal(1, &mut bytes);
         bytes.extend(&self.journal);
         let (_, mut records) = Records::new(&bytes).unwrap();
         let mut events = Vec::new();
