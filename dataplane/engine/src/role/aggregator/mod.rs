@@ -10,6 +10,7 @@ mod formation;
 mod lease;
 mod quick;
 mod reply;
+mod roots;
 mod run;
 mod stats;
 mod upstream;
@@ -18,10 +19,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Datagram, UdpAddr};
+use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::{Nanos, Rank};
 
+use crate::admit::StrangersQuota;
+use crate::admit::quota::{Payer, Strangers};
+use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
@@ -29,6 +33,7 @@ use crate::role::gather::{Arrival, Gather, PushIndex};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
+use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
 pub use run::Run;
@@ -36,6 +41,7 @@ pub use stats::{JobStats, Stats};
 
 use lease::Lease;
 use quick::Quick;
+use roots::Roots;
 
 /// What to do with a frame after [`Aggregator::handle_frame`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -83,6 +89,7 @@ impl LeaseIndex {
 /// The aggregator of one lane.
 #[derive(Debug)]
 pub struct Aggregator {
+    local: Endpoint,
     local_addr: UdpAddr,
     lane: u16,
     shards: u16,
@@ -92,6 +99,11 @@ pub struct Aggregator {
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
     leases: Vec<Lease>,
+    /// Which lease a root speaks to.
+    roots: Roots,
+    /// When each lease's leaf has something to say to its root.
+    timers: Timers,
+    strangers: Strangers,
     gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
@@ -111,12 +123,19 @@ struct Incoming<'a> {
     header: Header,
     buffer: &'a mut [u8],
     now: Nanos,
+    payer: Payer,
 }
 
 impl Incoming<'_> {
     #[inline]
     fn source(&self) -> UdpAddr {
         self.udp.source(self.buffer)
+    }
+
+    /// Bytes of the frame, up to the end of its datagram.
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        self.udp.payload_range().end
     }
 
     fn datagram(&mut self) -> &mut [u8] {
@@ -151,15 +170,22 @@ impl Aggregator {
         }
         let secret = (random.next_u64(), random.next_u64());
         let stats = Stats::default();
+        let addresses = leases.iter().flat_map(Lease::addresses);
+        let strangers = Strangers::new(StrangersQuota::default(), addresses);
+        let timers = Timers::new(leases.len());
         let len_bytes = |lease: &Lease| lease.slots.store.len_bytes();
         let has_far_slots = leases.iter().map(len_bytes).sum::<usize>() > NEAR_BYTES;
         Self {
+            local: config.local,
             local_addr: config.local.addr.into(),
             lane,
             shards: config.shards,
             shards_log2: config.shards.trailing_zeros(),
             jobs,
             rows,
+            roots: Roots::new(&leases),
+            timers,
+            strangers,
             leases,
             gather: Gather::none(),
             random,
@@ -173,7 +199,16 @@ impl Aggregator {
     /// both is pushed.
     #[must_use]
     pub fn with_pushes(mut self, gather: Gather) -> Self {
+        self.strangers = self.strangers.with_addresses(gather.addresses());
         self.gather = gather;
+        self
+    }
+
+    /// Sets what frames that do not show whose they are may cost. Without it the defaults of
+    /// [`StrangersQuota`] hold.
+    #[must_use]
+    pub fn with_strangers(mut self, quota: StrangersQuota) -> Self {
+        self.strangers = self.strangers.with_quota(quota);
         self
     }
 
@@ -221,7 +256,8 @@ impl Aggregator {
             Class::Drop(reason) => Err(reason),
             Class::Weft(udp, header) => {
                 if udp.target(buffer).is_same_host(self.local_addr) {
-                    self.dispatch(&mut Incoming { udp, header, buffer, now })
+                    let payer = Payer::Strangers;
+                    self.dispatch(&mut Incoming { udp, header, buffer, now, payer })
                 } else {
                     Err(DropReason::NotForUs)
                 }
@@ -255,44 +291,105 @@ impl Aggregator {
 
     /// The box's own port, or one that a leaf's lane speaks to its root from.
     fn listens(&self, port: u16) -> bool {
-        port == self.local_addr.port()
-            || self.leases.iter().any(|lease| lease.upstream_port() == Some(port))
+        port == self.local_addr.port() || self.roots.answer_to(port)
     }
 
     fn dispatch(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, DropReason> {
-        let header = &incoming.header;
-        if let Some(push) = self.gather.find(header.job) {
-            let Incoming { udp, header, ref mut buffer, now } = *incoming;
-            let mut arrival = Arrival { udp, header, buffer, now };
-            return self.gather.handle(push, &mut arrival, &mut self.stats.drops);
+        let result = match self.gather.find(incoming.header.job) {
+            Some(push) => self.dispatch_push(push, incoming),
+            None => self.find_lease(incoming).and_then(|index| self.dispatch_to(index, incoming)),
+        };
+        let result = match result {
+            Err(reason @ (DropReason::UnknownJob | DropReason::UnknownGroup)) => {
+                self.refuse_unknown(reason, incoming)
+            }
+            result => result,
+        };
+        if result.is_err() && incoming.payer == Payer::Strangers {
+            // It costs what it costs; without an answer it needs nobody's leave.
+            let _ = self.pay(incoming.len_bytes(), incoming);
         }
-        let job = usize::from(header.job.0);
-        if !self.jobs.get(job).is_some_and(Option::is_some) {
-            return Err(DropReason::UnknownJob);
-        }
-        let index = self
-            .row_of(incoming)
-            .filter(|index| self.leases[index.index()].row.job == header.job)
-            .ok_or(DropReason::UnknownGroup)?;
-        if self.leases[index.index()].is_from_root(incoming.source()) {
-            return self.handle_from_root(index, incoming);
-        }
-        match header.kind {
-            Kind::Hello => self.handle_hello(index, incoming),
-            Kind::Contrib | Kind::Status => self.handle_step(index, incoming),
-            Kind::Answer => self.handle_hand_over(index, incoming),
-            Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
-        }
+        result
+    }
+
+    fn dispatch_push(
+        &mut self,
+        push: PushIndex,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let Incoming { udp, header, ref mut buffer, now, payer } = *incoming;
+        let mut arrival = Arrival { udp, header, buffer, now, payer };
+        let (strangers, drops) = (&mut self.strangers, &mut self.stats.drops);
+        let result = self.gather.handle(push, &mut arrival, strangers, drops);
+        incoming.payer = arrival.payer;
+        result
+    }
+
+    fn dispatch_to(
+        &mut self,
+        index: LeaseIndex,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        let lease = &self.leases[index.index()];
+        let result = if lease.is_from_root(incoming.source()) {
+            self.handle_from_root(index, incoming)
+        } else {
+            match incoming.header.kind {
+                Kind::Hello => self.handle_hello(index, incoming),
+                Kind::Contrib | Kind::Status => self.handle_step(index, incoming),
+                Kind::Answer => self.handle_hand_over(index, incoming),
+                Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
+            }
+        };
+        self.renew_timer(index);
+        result
     }
 
     /// The lease that a frame's row names: the root's row for what comes from there, else ours.
-    fn row_of(&self, incoming: &Incoming<'_>) -> Option<LeaseIndex> {
-        let (source, job, row) =
-            (incoming.source(), incoming.header.job, incoming.header.group.row());
-        let from_root = |lease: &Lease| lease.row.job == job && lease.is_row_of_root(source, row);
-        let position = self.leases.iter().position(from_root);
-        let from_root = position.and_then(|index| u16::try_from(index).ok()).map(LeaseIndex);
-        from_root.or_else(|| self.rows.get(usize::from(row)).copied().flatten())
+    fn find_lease(&self, incoming: &Incoming<'_>) -> Result<LeaseIndex, DropReason> {
+        let (job, row) = (incoming.header.job, incoming.header.group.row());
+        if !self.jobs.get(usize::from(job.0)).is_some_and(Option::is_some) {
+            return Err(DropReason::UnknownJob);
+        }
+        let is_of_job = |index: &LeaseIndex| self.leases[index.index()].row.job == job;
+        let from_root = self.roots.find(incoming.source(), row).filter(is_of_job);
+        let own = || self.rows.get(usize::from(row)).copied().flatten().filter(is_of_job);
+        from_root.or_else(own).ok_or(DropReason::UnknownGroup)
+    }
+
+    /// A frame of a job or row that is not served here. A HELLO is told so (SPEC#handshake).
+    fn refuse_unknown(
+        &mut self,
+        reason: DropReason,
+        incoming: &mut Incoming<'_>,
+    ) -> Result<Verdict, DropReason> {
+        if hello_in(&incoming.udp, &incoming.header, incoming.buffer).is_none() {
+            return Err(reason);
+        }
+        self.pay(incoming.len_bytes(), incoming)?;
+        let Incoming { udp, header, buffer, .. } = incoming;
+        let len = refuse_unknown(self.local, self.shards, udp, header, buffer).ok_or(reason)?;
+        self.stats.drops.count(reason);
+        Ok(Verdict::Send { len })
+    }
+
+    /// Has a frame paid for at `cost_bytes` by whoever it has turned out to be from.
+    fn pay(&mut self, cost_bytes: usize, incoming: &mut Incoming<'_>) -> Result<(), DropReason> {
+        let (now, job) = (incoming.now, usize::from(incoming.header.job.0));
+        match core::mem::replace(&mut incoming.payer, Payer::Nobody) {
+            Payer::Job => match self.jobs.get_mut(job) {
+                Some(Some(job)) => job.charge(now, cost_bytes),
+                _ => Err(DropReason::UnknownJob),
+            },
+            Payer::Strangers => self.strangers.take(incoming.source(), now, cost_bytes),
+            Payer::Nobody => Ok(()),
+        }
+    }
+
+    fn renew_timer(&mut self, index: LeaseIndex) {
+        if let Some(upstream) = &self.leases[index.index()].upstream {
+            self.timers.set(index.index(), upstream.timeout());
+        }
     }
 
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.
@@ -329,20 +426,22 @@ impl Aggregator {
     /// at [`Aggregator::poll_timeout`], until it returns `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        (0..self.leases.len())
-            .find_map(|index| {
-                let index = LeaseIndex(u16::try_from(index).ok()?);
-                self.poll_upstream(index, now, frame)
-            })
-            .or_else(|| self.gather.poll_transmit(now, frame))
+        while let Some(index) = self.timers.due(now) {
+            let index = LeaseIndex(u16::try_from(index).expect("at most 1024 rows"));
+            let len = self.poll_upstream(index, now, frame);
+            self.renew_timer(index);
+            if len.is_some() {
+                return len;
+            }
+        }
+        self.gather.poll_transmit(now, frame)
     }
 
     /// When [`Aggregator::poll_transmit`] will have something without further input;
     /// [`Nanos::MAX`]: never.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
-        let due = self.leases.iter().filter_map(|lease| Some(lease.upstream.as_ref()?.timeout()));
-        due.min().unwrap_or(Nanos::MAX).min(self.gather.poll_timeout())
+        self.timers.earliest().min(self.gather.poll_timeout())
     }
 
     /// Counters of the lane.

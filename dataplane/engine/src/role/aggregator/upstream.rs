@@ -16,6 +16,7 @@ use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict};
+use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::slot::State;
@@ -208,6 +209,8 @@ impl Aggregator {
                 if header.members != upstream.mask {
                     return Err(DropReason::BadMembers);
                 }
+                // The leaf asked for it, and its members have paid for that.
+                incoming.payer = Payer::Nobody;
                 self.handle_answer_from_root(index, incoming)
             }
             Kind::State
@@ -223,6 +226,7 @@ impl Aggregator {
                 }
                 Ok(Verdict::Hold)
             }
+            Kind::State if header.cookie != upstream.cookie_down => Err(DropReason::BadCookie),
             Kind::State => Ok(Verdict::Hold),
             _ => Err(DropReason::Kind),
         }

@@ -13,6 +13,7 @@ use weft_wire::hello::{Hello, Integrity, Phase};
 use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 
 use super::{BOXES_MAX, JobTerms, Peer, TokenInput, token};
+use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::{dispatch_out, is_intact, plain_header};
@@ -139,6 +140,12 @@ impl ChannelHost {
         self.entry(peer).map_or(0, |entry| entry.life)
     }
 
+    /// True when the table has the peer at this address.
+    #[must_use]
+    pub fn is_at(&self, peer: Peer, source: UdpAddr) -> bool {
+        self.entry(peer).is_some_and(|entry| entry.addr == source)
+    }
+
     /// The peer at this address, if the table has one.
     #[must_use]
     pub fn peer_at(&self, addr: UdpAddr) -> Option<Peer> {
@@ -224,6 +231,18 @@ impl ChannelHost {
         header: &Header,
         buffer: &mut [u8],
     ) -> Result<HostReply, DropReason> {
+        self.handle_hello_for(udp, header, buffer, |_| Ok(()))
+    }
+
+    /// The same where datagrams are paid for: `pay` is asked, once it is known by whom, before
+    /// anything changes. A datagram that is refused without that is the strangers'.
+    pub(crate) fn handle_hello_for(
+        &mut self,
+        udp: &Datagram,
+        header: &Header,
+        buffer: &mut [u8],
+        pay: impl FnOnce(Payer) -> Result<(), DropReason>,
+    ) -> Result<HostReply, DropReason> {
         let peer = Peer::of_channel(header)?;
         let index = self.index(peer).ok_or(DropReason::BadMembers)?;
         let entry = self.peers[index].as_ref().ok_or(DropReason::BadMembers)?;
@@ -245,14 +264,24 @@ impl ChannelHost {
         }
         let mac = udp.source_mac(buffer);
         let (phase, change) = match hello.phase {
-            Phase::Hello => (Phase::Challenge, None),
+            Phase::Hello => {
+                pay(Payer::Strangers)?;
+                (Phase::Challenge, None)
+            }
             Phase::Join => {
                 if hello.life == 0 || hello.token != self.token(peer, entry, hello.life) {
                     return Err(DropReason::Token);
                 }
+                pay(Payer::Job)?;
                 (Phase::Welcome, self.join(index, peer, mac, hello.life))
             }
-            Phase::Close => (Phase::Closed, self.close(index, peer, &hello)?),
+            Phase::Close => {
+                if hello.life != entry.life || hello.cookie_up != entry.cookie_up {
+                    return Err(DropReason::StaleEpoch);
+                }
+                pay(Payer::Job)?;
+                (Phase::Closed, self.close(index, peer))
+            }
             _ => return Err(DropReason::Handshake),
         };
         let len = self.reply(index, peer, mac, phase, &hello, buffer).ok_or(DropReason::Length)?;
@@ -276,21 +305,13 @@ impl ChannelHost {
         Some(PeerChange::NewLife(peer))
     }
 
-    /// A repeated CLOSE is answered alike; one of another life or epoch is none of ours.
-    fn close(
-        &mut self,
-        index: usize,
-        peer: Peer,
-        hello: &Hello,
-    ) -> Result<Option<PeerChange>, DropReason> {
-        let entry = self.peers[index].as_mut().ok_or(DropReason::BadMembers)?;
-        if hello.life != entry.life || hello.cookie_up != entry.cookie_up {
-            return Err(DropReason::StaleEpoch);
-        }
+    /// A repeated CLOSE of the present life is answered alike.
+    fn close(&mut self, index: usize, peer: Peer) -> Option<PeerChange> {
+        let entry = self.peers[index].as_mut()?;
         let was_open = core::mem::replace(&mut entry.is_open, false);
         // A late copy of this life's JOIN must not open the channel again.
         entry.previous_life = entry.life;
-        Ok(was_open.then_some(PeerChange::Closed(peer)))
+        was_open.then_some(PeerChange::Closed(peer))
     }
 
     fn reply(

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weft_kernel::{CrcPatch, Kernels};
-use weft_wire::frame::Endpoint;
+use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
@@ -14,6 +14,7 @@ use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::upstream::channel;
 use super::{Arrival, Have, Outbox, PushIndex};
+use crate::admit::quota::{Payer, Strangers, formation_bytes};
 use crate::drops::{DropCounters, DropReason};
 use crate::push::{Command, Event, ROW_MODEL};
 use crate::random::SplitMix64;
@@ -106,10 +107,24 @@ impl Job {
         }
     }
 
+    /// Decides the fate of a frame. What has not been paid for by then is the caller's to charge.
     pub(super) fn handle(
         &mut self,
         arrival: &mut Arrival<'_>,
         outbox: &mut Outbox,
+        strangers: &mut Strangers,
+        drops: &mut DropCounters,
+    ) -> Result<Verdict, DropReason> {
+        let result = self.dispatch(arrival, outbox, strangers, drops);
+        self.stats.over_quota += u64::from(result == Err(DropReason::OverQuota));
+        result
+    }
+
+    fn dispatch(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+        outbox: &mut Outbox,
+        strangers: &mut Strangers,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
         let source = arrival.source();
@@ -117,23 +132,41 @@ impl Job {
             return self.handle_from_server(arrival);
         }
         if let Some(replica) = self.replica.as_mut().filter(|link| link.is_from_host(source)) {
-            let Arrival { now, udp, header, buffer } = arrival;
+            let Arrival { now, udp, header, buffer, .. } = arrival;
             return match replica.handle_frame(*now, udp, header, buffer)? {
                 ClientEvent::Frame => Err(DropReason::Kind),
                 _ => Ok(Verdict::Hold),
             };
         }
         match arrival.header.kind {
-            Kind::Hello => self.handle_hello(arrival),
-            Kind::Contrib | Kind::Status => self.handle_from_worker(arrival, outbox, drops),
+            Kind::Hello => self.handle_hello(arrival, strangers),
+            Kind::Contrib | Kind::Status => {
+                self.handle_from_worker(arrival, outbox, strangers, drops)
+            }
             Kind::Answer | Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
         }
     }
 
-    fn handle_hello(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
-        let reply = self.workers.handle_hello(&arrival.udp, &arrival.header, arrival.buffer)?;
-        // What the former life left half done here will never be whole.
+    fn handle_hello(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+        strangers: &mut Strangers,
+    ) -> Result<Verdict, DropReason> {
+        let (source, now, len_bytes) = (arrival.source(), arrival.now, arrival.len_bytes());
+        let Arrival { udp, header, buffer, payer: unpaid, .. } = arrival;
+        let bucket = &mut self.bucket;
+        let reply = self.workers.handle_hello_for(udp, header, buffer, |payer| {
+            *unpaid = Payer::Nobody;
+            match payer {
+                Payer::Job => take(bucket, now, len_bytes),
+                _ => strangers.take(source, now, len_bytes),
+            }
+        })?;
         if let Some(PeerChange::NewLife(Peer::Worker(rank))) = reply.change {
+            if let Some(bucket) = &mut self.bucket {
+                bucket.charge(now, formation_bytes(0, 0));
+            }
+            // What the former life left half done here will never be whole.
             self.close(rank, |_, begun, chunks| begun > 0 && begun < chunks);
         }
         Ok(Verdict::Send { len: reply.len })
@@ -143,30 +176,42 @@ impl Job {
         &mut self,
         arrival: &mut Arrival<'_>,
         outbox: &mut Outbox,
+        strangers: &mut Strangers,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
         let peer = Peer::worker(arrival.header.members)?;
         let (cookie, source) = (arrival.header.cookie, arrival.source());
         if let Err(reason) = self.workers.identify(peer, cookie, source) {
-            let Arrival { udp, header, buffer, .. } = arrival;
             let is_stale = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
-            let len = is_stale.then(|| self.workers.refuse_stale(peer, udp, header, buffer));
-            let len = len.flatten().ok_or(reason)?;
+            if !is_stale || !self.workers.is_at(peer, source) {
+                return Err(reason);
+            }
+            arrival.payer = Payer::Nobody;
+            strangers.take(source, arrival.now, arrival.len_bytes())?;
+            let Arrival { udp, header, buffer, .. } = arrival;
+            let len = self.workers.refuse_stale(peer, udp, header, buffer).ok_or(reason)?;
             drops.count(reason);
             return Ok(Verdict::Send { len });
         }
+        arrival.payer = Payer::Nobody;
+        let is_model = arrival.header.group.row() == ROW_MODEL;
+        // A request costs what it may be answered with.
+        let answer_len = if is_model { self.model_frame_len() } else { 0 };
+        take(&mut self.bucket, arrival.now, answer_len.max(arrival.len_bytes()))?;
         let Peer::Worker(rank) = peer else { return Err(DropReason::BadMembers) };
-        match (arrival.header.group.row(), arrival.header.kind) {
-            (ROW_MODEL, _) => self.handle_request(rank, arrival),
-            (_, Kind::Contrib) => self.handle_contribution(rank, arrival, outbox, drops),
+        match arrival.header.kind {
+            _ if is_model => self.handle_request(rank, arrival),
+            Kind::Contrib => self.handle_contribution(rank, arrival, outbox, drops),
             // What became of a group its server tells.
             _ => Err(DropReason::Kind),
         }
     }
 
     fn handle_from_server(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
-        let Arrival { now, udp, header, buffer } = arrival;
-        match self.server.handle_frame(*now, udp, header, buffer)? {
+        let Arrival { now, udp, header, buffer, payer } = arrival;
+        let event = self.server.handle_frame(*now, udp, header, buffer)?;
+        *payer = Payer::Nobody;
+        match event {
             ClientEvent::Opened => {
                 self.relay.forget();
                 return Ok(Verdict::Hold);
@@ -178,7 +223,12 @@ impl Job {
         }
         let is_model = header.group.row() == ROW_MODEL;
         match header.kind {
-            Kind::Pull => self.handle_credit(arrival),
+            Kind::Pull => {
+                // A credit is answered with a sum. What the server sends else, it was asked for.
+                let sum_len = usize::try_from(self.frame_len).unwrap_or(usize::MAX);
+                take(&mut self.bucket, arrival.now, sum_len.max(arrival.len_bytes()))?;
+                self.handle_credit(arrival)
+            }
             Kind::Ack => self.handle_ack(&header.clone()),
             Kind::Answer if is_model => self.handle_answer(arrival),
             Kind::State if is_model && header.outcome == Outcome::Stale => {
@@ -267,6 +317,18 @@ impl Job {
         self.server.poll_timeout().min(replica)
     }
 
+    /// Where workers, server and replica speak from.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
+        let ends = [Some(self.config.server), self.config.replica].into_iter().flatten();
+        let workers = self.config.workers.iter().copied();
+        workers.chain(ends.map(|end| end.addr)).map(UdpAddr::from)
+    }
+
+    /// Bytes of the frame of a chunk of the model.
+    fn model_frame_len(&self) -> usize {
+        self.server.payload_start() + usize::from(self.config.elements) * 4
+    }
+
     #[inline]
     pub(super) fn prefetch(&self, group: GroupId, chunk: ChunkIndex) {
         if let Some(group) = self.groups.in_row(group.row())
@@ -307,6 +369,12 @@ impl Job {
     pub(super) fn report(&self) -> PushReport<'_> {
         PushReport { job: self }
     }
+}
+
+/// Takes bytes from a job's token bucket, if it has one.
+fn take(bucket: &mut Option<TokenBucket>, now: Nanos, bytes: usize) -> Result<(), DropReason> {
+    let has = bucket.as_mut().is_none_or(|bucket| bucket.take(now, bytes as u64));
+    if has { Ok(()) } else { Err(DropReason::OverQuota) }
 }
 
 /// A read-only view of a push job.

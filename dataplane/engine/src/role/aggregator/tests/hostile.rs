@@ -165,15 +165,16 @@ fn a_greedy_job_meets_its_quota() {
     let mut member = Member::new(&rows[0], 0, 1);
     form(&mut aggregator, core::slice::from_mut(&mut member));
     let frame_len = member.contribution(0, 1).len();
+    let now = Nanos(2_000_000_000);
     let mut taken = 0;
     for chunk in 0..100 {
-        let (verdict, _) = deliver(&mut aggregator, member.contribution(chunk, 1), Nanos(0));
+        let (verdict, _) = deliver(&mut aggregator, member.contribution(chunk, 1), now);
         taken += u32::from(matches!(verdict, Verdict::Multicast { .. }));
     }
     assert_eq!(taken as usize, 2_048 / frame_len);
     assert_eq!(aggregator.stats().drops.of(DropReason::OverQuota), u64::from(100 - taken));
-    let (verdict, _) =
-        deliver(&mut aggregator, member.contribution(taken, 1), Nanos(1_000_000_000));
+    let later = Nanos(now.0 + 1_000_000_000);
+    let (verdict, _) = deliver(&mut aggregator, member.contribution(taken, 1), later);
     assert!(matches!(verdict, Verdict::Multicast { .. }), "the bucket fills with time");
 }
 

@@ -3,6 +3,7 @@
 mod hostile;
 mod leaf;
 mod quick;
+mod quota;
 mod rig;
 mod run;
 
