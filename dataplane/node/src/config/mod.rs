@@ -317,8 +317,8 @@ pub struct JobSection {
     #[serde(default = "default_slots_max")]
     pub slots_max: u32,
     /// Token bucket: bytes of frames per second over all lanes, whatever becomes of them. A
-    /// question counts as much as the sum that it may be answered with, and forming a row costs
-    /// 110000 and more. Default: no limit.
+    /// question counts as much as the sum that it may be answered with, and forming a row as
+    /// 55000 and some 200 for each of its slots. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// Token bucket: depth in bytes, at least 2048. Default 1048576.

@@ -179,7 +179,7 @@ impl Datagram {
 }
 
 /// An IP address and a UDP port, cheap to compare. IPv4 addresses are IPv4-mapped IPv6 addresses.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct UdpAddr {
     ip: u128,
     port: u16,

@@ -135,12 +135,12 @@ fn forming_anew_is_paid_by_the_job() {
         member.join_at(&mut aggregator, None, SETTLED);
     }
     assert_eq!(aggregator.stats().formations, 2);
-    // 11 us of an lcore are more than this job may have in a tenth of a second.
+    // What an lcore does meanwhile is more than this job may have in 40 ms.
     let mut contribute = |ms: u64| {
         deliver(&mut aggregator, anew[1].contribution(0, 1), Nanos(SETTLED.0 + ms * 1_000_000)).0
     };
-    assert_eq!(contribute(100), Verdict::Drop(DropReason::OverQuota));
-    assert_eq!(contribute(1_000), Verdict::Hold);
+    assert_eq!(contribute(40), Verdict::Drop(DropReason::OverQuota));
+    assert_eq!(contribute(70), Verdict::Hold);
     // A pair that forms anew as often as it can, for ten seconds.
     let begun = aggregator.stats().formations;
     let mut life = 100;
@@ -156,7 +156,7 @@ fn forming_anew_is_paid_by_the_job() {
         }
     }
     let formed = aggregator.stats().formations - begun;
-    assert!((10..=100).contains(&formed), "{formed} formations in ten seconds at 1 MB/s");
+    assert!((10..=200).contains(&formed), "{formed} formations in ten seconds at 1 MB/s");
     assert!(over_quota(&aggregator) > 1_000);
 }
 
