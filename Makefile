@@ -13,6 +13,8 @@ endif
 CARGO ?= cargo
 FUZZ_SECONDS ?= 60
 SOAK_SCALE ?= 20
+PREFIX ?= /usr/local
+DESTDIR ?=
 CARGO_DENY_VERSION = 0.20.2
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
@@ -34,9 +36,12 @@ deps: ## install the Debian packages that all targets need; asks first, CI=true 
 	@testbed/deploy/install-deps.sh bench
 
 .PHONY: build
-build: ## build weft, weft-controller and weft-node (release, with DPDK)
-	$(CARGO) build --release -p weft-testbed -p weft-controller
-	$(CARGO) build --release -p weft-node --features dpdk
+build: ## build weft, weft-controller and weft-node (release; with DPDK where libdpdk is)
+	@testbed/deploy/build.sh
+
+.PHONY: install
+install: build ## programs, manual pages, completions: PREFIX (/usr/local), DESTDIR
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) testbed/deploy/install.sh
 
 .PHONY: lint
 lint: ## formatting, clippy and documentation, warnings are errors

@@ -52,6 +52,7 @@ local HEADER_LEN = 32
 local BODY_LEN = 72
 local STEP_BITS_MAX = 8192
 local VERSION = 1
+local EXPONENT_MAX = 126
 local PORT_BASE = 0x5745
 local ELEMENTS_SHOWN = 4
 
@@ -271,6 +272,7 @@ local function parse(tvb)
         outcome = tvb(1, 1):bitfield(5, 3),
         element_type = tvb(16, 1):bitfield(0, 4),
         operation = tvb(16, 1):bitfield(4, 4),
+        exponent = tvb(17, 1):int(),
         count = tvb(18, 2):uint(),
         crc = tvb(20, 4):uint(),
     }
@@ -283,6 +285,9 @@ local function fault(header, payload_len)
     local element_len = ELEMENT_LEN[header.element_type]
     if not KIND[header.kind] or not element_len or not OPERATION[header.operation] then
         return "unknown kind, element type or operation"
+    end
+    if header.exponent < -EXPONENT_MAX or header.exponent > EXPONENT_MAX then
+        return "scale exponent outside -126 to 126"
     end
     local kind = KIND[header.kind]
     local fits
@@ -415,6 +420,9 @@ local function add_hello(tree, tvb)
         local values = HELLO_VALUES[name]
         if values and not values[value[name]] then known = false end
     end
+    -- As an unsigned byte.
+    local exponent = value.exponent
+    if exponent > EXPONENT_MAX and exponent < 256 - EXPONENT_MAX then known = false end
     local bitmap_len = math.ceil(value.step_bits / 8)
     if not known or value.step_bits > STEP_BITS_MAX
         or BODY_LEN + bitmap_len > tvb:reported_len() - HEADER_LEN then
@@ -490,7 +498,12 @@ function weft.dissector(tvb, pinfo, root)
         add_elements(tree, tvb, header)
     end
     add_notes(tree, header)
-    if status == 0 then text = text .. " (bad CRC)" end
+    if status == 0 then
+        text = text .. " (bad CRC)"
+    else
+        -- Conversations go before ports: no other protocol gets its later frames.
+        pinfo.conversation = weft
+    end
     tree:append_text(": " .. text)
     pinfo.cols.info = text
     return tvb:captured_len()
@@ -513,7 +526,6 @@ end
 
 local function heuristic(tvb, pinfo, root)
     if not looks_like_weft(tvb) then return false end
-    pinfo.conversation = weft
     weft.dissector(tvb, pinfo, root)
     return true
 end

@@ -17,10 +17,7 @@ fi
 testbed/deploy/install-deps.sh demo ||
   echo "demo: going on without; weft run falls back to what this machine has" >&2
 
-features=()
-if pkg-config --exists libdpdk 2>/dev/null; then features=(--features dpdk); fi
-cargo build --release -p weft-testbed -p weft-controller
-cargo build --release -p weft-node "${features[@]}"
+testbed/deploy/build.sh
 weft="${CARGO_TARGET_DIR:-target}/release/weft"
 
 main=0

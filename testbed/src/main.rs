@@ -6,9 +6,10 @@ mod commands;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Failure, Format, bench, compare, doctor, lab, plan, probe, report, run, run_args, worker,
+    Failure, Format, bench, compare, doctor, install, lab, plan, probe, report, run, run_args,
+    worker,
 };
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
@@ -63,6 +64,10 @@ enum Command {
     /// One line for each finding. The exit status is 0 when the demo runs here in some mode,
     /// else 3.
     Doctor(doctor::DoctorArgs),
+    /// Print what completes the command lines of Weft's programs in a shell
+    Completions(install::CompletionsArgs),
+    /// Write the manual pages of Weft's programs into a folder
+    Man(install::ManArgs),
     /// One worker of a run; started by `weft run`
     #[command(hide = true)]
     Worker(worker::WorkerArgs),
@@ -84,6 +89,8 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
+        Command::Completions(arguments) => install::completions(&arguments, programs()),
+        Command::Man(arguments) => install::man(&arguments, programs()),
     };
     match result {
         Ok(code) => ExitCode::from(code),
@@ -92,6 +99,11 @@ fn main() -> ExitCode {
             ExitCode::from(exit as u8)
         }
     }
+}
+
+/// The command lines of all programs of Weft.
+fn programs() -> [clap::Command; 3] {
+    [Cli::command(), weft_node::cli::Cli::command(), weft_controller::cli::Cli::command()]
 }
 
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEFT_COMMIT"), ")");

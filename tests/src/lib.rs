@@ -7,5 +7,6 @@ pub mod links;
 pub mod live;
 pub mod model;
 pub mod push_sim;
+pub mod reference;
 pub mod sim;
 pub mod vectors;

@@ -214,6 +214,7 @@ pub fn verdict(frame: &[u8]) -> &'static str {
         Err(HeaderError::Length) => return "header/length",
         Err(HeaderError::Version) => return "header/version",
         Err(HeaderError::Kind) => return "header/kind",
+        Err(HeaderError::Exponent) => return "header/exponent",
         Ok(header) if header.kind == Kind::Hello && Hello::parse(packet.payload()).is_err() => {
             return "hello";
         }

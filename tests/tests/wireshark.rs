@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io, process};
 
+use weft_tests::crc32c::crc32c;
 use weft_tests::vectors::{self, HeaderFields, HelloFields, Vector};
+use weft_wire::ChunkIndex;
 use weft_wire::header::{ElementType, Flags, HeaderError, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{HelloError, Integrity, Overflow, Phase, Reason};
 
@@ -268,6 +270,7 @@ fn expected_expert(verdict: &str) -> String {
         "header/length" => HeaderError::Length.to_string(),
         "header/version" => HeaderError::Version.to_string(),
         "header/kind" => HeaderError::Kind.to_string(),
+        "header/exponent" => HeaderError::Exponent.to_string(),
         "hello" => HelloError.to_string(),
         "crc" => "Bad CRC32C".to_owned(),
         _ => String::new(),
@@ -351,6 +354,59 @@ fn other_ports_are_recognised_by_content_alone() {
         // at: a wrong phase under a right CRC is Weft, and malformed.
         let weft = ["ok", "hello", "checksum"].contains(&vector.verdict.as_str());
         assert_eq!(row["_ws.col.Protocol"] == "WEFT", weft, "{}", vector.file);
+    }
+}
+
+/// The frame between these UDP ports, over IPv4.
+fn between(frame: &[u8], ports: [u16; 2]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    for (port, start) in ports.iter().zip([34, 36]) {
+        frame[start..start + 2].copy_from_slice(&port.to_be_bytes());
+    }
+    frame
+}
+
+/// The frame with another chunk, so that its CRC begins with a byte that AFS knows.
+fn looks_like_afs(frame: &[u8]) -> Vec<u8> {
+    let mut frame = frame.to_vec();
+    for chunk in 0..10_000 {
+        let mut packet = Packet::new_unchecked(&mut frame[42..]);
+        packet.set_chunk(ChunkIndex(chunk));
+        packet.seal(crc32c);
+        if frame[42 + 20] == 1 {
+            return frame;
+        }
+    }
+    panic!("one in 256 chunks has such a CRC");
+}
+
+#[test]
+fn a_conversation_is_claimed_by_its_first_frame() {
+    if !has_tshark() {
+        return;
+    }
+    let vectors = vectors::load().expect("the vectors load");
+    let bytes = |file: &str| {
+        &vectors.iter().find(|vector| vector.file == file).expect("a vector's name").bytes
+    };
+    let (good, bad) = (bytes("contrib-ipv4-crc.bin"), bytes("crc-wrong.bin"));
+    let protocols = |ports: [u16; 2], options: &[&str]| -> Vec<String> {
+        let frames = [between(bad, ports), between(good, ports), between(bad, ports)];
+        let frames: Vec<_> = frames.iter().map(|frame| whole(frame)).collect();
+        let rows = rows("claimed", &frames, options);
+        rows.iter().map(|row| row["_ws.col.Protocol"].clone()).collect()
+    };
+    // A wrong CRC shows nothing by itself; it belongs to what a right one has claimed.
+    assert_eq!(protocols([40_000, 50_000], &[]), ["UDP", "WEFT", "WEFT"]);
+    // The examples' ports: a member's above the box's.
+    assert_eq!(protocols([22_500, 22_341], &[]), ["WEFT", "WEFT", "WEFT"]);
+    // Port 7000 is AFS's, which takes what has a packet type of its own where our CRC begins.
+    let ports = [7000, 22_341];
+    let taken = looks_like_afs(&between(good, ports));
+    let frames = [between(good, ports), taken];
+    let frames: Vec<_> = frames.iter().map(|frame| whole(frame)).collect();
+    for row in rows("afs", &frames, &[]) {
+        assert_eq!(row["_ws.col.Protocol"], "WEFT");
     }
 }
 

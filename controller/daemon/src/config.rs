@@ -20,6 +20,7 @@
 //! server = "s0"
 //! ```
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use weft_plan::engine::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning};
 
 use crate::error::DaemonError;
+use crate::exec;
 
 /// A whole configuration file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -53,6 +55,9 @@ pub struct FileConfig {
     /// How to plan.
     #[serde(default)]
     pub tuning: Tuning,
+    /// What else a job that is registered at run time may name as its policy.
+    #[serde(default)]
+    pub policies: PoliciesSection,
     /// Racks, where their uplinks may limit.
     #[serde(default, rename = "rack", skip_serializing_if = "Vec::is_empty")]
     pub racks: Vec<RackConfig>,
@@ -65,6 +70,16 @@ pub struct FileConfig {
     /// Training jobs.
     #[serde(default, rename = "job")]
     pub jobs: Vec<JobConfig>,
+}
+
+/// `[policies]`: programs that may plan. A program is started only if this file names it, here or as
+/// a policy of its own; neither a client nor the state file can name another.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoliciesSection {
+    /// Commands that RegisterJob may give as `exec:CMD`, letter by letter. Default: none but those
+    /// that this file's own policies are.
+    pub exec: Vec<String>,
 }
 
 /// How statistics are written.
@@ -109,6 +124,15 @@ impl FileConfig {
             nodes: self.nodes.clone(),
             jobs: self.jobs.clone(),
         }
+    }
+
+    /// The commands that may plan: all that this configuration names.
+    #[must_use]
+    pub fn programs(&self) -> BTreeSet<String> {
+        let own = self.jobs.iter().filter_map(|job| job.policy.as_ref());
+        let own = own.chain([&self.tuning.policy]).filter_map(|name| exec::command_of(name));
+        let listed = self.policies.exec.iter().map(|command| command.trim());
+        own.chain(listed).map(str::to_owned).collect()
     }
 
     /// Plans every job with this policy.

@@ -29,19 +29,36 @@ use crate::status::{Reader, serve_metrics, write_json, write_text};
 /// The first field that makes no sense.
 pub fn check(path: &Path, config: &FileConfig) -> Result<(), DaemonError> {
     let fresh = Saved::fresh(0);
-    Controller::new(config.engine(), &fresh, policies())
+    Controller::new(config.engine(), &fresh, policies(config))
         .map(|_| ())
         .map_err(|source| DaemonError::Config { path: path.to_owned(), source })
 }
 
-/// The policies that a configuration can name: those built in, and `exec:CMD`.
-#[must_use]
-pub fn policies() -> PolicySource {
+/// The policies that jobs can have, whoever names them: those built in, and `exec:CMD` for the
+/// programs of the configuration. Any other would let whoever can register a job, or write the state
+/// file, run a program here.
+fn policies(config: &FileConfig) -> PolicySource {
     let built_in = built_in_policies();
+    let programs = config.programs();
     Box::new(move |name| match ExecPolicy::from_name(name, TIMEOUT_DEFAULT) {
-        Some(program) => Ok(Arc::new(program)),
+        Some(program) if programs.contains(program.command()) => Ok(Arc::new(program)),
+        Some(_) => Err(format!(
+            "`{name}` is a program that the controller's configuration does not name; add it to \
+             [policies] exec there, or ask for a built-in policy"
+        )),
         None => built_in(name),
     })
+}
+
+/// Refuses a state whose jobs have policies that are not to be had any more: under another policy
+/// they would be planned in a way that nobody asked for, and without one they would be forgotten.
+fn check_registered(saved: &Saved, policies: &PolicySource) -> Result<(), String> {
+    for job in &saved.registered {
+        if let Some(Err(problem)) = job.policy.as_deref().map(policies) {
+            return Err(format!("job `{}`, which was registered: policy: {problem}", job.name));
+        }
+    }
+    Ok(())
 }
 
 /// A controller whose sockets are open.
@@ -62,7 +79,12 @@ impl Daemon {
     pub async fn bind(path: &Path, config: FileConfig) -> Result<Self, DaemonError> {
         let known = config.state_file.as_deref().map(state::read).transpose()?.flatten();
         let saved = known.unwrap_or_else(|| Saved::fresh(seed()));
-        let controller = Controller::new(config.engine(), &saved, policies())
+        let policies = policies(&config);
+        check_registered(&saved, &policies).map_err(|problem| DaemonError::State {
+            path: config.state_file.clone().unwrap_or_default(),
+            problem,
+        })?;
+        let controller = Controller::new(config.engine(), &saved, policies)
             .map_err(|source| DaemonError::Config { path: path.to_owned(), source })?;
         let addr = config.listen;
         let listen = |source| DaemonError::Listen { addr, what: "gRPC", source };

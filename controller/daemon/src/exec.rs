@@ -38,13 +38,18 @@ impl ExecPolicy {
     /// first plan.
     #[must_use]
     pub fn from_name(name: &str, timeout: Duration) -> Option<Self> {
-        let command = name.strip_prefix("exec:")?.trim();
-        (!command.is_empty()).then(|| Self {
+        command_of(name).map(|command| Self {
             name: name.to_owned(),
             command: command.to_owned(),
             timeout,
             process: Mutex::new(None),
         })
+    }
+
+    /// The command, as the shell gets it.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        &self.command
     }
 
     fn no_answer(&self, reason: impl ToString) -> PolicyError {
@@ -64,6 +69,12 @@ impl ExecPolicy {
         *slot = Some(process);
         Ok(answer)
     }
+}
+
+/// The command in `exec:CMD`; `None` for names without that prefix, or without a command.
+#[must_use]
+pub fn command_of(name: &str) -> Option<&str> {
+    name.strip_prefix("exec:").map(str::trim).filter(|command| !command.is_empty())
 }
 
 impl Policy for ExecPolicy {

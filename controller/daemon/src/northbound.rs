@@ -237,7 +237,9 @@ fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
     let element = match job.element_type() {
         v1::ElementType::I32 | v1::ElementType::Unspecified => Element::I32,
         v1::ElementType::F32 => Element::F32,
-        v1::ElementType::Bf16 => Element::Bf16,
+        v1::ElementType::Bf16 => {
+            return Err(refusal("element_type", "must be i32 or f32; bf16 is for allreduce"));
+        }
     };
     let mode = match job.mode() {
         v1::Mode::Async | v1::Mode::Unspecified => Mode::Async,

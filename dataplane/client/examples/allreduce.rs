@@ -1,13 +1,14 @@
 //! Sums a vector over all workers. Start an aggregator and as many of these as its row has members:
 //!
-//! `cargo run -p weft-client --example allreduce -- 127.0.0.1:7000 127.0.0.1:22341 0`
+//! `cargo run -p weft-client --example allreduce -- 127.0.0.1:22500 127.0.0.1:22341 0`
 //! (this worker's address, the aggregator's, this worker's rank)
 
+use anyhow::Context;
 use weft_client::{Config, Session};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let mut next = |what| args.next().ok_or_else(|| format!("missing argument: {what}"));
+    let mut next = |what| args.next().with_context(|| format!("missing argument: {what}"));
     let local = next("this worker's address")?.parse()?;
     let aggregator = next("the aggregator's address")?.parse()?;
     let rank = next("this worker's rank")?.parse()?;

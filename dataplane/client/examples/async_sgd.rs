@@ -1,9 +1,10 @@
 //! Linear regression by asynchronous SGD. Start a server with a model of 256 parameters or more,
 //! and as many of these as its job has workers:
 //!
-//! `cargo run -p weft-client --example async_sgd -- 127.0.0.1:7000 127.0.0.1:22341 0`
+//! `cargo run -p weft-client --example async_sgd -- 127.0.0.1:22500 127.0.0.1:22341 0`
 //! (this worker's address, the server's, this worker's rank)
 
+use anyhow::Context;
 use weft_client::push::{Outcome, PushConfig, PushSession};
 
 const PARAMETERS: usize = 8;
@@ -17,9 +18,9 @@ fn next(state: &mut u64) -> f32 {
     f32::from(i16::from_be_bytes([high, low])) / 32_768.0
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let mut arg = |what| args.next().ok_or_else(|| format!("missing argument: {what}"));
+    let mut arg = |what| args.next().with_context(|| format!("missing argument: {what}"));
     let local = arg("this worker's address")?.parse()?;
     let server = arg("the server's address")?.parse()?;
     let rank = arg("this worker's rank")?.parse()?;

@@ -4,7 +4,7 @@
 //! use weft_client::{Config, Numbers, Session};
 //!
 //! # fn main() -> Result<(), weft_client::Error> {
-//! let config = Config::new("10.0.0.1:7000".parse().unwrap(), "10.0.0.100:22341".parse().unwrap())
+//! let config = Config::new("10.0.0.1:22500".parse().unwrap(), "10.0.0.100:22341".parse().unwrap())
 //!     .rank(0)
 //!     .numbers(Numbers::Fixed);
 //! let mut session = Session::connect(&config)?;

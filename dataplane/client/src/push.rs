@@ -4,7 +4,7 @@
 //! use weft_client::push::{Outcome, PushConfig, PushSession};
 //!
 //! # fn main() -> Result<(), weft_client::push::PushError> {
-//! let (worker, server) = ("10.0.0.1:7000".parse().unwrap(), "10.0.0.100:22341".parse().unwrap());
+//! let (worker, server) = ("10.0.0.1:22500".parse().unwrap(), "10.0.0.100:22341".parse().unwrap());
 //! let config = PushConfig::new(worker, server).rank(0);
 //! let mut session = PushSession::connect(&config)?;
 //! let mut model = vec![0.0_f32; 100_000];

@@ -32,6 +32,7 @@ pub fn classify(frame: &[u8], listens: impl FnOnce(u16) -> bool) -> Class {
         Err(HeaderError::Length) => Class::Drop(DropReason::Length),
         Err(HeaderError::Version) => Class::Drop(DropReason::Version),
         Err(HeaderError::Kind) => Class::Drop(DropReason::Kind),
+        Err(HeaderError::Exponent) => Class::Drop(DropReason::Exponent),
     }
 }
 

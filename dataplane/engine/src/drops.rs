@@ -51,7 +51,7 @@ pub enum DropReason {
     ElementType,
     /// Operation not the row's.
     Operation,
-    /// Scale exponent not the row's, or not the slot's.
+    /// Scale exponent without meaning, not the row's, or not the slot's.
     Exponent,
     /// CRC32C or UDP checksum wrong, or missing where the row demands it.
     Integrity,

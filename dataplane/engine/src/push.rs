@@ -82,6 +82,13 @@ pub struct GroupDescriptor {
     pub lateness_ns: u64,
 }
 
+/// True for what updates are made of: i32 and f32. A server stages nothing else, so nothing else is
+/// taken into a configuration or a group.
+#[must_use]
+pub const fn is_pushed(element_type: ElementType) -> bool {
+    matches!(element_type, ElementType::I32 | ElementType::F32)
+}
+
 impl GroupDescriptor {
     /// The members as a bitmap.
     #[must_use]

@@ -7,8 +7,27 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_wire::header::HEADER_LEN;
+use weft_wire::hello::{BODY_LEN, STEP_BITS_MAX};
+
+use crate::table::WINDOW_MAX;
+
 /// How many windows a member may run ahead of its lowest missing step.
 pub const AHEAD_WINDOWS: u32 = 4;
+
+/// Bytes of the bitmap that goes with a lane of `window` slots.
+const fn bitmap_len(window: u32) -> usize {
+    (window * AHEAD_WINDOWS).div_ceil(8) as usize
+}
+
+/// Longest UDP payload of a handshake over a lane of `window` slots, probes aside: a JOIN or a
+/// WELCOME with the whole bitmap.
+#[must_use]
+pub const fn handshake_len(window: u32) -> usize {
+    HEADER_LEN + BODY_LEN + bitmap_len(window)
+}
+
+const _: () = assert!(WINDOW_MAX * AHEAD_WINDOWS as usize <= STEP_BITS_MAX);
 
 /// Bits for steps `low .. low + capacity`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -21,7 +40,7 @@ impl StepSet {
     /// An empty set with room for [`AHEAD_WINDOWS`] windows above `low`.
     #[must_use]
     pub fn new(window: u32) -> Self {
-        Self { low: 0, bytes: vec![0; (window * AHEAD_WINDOWS).div_ceil(8) as usize] }
+        Self { low: 0, bytes: vec![0; bitmap_len(window)] }
     }
 
     /// The low mark.

@@ -11,7 +11,10 @@ use core::net::SocketAddr;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN, Operation};
 use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX, Rank};
+
+use crate::steps::handshake_len;
 
 /// Jobs that one box can serve.
 pub const JOBS_MAX: usize = 256;
@@ -258,6 +261,11 @@ fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Resu
     if row.elements == 0 || usize::from(row.elements) * element_len > room {
         return error("elements", "must be at least 1 and fit one packet of the MTU");
     }
+    if handshake_len(u32::from(row.window / config.shards)) > room + HEADER_LEN {
+        let problem = "is too large for the MTU: a handshake takes 104 + window / 2 bytes for the \
+                       window of a lane; lower it or raise the MTU";
+        return error("window", problem);
+    }
     match (row.operation, row.element_type) {
         (Operation::Sum, _) | (Operation::Max, ElementType::I32) => {}
         (Operation::Max, _) => return error("operation", "max is for i32 only"),
@@ -265,6 +273,9 @@ fn check_row(config: &BoxConfig, row: &RowConfig, earlier: &[RowConfig]) -> Resu
     }
     if row.sum_order == SumOrder::Rank && row.element_type != ElementType::F32 {
         return error("sum_order", "rank is for f32; integer sums never depend on order");
+    }
+    if row.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
+        return error("exponent", "must be from -126 to 126");
     }
     let weights: u64 = row.members.iter().map(|member| u64::from(member.weight)).sum();
     if u64::from(row.fan_in) < weights || row.fan_in > i32::MAX.unsigned_abs() {

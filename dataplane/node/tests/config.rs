@@ -102,6 +102,16 @@ fn errors_name_file_line_and_field() {
             "node.toml:13: row[0].operation",
         ),
         ("window = 64", "sum_order = \"rank\"", "node.toml:13: row[0].sum_order: rank is for f32"),
+        (
+            "window = 64",
+            "exponent = -128",
+            "node.toml:13: row[0].exponent: must be from -126 to 126",
+        ),
+        (
+            "window = 64",
+            "exponent = 127",
+            "node.toml:13: row[0].exponent: must be from -126 to 126",
+        ),
         ("window = 64", "fan_in = 1", "node.toml:13: row[0].fan_in: must be at least"),
         ("weight = 1", "weight = 0", "node.toml:14: row[0].members: weight must be at least 1"),
         ("job = 3", "job = 4", "node.toml:12: row[0].job: names no job"),
@@ -163,6 +173,16 @@ fn push_jobs_are_judged_like_the_rest() {
         ("chunks = 100", "chunks = 101", "node.toml:15: push[0].quota_bytes: must hold one update"),
         ("chunks = 100", "chunks = 0", "node.toml:13: push[0].chunks: must be from 1"),
         ("elements = 16", "elements = 400", "node.toml:14: push[0].elements: must be at least 1"),
+        (
+            "elements = 16",
+            "elements = 16\nelement_type = \"bf16\"",
+            "node.toml:15: push[0].element_type: must be i32 or f32; bf16 is for allreduce",
+        ),
+        (
+            "elements = 16",
+            "elements = 16\nexponent = -127",
+            "node.toml:15: push[0].exponent: must be from -126 to 126",
+        ),
         (
             "elements = 16",
             "elements = 16\nintegrity = \"checksum16\"",

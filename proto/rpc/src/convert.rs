@@ -8,6 +8,7 @@ use weft_engine::push::{
     ServerEpoch, UPDATE_CHUNKS_MAX, Version,
 };
 use weft_wire::header::ElementType;
+use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::v1;
@@ -160,7 +161,7 @@ pub fn descriptor(group: &v1::GroupDescriptor) -> Result<GroupDescriptor, Invali
         return Err(invalid("chunk_count", "must be 1 to 1048576"));
     }
     let elements = u16::try_from(group.elements_per_chunk).ok().filter(|count| *count > 0);
-    let exponent = i8::try_from(group.exponent);
+    let exponent = i8::try_from(group.exponent).ok().filter(|exponent| is_exponent(*exponent));
     Ok(GroupDescriptor {
         job: job(group.job)?,
         group: row_group("group", group.group)?,
@@ -169,7 +170,7 @@ pub fn descriptor(group: &v1::GroupDescriptor) -> Result<GroupDescriptor, Invali
         chunks: group.chunk_count,
         element_type: element_type(group.element_type)?,
         elements: elements.ok_or(invalid("elements_per_chunk", "must be 1 to 65535"))?,
-        exponent: exponent.map_err(|_| invalid("exponent", "must be -128 to 127"))?,
+        exponent: exponent.ok_or(invalid("exponent", "must be -126 to 126"))?,
         via: group.via.map(|via| box_index("via", via)).transpose()?,
         replicate: group.replicate,
         rate_bytes_per_sec: group.rate_bytes_per_sec,

@@ -8,6 +8,7 @@
 use core::fmt;
 
 use crate::hello::Hello;
+use crate::quant;
 use crate::types::{ChunkIndex, Cookie, GroupId, JobId, Members};
 
 mod code;
@@ -28,7 +29,7 @@ pub const VERSION: u8 = 1;
 /// What the UDP port base spells: "WE".
 pub const PORT_BASE: u16 = 0x5745;
 
-/// Why octets are not a Weft datagram. Checked in this order (PROTOCOL section 8).
+/// Why octets are not a Weft datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum HeaderError {
     /// Shorter than the header, or than the header and `count` elements.
@@ -37,6 +38,8 @@ pub enum HeaderError {
     Version,
     /// A kind, element type or operation without meaning.
     Kind,
+    /// A scale exponent without meaning ([`quant::is_exponent`]).
+    Exponent,
 }
 
 impl fmt::Display for HeaderError {
@@ -45,6 +48,7 @@ impl fmt::Display for HeaderError {
             Self::Length => "datagram shorter than its header says",
             Self::Version => "unknown protocol version",
             Self::Kind => "unknown kind, element type or operation",
+            Self::Exponent => "scale exponent outside -126 to 126",
         })
     }
 }
@@ -301,7 +305,7 @@ impl Header {
     /// answers to a data frame keep its element fields.
     ///
     /// # Errors
-    /// [`HeaderError`] in the order of PROTOCOL section 8: length, version, kind.
+    /// [`HeaderError`] in the order of SPEC's "Checks": length, version, kind, exponent.
     #[inline]
     pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Result<Self, HeaderError> {
         let octets = packet.buffer.as_ref();
@@ -315,6 +319,9 @@ impl Header {
         let kind = packet.kind().ok_or(HeaderError::Kind)?;
         let element_type = packet.element_type().ok_or(HeaderError::Kind)?;
         let operation = packet.operation().ok_or(HeaderError::Kind)?;
+        if !quant::is_exponent(packet.exponent()) {
+            return Err(HeaderError::Exponent);
+        }
         let header = Self {
             kind,
             flags: packet.flags(),

@@ -6,6 +6,7 @@
 
 use core::fmt;
 
+use crate::quant::is_exponent;
 use crate::types::{Cookie, Epoch, Members};
 
 mod code;
@@ -173,6 +174,10 @@ impl Hello {
         }
         let bitmap_len = (step_bits as usize).div_ceil(8);
         let bitmap = body.get(BODY_LEN..BODY_LEN + bitmap_len).ok_or(HelloError)?;
+        let exponent = i8::from_be_bytes([fixed[field::EXPONENT]]);
+        if !is_exponent(exponent) {
+            return Err(HelloError);
+        }
         let hello = Self {
             phase: Phase::from_byte(fixed[field::PHASE]).ok_or(HelloError)?,
             reason: Reason::from_byte(fixed[field::REASON]).ok_or(HelloError)?,
@@ -192,7 +197,7 @@ impl Hello {
             step_count: be32(fixed, field::STEP_COUNT.start),
             low_step: be32(fixed, field::LOW_STEP.start),
             step_bits,
-            exponent: i8::from_be_bytes([fixed[field::EXPONENT]]),
+            exponent,
             exponent_fixed: match fixed[field::EXPONENT_MODE] {
                 0 => false,
                 1 => true,

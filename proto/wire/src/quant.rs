@@ -13,11 +13,20 @@
 //! - Both `2^exponent` and `2^-exponent` are normal f32, so scaling is exact until a product
 //!   becomes subnormal, and such a product rounds to the integer 0.
 
-/// The smallest exponent: what an all-zero block offers, the neutral element of MAX.
+/// The smallest legal exponent: what an all-zero block offers, the neutral element of MAX.
 pub const EXPONENT_MIN: i8 = -126;
 
-/// The largest exponent. With up to 2^28 contributions every finite f32 fits below it.
+/// The largest legal exponent. With up to 2^28 contributions every finite f32 fits below it.
 pub const EXPONENT_MAX: i8 = 126;
+
+/// True for the exponents that mean something, [`EXPONENT_MIN`]`..=`[`EXPONENT_MAX`]: `2^exponent`
+/// and `2^-exponent` are normal. Others are refused where they come in, in headers, handshakes and
+/// configurations alike (`proto/SPEC.md`, section "Header").
+#[inline]
+#[must_use]
+pub const fn is_exponent(exponent: i8) -> bool {
+    EXPONENT_MIN <= exponent && exponent <= EXPONENT_MAX
+}
 
 /// Elements that share an exponent: those of one chunk in a 1500-byte MTU.
 pub const BLOCK_ELEMENTS: usize = 256;
@@ -61,8 +70,7 @@ pub fn exponent_for(max_abs: f32, fan_in: u32) -> i8 {
 
 /// Returns `2^exponent`: what an integer is multiplied with to give its value.
 ///
-/// Exponents outside [`EXPONENT_MIN`]`..=`[`EXPONENT_MAX`] count as the nearest inside; neither
-/// [`exponent_for`] nor [`decode_exponent`] returns one.
+/// Exponents that are not legal ([`is_exponent`]) count as the nearest that is; none comes in.
 #[must_use]
 pub const fn quantum(exponent: i8) -> f32 {
     power_of_two(within_range(exponent))
@@ -92,7 +100,7 @@ pub const fn encode_exponent(exponent: i8) -> i32 {
 #[must_use]
 pub fn decode_exponent(element: i32) -> Option<i8> {
     let exponent = i8::try_from(element).ok()?;
-    (EXPONENT_MIN..=EXPONENT_MAX).contains(&exponent).then_some(exponent)
+    is_exponent(exponent).then_some(exponent)
 }
 
 /// Rounds to bf16, to nearest even. NaN stays NaN, with its sign and the upper payload.

@@ -7,6 +7,7 @@ mod bench_forged;
 mod bench_gate;
 pub(crate) mod compare;
 pub(crate) mod doctor;
+pub(crate) mod install;
 pub(crate) mod lab;
 pub(crate) mod plan;
 pub(crate) mod probe;

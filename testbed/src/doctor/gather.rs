@@ -36,10 +36,14 @@ pub fn gather() -> Facts {
     }
 }
 
-/// Finds the dataplane's daemon: `WEFT_NODE`, else beside this program, else on PATH.
+/// Finds the dataplane's daemon: `WEFT_NODE`, else beside this program, else on PATH. Beside this
+/// program the one that was built with DPDK goes first, if it is of the same commit: a plain `cargo
+/// build` writes the other one anew, without DPDK.
 #[must_use]
 pub fn find_weft_node() -> Option<PathBuf> {
-    find_program(NODE, "WEFT_NODE")
+    let variable = "WEFT_NODE";
+    let with_dpdk = if env::var_os(variable).is_none() { beside(NODE_WITH_DPDK) } else { None };
+    with_dpdk.filter(|path| is_of_this_commit(path)).or_else(|| find_program(NODE, variable))
 }
 
 /// A program of Weft's: where the variable says, else beside this one, else on PATH.
@@ -48,8 +52,18 @@ pub fn find_program(name: &str, variable: &str) -> Option<PathBuf> {
     if let Some(path) = env::var_os(variable).map(PathBuf::from) {
         return path.is_file().then_some(path);
     }
-    let beside = env::current_exe().ok().map(|exe| exe.with_file_name(name));
-    beside.filter(|path| path.is_file()).or_else(|| on_path(name))
+    beside(name).or_else(|| on_path(name))
+}
+
+fn beside(name: &str) -> Option<PathBuf> {
+    let path = env::current_exe().ok()?.with_file_name(name);
+    path.is_file().then_some(path)
+}
+
+fn is_of_this_commit(path: &Path) -> bool {
+    let output = run(Command::new(path).arg("--version"));
+    let commit = concat!("commit ", env!("WEFT_COMMIT"));
+    output.is_some_and(|output| stdout(&output).contains(commit))
 }
 
 fn weft_node() -> Option<NodeBinary> {
@@ -146,6 +160,8 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 const NODE: &str = "weft-node";
+/// What `make build` calls it when it has DPDK.
+const NODE_WITH_DPDK: &str = "weft-node-dpdk";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //!
 //! | file | what it drives |
 //! | --- | --- |
+//! | `documents` | the commands that documents show |
 //! | `run` | `weft run` as a process: its end, its children, what it leaves behind |
 //! | `node` | `weft-node` on loopback, configured for a test |
 //! | `member` | a member of raw sockets, which keeps to no rule unless told to |
@@ -10,6 +11,7 @@
 //! The programs are those beside the test executable; nothing is built from within a test. Every
 //! wait has an end.
 
+pub mod documents;
 pub mod member;
 pub mod node;
 pub mod rogue;

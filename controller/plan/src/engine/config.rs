@@ -179,8 +179,6 @@ pub enum Element {
     I32,
     /// 32-bit floating point.
     F32,
-    /// 16-bit floating point, summed in 32.
-    Bf16,
 }
 
 impl Element {
@@ -190,7 +188,6 @@ impl Element {
         match self {
             Self::I32 => ElementType::I32,
             Self::F32 => ElementType::F32,
-            Self::Bf16 => ElementType::Bf16,
         }
     }
 
@@ -199,7 +196,6 @@ impl Element {
     pub const fn size_bytes(self) -> u16 {
         match self {
             Self::I32 | Self::F32 => 4,
-            Self::Bf16 => 2,
         }
     }
 }

@@ -19,6 +19,7 @@ use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 use weft_wire::GroupId;
 use weft_wire::header::ElementType;
+use weft_wire::quant::is_exponent;
 
 use super::message::{FromController, Job, Mailbox, Message, ToController};
 use super::{ControllerConfig, PushConfig, PushError};
@@ -234,7 +235,7 @@ fn grant_of(grant: &v1::Grant) -> Option<Grant> {
     Some(Grant {
         group: GroupId(grant.group),
         via,
-        exponent: i8::try_from(grant.exponent).ok()?,
+        exponent: i8::try_from(grant.exponent).ok().filter(|exponent| is_exponent(*exponent))?,
         member_count: grant.member_count.max(1),
         // Beyond the last that is kept, its rate goes on.
         segments: segments.take(weft_engine::role::push::SEGMENTS_MAX).collect(),

@@ -110,22 +110,36 @@ impl Store {
         }
     }
 
-    /// Stores a step's first contribution. True when an element was clamped.
+    /// Stores a step's first contribution, behind which others come. True when an element was
+    /// clamped.
     #[inline]
     pub fn first(&mut self, bank: BankIndex, from: Contribution, wire: &[u8]) -> bool {
-        let place = self.place(bank);
+        let row = self.arithmetic.row(self.place(bank), from);
+        self.store(row, from, wire)
+    }
+
+    /// Stores a step's only contribution as its sum, whatever the order, and writes the sum to the
+    /// packet too: clamped, and bf16 rounded, like any sum. True when an element was clamped.
+    pub fn only(&mut self, bank: BankIndex, from: Contribution, wire: &mut [u8]) -> bool {
+        let clamped = self.store(self.sum_start(bank), from, wire);
+        self.emit(bank, wire);
+        clamped
+    }
+
+    /// Writes a contribution over the row that starts there.
+    #[inline]
+    fn store(&mut self, start: usize, from: Contribution, wire: &[u8]) -> bool {
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
         match &mut self.words {
             Words::I32(words) => {
-                let slot = words.part_mut(place.sum, place.elements);
+                let slot = words.part_mut(start, self.elements);
                 if arithmetic.clamps() {
                     return kernels.store_i32_clamped(slot, wire, from.limit);
                 }
                 kernels.store_i32(slot, wire);
             }
             Words::F32(words) => {
-                let row = arithmetic.row(place, from);
-                let slot = words.part_mut(row, place.elements);
+                let slot = words.part_mut(start, self.elements);
                 if arithmetic.element_type == ElementType::Bf16 {
                     kernels.store_bf16(slot, wire);
                 } else {
@@ -247,8 +261,8 @@ impl Store {
         }
     }
 
-    /// Writes a group of one's only contribution back as the sum; the bank keeps it too. bf16 is
-    /// rounded like any sum.
+    /// Writes the sum that a bank keeps; bf16 is rounded. In rank order there is none before the step
+    /// is complete.
     pub fn emit(&self, bank: BankIndex, wire: &mut [u8]) {
         let start = self.sum_start(bank);
         let end = start + self.elements;

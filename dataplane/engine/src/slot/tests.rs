@@ -59,6 +59,21 @@ fn only_the_direct_successor_may_claim() {
 }
 
 #[test]
+fn an_incomplete_predecessor_bars_its_successor() {
+    let mut slots = slots();
+    for (state, may_claim) in [
+        (State::Empty, false),
+        (State::Collecting, false),
+        (State::Sent, true),
+        (State::Answered, true),
+    ] {
+        let bank = slots.locate(1);
+        *slots.bank_mut(bank) = Bank { state, step: 1, ..Bank::default() };
+        assert_eq!(slots.is_claimable(5), may_claim, "{state:?}");
+    }
+}
+
+#[test]
 fn a_seeded_slot_takes_only_its_frontier() {
     let mut slots = slots();
     slots.seed(|slot| if slot == 2 { 10 } else { slot });

@@ -36,7 +36,7 @@ pub struct PushSection {
     /// Elements per chunk. Default 256, which fits an MTU of 1500 with 4-byte elements.
     #[serde(default = "default_elements")]
     pub elements: u16,
-    /// `i32` (default), `f32`, or `bf16` (summed in f32).
+    /// `i32` (default) or `f32`. `bf16` is for allreduce.
     #[serde(default)]
     pub element_type: ElementName,
     /// i32 sums that do not fit: `wrap` (default), or `clamp` each contribution first.

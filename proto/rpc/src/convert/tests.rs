@@ -18,7 +18,7 @@ fn group() -> GroupDescriptor {
         chunks: 1 << 20,
         element_type: ElementType::Bf16,
         elements: 512,
-        exponent: -128,
+        exponent: -126,
         via: Some(BoxIndex(2)),
         replicate: true,
         rate_bytes_per_sec: Some(125_000_000),
@@ -121,6 +121,9 @@ fn every_bad_field_of_a_descriptor_is_named() {
     bad("elements_per_chunk", |group| group.elements_per_chunk = 0);
     bad("elements_per_chunk", |group| group.elements_per_chunk = 65536);
     bad("exponent", |group| group.exponent = 128);
+    bad("exponent", |group| group.exponent = 127);
+    bad("exponent", |group| group.exponent = -127);
+    bad("exponent", |group| group.exponent = -128);
     bad("via", |group| group.via = Some(256));
     bad("after", |group| group.after = Some(u32::MAX));
 }

@@ -165,6 +165,20 @@ fn codes_without_meaning_are_refused() {
 }
 
 #[test]
+fn exponents_without_a_normal_power_of_two_are_refused() {
+    for exponent in i8::MIN..=i8::MAX {
+        let mut octets = CONTRIB;
+        octets[17] = exponent.to_be_bytes()[0];
+        let parsed = Header::parse(&Packet::new_unchecked(&octets));
+        let powers = [1, -1].map(|sign| 2_f32.powi(sign * i32::from(exponent)));
+        let is_legal = powers.iter().all(|power| power.is_normal());
+        let error = parsed.map(|header| header.exponent);
+        let expected = if is_legal { Ok(exponent) } else { Err(HeaderError::Exponent) };
+        assert_eq!(error, expected);
+    }
+}
+
+#[test]
 fn faults_are_reported_in_order() {
     let mut octets = CONTRIB;
     octets[0] = 0x2f;
@@ -173,8 +187,11 @@ fn faults_are_reported_in_order() {
     assert_eq!(parse(&octets[..31]), Err(HeaderError::Length));
     assert_eq!(parse(&octets), Err(HeaderError::Version));
     octets[0] = 0x1f;
+    octets[17] = 0x80;
     assert_eq!(parse(&octets), Err(HeaderError::Kind));
     octets[0] = 0x11;
+    assert_eq!(parse(&octets), Err(HeaderError::Exponent));
+    octets[17] = 0;
     assert_eq!(parse(&octets), Err(HeaderError::Length));
 }
 
@@ -317,19 +334,19 @@ fn any_header() -> impl Strategy<Value = Header> {
         code(Operation::ALL),
         any::<u8>().prop_map(|bits| Flags(bits & 0xf8)),
     );
-    let rest = any::<(u16, u32, u32, u32, i8, u64)>();
+    let rest = (any::<(u16, u32, u32, u32)>(), -126..=126_i8, any::<u64>());
     (codes, rest, 0..600_u16).prop_map(|(codes, rest, count)| Header {
         kind: codes.0,
         outcome: codes.1,
         element_type: codes.2,
         operation: codes.3,
         flags: codes.4,
-        job: JobId(rest.0),
-        cookie: Cookie(rest.1),
-        group: GroupId(rest.2),
-        chunk: ChunkIndex(rest.3),
-        exponent: rest.4,
-        members: Members(rest.5),
+        job: JobId(rest.0.0),
+        cookie: Cookie(rest.0.1),
+        group: GroupId(rest.0.2),
+        chunk: ChunkIndex(rest.0.3),
+        exponent: rest.1,
+        members: Members(rest.2),
         count,
     })
 }
@@ -371,9 +388,12 @@ proptest! {
         let mut octets = octets;
         octets[0] = 0x17;
         octets[16] &= 0x32;
+        if (127..=129).contains(&octets[17]) {
+            octets[17] = 0;
+        }
         octets[20..24].fill(0);
         let packet = Packet::new_unchecked(&octets[..]);
-        let header = Header::parse(&packet).expect("any STATUS with known codes parses");
+        let header = Header::parse(&packet).expect("any STATUS with known codes and a legal exponent parses");
         let mut again = [0xa5; HEADER_LEN];
         header.emit(&mut Packet::new_unchecked(&mut again[..]));
         prop_assert_eq!(&again[..], &octets[..]);

@@ -8,14 +8,24 @@ use serde_json::Value;
 use super::{QUEUE_PACKETS_DEFAULT, Shape, TopologyError};
 use crate::lab::tc::{Rate, Shaper};
 
+/// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
+    /// Hosts by name: `h1`, `h2` and so on.
     pub(super) hosts: BTreeMap<String, RawHost>,
+    /// Switches by name: `s1`, `s2` and so on; learning bridges.
     #[serde(default)]
     pub(super) switches: BTreeMap<String, RawSwitch>,
+    /// Links between two nodes: `[a, b]`, `[a, b, options]`,
+    /// `[[a, b], options]`, or the tutorials' `[a, b, latency, bandwidth]`. An end is a host's
+    /// name, or a switch's with or without a port: `s1`, `s1-p2`. Options are Mininet's: `bw` in
+    /// Mbit/s from the first end to the second, `bw_reverse` for the other way (default: `bw`),
+    /// `max_queue_size` in packets, `use_htb` or `use_tbf`; `delay`, `jitter` and `loss` only as
+    /// 0, for labs have no netem.
     #[serde(default)]
     pub(super) links: Vec<RawLink>,
+    /// Largest IP packet of every link in bytes. Default 1500.
     #[serde(default)]
     pub(super) mtu: Option<u32>,
 }
@@ -23,10 +33,13 @@ pub(super) struct File {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawHost {
+    /// Address of its first interface with the prefix length, `10.0.1.1/24`. Default: none.
     #[serde(default)]
     pub(super) ip: Option<String>,
+    /// Ethernet address of its first interface. Default: made from the name.
     #[serde(default)]
     pub(super) mac: Option<String>,
+    /// Shell commands that run in the host when it is up.
     #[serde(default)]
     pub(super) commands: Vec<String>,
 }
@@ -35,6 +48,7 @@ pub(super) struct RawHost {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawSwitch {
+    /// Accepted and not used, as the other keys of a switch.
     #[serde(default, rename = "runtime_json")]
     _runtime_json: Option<String>,
     #[serde(default, rename = "cli_input")]

@@ -128,6 +128,7 @@ pub(super) fn refused_headers() -> Vec<Vector> {
         edited("header-kind-8", "kind 8", "header/kind", 0, 0x18),
         edited("header-element-type", "element type 4", "header/kind", 16, 0x41),
         edited("header-operation", "operation 3", "header/kind", 16, 0x13),
+        edited("header-exponent", "exponent -128", "header/exponent", 17, 0x80),
         resized("header-short", "31 bytes of UDP payload", HEADER_LEN - 1),
         resized("header-empty", "no UDP payload", 0),
         resized("payload-short", "four elements, one byte missing", HEADER_LEN + 15),
@@ -141,6 +142,7 @@ pub(super) fn refused_headers() -> Vec<Vector> {
         sealed("hello-phase", "phase 9", "hello", hello(|body| body[0] = 9)),
         sealed("hello-reason", "reason 4", "hello", hello(|body| body[1] = 4)),
         sealed("hello-integrity", "integrity 3", "hello", hello(|body| body[46] = 3)),
+        sealed("hello-exponent", "exponent 127", "hello", hello(|body| body[62] = 127)),
         sealed("hello-bitmap-short", "10 bits in one byte", "hello", hello(|b| b.truncate(73))),
         sealed("hello-bitmap-long", "8193 bits", "hello", {
             hello(|body| {

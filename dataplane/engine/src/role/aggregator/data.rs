@@ -304,13 +304,11 @@ impl Lease {
         job.bytes_accepted += arrival.frame_len as u64;
         transitions.count(if first { Transition::Claim } else { Transition::Add });
         let clamped = match (first, complete) {
-            (true, _) => store.first(place, from, wire),
+            (true, false) => store.first(place, from, wire),
+            (true, true) => store.only(place, from, wire),
             (false, false) => store.add(place, from, wire),
             (false, true) => store.add_last(place, from, wire),
         };
-        if first && complete {
-            store.emit(place, wire);
-        }
         if clamped {
             bank.flags = bank.flags.union(Flags::CLAMPED);
             job.contributions_clamped += 1;

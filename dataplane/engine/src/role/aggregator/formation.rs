@@ -249,11 +249,13 @@ impl Aggregator {
         };
         let start = encap.header_len();
         let datagram_len = HEADER_LEN + body.body_len();
+        // The table sees to it that every handshake fits the MTU, and a buffer holds that.
         let datagram = buffer.get_mut(start..start + datagram_len).ok_or(DropReason::Length)?;
         let mut packet = Packet::new_unchecked(datagram);
         header.emit(&mut packet);
         body.emit(bitmap, packet.payload_mut());
-        Ok(Verdict::Send { len: dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len) })
+        let len = dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len);
+        Ok(Verdict::Send { len })
     }
 }
 

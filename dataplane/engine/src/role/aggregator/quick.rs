@@ -13,6 +13,7 @@
 use weft_kernel::{PATTERN_LEN, Pattern};
 use weft_wire::frame::{ETHERNET_LEN, Encap, IPV4_LEN, ipv4_checksum_ok};
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
 use super::data::Arrival;
@@ -198,7 +199,7 @@ impl Aggregator {
                 return None;
             }
             false
-        } else if look(&lease.slots, step, rank.bit()) == Seen::Claimable {
+        } else if look(&lease.slots, step, rank.bit()) == Seen::Claimable && is_exponent(exponent) {
             true
         } else {
             return None;

@@ -6,10 +6,11 @@ use core::net::SocketAddr;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN};
 use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
 use super::arena::Arena;
-use crate::push::{BoxIndex, UPDATE_CHUNKS_MAX};
+use crate::push::{BoxIndex, UPDATE_CHUNKS_MAX, is_pushed};
 use crate::table::{JOBS_MAX, TableError};
 
 /// A job whose updates this aggregator gathers, and whose pulls it relays.
@@ -107,9 +108,8 @@ fn check_one(local: Endpoint, mtu: u16, push: &PushConfig) -> Result<(), TableEr
         }
         taken.push(addr);
     }
-    let element_len = push.element_type.len_bytes();
-    if element_len == 0 {
-        return error("element_type", "must be i32, f32 or bf16");
+    if !is_pushed(push.element_type) {
+        return error("element_type", "must be i32 or f32; bf16 is for allreduce");
     }
     let ip_len = if local.addr.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
     let room = usize::from(mtu).saturating_sub(ip_len + UDP_LEN + HEADER_LEN);
@@ -119,6 +119,9 @@ fn check_one(local: Endpoint, mtu: u16, push: &PushConfig) -> Result<(), TableEr
     }
     if push.integrity == Integrity::Checksum16 {
         return error("integrity", "must be crc32c or none; checksum16 is for allreduce");
+    }
+    if push.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
+        return error("exponent", "must be from -126 to 126");
     }
     if push.chunks == 0 || push.chunks > UPDATE_CHUNKS_MAX {
         return error("chunks", "must be from 1 to 2^20");

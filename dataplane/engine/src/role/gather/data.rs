@@ -80,13 +80,11 @@ impl Job {
         let store = &mut self.arena.store;
         let releases = is_full && slot.has_credit;
         let clamped = match (first, releases) {
-            (true, _) => store.first(place, from, wire),
+            (true, false) => store.first(place, from, wire),
+            (true, true) => store.only(place, from, wire),
             (false, false) => store.add(place, from, wire),
             (false, true) => store.add_last(place, from, wire),
         };
-        if first && releases {
-            store.emit(place, wire);
-        }
         slot.state = SlotState::Collecting;
         slot.flags = slot.flags.union(header.flags.only(INHERITED));
         if clamped {

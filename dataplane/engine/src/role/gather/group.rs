@@ -6,6 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, Members, Nanos, Rank};
 
 use super::arena::{Arena, Range};
@@ -103,6 +104,7 @@ impl Groups {
         let fits = group.via == Some(config.box_index)
             && group.element_type == config.element_type
             && group.elements == config.elements
+            && is_exponent(group.exponent)
             && (1..=config.chunks).contains(&group.chunks)
             && !mask.is_empty()
             && mask.len() == group.members.len()

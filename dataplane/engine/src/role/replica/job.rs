@@ -7,13 +7,14 @@ use alloc::vec::Vec;
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Outcome};
+use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, JobId, Members, Nanos};
 
 use super::config::ReplicaJobConfig;
 use super::fetch::Fetch;
 use super::heir::Heir;
 use super::stats::ReplicaJobStats;
-use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError};
+use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError, is_pushed};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost};
@@ -255,7 +256,8 @@ impl Job {
             && self.host.worker_mask().contains(mask)
             && descriptor.chunks == self.chunks
             && descriptor.elements == shape.elements
-            && matches!(descriptor.element_type, ElementType::I32 | ElementType::F32);
+            && is_pushed(descriptor.element_type)
+            && is_exponent(descriptor.exponent);
         if !fits {
             return Err(InstallError::Shape);
         }

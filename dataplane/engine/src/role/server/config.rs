@@ -8,6 +8,7 @@ use core::net::SocketAddr;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::HEADER_LEN;
 use weft_wire::hello::Integrity;
+use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
 use crate::push::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, UPDATE_CHUNKS_MAX, Version};
@@ -86,7 +87,7 @@ impl ModelConfig {
         if !(0.0..=1.0).contains(&self.momentum) {
             return error("momentum", "must be from 0 to 1");
         }
-        if !(-126..=126).contains(&self.exponent) {
+        if !is_exponent(self.exponent) {
             return error("exponent", "must be from -126 to 126");
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! How groups come to be open at a server, and end.
 
 use arrayvec::ArrayVec;
-use weft_wire::header::ElementType;
+use weft_wire::quant::is_exponent;
 use weft_wire::{MEMBERS_MAX, Members, Nanos, Rank};
 
 use super::CommitMode;
 use super::group::{Group, OpenIndex, Opening, bucket};
 use super::job::{DIRECT_OPEN_MAX, Job};
-use crate::push::{GroupDescriptor, GroupMember, InstallError};
+use crate::push::{GroupDescriptor, GroupMember, InstallError, is_pushed};
 
 impl Job {
     /// Opens a group that a controller planned.
@@ -57,8 +57,8 @@ impl Job {
         let fits = (1..=MEMBERS_MAX).contains(&count)
             && mask.len() == count
             && self.host.worker_mask().contains(mask)
-            && matches!(opening.element_type, ElementType::I32 | ElementType::F32)
-            && (-126..=126).contains(&opening.exponent)
+            && is_pushed(opening.element_type)
+            && is_exponent(opening.exponent)
             && opening.rate_bytes_per_sec != Some(0)
             && via_known;
         if fits { Ok(()) } else { Err(InstallError::Shape) }

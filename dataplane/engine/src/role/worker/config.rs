@@ -1,9 +1,11 @@
 //! What the caller gives a worker and what it learns from the box: configuration, payload, lease.
 
 use weft_wire::frame::Endpoint;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Operation};
+use weft_wire::header::{ElementType, Flags, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, Members, Nanos, Rank};
+
+use super::handshake::HANDSHAKE_LEN_MAX;
 
 /// Configuration of one member of one group at one box.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +41,7 @@ pub struct WorkerConfig {
     /// How long [`super::Worker::close`] waits for the others. Default 2 s.
     pub close_linger_ns: u64,
     /// UDP payload bytes of the probe that shows the path carries full datagrams; 0 for no probe.
-    /// Default: a header and 1024 bytes.
+    /// Default 1128: a handshake over the largest window, which is longer than a chunk of 1 KiB.
     pub probe_len: u16,
     /// Ceiling of the sending rate over all lanes, Ethernet bytes; `None` for no ceiling.
     pub rate_bytes_per_sec: Option<u64>,
@@ -88,7 +90,7 @@ pub trait Payload {
 /// What goes with a contribution.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ChunkMeta {
-    /// Scale exponent. Not used where the lease fixes one.
+    /// Scale exponent, from -126 to 126. Not used where the lease fixes one.
     pub exponent: i8,
     /// An element was clamped.
     pub clamped: bool,
@@ -129,7 +131,5 @@ impl LeaseInfo {
     }
 }
 
-const PROBE_LEN_DEFAULT: u16 = {
-    assert!(HEADER_LEN == 32);
-    32 + 1024
-};
+const PROBE_LEN_DEFAULT: u16 = 1128;
+const _: () = assert!(PROBE_LEN_DEFAULT as usize == HANDSHAKE_LEN_MAX);

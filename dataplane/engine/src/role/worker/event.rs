@@ -41,9 +41,9 @@ pub enum WorkerError {
         /// UDP payload bytes of the probe.
         probe_len: u16,
     },
-    /// The lease's chunks are longer than the probe that was tried.
+    /// The lease's chunks or handshakes are longer than the probe that was tried.
     ProbeTooShort {
-        /// UDP payload bytes of a chunk.
+        /// UDP payload bytes of the longer of the two.
         datagram_len: usize,
     },
     /// The others did not come, or fell silent.
@@ -107,8 +107,9 @@ impl fmt::Display for WorkerError {
             ),
             Self::ProbeTooShort { datagram_len } => write!(
                 f,
-                "the aggregator's chunks take {datagram_len} bytes of UDP payload, more than the \
-                 probe: set probe_len to at least that"
+                "the aggregator's row takes {datagram_len} bytes of UDP payload, for a chunk or \
+                 for a handshake over its window, and the probe was shorter: raise the MTU here to \
+                 fit that, or lower `elements` or `window` there"
             ),
             Self::MembersMissing { missing } if missing.is_empty() => f.write_str(
                 "no progress: all members are at the aggregator, which waits for the level above",
@@ -211,7 +212,7 @@ pub enum Refusal {
     Members,
     /// A chunk of another lane, or none that was asked for.
     Chunk,
-    /// Element count, type, operation or exponent of another row.
+    /// Element count, type, operation or exponent of another row, or an exponent without meaning.
     Elements,
     /// CRC or checksum wrong, or missing where it is demanded.
     Integrity,

@@ -7,7 +7,7 @@
 //! held, and a sum taken behind its back would be waited for by the others for ever.
 
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::{BODY_LEN, Hello, Phase, Reason, STEP_BITS_MAX};
+use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};
 use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Nanos};
 
 use super::config::LeaseInfo;
@@ -17,7 +17,7 @@ use super::stats::WorkerStats;
 use super::steps::Steps;
 use super::{LANES_MAX, WINDOW_MAX};
 use crate::send::window::CongestionWindow;
-use crate::steps::{set_step_bit, step_bit};
+use crate::steps::{handshake_len, set_step_bit, step_bit};
 
 /// What a frame changed, as far as the worker as a whole is concerned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -304,13 +304,13 @@ impl Lane {
             exponent: hello.exponent_fixed.then_some(hello.exponent),
             step_count: hello.step_count,
         };
-        let datagram_len = HEADER_LEN + lease.chunk_len();
+        let chunk_datagram_len = HEADER_LEN + lease.chunk_len();
         let ports = config.local.addr.port().checked_add(hello.shards.saturating_sub(1));
         let fault = if !hello.window.is_power_of_two() || hello.window > WINDOW_MAX {
             LeaseFault::Window
         } else if hello.shards == 0 || hello.shards > LANES_MAX || ports.is_none() {
             LeaseFault::Shards
-        } else if lease.chunk_len() == 0 || datagram_len > DATAGRAM_LEN_MAX {
+        } else if lease.chunk_len() == 0 || chunk_datagram_len > DATAGRAM_LEN_MAX {
             LeaseFault::Elements
         } else if !hello.mask.contains(config.rank.bit()) {
             LeaseFault::Mask
@@ -318,9 +318,12 @@ impl Lane {
             || (self.session != 0 && self.session != hello.session)
         {
             LeaseFault::Changed
-        } else if config.probe_len > 0 && datagram_len > usize::from(config.probe_len) {
-            return Err(WorkerError::ProbeTooShort { datagram_len });
         } else {
+            // The JOIN and the WELCOME after a restart are as long as the window makes them.
+            let datagram_len = chunk_datagram_len.max(handshake_len(u32::from(hello.window)));
+            if config.probe_len > 0 && datagram_len > usize::from(config.probe_len) {
+                return Err(WorkerError::ProbeTooShort { datagram_len });
+            }
             return Ok(lease);
         };
         Err(WorkerError::BadLease(fault))
@@ -328,7 +331,7 @@ impl Lane {
 }
 
 /// Longest UDP payload of any handshake datagram that is not a probe.
-pub(super) const HANDSHAKE_LEN_MAX: usize = HEADER_LEN + BODY_LEN + STEP_BITS_MAX / 8;
+pub(super) const HANDSHAKE_LEN_MAX: usize = handshake_len(WINDOW_MAX as u32);
 /// Polls without an answer before the lane doubts that the box is still the same.
 const UNANSWERED_MAX: u32 = 3;
 /// What UDP over IPv4 carries.

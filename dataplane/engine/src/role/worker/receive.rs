@@ -57,6 +57,7 @@ impl Worker {
             HeaderError::Length => Refusal::Length,
             HeaderError::Version => Refusal::Version,
             HeaderError::Kind => Refusal::Kind,
+            HeaderError::Exponent => Refusal::Elements,
         })?;
         if !matches!(header.kind, Kind::Answer | Kind::State | Kind::Hello) {
             return Err(Refusal::Kind);

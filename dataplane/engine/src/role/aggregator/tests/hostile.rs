@@ -82,6 +82,8 @@ fn cases(member: &Member, stranger: &Member) -> Vec<Case> {
         ("type", mangled(member, |h| h.element_type = ElementType::F32), DropReason::ElementType),
         ("operation", mangled(member, |h| h.operation = Operation::Max), DropReason::Operation),
         ("exponent", mangled(member, |h| h.exponent = 1), DropReason::Exponent),
+        ("absurd exponent", mangled(member, |h| h.exponent = -128), DropReason::Exponent),
+        ("a question's exponent", absurd_status(member), DropReason::Exponent),
         ("crc", corrupted, DropReason::Integrity),
         ("no crc", unsealed, DropReason::Integrity),
         ("another address", stranger.contribution(0, 1), DropReason::WrongSource),
@@ -97,6 +99,10 @@ fn cases(member: &Member, stranger: &Member) -> Vec<Case> {
 
 fn mangled_status(member: &Member, kind: Kind) -> Vec<u8> {
     member.frame(&member.header(kind, 0), &[])
+}
+
+fn absurd_status(member: &Member) -> Vec<u8> {
+    member.frame(&Header { exponent: 127, ..member.header(Kind::Status, 0) }, &[])
 }
 
 fn hand_over(member: &Member) -> Vec<u8> {
@@ -128,6 +134,28 @@ fn every_refused_frame_counts_once_and_changes_no_slot() {
     // The good frame still does what it should.
     let answer = send(&mut aggregator, group[0].contribution(0, 2)).unwrap();
     assert_eq!(answer.values, vec![42; 4]);
+}
+
+/// Where the members agree on an exponent chunk by chunk, it is legal all the same.
+#[test]
+fn an_exponent_without_meaning_is_refused_where_any_is_free() {
+    let row = crate::table::RowConfig { exponent: None, ..row(0, 0, 2) };
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let mut group = [0, 1].map(|rank| Member::new(&row, rank, 5));
+    form(&mut aggregator, &mut group);
+    for exponent in [-128, -127, 127] {
+        let frame = mangled(&group[0], |header| header.exponent = exponent);
+        assert!(!aggregator.is_ordinary(&frame));
+        assert_eq!(send(&mut aggregator, frame).unwrap_err(), DropReason::Exponent);
+    }
+    assert_eq!(snapshot(&aggregator), []);
+    for (step, exponent) in [(0, -126), (1, 126)] {
+        let of = |rank: usize| {
+            mangled(&group[rank], |header| (header.chunk.0, header.exponent) = (step, exponent))
+        };
+        absorb(&mut aggregator, of(0));
+        assert_eq!(send(&mut aggregator, of(1)).unwrap().header.exponent, exponent);
+    }
 }
 
 #[test]
@@ -232,6 +260,56 @@ fn congestion_and_clamping_are_reported_in_the_sum() {
     assert!(answer.header.flags.contains(Flags::CLAMPED.union(Flags::CONGESTION)));
     let stats = aggregator.jobs().next().unwrap().1;
     assert_eq!((stats.contributions_clamped, stats.contributions_marked), (1, 1));
+}
+
+/// Else anybody could make the box send to a member whenever he likes.
+#[test]
+fn a_stale_frame_from_another_address_is_not_answered() {
+    let (mut aggregator, group, _) = open(2);
+    let mut stranger = group[0].clone();
+    stranger.encap = group[1].encap;
+    let stale_cookie = Cookie(group[0].cookie.0 ^ 0x0100_0000);
+    let foreign_cookie = Cookie(group[0].cookie.0 ^ 1);
+    for kind in [Kind::Contrib, Kind::Status] {
+        let good = group[0].header(kind, 0);
+        let cases = [
+            (Header { cookie: stale_cookie, ..good }, DropReason::StaleEpoch),
+            (Header { cookie: foreign_cookie, ..good }, DropReason::BadCookie),
+            (Header { group: GroupId(good.group.0 ^ 1), ..good }, DropReason::StaleGroup),
+        ];
+        for (header, reason) in cases {
+            let payload = vec![0; header.payload_len()];
+            let told = send(&mut aggregator, group[0].frame(&header, &payload)).unwrap();
+            assert_eq!(told.header.outcome, weft_wire::header::Outcome::Stale);
+            let count = aggregator.stats().drops.of(reason);
+            let (verdict, _) =
+                deliver(&mut aggregator, stranger.frame(&header, &payload), Nanos(0));
+            assert_eq!(verdict, Verdict::Drop(reason));
+            assert_eq!(aggregator.stats().drops.of(reason), count + 1);
+        }
+    }
+}
+
+#[test]
+fn hand_overs_are_charged_to_the_job() {
+    let mut config = config(vec![row(0, 0, 2)]);
+    config.jobs[0].rate_bytes_per_sec = Some(1_000_000);
+    config.jobs[0].burst_bytes = 2_048;
+    let mut aggregator = aggregator(config.clone(), 1);
+    let mut group = [0, 1].map(|rank| Member::new(&config.rows[0], rank, 5));
+    group.iter_mut().for_each(|member| member.session = 77);
+    // Member 0 holds step 0, member 1 lacks it.
+    group[0].join(&mut aggregator, Some((1, &[0])));
+    group[1].join(&mut aggregator, Some((0, &[0])));
+    group[0].join(&mut aggregator, Some((1, &[0])));
+    let frame = hand_over(&group[0]);
+    let room = 2_048 / frame.len();
+    for count in 0..100 {
+        let (verdict, _) = deliver(&mut aggregator, frame.clone(), Nanos(0));
+        let is_over = verdict == Verdict::Drop(DropReason::OverQuota);
+        assert_eq!(is_over, count >= room, "hand-over {count}: {verdict:?}");
+    }
+    assert_eq!(aggregator.jobs().next().unwrap().1.over_quota, 100 - room as u64);
 }
 
 #[test]

@@ -261,6 +261,65 @@ fn a_restarted_leaf_rejoins_the_open_root() {
     assert_eq!(tree.last().values, vec![30; 4]);
 }
 
+/// A leaf's life has its own cookie, and the short way knows the present one only.
+#[test]
+fn a_sum_of_a_leafs_earlier_life_is_refused_by_the_root() {
+    let (mut tree, mut group) = open_tree();
+    tree.deliver(group[0].contribution(0, 1));
+    let old = step(&mut tree.leaf, group[1].contribution(0, 2)).unwrap();
+    assert_eq!(read(&old).target, root_endpoint().addr);
+    assert!(tree.root.is_ordinary(&old));
+    tree.leaf = aggregator(configs().1, 77);
+    for _ in 0..2 {
+        for member in &mut group {
+            join(&mut tree, member, Some((0, &[0])));
+        }
+    }
+    let refused = tree.root.stats().drops.of(DropReason::BadCookie);
+    let stale = step(&mut tree.root, old.clone()).map(|frame| read(&frame).header.outcome);
+    assert_eq!(stale, Some(Outcome::Stale));
+    assert!(!tree.root.is_ordinary(&old));
+    assert_eq!(tree.root.stats().drops.of(DropReason::BadCookie), refused + 1);
+    assert_eq!(snapshot(&tree.root), []);
+    tree.deliver(group[0].contribution(0, 10));
+    let new = step(&mut tree.leaf, group[1].contribution(0, 20)).unwrap();
+    assert!(tree.root.is_ordinary(&new));
+}
+
+/// At the largest window that its MTU admits, a leaf's JOIN says all that it keeps.
+#[test]
+fn a_leaf_resumes_within_its_mtu() {
+    let (mut root, mut leaf) = configs();
+    for config in [&mut root, &mut leaf] {
+        config.mtu = 576;
+        config.jobs[0].slots_max = 512;
+        config.rows[0].window = 512;
+    }
+    let mut tree =
+        Tree { root: aggregator(root.clone(), 5), leaf: aggregator(leaf.clone(), 6), down: vec![] };
+    let mut group = [0, 1].map(|rank| Member::new(&leaf.rows[0], rank, 1 + u64::from(rank)));
+    for _ in 0..2 {
+        for member in &mut group {
+            join(&mut tree, member, None);
+        }
+    }
+    tree.deliver(group[0].contribution(0, 1));
+    tree.deliver(group[1].contribution(0, 2));
+    tree.root = aggregator(root, 99);
+    let mut longest = 0;
+    let mut buffer = vec![0; crate::table::frame_len_max(576)];
+    for millis in 0..1_000 {
+        while let Some(len) = tree.leaf.poll_transmit(Nanos::from_millis(millis), &mut buffer) {
+            longest = longest.max(len);
+            if let Some(answer) = step(&mut tree.root, buffer[..len].to_vec()) {
+                step(&mut tree.leaf, answer);
+            }
+        }
+    }
+    assert!(tree.root_is_open());
+    assert_eq!(longest, 14 + 20 + 8 + 32 + 72 + 4 * 512 / 8, "a JOIN with its bitmap");
+}
+
 #[test]
 fn a_leaf_resumes_with_a_restarted_root() {
     let (mut tree, group) = open_tree();

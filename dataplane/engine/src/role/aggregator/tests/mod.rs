@@ -2,6 +2,8 @@
 
 mod hostile;
 mod leaf;
+mod mtu;
+mod numbers;
 mod quick;
 mod quota;
 mod rig;
@@ -85,6 +87,8 @@ fn a_bank_is_claimed_only_after_its_successor_is_complete() {
     let stale = send(&mut aggregator, group[0].contribution(2, 1)).unwrap();
     assert_eq!(stale.header.outcome, Outcome::Stale, "step 0 is not complete");
     absorb(&mut aggregator, group[0].contribution(0, 1));
+    let stale = send(&mut aggregator, group[0].contribution(2, 1)).unwrap();
+    assert_eq!(stale.header.outcome, Outcome::Stale, "step 0 is there, but not complete");
     let stale = send(&mut aggregator, group[0].contribution(4, 1)).unwrap();
     assert_eq!(stale.header.outcome, Outcome::Stale, "step 2 is not complete");
     send(&mut aggregator, group[1].contribution(0, 1)).unwrap();
@@ -93,8 +97,8 @@ fn a_bank_is_claimed_only_after_its_successor_is_complete() {
     absorb(&mut aggregator, group[1].contribution(4, 1));
     let stale = send(&mut aggregator, group[0].contribution(0, 1)).unwrap();
     assert_eq!(stale.header.outcome, Outcome::Stale, "step 0 is gone");
-    assert_eq!(aggregator.stats().drops.of(DropReason::StaleStep), 3);
-    assert_eq!(aggregator.stats().transitions.of(Transition::RefuseForeign), 3);
+    assert_eq!(aggregator.stats().drops.of(DropReason::StaleStep), 4);
+    assert_eq!(aggregator.stats().transitions.of(Transition::RefuseForeign), 4);
 }
 
 #[test]
@@ -249,6 +253,24 @@ fn all_close_before_a_new_session_begins() {
     next.join(&mut aggregator, None);
     assert_eq!(aggregator.leases().next().unwrap().phase(), Phase::Forming);
     assert_eq!(aggregator.stats().sessions_broken, 0);
+}
+
+/// Else a lease that was closed once would be free whenever anybody closes.
+#[test]
+fn a_new_epoch_has_nobody_closed() {
+    let (mut aggregator, mut group, row) = open(2);
+    for member in &group {
+        send(&mut aggregator, member.hello(Hello::new(Step::Close), &[])).unwrap();
+    }
+    group = (0..2).map(|rank| Member::new(&row, rank, 300 + u64::from(rank))).collect();
+    form(&mut aggregator, &mut group);
+    assert_eq!(aggregator.leases().next().unwrap().present(), Members(0b11));
+    let closed = send(&mut aggregator, group[1].hello(Hello::new(Step::Close), &[])).unwrap();
+    assert_eq!(closed.header.members, group[1].rank.bit(), "rank 0 has not closed");
+    let mut next = Member::new(&row, 1, 400);
+    let waiting = next.join(&mut aggregator, None);
+    assert_eq!(waiting.hello.unwrap().phase, Step::Waiting);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
 }
 
 #[test]

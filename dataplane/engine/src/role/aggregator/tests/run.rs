@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 use weft_wire::Nanos;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Outcome};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation, Outcome};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
 use super::super::{Aggregator, Run, Verdict};
 use super::quick::mend;
 use super::rig::*;
-use crate::table::{BoxConfig, RowConfig};
+use crate::table::{BoxConfig, RowConfig, SumOrder};
 
 /// A frame in a buffer with room behind it.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ impl AsMut<[u8]> for Buffer {
 }
 
 /// What became of a frame: the verdict, and the bytes that leave.
-type Fate = (Verdict, Vec<u8>);
+pub(super) type Fate = (Verdict, Vec<u8>);
 
-fn one_by_one(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
+pub(super) fn one_by_one(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
     burst.iter().map(|frame| decide(aggregator, now, &mut Buffer::new(frame))).collect()
 }
 
@@ -62,7 +62,7 @@ fn leaving(verdict: Verdict, frame: &Buffer) -> Vec<u8> {
 }
 
 /// As a lane does it.
-fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
+pub(super) fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
     let mut frames: Vec<Buffer> = burst.iter().map(|frame| Buffer::new(frame)).collect();
     let (mut rest, mut fates) = (&mut frames[..], Vec::new());
     while !rest.is_empty() {
@@ -94,7 +94,7 @@ fn state(aggregator: &Aggregator) -> Vec<String> {
         lines.push(format!("{:?} {:?}", lease.phase(), lease.present()));
         lines.extend(lease.members().map(|member| format!("{member:?}")));
         for bank in lease.slots().occupied() {
-            let mut data = payload(0);
+            let mut data = vec![0; usize::from(ELEMENTS) * lease.row().element_type.len_bytes()];
             if bank.has_data {
                 lease.slots().store.emit(lease.slots().locate(bank.step), &mut data);
             }
@@ -154,13 +154,14 @@ fn twists() -> impl Strategy<Value = Twist> {
 
 fn twisted(member: &Member, row: &RowConfig, step: u32, bits: u32, twist: Twist) -> Vec<u8> {
     let mut header = member.header(Kind::Contrib, step);
-    header.element_type = row.element_type;
+    (header.element_type, header.operation) = (row.element_type, row.operation);
     header.exponent = i8::from(matches!(twist, Twist::OtherExponent));
     if matches!(twist, Twist::Flagged) {
         header.flags = Flags::CLAMPED;
     }
     let words: Vec<u8> = (0..u32::from(ELEMENTS))
         .flat_map(|at| bits.wrapping_mul(at * 2 + 1).to_be_bytes())
+        .take(header.payload_len())
         .collect();
     let mut frame = member.frame(&header, &words);
     match twist {
@@ -183,7 +184,13 @@ fn twisted(member: &Member, row: &RowConfig, step: u32, bits: u32, twist: Twist)
 
 /// Kinds of rows: those whose contributions are summed in runs, and some whose are not.
 fn rows() -> impl Strategy<Value = (RowConfig, Option<u64>)> {
-    let types = prop_oneof![Just(ElementType::I32), Just(ElementType::F32)];
+    let sums = prop_oneof![
+        3 => Just((ElementType::I32, Operation::Sum, SumOrder::Arrival)),
+        3 => Just((ElementType::F32, Operation::Sum, SumOrder::Arrival)),
+        1 => Just((ElementType::F32, Operation::Sum, SumOrder::Rank)),
+        1 => Just((ElementType::I32, Operation::Max, SumOrder::Arrival)),
+        1 => Just((ElementType::Bf16, Operation::Sum, SumOrder::Arrival)),
+    ];
     let overflows = prop_oneof![4 => Just(Overflow::Wrap), 1 => Just(Overflow::Clamp)];
     let integrities = prop_oneof![
         4 => Just(Integrity::Crc32c),
@@ -194,12 +201,13 @@ fn rows() -> impl Strategy<Value = (RowConfig, Option<u64>)> {
     // Enough for about ten frames: pays for a formation in a second, and next to nothing between two
     // bursts.
     let rates = prop_oneof![6 => Just(None), 1 => Just(Some(200_000_u64))];
-    (2..7_u8, types, overflows, integrities, exponents, rates).prop_map(
-        |(members, element_type, overflow, integrity, exponent, rate)| {
-            let is_float = element_type == ElementType::F32;
+    (2..7_u8, sums, overflows, integrities, exponents, rates).prop_map(
+        |(members, (element_type, operation, sum_order), overflow, integrity, exponent, rate)| {
+            let is_float = element_type != ElementType::I32;
             let overflow = if is_float { Overflow::Wrap } else { overflow };
             let exponent = if is_float { Some(0) } else { exponent };
-            (RowConfig { element_type, overflow, integrity, exponent, ..row(0, 0, members) }, rate)
+            let numbers = RowConfig { element_type, operation, sum_order, ..row(0, 0, members) };
+            (RowConfig { overflow, integrity, exponent, ..numbers }, rate)
         },
     )
 }

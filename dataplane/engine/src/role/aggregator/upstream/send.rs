@@ -42,7 +42,7 @@ impl Aggregator {
         };
         upstream.unanswered += 1;
         upstream.back_off(now);
-        Some(self.emit_hello_up(index, phase, frame))
+        self.emit_hello_up(index, phase, frame)
     }
 
     fn next_resend(&mut self, index: LeaseIndex) -> Option<u32> {
@@ -50,7 +50,7 @@ impl Aggregator {
         (upstream.standing == Standing::Open).then(|| upstream.resend.pop()).flatten()
     }
 
-    fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> usize {
+    fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> Option<usize> {
         let lease = &self.leases[index.index()];
         let mut held = StepSet::new(u32::from(lease.window));
         let upstream = lease.upstream.as_ref().expect("polled");
@@ -81,10 +81,10 @@ impl Aggregator {
         };
         let start = upstream.encap.header_len();
         let datagram_len = HEADER_LEN + body.body_len();
-        let mut packet = Packet::new_unchecked(&mut frame[start..start + datagram_len]);
+        let mut packet = Packet::new_unchecked(frame.get_mut(start..start + datagram_len)?);
         header.emit(&mut packet);
         body.emit(held.bitmap(), packet.payload_mut());
-        dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len)
+        Some(dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len))
     }
 
     /// Asks the root for a step, whichever it is, to learn whether the root still knows this leaf:

@@ -205,21 +205,17 @@ fn a_contribution_is_clamped_to_its_share_of_the_group() {
 }
 
 #[test]
-fn floats_and_halves_are_summed_as_such() {
-    for (element_type, one, two, three) in [
-        (ElementType::F32, &1.5_f32.to_be_bytes()[..], &2.25_f32.to_be_bytes()[..], 3.75_f32),
-        (ElementType::Bf16, &1.5_f32.to_be_bytes()[..2], &2.25_f32.to_be_bytes()[..2], 3.75),
-    ] {
-        let mut rig = Rig::new(vec![super::PushConfig { element_type, ..push(1, 2) }]);
-        let id = group(0, 1);
-        rig.install(crate::push::GroupDescriptor { element_type, ..descriptor(1, id, &[0, 1]) });
-        let header = data_header(id, 0, element_type);
-        rig.ask(&rig.worker_frame(0, 0, &header, &one.repeat(4)));
-        rig.ask(&rig.worker_frame(0, 1, &header, &two.repeat(4)));
-        let sum = rig.ask(&rig.credit(id, 0, 0b11));
-        assert_eq!(sum.payload, three.to_be_bytes()[..one.len()].repeat(4));
-        assert_eq!(sum.header.element_type, element_type);
-    }
+fn floats_are_summed_as_such() {
+    let element_type = ElementType::F32;
+    let mut rig = Rig::new(vec![super::PushConfig { element_type, ..push(1, 2) }]);
+    let id = group(0, 1);
+    rig.install(crate::push::GroupDescriptor { element_type, ..descriptor(1, id, &[0, 1]) });
+    let header = data_header(id, 0, element_type);
+    rig.ask(&rig.worker_frame(0, 0, &header, &1.5_f32.to_be_bytes().repeat(4)));
+    rig.ask(&rig.worker_frame(0, 1, &header, &2.25_f32.to_be_bytes().repeat(4)));
+    let sum = rig.ask(&rig.credit(id, 0, 0b11));
+    assert_eq!(sum.payload, 3.75_f32.to_be_bytes().repeat(4));
+    assert_eq!(sum.header.element_type, element_type);
 }
 
 /// What became of a group its server tells.

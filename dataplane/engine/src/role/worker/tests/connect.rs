@@ -96,6 +96,14 @@ fn a_chunk_longer_than_the_probe_is_refused() {
     assert_eq!(failure(&mut sim, 0), WorkerError::ProbeTooShort { datagram_len: 516 });
 }
 
+/// After a restart a JOIN and a WELCOME carry a bitmap of four windows.
+#[test]
+fn a_handshake_longer_than_the_probe_is_refused() {
+    let mut sim = Sim::new(1, 1024, 1);
+    assert_eq!(failure(&mut sim, 0), WorkerError::ProbeTooShort { datagram_len: 104 + 512 });
+    Sim::new(1, 512, 1).connect();
+}
+
 #[test]
 fn unusable_leases_are_refused() {
     type Break = fn(&mut Sim);

@@ -1,0 +1,27 @@
+//! The example programs as a user meets them who makes a mistake.
+
+use std::env;
+use std::process::{Command, Output};
+
+/// Cargo builds the examples before the tests, beside the folder of the test programs.
+fn example(name: &str, arguments: &[&str]) -> Output {
+    let this = env::current_exe().expect("a test program has a path");
+    let folder = this.ancestors().nth(2).expect("test programs are in target/PROFILE/deps");
+    let program = folder.join("examples").join(name);
+    Command::new(program).args(arguments).output().expect("the example runs")
+}
+
+#[test]
+fn an_example_ends_with_a_sentence_and_not_with_a_type() {
+    for name in ["allreduce", "async_sgd"] {
+        let output = example(name, &[]);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(said.trim(), "Error: missing argument: this worker's address", "{name}");
+        // 192.0.2.1 is nobody's.
+        let output = example(name, &["192.0.2.1:22500", "127.0.0.1:22341", "0"]);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(said.starts_with("Error: could not open this worker's port\n"), "{name}: {said}");
+        assert!(!said.contains(['{', '}']), "{name}: {said}");
+    }
+}

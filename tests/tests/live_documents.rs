@@ -1,0 +1,336 @@
+//! Every command of README.md and `docs` runs as it is written, with the programs that `make
+//! install` puts in place. A command that is new in a document has to be named here first.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use weft_tests::live::documents::{block, commands};
+use weft_tests::live::{PATIENCE, eventually, has_lab, program};
+
+/// How a command is run here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum How {
+    /// As it is written.
+    AsWritten,
+    /// Together with the others of its document, by a test of its own.
+    Together,
+    /// Not here, and why not.
+    Elsewhere(&'static str),
+}
+
+use How::{AsWritten, Elsewhere, Together};
+
+const COMMANDS: &[(&str, How)] = &[
+    ("make demo", Elsewhere("takes minutes; the jobs of the demo are live tests")),
+    ("make test", Elsewhere("runs this test")),
+    ("make lint", Elsewhere("is a part of make test")),
+    ("make install PREFIX=$HOME/.local", Elsewhere("its script runs below, on this build")),
+    ("weft plan docs/examples/sixteen.json", AsWritten),
+    ("weft plan docs/examples/sixteen.json --policy all", AsWritten),
+    ("weft plan docs/examples/sixteen.json --plot gantt.svg", AsWritten),
+    ("weft plan - --policy fifo --format json < case.json", AsWritten),
+    (
+        "weft plan docs/examples/sixteen.json --policy \"exec:python3 docs/policies/oldest_first.py\"",
+        AsWritten,
+    ),
+    (
+        "tshark -X lua_script:proto/wireshark/weft.lua -r capture.pcap -Y 'weft.retransmit'",
+        AsWritten,
+    ),
+    ("weft-node --config node.toml", Together),
+    (
+        "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22500 10.0.0.1:22341 0",
+        Together,
+    ),
+    (
+        "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22600 10.0.0.1:22341 1",
+        Together,
+    ),
+    ("weft-node --config dataplane/node/configs/server-alone.toml", Together),
+    (
+        "cargo run --release -p weft-client --example async_sgd -- 127.0.0.2:22500 127.0.0.1:22341 0",
+        Together,
+    ),
+    (
+        "cargo run --release -p weft-client --example async_sgd -- 127.0.0.3:22500 127.0.0.1:22341 1",
+        Together,
+    ),
+    (
+        "sudo ~/.local/bin/weft-node --config node.toml",
+        Elsewhere(
+            "needs an interface to give away; dataplane/node/tests/dpdk.rs is the same on veth",
+        ),
+    ),
+    ("sudo sysctl -w vm.nr_hugepages=1024", Elsewhere("changes the machine, for a NIC")),
+    ("sudo modprobe vfio-pci", Elsewhere("changes the machine, for a NIC")),
+    ("sudo dpdk-devbind.py --bind=vfio-pci 0000:01:00.0", Elsewhere("takes a NIC away")),
+];
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    root.canonicalize().expect("the repository is there")
+}
+
+/// A folder in which a reader stands: what the repository has, and a home with Weft installed.
+struct Reader {
+    folder: TempDir,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        for name in ["dataplane", "docs", "proto", "testbed"] {
+            symlink(root().join(name), folder.path().join(name)).expect("a link");
+        }
+        let node = program("weft-node");
+        let build = node.parent().expect("programs are in a folder");
+        let installed = Command::new(root().join("testbed/deploy/install.sh"))
+            .env("FROM", build)
+            .env("PREFIX", folder.path().join("local"))
+            .env_remove("DESTDIR")
+            .output()
+            .expect("the script runs");
+        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command as a shell takes it, cargo's run of an example being the example of this build.
+    fn shell(&self, command: &str) -> Command {
+        let examples = program("weft-node").with_file_name("examples");
+        let own = format!("{}/", examples.display());
+        let command = command.replace("cargo run --release -p weft-client --example ", &own);
+        let command = command.replace(" -- ", " ");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut shell = Command::new("bash");
+        shell
+            .args(["-c", &format!("exec {command}")])
+            .current_dir(self.folder.path())
+            .env("PATH", format!("{}:{path}", self.path("local/bin").display()))
+            .env_remove("WEFT_NODE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        shell
+    }
+}
+
+/// A process that ends with its owner.
+struct Running(Child);
+
+impl Running {
+    fn end(mut self) -> Output {
+        let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
+        kill(pid, Signal::SIGINT).expect("it runs");
+        let child = &mut self.0;
+        assert!(eventually(PATIENCE, || !matches!(child.try_wait(), Ok(None))), "it does not end");
+        let child = std::mem::replace(child, Command::new("true").spawn().expect("true runs"));
+        child.wait_with_output().expect("it has ended")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn said(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{out}{err}")
+}
+
+#[test]
+fn every_command_of_a_document_is_known_and_none_is_forgotten() {
+    let shown = commands(&root()).expect("the documents can be read");
+    assert!(shown.len() > 10, "{shown:?}");
+    for one in &shown {
+        let is_known = COMMANDS.iter().any(|(command, _)| *command == one.command);
+        assert!(is_known, "{}:{}: `{}` is run by no test", one.document, one.line, one.command);
+    }
+    for (command, how) in COMMANDS {
+        let is_shown = shown.iter().any(|one| one.command == *command);
+        assert!(is_shown, "`{command}` ({how:?}) stands in no document any more");
+    }
+}
+
+#[test]
+fn commands_run_as_they_are_written() {
+    let reader = Reader::new();
+    fs::copy(root().join("docs/examples/sixteen.json"), reader.path("case.json")).expect("a copy");
+    let capture = Command::new("tshark").args(["-v"]).output().is_ok();
+    // An empty capture: the dissector's own tests have the packets.
+    let mut pcap = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 1] {
+        pcap.extend(word.to_be_bytes());
+    }
+    fs::write(reader.path("capture.pcap"), pcap).expect("a file");
+    for (command, how) in COMMANDS {
+        if *how != AsWritten {
+            continue;
+        }
+        if command.starts_with("tshark") && !capture {
+            assert!(std::env::var_os("WEFT_REQUIRE_TSHARK").is_none(), "tshark is required");
+            weft_tests::live::skip(command, "tshark is not installed");
+            continue;
+        }
+        let output = reader.shell(command).output().expect("bash runs");
+        assert!(output.status.success(), "`{command}`: {}", said(&output));
+    }
+    assert!(reader.path("gantt.svg").is_file());
+}
+
+#[test]
+fn an_installed_tree_has_programs_pages_and_completions() {
+    let reader = Reader::new();
+    for file in [
+        "bin/weft",
+        "bin/weft-node",
+        "bin/weft-controller",
+        "share/man/man1/weft.1",
+        "share/man/man1/weft-run.1",
+        "share/man/man1/weft-node.1",
+        "share/man/man1/weft-controller.1",
+        "share/bash-completion/completions/weft",
+        "share/zsh/site-functions/_weft",
+        "share/fish/vendor_completions.d/weft-node.fish",
+    ] {
+        let path = reader.path("local").join(file);
+        let has_content = fs::metadata(&path).is_ok_and(|file| file.len() > 0);
+        assert!(has_content, "{} is missing or empty", path.display());
+    }
+    let doctor = reader.shell("weft doctor --format json").output().expect("bash runs");
+    let text = String::from_utf8_lossy(&doctor.stdout);
+    let node = reader.path("local/bin/weft-node");
+    assert!(text.contains(&node.display().to_string()), "weft takes the node beside it: {text}");
+}
+
+/// Runs `workers` beside `server` and gives back what they said.
+fn run_together(reader: &Reader, server: &str, workers: [&str; 2], wrap: &[&str]) -> [String; 2] {
+    let start = |command: &str| {
+        let mut shell = reader.shell(command);
+        if wrap.is_empty() {
+            return Running(shell.spawn().expect("bash runs"));
+        }
+        let mut wrapped = Command::new(wrap[0]);
+        wrapped.args(&wrap[1..]).arg(shell.get_program()).args(shell.get_args());
+        wrapped.current_dir(reader.folder.path()).stdin(Stdio::null());
+        for (key, value) in shell.get_envs() {
+            match value {
+                Some(value) => wrapped.env(key, value),
+                None => wrapped.env_remove(key),
+            };
+        }
+        shell = wrapped;
+        Running(shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash runs"))
+    };
+    let server = start(server);
+    let running = workers.map(start);
+    let ended = running.map(|mut worker| {
+        let is_over = eventually(PATIENCE + Duration::from_secs(60), || {
+            !matches!(worker.0.try_wait(), Ok(None))
+        });
+        assert!(is_over, "a worker does not end");
+        let child = std::mem::replace(&mut worker.0, Command::new("true").spawn().expect("true"));
+        let output = child.wait_with_output().expect("it has ended");
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    });
+    let output = server.end();
+    assert!(output.status.success(), "{}", said(&output));
+    ended
+}
+
+#[test]
+fn the_server_of_docs_push_serves_its_two_workers() {
+    let reader = Reader::new();
+    let said = run_together(
+        &reader,
+        "weft-node --config dataplane/node/configs/server-alone.toml",
+        [
+            "cargo run --release -p weft-client --example async_sgd -- 127.0.0.2:22500 127.0.0.1:22341 0",
+            "cargo run --release -p weft-client --example async_sgd -- 127.0.0.3:22500 127.0.0.1:22341 1",
+        ],
+        &[],
+    );
+    // The truth of the example is 0.25, 0.5 and so on.
+    assert!(said.iter().all(|text| text.contains("step 180: loss 0.0")), "{said:?}");
+}
+
+#[test]
+fn the_two_machines_of_docs_node_sum_a_vector() {
+    if !has_lab("the_two_machines_of_docs_node_sum_a_vector") {
+        return;
+    }
+    let reader = Reader::new();
+    let file = block(&root(), "docs/node.md", "toml", "[[row]]").expect("docs/node.md has a row");
+    fs::write(reader.path("node.toml"), file).expect("a file");
+    // Both machines are one network namespace, which has their addresses and ends with the test.
+    let namespace = Namespace::new();
+    let said = run_together(
+        &reader,
+        "weft-node --config node.toml",
+        [
+            "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22500 10.0.0.1:22341 0",
+            "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22600 10.0.0.1:22341 1",
+        ],
+        &namespace.enter(),
+    );
+    for text in said {
+        assert!(text.contains("2 workers, 196 chunks") && text.contains("gradient[7] is now 1.75"));
+    }
+}
+
+/// A network namespace with the addresses of two machines, held by a process that sleeps.
+struct Namespace {
+    holder: Child,
+    pid: String,
+}
+
+impl Namespace {
+    fn new() -> Self {
+        let script = "ip link set lo up && ip address add 10.0.0.1/24 dev lo && \
+                      ip address add 10.0.0.2/24 dev lo && echo ready && exec sleep 300";
+        let is_root = nix::unistd::geteuid().is_root();
+        let flags = if is_root { "-n" } else { "-Urn" };
+        let mut holder = Command::new("unshare")
+            .args([flags, "bash", "-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("unshare runs");
+        let mut line = String::new();
+        let stdout = holder.stdout.take().expect("piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line)
+            .expect("the holder speaks");
+        assert_eq!(line.trim(), "ready", "the addresses can be added");
+        let pid = holder.id().to_string();
+        Self { holder, pid }
+    }
+
+    fn enter(&self) -> Vec<&str> {
+        let mut words = vec!["nsenter", "-t", &self.pid, "-n"];
+        if !nix::unistd::geteuid().is_root() {
+            words.extend(["-U", "--preserve-credentials"]);
+        }
+        words.push("--");
+        words
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
