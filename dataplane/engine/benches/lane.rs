@@ -64,12 +64,8 @@ fn row(row: u16, members: u8, window: u16, has_root: bool) -> RowConfig {
 }
 
 fn lane(rows: Vec<RowConfig>) -> Aggregator {
-    let job = JobConfig {
-        job: JobId(0),
-        slots_max: u32::MAX,
-        rate_bytes_per_sec: None,
-        burst_bytes: 0,
-    };
+    let job =
+        JobConfig { job: JobId(0), slots_max: u32::MAX, rate_bytes_per_sec: None, burst_bytes: 0 };
     let config = BoxConfig { local: here(), shards: 1, mtu: 1500, jobs: vec![job], rows };
     Aggregator::new(&Table::new(config).expect("valid"), 0, 1, Kernels::detect())
 }
@@ -191,8 +187,7 @@ fn forged(c: &mut Criterion) {
     let member = Member::new(&row, 0, 7);
     let foreign = Member { row: 900, ..member.clone() };
     let data = vec![0; usize::from(ELEMENTS) * 4];
-    let hand_over =
-        Header { members: Members::first(4), ..member.header(Kind::Contrib, 7) };
+    let hand_over = Header { members: Members::first(4), ..member.header(Kind::Contrib, 7) };
     let frames = [
         ("contribution", frame(&member.encap, &member.header(Kind::Contrib, 7), &data)),
         ("question", frame(&member.encap, &member.header(Kind::Status, 7), &[])),

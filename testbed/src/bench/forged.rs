@@ -81,9 +81,8 @@ pub fn run(node: &Node, settings: &Settings, directory: &Path) -> Result<Row, Be
 }
 
 fn row(settings: &Settings, rounds: &[(Measured, Measured)]) -> Row {
-    let middle = |of: fn(&(Measured, Measured)) -> f64| {
-        median(&rounds.iter().map(of).collect::<Vec<f64>>())
-    };
+    let middle =
+        |of: fn(&(Measured, Measured)) -> f64| median(&rounds.iter().map(of).collect::<Vec<f64>>());
     let alone_per_second = middle(|(alone, _)| alone.rate(alone.contributions_added));
     let forged_at_per_second = middle(|(_, forged)| forged.rate(forged.contributions_added));
     let both = || rounds.iter().flat_map(|(alone, forged)| [alone, forged]);

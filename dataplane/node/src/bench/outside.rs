@@ -30,7 +30,8 @@ pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, 
         None => environment::random_seed().map_err(NodeError::Seed)?,
     };
     if matches!(bench.mode, BenchMode::Quota | BenchMode::Forged) {
-        let time = Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;
+        let time =
+            Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;
         let table = Table::new(settings.table.clone()).expect("it was judged when it was read");
         let run = replay::Settings { limit: Limit::Time(time), seed, check_every: 1 };
         let outside = Process { origin: Instant::now(), stop: options.stop };

@@ -167,7 +167,8 @@ impl Gather {
             index[usize::from(push.job.0)] = Some(PushIndex(number));
         }
         let timers = Timers::new(jobs.len());
-        let mut gather = Self { jobs, index, outbox: Outbox::new(), timers, may_be_in_train: false };
+        let mut gather =
+            Self { jobs, index, outbox: Outbox::new(), timers, may_be_in_train: false };
         (0..gather.jobs.len()).for_each(|job| gather.renew_timer(job));
         Ok(gather)
     }

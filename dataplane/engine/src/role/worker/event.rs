@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use weft_wire::{JobId, Members};
 use weft_wire::hello::Reason;
+use weft_wire::{JobId, Members};
 
 /// Something that the caller may want to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

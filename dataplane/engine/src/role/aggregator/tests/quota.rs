@@ -108,7 +108,11 @@ fn a_join_of_a_member_is_paid_by_its_job() {
         assert!(welcomes < 1_000, "not charged");
     }
     let frame_len = with_token(&group[0], token).len() as u64;
-    assert_eq!(welcomes, BURST / (frame_len + 1), "each costs its WELCOME, with one byte of bitmap");
+    assert_eq!(
+        welcomes,
+        BURST / (frame_len + 1),
+        "each costs its WELCOME, with one byte of bitmap"
+    );
 }
 
 /// A question of 74 bytes is answered with a sum.
@@ -149,7 +153,8 @@ fn forming_anew_is_paid_by_the_job() {
         for rank in 0..2 {
             life += 1;
             let member = Member::new(&row, rank, life);
-            let challenge = deliver(&mut aggregator, member.hello(Hello::new(Step::Hello), &[]), now);
+            let challenge =
+                deliver(&mut aggregator, member.hello(Hello::new(Step::Hello), &[]), now);
             if let Some(challenge) = challenge.1 {
                 deliver(&mut aggregator, with_token(&member, challenge.hello.unwrap().token), now);
             }
@@ -315,7 +320,10 @@ fn nothing_else_of_an_unknown_sender_is_answered() {
     let mut body = vec![0; Hello::new(Step::Hello).body_len()];
     Hello::new(Step::Hello).emit(&[], &mut body);
     let no_lane = member.frame(&mangled, &body);
-    assert_eq!(deliver(&mut aggregator, no_lane, Nanos(0)).0, Verdict::Drop(DropReason::UnknownGroup));
+    assert_eq!(
+        deliver(&mut aggregator, no_lane, Nanos(0)).0,
+        Verdict::Drop(DropReason::UnknownGroup)
+    );
 }
 
 #[test]

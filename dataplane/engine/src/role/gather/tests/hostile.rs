@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
-use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::frame::Datagram;
+use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Hello, Integrity, Phase, Reason};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members, Nanos};
 

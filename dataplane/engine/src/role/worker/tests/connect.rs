@@ -1,8 +1,8 @@
 //! The first handshake, and the last.
 
-use weft_wire::{JobId, Members};
 use weft_wire::header::Kind;
 use weft_wire::hello::Reason;
+use weft_wire::{JobId, Members};
 
 use super::*;
 
