@@ -182,6 +182,13 @@ impl Lease {
 }
 
 impl Aggregator {
+    /// To be called whenever something may have changed what a leaf owes its root, or when.
+    pub(super) fn renew_timer(&mut self, index: LeaseIndex) {
+        if let Some(upstream) = &self.leases[index.index()].upstream {
+            self.timers.set(index.index(), upstream.timeout());
+        }
+    }
+
     /// A frame from the root's address.
     pub(super) fn handle_from_root(
         &mut self,

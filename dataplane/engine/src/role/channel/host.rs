@@ -8,15 +8,16 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
-use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Phase};
 use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 
+use super::frame::{write, write_hello};
 use super::{BOXES_MAX, JobTerms, Peer, TokenInput, token};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::send::datagram::{dispatch_out, is_intact, plain_header};
+use crate::send::datagram::{is_intact, plain_header};
 
 /// The peers that may open channels, and what they are told.
 #[derive(Clone, Debug, PartialEq)]
@@ -386,31 +387,4 @@ impl ChannelHost {
     fn entry(&self, peer: Peer) -> Option<&Entry> {
         self.peers[self.index(peer)?].as_ref()
     }
-}
-
-/// Writes `header` before a payload that is in place, seals and wraps both.
-pub(super) fn write(
-    encap: &Encap,
-    integrity: Integrity,
-    header: &Header,
-    buffer: &mut [u8],
-    payload_len: usize,
-) -> usize {
-    let start = encap.header_len();
-    let datagram_len = HEADER_LEN + payload_len;
-    header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
-    dispatch_out(encap, integrity, buffer, datagram_len)
-}
-
-/// Writes a handshake datagram; `None` when the buffer is too short for it.
-pub(super) fn write_hello(
-    encap: &Encap,
-    header: &Header,
-    body: &Hello,
-    buffer: &mut [u8],
-) -> Option<usize> {
-    let start = encap.header_len() + HEADER_LEN;
-    let body_len = body.body_len();
-    body.emit(&[], buffer.get_mut(start..start + body_len)?);
-    Some(write(encap, Integrity::Crc32c, header, buffer, body_len))
 }

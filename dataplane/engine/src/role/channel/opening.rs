@@ -7,7 +7,7 @@ use weft_wire::{GroupId, MacAddr, Nanos};
 
 use super::client::{ChannelClient, ClientEvent, Step};
 use super::config::ChannelError;
-use super::host::write_hello;
+use super::frame::write_hello;
 use super::{ChannelTerms, JobTerms};
 use crate::drops::DropReason;
 use crate::send::datagram::{is_intact, plain_header};

@@ -9,7 +9,8 @@
 //! | `config.rs` | what a job may use |
 //! | `arena.rs` | where a group's slots lie |
 //! | `group.rs` | which groups are open, with whom |
-//! | `job.rs` | whose a frame is, and what a controller's word changes |
+//! | `admit.rs` | whose a frame is, and who pays for it |
+//! | `job.rs` | what a controller's word and the server's decisions change |
 //! | `upstream.rs` | which server and replica sums go to |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
@@ -19,6 +20,7 @@
 //! acknowledged, the server repeats its credits, pullers their requests. All memory is taken at the
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
+mod admit;
 mod arena;
 mod config;
 mod copies;
