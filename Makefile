@@ -63,6 +63,7 @@ deny-install: ## build cargo-deny into cargo's bin folder, unless it is there; s
 bench: build ## the figures of the README's table; takes some minutes on a quiet machine
 	@testbed/deploy/install-deps.sh bench
 	$(RELEASE)/weft bench aggregator --source all --crc both
+	$(RELEASE)/weft bench forged
 	$(RELEASE)/weft bench allreduce --io udp -e 4M
 	$(RELEASE)/weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
 		--rate-mbit 100 --type f32

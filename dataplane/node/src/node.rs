@@ -327,7 +327,8 @@ impl Node<'_> {
     fn lane<P: LanePort>(&self, port: P, table: &Table, lane: usize) -> AggregatorLane<P> {
         let number = u16::try_from(lane).expect("the table bounds the shards");
         let kernels = Kernels::detect();
-        let mut engine = Aggregator::new(table, number, self.seed, kernels);
+        let mut engine = Aggregator::new(table, number, self.seed, kernels)
+            .with_strangers(self.settings.config.strangers.into());
         if !self.settings.pushes.is_empty() {
             let local = table.config().local;
             let (pushes, mtu, seed) = (&self.settings.pushes, table.config().mtu, !self.seed);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
+//! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
 //! | `process` | starts weft-node and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
@@ -13,6 +14,7 @@
 pub mod aggregator;
 pub mod allreduce;
 mod config;
+pub mod forged;
 pub mod gate;
 pub mod member;
 mod place;

@@ -3,7 +3,9 @@
 pub(crate) mod bench;
 mod bench_aggregator;
 mod bench_allreduce;
+mod bench_forged;
 mod bench_gate;
+pub(crate) mod certs;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;

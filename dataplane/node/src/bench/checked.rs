@@ -108,6 +108,7 @@ pub(super) fn measurement<P: Port, S: Reference>(
         refused: port.inner.refused(),
         drops: reasons.filter(|(_, count)| *count > 0).collect(),
         repeated: 0,
+        forged: 0,
         lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
         isa: kernels.isa().to_string(),
     }

@@ -7,6 +7,7 @@
 //! | `replay` | the aggregator's lane on a device that replays the contributions |
 //! | `whole` | the same on whole leases |
 //! | `checked` | restamps for both, and compares what leaves |
+//! | `forged` | a job at its quota, alone and among forged frames |
 //! | `memory` | a device of memory that replays them without DPDK |
 //! | `outside` | devices, clocks, the stop flag |
 //! | `generate` | all members at once, against an aggregator or an echo on another process |
@@ -16,6 +17,7 @@
 //! its time. Every sum is compared with `frames`, which shares no code with slots and kernels.
 
 mod checked;
+mod forged;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod frames;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
@@ -81,9 +83,9 @@ impl BenchError {
 /// One measurement, as the node prints it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measurement {
-    /// `replay`, `generate` or `echo`.
+    /// `replay`, `generate`, `echo`, `quota` or `forged`.
     pub mode: &'static str,
-    /// Frames received (replay) or sent (generate, echo).
+    /// Frames received (replay) or sent (generate, echo), or contributions due (quota, forged).
     pub packets: u64,
     /// Contributions that entered a sum (replay), or were answered (generate, echo).
     pub contributions_added: u64,
@@ -103,6 +105,8 @@ pub struct Measurement {
     pub drops: BTreeMap<&'static str, u64>,
     /// Frames that were sent again because no answer came (generate, echo).
     pub repeated: u64,
+    /// Forged frames received.
+    pub forged: u64,
     /// Frames lost because a transmit ring was full or a pool empty.
     pub lost: u64,
     /// Instruction set of the arithmetic.

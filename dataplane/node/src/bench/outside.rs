@@ -12,7 +12,7 @@ use weft_wire::Nanos;
 use super::frames::Frames;
 use super::memory::MemoryLoop;
 use super::replay::Limit;
-use super::{BenchError, Measurement, replay, whole};
+use super::{BenchError, Measurement, forged, replay, whole};
 use crate::config::{BenchMode, BenchSection, LeaseName, Settings};
 use crate::environment;
 use crate::error::NodeError;
@@ -29,6 +29,15 @@ pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, 
         Some(seed) => seed,
         None => environment::random_seed().map_err(NodeError::Seed)?,
     };
+    if matches!(bench.mode, BenchMode::Quota | BenchMode::Forged) {
+        let time =
+            Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;
+        let table = Table::new(settings.table.clone()).expect("it was judged when it was read");
+        let run = replay::Settings { limit: Limit::Time(time), seed, check_every: 1 };
+        let outside = Process { origin: Instant::now(), stop: options.stop };
+        let floods = bench.mode == BenchMode::Forged;
+        return Ok(forged::run(&table, run, floods, Kernels::detect(), &outside)?);
+    }
     let (row, seed_of_frames) = (&settings.table.rows[0], u64::from(bench.frames));
     let frames = match bench.lease {
         LeaseName::Windowed => Frames::new(&settings.table, row, bench.frames, seed_of_frames),

@@ -12,7 +12,9 @@ pub struct BenchSection {
     /// `replay`: be the aggregator of a device that delivers the same frames for ever. `generate`:
     /// be all members of the row at once, against an aggregator on the other end of the device.
     /// `echo`: as `generate`, against something that sends every frame back. `loop`: as `replay`,
-    /// on a device made of memory, without DPDK, for `packets` instead of `seconds`.
+    /// on a device made of memory, without DPDK, for `packets` instead of `seconds`. `quota`: one
+    /// whose contributions come as fast as the job's token bucket allows; without DPDK too.
+    /// `forged`: the same, and all the time between is filled with forged frames.
     pub mode: BenchMode,
     /// `replay`, `loop`: how long slots live. `windowed` (default), or `whole`: two groups of 64
     /// MiB take turns, one gathers while the other is released.
@@ -48,6 +50,10 @@ pub enum BenchMode {
     Echo,
     /// An aggregator on frames from memory.
     Loop,
+    /// A job at its quota.
+    Quota,
+    /// A job at its quota among forged frames.
+    Forged,
 }
 
 /// How long slots live.

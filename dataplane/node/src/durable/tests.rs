@@ -230,7 +230,9 @@ fn a_file_that_is_missing_or_has_lost_its_header_is_named_with_what_it_costs() {
         cases.extend([0, 1, 31, 32, 39].map(|len| Some(files[name][..len].to_vec())));
         for case in cases {
             let mut harmed = files.clone();
-            let what = case.as_ref().map_or("removed".to_owned(), |c| format!("{} bytes", c.len()));
+            let what = case
+                .as_ref()
+                .map_or_else(|| "removed".to_owned(), |c| format!("{} bytes", c.len()));
             match case {
                 Some(bytes) => harmed.insert(name.clone(), bytes),
                 None => harmed.remove(name),

@@ -3,6 +3,7 @@
 //! | file | does or decides |
 //! | --- | --- |
 //! | `plan`, `configs` | which boxes and workers there are, and each one's configuration (pure) |
+//! | `certs` | the certificates with which all of them call the controller |
 //! | `worker` | trains on one worker over a push session |
 //! | `recording` | the updates that a worker leaves behind for the proof |
 //! | `processes` | starts, restarts and stops all processes |
@@ -17,6 +18,7 @@
 //! | `finished` | the verdict |
 //! | `tables` | the rows of the run directory |
 
+mod certs;
 mod configs;
 mod downlink;
 mod finished;
@@ -35,6 +37,7 @@ mod tables;
 mod verify;
 mod worker;
 
+pub use certs::make_certificates;
 pub use finished::PushFinished;
 pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};
 pub use memory::{MemoryError, run_push_in_memory};
