@@ -48,7 +48,8 @@ class Node:
         self.ip = f"127.{128 | pid >> 8 & 63}.{pid & 255}.{own}"
         addresses = ", ".join(f'"{self.ip}:{MEMBER_PORT + 64 * rank}"' for rank in range(members))
         text = (
-            f'[node]\nstats_format = "json"\nmetrics = "{self.ip}:{METRICS_PORT}"\n[port]\nio = "udp"\nip = "{self.ip}/8"\n'
+            f'[node]\nstats_format = "json"\nmetrics = "{self.ip}:{METRICS_PORT}"\n'
+            f'[port]\nio = "udp"\nip = "{self.ip}/8"\n'
             f"[lcores]\nshards = {shards}\n{more}\n[[job]]\nid = 0\n"
         )
         for index, row in enumerate(rows):
