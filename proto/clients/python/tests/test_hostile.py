@@ -76,6 +76,8 @@ class Attack(unittest.TestCase):
                     self.assertEqual(worker.returncode, 0, text)
                     self.assertEqual(read_by(text), 1.75)
                 sessions += 1
+                # The box is to have time for the attack as well.
+                over.wait(0.2)
             return sessions
 
         with Node(2, 'exponent = -16\noverflow = "clamp"', jobs=JOBS) as node:
