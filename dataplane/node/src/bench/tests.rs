@@ -133,28 +133,24 @@ fn sums_of_other_numbers_are_wrong() {
 #[test]
 fn any_order_and_any_mix_of_jobs_is_summed_right() {
     let fast = "rate_bytes_per_sec = 1000000000000\nburst_bytes = 1000000000";
-    let slow = "rate_bytes_per_sec = 1\nburst_bytes = 2048";
-    for (net, order, jobs, share) in [
-        ("10.77", 2, &[""][..], 1.0),
-        ("10.77", 8, &[""], 1.0),
-        ("10.77", 64, &[""], 1.0),
-        ("10.77", 1, &["", ""], 1.0),
-        ("10.77", 4, &["", ""], 1.0),
-        ("10.77", 1, &[fast], 1.0),
-        ("10.77", 2, &[fast, ""], 1.0),
-        ("fd77", 1, &[""], 1.0),
-        ("fd77", 2, &["", fast], 1.0),
-        ("10.77", 1, &[slow], 0.0),
-        ("10.77", 1, &[slow, ""], 0.5),
+    for (net, order, jobs) in [
+        ("10.77", 2, &[""][..]),
+        ("10.77", 8, &[""]),
+        ("10.77", 64, &[""]),
+        ("10.77", 1, &["", ""]),
+        ("10.77", 4, &["", ""]),
+        ("10.77", 1, &[fast]),
+        ("10.77", 2, &[fast, ""]),
+        ("fd77", 1, &[""]),
+        ("fd77", 2, &["", fast]),
     ] {
         for integrity in ["none", "crc32c"] {
             let case = format!("{net} {order} {jobs:?} {integrity}");
             let settings = settings_with(integrity, 4, net, &format!("order = {order}"), jobs);
-            let measured = run(&settings, Options::default()).unwrap();
-            let added = measured.contributions_added as f64 / measured.packets as f64;
-            assert!((added - share).abs() < 0.01, "{case}: {measured:?}");
-            assert_eq!(measured.wrong, 0, "{case}: {measured:?}");
-            assert!(measured.checked > 90 || share < 1.0, "{case}: {measured:?}");
+            let measured = run(&settings, Options::default())
+                .unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!(measured.contributions_added, measured.packets, "{case}: {measured:?}");
+            assert!(measured.checked > 90 && measured.wrong == 0, "{case}: {measured:?}");
         }
     }
 }
