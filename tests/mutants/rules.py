@@ -8,7 +8,7 @@ A rule survives when its tests pass with it broken; one that does not build, or 
 fail with it whole, proves nothing and is an error. --check only looks whether each edit still fits
 its file. Exit status: 0 all is well, 1 not, 2 wrong usage.
 
-MUTANTS_CARGO is the cargo to run (default: cargo), MUTANTS_DIR the folder of the copy (default:
+CARGO is the cargo to run (default: cargo), MUTANTS_DIR the folder of the copy (default:
 target/mutants).
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-CARGO = shlex.split(os.environ.get("MUTANTS_CARGO", "cargo"))
+CARGO = [os.environ.get("CARGO", "cargo")]
 # A mutant may make a test wait for what never comes.
 TIMEOUT_S = 600
 
