@@ -14,6 +14,7 @@ pub(crate) mod plan;
 mod plan_optimum;
 pub(crate) mod probe;
 pub(crate) mod report;
+mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_push;
