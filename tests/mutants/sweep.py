@@ -25,6 +25,9 @@ ROOT = HERE.parent.parent
 OUT = Path(os.environ.get("MUTANTS_DIR", ROOT / "target" / "mutants"))
 # What cargo-mutants says when mutants survived or ran too long: the list judges, not it.
 JUDGED = (0, 2, 3)
+# What a survivor is known by; `column` counts from the line's first character that is no space.
+FIELDS = ("file", "function", "mutation", "line", "column")
+REASONS = ("equivalent: ", "killed by ", "accepted: ")
 
 
 def survivors(area, files, further):
@@ -44,23 +47,19 @@ def survivors(area, files, further):
 
 
 def key(mutant):
-    """File, function, mutation and the line that it is in: nothing that moves with other code."""
-    file, number = mutant["file"], mutant["span"]["start"]["line"]
-    line = (ROOT / file).read_text().splitlines()[number - 1].strip()
+    """File, function, mutation, the line and where in it: nothing that moves with other code."""
+    file, start = mutant["file"], mutant["span"]["start"]
+    line = (ROOT / file).read_text().splitlines()[start["line"] - 1]
     function = (mutant.get("function") or {}).get("function_name", "")
     # The name begins with file, line and column.
     mutation = mutant["name"].split(": ", 1)[-1]
-    return file, function, mutation, line
-
-
-def key_of_listed(entry):
-    return entry["file"], entry["function"], entry["mutation"], entry["line"]
+    indent = len(line) - len(line.lstrip())
+    return file, function, mutation, line.strip(), start["column"] - 1 - indent
 
 
 def entry(found):
     """An entry of the list, without its reason."""
-    names = ("file", "function", "mutation", "line")
-    fields = [f"{name} = {json.dumps(value)}" for name, value in zip(names, found)]
+    fields = [f"{name} = {json.dumps(value)}" for name, value in zip(FIELDS, found)]
     return "\n".join(["[[survivor]]", *fields, 'reason = ""', ""])
 
 
@@ -88,7 +87,10 @@ def main():
         is_whole &= ours is not None
         found |= ours or set()
         swept += files if ours is not None else []
-    listed = {key_of_listed(each) for each in book.get("survivor", [])}
+    for each in book.get("survivor", []):
+        if not each["reason"].startswith(REASONS):
+            parser.error(f"{each['mutation']}: the reason begins with one of {', '.join(REASONS)}")
+    listed = {tuple(each[name] for name in FIELDS) for each in book.get("survivor", [])}
     new = sorted(found - listed)
     is_swept = lambda path: any(fnmatch.fnmatch(path, glob) for glob in swept)
     is_part = bool(options.further)
