@@ -16,11 +16,12 @@ SOAK_SCALE ?= 20
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO_DENY_VERSION = 0.20.2
+CARGO_MUTANTS_VERSION = 27.1.0
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## install what is missing, build, train on real digits through the aggregator
@@ -110,6 +111,16 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
 		(cd tests/fuzz && cargo +nightly fuzz run --fuzz-dir . $${target%.rs} -- \
 			-max_total_time=$(FUZZ_SECONDS)) || exit 1; \
 	done
+
+.PHONY: mutants
+mutants: ## break the code by cargo-mutants, survivors.toml has what may live; takes hours
+	@cargo mutants --version 2>/dev/null | grep -qF " $(CARGO_MUTANTS_VERSION)" || \
+		cargo install cargo-mutants --locked --force --version $(CARGO_MUTANTS_VERSION)
+	tests/mutants/sweep.py $(MUTANTS)
+
+.PHONY: mutants-rules
+mutants-rules: ## break the named rules one by one; each must fail its tests
+	tests/mutants/rules.py
 
 .PHONY: clean-lab
 clean-lab: ## take down every lab on this machine
