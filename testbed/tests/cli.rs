@@ -110,6 +110,38 @@ fn report_shows_a_comparison_again() {
 }
 
 #[test]
+fn a_run_until_a_loss_ends_there_or_at_its_rounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let scenario = path("small.toml");
+    for mode in ["async", "sync"] {
+        let text = format!(
+            "name = \"small\"\n[job]\nworkers = 2\nrounds = 2000\nbatch = 16\nhidden = [16]\n\
+             learning_rate = 0.05\nmomentum = 0.5\nelement_type = \"i32\"\nscale_exponent = -20\n\
+             [push]\nmode = \"{mode}\"\ncontroller = false\naggregators = 0\n"
+        );
+        fs::write(&scenario, text).unwrap();
+        let run = |name: &str, more: &[&str]| {
+            let out = path(&format!("{mode}-{name}"));
+            let fixed = ["run", &scenario, "--io", "memory", "--format", "json", "--out", &out];
+            let output = weft(&[&fixed[..], more].concat());
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            json(&output)
+        };
+        let reached = run("reached", &["--until-loss", "1.5"]);
+        assert_eq!((&reached["verdict"], &reached["target_loss"]), (&"ok".into(), &1.5.into()));
+        assert!(reached["rounds"].as_u64() < Some(2000), "{reached}");
+        assert!(reached["time_to_loss_s"].as_f64() > Some(0.0), "{reached}");
+        let bound = run("bound", &["--until-loss", "0.0001", "--rounds", "3"]);
+        assert_eq!((&bound["verdict"], &bound["rounds"]), (&"ok".into(), &3.into()));
+        assert!(bound["time_to_loss_s"].is_null(), "{bound}");
+        let text = weft(&["report", &path(&format!("{mode}-bound"))]).stdout;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains("0.0001 was not reached in the run's 3 rounds"), "{text}");
+    }
+}
+
+#[test]
 fn doctor_says_the_same_in_json_and_in_its_exit_status() {
     let output = weft(&["doctor", "--format", "json"]);
     let value = json(&output);

@@ -212,14 +212,17 @@ fn a_hostile_client_changes_no_sum_and_all_that_is_refused_is_counted() {
         let clients: Vec<_> = (0..2).map(|rank| node.client(0, 0, rank).lanes(2)).collect();
         let honest: Vec<_> = (0..2_u8)
             .zip(clients)
-            .map(|(rank, client)| scope.spawn({
-                let over = &over;
-                move || honest(rank, &client, over)
-            }))
+            .map(|(rank, client)| {
+                scope.spawn({
+                    let over = &over;
+                    move || honest(rank, &client, over)
+                })
+            })
             .collect();
         let node = hostile(&mut python, node);
         over.store(true, Ordering::Relaxed);
-        let rounds: Vec<_> = honest.into_iter().map(|worker| worker.join().expect("sums")).collect();
+        let rounds: Vec<_> =
+            honest.into_iter().map(|worker| worker.join().expect("sums")).collect();
         (rounds, node)
     });
     println!("{rounds:?} rounds beside it");

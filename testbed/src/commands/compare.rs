@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_testbed::report::{
-    CompareRow, Ended, Line, RunFiles, compare, compare_text, loss_curve, losses,
+    CompareRow, Ended, LossCurves, RunFiles, compare, compare_text, loss_curve, losses_svg,
 };
 
 use super::{Exit, Failure, Format, Outcome, csv_text, emit, emit_csv, emit_json, plan};
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
     write(&out, &rows)?;
     show(&rows, format)?;
-    draw(&out, &stem, &runs)?;
+    draw(&out, &stem, &runs, &rows)?;
     let failed = rows.iter().any(|row| row.runs_ok < row.runs);
     Ok(match (failed, is_degraded) {
         (true, _) => Exit::Failed as u8,
@@ -159,13 +159,25 @@ fn one(
     })
 }
 
-fn draw(out: &Path, stem: &str, runs: &[(String, Ended)]) -> Result<(), Failure> {
-    let whole = runs.iter().filter_map(|(policy, ended)| Some((policy, ended.as_ref().ok()?)));
-    let lines: Vec<Line> = whole
-        .map(|(policy, files)| Line { name: policy.clone(), points: loss_curve(files) })
-        .collect();
-    let svg = losses(&format!("Loss of {stem} by policy"), &lines)
-        .map_err(|error| Exit::Failed.because(error))?;
+fn draw(
+    out: &Path,
+    stem: &str,
+    runs: &[(String, Ended)],
+    rows: &[CompareRow],
+) -> Result<(), Failure> {
+    let kind = |row: &CompareRow| {
+        let own = runs.iter().filter(|(policy, _)| *policy == row.policy);
+        LossCurves {
+            name: row.policy.clone(),
+            runs: own.filter_map(|(_, ended)| ended.as_ref().ok()).map(loss_curve).collect(),
+            reached_s: row.time_to_loss_s,
+        }
+    };
+    let kinds: Vec<LossCurves> = rows.iter().map(kind).collect();
+    let target = rows.iter().find_map(|row| row.target_loss);
+    let svg =
+        losses_svg(&format!("Loss of the model over time, by policy: {stem}"), target, &kinds)
+            .map_err(|error| Exit::Failed.because(error))?;
     let path = out.join("compare.svg");
     fs::write(&path, svg)
         .with_context(|| format!("writing {}", path.display()))

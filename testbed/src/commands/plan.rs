@@ -144,7 +144,8 @@ fn read(arguments: &PlanArgs) -> anyhow::Result<Case> {
 
 fn draw(case: &Case, plan: &Plan, path: &Path) -> Result<(), Failure> {
     let (bars, marks) = plan_picture(case, plan);
-    let title = format!("{}: {} updates", plan.policy, plan.order.len());
+    let title =
+        format!("Who sends when by the plan of {}: {} updates", plan.policy, plan.order.len());
     let picture = gantt_svg(&title, &bars, &marks)
         .map_err(|error| Exit::Failed.because(error))?
         .ok_or_else(|| Exit::Failed.because(anyhow!("nothing is sent, so nothing is drawn")))?;

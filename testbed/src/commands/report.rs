@@ -50,8 +50,7 @@ pub(crate) fn present(
         Format::Json => emit_json(&report)?,
         Format::Csv => emit_csv(&metrics(&report))?,
     }
-    let title = format!("Round times of {}", directory.display());
-    let picture = round_times_svg(&title, &report.round_times_ns)
+    let picture = round_times_svg(&files.record.title(), &report.round_times_ns)
         .map_err(|error| Exit::Failed.because(error))?;
     if let Some(picture) = picture {
         let path = svg.map_or_else(|| directory.join("round_times.svg"), Path::to_owned);
@@ -62,8 +61,7 @@ pub(crate) fn present(
     } else if svg.is_some() {
         return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
     }
-    let title = directory.display().to_string();
-    let drawn = pictures(&title, &files).map_err(|error| Exit::Failed.because(error))?;
+    let drawn = pictures(&files).map_err(|error| Exit::Failed.because(error))?;
     for picture in &drawn {
         let path = directory.join(picture.file);
         fs::write(&path, &picture.svg)

@@ -56,6 +56,10 @@ pub(crate) struct RunArgs {
     /// Overrides job.rounds.
     #[arg(long, help_heading = "Overrides")]
     rounds: Option<u32>,
+    /// Ends the run at a held-out loss, and after its rounds at the latest: overrides
+    /// push.target_loss and push.until_loss.
+    #[arg(long, value_name = "LOSS", help_heading = "Overrides")]
+    until_loss: Option<f64>,
     /// Overrides aggregation.leaves.
     #[arg(long, help_heading = "Overrides")]
     leaves: Option<u8>,
@@ -144,11 +148,17 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     }
     scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
     scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
-    let for_push = arguments.policy.is_some() || arguments.replication.is_some();
+    let for_push = arguments.policy.is_some()
+        || arguments.replication.is_some()
+        || arguments.until_loss.is_some();
     match &mut scenario.push {
         Some(push) => {
             if let Some(policy) = &arguments.policy {
                 push.policy.clone_from(policy);
+            }
+            if let Some(loss) = arguments.until_loss {
+                push.target_loss = Some(loss);
+                push.until_loss = true;
             }
             if arguments.direct {
                 push.controller = false;
@@ -170,8 +180,10 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
             }
         }
         None if for_push || arguments.replica || arguments.direct => {
-            let error =
-                anyhow!("--policy, --direct and --replica belong to a scenario with [push]");
+            let error = anyhow!(
+                "--policy, --direct, --replica, --replication and --until-loss belong to a \
+                 scenario with [push]"
+            );
             return Err(Exit::Usage.because(error));
         }
         None => {}

@@ -170,6 +170,7 @@ fn prove(
         replica: observed.log(REPLICA),
         controller: has_controller.then(|| observed.log(CONTROLLER).unwrap_or_default()),
         updates: &observed.updates,
+        reached: observed.reached,
     };
     verify_push(&evidence).map_err(|error| error.to_string())
 }

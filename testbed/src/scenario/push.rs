@@ -50,6 +50,10 @@ pub struct PushSection {
     /// Held-out loss whose first crossing the report names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_loss: Option<f64>,
+    /// The run ends soon after worker 0 has pulled a model of `target_loss`, and when its rounds are
+    /// over at the latest. Default false: at `target_loss` it goes on.
+    #[serde(default)]
+    pub until_loss: bool,
     /// The server keeps its state in the run directory: what it told anybody survives its restart.
     /// Default false.
     #[serde(default)]
@@ -221,6 +225,9 @@ impl PushSection {
             && !(target.is_finite() && target > 0.0)
         {
             return refused("target_loss", format!("is {target}; expected a positive number"));
+        }
+        if self.until_loss && self.target_loss.is_none() {
+            return refused("until_loss", "is true; expected a target_loss with it".to_owned());
         }
         if !(LATENESS_MS_MIN..=LATENESS_MS_MAX).contains(&self.lateness_ms) {
             let reason =

@@ -128,6 +128,7 @@ fn mistakes_in_a_push_name_their_field() {
         ("aggregators = 2", "controller = false", "push.aggregators", "0 without a controller"),
         ("compute_ms = [50, 250]", "compute_ms = [9, 1]", "push.compute_ms", "[from, to]"),
         ("target_loss = 0.5", "target_loss = -1.0", "push.target_loss", "positive"),
+        ("target_loss = 0.5", "until_loss = true", "push.until_loss", "a target_loss with it"),
         ("target_loss = 0.5", "div_max = 3.0", "push.div_max", "and a replica"),
         ("target_loss = 0.5", "lateness_ms = 5", "push.lateness_ms", "100 to"),
         ("scale_exponent = -24", "scale_exponent = \"auto\"", "job.scale_exponent", "the job"),
