@@ -281,16 +281,7 @@ pub fn compare_text(rows: &[CompareRow]) -> String {
             row.bottleneck.replace('+', ", "),
         ]);
     }
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| table.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
-    for row in &table {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
+    out += &super::table::table(&table);
     for row in rows {
         if !row.bottleneck_evidence.is_empty() {
             let _ = writeln!(out, "{}: {}", row.policy, row.bottleneck_evidence);
