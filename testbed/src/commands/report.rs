@@ -9,7 +9,8 @@ use weft_testbed::report::{
     COLUMNS, Report, RunFiles, Verdict, metrics, pictures, round_times_svg, text,
 };
 
-use super::{Exit, Failure, Format, Outcome, compare, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, compare, emit_csv, emit_json, emit_text};
+use weft_testbed::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -46,7 +47,7 @@ pub(crate) fn present(
     let files = RunFiles::read(directory).map_err(|error| Exit::Usage.because(error))?;
     let report = Report::new(&files);
     match format {
-        Format::Text => emit(&text(&report))?,
+        Format::Text => emit_text(&text(&report))?,
         Format::Json => emit_json(&report)?,
         Format::Csv => emit_csv(&metrics(&report))?,
     }
@@ -57,7 +58,7 @@ pub(crate) fn present(
         fs::write(&path, picture)
             .with_context(|| format!("writing {}", path.display()))
             .map_err(|error| Exit::Failed.because(error))?;
-        eprintln!("weft: histogram in {}", path.display());
+        say!("weft: histogram in {}", path.display());
     } else if svg.is_some() {
         return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
     }
@@ -70,7 +71,7 @@ pub(crate) fn present(
     }
     if !drawn.is_empty() {
         let names: Vec<&str> = drawn.iter().map(|picture| picture.file).collect();
-        eprintln!("weft: {} in {}", names.join(", "), directory.display());
+        say!("weft: {} in {}", names.join(", "), directory.display());
     }
     Ok(report)
 }
@@ -81,7 +82,7 @@ fn columns(format: Format) -> Outcome {
             let line = |c: &weft_testbed::report::Column| {
                 format!("{:<14} {:<18} {}\n", c.file, c.column, c.meaning)
             };
-            emit(&COLUMNS.iter().map(line).collect::<String>())?;
+            emit_text(&COLUMNS.iter().map(line).collect::<String>())?;
         }
         Format::Json => emit_json(&COLUMNS)?,
         Format::Csv => emit_csv(COLUMNS)?,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_testbed::run::Io;
-use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
+use weft_testbed::scenario::{CONTROLLER, Replication, Scenario, ScenarioError};
 
 use super::{Exit, Failure};
 
@@ -198,6 +198,41 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     }
     // The overrides obey the same rules as the file.
     let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;
-    Scenario::parse("the scenario with its overrides", &text)
-        .map_err(|error| Exit::Usage.because(error))
+    Scenario::parse(&name, &text)
+        .map_err(|error| Exit::Usage.because(overridden(arguments, &error)))
+}
+
+/// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
+fn overridden(arguments: &RunArgs, error: &ScenarioError) -> anyhow::Error {
+    let given = arguments.overrides();
+    let field = error.field.as_deref().unwrap_or_default();
+    let section = field.split('.').next().unwrap_or_default();
+    let named = given.iter().find(|(_, of)| *of == field || *of == section);
+    let options: Vec<&str> = match named {
+        Some((option, _)) => vec![option],
+        None => given.iter().map(|(option, _)| *option).collect(),
+    };
+    anyhow!("{}: {field} {}", options.join(", "), error.reason)
+}
+
+impl RunArgs {
+    /// The overrides that were given, each with the field or section that it changes.
+    fn overrides(&self) -> Vec<(&'static str, &'static str)> {
+        let all = [
+            (self.policy.is_some(), "--policy", "push.policy"),
+            (self.replication.is_some(), "--replication", "push.replication"),
+            (self.direct, "--direct", "push.controller"),
+            (self.replica, "--replica", "push.replication"),
+            (self.rounds.is_some(), "--rounds", "job.rounds"),
+            (self.leaves.is_some(), "--leaves", "aggregation.leaves"),
+            (self.loss.is_some(), "--loss", "faults.loss"),
+            (self.duplicate.is_some(), "--duplicate", "faults.duplicate"),
+            (self.reorder.is_some(), "--reorder", "faults.reorder"),
+            (self.corrupt.is_some(), "--corrupt", "faults.corrupt"),
+            (!self.restart.is_empty(), "--restart", "restart"),
+            (!self.crash.is_empty(), "--crash", "crash"),
+        ];
+        let given = all.into_iter().filter(|(is_given, ..)| *is_given);
+        given.map(|(_, option, field)| (option, field)).collect()
+    }
 }

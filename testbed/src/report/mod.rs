@@ -8,6 +8,7 @@ mod columns;
 mod compare;
 mod compare_text;
 mod files;
+mod fold;
 mod gantt;
 mod histogram;
 mod losses;
@@ -18,6 +19,7 @@ mod plan_picture;
 mod push;
 mod render;
 mod svg;
+mod table;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ pub use columns::{
 pub use compare::{CompareRow, Ended, PolicyRow, Spread, compare};
 pub use compare_text::compare_text;
 pub use files::{FilesError, RunFiles, RunWriter};
+pub use fold::{COLUMNS_MAX, fold};
 pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
 pub use losses::{LossCurves, loss_curve, losses_svg};
@@ -40,6 +43,7 @@ pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
 pub use svg::round_times_svg;
+pub use table::table;
 
 /// `run.json`: what was run, on what, and how it ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 pub use weft_plan::engine::{Ack, Mode};
+use weft_plan::policy;
 
 use super::job::JobSection;
 use super::{Invalid, refuse};
@@ -163,6 +164,14 @@ impl PushSection {
         }
         if self.policy.is_empty() {
             return refused("policy", "must not be empty".to_owned());
+        }
+        let is_outside =
+            self.policy.strip_prefix("exec:").is_some_and(|command| !command.trim().is_empty());
+        if self.controller && !is_outside && policy::by_name(&self.policy).is_none() {
+            let known: Vec<_> = policy::names().collect();
+            let known = known.join(", ");
+            let reason = format!("is `{}`; known are {known} and exec:CMD", self.policy);
+            return refused("policy", reason);
         }
         let workers = job.workers;
         match (self.mode, self.best) {

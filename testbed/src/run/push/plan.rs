@@ -125,7 +125,7 @@ impl PushPlan {
         directory: &Path,
         certs: Option<&Path>,
     ) -> Result<Self, TopologyError> {
-        let mut topology = (*place == Place::Lab).then(|| scenario.push_topology()).transpose()?;
+        let mut topology = (*place == Place::Lab).then(|| scenario.topology()).transpose()?;
         let push = scenario.push.as_ref().expect("a scenario with [push]");
         let nodes: Vec<String> =
             push.boxes().into_iter().filter(|name| name != CONTROLLER).collect();
