@@ -104,6 +104,7 @@ soak: ## simulations and attacks, SOAK_SCALE (20) times as long as in make test
 	$(CARGO) build --release -p weft-node -p weft-controller
 	WEFT_ATTACK_SCALE=$(SOAK_SCALE) $(CARGO) test --release -p weft-tests \
 		--test attack_kill --test attack_disk_full -- --nocapture
+	WEFT_ATTACK_SCALE=$(SOAK_SCALE) .ci/test clients
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz

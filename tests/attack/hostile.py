@@ -26,7 +26,7 @@ from weft_client.lane import Lane, LaneConfig, State
 from weft_client.steps import Contribution
 from weft_client.wire import ElementType, Flags, Header, Hello, Kind, Operation, Phase
 
-JOB, ROW, ELEMENTS, SHARDS = 1, 1, 64, 2
+JOB, ROW, ELEMENTS = 1, 1, 64
 CHUNKS_MAX = 4096
 PATIENCE_S = 20
 COUNTED_S = 3
@@ -40,6 +40,7 @@ class Box:
     def __init__(self, args: argparse.Namespace) -> None:
         self.addr = (args.ip, args.port)
         self._metrics = args.metrics
+        self.shards: int = args.shards
         self.failures = 0
 
     def drops(self) -> dict[str, int]:
@@ -104,7 +105,7 @@ class Member:
             Kind.CONTRIB,
             JOB,
             self.lane.group,
-            1000 * SHARDS + config.lane,
+            1000 * lease.shards + config.lane,
             Flags(0),
             cookie=lease.cookie_up,
             element_type=ElementType.I32,
@@ -190,7 +191,7 @@ def lies(member: Member) -> list[tuple[str, str, bytes]]:
         (
             "a chunk of the other lane",
             "wrong_shard",
-            member.contribution(chunk=2 * SHARDS + 1 - lane),
+            member.contribution(chunk=2 * lease.shards + 1 - lane),
         ),
         ("a chunk past the group", "chunk_out_of_range", member.contribution(chunk=CHUNKS_MAX)),
         ("chunk 2^32 - 2", "chunk_out_of_range", member.contribution(chunk=2**32 - 2)),
@@ -230,8 +231,8 @@ def forged(box: Box, source: tuple[str, int], data: bytes) -> bytes:
 
 def attack(box: Box, args: argparse.Namespace) -> None:
     """All of it, in order."""
-    count = 25 * args.scale
-    members = [Member(box, args.base, rank, lane) for rank in (0, 1) for lane in range(SHARDS)]
+    count = 10 * args.scale
+    members = [Member(box, args.base, rank, lane) for rank in (0, 1) for lane in range(box.shards)]
     until(members, lambda member: member.lane.state == State.OPEN)
     for _ in range(40):
         for member in members:
@@ -240,6 +241,8 @@ def attack(box: Box, args: argparse.Namespace) -> None:
     first = members[0]
 
     for what, reason, data in lies(first):
+        if reason == "wrong_shard" and box.shards == 1:
+            continue
         flood(box, what, reason, [data], count, first.send)
     stranger = udp_socket((box.addr[0], args.base + 999))
 
@@ -252,17 +255,19 @@ def attack(box: Box, args: argparse.Namespace) -> None:
     forge(box, args, first, count)
 
     # What was true once.
-    spoken = [data for member in members for data in member.sent]
-    own = list(first.sent)
+    # A HELLO claims nothing, and is answered whenever it comes.
+    spoken = [data for member in members for data in member.sent if not is_hello(data)]
     joins = [data for data in first.sent if data[0] & 15 == Kind.HELLO and data[32] == Phase.JOIN]
     contributions = [data for data in first.sent if data[0] & 15 == Kind.CONTRIB]
     for member in members:
         member.lane.close(time.monotonic_ns())
     until(members, lambda member: member.lane.state == State.CLOSED)
-    flood(box, "JOINs of a session that has closed", "stale_epoch", joins, count, first.send)
+    # Nobody has begun anew: the box may still know their life. No harm may come of them below.
+    for _ in range(count):
+        first.send(joins[-1])
     for member in members:
         member.socket.close()
-    members = [Member(box, args.base, rank, lane) for rank in (0, 1) for lane in range(SHARDS)]
+    members = [Member(box, args.base, rank, lane) for rank in (0, 1) for lane in range(box.shards)]
     until(members, lambda member: member.lane.state == State.OPEN)
     first = members[0]
     what = "contributions of a session that has closed"
@@ -277,13 +282,11 @@ def attack(box: Box, args: argparse.Namespace) -> None:
     what = "contributions of before the restart"
     flood(box, what, "stale_epoch", contributions, count, first.send)
     flood(box, "JOINs of before the restart", "token", joins, count, first.send)
-    # Only its own HELLOs are answered, as questions of whoever lives there now.
-    hellos = sum(data[0] & 15 == Kind.HELLO and data[32] == Phase.HELLO for data in own)
     before = box.drops()
     for data in spoken:
         first.send(data)
     refused = {"stale_epoch", "token", "wrong_source", "wrong_shard"}
-    box.expect("all that was said before", refused, len(spoken) - hellos, before)
+    box.expect("all that was said before", refused, len(spoken), before)
 
     # As fast as it can, each of the floods for its share of the time.
     for what, reason, data in [
@@ -291,12 +294,13 @@ def attack(box: Box, args: argparse.Namespace) -> None:
         ("a flood of JOINs", "token", joins),
         ("a flood of frames that are not Weft's", "version", [b"\x45" * 200]),
     ]:
-        flood(box, what, reason, data, 4000 * args.scale, first.send)
+        flood(box, what, reason, data, 2000 * args.scale, first.send)
     hellos = [stranger_hello(first) for _ in range(50)]
-    flood(box, "a flood of HELLOs from elsewhere", "wrong_source", hellos, 4000 * args.scale, say)
-    for _ in range(40 * args.scale):
+    flood(box, "a flood of HELLOs from elsewhere", "wrong_source", hellos, 2000 * args.scale, say)
+    hello = first.hello(Phase.HELLO)
+    for _ in range(20 * args.scale):
         for _ in range(100):
-            first.send(first.hello(Phase.HELLO))
+            first.send(hello)
         time.sleep(0.005)
     for member in members:
         member.lane.submit(time.monotonic_ns(), Contribution(bytes(4 * ELEMENTS)))
@@ -304,6 +308,11 @@ def attack(box: Box, args: argparse.Namespace) -> None:
     for member in members:
         member.lane.close(time.monotonic_ns())
     until(members, lambda member: member.lane.state == State.CLOSED)
+
+
+def is_hello(data: bytes) -> bool:
+    """Whether it only asks."""
+    return data[0] & 15 == Kind.HELLO and data[32] == Phase.HELLO
 
 
 def stranger_hello(member: Member) -> bytes:
@@ -341,7 +350,7 @@ def forge(box: Box, args: argparse.Namespace, member: Member, count: int) -> Non
                 member.contribution(
                     job=0,
                     group=rng.getrandbits(2),
-                    chunk=SHARDS * rng.randrange(99),
+                    chunk=box.shards * rng.randrange(99),
                     cookie=rng.getrandbits(32),
                     members=1 << rank,
                 ),
@@ -373,6 +382,7 @@ def main() -> int:
     parser.add_argument("metrics", help="ip:port of the box's metrics")
     parser.add_argument("honest", type=int, help="first UDP port of the honest job's rank 0")
     parser.add_argument("base", type=int, help="first UDP port of the own rank 0")
+    parser.add_argument("shards", type=int, help="lanes of the box")
     parser.add_argument("scale", type=int, help="how much longer than in CI")
     args = parser.parse_args()
     box = Box(args)

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -52,21 +51,6 @@ impl Config {
         Self { ip, text }
     }
 
-    /// Answers metrics at `Node::metrics`.
-    #[must_use]
-    pub fn metrics(mut self) -> Self {
-        let key = format!("[node]\nmetrics = \"{}\"\n", metrics(self.ip));
-        self.text = self.text.replacen("[node]\n", &key, 1);
-        self
-    }
-
-    /// Adds a section of the node's own, such as `[faults]`.
-    #[must_use]
-    pub fn section(mut self, text: &str) -> Self {
-        let _ = writeln!(self.text, "{text}");
-        self
-    }
-
     /// Adds a job; `more` has further keys.
     #[must_use]
     pub fn job(mut self, id: u16, more: &str) -> Self {
@@ -90,10 +74,6 @@ fn member(ip: Ipv4Addr, job: u16, rank: u8) -> SocketAddr {
     SocketAddr::from((ip, MEMBER_PORT + 4096 * job + 64 * u16::from(rank)))
 }
 
-fn metrics(ip: Ipv4Addr) -> SocketAddr {
-    SocketAddr::from((ip, 9464))
-}
-
 /// A running `weft-node`; killed when dropped.
 #[derive(Debug)]
 pub struct Node {
@@ -110,26 +90,24 @@ impl Node {
     #[must_use]
     pub fn start(config: &Config) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        fs::write(directory.path().join("node.toml"), &config.text).expect("a file there");
-        let child = serve(directory.path());
-        Self { ip: config.ip, child, directory }
-    }
-
-    /// Ends it with SIGKILL, and starts it again.
-    ///
-    /// # Panics
-    /// When it had ended by itself, or does not start.
-    pub fn restart(&mut self) {
-        assert!(matches!(self.child.try_wait(), Ok(None)), "weft-node had ended by itself");
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it is ours");
-        self.child = serve(self.directory.path());
-    }
-
-    /// Where it answers metrics, if its configuration says so.
-    #[must_use]
-    pub fn metrics(&self) -> SocketAddr {
-        metrics(self.ip)
+        let (file, log) = (directory.path().join("node.toml"), directory.path().join("log"));
+        fs::write(&file, &config.text).expect("a file in a temporary directory");
+        let child = Command::new(program("weft-node"))
+            .arg("--config")
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).expect("a file in a temporary directory"))
+            .spawn()
+            .expect("weft-node starts");
+        let mut node = Self { ip: config.ip, child, directory };
+        let ready = eventually(PATIENCE, || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            assert!(matches!(node.child.try_wait(), Ok(None)), "weft-node ended: {text}");
+            text.contains("\"ready\":true")
+        });
+        assert!(ready, "weft-node is not ready; see {}", node.directory.path().display());
+        node
     }
 
     /// Where it listens.
@@ -167,29 +145,6 @@ impl Node {
         stdout.read_to_string(&mut text).expect("statistics are UTF-8");
         serde_json::from_str(&text).expect("statistics are JSON")
     }
-}
-
-/// Starts a node with the configuration in `directory`, and waits until it serves.
-fn serve(directory: &Path) -> Child {
-    let log = directory.join("log");
-    let mut child = Command::new(program("weft-node"))
-        .arg("--config")
-        .arg(directory.join("node.toml"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(fs::File::create(&log).expect("a file in a temporary directory"))
-        .spawn()
-        .expect("weft-node starts");
-    let ready = eventually(PATIENCE, || {
-        let text = fs::read_to_string(&log).unwrap_or_default();
-        assert!(matches!(child.try_wait(), Ok(None)), "weft-node ended: {text}");
-        text.contains("\"ready\":true")
-    });
-    if !ready {
-        let _ = child.kill();
-        panic!("weft-node is not ready; see {}", log.display());
-    }
-    child
 }
 
 impl Drop for Node {

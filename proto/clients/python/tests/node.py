@@ -18,6 +18,7 @@ from weft_client import Config, Session
 
 NODE_PORT = 22341
 MEMBER_PORT = 24000
+METRICS_PORT = 9464
 PATIENCE_S = 60
 
 _addresses = itertools.count(1)
@@ -33,20 +34,27 @@ def program() -> Path:
 
 
 class Node:
-    """A node with one job and the rows of `rows`; each has `members` members."""
+    """A node with one job and the rows of `rows`; each has `members` members.
 
-    def __init__(self, members: int, *rows: str, shards: int = 1, more: str = "") -> None:
+    `more` comes before the job, `jobs` behind its rows; {ip} is the node's address there.
+    """
+
+    def __init__(
+        self, members: int, *rows: str, shards: int = 1, more: str = "", jobs: str = ""
+    ) -> None:
         self._program = program()
         own = next(_addresses) % 254 + 1
         pid = os.getpid()
         self.ip = f"127.{128 | pid >> 8 & 63}.{pid & 255}.{own}"
         addresses = ", ".join(f'"{self.ip}:{MEMBER_PORT + 64 * rank}"' for rank in range(members))
         text = (
-            f'[node]\nstats_format = "json"\n[port]\nio = "udp"\nip = "{self.ip}/8"\n'
+            f'[node]\nstats_format = "json"\nmetrics = "{self.ip}:{METRICS_PORT}"\n'
+            f'[port]\nio = "udp"\nip = "{self.ip}/8"\n'
             f"[lcores]\nshards = {shards}\n{more}\n[[job]]\nid = 0\n"
         )
         for index, row in enumerate(rows):
             text += f"[[row]]\nrow = {index}\njob = 0\nmembers = [{addresses}]\n{row}\n"
+        text += jobs.replace("{ip}", self.ip)
         self._directory = tempfile.TemporaryDirectory()
         self._file = Path(self._directory.name) / "node.toml"
         self._file.write_text(text)
@@ -90,7 +98,9 @@ class Node:
         self._directory.cleanup()
 
 
-def together(count: int, work: Callable[[int], object]) -> list:
+def together(
+    count: int, work: Callable[[int], object], patience_s: float = PATIENCE_S
+) -> list:
     """Runs `work` for each rank on a thread of its own; the results by rank."""
     results: list = [None] * count
     errors: list[BaseException] = []
@@ -105,9 +115,9 @@ def together(count: int, work: Callable[[int], object]) -> list:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(patience_s)
     if errors:
         raise errors[0]
     if any(thread.is_alive() for thread in threads):
-        raise AssertionError(f"a member does not end within {PATIENCE_S} s")
+        raise AssertionError(f"a member does not end within {patience_s} s")
     return results

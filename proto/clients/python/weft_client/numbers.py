@@ -101,7 +101,7 @@ def decode_f32(payload: bytes) -> list[float]:
 
 
 def encode_bf16(values: Sequence[float]) -> bytes:
-    """The upper half of the f32, rounded to nearest, ties to even; a NaN stays one, and is quiet."""
+    """The upper half of the f32, rounded to nearest, ties to even; a NaN stays a quiet one."""
     halves = array("H")
     for (bits,) in struct.iter_unpack(">I", encode_f32(values)):
         if bits & 0x7FFF_FFFF > 0x7F80_0000:
