@@ -62,13 +62,23 @@ deny-install: ## build cargo-deny into cargo's bin folder, unless it is there; s
 .PHONY: bench
 bench: build ## the figures of the README's table; takes some minutes on a quiet machine
 	@testbed/deploy/install-deps.sh bench
-	$(RELEASE)/weft bench aggregator --source all --crc both
-	$(RELEASE)/weft bench allreduce --io udp -e 4M
-	$(RELEASE)/weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
-		--rate-mbit 100 --type f32
-	$(RELEASE)/weft bench gate
-	@if [ "$$(id -u)" = 0 ]; then testbed/bench/peers/allreduce.sh; \
-		else echo "bench: OpenMPI and Gloo beside Weft need root: make bench-peers"; fi
+	@trap 'exit 1' INT TERM; failed=; \
+	run() { echo "$$*"; "$$@" || failed="$$failed; $$*"; }; \
+	weft=$(RELEASE)/weft; \
+	run $$weft bench aggregator --source all --crc both; \
+	run $$weft bench aggregator --source pcap --crc both --order 2,8,32 --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --jobs 2 --order step,8 --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --quota --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --frames ipv6,vlan --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --lcores 2 --rounds 3; \
+	run $$weft bench forged; \
+	run $$weft bench allreduce --io udp -e 4M; \
+	run $$weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
+		--rate-mbit 100 --type f32; \
+	run $$weft bench gate; \
+	if [ "$$(id -u)" = 0 ]; then run testbed/bench/peers/allreduce.sh; \
+		else echo "bench: OpenMPI and Gloo beside Weft need root: make bench-peers"; fi; \
+	[ -z "$$failed" ] || { echo "bench: failed$$failed" >&2; exit 1; }
 
 .PHONY: bench-peers
 bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, on shaped links; needs root

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod certs;
 pub mod doctor;
 pub mod lab;
 pub mod probe;

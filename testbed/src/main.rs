@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Failure, Format, bench, compare, doctor, install, lab, plan, probe, report, run, run_args,
-    worker,
+    Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
+    run_args, worker,
 };
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
@@ -46,6 +46,11 @@ enum Command {
     /// The case is a JSON file; docs/plan.md has every key. A bad case ends with status 1 and a
     /// message that names the field.
     Plan(plan::PlanArgs),
+    /// Make, list and renew the certificates of controllers, nodes, workers and operators
+    ///
+    /// docs/security.md says who needs which, and what each may do.
+    #[command(subcommand)]
+    Certs(certs::CertsCommand),
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -86,6 +91,7 @@ fn main() -> ExitCode {
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments, cli.format),
         Command::ProbeAgent(arguments) => probe::run_agent(&arguments),
+        Command::Certs(command) => certs::run(command, cli.format),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),

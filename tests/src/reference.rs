@@ -27,7 +27,7 @@ pub const PAGES: &[Page] = &[
     Page {
         file: "node.md",
         root: "NodeConfig",
-        sources: &["dataplane/node/src/config"],
+        sources: &["dataplane/node/src/config", "proto/rpc/src/tls.rs"],
         head: "# Keys of a node's file\n\n\
             What `weft-node --config node.toml` reads. `--check-config` says whether a file is \
             good,\n`--print-config` shows it with every default filled in. Examples are in\n\
@@ -40,6 +40,7 @@ pub const PAGES: &[Page] = &[
             "controller/daemon/src/config.rs",
             "controller/plan/src/engine/config.rs",
             "controller/plan/src/case/options.rs",
+            "proto/rpc/src/tls.rs",
         ],
         head: "# Keys of the controller's file\n\n\
             What `weft-controller --config controller.toml` reads. An example is in\n\

@@ -69,10 +69,19 @@ const COMMANDS: &[(&str, How)] = &[
             "needs an interface to give away; dataplane/node/tests/dpdk.rs is the same on veth",
         ),
     ),
+    ("weft certs init", Elsewhere(IN_TURN)),
+    ("weft certs issue controller --host 10.0.0.1 --host controller.example", Elsewhere(IN_TURN)),
+    ("weft certs issue node --name s0", Elsewhere(IN_TURN)),
+    ("weft certs issue worker --job 1 --rank 0", Elsewhere(IN_TURN)),
+    ("weft certs issue operator --name alice", Elsewhere(IN_TURN)),
+    ("weft certs list", Elsewhere(IN_TURN)),
     ("sudo sysctl -w vm.nr_hugepages=1024", Elsewhere("changes the machine, for a NIC")),
     ("sudo modprobe vfio-pci", Elsewhere("changes the machine, for a NIC")),
     ("sudo dpdk-devbind.py --bind=vfio-pci 0000:01:00.0", Elsewhere("takes a NIC away")),
 ];
+
+/// Why commands that build on each other are not run here.
+const IN_TURN: &str = "testbed/tests/certs.rs runs the block of docs/security.md";
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

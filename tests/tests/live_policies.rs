@@ -1,6 +1,6 @@
-//! Runs whose policy is another program, and a bad one: one that crashes, one that drops whatever it
-//! is asked for. Over UDP on loopback: needs `weft`, `weft-node` and `weft-controller` beside this
-//! test, and python3.
+//! Runs whose policy is another program, and a bad one: one that crashes, one that drops whatever
+//! it is asked for. Over UDP on loopback: needs `weft`, `weft-node` and `weft-controller` beside
+//! this test, and python3.
 
 use std::fs;
 use std::path::Path;

@@ -3,6 +3,8 @@
 //!
 //! ```toml
 //! listen = "10.0.0.1:22342"
+//! # Who may call (docs/security.md); `weft certs` makes these.
+//! tls = { ca = "certs/ca.pem", cert = "certs/controller.pem", key = "certs/controller.key" }
 //!
 //! [[host]]                     # one for every machine
 //! name = "w0"
@@ -25,8 +27,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use weft_plan::engine::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning};
+use weft_plan::engine::{
+    Config, ConfigError, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning,
+};
+use weft_rpc::tls::TlsFiles;
 
+use crate::auth::is_loopback;
 use crate::error::DaemonError;
 use crate::exec;
 
@@ -35,9 +41,17 @@ use crate::exec;
 #[serde(deny_unknown_fields)]
 pub struct FileConfig {
     /// Where workers, boxes and tools call, "address:port". Port 0 takes a free one; the ready line
-    /// names it.
+    /// names it. One that is not on the loopback needs `tls`, or `insecure`.
     pub listen: SocketAddr,
-    /// Where Prometheus scrapes `/metrics`. Default: nowhere.
+    /// The controller's certificate, and the CA of those who may call. Default: none; whoever
+    /// reaches `listen` may do everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsFiles>,
+    /// Listen without `tls` where others than this machine may call. Default false.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Where Prometheus scrapes `/metrics`: read-only, without TLS, for everybody who reaches it.
+    /// Default: nowhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
     /// File for what the boxes cannot tell after a restart. Default: none is kept.
@@ -76,8 +90,8 @@ pub struct FileConfig {
     pub jobs: Vec<JobConfig>,
 }
 
-/// `[policies]`: programs that may plan. A program is started only if this file names it, here or as
-/// a policy of its own; neither a client nor the state file can name another.
+/// `[policies]`: programs that may plan. A program is started only if this file names it, here or
+/// as a policy of its own; neither a client nor the state file can name another.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoliciesSection {
@@ -116,6 +130,31 @@ impl FileConfig {
             let problem = format!("line {line}: {}", problem.join("; "));
             DaemonError::Shape { path: path.to_owned(), problem }
         })
+    }
+
+    /// Checks that only those call who are meant to.
+    ///
+    /// # Errors
+    /// The field, and what would be right.
+    pub fn check_listener(&self) -> Result<(), ConfigError> {
+        let wrong = |field: &str, problem: String| {
+            Err(ConfigError { field: field.to_owned(), problem, is_taken: false })
+        };
+        match &self.tls {
+            Some(_) if self.insecure => {
+                wrong("insecure", "contradicts `tls`; remove one of them".to_owned())
+            }
+            None if !(self.insecure || is_loopback(self.listen)) => wrong(
+                "listen",
+                format!(
+                    "{} is not on the loopback, and nobody who calls there would be asked for a \
+                     name; give tls = {{ ca, cert, key }} (`weft certs` makes them), or insecure = \
+                     true if all who reach it may command the cluster",
+                    self.listen
+                ),
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// What the engine takes.

@@ -223,8 +223,8 @@ impl Core {
 
     fn handle(&mut self, input: Input) {
         match input {
-            Input::WorkerHello { hello, from, outbox, answer } => {
-                let attached = self.attach_worker(&hello, from, outbox);
+            Input::WorkerHello { hello, peer, outbox, answer } => {
+                let attached = self.attach_worker(&hello, &peer, outbox);
                 // An asker that is gone will send WorkerGone, or never came to know its key.
                 let key = attached.as_ref().ok().map(|(key, _)| *key);
                 if let (Err(_), Some(key)) = (answer.send(attached), key) {

@@ -8,12 +8,17 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use tonic::transport::server::TcpIncoming;
+use tonic::service::Routes;
+use tower_layer::layer_fn;
 use weft_plan::engine::{Controller, PolicySource, Saved, built_in_policies};
 use weft_rpc::v1::nodes_server::NodesServer;
 use weft_rpc::v1::status_server::StatusServer;
 use weft_rpc::v1::workers_server::WorkersServer;
 
+use crate::auth::Refusals;
+use crate::auth::certificates::Certificates;
+use crate::auth::listener::connections;
+use crate::auth::rights::Guard;
 use crate::config::{FileConfig, Format};
 use crate::core::{Core, INPUTS_MAX, Input, Snapshot};
 use crate::error::DaemonError;
@@ -29,15 +34,25 @@ use crate::status::{Reader, serve_metrics, write_json, write_text};
 /// # Errors
 /// The first field that makes no sense.
 pub fn check(path: &Path, config: &FileConfig) -> Result<(), DaemonError> {
+    certificates(path, config)?;
     let fresh = Saved::fresh(0);
     Controller::new(config.engine(), &fresh, policies(config))
         .map(|_| ())
         .map_err(|source| DaemonError::Config { path: path.to_owned(), source })
 }
 
+/// The certificate that a configuration names; none where it needs none.
+fn certificates(path: &Path, config: &FileConfig) -> Result<Option<Certificates>, DaemonError> {
+    config
+        .check_listener()
+        .map_err(|source| DaemonError::Config { path: path.to_owned(), source })?;
+    let loaded = config.tls.clone().map(Certificates::load).transpose();
+    loaded.map_err(|source| DaemonError::Tls { path: path.to_owned(), source })
+}
+
 /// The policies that jobs can have, whoever names them: those built in, and `exec:CMD` for the
-/// programs of the configuration. Any other would let whoever can register a job, or write the state
-/// file, run a program here.
+/// programs of the configuration. Any other would let whoever can register a job, or write the
+/// state file, run a program here.
 fn policies(config: &FileConfig) -> PolicySource {
     let built_in = built_in_policies();
     let programs = config.programs();
@@ -66,6 +81,7 @@ fn check_registered(saved: &Saved, policies: &PolicySource) -> Result<(), String
 #[derive(Debug)]
 pub struct Daemon {
     listener: TcpListener,
+    certificates: Option<Certificates>,
     controller: Controller,
     config: FileConfig,
     /// Where it listens.
@@ -78,6 +94,7 @@ impl Daemon {
     /// # Errors
     /// The configuration, the state or the address cannot be used.
     pub async fn bind(path: &Path, config: FileConfig) -> Result<Self, DaemonError> {
+        let certificates = certificates(path, &config)?;
         let known = config.state_file.as_deref().map(state::read).transpose()?.flatten();
         let saved = known.unwrap_or_else(|| Saved::fresh(seed()));
         let policies = policies(&config);
@@ -91,7 +108,7 @@ impl Daemon {
         let listen = |source| DaemonError::Listen { addr, what: "gRPC", source };
         let listener = TcpListener::bind(addr).await.map_err(listen)?;
         let addr = listener.local_addr().map_err(listen)?;
-        Ok(Self { listener, controller, config, addr })
+        Ok(Self { listener, certificates, controller, config, addr })
     }
 
     /// Serves until `stop`; returns the last figures.
@@ -99,7 +116,7 @@ impl Daemon {
     /// # Errors
     /// The address for metrics cannot be used, or the gRPC server ended by itself.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<Snapshot, DaemonError> {
-        let Self { listener, controller, config, addr } = self;
+        let Self { listener, certificates, controller, config, addr } = self;
         let (core, inputs) = mpsc::channel(INPUTS_MAX);
         let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
         let mut running = Core::new(controller, config.state_file.clone(), period_ns);
@@ -109,7 +126,8 @@ impl Daemon {
             running.record(events);
         }
         let running = tokio::spawn(running.run(inputs));
-        let reader = Reader::new(core.clone());
+        let refusals = Arc::new(Refusals::default());
+        let reader = Reader::new(core.clone(), Arc::clone(&refusals));
         let metrics = match config.metrics {
             Some(addr) => Some(serve_metrics(addr, reader.clone()).await?),
             None => None,
@@ -120,18 +138,19 @@ impl Daemon {
             "ready": true,
             "role": "controller",
             "listen": addr,
+            "tls": certificates.is_some(),
             "metrics": metrics,
         });
         eprintln!("{ready}");
+        let guarded = Arc::clone(&refusals);
         let server = tonic::transport::Server::builder()
+            .layer(layer_fn(move |inner: Routes| Guard::new(inner, Arc::clone(&guarded))))
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
             .add_service(WorkersServer::new(Northbound::new(core.clone())))
             .add_service(NodesServer::new(Southbound::new(core.clone())))
             .add_service(StatusServer::new(reader.clone()));
-        // Set on the streams: the server's own switch is for listeners that it binds itself.
-        // Without it a grant may wait 40 ms for the acknowledgement of the message before.
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let incoming = connections(listener, certificates, Arc::clone(&refusals));
         // Streams have no end of their own: they are cut, not waited for.
         let outcome = tokio::select! {
             served = server.serve_with_incoming(incoming) => served,
@@ -141,7 +160,8 @@ impl Daemon {
         reporter.abort();
         let (answer, answered) = oneshot::channel();
         let _ = core.send(Input::Stop(answer)).await;
-        let last = answered.await.unwrap_or_default();
+        let mut last = answered.await.unwrap_or_default();
+        (last.connections_refused, last.calls_refused) = refusals.read();
         running.abort();
         Ok(last)
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 use weft_plan::engine::ConfigError;
+use weft_rpc::tls::DialError;
 
 /// Why the controller could not run.
 #[derive(Debug, Error)]
@@ -72,6 +73,15 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
+    /// The controller's certificate.
+    #[error("{path}: tls: {source}", path = .path.display())]
+    Tls {
+        /// The configuration.
+        path: PathBuf,
+        /// Which file and why.
+        #[source]
+        source: DialError,
+    },
     /// The runtime or a signal handler.
     #[error("cannot {what}: {source}")]
     System {
@@ -91,7 +101,10 @@ impl DaemonError {
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {
-            Self::Unreadable { .. } | Self::Shape { .. } | Self::Config { .. } => 2,
+            Self::Unreadable { .. }
+            | Self::Shape { .. }
+            | Self::Config { .. }
+            | Self::Tls { .. } => 2,
             _ => 3,
         }
     }

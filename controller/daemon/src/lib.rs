@@ -5,6 +5,7 @@
 //! | [`cli`] | the command line |
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`core`] | the one task that owns the engine: messages in, actions out |
+//! | [`auth`] | who calls, and what a caller may do |
 //! | `hello` | waits for a stream's first message |
 //! | [`northbound`] | gRPC to workers |
 //! | [`southbound`] | gRPC to boxes |
@@ -19,6 +20,7 @@
 //! again.
 #![forbid(unsafe_code)]
 
+pub mod auth;
 pub mod cli;
 pub mod config;
 pub mod core;

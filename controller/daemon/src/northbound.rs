@@ -18,6 +18,7 @@ use weft_rpc::v1;
 use weft_rpc::v1::worker_reply::Message;
 use weft_rpc::v1::workers_server::Workers;
 
+use crate::auth::Peer;
 use crate::core::{CoreSender, Input, OUTBOX_MAX};
 use crate::hello::{self, First, Place, Silent};
 
@@ -44,11 +45,11 @@ impl Workers for Northbound {
         &self,
         request: Request<Streaming<v1::WorkerMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
-        let from = request.remote_addr().map(|addr| addr.ip());
+        let peer = Peer::of(&request);
         let place = self.silent.enter()?;
         let inbound = request.into_inner();
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), (inbound, place), from, outbox));
+        tokio::spawn(serve(self.core.clone(), (inbound, place), peer, outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 
@@ -94,7 +95,7 @@ fn gone() -> Status {
 async fn serve(
     core: CoreSender,
     (mut inbound, place): (Streaming<v1::WorkerMessage>, Place),
-    from: Option<std::net::IpAddr>,
+    peer: Peer,
     outbox: crate::core::Outbox<v1::WorkerReply>,
 ) {
     let refuse =
@@ -111,7 +112,7 @@ async fn serve(
         First::Gone => return,
     };
     let (answer, answered) = oneshot::channel();
-    let hello = Input::WorkerHello { hello: first, from, outbox: outbox.clone(), answer };
+    let hello = Input::WorkerHello { hello: first, peer, outbox: outbox.clone(), answer };
     if core.send(hello).await.is_err() {
         return;
     }

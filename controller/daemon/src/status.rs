@@ -4,6 +4,7 @@ mod metrics;
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +14,7 @@ use tonic::{Request, Response, Status};
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
 
+use crate::auth::Refusals;
 use crate::core::{CoreSender, Input, Snapshot};
 use crate::error::DaemonError;
 pub use metrics::write_metrics;
@@ -21,20 +23,23 @@ pub use metrics::write_metrics;
 #[derive(Clone, Debug)]
 pub struct Reader {
     core: CoreSender,
+    refusals: Arc<Refusals>,
 }
 
 impl Reader {
-    /// In front of the core.
+    /// In front of the core, and of what did not get to it.
     #[must_use]
-    pub const fn new(core: CoreSender) -> Self {
-        Self { core }
+    pub const fn new(core: CoreSender, refusals: Arc<Refusals>) -> Self {
+        Self { core, refusals }
     }
 
     /// The figures now; none while the controller ends.
     pub async fn read(&self) -> Option<Snapshot> {
         let (answer, answered) = oneshot::channel();
         self.core.send(Input::Read(answer)).await.ok()?;
-        answered.await.ok()
+        let mut snapshot = answered.await.ok()?;
+        (snapshot.connections_refused, snapshot.calls_refused) = self.refusals.read();
+        Some(snapshot)
     }
 }
 
@@ -190,6 +195,8 @@ pub fn write_json(snapshot: &Snapshot) -> String {
     json["plan_max_ns"] = snapshot.plan_max_ns.into();
     json["slow_peers"] = snapshot.slow_peers.into();
     json["save_failures"] = snapshot.save_failures.into();
+    json["connections_refused"] = snapshot.connections_refused.into();
+    json["calls_refused"] = snapshot.calls_refused.into();
     json.to_string()
 }
 

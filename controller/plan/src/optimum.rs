@@ -129,7 +129,8 @@ impl Kind {
         Ok((cost - zero) as f64 / (best - zero) as f64)
     }
 
-    /// A small case: unequal links, sizes and ages; every second one's over two orders of magnitude.
+    /// A small case: unequal links, sizes and ages; every second one's over two orders of
+    /// magnitude.
     #[must_use]
     pub fn case(&self, seed: u64) -> Case {
         let mut numbers = Numbers::new(seed);

@@ -20,7 +20,7 @@ mod tests;
 pub struct Plan {
     /// Name of the policy that made it.
     pub policy: String,
-    /// Of the plans that the policy chose from, the one that this is; none where there is no choice.
+    /// Which of the plans that the policy chose from this is; none where there is no choice.
     pub candidate: Option<&'static str>,
     /// The case was too large for others beside it.
     pub candidates_skipped: bool,

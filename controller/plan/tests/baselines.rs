@@ -29,11 +29,11 @@ fn case(seed: u64, options: &Options) -> Case {
     let mut spec = shape.spec(seed);
     if !shape.equal {
         for host in spec.hosts.values_mut() {
-            host.up_bytes_per_sec = 1_000_000 * [1, 2, 5, 10, 20, 50, 100, 200][below(8) as usize];
-            host.down_bytes_per_sec = 1_000_000 * [10, 100, 100, 100, 1000][below(5) as usize];
+            host.up_bytes_per_sec = 1_000_000 * [1, 2, 5, 10, 20, 50, 100, 200][place(below(8))];
+            host.down_bytes_per_sec = 1_000_000 * [10, 100, 100, 100, 1000][place(below(5))];
         }
         for update in &mut spec.updates {
-            update.size_bytes = 1_000_000 * [1, 1, 2, 5, 10, 40][below(6) as usize];
+            update.size_bytes = 1_000_000 * [1, 1, 2, 5, 10, 40][place(below(6))];
         }
     }
     if below(2) == 0 {
@@ -48,6 +48,10 @@ fn case(seed: u64, options: &Options) -> Case {
     }
     spec.options = options.clone();
     Case::new(&spec).expect("a sample case")
+}
+
+fn place(number: u64) -> usize {
+    usize::try_from(number).expect("it is small")
 }
 
 /// Mean commit time from the start of the plan, in nanoseconds.

@@ -59,6 +59,7 @@ pub use config::{ControllerConfig, PushConfig, PushNumbers};
 pub use error::PushError;
 pub use stats::{Latency, PushStatistics};
 pub use weft_engine::push::Version;
+pub use weft_rpc::tls::TlsFiles;
 
 use driver::Setup;
 use message::{Mailbox, Message, Permit, PullOrder, PushOrder, Ready, Shared};

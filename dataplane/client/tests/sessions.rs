@@ -288,6 +288,26 @@ fn a_missing_member_is_named() {
 }
 
 #[test]
+fn a_wrong_row_or_job_is_an_error_at_once_that_names_it() {
+    for (job, row) in [(0, 9), (7, 0)] {
+        let mut ports = memory::hub(256, 1500, &["box", "w0"]);
+        let port = ports.remove(1);
+        let box_port = ports.remove(0);
+        let addr = SocketAddr::from(([10, 0, 0, 100], 22341));
+        let rows = vec![self::row(0, vec![member(0)], ElementType::I32)];
+        let config = box_config(box_port.info().mac, addr, rows);
+        let begun = Instant::now();
+        let error = with_box(box_port, config, || {
+            let config = Config { job, ..Config::new(member(0), addr).row(row) };
+            Session::over(port, &config).unwrap_err()
+        });
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        let expected = format!("the aggregator serves no row {row} of job {job}");
+        assert!(error.to_string().contains(&expected), "{error}");
+    }
+}
+
+#[test]
 fn an_unreachable_aggregator_is_an_error_in_time() {
     let mut config = Config::new("127.0.0.1:0".parse().unwrap(), "127.0.0.1:9".parse().unwrap());
     config.connect_timeout = Duration::from_millis(300);

@@ -41,6 +41,8 @@ pub enum DropReason {
     WrongShard,
     /// The job's token bucket is empty.
     OverQuota,
+    /// It does not show whose it is, and the bucket of its source is empty: it is not answered.
+    StrangersQuota,
     /// Chunk at or above the group's count.
     ChunkOutOfRange,
     /// Element count not the row's.
@@ -91,6 +93,7 @@ impl DropReason {
         (Self::WrongSource, "wrong_source"),
         (Self::WrongShard, "wrong_shard"),
         (Self::OverQuota, "over_quota"),
+        (Self::StrangersQuota, "strangers_quota"),
         (Self::ChunkOutOfRange, "chunk_out_of_range"),
         (Self::ElementCount, "element_count"),
         (Self::ElementType, "element_type"),

@@ -7,7 +7,7 @@
 //! | 1 | `Port::rx_burst` (weft-io, weft-dpdk) | which frames arrived |
 //! | 2 | [`classify`] | is it Weft's, is it whole |
 //! | 3 | [`weft_wire::header::Header::parse`] | is it well-formed |
-//! | 4 | [`role::aggregator::Aggregator::handle_frame`] | whose is it: row, rank, cookie, lane, quota |
+//! | 4 | [`role::aggregator::Aggregator::handle_frame`], [`admit`] | whose is it: row, rank, cookie, lane, quota |
 //! | 5 | [`slot::bitmap`] | seen already? |
 //! | 6 | [`slot::next_step`] | add, answer, or refuse |
 //! | 7 | [`slot::accumulate`] | the sum |
@@ -25,6 +25,7 @@
 
 extern crate alloc;
 
+pub mod admit;
 pub mod classify;
 pub mod drops;
 pub mod push;
@@ -35,3 +36,4 @@ mod session;
 pub mod slot;
 pub mod steps;
 pub mod table;
+mod timers;

@@ -23,6 +23,7 @@ use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
 use weft_engine::push::Event;
 use weft_rpc::convert;
+use weft_rpc::tls::{self, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
@@ -87,13 +88,16 @@ pub fn start(
     };
     // It may come within moments: till then nothing is decided without it.
     control.note_controller(false);
-    let endpoint = Endpoint::from_shared(section.endpoint.clone())
-        .map_err(|error| failed(&error))?
-        .connect_timeout(DIAL_TIMEOUT)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE)
-        .keep_alive_while_idle(true);
+    let with = |endpoint: Endpoint| {
+        endpoint
+            .connect_timeout(DIAL_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE)
+            .keep_alive_while_idle(true)
+    };
+    let dialler = Dialler::new(&section.endpoint, section.tls.as_ref(), with)
+        .map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -101,7 +105,8 @@ pub fn start(
         .build()
         .map_err(|error| failed(&error))?;
     let agent = Agent {
-        endpoint,
+        dialler,
+        refused: None,
         book: Book::new(config, name, life).resume(resumed),
         control,
         link,
@@ -118,7 +123,9 @@ pub fn start(
 }
 
 struct Agent {
-    endpoint: Endpoint,
+    dialler: Dialler,
+    /// Why the controller and this node did not accept each other, as it was told last.
+    refused: Option<String>,
     book: Book,
     control: Arc<NodeControl>,
     link: LinkAgent,
@@ -145,7 +152,7 @@ impl Agent {
                 eprintln!(
                     "weft-node: no controller at {} for {} s, trying on; updates go unplanned until \
                      it answers: is it running, and is there a way to it besides the port?",
-                    self.endpoint.uri(),
+                    self.dialler.uri(),
                     SILENCE_TOLD.as_secs()
                 );
             }
@@ -165,7 +172,10 @@ impl Agent {
 
     /// One stream, from dialling to its end. True when the controller took the hello.
     async fn attach(&mut self) -> bool {
-        let Ok(channel) = self.endpoint.connect().await else { return false };
+        let channel = match self.dialler.dial().await {
+            Ok(channel) => channel,
+            Err(error) => return self.not_accepted(&error),
+        };
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
         self.keep_events();
         let lost = self.lost + self.control.events_lost();
@@ -174,11 +184,28 @@ impl Agent {
             return false;
         }
         let stream = NodesClient::new(channel).attach(ReceiverStream::new(outbound)).await;
-        let Ok(stream) = stream else { return false };
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(status) => return self.not_accepted(&status),
+        };
         let was_up = self.serve(stream.into_inner(), &outbox).await;
         self.control.note_controller(false);
         self.link.end();
+        if was_up {
+            self.refused = None;
+        }
         was_up
+    }
+
+    /// Tells people, once, why the controller and this node do not accept each other. The
+    /// controller is called on: certificates are renewed.
+    fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
+        let refused = tls::refusal(error);
+        if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {
+            eprintln!("weft-node: no stream to the controller at {}: {reason}", self.dialler.uri());
+            self.refused = refused;
+        }
+        false
     }
 
     async fn serve(&mut self, mut commands: Streaming<v1::Command>, outbox: &Outbox) -> bool {
@@ -189,7 +216,11 @@ impl Agent {
         loop {
             tokio::select! {
                 command = commands.message() => {
-                    let Ok(Some(command)) = command else { return was_up };
+                    let command = match command {
+                        Ok(Some(command)) => command,
+                        Err(status) if !was_up => return self.not_accepted(&status),
+                        Ok(None) | Err(_) => return was_up,
+                    };
                     match &command.command {
                         Some(v1::command::Command::Welcome(welcome)) => {
                             was_up = true;

@@ -36,7 +36,7 @@ use crate::lane::{self, Shared};
 use crate::model;
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
-use crate::steered::{LanePort, RelayPort, SteeredPort, steer};
+use crate::steered::{LanePort, RelayPort, Ring, SteeredPort, steer};
 use crate::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
@@ -126,7 +126,7 @@ impl Node<'_> {
             ..UdpConfig::new(self.settings.table.local.addr)
         })?;
         let lanes = &self.settings.config.lcores;
-        let relay = Arc::new(ArrayQueue::new(lanes.ring_frames));
+        let relay = Arc::new(Ring::new(lanes.ring_frames));
         let sender = |_| {
             let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);
             Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), port.info()))
@@ -327,7 +327,8 @@ impl Node<'_> {
     fn lane<P: LanePort>(&self, port: P, table: &Table, lane: usize) -> AggregatorLane<P> {
         let number = u16::try_from(lane).expect("the table bounds the shards");
         let kernels = Kernels::detect();
-        let mut engine = Aggregator::new(table, number, self.seed, kernels);
+        let mut engine = Aggregator::new(table, number, self.seed, kernels)
+            .with_strangers(self.settings.config.strangers.into());
         if !self.settings.pushes.is_empty() {
             let local = table.config().local;
             let (pushes, mtu, seed) = (&self.settings.pushes, table.config().mtu, !self.seed);

@@ -52,6 +52,17 @@ fn errors_name_file_line_and_field() {
         ("window = 64", "windo = 64", "node.toml:13: row[0].windo: unknown field `windo`"),
         ("[lcores]", "[lcore]", "node.toml:6: lcore: unknown field `lcore`"),
         ("weight = 1", "wait = 1", "node.toml:14: row[0].members[1].wait: unknown field `wait`"),
+        // What would let nobody in.
+        (
+            "[lcores]",
+            "[strangers]\nrate_bytes_per_sec = 0\n[lcores]",
+            "node.toml:7: strangers.rate_bytes_per_sec: must be positive",
+        ),
+        (
+            "[lcores]",
+            "[strangers]\nburst_bytes = 2047\n[lcores]",
+            "node.toml:7: strangers.burst_bytes: must hold at least one frame",
+        ),
         // Wrong types, bad values.
         ("shards = 2", "shards = \"two\"", "node.toml:7: lcores.shards: invalid type"),
         ("shards = 2", "shards = -1", "node.toml:7: lcores.shards: invalid value"),

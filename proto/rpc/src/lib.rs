@@ -7,8 +7,13 @@
 //! [`v1::nodes_client`] for boxes, [`v1::status_client`] for tools, and a `_server` module beside
 //! each for a controller.
 
+#[cfg(feature = "certs")]
+pub mod certs;
 #[cfg(feature = "convert")]
 pub mod convert;
+pub mod identity;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 /// Package `weft.v1`.
 #[allow(

@@ -1,8 +1,8 @@
-//! `weft bench aggregator|allreduce|gate`.
+//! `weft bench aggregator|allreduce|forged|gate`.
 
 use clap::Subcommand;
 
-use super::{Format, Outcome, bench_aggregator, bench_allreduce, bench_gate};
+use super::{Format, Outcome, bench_aggregator, bench_allreduce, bench_forged, bench_gate};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -20,6 +20,11 @@ pub(crate) enum BenchCommand {
     /// One worker of `weft bench allreduce`
     #[command(hide = true)]
     Member,
+    /// A job at its quota, alone and among frames forged from its members' addresses
+    ///
+    /// Exit status 1 when the forger costs the job 5 % or more.
+    #[command(after_help = bench_forged::COLUMNS)]
+    Forged(bench_forged::ForgedArgs),
     /// Instructions per packet against the committed figures
     ///
     /// Counted by callgrind, so a busy machine changes nothing. Exit status 1 when a figure changed
@@ -32,6 +37,7 @@ pub(crate) fn run(command: BenchCommand, format: Format) -> Outcome {
         BenchCommand::Aggregator(arguments) => bench_aggregator::run(&arguments, format),
         BenchCommand::Allreduce(arguments) => bench_allreduce::run(&arguments, format),
         BenchCommand::Member => bench_allreduce::run_member(),
+        BenchCommand::Forged(arguments) => bench_forged::run(&arguments, format),
         BenchCommand::Gate(arguments) => bench_gate::run(&arguments, format),
     }
 }

@@ -120,8 +120,8 @@ fn write(out: &Path, rows: &[CompareRow]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One run, in a process of its own: a lab may be entered once per process. Whether it was degraded,
-/// or why it was broken off.
+/// One run, in a process of its own: a lab may be entered once per process. Whether it was
+/// degraded, or why it was broken off.
 ///
 /// # Errors
 /// It could not be started.

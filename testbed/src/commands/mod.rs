@@ -3,7 +3,9 @@
 pub(crate) mod bench;
 mod bench_aggregator;
 mod bench_allreduce;
+mod bench_forged;
 mod bench_gate;
+pub(crate) mod certs;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;
@@ -12,6 +14,7 @@ pub(crate) mod plan;
 mod plan_optimum;
 pub(crate) mod probe;
 pub(crate) mod report;
+mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_push;

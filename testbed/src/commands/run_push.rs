@@ -4,16 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
+use weft_testbed::certs::Folder;
 use weft_testbed::report::{RunWriter, Verdict};
 use weft_testbed::run::push::{
     Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
-    UpdateOutcome, initial_path, model_path, run_push_in_memory, run_push_processes, updates_path,
-    verify_push,
+    UpdateOutcome, initial_path, make_certificates, model_path, run_push_in_memory,
+    run_push_processes, updates_path, verify_push,
 };
 use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
 use weft_testbed::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
+use super::certs::now_unix_s;
 use super::run::{choose_ground, default_directory, in_lab, progress_bar, record};
 use super::run_args::RunArgs;
 use super::{Exit, Failure, Format, Outcome, emit, report};
@@ -28,7 +30,16 @@ pub(super) fn run(
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
     // Boxes are told whole paths, for they may run elsewhere than here.
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
-    let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute)
+    let has_calls = ground.io != Io::Memory;
+    let keys = (has_calls && !arguments.dry_run)
+        .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
+        .transpose()
+        .context("cannot make a temporary folder for the run's certificates")
+        .map_err(|error| Exit::CannotRun.because(error))?;
+    // What is only printed has a name that does not change.
+    let printed = absolute.join("certs");
+    let certs = has_calls.then(|| keys.as_ref().map_or(&*printed, |keys| keys.path()));
+    let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
         .map_err(|error| Exit::Usage.because(error))?;
     if plan.topology.is_none() && ground.io != Io::Memory && !scenario.rate_step.is_empty() {
         let reason = "[[rate_step]] changes links of a lab, and there is none: run as root, or where \
@@ -44,9 +55,14 @@ pub(super) fn run(
     let writer = RunWriter::create(&directory, record(scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
     write_initial(scenario, arguments.seed, &directory)?;
+    if let Some(keys) = &keys {
+        make_certificates(&plan, &Folder::at(keys.path()), now_unix_s())
+            .map_err(|error| Exit::CannotRun.because(error))?;
+    }
     let begun_ns = monotonic_ns();
     let observed = carry_out(scenario, &plan, &ground, arguments.seed, &absolute)?;
     let wall_ns = monotonic_ns() - begun_ns;
+    drop(keys);
     let proof = prove(scenario, arguments.seed, &directory, &observed);
     if !arguments.keep_recordings {
         remove_recordings(scenario, &directory);

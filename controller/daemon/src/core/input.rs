@@ -1,11 +1,11 @@
 //! What the core is told, by whom, and what it answers.
 
-use std::net::IpAddr;
-
 use tokio::sync::{mpsc, oneshot};
 use weft_plan::engine::{ConfigError, JobConfig, NodeId, Status, UnregisterError, Unregistered};
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
+
+use crate::auth::Peer;
 
 /// A worker's stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,8 +40,8 @@ pub enum Input {
     WorkerHello {
         /// The message.
         hello: v1::WorkerHello,
-        /// Where it calls from.
-        from: Option<IpAddr>,
+        /// Who calls, and where from.
+        peer: Peer,
         /// Its stream.
         outbox: Outbox<v1::WorkerReply>,
         /// Whether it may stay.
@@ -89,6 +89,10 @@ pub struct Snapshot {
     pub slow_peers: u64,
     /// Times that the state file could not be written.
     pub save_failures: u64,
+    /// Connections that came to nothing: other certificates, no TLS, too slow, too many at a time.
+    pub connections_refused: u64,
+    /// Calls that the caller's role may not make.
+    pub calls_refused: u64,
 }
 
 /// The way to the core.

@@ -9,6 +9,7 @@ use weft_plan::policy::mlfabric::Mlfabric;
 use weft_plan::policy::{Policy, PolicyError};
 
 use super::*;
+use crate::auth::{Caller, Peer};
 use crate::config::FileConfig;
 
 const CONFIG: &str = r#"
@@ -77,7 +78,8 @@ async fn attach(core: &CoreSender) -> Attached {
     let hello = v1::WorkerHello { job: 1, name: None, rank: 0, life: 7 };
     let (outbox, replies) = mpsc::channel(64);
     let (answer, answered) = oneshot::channel();
-    core.send(Input::WorkerHello { hello, from: None, outbox, answer }).await.unwrap();
+    let peer = Peer { addr: None, caller: Arc::new(Caller::Anyone) };
+    core.send(Input::WorkerHello { hello, peer, outbox, answer }).await.unwrap();
     (commands, replies, answered.await.unwrap().unwrap().0)
 }
 

@@ -1,6 +1,5 @@
 //! Workers' streams: who may attach, when each is welcomed, what its messages ask of the engine.
 
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
@@ -10,13 +9,13 @@ use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};
 
 use super::{Core, Ended, Outbox, Peer, WorkerKey};
-use crate::{northbound, southbound};
+use crate::{auth, northbound, southbound};
 
 impl Core {
     pub(super) fn attach_worker(
         &mut self,
         hello: &v1::WorkerHello,
-        from: Option<IpAddr>,
+        peer: &auth::Peer,
         outbox: Outbox<v1::WorkerReply>,
     ) -> Result<(WorkerKey, Ended), v1::Refused> {
         let job = match &hello.name {
@@ -28,7 +27,8 @@ impl Core {
             None => convert::job(hello.job)?,
         };
         let rank = convert::rank(hello.rank)?;
-        let attached = self.controller.handle_worker(job, rank, hello.life, from);
+        peer.caller.check_worker(job, rank)?;
+        let attached = self.controller.handle_worker(job, rank, hello.life, peer.ip());
         attached.map_err(|refusal| northbound::refused(&refusal, None))?;
         self.streams += 1;
         let key = WorkerKey { job, rank, stream: self.streams };

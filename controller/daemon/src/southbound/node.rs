@@ -14,6 +14,7 @@ use weft_rpc::v1;
 use weft_rpc::v1::nodes_server::Nodes;
 use weft_wire::{GroupId, Members};
 
+use crate::auth::Peer;
 use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox};
 use crate::hello::{self, First, Place, Silent};
 use crate::northbound::refusal;
@@ -41,9 +42,10 @@ impl Nodes for Southbound {
         &self,
         request: Request<Streaming<v1::NodeMessage>>,
     ) -> Result<Response<Self::AttachStream>, Status> {
+        let peer = Peer::of(&request);
         let place = self.silent.enter()?;
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), (request.into_inner(), place), outbox));
+        tokio::spawn(serve(self.core.clone(), (request.into_inner(), place), peer, outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
@@ -52,6 +54,7 @@ impl Nodes for Southbound {
 async fn serve(
     core: CoreSender,
     (mut inbound, place): (Streaming<v1::NodeMessage>, Place),
+    peer: Peer,
     outbox: Outbox<v1::Command>,
 ) {
     let refuse = |refused| v1::Command { command: Some(v1::command::Command::Refused(refused)) };
@@ -66,6 +69,10 @@ async fn serve(
         }
         First::Gone => return,
     };
+    if let Err(refused) = peer.caller.check_node(&first.name) {
+        let _ = outbox.send(Ok(refuse(refused))).await;
+        return;
+    }
     let (answer, answered) = oneshot::channel();
     let hello = Input::NodeHello { hello: first, outbox: outbox.clone(), answer };
     if core.send(hello).await.is_err() {

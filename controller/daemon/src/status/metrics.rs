@@ -137,6 +137,18 @@ pub fn write_metrics(snapshot: &Snapshot) -> String {
             "Times that the state file could not be written.",
             snapshot.save_failures as f64,
         ),
+        (
+            "weft_connections_refused_total",
+            "counter",
+            "Connections without a certificate that is accepted.",
+            snapshot.connections_refused as f64,
+        ),
+        (
+            "weft_calls_refused_total",
+            "counter",
+            "Calls that the caller's role may not make.",
+            snapshot.calls_refused as f64,
+        ),
     ];
     for (name, kind, help, value) in plain {
         head(&mut text, name, kind, help);

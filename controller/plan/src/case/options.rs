@@ -42,9 +42,9 @@ pub struct Options {
     /// Derived: what a transfer into the server costs those who ask later, in mean commit time: so
     /// many times its own time on the server's link.
     pub link_price: f64,
-    /// Derived: in a case of up to this many updates the plans of the baselines, and the rules under
-    /// other switches, are candidates beside the rules', and the best is taken (`candidates`).
-    /// Other traffic counts: updates times (updates and twice the reservations) is at most its
+    /// Derived: in a case of up to this many updates the plans of the baselines, and the rules
+    /// under other switches, are candidates beside the rules', and the best is taken
+    /// (`candidates`). Other traffic counts: updates times (updates and twice the reservations) is at most its
     /// square. 0 is off: the rules alone.
     pub candidates_max: u32,
     /// Partial rounds: the first this many updates of each server are committed, the others are

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weft_engine::role::push::PusherConfig;
+use weft_rpc::tls::TlsFiles;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::{JobId, MacAddr, Rank};
@@ -24,8 +25,11 @@ pub enum PushNumbers {
 /// Where the controller is, and when it counts as gone.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ControllerConfig {
-    /// Its gRPC endpoint, such as `http://10.0.0.200:22342`.
+    /// Its gRPC endpoint, such as `https://10.0.0.200:22342`; `http://` without `tls`.
     pub endpoint: String,
+    /// This worker's certificate (`weft certs issue worker`), read anew whenever the controller is
+    /// called. Default none: then the controller does not ask who calls.
+    pub tls: Option<TlsFiles>,
     /// How long there may be no connection to it before updates go directly. Default 2 s. An
     /// update that could not be granted meanwhile goes too; one that was granted stays so. A server
     /// that still has a controller refuses them: they are tried again after this time, as often as
@@ -42,11 +46,24 @@ impl ControllerConfig {
     pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
+            tls: None,
             silence: Duration::from_secs(2),
             grant_timeout: Duration::from_secs(60),
         }
     }
+
+    /// Sets the certificate.
+    #[must_use]
+    pub fn tls(mut self, tls: TlsFiles) -> Self {
+        self.tls = Some(tls);
+        self
+    }
 }
+
+/// The example of docs/security.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/security.md")]
+struct SecurityGuide;
 
 /// A worker's configuration. Build it with [`PushConfig::new`] and the methods named after the
 /// fields.

@@ -13,6 +13,7 @@ use weft_agent::{Link, LinkAgent, Report};
 use weft_engine::push::{BoxIndex, Decision, Version};
 use weft_engine::role::push::{Grant, Segment};
 use weft_io::nic::Carried;
+use weft_rpc::tls::{self, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
@@ -33,12 +34,15 @@ pub(super) fn start(
     carried: Arc<Carried>,
 ) -> Result<mpsc::Sender<ToController>, PushError> {
     let problem = |error: &dyn std::fmt::Display| PushError::Controller(error.to_string());
-    let endpoint = Endpoint::from_shared(controller.endpoint.clone())
-        .map_err(|error| problem(&error))?
-        .connect_timeout(DIAL_TIMEOUT)
-        .http2_keep_alive_interval(controller.silence / 2)
-        .keep_alive_timeout(controller.silence / 2)
-        .keep_alive_while_idle(true);
+    let with = |endpoint: Endpoint| {
+        endpoint
+            .connect_timeout(DIAL_TIMEOUT)
+            .http2_keep_alive_interval(controller.silence / 2)
+            .keep_alive_timeout(controller.silence / 2)
+            .keep_alive_while_idle(true)
+    };
+    let dialler = Dialler::new(&controller.endpoint, controller.tls.as_ref(), with)
+        .map_err(|error| problem(&error))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -54,7 +58,7 @@ pub(super) fn start(
     let link = LinkAgent::new(link, carried);
     thread::Builder::new()
         .name("weft-controller".to_owned())
-        .spawn(move || runtime.block_on(serve(&endpoint, hello, inbox, &messages, link)))
+        .spawn(move || runtime.block_on(serve(&dialler, hello, inbox, &messages, link)))
         .map_err(|error| PushError::System { what: "a thread", cause: error.to_string() })?;
     Ok(requests)
 }
@@ -65,24 +69,37 @@ enum End {
     Session,
     /// The controller will not have this worker.
     Refused(String),
+    /// The two do not accept each other's certificates, or this worker's role.
+    NotAccepted(String),
     Broken,
 }
 
+impl End {
+    /// Of a call that failed.
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        tls::refusal(error).map_or(Self::Broken, Self::NotAccepted)
+    }
+}
+
 async fn serve(
-    endpoint: &Endpoint,
+    dialler: &Dialler,
     hello: v1::WorkerHello,
     mut requests: mpsc::Receiver<ToController>,
     messages: &Mailbox,
     mut link: LinkAgent,
 ) {
     let mut wait = REDIAL_MIN;
+    let mut was_ever_up = false;
     loop {
         let mut was_up = false;
-        let ended = attach(endpoint, &hello, &mut requests, messages, &mut link, &mut was_up).await;
+        let ended = attach(dialler, &hello, &mut requests, messages, &mut link, &mut was_up).await;
         link.end();
+        was_ever_up |= was_up;
         match ended {
             End::Session => return,
-            End::Refused(problem) => {
+            // A certificate that ran out on the way may be renewed yet.
+            End::NotAccepted(_) if was_ever_up => {}
+            End::Refused(problem) | End::NotAccepted(problem) => {
                 let _ = messages.send(Message::Controller(FromController::Refused(problem)));
                 return;
             }
@@ -105,14 +122,17 @@ async fn serve(
 }
 
 async fn attach(
-    endpoint: &Endpoint,
+    dialler: &Dialler,
     hello: &v1::WorkerHello,
     requests: &mut mpsc::Receiver<ToController>,
     messages: &Mailbox,
     link: &mut LinkAgent,
     was_up: &mut bool,
 ) -> End {
-    let Ok(channel) = endpoint.connect().await else { return End::Broken };
+    let channel = match dialler.dial().await {
+        Ok(channel) => channel,
+        Err(error) => return End::of(&error),
+    };
     let (said, outbound) = mpsc::channel(REQUESTS_MAX);
     let hello = v1::WorkerMessage { message: Some(Said::Hello(hello.clone())) };
     if said.send(hello).await.is_err() {
@@ -124,12 +144,16 @@ async fn attach(
         Err(status) if status.code() == tonic::Code::InvalidArgument => {
             return End::Refused(status.message().to_owned());
         }
-        Err(_) => return End::Broken,
+        Err(status) => return End::of(&status),
     };
     loop {
         tokio::select! {
             reply = heard.message() => {
-                let Ok(Some(reply)) = reply else { return End::Broken };
+                let reply = match reply {
+                    Ok(Some(reply)) => reply,
+                    Err(status) if !*was_up => return End::of(&status),
+                    Ok(None) | Err(_) => return End::Broken,
+                };
                 let Some(reply) = reply.message else { continue };
                 if let Heard::Probe(probe) = &reply {
                     link.obey(probe);

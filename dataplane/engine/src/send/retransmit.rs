@@ -55,8 +55,8 @@ impl RttEstimator {
             self.smoothed_ns = rtt_ns;
             self.variation_ns = rtt_ns / 2;
         }
-        // A queue that grows while answers come regularly leaves no variation, and yet each is later
-        // than the last.
+        // A queue that grows while answers come regularly leaves no variation, and yet each is
+        // later than the last.
         let margin_ns = self.variation_ns.saturating_mul(4).max(self.smoothed_ns / 2).max(1);
         let rto_ns = self.smoothed_ns.saturating_add(margin_ns);
         self.rto_ns = rto_ns.clamp(self.min_ns, self.max_ns);

@@ -4,12 +4,12 @@
 //! datagram of a process that has ended looks like one of a process that begins. So a JOIN carries
 //! a token, which only a fresh round trip gives, and each token is good for one *turn*. A life
 //! takes the turn when it joins; the next turn is the next life's. While it is present its own
-//! JOINs stay good, for its WELCOME may be lost; once it has ended none of them is, ever: turns only
-//! grow, and a host that begins anew has another secret. The host keeps three words for each peer
-//! of its table and nothing for strangers.
+//! JOINs stay good, for its WELCOME may be lost; once it has ended none of them is, ever: turns
+//! only grow, and a host that begins anew has another secret. The host keeps three words for each
+//! peer of its table and nothing for strangers.
 //!
-//! Limit: of two lives neither of which has joined, the one whose JOIN comes first is believed. A life
-//! that died between its JOIN and the JOIN's arrival is present until the next one joins.
+//! Limit: of two lives neither of which has joined, the one whose JOIN comes first is believed. A
+//! life that died between its JOIN and the JOIN's arrival is present until the next one joins.
 //!
 //! Source: the model of rule 6 (`identity` of weft-tests), where a cookie is good for one stay.
 

@@ -1,10 +1,10 @@
 //! Whether the path carries datagrams of full length (SPEC#handshake, `probe_len`).
 //!
 //! Padded HELLOs and short ones take turns until a padded one is answered. Decides when the MTU is
-//! to blame: [`PADDED_UNANSWERED_MIN`] padded ones in a row unanswered, each in the time until the next
-//! HELLO, while at least [`SHORT_ANSWERED_MIN`] short ones were answered. Losses alone do not look so: with 30 %
-//! lost each way a padded one is answered every other time, so twenty stay unanswered on a good
-//! path once in 700,000 connects. A late answer takes the verdict back.
+//! to blame: [`PADDED_UNANSWERED_MIN`] padded ones in a row unanswered, each in the time until the
+//! next HELLO, while at least [`SHORT_ANSWERED_MIN`] short ones were answered. Losses alone do not
+//! look so: with 30 % lost each way a padded one is answered every other time, so twenty stay
+//! unanswered on a good path once in 700,000 connects. A late answer takes the verdict back.
 
 /// The padded and short HELLOs of one handshake.
 #[derive(Clone, Copy, Debug)]

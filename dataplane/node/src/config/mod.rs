@@ -11,6 +11,7 @@
 //! | `[dpdk]` | [`DpdkSection`]: EAL and the DPDK device; only read when `io = "dpdk"` |
 //! | `[lcores]` | [`LcoresSection`]: lanes and the CPUs they run on |
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
+//! | `[strangers]` | [`StrangersSection`]: what frames that do not show whose they are may cost |
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
 //! | `[controller]` | [`ControllerSection`]: who installs groups |
@@ -50,6 +51,7 @@ mod push;
 mod resolve;
 mod row;
 mod server;
+mod strangers;
 mod text;
 mod words;
 
@@ -73,6 +75,7 @@ pub use row::{
 pub use text::HostAddr;
 
 pub use server::{ReplicaSection, ServerSection};
+pub use strangers::StrangersSection;
 pub use words::{AckName, CommitName, ConductName, LearningRateName};
 
 use locate::Source;
@@ -95,6 +98,9 @@ pub struct NodeConfig {
     /// When a polling lcore sleeps.
     #[serde(default)]
     pub idle: IdleSection,
+    /// What strangers may cost.
+    #[serde(default)]
+    pub strangers: StrangersSection,
     /// Faults, for tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultsSection>,
@@ -310,7 +316,9 @@ pub struct JobSection {
     /// `elements` numbers of 4 bytes. Default 4096.
     #[serde(default = "default_slots_max")]
     pub slots_max: u32,
-    /// Token bucket: bytes of frames per second over all lanes. Default: no limit.
+    /// Token bucket: bytes of frames per second over all lanes, whatever becomes of them. A
+    /// question counts as much as the sum that it may be answered with, and forming a row as
+    /// 55000 and some 200 for each of its slots. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// Token bucket: depth in bytes, at least 2048. Default 1048576.

@@ -56,7 +56,8 @@ pub struct PushSection {
     /// Memory of the chunks of the model that the relay keeps. Default 4194304.
     #[serde(default = "default_pull_cache_bytes")]
     pub pull_cache_bytes: u64,
-    /// Token bucket: bytes of frames per second. Default: no limit.
+    /// Token bucket: bytes of frames per second, whatever becomes of them. A request or a credit
+    /// counts as much as what it may be answered with. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// Token bucket: depth in bytes, at least 2048. Default 1048576.

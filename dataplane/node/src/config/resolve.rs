@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use weft_engine::admit::StrangersQuota;
 use weft_engine::role::gather::{self, PushConfig};
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::{ServerConfigError, ServerJobConfig};
@@ -238,6 +239,10 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     if config.trace.is_some() && config.port.io != Io::Udp && config.lcores.shards > 1 {
         let problem = "is for one lane on ports where each lane sends by itself";
         return Err(Problem { path: vec![name("trace")], problem: problem.to_owned() });
+    }
+    let strangers: StrangersQuota = config.strangers.into();
+    if let Err(error) = strangers.check() {
+        return Err(Problem::of("strangers", error.field, error.problem));
     }
     let idle = &config.idle;
     if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {

@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use weft_client::push::TlsFiles;
+use weft_rpc::identity::Identity;
+
+use super::certs::node_identity;
 use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::lab::tc::Rate;
 use crate::run::plan::Io;
@@ -34,7 +38,9 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> String {
     // In a chain only the server knows of the replica.
     let is_planned = name != REPLICA || layout.push.replication != Replication::Chain;
     if let Some(endpoint) = layout.endpoint().filter(|_| is_planned) {
-        table.insert("controller".into(), section(&[("endpoint", endpoint.into())]));
+        let mut fields = vec![("endpoint", endpoint.into())];
+        fields.extend(layout.tls(&node_identity(name)).map(|files| ("tls", tls(&files))));
+        table.insert("controller".into(), section(&fields));
     }
     let job = match name {
         SERVER => ("server", server(layout)),
@@ -227,6 +233,9 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     }
     let mut table = toml::Table::new();
     table.insert("listen".into(), layout.controller_addr().to_string().into());
+    if let Some(files) = layout.tls(&Identity::Controller) {
+        table.insert("tls".into(), tls(&files));
+    }
     table.insert("stats_format".into(), "json".into());
     // What it believes of its links, second by second, in its log.
     table.insert("stats_period_s".into(), 1.into());
@@ -240,6 +249,11 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     table.insert("host".into(), toml::Value::Array(hosts));
     table.insert("job".into(), toml::Value::Array(vec![section(&fields)]));
     toml::to_string(&table).expect("a table of plain values")
+}
+
+fn tls(files: &TlsFiles) -> toml::Value {
+    let TlsFiles { ca, cert, key } = files;
+    section(&[("ca", text(ca)), ("cert", text(cert)), ("key", text(key))])
 }
 
 /// The switch of a rack of the lab.

@@ -3,6 +3,7 @@
 //! | file | does or decides |
 //! | --- | --- |
 //! | `plan`, `configs` | which boxes and workers there are, and each one's configuration (pure) |
+//! | `certs` | the certificates with which all of them call the controller |
 //! | `worker` | trains on one worker over a push session |
 //! | `recording` | the updates that a worker leaves behind for the proof |
 //! | `processes` | starts, restarts and stops all processes |
@@ -18,6 +19,7 @@
 //! | `finished` | the verdict |
 //! | `tables` | the rows of the run directory |
 
+mod certs;
 mod configs;
 mod curve;
 mod downlink;
@@ -38,6 +40,7 @@ mod until;
 mod verify;
 mod worker;
 
+pub use certs::make_certificates;
 pub use curve::CurvePoint;
 pub use finished::PushFinished;
 pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};

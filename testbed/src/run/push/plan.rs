@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_client::push::{ControllerConfig, PushConfig};
+use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
+use weft_rpc::identity::Identity;
 
+use super::certs::worker_identity;
 use super::configs;
+use crate::certs::file_name;
 use crate::lab::topology::{Topology, TopologyError};
 use crate::run::plan::{BoxPlan, Io, Place};
 use crate::scenario::{CONTROLLER, FaultSection, PushSection, REPLICA, SERVER, Scenario};
@@ -39,6 +42,8 @@ pub struct PushPlan {
     pub boxes: Vec<BoxPlan>,
     /// The controller: `weft-controller`.
     pub controller: Option<BoxPlan>,
+    /// Where the controller is called.
+    pub controller_addr: SocketAddr,
     /// The workers by rank.
     pub workers: Vec<PushWorkerPlan>,
     /// Elements per chunk.
@@ -58,6 +63,8 @@ pub struct PushWorkerPlan {
     pub server: SocketAddr,
     /// The controller's endpoint.
     pub controller: Option<String>,
+    /// This worker's certificate, for a controller that wants one.
+    pub tls: Option<TlsFiles>,
     /// Largest IP packet.
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
@@ -90,8 +97,10 @@ impl PushWorkerPlan {
     #[must_use]
     pub fn client(&self) -> PushConfig {
         let mut config = PushConfig::new(self.local, self.server).rank(self.rank).mtu(self.mtu);
-        config.controller =
-            self.controller.as_ref().map(|endpoint| ControllerConfig::new(endpoint.clone()));
+        config.controller = self.controller.as_ref().map(|endpoint| ControllerConfig {
+            tls: self.tls.clone(),
+            ..ControllerConfig::new(endpoint.clone())
+        });
         config.updates_open_max = 1;
         config.member_timeout = self.scenario.job.member_timeout();
         if self.scenario.faults == FaultSection::default() {
@@ -103,7 +112,8 @@ impl PushWorkerPlan {
 }
 
 impl PushPlan {
-    /// Plans a run over `io` at a place, with `directory` for what the boxes write.
+    /// Plans a run over `io` at a place, with `directory` for what the boxes write. `certs`: the
+    /// folder with the certificates of those who call the controller.
     ///
     /// # Errors
     /// When the lab's address plan is too small.
@@ -113,6 +123,7 @@ impl PushPlan {
         place: &Place,
         seed: u64,
         directory: &Path,
+        certs: Option<&Path>,
     ) -> Result<Self, TopologyError> {
         let mut topology = (*place == Place::Lab).then(|| scenario.push_topology()).transpose()?;
         let push = scenario.push.as_ref().expect("a scenario with [push]");
@@ -127,7 +138,8 @@ impl PushPlan {
             // The boxes hear the controller through their kernels.
             topology.add_control_addresses();
         }
-        let layout = Layout { scenario, push, io, place, topology: topology.as_ref(), directory };
+        let layout =
+            Layout { scenario, push, io, place, topology: topology.as_ref(), directory, certs };
         let boxes = nodes
             .iter()
             .map(|name| BoxPlan { name: name.clone(), config: configs::node(&layout, name) })
@@ -136,8 +148,8 @@ impl PushPlan {
             .controller
             .then(|| BoxPlan { name: CONTROLLER.to_owned(), config: configs::controller(&layout) });
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
-        let elements = layout.elements();
-        Ok(Self { io, boxes, controller, workers, elements, topology })
+        let (elements, controller_addr) = (layout.elements(), layout.controller_addr());
+        Ok(Self { io, boxes, controller, controller_addr, workers, elements, topology })
     }
 }
 
@@ -167,6 +179,7 @@ pub(super) struct Layout<'a> {
     pub(super) place: &'a Place,
     pub(super) topology: Option<&'a Topology>,
     pub(super) directory: &'a Path,
+    pub(super) certs: Option<&'a Path>,
 }
 
 impl Layout<'_> {
@@ -215,7 +228,13 @@ impl Layout<'_> {
 
     /// The controller's endpoint, if there is one.
     pub(super) fn endpoint(&self) -> Option<String> {
-        self.push.controller.then(|| format!("http://{}", self.controller_addr()))
+        let scheme = if self.certs.is_some() { "https" } else { "http" };
+        self.push.controller.then(|| format!("{scheme}://{}", self.controller_addr()))
+    }
+
+    /// The certificate of a controller, a node or a worker.
+    pub(super) fn tls(&self, identity: &Identity) -> Option<TlsFiles> {
+        self.certs.map(|folder| TlsFiles::in_folder(folder, &file_name(identity)))
     }
 
     /// Where a worker sends from.
@@ -247,6 +266,7 @@ impl Layout<'_> {
             local: self.worker_addr(rank),
             server: self.box_addr(SERVER),
             controller: self.endpoint(),
+            tls: self.tls(&worker_identity(rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             offload: self.io == Io::Udp,
             seed,

@@ -7,6 +7,7 @@ use weft_wire::{Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, Job, JobStats, LeaseIndex, Verdict};
+use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::send::datagram::is_intact;
 use crate::slot::accumulate::Contribution;
@@ -27,13 +28,15 @@ impl Aggregator {
     ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.index()];
         let rank = lease.named_by(&incoming.header)?;
-        if let Err(reason) = self.check_identity(lease, rank, incoming) {
+        let is_status = incoming.header.kind == Kind::Status;
+        // A question costs what it may be answered with.
+        let answer_len = if is_status { lease.answer_len_bytes() } else { 0 };
+        if let Err(reason) = self.identify(index, rank, incoming) {
             return self.refuse_stale(index, rank, reason, incoming);
         }
-        self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
+        self.pay(answer_len.max(incoming.len_bytes()), incoming)?;
         let lease = &self.leases[index.index()];
         let step = self.check_chunk(lease, incoming)?;
-        let is_status = incoming.header.kind == Kind::Status;
         if !is_status {
             lease.check_elements(&incoming.header)?;
         }
@@ -91,14 +94,14 @@ impl Aggregator {
     ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.index()];
         let rank = lease.member_at(incoming.source()).ok_or(DropReason::WrongSource)?;
-        if let Err(reason) = self.check_identity(lease, rank, incoming) {
+        if let Err(reason) = self.identify(index, rank, incoming) {
             return self.refuse_stale(index, rank, reason, incoming);
         }
+        self.pay(incoming.len_bytes(), incoming)?;
+        let lease = &self.leases[index.index()];
         if incoming.header.members != lease.mask {
             return Err(DropReason::BadMembers);
         }
-        self.charge(index, incoming.now, incoming.udp.payload_range().end)?;
-        let lease = &self.leases[index.index()];
         let step = self.check_chunk(lease, incoming)?;
         lease.check_elements(&incoming.header)?;
         lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
@@ -149,34 +152,28 @@ impl Aggregator {
         Ok(self.install_answer(index, step, incoming))
     }
 
-    /// Job, epoch, life, generation, address and lane: who is speaking (SPEC#checks).
-    fn check_identity(
+    /// Epoch, life, generation, address and lane: who is speaking (SPEC#checks). What carries the
+    /// member's cookie and comes from its host is its job's to pay, whatever else is wrong with it.
+    fn identify(
         &self,
-        lease: &Lease,
+        index: LeaseIndex,
         rank: Rank,
-        incoming: &Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<(), DropReason> {
+        let lease = &self.leases[index.index()];
         let header = &incoming.header;
-        let member = &lease.members[rank.index()];
         if lease.phase != Phase::Open || !header.cookie.is_of(lease.epoch) {
             return Err(DropReason::StaleEpoch);
         }
-        if header.cookie != member.cookie_up {
+        if header.cookie != lease.members[rank.index()].cookie_up {
             return Err(DropReason::BadCookie);
         }
-        if header.group != lease.group {
-            return Err(DropReason::StaleGroup);
+        let is_stale = header.group != lease.group;
+        let lane = self.check_lane(lease, rank, incoming);
+        if lane != Err(DropReason::WrongSource) {
+            incoming.payer = Payer::Job;
         }
-        self.check_lane(lease, rank, incoming)
-    }
-
-    fn charge(
-        &mut self,
-        index: LeaseIndex,
-        now: Nanos,
-        frame_len: usize,
-    ) -> Result<(), DropReason> {
-        self.job_mut(index).charge(now, frame_len)
+        if is_stale { Err(DropReason::StaleGroup) } else { lane }
     }
 
     fn check_chunk(&self, lease: &Lease, incoming: &Incoming<'_>) -> Result<u32, DropReason> {
@@ -241,6 +238,13 @@ impl Job {
     #[inline(always)]
     pub(super) fn charge(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
         if self.bucket.is_none() { Ok(()) } else { self.charge_bucket(now, frame_len) }
+    }
+
+    /// Charges for work that is done already: what the bucket lacks is a debt.
+    pub(super) fn charge_for(&mut self, now: Nanos, bytes: u64) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.charge(now, bytes);
+        }
     }
 
     /// Apart, so that its 128-bit arithmetic does not crowd the registers of jobs without limit.

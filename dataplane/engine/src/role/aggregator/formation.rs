@@ -6,11 +6,13 @@
 use weft_wire::Members;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
-use weft_wire::{ChunkIndex, Cookie, MacAddr, Rank};
+use weft_wire::{ChunkIndex, Cookie, MacAddr, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use crate::admit::quota::{Payer, formation_bytes};
 use crate::drops::DropReason;
+use crate::send::datagram::is_intact;
 use crate::session::life::{TokenInput, token};
 use crate::slot::counter::Transition;
 
@@ -42,30 +44,47 @@ impl Aggregator {
         self.check_lane(lease, rank, incoming)?;
         let datagram_len = incoming.udp.payload_len();
         let mac = incoming.udp.source_mac(incoming.buffer);
-        let mut packet = Packet::new_unchecked(incoming.datagram());
-        if !packet.verify_crc(weft_kernel::crc32c) {
+        let range = incoming.udp.payload_range();
+        if !is_intact(Integrity::Crc32c, incoming.buffer, range.clone()) {
             return Err(DropReason::Integrity);
         }
-        let (hello, bitmap) =
-            Hello::parse(packet.payload_mut()).map_err(|_| DropReason::Handshake)?;
+        let body = range.start + HEADER_LEN..range.end;
+        let (hello, _) =
+            Hello::parse(&incoming.buffer[body.clone()]).map_err(|_| DropReason::Handshake)?;
         // A padded probe is answered with as many bytes as came, never more.
         let padded = usize::from(hello.probe_len);
         if padded != 0 && padded != datagram_len {
             return Err(DropReason::Length);
         }
+        // A HELLO shows nothing; a token or the life shows that a member speaks, whose job pays.
+        let frame_len = incoming.len_bytes();
         let answer = match hello.phase {
-            Step::Hello => Answer::new(Step::Challenge, Members::EMPTY),
+            Step::Hello => {
+                self.pay(frame_len, incoming)?;
+                Answer::new(Step::Challenge, Members::EMPTY)
+            }
             Step::Join => {
                 if hello.life == 0 || hello.token != self.token(lease, rank, hello.life) {
                     return Err(DropReason::Token);
                 }
+                incoming.payer = Payer::Job;
+                self.pay(frame_len.max(lease.welcome_len_bytes()), incoming)?;
+                let (_, bitmap) =
+                    Hello::parse(&incoming.buffer[body]).map_err(|_| DropReason::Handshake)?;
                 let lease = &mut self.leases[index.index()];
                 lease.load_held(rank, &hello, bitmap)?;
                 let member = &mut lease.members[rank.index()];
                 member.encap = member.encap.with_target_mac(mac);
-                self.join(index, rank, &hello)
+                self.join(index, rank, &hello, incoming.now)
             }
-            Step::Close => self.leases[index.index()].close(rank, hello.life)?,
+            Step::Close => {
+                if !lease.is_open_to(rank, hello.life) {
+                    return Err(DropReason::StaleEpoch);
+                }
+                incoming.payer = Payer::Job;
+                self.pay(frame_len, incoming)?;
+                self.leases[index.index()].close(rank)
+            }
             _ => return Err(DropReason::Handshake),
         };
         self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer)
@@ -82,7 +101,7 @@ impl Aggregator {
         token(self.secret, &input, &lease.members[rank.index()].lives)
     }
 
-    fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
+    fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello, now: Nanos) -> Answer {
         let lease = &mut self.leases[index.index()];
         let bit = rank.bit();
         if hello.session != 0
@@ -120,10 +139,10 @@ impl Aggregator {
             lease.end_session();
             lease.disarm_upstream();
         }
-        self.register(index, rank, hello)
+        self.register(index, rank, hello, now)
     }
 
-    fn register(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello) -> Answer {
+    fn register(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello, now: Nanos) -> Answer {
         let lease = &mut self.leases[index.index()];
         let bit = rank.bit();
         let others = lease.joined.without(bit);
@@ -147,6 +166,8 @@ impl Aggregator {
         let fresh = hello.session == 0;
         lease.session = if fresh { self.random.next_non_zero() } else { hello.session };
         lease.begin_epoch(&mut self.random);
+        let cost_bytes = formation_bytes(lease.window, lease.members.len());
+        lease.job(&mut self.jobs).charge_for(now, cost_bytes);
         self.stats.formations += 1;
         self.stats.transitions.count(if fresh {
             Transition::SeedFresh
@@ -260,15 +281,16 @@ impl Lease {
         }
     }
 
-    fn close(&mut self, rank: Rank, life: u64) -> Result<Answer, DropReason> {
-        if self.phase != Phase::Open || !self.members[rank.index()].lives.is_present(life) {
-            return Err(DropReason::StaleEpoch);
-        }
+    /// True while this life of a member is in the open lease.
+    fn is_open_to(&self, rank: Rank, life: u64) -> bool {
+        self.phase == Phase::Open && self.members[rank.index()].lives.is_present(life)
+    }
+
+    fn close(&mut self, rank: Rank) -> Answer {
         self.closed = self.closed.union(rank.bit());
-        if self.closed == self.mask && !self.is_closed_upstream() {
-            return Ok(Answer::new(Step::Closed, Members::EMPTY));
-        }
-        Ok(Answer::new(Step::Closed, self.closed))
+        let is_waiting_for_root = self.closed == self.mask && !self.is_closed_upstream();
+        let members = if is_waiting_for_root { Members::EMPTY } else { self.closed };
+        Answer::new(Step::Closed, members)
     }
 }
 

@@ -6,6 +6,7 @@ use core::net::SocketAddr;
 use weft_kernel::Kernels;
 use weft_wire::frame::{Encap, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
+use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
 use super::quick::{Expected, Masks};
@@ -157,17 +158,24 @@ impl Lease {
         }
     }
 
+    /// Where its members and its root speak from.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
+        let root = self.upstream.iter().map(|upstream| upstream.root_addr().into());
+        self.members.iter().map(|member| member.addr).chain(root)
+    }
+
+    /// Bytes of the frame of an answer to a member.
+    pub(super) fn answer_len_bytes(&self) -> usize {
+        self.members[0].encap.header_len() + HEADER_LEN + self.payload_len
+    }
+
+    /// Bytes of the frame of a WELCOME that lists wanted steps.
+    pub(super) fn welcome_len_bytes(&self) -> usize {
+        self.members[0].encap.header_len() + HEADER_LEN + BODY_LEN + self.wanted.bitmap().len()
+    }
+
     pub(super) fn is_from_root(&self, source: UdpAddr) -> bool {
         self.upstream.as_ref().is_some_and(|upstream| UdpAddr::from(upstream.root_addr()) == source)
-    }
-
-    /// True when `row` at the root that speaks from `source` is this lease's.
-    pub(super) fn is_row_of_root(&self, source: UdpAddr, row: u16) -> bool {
-        self.is_from_root(source) && self.row.parent.as_ref().is_some_and(|root| root.row == row)
-    }
-
-    pub(super) fn upstream_port(&self) -> Option<u16> {
-        self.upstream.as_ref().map(Upstream::port)
     }
 
     /// Nobody has joined. The lives that were in the session end with it, so that no late JOIN of

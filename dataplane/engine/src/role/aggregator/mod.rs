@@ -5,11 +5,13 @@
 //! owns its leases alone: lanes share nothing, so there are no locks (DESIGN "Hot path"). Checks
 //! run in the order of SPEC#checks, all before a slot is touched (I7). O(1) per frame.
 
+mod admit;
 mod data;
 mod formation;
 mod lease;
 mod quick;
 mod reply;
+mod roots;
 mod run;
 mod stats;
 mod upstream;
@@ -18,17 +20,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::frame::{Datagram, UdpAddr};
-use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
-use weft_wire::{Nanos, Rank};
+use weft_wire::Nanos;
+use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
+use weft_wire::header::{HEADER_LEN, Header, Packet};
 
+use crate::admit::StrangersQuota;
+use crate::admit::quota::{Payer, Strangers};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::gather::{Arrival, Gather, PushIndex};
+use crate::role::gather::{Gather, PushIndex};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
+use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
 pub use run::Run;
@@ -36,6 +41,7 @@ pub use stats::{JobStats, Stats};
 
 use lease::Lease;
 use quick::Quick;
+use roots::Roots;
 
 /// What to do with a frame after [`Aggregator::handle_frame`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -83,6 +89,7 @@ impl LeaseIndex {
 /// The aggregator of one lane.
 #[derive(Debug)]
 pub struct Aggregator {
+    local: Endpoint,
     local_addr: UdpAddr,
     lane: u16,
     shards: u16,
@@ -92,6 +99,11 @@ pub struct Aggregator {
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
     leases: Vec<Lease>,
+    /// Which lease a root speaks to.
+    roots: Roots,
+    /// When each lease's leaf has something to say to its root.
+    timers: Timers,
+    strangers: Strangers,
     gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
@@ -111,12 +123,19 @@ struct Incoming<'a> {
     header: Header,
     buffer: &'a mut [u8],
     now: Nanos,
+    payer: Payer,
 }
 
 impl Incoming<'_> {
     #[inline]
     fn source(&self) -> UdpAddr {
         self.udp.source(self.buffer)
+    }
+
+    /// Bytes of the frame, up to the end of its datagram.
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        self.udp.payload_range().end
     }
 
     fn datagram(&mut self) -> &mut [u8] {
@@ -151,15 +170,22 @@ impl Aggregator {
         }
         let secret = (random.next_u64(), random.next_u64());
         let stats = Stats::default();
+        let addresses = leases.iter().flat_map(Lease::addresses);
+        let strangers = Strangers::new(StrangersQuota::default(), addresses);
+        let timers = Timers::new(leases.len());
         let len_bytes = |lease: &Lease| lease.slots.store.len_bytes();
         let has_far_slots = leases.iter().map(len_bytes).sum::<usize>() > NEAR_BYTES;
         Self {
+            local: config.local,
             local_addr: config.local.addr.into(),
             lane,
             shards: config.shards,
             shards_log2: config.shards.trailing_zeros(),
             jobs,
             rows,
+            roots: Roots::new(&leases),
+            timers,
+            strangers,
             leases,
             gather: Gather::none(),
             random,
@@ -173,7 +199,16 @@ impl Aggregator {
     /// both is pushed.
     #[must_use]
     pub fn with_pushes(mut self, gather: Gather) -> Self {
+        self.strangers = self.strangers.with_addresses(gather.addresses());
         self.gather = gather;
+        self
+    }
+
+    /// Sets what frames that do not show whose they are may cost. Without it the defaults of
+    /// [`StrangersQuota`] hold.
+    #[must_use]
+    pub fn with_strangers(mut self, quota: StrangersQuota) -> Self {
+        self.strangers = self.strangers.with_quota(quota);
         self
     }
 
@@ -221,7 +256,8 @@ impl Aggregator {
             Class::Drop(reason) => Err(reason),
             Class::Weft(udp, header) => {
                 if udp.target(buffer).is_same_host(self.local_addr) {
-                    self.dispatch(&mut Incoming { udp, header, buffer, now })
+                    let payer = Payer::Strangers;
+                    self.dispatch(&mut Incoming { udp, header, buffer, now, payer })
                 } else {
                     Err(DropReason::NotForUs)
                 }
@@ -251,48 +287,6 @@ impl Aggregator {
         let lease = &self.leases[index.index()];
         let step = packet.chunk().0 >> self.shards_log2;
         lease.slots.prefetch(step);
-    }
-
-    /// The box's own port, or one that a leaf's lane speaks to its root from.
-    fn listens(&self, port: u16) -> bool {
-        port == self.local_addr.port()
-            || self.leases.iter().any(|lease| lease.upstream_port() == Some(port))
-    }
-
-    fn dispatch(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, DropReason> {
-        let header = &incoming.header;
-        if let Some(push) = self.gather.find(header.job) {
-            let Incoming { udp, header, ref mut buffer, now } = *incoming;
-            let mut arrival = Arrival { udp, header, buffer, now };
-            return self.gather.handle(push, &mut arrival, &mut self.stats.drops);
-        }
-        let job = usize::from(header.job.0);
-        if !self.jobs.get(job).is_some_and(Option::is_some) {
-            return Err(DropReason::UnknownJob);
-        }
-        let index = self
-            .row_of(incoming)
-            .filter(|index| self.leases[index.index()].row.job == header.job)
-            .ok_or(DropReason::UnknownGroup)?;
-        if self.leases[index.index()].is_from_root(incoming.source()) {
-            return self.handle_from_root(index, incoming);
-        }
-        match header.kind {
-            Kind::Hello => self.handle_hello(index, incoming),
-            Kind::Contrib | Kind::Status => self.handle_step(index, incoming),
-            Kind::Answer => self.handle_hand_over(index, incoming),
-            Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
-        }
-    }
-
-    /// The lease that a frame's row names: the root's row for what comes from there, else ours.
-    fn row_of(&self, incoming: &Incoming<'_>) -> Option<LeaseIndex> {
-        let (source, job, row) =
-            (incoming.source(), incoming.header.job, incoming.header.group.row());
-        let from_root = |lease: &Lease| lease.row.job == job && lease.is_row_of_root(source, row);
-        let position = self.leases.iter().position(from_root);
-        let from_root = position.and_then(|index| u16::try_from(index).ok()).map(LeaseIndex);
-        from_root.or_else(|| self.rows.get(usize::from(row)).copied().flatten())
     }
 
     /// Members of a lease: how many frames a [`Verdict::Multicast`] becomes.
@@ -329,20 +323,22 @@ impl Aggregator {
     /// at [`Aggregator::poll_timeout`], until it returns `None`.
     #[must_use]
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        (0..self.leases.len())
-            .find_map(|index| {
-                let index = LeaseIndex(u16::try_from(index).ok()?);
-                self.poll_upstream(index, now, frame)
-            })
-            .or_else(|| self.gather.poll_transmit(now, frame))
+        while let Some(index) = self.timers.due(now) {
+            let index = LeaseIndex(u16::try_from(index).expect("at most 1024 rows"));
+            let len = self.poll_upstream(index, now, frame);
+            self.renew_timer(index);
+            if len.is_some() {
+                return len;
+            }
+        }
+        self.gather.poll_transmit(now, frame)
     }
 
     /// When [`Aggregator::poll_transmit`] will have something without further input;
     /// [`Nanos::MAX`]: never.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
-        let due = self.leases.iter().filter_map(|lease| Some(lease.upstream.as_ref()?.timeout()));
-        due.min().unwrap_or(Nanos::MAX).min(self.gather.poll_timeout())
+        self.timers.earliest().min(self.gather.poll_timeout())
     }
 
     /// Counters of the lane.
@@ -363,26 +359,6 @@ impl Aggregator {
 
     fn job_mut(&mut self, lease: LeaseIndex) -> &mut Job {
         self.leases[lease.index()].job(&mut self.jobs)
-    }
-
-    /// The lane that a frame belongs to by its source port, and by its chunk.
-    fn check_lane(
-        &self,
-        lease: &Lease,
-        rank: Rank,
-        incoming: &Incoming<'_>,
-    ) -> Result<(), DropReason> {
-        let member = &lease.members[rank.index()];
-        let source = incoming.source();
-        if !source.is_same_host(member.addr) {
-            return Err(DropReason::WrongSource);
-        }
-        let base = member.addr.port() - self.lane;
-        match source.port().checked_sub(base) {
-            Some(lane) if lane == self.lane => Ok(()),
-            Some(lane) if lane < self.shards => Err(DropReason::WrongShard),
-            _ => Err(DropReason::WrongSource),
-        }
     }
 }
 

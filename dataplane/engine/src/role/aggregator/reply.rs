@@ -7,6 +7,7 @@ use weft_wire::{ChunkIndex, Cookie, Members, Rank};
 use super::data::INHERITED;
 use super::lease::Lease;
 use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::slot::bitmap::Seen;
 use crate::slot::counter::Transition;
@@ -170,7 +171,11 @@ impl Aggregator {
             reason,
             DropReason::StaleEpoch | DropReason::BadCookie | DropReason::StaleGroup
         );
-        if !stale || self.check_lane(lease, rank, incoming).is_err() {
+        let answers = stale && self.check_lane(lease, rank, incoming).is_ok();
+        if answers || incoming.payer == Payer::Job {
+            self.pay(incoming.len_bytes(), incoming)?;
+        }
+        if !answers {
             return Err(reason);
         }
         self.stats.drops.count(reason);

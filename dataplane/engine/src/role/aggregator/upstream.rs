@@ -16,6 +16,7 @@ use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming, LeaseIndex, Verdict};
+use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::slot::State;
@@ -181,6 +182,13 @@ impl Lease {
 }
 
 impl Aggregator {
+    /// To be called whenever something may have changed what a leaf owes its root, or when.
+    pub(super) fn renew_timer(&mut self, index: LeaseIndex) {
+        if let Some(upstream) = &self.leases[index.index()].upstream {
+            self.timers.set(index.index(), upstream.timeout());
+        }
+    }
+
     /// A frame from the root's address.
     pub(super) fn handle_from_root(
         &mut self,
@@ -208,6 +216,8 @@ impl Aggregator {
                 if header.members != upstream.mask {
                     return Err(DropReason::BadMembers);
                 }
+                // The leaf asked for it, and its members have paid for that.
+                incoming.payer = Payer::Nobody;
                 self.handle_answer_from_root(index, incoming)
             }
             Kind::State
@@ -223,6 +233,7 @@ impl Aggregator {
                 }
                 Ok(Verdict::Hold)
             }
+            Kind::State if header.cookie != upstream.cookie_down => Err(DropReason::BadCookie),
             Kind::State => Ok(Verdict::Hold),
             _ => Err(DropReason::Kind),
         }

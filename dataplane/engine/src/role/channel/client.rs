@@ -13,7 +13,7 @@ use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Nanos};
 
 use super::config::{ChannelClientConfig, ChannelError};
-use super::host::write;
+use super::frame::write;
 use super::{ChannelTerms, Peer};
 use crate::drops::DropReason;
 use crate::send::datagram::is_intact;

@@ -54,6 +54,11 @@ pub enum ChannelError {
         /// UDP payload bytes of the probe.
         probe_len: u16,
     },
+    /// The host does not serve the job.
+    UnknownJob {
+        /// The job that was asked for.
+        job: JobId,
+    },
     /// The two ends have addresses of different families.
     Family,
     /// WELCOME offers a job that cannot be: no elements, or chunks above the MTU.
@@ -71,6 +76,12 @@ impl fmt::Display for ChannelError {
                 f,
                 "opening a channel: datagrams of {probe_len} bytes are lost, short ones are not; \
                  raise the path's MTU or shorten the chunks"
+            ),
+            Self::UnknownJob { job } => write!(
+                f,
+                "opening a channel: the host does not serve job {}; check the job's number \
+                 here and in the host's configuration",
+                job.0
             ),
             Self::Family => {
                 f.write_str("opening a channel: both ends need addresses of one family")

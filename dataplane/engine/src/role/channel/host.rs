@@ -8,14 +8,16 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use weft_wire::frame::{Datagram, Encap, Endpoint, UdpAddr};
-use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Phase};
 use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 
+use super::frame::{write, write_hello};
 use super::{BOXES_MAX, JobTerms, Peer};
+use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::send::datagram::{dispatch_out, is_intact, plain_header};
+use crate::send::datagram::{is_intact, plain_header};
 use crate::session::life::{Lives, TokenInput, token};
 
 /// The peers that may open channels, and what they are told.
@@ -137,6 +139,12 @@ impl ChannelHost {
         self.entry(peer).map_or(0, |entry| entry.lives.latest())
     }
 
+    /// True when the table has the peer at this address.
+    #[must_use]
+    pub fn is_at(&self, peer: Peer, source: UdpAddr) -> bool {
+        self.entry(peer).is_some_and(|entry| entry.addr == source)
+    }
+
     /// The peer at this address, if the table has one.
     #[must_use]
     pub fn peer_at(&self, addr: UdpAddr) -> Option<Peer> {
@@ -222,6 +230,18 @@ impl ChannelHost {
         header: &Header,
         buffer: &mut [u8],
     ) -> Result<HostReply, DropReason> {
+        self.handle_hello_for(udp, header, buffer, |_| Ok(()))
+    }
+
+    /// The same where datagrams are paid for: `pay` is asked, once it is known by whom, before
+    /// anything changes. A datagram that is refused without that is the strangers'.
+    pub(crate) fn handle_hello_for(
+        &mut self,
+        udp: &Datagram,
+        header: &Header,
+        buffer: &mut [u8],
+        pay: impl FnOnce(Payer) -> Result<(), DropReason>,
+    ) -> Result<HostReply, DropReason> {
         let peer = Peer::of_channel(header)?;
         let index = self.index(peer).ok_or(DropReason::BadMembers)?;
         let entry = self.peers[index].as_ref().ok_or(DropReason::BadMembers)?;
@@ -243,14 +263,24 @@ impl ChannelHost {
         }
         let mac = udp.source_mac(buffer);
         let (phase, change) = match hello.phase {
-            Phase::Hello => (Phase::Challenge, None),
+            Phase::Hello => {
+                pay(Payer::Strangers)?;
+                (Phase::Challenge, None)
+            }
             Phase::Join => {
                 if hello.life == 0 || hello.token != self.token(peer, entry, hello.life) {
                     return Err(DropReason::Token);
                 }
+                pay(Payer::Job)?;
                 (Phase::Welcome, self.join(index, peer, mac, hello.life))
             }
-            Phase::Close => (Phase::Closed, self.close(index, peer, &hello)?),
+            Phase::Close => {
+                if hello.life != entry.lives.latest() || hello.cookie_up != entry.cookie_up {
+                    return Err(DropReason::StaleEpoch);
+                }
+                pay(Payer::Job)?;
+                (Phase::Closed, self.close(index, peer))
+            }
             _ => return Err(DropReason::Handshake),
         };
         let len = self.reply(index, peer, mac, phase, &hello, buffer).ok_or(DropReason::Length)?;
@@ -269,20 +299,12 @@ impl ChannelHost {
         Some(PeerChange::NewLife(peer))
     }
 
-    /// A repeated CLOSE is answered alike; one of another life or epoch is none of ours.
-    fn close(
-        &mut self,
-        index: usize,
-        peer: Peer,
-        hello: &Hello,
-    ) -> Result<Option<PeerChange>, DropReason> {
-        let entry = self.peers[index].as_mut().ok_or(DropReason::BadMembers)?;
-        if hello.life != entry.lives.latest() || hello.cookie_up != entry.cookie_up {
-            return Err(DropReason::StaleEpoch);
-        }
+    /// A repeated CLOSE of the present life is answered alike.
+    fn close(&mut self, index: usize, peer: Peer) -> Option<PeerChange> {
+        let entry = self.peers[index].as_mut()?;
         let was_open = entry.is_open();
         entry.lives.end();
-        Ok(was_open.then_some(PeerChange::Closed(peer)))
+        was_open.then_some(PeerChange::Closed(peer))
     }
 
     fn reply(
@@ -361,31 +383,4 @@ impl Entry {
     fn is_open(&self) -> bool {
         self.lives.has_present()
     }
-}
-
-/// Writes `header` before a payload that is in place, seals and wraps both.
-pub(super) fn write(
-    encap: &Encap,
-    integrity: Integrity,
-    header: &Header,
-    buffer: &mut [u8],
-    payload_len: usize,
-) -> usize {
-    let start = encap.header_len();
-    let datagram_len = HEADER_LEN + payload_len;
-    header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
-    dispatch_out(encap, integrity, buffer, datagram_len)
-}
-
-/// Writes a handshake datagram; `None` when the buffer is too short for it.
-pub(super) fn write_hello(
-    encap: &Encap,
-    header: &Header,
-    body: &Hello,
-    buffer: &mut [u8],
-) -> Option<usize> {
-    let start = encap.header_len() + HEADER_LEN;
-    let body_len = body.body_len();
-    body.emit(&[], buffer.get_mut(start..start + body_len)?);
-    Some(write(encap, Integrity::Crc32c, header, buffer, body_len))
 }

@@ -13,6 +13,7 @@
 
 mod client;
 mod config;
+mod frame;
 mod host;
 mod opening;
 #[cfg(test)]

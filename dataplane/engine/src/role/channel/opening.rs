@@ -2,12 +2,12 @@
 
 use weft_wire::frame::Datagram;
 use weft_wire::header::{HEADER_LEN, Header, Kind};
-use weft_wire::hello::{Hello, Integrity, Phase};
+use weft_wire::hello::{Hello, Integrity, Phase, Reason};
 use weft_wire::{GroupId, MacAddr, Nanos};
 
 use super::client::{ChannelClient, ClientEvent, Step};
 use super::config::ChannelError;
-use super::host::write_hello;
+use super::frame::write_hello;
 use super::{ChannelTerms, JobTerms};
 use crate::drops::DropReason;
 use crate::send::datagram::{is_intact, plain_header};
@@ -47,6 +47,10 @@ impl ChannelClient {
             }
             (Phase::Welcome, Step::Join | Step::Rejoin) if hello.token == self.token => {
                 self.take_welcome(now, &hello)
+            }
+            (Phase::Refused, Step::Hello | Step::Ask) if hello.reason == Reason::UnknownGroup => {
+                self.error = Some(ChannelError::UnknownJob { job: self.config.job });
+                Ok(ClientEvent::Handshake)
             }
             (Phase::Closed, Step::Close) => {
                 self.enter(Step::Closed, now);

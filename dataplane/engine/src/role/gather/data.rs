@@ -35,7 +35,6 @@ impl Job {
             Ok(_) => return self.refuse_stale(rank, DropReason::BadMembers, arrival, drops),
             Err(reason) => return self.refuse_stale(rank, reason, arrival, drops),
         };
-        self.charge(arrival)?;
         if header.chunk.0 >= group.range.len {
             return Err(DropReason::ChunkOutOfRange);
         }
@@ -252,16 +251,6 @@ impl Job {
         Ok(())
     }
 
-    /// Takes the frame's bytes from the job's token bucket.
-    pub(super) fn charge(&mut self, arrival: &Arrival<'_>) -> Result<(), DropReason> {
-        let bytes = arrival.udp.payload_range().end as u64;
-        if self.bucket.as_mut().is_none_or(|bucket| bucket.take(arrival.now, bytes)) {
-            return Ok(());
-        }
-        self.stats.over_quota += 1;
-        Err(DropReason::OverQuota)
-    }
-
     /// Tells a member that its group is not open here, or not with it.
     fn refuse_stale(
         &mut self,
@@ -270,7 +259,6 @@ impl Job {
         arrival: &mut Arrival<'_>,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
-        self.charge(arrival)?;
         let header = arrival.header;
         let state = Header {
             chunk: header.chunk,

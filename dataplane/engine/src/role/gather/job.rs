@@ -1,9 +1,9 @@
-//! One push job at an aggregator: whose a frame is, and what a controller's word changes.
+//! One push job at an aggregator: what a controller's word and the server's decisions change.
 
 use alloc::vec::Vec;
 
 use weft_kernel::{CrcPatch, Kernels};
-use weft_wire::frame::Endpoint;
+use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
@@ -13,14 +13,13 @@ use super::group::Groups;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::upstream::channel;
-use super::{Arrival, Have, Outbox, PushIndex};
-use crate::drops::{DropCounters, DropReason};
-use crate::push::{Command, Event, ROW_MODEL};
+use super::{Have, Outbox, PushIndex};
+use crate::drops::DropReason;
+use crate::push::{Command, Event};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{
-    ChannelClient, ChannelHost, ChannelHostConfig, ClientEvent, JobTerms, Peer, PeerChange,
-    Standing,
+    ChannelClient, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
@@ -106,90 +105,8 @@ impl Job {
         }
     }
 
-    pub(super) fn handle(
-        &mut self,
-        arrival: &mut Arrival<'_>,
-        outbox: &mut Outbox,
-        drops: &mut DropCounters,
-    ) -> Result<Verdict, DropReason> {
-        let source = arrival.source();
-        if self.server.is_from_host(source) {
-            return self.handle_from_server(arrival);
-        }
-        if let Some(replica) = self.replica.as_mut().filter(|link| link.is_from_host(source)) {
-            let Arrival { now, udp, header, buffer } = arrival;
-            return match replica.handle_frame(*now, udp, header, buffer)? {
-                ClientEvent::Frame => Err(DropReason::Kind),
-                _ => Ok(Verdict::Hold),
-            };
-        }
-        match arrival.header.kind {
-            Kind::Hello => self.handle_hello(arrival),
-            Kind::Contrib | Kind::Status => self.handle_from_worker(arrival, outbox, drops),
-            Kind::Answer | Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
-        }
-    }
-
-    fn handle_hello(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
-        let reply = self.workers.handle_hello(&arrival.udp, &arrival.header, arrival.buffer)?;
-        // What the former life left half done here will never be whole.
-        if let Some(PeerChange::NewLife(Peer::Worker(rank))) = reply.change {
-            self.close(rank, |_, begun, chunks| begun > 0 && begun < chunks);
-        }
-        Ok(Verdict::Send { len: reply.len })
-    }
-
-    fn handle_from_worker(
-        &mut self,
-        arrival: &mut Arrival<'_>,
-        outbox: &mut Outbox,
-        drops: &mut DropCounters,
-    ) -> Result<Verdict, DropReason> {
-        let peer = Peer::worker(arrival.header.members)?;
-        let (cookie, source) = (arrival.header.cookie, arrival.source());
-        if let Err(reason) = self.workers.identify(peer, cookie, source) {
-            let Arrival { udp, header, buffer, .. } = arrival;
-            let is_stale = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
-            let len = is_stale.then(|| self.workers.refuse_stale(peer, udp, header, buffer));
-            let len = len.flatten().ok_or(reason)?;
-            drops.count(reason);
-            return Ok(Verdict::Send { len });
-        }
-        let Peer::Worker(rank) = peer else { return Err(DropReason::BadMembers) };
-        match (arrival.header.group.row(), arrival.header.kind) {
-            (ROW_MODEL, _) => self.handle_request(rank, arrival),
-            (_, Kind::Contrib) => self.handle_contribution(rank, arrival, outbox, drops),
-            // What became of a group its server tells.
-            _ => Err(DropReason::Kind),
-        }
-    }
-
-    fn handle_from_server(&mut self, arrival: &mut Arrival<'_>) -> Result<Verdict, DropReason> {
-        let Arrival { now, udp, header, buffer } = arrival;
-        match self.server.handle_frame(*now, udp, header, buffer)? {
-            ClientEvent::Opened => {
-                self.relay.forget();
-                return Ok(Verdict::Hold);
-            }
-            ClientEvent::Frame => {}
-            ClientEvent::Handshake | ClientEvent::Lost | ClientEvent::Closed => {
-                return Ok(Verdict::Hold);
-            }
-        }
-        let is_model = header.group.row() == ROW_MODEL;
-        match header.kind {
-            Kind::Pull => self.handle_credit(arrival),
-            Kind::Ack => self.handle_ack(&header.clone()),
-            Kind::Answer if is_model => self.handle_answer(arrival),
-            Kind::State if is_model && header.outcome == Outcome::Stale => {
-                self.handle_gone(arrival)
-            }
-            _ => Err(DropReason::Kind),
-        }
-    }
-
     /// The server's decision: whatever it is, the group needs its lease no more.
-    fn handle_ack(&mut self, header: &Header) -> Result<Verdict, DropReason> {
+    pub(super) fn handle_ack(&mut self, header: &Header) -> Result<Verdict, DropReason> {
         let decided =
             matches!(header.outcome, Outcome::Committed | Outcome::Void | Outcome::Dropped);
         if !decided {
@@ -239,7 +156,7 @@ impl Job {
 
     /// Takes a member out of groups; `which` is told the group, its chunks that are in, and of how
     /// many.
-    fn close(&mut self, rank: Rank, which: impl Fn(GroupId, u32, u32) -> bool) {
+    pub(super) fn close(&mut self, rank: Rank, which: impl Fn(GroupId, u32, u32) -> bool) {
         if rank.index() >= self.config.workers.len() {
             return;
         }
@@ -265,6 +182,18 @@ impl Job {
     pub(super) fn poll_timeout(&self) -> Nanos {
         let replica = self.replica.as_ref().map_or(Nanos::MAX, ChannelClient::poll_timeout);
         self.server.poll_timeout().min(replica)
+    }
+
+    /// Where workers, server and replica speak from.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
+        let ends = [Some(self.config.server), self.config.replica].into_iter().flatten();
+        let workers = self.config.workers.iter().copied();
+        workers.chain(ends.map(|end| end.addr)).map(UdpAddr::from)
+    }
+
+    /// Bytes of the frame of a chunk of the model.
+    pub(super) fn model_frame_len(&self) -> usize {
+        self.server.payload_start() + usize::from(self.config.elements) * 4
     }
 
     #[inline]

@@ -9,7 +9,8 @@
 //! | `config.rs` | what a job may use |
 //! | `arena.rs` | where a group's slots lie |
 //! | `group.rs` | which groups are open, with whom |
-//! | `job.rs` | whose a frame is, and what a controller's word changes |
+//! | `admit.rs` | whose a frame is, and who pays for it |
+//! | `job.rs` | what a controller's word and the server's decisions change |
 //! | `upstream.rs` | which server and replica sums go to |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
@@ -19,6 +20,7 @@
 //! acknowledged, the server repeats its credits, pullers their requests. All memory is taken at the
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
+mod admit;
 mod arena;
 mod config;
 mod copies;
@@ -45,6 +47,7 @@ pub use copies::Copies;
 pub use job::PushReport;
 pub use stats::{PushStats, Transition};
 
+use crate::admit::quota::{Payer, Strangers};
 use crate::drops::{DropCounters, DropReason};
 use crate::push::{Command, Event, GROUPS_OPEN_MAX, InstallError};
 use crate::random::SplitMix64;
@@ -52,6 +55,7 @@ use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
 use crate::send::train::{TRAIN_CHUNKS_MAX, Train, Trains};
 use crate::table::{JOBS_MAX, TableError};
+use crate::timers::Timers;
 use job::Job;
 
 /// Index of a push job at this box.
@@ -72,6 +76,8 @@ pub struct Gather {
     /// By job id.
     index: Vec<Option<PushIndex>>,
     outbox: Outbox,
+    /// When each job has something to say to its server or replica.
+    timers: Timers,
     may_be_in_train: bool,
 }
 
@@ -82,9 +88,15 @@ pub(crate) struct Arrival<'a> {
     pub(crate) header: Header,
     pub(crate) buffer: &'a mut [u8],
     pub(crate) now: Nanos,
+    pub(crate) payer: Payer,
 }
 
 impl Arrival<'_> {
+    /// Bytes of the frame, up to the end of its datagram.
+    fn len_bytes(&self) -> usize {
+        self.udp.payload_range().end
+    }
+
     fn source(&self) -> UdpAddr {
         self.udp.source(self.buffer)
     }
@@ -156,7 +168,11 @@ impl Gather {
             jobs.push(Job::new(local, PushIndex(number), push, seed, now, kernels));
             index[usize::from(push.job.0)] = Some(PushIndex(number));
         }
-        Ok(Self { jobs, index, outbox: Outbox::new(), may_be_in_train: false })
+        let timers = Timers::new(jobs.len());
+        let mut gather =
+            Self { jobs, index, outbox: Outbox::new(), timers, may_be_in_train: false };
+        (0..gather.jobs.len()).for_each(|job| gather.renew_timer(job));
+        Ok(gather)
     }
 
     /// The push jobs of a box that has none.
@@ -166,6 +182,7 @@ impl Gather {
             jobs: Vec::new(),
             index: vec![None; JOBS_MAX],
             outbox: Outbox::new(),
+            timers: Timers::new(0),
             may_be_in_train: false,
         }
     }
@@ -187,11 +204,14 @@ impl Gather {
         &mut self,
         push: PushIndex,
         arrival: &mut Arrival<'_>,
+        strangers: &mut Strangers,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
-        let frame_len = arrival.udp.payload_range().end;
+        let frame_len = arrival.len_bytes();
         self.outbox.trains.on_frame(arrival.now, frame_len);
-        let outcome = self.jobs[push.index()].handle(arrival, &mut self.outbox, drops);
+        let job = &mut self.jobs[push.index()];
+        let outcome = job.handle(arrival, &mut self.outbox, strangers, drops);
+        self.renew_timer(push.index());
         // A credit is answered by a longer frame with a sum only.
         let is_sum = match outcome {
             Ok(Verdict::Send { len } | Verdict::Fan { len, .. }) => len > frame_len,
@@ -214,7 +234,10 @@ impl Gather {
     pub fn handle_command(&mut self, command: &Command) {
         let job = command.job();
         match self.find(job) {
-            Some(push) => self.jobs[push.index()].handle_command(command, &mut self.outbox),
+            Some(push) => {
+                self.jobs[push.index()].handle_command(command, &mut self.outbox);
+                self.renew_timer(push.index());
+            }
             None => {
                 if let Command::Install(group) = command {
                     let error = InstallError::UnknownJob;
@@ -247,7 +270,14 @@ impl Gather {
                 return Some(len);
             }
         }
-        self.jobs.iter_mut().find_map(|job| job.poll_transmit(now, frame))
+        while let Some(job) = self.timers.due(now) {
+            let len = self.jobs[job].poll_transmit(now, frame);
+            self.renew_timer(job);
+            if len.is_some() {
+                return len;
+            }
+        }
+        None
     }
 
     /// When [`Gather::poll_transmit`] will have something; [`Nanos::MAX`]: never.
@@ -255,7 +285,16 @@ impl Gather {
         if !self.outbox.haves.is_empty() {
             return Nanos(0);
         }
-        self.jobs.iter().map(Job::poll_timeout).min().unwrap_or(Nanos::MAX)
+        self.timers.earliest()
+    }
+
+    fn renew_timer(&mut self, job: usize) {
+        self.timers.set(job, self.jobs[job].poll_timeout());
+    }
+
+    /// Where workers, servers and replicas speak from.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
+        self.jobs.iter().flat_map(Job::addresses)
     }
 
     /// Touches the slot that a frame of a push job will need.

@@ -24,7 +24,6 @@ impl Job {
             // Which version is the newest only the server knows.
             return Err(DropReason::Kind);
         }
-        self.charge(arrival)?;
         // w and h.
         if header.chunk.0 >= 2 * self.config.chunks {
             return Err(DropReason::ChunkOutOfRange);

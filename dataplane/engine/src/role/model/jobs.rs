@@ -7,10 +7,13 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_wire::frame::{Datagram, UdpAddr};
+use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::Header;
 use weft_wire::{JobId, Nanos};
 
+use crate::admit::StrangersQuota;
+use crate::admit::quota::Strangers;
+use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::classify::{Class, classify};
 use crate::drops::{DropCounters, DropReason};
 use crate::push::{Command, Event, InstallError};
@@ -72,7 +75,10 @@ pub(crate) trait ModelJob {
 /// The jobs of one port.
 #[derive(Debug)]
 pub(crate) struct Jobs<J> {
-    local: UdpAddr,
+    local: Endpoint,
+    local_addr: UdpAddr,
+    /// For the HELLOs that no job knows.
+    strangers: Strangers,
     jobs: Vec<J>,
     /// Job index on the wire to its place in `jobs`.
     by_id: Vec<Option<u8>>,
@@ -83,9 +89,11 @@ pub(crate) struct Jobs<J> {
 }
 
 impl<J: ModelJob> Jobs<J> {
-    pub(crate) fn new(local: UdpAddr, capacity: usize) -> Self {
+    pub(crate) fn new(local: Endpoint, capacity: usize) -> Self {
         Self {
             local,
+            local_addr: local.addr.into(),
+            strangers: Strangers::new(StrangersQuota::default(), core::iter::empty()),
             jobs: Vec::with_capacity(capacity),
             by_id: vec![None; JOBS_MAX],
             turn: 0,
@@ -113,18 +121,41 @@ impl<J: ModelJob> Jobs<J> {
         len: usize,
         trains: &mut Trains,
     ) -> Result<Verdict, Refusal> {
-        match classify(&buffer[..len], |port| port == self.local.port()) {
+        match classify(&buffer[..len], |port| port == self.local_addr.port()) {
             Class::Host => Ok(Verdict::Host),
             Class::Drop(reason) => Err(reason.into()),
             Class::Weft(udp, header) => {
-                if !udp.target(buffer).is_same_host(self.local) {
+                if !udp.target(buffer).is_same_host(self.local_addr) {
                     return Err(DropReason::NotForUs.into());
                 }
-                let index = self.index(header.job).ok_or(DropReason::UnknownJob)?;
+                let Some(index) = self.index(header.job) else {
+                    let reply = self.refuse_unknown(now, &udp, &header, buffer);
+                    return Err(Refusal { reason: DropReason::UnknownJob, reply });
+                };
                 trains.on_frame(now, len);
-                self.jobs[index].handle_frame(&mut Incoming { now, udp, header, buffer, trains })
+                let incoming = &mut Incoming { now, udp, header, buffer, trains };
+                self.jobs[index].handle_frame(incoming).map_err(|refusal| match refusal.reason {
+                    DropReason::UnknownGroup => Refusal {
+                        reply: self.refuse_unknown(now, &udp, &header, incoming.buffer),
+                        ..refusal
+                    },
+                    _ => refusal,
+                })
             }
         }
+    }
+
+    /// A HELLO of a job or row that is not served here is told so (SPEC#handshake).
+    fn refuse_unknown(
+        &mut self,
+        now: Nanos,
+        udp: &Datagram,
+        header: &Header,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        hello_in(udp, header, buffer)?;
+        self.strangers.take(udp.source(buffer), now, udp.payload_range().end).ok()?;
+        refuse_unknown(self.local, 1, udp, header, buffer)
     }
 
     pub(crate) fn handle_command(&mut self, now: Nanos, command: &Command) {

@@ -66,7 +66,7 @@ impl Replica {
         kernels: &'static Kernels,
     ) -> Result<Self, (usize, ServerConfigError)> {
         let mut random = SplitMix64::new(seed);
-        let mut all = Jobs::new(local.addr.into(), jobs.len());
+        let mut all = Jobs::new(local, jobs.len());
         for (index, config) in jobs.iter().enumerate() {
             config.check(&local, mtu).map_err(|error| (index, error))?;
             let seeds = SplitMix64::new(random.next_u64());

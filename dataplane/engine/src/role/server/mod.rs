@@ -88,7 +88,7 @@ impl Server {
         kernels: &'static Kernels,
     ) -> Result<Self, (usize, ServerConfigError)> {
         let mut random = SplitMix64::new(seed);
-        let mut all = Jobs::new(local.addr.into(), jobs.len());
+        let mut all = Jobs::new(local, jobs.len());
         for (index, config) in jobs.iter().enumerate() {
             config.check(&local, mtu).map_err(|error| (index, error))?;
             let random = SplitMix64::new(random.next_u64());

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use weft_wire::Members;
 use weft_wire::hello::Reason;
+use weft_wire::{JobId, Members};
 
 /// Something that the caller may want to know.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,6 +62,13 @@ pub enum WorkerError {
         reason: Reason,
         /// The ranks that the refusal concerns.
         members: Members,
+    },
+    /// The box serves no such row, or not for this job.
+    UnknownGroup {
+        /// The job that was asked for.
+        job: JobId,
+        /// The row.
+        row: u16,
     },
     /// The lease that the box offered cannot be used.
     BadLease(LeaseFault),
@@ -123,12 +130,18 @@ impl fmt::Display for WorkerError {
                     Reason::OtherSession => f.write_str("another session is resumed by rank")?,
                     Reason::UnknownGroup | Reason::None => {
                         return f.write_str(
-                            "the aggregator does not know this job and row: check its table",
+                            "the aggregator refused without a reason: is it another version?",
                         );
                     }
                 }
                 write_ranks(f, *members)
             }
+            Self::UnknownGroup { job, row } => write!(
+                f,
+                "the aggregator serves no row {row} of job {}: check the row and the job of \
+                 this worker, and the aggregator's [[row]] sections",
+                job.0
+            ),
             Self::BadLease(fault) => write!(
                 f,
                 "the aggregator offered a lease that cannot be used ({fault:?}): check its table"

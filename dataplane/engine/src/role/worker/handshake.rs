@@ -7,7 +7,7 @@
 //! held, and a sum taken behind its back would be waited for by the others for ever.
 
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::{Hello, Phase, STEP_BITS_MAX};
+use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};
 use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Nanos};
 
 use super::config::LeaseInfo;
@@ -173,6 +173,14 @@ impl Lane {
                 self.phase = LanePhase::Closed;
                 Ok(LaneEvent::Closed)
             }
+            // A box that was restarted may know the row no more: believed as a CHALLENGE would be.
+            Phase::Refused
+                if hello.reason == Reason::UnknownGroup
+                    && (self.phase != LanePhase::Open || self.asks_in_earnest(ctx)) =>
+            {
+                let (job, row) = (ctx.config.job, ctx.config.row);
+                Ok(LaneEvent::Failed(WorkerError::UnknownGroup { job, row }))
+            }
             Phase::Refused if self.phase != LanePhase::Open => {
                 Ok(LaneEvent::Failed(WorkerError::Refused {
                     reason: hello.reason,
@@ -194,6 +202,12 @@ impl Lane {
         }
     }
 
+    /// An open lane that has asked the box who it is acts on the answer, but not while the box
+    /// answers data: a JOIN costs a round trip without sums.
+    fn asks_in_earnest(&self, ctx: &Shared) -> bool {
+        self.soliciting && (ctx.closing || self.idle() || !self.silence.is_over())
+    }
+
     fn take_challenge(
         &mut self,
         now: Nanos,
@@ -204,10 +218,7 @@ impl Lane {
         let asked = match self.phase {
             LanePhase::Hello => true,
             LanePhase::Join => hello.token != self.token,
-            // A JOIN costs a round trip without sums: not while the box answers data.
-            LanePhase::Open => {
-                self.soliciting && (ctx.closing || self.idle() || !self.silence.is_over())
-            }
+            LanePhase::Open => self.asks_in_earnest(ctx),
             LanePhase::Closed => false,
         };
         if !asked {

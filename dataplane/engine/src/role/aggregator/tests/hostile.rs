@@ -193,15 +193,16 @@ fn a_greedy_job_meets_its_quota() {
     let mut member = Member::new(&rows[0], 0, 1);
     form(&mut aggregator, core::slice::from_mut(&mut member));
     let frame_len = member.contribution(0, 1).len();
+    let now = Nanos(2_000_000_000);
     let mut taken = 0;
     for chunk in 0..100 {
-        let (verdict, _) = deliver(&mut aggregator, member.contribution(chunk, 1), Nanos(0));
+        let (verdict, _) = deliver(&mut aggregator, member.contribution(chunk, 1), now);
         taken += u32::from(matches!(verdict, Verdict::Multicast { .. }));
     }
     assert_eq!(taken as usize, 2_048 / frame_len);
     assert_eq!(aggregator.stats().drops.of(DropReason::OverQuota), u64::from(100 - taken));
-    let (verdict, _) =
-        deliver(&mut aggregator, member.contribution(taken, 1), Nanos(1_000_000_000));
+    let later = Nanos(now.0 + 1_000_000_000);
+    let (verdict, _) = deliver(&mut aggregator, member.contribution(taken, 1), later);
     assert!(matches!(verdict, Verdict::Multicast { .. }), "the bucket fills with time");
 }
 
@@ -300,11 +301,13 @@ fn hand_overs_are_charged_to_the_job() {
     // Member 0 holds step 0, member 1 lacks it.
     group[0].join(&mut aggregator, Some((1, &[0])));
     group[1].join(&mut aggregator, Some((0, &[0])));
-    group[0].join(&mut aggregator, Some((1, &[0])));
+    // By then the job has paid for its formation, and the bucket is full.
+    let now = Nanos(2_000_000_000);
+    group[0].join_at(&mut aggregator, Some((1, &[0])), Nanos(1_000_000_000));
     let frame = hand_over(&group[0]);
     let room = 2_048 / frame.len();
     for count in 0..100 {
-        let (verdict, _) = deliver(&mut aggregator, frame.clone(), Nanos(0));
+        let (verdict, _) = deliver(&mut aggregator, frame.clone(), now);
         let is_over = verdict == Verdict::Drop(DropReason::OverQuota);
         assert_eq!(is_over, count >= room, "hand-over {count}: {verdict:?}");
     }

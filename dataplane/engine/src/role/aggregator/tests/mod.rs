@@ -5,6 +5,7 @@ mod leaf;
 mod mtu;
 mod numbers;
 mod quick;
+mod quota;
 mod rig;
 mod run;
 

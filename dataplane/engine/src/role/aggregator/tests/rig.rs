@@ -163,7 +163,17 @@ impl Member {
 
     /// HELLO and JOIN; returns the answer to the JOIN, having learnt from a WELCOME.
     pub(super) fn join(&mut self, aggregator: &mut Aggregator, held: Option<(u32, &[u8])>) -> Out {
-        let challenge = send(aggregator, self.hello(Hello::new(Phase::Hello), &[])).unwrap();
+        self.join_at(aggregator, held, Nanos(0))
+    }
+
+    pub(super) fn join_at(
+        &mut self,
+        aggregator: &mut Aggregator,
+        held: Option<(u32, &[u8])>,
+        now: Nanos,
+    ) -> Out {
+        let mut send = |frame| deliver(aggregator, frame, now).1.expect("an answer");
+        let challenge = send(self.hello(Hello::new(Phase::Hello), &[]));
         let mut body = Hello::new(Phase::Join);
         body.token = challenge.hello.unwrap().token;
         body.session = self.session;
@@ -173,7 +183,7 @@ impl Member {
             body.step_bits = u16::try_from(bytes.len() * 8).unwrap();
             bitmap = bytes;
         }
-        let answer = send(aggregator, self.hello(body, bitmap)).unwrap();
+        let answer = send(self.hello(body, bitmap));
         let hello = answer.hello.unwrap();
         if hello.phase == Phase::Welcome {
             self.session = hello.session;
@@ -250,13 +260,14 @@ pub(super) fn open(members: u8) -> (Aggregator, Vec<Member>, RowConfig) {
     (aggregator, group, row)
 }
 
-/// Joins all members and makes each learn the WELCOME.
+/// Joins all members and makes each learn the WELCOME, a second later: by then the job has paid for
+/// its formation.
 pub(super) fn form(aggregator: &mut Aggregator, group: &mut [Member]) {
     for member in group.iter_mut() {
         member.join(aggregator, None);
     }
     for member in group {
-        let answer = member.join(aggregator, None);
+        let answer = member.join_at(aggregator, None, Nanos(1_000_000_000));
         assert_eq!(answer.hello.unwrap().phase, Phase::Welcome);
     }
 }

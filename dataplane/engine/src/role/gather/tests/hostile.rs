@@ -3,14 +3,16 @@
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use weft_wire::frame::Datagram;
 use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::Integrity;
+use weft_wire::hello::{Hello, Integrity, Phase, Reason};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members, Nanos};
 
 use super::super::PushConfig;
 use super::rig::*;
 use crate::drops::DropReason;
-use crate::push::ROW_DIRECT;
+use crate::push::{ROW_DIRECT, ROW_MODEL};
+use crate::role::channel::Standing;
 use crate::send::datagram::plain_header;
 
 /// Everything that a contribution may change.
@@ -104,13 +106,117 @@ fn what_only_the_server_may_say_is_refused_from_workers() {
     assert_eq!(rig.report(0).groups().next().unwrap().1, Members(0b11));
 }
 
-#[test]
-fn the_jobs_bucket_holds_a_greedy_job() {
+/// A box with a job at its quota, a group of which is open; all is paid for by now.
+fn limited() -> (Rig, GroupId) {
     let config = PushConfig { rate_bytes_per_sec: Some(90_000), burst_bytes: 2048, ..push(1, 2) };
     let mut rig = Rig::new(alloc::vec![config, push(3, 2)]);
     let id = group(5, 1);
     rig.install(descriptor(1, id, &[0, 1]));
     rig.install(descriptor(3, id, &[0, 1]));
+    rig.now = Nanos(rig.now.0 + 10_000_000_000);
+    (rig, id)
+}
+
+#[test]
+fn whatever_shows_to_be_the_jobs_is_paid_by_the_job() {
+    let (rig, id) = limited();
+    let header = data_header(id, 1, ElementType::I32);
+    let model = plain_header(Kind::Contrib, JobId(1), group(ROW_MODEL, 7), Members::EMPTY);
+    let status = plain_header(Kind::Status, JobId(1), id, Members::EMPTY);
+    let answer_len = rig.contribution(0, id, 0, 5).len();
+    let cases = [
+        ("a contribution", rig.contribution(0, id, 0, 5), 0),
+        ("a group that is not open", rig.contribution(0, group(6, 1), 0, 5), 0),
+        ("wrong elements", rig.worker_frame(0, 0, &Header { count: 3, ..header }, &[0; 12]), 0),
+        ("a question for the server", rig.worker_frame(0, 0, &status, &[]), 0),
+        ("a request, as its answer", rig.worker_frame(0, 0, &model, &[]), answer_len),
+        ("a credit, as its sum", rig.credit(id, 0, 0b11), answer_len),
+    ];
+    for (name, frame, answer_len) in cases {
+        let (mut rig, _) = limited();
+        let passes = 2048 / frame.len().max(answer_len);
+        let over_quota = |rig: &Rig| rig.report(0).stats().over_quota;
+        for _ in 0..passes {
+            let _ = rig.raw(&frame);
+        }
+        assert_eq!(over_quota(&rig), 0, "{name}: more than it costs");
+        assert_eq!(rig.send(&frame).unwrap_err(), DropReason::OverQuota, "{name}");
+        assert_eq!(over_quota(&rig), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_new_life_is_paid_by_the_job() {
+    let (mut rig, id) = limited();
+    let config = rig.jobs[0].config.clone();
+    rig.jobs[0].workers[0] = worker(&config, 0, 51);
+    let mut frames = Vec::new();
+    while rig.jobs[0].workers[0].standing() == Standing::Opening {
+        let mut frame = alloc::vec![0; 1514];
+        let now = rig.now;
+        if let Some(len) = rig.jobs[0].workers[0].poll_transmit(now, &mut frame) {
+            frames.push(frame[..len].to_vec());
+            let mut reply = rig.raw(&frame[..len]).unwrap().remove(0);
+            let udp = Datagram::find(&reply).unwrap();
+            let header =
+                Header::parse(&Packet::new_unchecked(&reply[udp.payload_range()])).unwrap();
+            let client = &mut rig.jobs[0].workers[0];
+            client.handle_frame(now, &udp, &header, &mut reply).unwrap();
+        }
+    }
+    let frame = rig.contribution(0, id, 0, 5);
+    assert_eq!(rig.send(&frame).unwrap_err(), DropReason::OverQuota);
+    rig.now = Nanos(rig.now.0 + 5_000_000_000);
+    assert!(rig.send(&frame).is_ok());
+}
+
+#[test]
+fn what_is_forged_is_paid_by_the_strangers() {
+    let (mut rig, id) = limited();
+    let foreign = |datagram: &mut [u8]| datagram[7] ^= 1;
+    let frames = [
+        forge(rig.contribution(0, id, 0, 5), foreign),
+        forge(rig.contribution(1, id, 0, 5), foreign),
+        forge(rig.credit(id, 0, 0b11), foreign),
+        forge(rig.contribution(0, id, 0, 5), |datagram| datagram[31] = 3),
+    ];
+    let mut answered = 0;
+    for _ in 0..2_000 {
+        for frame in &frames {
+            answered += rig.raw(frame).map_or(0, |out| out.len());
+        }
+    }
+    let drops = &rig.aggregator.stats().drops;
+    assert!(answered > 0 && answered < 2_000, "{answered}");
+    assert!(drops.of(DropReason::StrangersQuota) > 0);
+    assert_eq!(drops.of(DropReason::OverQuota), 0);
+    let frame = rig.contribution(0, id, 0, 5);
+    let taken = (0..100).filter(|_| rig.send(&frame).is_ok()).count();
+    assert_eq!(taken, 2048 / frame.len(), "the job has all that is its own");
+}
+
+#[test]
+fn a_hello_of_an_unknown_row_or_job_is_refused() {
+    let (mut rig, _) = limited();
+    let config = rig.jobs[0].config.clone();
+    for at in [3, 9] {
+        // The job's number, or the row.
+        let mut client = worker(&config, 0, 60);
+        let mut frame = alloc::vec![0; 1514];
+        let len = client.poll_transmit(rig.now, &mut frame).unwrap();
+        let hello = forge(frame[..len].to_vec(), |datagram| datagram[at] = 0x55);
+        let reply = rig.raw(&hello).unwrap().remove(0);
+        assert!(reply.len() <= hello.len());
+        let body = Hello::parse(&reply[42 + 32..]).unwrap().0;
+        assert_eq!((body.phase, body.reason), (Phase::Refused, Reason::UnknownGroup));
+    }
+    let drops = &rig.aggregator.stats().drops;
+    assert_eq!(drops.of(DropReason::UnknownJob) + drops.of(DropReason::UnknownGroup), 2);
+}
+
+#[test]
+fn the_jobs_bucket_holds_a_greedy_job() {
+    let (mut rig, id) = limited();
     let frame = rig.contribution(0, id, 0, 5);
     let taken = (0..100).filter(|_| rig.send(&frame).is_ok()).count();
     assert_eq!(taken, 2048 / frame.len());

@@ -2,16 +2,19 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation};
-use weft_wire::{ChunkIndex, GroupId, Members};
+use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos};
 
 use super::rig::*;
-use super::world::{AGGREGATOR, FRAME_LEN, REPLICA};
+use super::world::{AGGREGATOR, FRAME_LEN, REPLICA, SERVER, endpoint};
 use crate::drops::DropReason;
 use crate::push::{ROW_LOG, ROW_MODEL, ROW_WORKER_CHANNEL};
 use crate::random::SplitMix64;
+use crate::role::channel::{ChannelClient, ChannelClientConfig, ChannelError, Peer};
 use crate::send::datagram::plain_header;
 
 fn state(rig: &Rig) -> String {
@@ -35,6 +38,26 @@ fn refused(rig: &mut Rig, frame: &[u8], reason: DropReason) {
     assert!(matches!(outcome, Ok(Some(_))) || outcome == Err(reason), "{outcome:?}");
     assert_eq!(rig.server.stats().drops.of(reason), counted + 1, "{reason:?}");
     assert_eq!(state(rig), before, "{reason:?} changed something");
+}
+
+#[test]
+fn a_hello_of_a_job_that_is_not_served_is_refused_within_bounds() {
+    let mut rig = open();
+    let target = Endpoint { mac: MacAddr::BROADCAST, ..endpoint(SERVER) };
+    let local = Endpoint { mac: MacAddr([2; 6]), addr: "10.7.7.7:7000".parse().unwrap() };
+    let config = ChannelClientConfig::new(JobId(77), Peer::Worker(rank(0)), local, target);
+    let mut stranger = ChannelClient::new(config, 5, Nanos(0)).unwrap();
+    let mut hello = vec![0; FRAME_LEN];
+    let len = stranger.poll_transmit(Nanos(0), &mut hello).unwrap();
+    hello.truncate(len);
+    let mut reply = rig.raw(&hello).unwrap().expect("REFUSED");
+    assert!(reply.len() <= len);
+    let (udp, header) = parse(&reply);
+    stranger.handle_frame(Nanos(0), &udp, &header, &mut reply).unwrap();
+    assert_eq!(stranger.error(), Some(ChannelError::UnknownJob { job: JobId(77) }));
+    let answered = (0..1_000).filter(|_| rig.raw(&hello).is_ok()).count();
+    assert!((1..100).contains(&answered), "{answered}");
+    assert_eq!(rig.server.stats().drops.of(DropReason::UnknownJob), 1_001);
 }
 
 #[test]

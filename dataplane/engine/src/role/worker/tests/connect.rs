@@ -1,8 +1,8 @@
 //! The first handshake, and the last.
 
-use weft_wire::Members;
 use weft_wire::header::Kind;
 use weft_wire::hello::Reason;
+use weft_wire::{JobId, Members};
 
 use super::*;
 
@@ -114,11 +114,11 @@ fn a_connect_timeout_that_ends_among_the_probes_lets_them_end() {
     hasty.connect_timeout_ns = Nanos::from_millis(200).0;
     let mut sim = Sim::new(1, 4, 1);
     sim.fake.path_mtu = 511;
-    sim.replace(0, hasty.clone(), 5);
+    sim.replace(0, hasty, 5);
     assert_eq!(failure(&mut sim, 0), WorkerError::MtuTooSmall { probe_len: 512 });
     // Ten padded ones are lost.
     let mut sim = Sim::new(1, 4, 1);
-    sim.replace(0, hasty.clone(), 5);
+    sim.replace(0, hasty, 5);
     sim.hook = handshake_fate(|n| if n % 2 == 0 && n < 20 { Fate::Drop } else { Fate::Pass });
     sim.connect();
     // The box dies among them.
@@ -199,6 +199,29 @@ fn unusable_leases_are_refused() {
 }
 
 #[test]
+fn a_row_that_the_box_does_not_serve_is_an_error_at_once() {
+    let mut sim = Sim::new(2, 4, 1);
+    let start = sim.now;
+    sim.fake.knows_row = false;
+    assert_eq!(failure(&mut sim, 0), WorkerError::UnknownGroup { job: JOB, row: ROW });
+    assert!(sim.now.since(start) < Nanos::from_millis(100));
+}
+
+#[test]
+fn a_box_that_was_restarted_without_the_row_ends_the_session_in_time() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    sim.begin_all(8);
+    sim.finish_round(Nanos::from_millis(100));
+    sim.begin_all(8);
+    let start = sim.now;
+    sim.fake.knows_row = false;
+    sim.fake.restart();
+    assert_eq!(failure(&mut sim, 0), WorkerError::UnknownGroup { job: JOB, row: ROW });
+    assert!(sim.now.since(start) < Nanos::from_millis(1_000), "{:?}", sim.now.since(start));
+}
+
+#[test]
 fn a_restarted_member_ends_the_session_of_the_others() {
     let mut sim = Sim::new(2, 4, 1);
     sim.connect();
@@ -234,4 +257,6 @@ fn errors_say_what_to_do() {
     assert_eq!(missing.to_string(), "waited too long for rank 1, 3");
     assert!(WorkerError::MtuTooSmall { probe_len: 1056 }.to_string().contains("raise the MTU"));
     assert!(WorkerError::NoAnswer { lane: 1 }.to_string().contains("lane 1"));
+    let unknown = WorkerError::UnknownGroup { job: JobId(3), row: 9 };
+    assert!(unknown.to_string().contains("no row 9 of job 3"), "{unknown}");
 }

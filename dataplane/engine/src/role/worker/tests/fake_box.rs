@@ -29,6 +29,8 @@ pub(super) struct FakeBox {
     pub(super) step_count: u32,
     /// UDP payload that the path to the box carries.
     pub(super) path_mtu: usize,
+    /// False when the table has no such row.
+    pub(super) knows_row: bool,
     /// The job's exponent, or the contributions' own.
     pub(super) exponent: Option<i8>,
     /// The last element of a sum tells the formation that summed it, as a floating-point sum
@@ -111,6 +113,7 @@ impl FakeBox {
             lanes: vec![BoxLane::default(); usize::from(shards)],
             handovers: 0,
             summed: BTreeMap::new(),
+            knows_row: true,
         }
     }
 
@@ -152,6 +155,9 @@ impl FakeBox {
         assert!(crc_ok || self.integrity != Integrity::Crc32c, "a worker's CRC is right");
         assert_eq!(header.group.row(), ROW);
         let body = &datagram[HEADER_LEN..];
+        if !self.knows_row && header.kind != Kind::Hello {
+            return Vec::new();
+        }
         if header.kind == Kind::Hello {
             let rank = header.members.single().expect("one bit").index();
             let lane = u16::try_from(header.chunk.0).unwrap();
@@ -175,6 +181,12 @@ impl FakeBox {
         let (hello, bitmap) = Hello::parse(body).expect("a valid body");
         let token = self.token(rank, lane, hello.life);
         match hello.phase {
+            Phase::Hello if !self.knows_row => {
+                let mut reply = Hello::new(Phase::Refused);
+                reply.reason = Reason::UnknownGroup;
+                vec![self.hello(rank, lane, hello.life, reply, &[], Members::EMPTY)]
+            }
+            _ if !self.knows_row => Vec::new(),
             Phase::Hello => {
                 let mut reply = Hello::new(Phase::Challenge);
                 reply.token = token;

@@ -1,0 +1,156 @@
+//! What a forger with every member's address costs a job at its quota: contributions that entered
+//! a sum, alone and among forged frames, in interleaved rounds on a device of memory.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use super::process::{BenchError, Node, Running};
+use super::statistics::median;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The job's token bucket.
+    pub rate_bytes_per_sec: u64,
+    /// Members of the group.
+    pub workers: u8,
+    /// Seconds of each measurement.
+    pub seconds: f64,
+    /// Pairs of measurements.
+    pub rounds: u32,
+}
+
+/// The medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The job's token bucket.
+    pub rate_bytes_per_sec: u64,
+    /// Members of the group.
+    pub workers: u8,
+    /// Contributions per second that entered a sum, without forged frames.
+    pub alone_per_second: f64,
+    /// The same among forged frames.
+    pub forged_at_per_second: f64,
+    /// What the forger cost: 1 less the second over the first.
+    pub cost: f64,
+    /// Forged frames per second.
+    pub forged_frames_per_second: f64,
+    /// Contributions due, in all rounds.
+    pub packets: u64,
+    /// Those that entered a sum.
+    pub contributions_added: u64,
+}
+
+impl Row {
+    /// The job got its quota alone, was flooded, and lost less than a twentieth.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let floods = self.forged_frames_per_second >= self.forged_at_per_second;
+        floods && self.alone_per_second > 0.0 && self.cost < COST_MAX
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Measured {
+    packets: u64,
+    contributions_added: u64,
+    forged: u64,
+    wall_seconds: f64,
+}
+
+impl Measured {
+    fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.wall_seconds.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Measures. Files go to `directory`.
+///
+/// # Errors
+/// [`BenchError`] when the node fails.
+pub fn run(node: &Node, settings: &Settings, directory: &Path) -> Result<Row, BenchError> {
+    let mut rounds = Vec::new();
+    for _ in 0..settings.rounds {
+        let alone = measure(node, settings, directory, "quota")?;
+        rounds.push((alone, measure(node, settings, directory, "forged")?));
+    }
+    Ok(row(settings, &rounds))
+}
+
+fn row(settings: &Settings, rounds: &[(Measured, Measured)]) -> Row {
+    let middle =
+        |of: fn(&(Measured, Measured)) -> f64| median(&rounds.iter().map(of).collect::<Vec<f64>>());
+    let alone_per_second = middle(|(alone, _)| alone.rate(alone.contributions_added));
+    let forged_at_per_second = middle(|(_, forged)| forged.rate(forged.contributions_added));
+    let both = || rounds.iter().flat_map(|(alone, forged)| [alone, forged]);
+    Row {
+        rate_bytes_per_sec: settings.rate_bytes_per_sec,
+        workers: settings.workers,
+        alone_per_second,
+        forged_at_per_second,
+        cost: 1.0 - forged_at_per_second / alone_per_second.max(f64::MIN_POSITIVE),
+        forged_frames_per_second: middle(|(_, forged)| forged.rate(forged.forged)),
+        packets: both().map(|measured| measured.packets).sum(),
+        contributions_added: both().map(|measured| measured.contributions_added).sum(),
+    }
+}
+
+fn measure(
+    node: &Node,
+    settings: &Settings,
+    directory: &Path,
+    mode: &str,
+) -> Result<Measured, BenchError> {
+    let config = directory.join(format!("{mode}.toml"));
+    fs::write(&config, toml(settings, mode))
+        .map_err(BenchError::system(format!("writing {}", config.display())))?;
+    let mut command = Command::new(node.path());
+    command.arg("--config").arg(&config);
+    let stdout = Running::start("weft-node", &mut command)?.finish()?;
+    serde_json::from_str(stdout.trim()).map_err(|error| BenchError::Process {
+        program: "weft-node".to_owned(),
+        how: "printed something else than its report".to_owned(),
+        stderr: error.to_string(),
+    })
+}
+
+fn toml(settings: &Settings, mode: &str) -> String {
+    let members = (1..=settings.workers).map(|rank| format!("\"10.77.1.{rank}:7000\""));
+    let members = members.collect::<Vec<_>>().join(", ");
+    format!(
+        "[node]\nstats_format = \"json\"\n\n[port]\nio = \"udp\"\nip = \"10.77.0.100/16\"\n\n\
+         [bench]\nmode = \"{mode}\"\nseconds = {:?}\n\n\
+         [[job]]\nid = 0\nrate_bytes_per_sec = {}\n\n\
+         [[row]]\nrow = 0\njob = 0\nexponent = 0\nintegrity = \"none\"\nelements = 256\n\
+         window = 256\nmembers = [{members}]\n",
+        settings.seconds, settings.rate_bytes_per_sec,
+    )
+}
+
+/// A forger may cost a job this much.
+const COST_MAX: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Settings =
+        Settings { rate_bytes_per_sec: 1_000_000, workers: 4, seconds: 1.0, rounds: 1 };
+
+    fn measured(added: u64, forged: u64) -> Measured {
+        Measured { packets: 1000, contributions_added: added, forged, wall_seconds: 1.0 }
+    }
+
+    #[test]
+    fn a_row_is_valid_where_the_job_is_flooded_and_loses_less_than_a_twentieth() {
+        let of = |added, forged| row(&SETTINGS, &[(measured(1000, 0), measured(added, forged))]);
+        assert!(of(951, 1000).is_valid());
+        assert!(!of(949, 1000).is_valid());
+        assert!(!of(1000, 999).is_valid(), "that is no flood");
+        assert!((of(960, 1000).cost - 0.04).abs() < 1e-9);
+        assert!(!row(&SETTINGS, &[(measured(0, 0), measured(0, 9))]).is_valid());
+    }
+}
