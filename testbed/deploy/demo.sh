@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs the main job: four workers train on real images of
 # digits while an aggregator sums their gradients. Then the same images train a model on a parameter
-# server over links of unequal rates until its loss is 0.5, with transfers planned by MLfabric, shared
-# fairly, and in the order in which they were asked for: how long each took, as the median of three
-# seeds, in a table and a picture. Further arguments go to the main job's `weft run`.
+# server over links of unequal rates until its loss is 0.5, with transfers planned by MLfabric,
+# shared fairly, and in the order in which they were asked for: how long each took, as the median of
+# three seeds, in a table and a picture. Further arguments go to the main job's `weft run`.
 #
 # Exit status: 0 every sum and every final model was right; 1 one was not; 3 the main job ran
 # degraded, or cannot run here.

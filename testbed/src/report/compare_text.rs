@@ -1,5 +1,5 @@
-//! Draws a comparison as tables of at most 80 columns: how long the policies took to the target loss,
-//! and what their commits were like. No I/O.
+//! Draws a comparison as tables of at most 80 columns: how long the policies took to the target
+//! loss, and what their commits were like. No I/O.
 
 use std::fmt::Write as _;
 

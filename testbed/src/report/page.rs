@@ -7,8 +7,8 @@ use plotters::prelude::*;
 /// What a picture is drawn on.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Lets `paint` draw on a page below `title`, which says what is seen, and `note`, which says how to
-/// read it.
+/// Lets `paint` draw on a page below `title`, which says what is seen, and `note`, which says how
+/// to read it.
 pub(super) fn page(
     size: (u32, u32),
     title: &str,

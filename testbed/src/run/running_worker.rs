@@ -1,5 +1,5 @@
-//! A worker's process: told its plan and perhaps its end on standard input, heard line by line, ended
-//! with its owner.
+//! A worker's process: told its plan and perhaps its end on standard input, heard line by line,
+//! ended with its owner.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -51,8 +51,8 @@ pub struct PushSection {
     /// Held-out loss whose first crossing the report names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_loss: Option<f64>,
-    /// The run ends soon after worker 0 has pulled a model of `target_loss`, and when its rounds are
-    /// over at the latest. Default false: at `target_loss` it goes on.
+    /// The run ends soon after worker 0 has pulled a model of `target_loss`, and when its rounds
+    /// are over at the latest. Default false: at `target_loss` it goes on.
     #[serde(default)]
     pub until_loss: bool,
     /// The server keeps its state in the run directory: what it told anybody survives its restart.

@@ -1,8 +1,8 @@
 //! Decides which versions of a run's model are measured, and measures them: loss and accuracy over
 //! the held-out images. Pure.
 //!
-//! The models are the reference's. Invariant: the first, the last and the one that ended the run are
-//! among them.
+//! The models are the reference's. Invariant: the first, the last and the one that ended the run
+//! are among them.
 
 use crate::workload::digits::Trainer;
 

@@ -23,7 +23,7 @@ pub enum PushMessage {
     },
     /// The outcome of an update is known.
     Update(UpdateMessage),
-    /// The job has taken in all its updates, or those to its target loss, and the session is closed.
+    /// The job has taken in its updates, all or those to its target loss; the session is closed.
     Done(Box<PushSummary>),
     /// The worker gave up.
     Failed {

@@ -1,8 +1,8 @@
 //! Decides at which version a run ends that trains until a loss. Pure.
 //!
-//! Worker 0 measures every model that it pulls. With the first whose loss is at most the target, the
-//! job has fewer updates: each worker ends as it does at the end of the whole job, when the model has
-//! the last version. So nobody is left alone in a round that never fills.
+//! Worker 0 measures every model that it pulls. With the first whose loss is at most the target,
+//! the job has fewer updates: each worker ends as it does at the end of the whole job, with the
+//! last version of the model. So nobody is left alone in a round that never fills.
 
 use super::message::{PushMessage, UpdateOutcome};
 use crate::scenario::{JobSection, Mode, PushSection};

@@ -216,6 +216,7 @@ fn compare(server: &Sequence, replica: &Sequence, mut snapshots_max: usize) -> V
     for own in &replica.decided {
         if let Some(next) = next
             && own.order != next
+            && !(own.is_hole() && own.order > next)
         {
             let order = own.order;
             if order > next && snapshots_max > 0 {
