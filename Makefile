@@ -16,11 +16,12 @@ SOAK_SCALE ?= 20
 PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO_DENY_VERSION = 0.20.2
+CARGO_MUTANTS_VERSION = 27.1.0
 RELEASE = $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## install what is missing, build, train on real digits through the aggregator
@@ -62,14 +63,23 @@ deny-install: ## build cargo-deny into cargo's bin folder, unless it is there; s
 .PHONY: bench
 bench: build ## the figures of the README's table; takes some minutes on a quiet machine
 	@testbed/deploy/install-deps.sh bench
-	$(RELEASE)/weft bench aggregator --source all --crc both
-	$(RELEASE)/weft bench forged
-	$(RELEASE)/weft bench allreduce --io udp -e 4M
-	$(RELEASE)/weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
-		--rate-mbit 100 --type f32
-	$(RELEASE)/weft bench gate
-	@if [ "$$(id -u)" = 0 ]; then testbed/bench/peers/allreduce.sh; \
-		else echo "bench: OpenMPI and Gloo beside Weft need root: make bench-peers"; fi
+	@trap 'exit 1' INT TERM; failed=; \
+	run() { echo "$$*"; "$$@" || failed="$$failed; $$*"; }; \
+	weft=$(RELEASE)/weft; \
+	run $$weft bench aggregator --source all --crc both; \
+	run $$weft bench aggregator --source pcap --crc both --order 2,8,32 --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --jobs 2 --order step,8 --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --quota --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --frames ipv6,vlan --rounds 3; \
+	run $$weft bench aggregator --source pcap --crc off --lcores 2 --rounds 3; \
+	run $$weft bench forged; \
+	run $$weft bench allreduce --io udp -e 4M; \
+	run $$weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
+		--rate-mbit 100 --type f32; \
+	run $$weft bench gate; \
+	if [ "$$(id -u)" = 0 ]; then run testbed/bench/peers/allreduce.sh; \
+		else echo "bench: OpenMPI and Gloo beside Weft need root: make bench-peers"; fi; \
+	[ -z "$$failed" ] || { echo "bench: failed$$failed" >&2; exit 1; }
 
 .PHONY: bench-peers
 bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, on shaped links; needs root
@@ -102,6 +112,16 @@ fuzz: ## fuzz each target for FUZZ_SECONDS (60); needs nightly and cargo-fuzz
 		(cd tests/fuzz && cargo +nightly fuzz run --fuzz-dir . $${target%.rs} -- \
 			-max_total_time=$(FUZZ_SECONDS)) || exit 1; \
 	done
+
+.PHONY: mutants
+mutants: ## break the code by cargo-mutants, survivors.toml has what may live; takes hours
+	@cargo mutants --version 2>/dev/null | grep -qF " $(CARGO_MUTANTS_VERSION)" || \
+		cargo install cargo-mutants --locked --force --version $(CARGO_MUTANTS_VERSION)
+	tests/mutants/sweep.py $(MUTANTS)
+
+.PHONY: mutants-rules
+mutants-rules: ## break the named rules one by one; each must fail its tests
+	tests/mutants/rules.py
 
 .PHONY: clean-lab
 clean-lab: ## take down every lab on this machine

@@ -9,9 +9,11 @@
 pub mod bench;
 pub mod certs;
 pub mod doctor;
+pub mod interrupt;
 pub mod lab;
 pub mod probe;
 pub mod report;
 pub mod run;
+pub mod say;
 pub mod scenario;
 pub mod workload;

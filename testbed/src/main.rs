@@ -8,9 +8,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
+    Exit, Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
     run_args, worker,
 };
+use weft_testbed::{interrupt, say};
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -82,6 +83,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Err(error) = interrupt::end_at_once() {
+        say!("weft: cannot listen to signals: {error}");
+    }
     let cli = Cli::parse();
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
@@ -100,8 +104,13 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => ExitCode::from(code),
+        // Whatever else failed then, failed of it.
+        Err(Failure { error, .. }) if interrupt::is_raised() => {
+            say!("weft: interrupted: {error:#}");
+            ExitCode::from(Exit::Interrupted as u8)
+        }
         Err(Failure { exit, error }) => {
-            eprintln!("weft: {error:#}");
+            say!("weft: {error:#}");
             ExitCode::from(exit as u8)
         }
     }
@@ -115,4 +124,5 @@ fn programs() -> [clap::Command; 3] {
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("WEFT_COMMIT"), ")");
 
 const EXIT_CODES: &str = "\
-Exit status: 0 done, 1 failed, 2 wrong usage or input file, 3 cannot run here or degraded.";
+Exit status: 0 done, 1 failed, 2 wrong usage or input file, 3 cannot run here or degraded, 130
+interrupted by SIGINT, SIGTERM or SIGHUP, after what was made is taken down.";

@@ -110,6 +110,38 @@ fn report_shows_a_comparison_again() {
 }
 
 #[test]
+fn a_run_until_a_loss_ends_there_or_at_its_rounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let scenario = path("small.toml");
+    for mode in ["async", "sync"] {
+        let text = format!(
+            "name = \"small\"\n[job]\nworkers = 2\nrounds = 2000\nbatch = 16\nhidden = [16]\n\
+             learning_rate = 0.05\nmomentum = 0.5\nelement_type = \"i32\"\nscale_exponent = -20\n\
+             [push]\nmode = \"{mode}\"\ncontroller = false\naggregators = 0\n"
+        );
+        fs::write(&scenario, text).unwrap();
+        let run = |name: &str, more: &[&str]| {
+            let out = path(&format!("{mode}-{name}"));
+            let fixed = ["run", &scenario, "--io", "memory", "--format", "json", "--out", &out];
+            let output = weft(&[&fixed[..], more].concat());
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            json(&output)
+        };
+        let reached = run("reached", &["--until-loss", "1.5"]);
+        assert_eq!((&reached["verdict"], &reached["target_loss"]), (&"ok".into(), &1.5.into()));
+        assert!(reached["rounds"].as_u64() < Some(2000), "{reached}");
+        assert!(reached["time_to_loss_s"].as_f64() > Some(0.0), "{reached}");
+        let bound = run("bound", &["--until-loss", "0.0001", "--rounds", "3"]);
+        assert_eq!((&bound["verdict"], &bound["rounds"]), (&"ok".into(), &3.into()));
+        assert!(bound["time_to_loss_s"].is_null(), "{bound}");
+        let text = weft(&["report", &path(&format!("{mode}-bound"))]).stdout;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains("0.0001 was not reached in the run's 3 rounds"), "{text}");
+    }
+}
+
+#[test]
 fn doctor_says_the_same_in_json_and_in_its_exit_status() {
     let output = weft(&["doctor", "--format", "json"]);
     let value = json(&output);
@@ -117,10 +149,99 @@ fn doctor_says_the_same_in_json_and_in_its_exit_status() {
     assert_eq!(output.status.code(), Some(if can_run { 0 } else { 3 }));
     let findings = value["findings"].as_array().unwrap();
     let text = String::from_utf8(weft(&["doctor"]).stdout).unwrap();
-    assert_eq!(text.lines().count(), findings.len());
-    for (line, finding) in text.lines().zip(findings) {
+    // What does not fit a line goes on in the next, behind blanks.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(' ')).collect();
+    assert_eq!(lines.len(), findings.len());
+    for (line, finding) in lines.into_iter().zip(findings) {
         let level = finding["level"].as_str().unwrap();
         assert!(line.starts_with(&format!("{level} {}: ", finding["name"].as_str().unwrap())));
         assert_eq!(level == "ok", finding["fix"].is_null(), "{line}");
     }
+}
+
+#[test]
+fn reports_fit_eighty_columns() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    write_run(&run, Verdict::Ok);
+    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples/sixteen.json");
+    let (run, case) = (run.to_str().unwrap(), case.to_str().unwrap());
+    let compared = directory.path().join("compared");
+    fs::create_dir(&compared).unwrap();
+    let rows = r#"[{"policy": "mlfabric", "runs": 2, "runs_ok": 2, "mean_commit_ns": 2.5e6,
+        "p99_ns": 4000000, "policy_failures": 0}]"#;
+    fs::write(compared.join("compare.json"), rows).unwrap();
+    for arguments in [
+        vec!["report", run],
+        vec!["report", "--columns"],
+        vec!["report", compared.to_str().unwrap()],
+        vec!["plan", case],
+        vec!["plan", case, "--policy", "all"],
+        vec!["doctor"],
+        vec!["lab", "list"],
+    ] {
+        let output = weft(&arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        for line in text.lines() {
+            // One word cannot be folded: a hash, a path.
+            let is_word = line.split_whitespace().count() == 1;
+            let fits = line.chars().count() <= 80 || is_word || line.starts_with("model ");
+            assert!(fits, "{arguments:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_has_gone_is_a_clean_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run");
+    write_run(&run, Verdict::Ok);
+    let run = run.to_str().unwrap();
+    let weft = env!("CARGO_BIN_EXE_weft");
+    for script in [
+        format!("{weft} report --columns | head -1 >/dev/null"),
+        format!("{weft} report {run} 2>&- | head -1 >/dev/null"),
+        format!("{weft} report {run} >/dev/null 2>&-"),
+        // The reader of standard error is gone before the first line.
+        format!(
+            "{weft} report {run} 2> >(exec true) >/dev/null; sleep 0.2; {weft} report {run} \
+                 2> >(exec <&-; sleep 1) > >(exec <&-; sleep 1)"
+        ),
+    ] {
+        let script = format!("set -o pipefail; {script}");
+        let output = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{script}: {said}");
+        assert!(!said.contains("panicked"), "{script}: {said}");
+    }
+}
+
+#[test]
+fn a_mistake_in_an_override_names_its_option_before_anything_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let path = |name: &str| scenarios.join(name).to_str().unwrap().to_owned();
+    let (digits, push) = (path("digits.toml"), path("async.toml"));
+    for (scenario, option, field) in [
+        (&digits, "--loss=2", "faults.loss"),
+        (&digits, "--leaves=3", "aggregation.leaves"),
+        (&digits, "--rounds=0", "job.rounds"),
+        (&digits, "--restart=a7@3", "restart"),
+        (&push, "--policy=no-such", "push.policy"),
+        (&push, "--policy=exec:", "push.policy"),
+    ] {
+        let output = weft(&["run", scenario, option, "--out", out.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        let name = option.split('=').next().unwrap();
+        assert!(said.starts_with(&format!("weft: {name}: {field}")), "{option}: {said}");
+        assert!(!out.exists() && said.trim_end().lines().count() == 1, "{option}: {said}");
+    }
+    let text = fs::read_to_string(&push).unwrap();
+    let file = directory.path().join("bad.toml");
+    fs::write(&file, text.replace("policy = \"mlfabric\"", "policy = \"no-such\"")).unwrap();
+    let output = weft(&["run", file.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("bad.toml:") && said.contains("policy"), "{said}");
 }

@@ -239,7 +239,7 @@ fn an_interrupted_run_ends_at_once_and_cleans_up() {
         let signalled = std::time::Instant::now();
         let (ended, _) = run.end(PATIENCE);
         assert!(signalled.elapsed() < Duration::from_secs(8), "{:?}", signalled.elapsed());
-        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        assert_eq!(ended.code, Some(130), "{}", ended.stderr);
         assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
     }
 }

@@ -137,8 +137,9 @@ impl FileConfig {
     /// # Errors
     /// The field, and what would be right.
     pub fn check_listener(&self) -> Result<(), ConfigError> {
-        let wrong =
-            |field: &str, problem: String| Err(ConfigError { field: field.to_owned(), problem });
+        let wrong = |field: &str, problem: String| {
+            Err(ConfigError { field: field.to_owned(), problem, is_taken: false })
+        };
         match &self.tls {
             Some(_) if self.insecure => {
                 wrong("insecure", "contradicts `tls`; remove one of them".to_owned())

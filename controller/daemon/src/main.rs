@@ -43,16 +43,29 @@ fn start(cli: &Cli) -> Result<(), DaemonError> {
         .map_err(system("start the runtime"))?;
     let format = config.stats_format;
     let last = runtime.block_on(async {
+        // Under `nohup` the end of a terminal is none of ours; asked before it is listened to.
+        let is_detached = ignores_hangup();
+        let mut hangup = signal(SignalKind::hangup()).map_err(system("catch SIGHUP"))?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system("catch SIGINT"))?;
         let mut terminate = signal(SignalKind::terminate()).map_err(system("catch SIGTERM"))?;
         let stop = async {
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
+                _ = hangup.recv(), if !is_detached => {}
             }
         };
         Daemon::bind(&cli.config, config).await?.run(stop).await
     })?;
     print!("{}", daemon::write(&last, format));
     Ok(())
+}
+
+/// Whether SIGHUP was ignored when this process was started.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // It is the first signal.
+    mask.is_some_and(|mask| mask & 1 == 1)
 }

@@ -8,7 +8,12 @@ fn example(name: &str, arguments: &[&str]) -> Output {
     let this = env::current_exe().expect("a test program has a path");
     let folder = this.ancestors().nth(2).expect("test programs are in target/PROFILE/deps");
     let program = folder.join("examples").join(name);
-    Command::new(program).args(arguments).output().expect("the example runs")
+    Command::new(program)
+        .args(arguments)
+        .env_remove("RUST_BACKTRACE")
+        .env_remove("RUST_LIB_BACKTRACE")
+        .output()
+        .expect("the example runs")
 }
 
 #[test]

@@ -153,6 +153,11 @@ impl EalArgs {
         self
     }
 
+    /// Whether what EAL writes down for itself is of no use to another process.
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.shared_config && !self.extra.iter().any(|arg| arg.starts_with("--proc-type"))
+    }
+
     /// The command line, without the program's name. `first_cpu` is where lcore 0 goes by default.
     #[must_use]
     pub fn to_args(&self, first_cpu: u32) -> Vec<String> {

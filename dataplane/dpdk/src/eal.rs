@@ -8,7 +8,9 @@
 use crate::port::PortSummary;
 use crate::{EalArgs, sys};
 use std::ffi::{CStr, CString, c_char, c_int};
+use std::fs;
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic};
@@ -17,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic};
 #[derive(Debug)]
 pub struct Eal {
     handle: EalHandle,
+    _runtime: RuntimeDir,
     /// The thread that starts EAL is lcore 0 for good, so teardown belongs to it.
     _not_send: PhantomData<*mut ()>,
 }
@@ -123,10 +126,45 @@ impl Eal {
         let argv = Vec::leak([argv, vec![std::ptr::null_mut()]].concat());
         // SAFETY: called once; argv has argc writable, NUL-terminated strings and a null, for ever.
         let rc = unsafe { sys::weft_eal_init(argc, argv.as_mut_ptr()) };
+        let runtime = RuntimeDir::new(args.is_alone());
         if rc < 0 {
             return Err(EalError::Start { args: args.join(" "), reason: error_text(rc) });
         }
-        Ok(Self { handle: EalHandle { shared: Arc::default() }, _not_send: PhantomData })
+        Ok(Self {
+            handle: EalHandle { shared: Arc::default() },
+            _runtime: runtime,
+            _not_send: PhantomData,
+        })
+    }
+}
+
+/// The folder that EAL makes for itself in every start and never removes; it goes with this handle
+/// unless other processes look into it.
+#[derive(Debug)]
+struct RuntimeDir(Option<PathBuf>);
+
+impl RuntimeDir {
+    /// The folder of this process, after EAL has started or refused to.
+    fn new(is_alone: bool) -> Self {
+        // SAFETY: returns a static, NUL-terminated buffer, empty before EAL has made the folder.
+        let path = unsafe { sys::weft_runtime_dir() };
+        if path.is_null() || !is_alone {
+            return Self(None);
+        }
+        // SAFETY: as above; EAL writes it in its start alone, which is over.
+        let path = unsafe { CStr::from_ptr(path) }.to_string_lossy().into_owned();
+        Self((!path.is_empty()).then(|| path.into()))
+    }
+}
+
+impl Drop for RuntimeDir {
+    fn drop(&mut self) {
+        let Some(path) = &self.0 else { return };
+        // What stays does no harm; `dpdk` above it stays where others use it.
+        let _ = fs::remove_dir_all(path);
+        if let Some(parent) = path.parent().filter(|parent| parent.ends_with("dpdk")) {
+            let _ = fs::remove_dir(parent);
+        }
     }
 }
 

@@ -89,6 +89,7 @@ pub(crate) struct PortStats {
 unsafe extern "C" {
     pub(crate) fn weft_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     pub(crate) fn weft_eal_cleanup() -> c_int;
+    pub(crate) fn weft_runtime_dir() -> *const c_char;
     pub(crate) fn weft_version() -> *const c_char;
     pub(crate) fn weft_strerror(errnum: c_int) -> *const c_char;
     pub(crate) fn weft_first_cpu() -> c_int;

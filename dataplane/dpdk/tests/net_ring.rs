@@ -45,6 +45,10 @@ fn net_ring() {
     a_handle_moves_between_threads(&eal);
     one_port_gives_a_handle_per_transmit_queue(&eal);
     unread_frames_do_not_leak_when_a_port_closes(&eal, port);
+    let runtime = folder.path().join("dpdk");
+    assert!(runtime.is_dir(), "EAL keeps its files there");
+    drop(eal);
+    assert!(!runtime.exists(), "and a normal end leaves none");
 }
 
 /// Headers of Ethernet, IPv4, UDP and Weft are 74 bytes. Of frames that were allocated, received

@@ -2,6 +2,7 @@
 //! (SPEC#channels, SPEC#push).
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::SocketAddr;
 
 use weft_wire::header::ElementType;
@@ -209,6 +210,20 @@ pub enum InstallError {
     /// No memory is left for its staging or its slots.
     Full,
 }
+
+impl fmt::Display for InstallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownJob => "the job is not served here",
+            Self::RowTaken => "the row holds another open group",
+            Self::Shape => "members, chunks, elements or element type do not fit the job",
+            Self::Order => "the order number is below the next one, or taken",
+            Self::Full => "no memory is left for its staging or its slots",
+        })
+    }
+}
+
+impl core::error::Error for InstallError {}
 
 /// What a box tells its controller, and its reports.
 #[derive(Clone, Copy, Debug, PartialEq)]

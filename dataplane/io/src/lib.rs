@@ -25,6 +25,7 @@ pub mod pcap;
 pub mod pool;
 mod port;
 pub mod probe;
+pub mod reseal;
 pub mod restamp;
 pub mod trace;
 pub mod udp;

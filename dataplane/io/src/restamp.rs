@@ -4,13 +4,15 @@
 //! frame that the stamp refuses is freed and counted. [`WindowStamp`] numbers contributions so that
 //! each is the next one its member may send under the successor rule (SPEC#slot).
 //!
-//! The cost is charged to Weft in every figure: it runs on the same lcore, in the same burst.
+//! The cost is charged to Weft in every figure: it runs on the same lcore, in the same burst. A CRC
+//! is mended ([`Reseal`]), not made anew, for no deployment seals what it receives.
 
 use weft_wire::header::{HEADER_LEN, LAYOUT, Packet};
 use weft_wire::{Cookie, GroupId, MEMBERS_MAX, Nanos};
 
 use crate::forward_port;
 use crate::port::{Burst, Port};
+use crate::reseal::Reseal;
 
 /// Rewrites a received frame in place.
 pub trait Stamp {
@@ -105,7 +107,7 @@ pub struct WindowStampConfig {
     pub step_start: u32,
     /// First step that is not sent any more: the lane's `step_count`.
     pub step_end: u32,
-    /// Seals each datagram anew; `None` where the group's integrity is not `crc32c`.
+    /// Mends the CRC of each datagram; `None` where the group's integrity is not `crc32c`.
     pub crc32c: Option<fn(&[u8]) -> u32>,
 }
 
@@ -117,6 +119,7 @@ pub struct WindowStampConfig {
 #[derive(Clone, Debug)]
 pub struct WindowStamp {
     config: WindowStampConfig,
+    reseal: Option<Reseal>,
     /// Next step of each member.
     steps: [u32; MEMBERS_MAX],
     /// No member's next step is below this.
@@ -132,13 +135,22 @@ impl WindowStamp {
     pub fn new(config: WindowStampConfig) -> Self {
         assert!((1..=MEMBERS_MAX).contains(&config.cookies.len()), "1 to 64 members");
         assert!(config.shard < config.shards, "the shard is one of the shards");
-        Self { steps: [config.step_start; MEMBERS_MAX], lowest: config.step_start, config }
+        let reseal = config
+            .crc32c
+            .map(|crc32c| Reseal::new(crc32c, config.datagram_len, &[CHUNK, GROUP, COOKIE]));
+        Self { steps: [config.step_start; MEMBERS_MAX], lowest: config.step_start, config, reseal }
     }
 
     /// Steps that every member has contributed to.
     #[must_use]
     pub fn complete_steps(&self) -> u32 {
         self.lowest_step() - self.config.step_start
+    }
+
+    /// Slots of the lane.
+    #[must_use]
+    pub fn window(&self) -> u32 {
+        self.config.window
     }
 
     fn lowest_step(&self) -> u32 {
@@ -175,14 +187,14 @@ impl Stamp for WindowStamp {
         let Some(step) = self.advance(rank) else { return false };
         // Chunks run modulo 2^32 over a session.
         let chunk = step.wrapping_mul(self.config.shards).wrapping_add(self.config.shard);
-        let mut put = |at: usize, word: u32| {
-            header[at..at + 4].copy_from_slice(&word.to_be_bytes());
-        };
-        put(CHUNK, chunk);
-        put(GROUP, self.config.group.0);
-        put(COOKIE, cookie);
-        if let Some(crc32c) = self.config.crc32c {
-            Packet::new_unchecked(datagram).seal(crc32c);
+        let words = [chunk, self.config.group.0, cookie];
+        match &self.reseal {
+            Some(reseal) => reseal.write(header, &words),
+            None => {
+                for (at, word) in [CHUNK, GROUP, COOKIE].into_iter().zip(words) {
+                    header[at..at + 4].copy_from_slice(&word.to_be_bytes());
+                }
+            }
         }
         true
     }

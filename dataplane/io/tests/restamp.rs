@@ -11,11 +11,6 @@ use weft_io::{Burst, Port};
 use weft_wire::header::Packet;
 use weft_wire::{Cookie, GroupId, MacAddr, Nanos};
 
-/// Not CRC32C: any function of the bytes shows whether the seal covers them.
-fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(1, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(u32::from(*byte)))
-}
-
 fn config() -> WindowStampConfig {
     WindowStampConfig {
         payload_start: 42,
@@ -27,8 +22,14 @@ fn config() -> WindowStampConfig {
         shard: 1,
         step_start: 10,
         step_end: 1000,
-        crc32c: Some(checksum),
+        crc32c: Some(weft_kernel::crc32c),
     }
+}
+
+fn sealed(chunk: u32, members: u64) -> Vec<u8> {
+    let mut bytes = contribution(chunk, members);
+    Packet::new_unchecked(&mut bytes[..]).seal(weft_kernel::crc32c);
+    bytes.to_vec()
 }
 
 /// Sends one contribution of each rank in `ranks`; returns (rank, step) of those that came.
@@ -40,7 +41,7 @@ fn round(
     let mut tx = Burst::new();
     for rank in ranks {
         // Always the same frame, as from a capture that runs in a circle.
-        tx.push(datagram(far, &route(), &contribution(99, 1 << rank)));
+        tx.push(datagram(far, &route(), &sealed(99, 1 << rank)));
     }
     far.tx_burst(Nanos(0), &mut tx);
     let mut rx = Burst::new();
@@ -53,7 +54,7 @@ fn round(
         assert_eq!(packet.group(), GroupId::new(7, 8));
         assert_eq!(usize::try_from(packet.cookie().0).expect("small"), 100 + rank);
         assert_eq!(packet.chunk().0 % 2, 1);
-        assert!(packet.verify_crc(checksum));
+        assert!(packet.verify_crc(weft_kernel::crc32c));
         seen.push((rank, packet.chunk().0 / 2));
     }
     seen

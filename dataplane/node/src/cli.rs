@@ -10,7 +10,7 @@ use crate::config::Format;
 
 /// Sums gradients of training jobs on their way: the aggregator of Weft.
 ///
-/// Ends on SIGINT or SIGTERM with a statistics block on stdout. Progress goes to stderr; the line
+/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr; the line
 /// that begins with "weft-node ready:" (or is `{"ready":true,…}` with --format json) says that the
 /// node serves. A parameter server without `state_dir` forgets its job when it ends.
 #[derive(Clone, Debug, Parser)]
@@ -18,7 +18,7 @@ use crate::config::Format;
     name = "weft-node",
     version = VERSION,
     override_usage = "weft-node --config <FILE> [OPTIONS]\n       weft-node <EAL ARGUMENTS>… -- --config <FILE> [OPTIONS]",
-    after_help = "Exit status: 0 ended on a signal; 2 usage or configuration; 3 cannot run here."
+    after_help = "Exit status: 0 ended on a signal; 2 usage or configuration; 3 cannot run here; 130 ended at once by a second signal."
 )]
 pub struct Cli {
     /// Configuration file (TOML).

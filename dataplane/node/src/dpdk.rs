@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
 use weft_dpdk::{
     DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
 };
-use weft_io::Port;
+use weft_io::{Port, PortInfo};
 
 use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
@@ -14,7 +13,7 @@ use crate::error::NodeError;
 use crate::host::Host;
 use crate::node::Node;
 use crate::stats::LaneSnapshot;
-use crate::steered::{FramePool, Relay, RelayPort, steer};
+use crate::steered::{FramePool, Relay, RelayPort, Ring, steer};
 use crate::wrap::Wrapped;
 
 impl Node<'_> {
@@ -34,11 +33,9 @@ impl Node<'_> {
         if queues.is_empty() {
             // One queue for all lanes: lane 0 sends for the others.
             let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
-            let relay: Relay<Mbuf> = Arc::new(ArrayQueue::new(ring_frames));
+            let relay: Relay<Mbuf> = Arc::new(Ring::new(ring_frames));
             let sender = |_| -> Result<_, NodeError> {
-                let (count, room) = (port.mbuf_count, port.mbuf_data_room_bytes);
-                let pool = MbufPool(Mempool::new(&eal, count, room, ANY_SOCKET)?);
-                Ok(Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), info.clone())))
+                Ok(Wrapped::Plain(relay_port(&eal, &port, &relay, info.clone())?))
             };
             let senders = (1..config.lcores.shards).map(sender).collect::<Result<_, _>>()?;
             let (front, sides) =
@@ -98,9 +95,20 @@ pub(crate) fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQ
     Ok(outcome?)
 }
 
+/// A port of a lane that sends through lane 0, with a pool like the device's.
+pub(crate) fn relay_port(
+    eal: &Eal,
+    port: &PortConfig,
+    relay: &Relay<Mbuf>,
+    info: PortInfo,
+) -> Result<RelayPort<MbufPool>, NodeError> {
+    let pool = Mempool::new(eal, port.mbuf_count, port.mbuf_data_room_bytes, ANY_SOCKET)?;
+    Ok(RelayPort::new(MbufPool(pool), Arc::clone(relay), info))
+}
+
 /// Buffers of a lane that sends through lane 0.
 #[derive(Debug)]
-struct MbufPool(Mempool);
+pub(crate) struct MbufPool(Mempool);
 
 impl FramePool for MbufPool {
     type Frame = Mbuf;

@@ -39,6 +39,7 @@ pub mod lane;
 pub mod model;
 pub mod node;
 mod reporter;
+pub mod signals;
 pub mod stats;
 pub mod steer;
 pub mod steered;

@@ -80,17 +80,22 @@ fn print_report(report: &Report, format: Format) {
     }
 }
 
-/// A flag that the first SIGINT or SIGTERM sets; the second ends the process at once.
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets; the second ends the process at once, as
+/// interrupted. SIGHUP stays ignored where it was (`nohup`).
 fn stop_on_signals() -> Result<Arc<AtomicBool>, NodeError> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
+    let is_heard = |signal: &i32| *signal != SIGHUP || !weft_node::signals::ignores_hangup();
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard) {
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .map_err(NodeError::Signals)?;
     }
     Ok(stop)
 }
+
+/// The exit status of a node that a second signal has ended.
+const INTERRUPTED: i32 = 130;
 
 /// The error and its causes on one line.
 fn one_line(error: &NodeError) -> String {

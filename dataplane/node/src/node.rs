@@ -36,7 +36,7 @@ use crate::lane::{self, Shared};
 use crate::model;
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
-use crate::steered::{LanePort, RelayPort, SteeredPort, steer};
+use crate::steered::{LanePort, RelayPort, Ring, SteeredPort, steer};
 use crate::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
@@ -126,7 +126,7 @@ impl Node<'_> {
             ..UdpConfig::new(self.settings.table.local.addr)
         })?;
         let lanes = &self.settings.config.lcores;
-        let relay = Arc::new(ArrayQueue::new(lanes.ring_frames));
+        let relay = Arc::new(Ring::new(lanes.ring_frames));
         let sender = |_| {
             let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);
             Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), port.info()))

@@ -2,7 +2,7 @@
 //! whichever queue it came in on.
 //!
 //! A [`SteeredPort`] is one lane's. What its own port receives it sorts by [`LaneMap`]; what
-//! belongs to another lane goes into that lane's ring. On a device with one receive queue lane 0
+//! belongs to another lane goes into that lane's ring, all that a burst held for it at once. On a device with one receive queue lane 0
 //! does all of this; on one that spreads frames by a hash of its own every lane does, and it need
 //! not be known which hash that is. A lane sends through its own port, which may be a
 //! [`RelayPort`]: then lane 0 sends for it.
@@ -14,7 +14,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::sync::{Parker, Unparker};
 use weft_io::fault::FaultCounts;
 use weft_io::pool::{Pool, PoolFrame};
@@ -23,6 +22,10 @@ use weft_wire::Nanos;
 
 use crate::steer::LaneMap;
 use crate::wrap::Wrapped;
+
+mod ring;
+
+pub use ring::Ring;
 
 /// What steering did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -43,7 +46,7 @@ pub trait LanePort: Port {
 }
 
 /// Frames from lanes without a port of their own, for lane 0 to send.
-pub type Relay<F> = Arc<ArrayQueue<F>>;
+pub type Relay<F> = Arc<Ring<F>>;
 
 /// A lane's port.
 #[derive(Debug)]
@@ -54,7 +57,6 @@ pub struct SteeredPort<P: Port> {
     mesh: Option<Mesh<P::Frame>>,
     relay: Option<Relay<P::Frame>>,
     arrived: Burst<P::Frame>,
-    leaving: Burst<P::Frame>,
     relay_dropped: u64,
     stats: SteerStats,
 }
@@ -63,18 +65,20 @@ pub struct SteeredPort<P: Port> {
 #[derive(Debug)]
 struct Mesh<F> {
     map: LaneMap,
-    rings: Arc<[Ring<F>]>,
+    ways: Arc<[Way<F>]>,
+    /// What this burst holds for each lane.
+    sorted: Box<[Burst<F>]>,
+    /// What was taken out of the ring, and had no room in the last burst.
+    early: Burst<F>,
     parker: Parker,
     /// This lane's port receives nothing, so waiting means waiting for the ring.
     is_fed: bool,
-    /// Lanes that got a frame in this burst.
-    woken: u64,
 }
 
 /// The way to a lane.
 #[derive(Debug)]
-struct Ring<F> {
-    queue: ArrayQueue<F>,
+struct Way<F> {
+    ring: Ring<F>,
     unparker: Unparker,
 }
 
@@ -96,13 +100,13 @@ where
         return (SteeredPort::new(first, 0, None, None), Vec::new());
     }
     let parkers: Vec<Parker> = (0..=others.len()).map(|_| Parker::new()).collect();
-    let ring = |parker: &Parker| Ring {
-        queue: ArrayQueue::new(ring_frames),
-        unparker: parker.unparker().clone(),
-    };
-    let rings: Arc<[Ring<P::Frame>]> = parkers.iter().map(ring).collect();
+    let way =
+        |parker: &Parker| Way { ring: Ring::new(ring_frames), unparker: parker.unparker().clone() };
+    let ways: Arc<[Way<P::Frame>]> = parkers.iter().map(way).collect();
     let mesh = |parker, is_fed| {
-        Some(Mesh { map: map.clone(), rings: Arc::clone(&rings), parker, is_fed, woken: 0 })
+        let (map, ways) = (map.clone(), Arc::clone(&ways));
+        let sorted = ways.iter().map(|_| Burst::new()).collect();
+        Some(Mesh { map, ways, sorted, early: Burst::new(), parker, is_fed })
     };
     let mut parkers = parkers.into_iter();
     let front_mesh = parkers.next().and_then(|parker| mesh(parker, false));
@@ -127,10 +131,15 @@ impl<P: Port> SteeredPort<P> {
             mesh,
             relay,
             arrived: Burst::new(),
-            leaving: Burst::new(),
             relay_dropped: 0,
             stats: SteerStats::default(),
         }
+    }
+
+    /// The lane's own port.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.inner
     }
 
     /// What steering did.
@@ -142,38 +151,37 @@ impl<P: Port> SteeredPort<P> {
     /// Sends what other lanes cannot.
     fn send_relayed(&mut self, now: Nanos) {
         let Some(relay) = &self.relay else { return };
-        while !self.leaving.is_full() {
-            let Some(frame) = relay.pop() else { break };
-            self.leaving.push(frame);
-        }
-        if !self.leaving.is_empty() {
-            self.inner.tx_burst(now, &mut self.leaving);
-            self.relay_dropped += self.leaving.len() as u64;
-            self.inner.free(&mut self.leaving);
+        for _ in 0..RELAYED_MAX {
+            let Some(mut leaving) = relay.pop() else { return };
+            self.inner.tx_burst(now, &mut leaving);
+            self.relay_dropped += leaving.len() as u64;
+            self.inner.free(&mut leaving);
         }
     }
 }
 
 impl<F> Mesh<F> {
-    fn take_own(&self, lane: usize, rx: &mut Burst<F>) {
+    fn take_own(&mut self, lane: usize, rx: &mut Burst<F>) {
         while !rx.is_full() {
-            let Some(frame) = self.rings[lane].queue.pop() else { break };
-            rx.push(frame);
+            if self.early.is_empty() {
+                let Some(burst) = self.ways[lane].ring.pop() else { return };
+                self.early = burst;
+            }
+            let count = self.early.len().min(rx.remaining_capacity());
+            rx.extend(self.early.drain(..count));
         }
     }
 
-    fn hand_over(&mut self, lane: usize, frame: F, stats: &mut SteerStats) {
-        match self.rings[lane].queue.push(frame) {
-            Ok(()) => stats.handed_over += 1,
-            Err(_full) => stats.ring_full += 1,
-        }
-        self.woken |= 1 << lane;
-    }
-
-    fn wake(&mut self) {
-        while self.woken != 0 {
-            self.rings[self.woken.trailing_zeros() as usize].unparker.unpark();
-            self.woken &= self.woken - 1;
+    /// Hands the sorted frames over; those for a full ring are left to be freed.
+    fn hand_over(&mut self, stats: &mut SteerStats, free: &mut impl FnMut(&mut Burst<F>)) {
+        for (way, frames) in self.ways.iter().zip(&mut self.sorted) {
+            if frames.is_empty() {
+                continue;
+            }
+            stats.handed_over += way.ring.push(frames) as u64;
+            stats.ring_full += frames.len() as u64;
+            free(frames);
+            way.unparker.unpark();
         }
     }
 }
@@ -192,10 +200,10 @@ impl<P: Port> Port for SteeredPort<P> {
                 match mesh.map.lane_of(frame.as_ref()) {
                     // What no longer fits behind frames of the ring comes with the next burst.
                     lane if lane == self.lane && !rx.is_full() => rx.push(frame),
-                    lane => mesh.hand_over(lane, frame, &mut self.stats),
+                    lane => mesh.sorted[lane].push(frame),
                 }
             }
-            mesh.wake();
+            mesh.hand_over(&mut self.stats, &mut |frames| self.inner.free(frames));
         }
         rx.len() - before
     }
@@ -276,15 +284,7 @@ impl<A: FramePool> Port for RelayPort<A> {
     }
 
     fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<A::Frame>) -> usize {
-        let offered = tx.len();
-        let mut refused = Burst::new();
-        for frame in tx.drain(..) {
-            if let Err(frame) = self.relay.push(frame) {
-                refused.push(frame);
-            }
-        }
-        tx.extend(refused);
-        offered - tx.len()
+        self.relay.push(tx)
     }
 
     fn alloc(&mut self) -> Option<A::Frame> {
@@ -303,6 +303,8 @@ impl<A: FramePool> Port for RelayPort<A> {
     }
 }
 
+/// Bursts of other lanes that lane 0 sends before it receives again.
+const RELAYED_MAX: usize = 4;
 /// Longest sleep of a lane that others hand frames to while it waits for its port.
 const PAUSE_MAX_NS: u64 = 100_000;
 

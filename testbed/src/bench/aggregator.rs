@@ -12,65 +12,15 @@
 //!   the same frames and window, sent back instead of summed.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::case::{Case, Frames, Lease, Order, Source};
 use super::config::{BenchSpec, NodeSpec};
+use super::interrupt;
 use super::process::{BenchError, Measurement, Node, Running, testpmd};
 use super::statistics::median;
-
-/// Where contributions come from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Source {
-    /// net_pcap, the same frames for ever.
-    Pcap,
-    /// A generator process over memif.
-    Memif,
-}
-
-/// How long slots live.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Lease {
-    /// A window of slots with two banks.
-    Windowed,
-    /// A slot per chunk, 64 MiB a group: one gathers while the one before is released.
-    Whole,
-}
-
-/// What one row measures.
-#[derive(Clone, Copy, Debug)]
-pub struct Case {
-    /// Where contributions come from.
-    pub source: Source,
-    /// How long slots live.
-    pub lease: Lease,
-    /// CRC32C over header and payload, checked and made anew.
-    pub crc: bool,
-    /// Elements of 4 bytes in a packet.
-    pub elements: u16,
-    /// Members of the group.
-    pub workers: u8,
-    /// Slots, a power of two.
-    pub window: u16,
-}
-
-impl Case {
-    /// The same with a window that the rings of a memif hold for all workers together.
-    #[must_use]
-    pub fn fitted(mut self) -> Self {
-        if self.source == Source::Memif {
-            while self.window > 1
-                && usize::from(self.window) * usize::from(self.workers) > IN_FLIGHT_MAX
-            {
-                self.window /= 2;
-            }
-        }
-        self
-    }
-}
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
@@ -93,6 +43,10 @@ pub struct Row {
     pub elements: u16,
     pub workers: u8,
     pub lcores: u8,
+    pub order: Order,
+    pub jobs: u8,
+    pub frames: Frames,
+    pub quota: bool,
     pub packets_per_cpu_second: f64,
     pub contributions_added: u64,
     pub packets: u64,
@@ -108,16 +62,19 @@ pub struct Row {
     pub testpmd_mode: &'static str,
     pub repeated: u64,
     pub valid: bool,
+    pub failure: Option<String>,
 }
 
 impl Row {
-    /// True when at least 99 % of the packets entered a sum and no compared sum was wrong.
+    /// True when at least 99 % of the packets entered a sum (of tagged ones: were refused as such),
+    /// no compared sum was wrong, and every round came to its end.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.valid
     }
 
-    fn new(case: &Case, rounds: &[Round]) -> Self {
+    /// Of what was measured until the row ended, or failed.
+    fn new(case: &Case, rounds: &[Round], failure: Option<String>) -> Self {
         let weft = |value: fn(&Round) -> f64| -> Vec<f64> { rounds.iter().map(value).collect() };
         let per_cpu = weft(|round| round.packets as f64 / round.cpu_seconds);
         let per_second = weft(|round| round.packets_per_second);
@@ -126,14 +83,22 @@ impl Row {
         let sum = |value: fn(&Round) -> u64| rounds.iter().map(value).sum::<u64>();
         let (packets, added) = (sum(|round| round.counted), sum(|round| round.added));
         let (checked, wrong) = (sum(|round| round.checked), sum(|round| round.wrong));
-        let share = added as f64 / (packets as f64).max(1.0);
+        let refused = sum(|round| round.refused_as_tagged);
+        let is_tagged = case.frames == Frames::Vlan;
+        let proper = if is_tagged { refused } else { added } as f64 / (packets as f64).max(1.0);
+        // Nothing leaves that could be compared where everything is refused.
+        let is_right = wrong == 0 && (checked > 0 || is_tagged);
         Self {
             source: case.source,
             lease: case.lease,
             crc: case.crc,
             elements: case.elements,
             workers: case.workers,
-            lcores: 1,
+            lcores: case.lcores,
+            order: case.order,
+            jobs: case.jobs,
+            frames: case.frames,
+            quota: case.quota,
             packets_per_cpu_second: median(&per_cpu),
             contributions_added: added,
             packets,
@@ -148,7 +113,8 @@ impl Row {
             rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
             testpmd_mode: if case.source == Source::Pcap { "rxonly" } else { "macswap" },
             repeated: sum(|round| round.repeated),
-            valid: share >= SHARE_MIN && wrong == 0 && checked > 0,
+            valid: proper >= SHARE_MIN && is_right && failure.is_none(),
+            failure,
         }
     }
 }
@@ -165,16 +131,19 @@ struct Round {
     added: u64,
     checked: u64,
     wrong: u64,
+    /// Packets that were refused for their VLAN tag.
+    refused_as_tagged: u64,
     /// Frames that the generator sent again, for one or its answer was lost.
     repeated: u64,
     testpmd: Option<f64>,
     ratio: Option<f64>,
 }
 
-/// Measures one row. Files and sockets go to `directory`; `after_round` is told after each round.
+/// Measures one row. Files and sockets go to `directory`; `after_round` is told after each round. A
+/// row that fails is a row with a failure, so that others can be measured all the same.
 ///
 /// # Errors
-/// [`BenchError`] when a process did not do its part.
+/// [`BenchError::Interrupted`].
 pub fn run(
     node: &Node,
     case: &Case,
@@ -184,13 +153,21 @@ pub fn run(
 ) -> Result<Row, BenchError> {
     let mut rounds = Vec::new();
     for number in 0..settings.rounds {
-        rounds.push(match case.source {
-            Source::Pcap => pcap_round(node, case, settings, directory)?,
-            Source::Memif => memif_round(node, case, settings, directory)?,
-        });
+        let round = match case.source {
+            Source::Pcap => pcap_round(node, case, settings, directory),
+            Source::Memif => memif_round(node, case, settings, directory),
+        };
+        match round {
+            Ok(round) => rounds.push(round),
+            Err(BenchError::Interrupted) => return Err(BenchError::Interrupted),
+            Err(error) => {
+                let failure = format!("round {}: {error}", number + 1);
+                return Ok(Row::new(case, &rounds, Some(failure)));
+            }
+        }
         after_round(number + 1);
     }
-    Ok(Row::new(case, &rounds))
+    Ok(Row::new(case, &rounds, None))
 }
 
 fn pcap_round(
@@ -208,7 +185,11 @@ fn pcap_round(
         ..BenchSpec::default()
     };
     let [lane, main] = settings.cpus;
-    let spec = NodeSpec { vdev: vdev.clone(), cpu: lane, bench: Some(bench) };
+    if case.lcores > 1 && lane == main {
+        return Err(BenchError::OneCpu(1));
+    }
+    let cpus = [lane, main][..usize::from(case.lcores)].to_vec();
+    let spec = NodeSpec { vdev: vdev.clone(), cpus, bench: Some(bench) };
     let measured = measurement(&node.start(directory, "replay", case, &spec)?.finish()?)?;
     let mut round = Round {
         packets: measured.packets,
@@ -218,10 +199,11 @@ fn pcap_round(
         added: measured.contributions_added,
         checked: measured.checked,
         wrong: measured.wrong,
+        refused_as_tagged: measured.drops.get("vlan").copied().unwrap_or(0),
         ..Round::default()
     };
     if let Some(testpmd) = testpmd(directory, "weft-rxonly", &vdev, "rxonly", [lane, main])? {
-        std::thread::sleep(EAL_START + Duration::from_secs_f64(settings.seconds));
+        interrupt::sleep(Duration::from_secs_f64(settings.seconds))?;
         let cpu = testpmd.busiest_thread().as_secs_f64();
         let packets = received_packets(&testpmd.press_enter()?)?;
         let rate = packets as f64 / cpu.max(1e-3);
@@ -242,7 +224,7 @@ fn memif_round(
         return Err(BenchError::OneCpu(1));
     }
     let socket = directory.join("aggregator.sock");
-    let spec = NodeSpec { vdev: memif(&socket, "server"), cpu: lane, bench: None };
+    let spec = NodeSpec { vdev: memif(&socket, "server"), cpus: vec![lane], bench: None };
     let mut aggregator = node.start(directory, "aggregator", case, &spec)?;
     aggregator.wait_for("\"ready\":true")?;
     let (generator, cpu) = generate(node, case, settings, directory, &socket, &aggregator, false)?;
@@ -262,8 +244,7 @@ fn memif_round(
     };
     let socket = directory.join("testpmd.sock");
     let vdev = memif(&socket, "server");
-    if let Some(mut echo) = testpmd(directory, "weft-macswap", &vdev, "macswap", [lane, other])? {
-        wait_for_socket(&socket, &mut echo)?;
+    if let Some(echo) = testpmd(directory, "weft-macswap", &vdev, "macswap", [lane, other])? {
         let (generator, _) = generate(node, case, settings, directory, &socket, &echo, true)?;
         echo.press_enter()?;
         let measured = measurement(&generator.interrupt()?)?;
@@ -294,8 +275,11 @@ fn generate(
 ) -> Result<(Running, f64), BenchError> {
     let mode = if echo { "echo" } else { "generate" };
     let bench = BenchSpec { mode, seconds: Some(settings.seconds), ..BenchSpec::default() };
-    let spec =
-        NodeSpec { vdev: memif(socket, "client"), cpu: settings.cpus[1], bench: Some(bench) };
+    let spec = NodeSpec {
+        vdev: memif(socket, "client"),
+        cpus: vec![settings.cpus[1]],
+        bench: Some(bench),
+    };
     let mut generator = node.start(directory, "generator", case, &spec)?;
     generator.wait_for("bench: begin")?;
     let before = device.busiest_thread();
@@ -306,21 +290,6 @@ fn generate(
 
 fn memif(socket: &Path, role: &str) -> String {
     format!("net_memif0,role={role},socket={},socket-abstract=no,rsize=11", socket.display())
-}
-
-fn wait_for_socket(socket: &Path, owner: &mut Running) -> Result<(), BenchError> {
-    let begun = Instant::now();
-    while !socket.exists() {
-        if !owner.is_running() || begun.elapsed() > SOCKET_TIMEOUT {
-            return Err(BenchError::Process {
-                program: "dpdk-testpmd".to_owned(),
-                how: format!("did not listen at {}", socket.display()),
-                stderr: "try it by hand".to_owned(),
-            });
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
 }
 
 /// The part of a node's final report that a row needs.
@@ -367,24 +336,10 @@ fn received_packets(stdout: &str) -> Result<u64, BenchError> {
 
 /// Least share of packets that entered a sum.
 const SHARE_MIN: f64 = 0.99;
-/// Half of a memif ring of 2^11 descriptors.
-const IN_FLIGHT_MAX: usize = 1024;
-/// How long EAL takes until testpmd forwards.
-const EAL_START: Duration = Duration::from_millis(300);
-const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const CASE: Case = Case {
-        source: Source::Pcap,
-        lease: Lease::Windowed,
-        crc: false,
-        elements: 256,
-        workers: 4,
-        window: 256,
-    };
 
     fn round(packets: u64, added: u64, wrong: u64) -> Round {
         Round {
@@ -395,15 +350,20 @@ mod tests {
             added,
             checked: 10,
             wrong,
+            refused_as_tagged: 0,
             repeated: 0,
             testpmd: Some(400.0),
             ratio: Some(0.5),
         }
     }
 
+    fn row(rounds: &[Round]) -> Row {
+        Row::new(&Case::default(), rounds, None)
+    }
+
     #[test]
     fn a_row_is_the_median_of_its_rounds() {
-        let row = Row::new(&CASE, &[round(100, 100, 0), round(300, 300, 0), round(200, 200, 0)]);
+        let row = row(&[round(100, 100, 0), round(300, 300, 0), round(200, 200, 0)]);
         assert!((row.packets_per_cpu_second - 400.0).abs() < 1e-9);
         assert_eq!((row.packets, row.contributions_added), (600, 600));
         assert!(row.is_valid());
@@ -411,19 +371,29 @@ mod tests {
 
     #[test]
     fn refused_packets_and_wrong_sums_make_a_row_invalid() {
-        assert!(Row::new(&CASE, &[round(1000, 990, 0)]).is_valid());
-        assert!(!Row::new(&CASE, &[round(1000, 989, 0)]).is_valid());
-        assert!(!Row::new(&CASE, &[round(1000, 1000, 1)]).is_valid());
-        assert!(!Row::new(&CASE, &[Round { checked: 0, ..round(1000, 1000, 0) }]).is_valid());
-        assert!(!Row::new(&CASE, &[]).is_valid());
+        assert!(row(&[round(1000, 990, 0)]).is_valid());
+        assert!(!row(&[round(1000, 989, 0)]).is_valid());
+        assert!(!row(&[round(1000, 1000, 1)]).is_valid());
+        assert!(!row(&[Round { checked: 0, ..round(1000, 1000, 0) }]).is_valid());
+        assert!(!row(&[]).is_valid());
     }
 
     #[test]
-    fn a_memif_window_fits_the_ring_for_all_workers() {
-        let memif = Case { source: Source::Memif, workers: 16, ..CASE };
-        assert_eq!(memif.fitted().window, 64);
-        assert_eq!(Case { workers: 4, ..memif }.fitted().window, 256);
-        assert_eq!(Case { workers: 16, ..CASE }.fitted().window, 256);
+    fn a_row_that_failed_is_invalid_and_says_why() {
+        let failed =
+            Row::new(&Case::default(), &[round(1000, 1000, 0)], Some("round 2: no answer".into()));
+        assert!(!failed.is_valid());
+        let json = serde_json::to_value(&failed).unwrap();
+        assert_eq!(json["failure"], "round 2: no answer");
+        assert_eq!((json["order"].as_str(), json["jobs"].as_u64()), (Some("step"), Some(1)));
+    }
+
+    #[test]
+    fn tagged_packets_must_be_refused_as_such() {
+        let tagged = Case { frames: Frames::Vlan, ..Case::default() };
+        let of = |refused_as_tagged| Round { checked: 0, refused_as_tagged, ..round(1000, 0, 0) };
+        assert!(Row::new(&tagged, &[of(1000)], None).is_valid());
+        assert!(!Row::new(&tagged, &[of(0)], None).is_valid());
     }
 
     #[test]

@@ -72,9 +72,22 @@ pub struct Row {
     pub rate_mbit: Option<u32>,
     pub bound_us: Option<f64>,
     pub ratio_to_bound: Option<f64>,
+    pub failure: Option<String>,
 }
 
 impl Row {
+    /// Of a size that could not be measured.
+    fn failed(settings: &Settings, bytes: u64, failure: String) -> Self {
+        let nothing = MemberResult { bytes, ..MemberResult::default() };
+        Self { failure: Some(failure), ..Self::new(settings, &[nothing]) }
+    }
+
+    /// True when it was measured and no element of any sum was wrong.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.wrong == 0 && self.failure.is_none()
+    }
+
     fn new(settings: &Settings, members: &[MemberResult]) -> Self {
         let bytes = members.first().map_or(0, |member| member.bytes);
         let count = bytes / settings.element_type.len_bytes();
@@ -107,6 +120,7 @@ impl Row {
             rate_mbit: settings.rate_mbit,
             bound_us,
             ratio_to_bound: bound_us.map(|bound| time_us / bound),
+            failure: None,
         }
     }
 }
@@ -119,14 +133,22 @@ fn bound_us(bytes: u64, rate_mbit: u32) -> f64 {
     wire as f64 * 8.0 / f64::from(rate_mbit)
 }
 
-/// Measures all sizes, in order.
+/// Measures all sizes, in order. Sizes that fail are rows with a failure.
 ///
 /// # Errors
-/// [`BenchError`].
+/// [`BenchError`] where this machine lacks something, or on a signal.
 pub fn run(settings: &Settings, directory: &Path) -> Result<Vec<Row>, BenchError> {
     let results = match settings.io {
-        Io::Memory => in_memory(settings)?,
-        _ => in_processes(settings, directory)?,
+        Io::Memory => in_memory(settings),
+        _ => in_processes(settings, directory),
+    };
+    let results = match results {
+        Ok(results) => results,
+        Err(error @ (BenchError::Process { .. } | BenchError::System { .. })) => {
+            let failed = |bytes| Row::failed(settings, bytes, error.to_string());
+            return Ok(settings.sizes.iter().copied().map(failed).collect());
+        }
+        Err(error) => return Err(error),
     };
     let sizes = 0..settings.sizes.len();
     let of_size = |index: usize| -> Vec<MemberResult> {
@@ -437,6 +459,18 @@ mod tests {
         assert!((row.wirebw_bytes_per_sec - row.algbw_bytes_per_sec).abs() < 1.0);
         assert_eq!(row.wrong, 2);
         assert!((row.bound_us.unwrap() - 8994.816).abs() < 1e-3);
+    }
+
+    #[test]
+    fn sizes_that_fail_are_rows_that_say_why() {
+        let row = Row::failed(&settings(), 4096, "w3 ended early".to_owned());
+        assert!(!row.is_valid());
+        let json = serde_json::to_value(&row).unwrap();
+        assert_eq!(
+            (json["bytes"].as_u64(), json["failure"].as_str()),
+            (Some(4096), Some("w3 ended early"))
+        );
+        assert!(json["algbw_bytes_per_sec"].is_null(), "no figure: {json}");
     }
 
     #[test]

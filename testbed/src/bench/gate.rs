@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::aggregator::{Case, Lease, Source};
+use super::case::Case;
 use super::config::{BenchSpec, NodeSpec, toml};
 use super::process::{BenchError, Node, Running};
 
@@ -137,10 +137,9 @@ fn count(
     struct Isa {
         isa: String,
     }
-    let (source, lease) = (Source::Pcap, Lease::Windowed);
-    let case = Case { source, lease, crc, elements: 256, workers: 4, window: 256 };
+    let case = Case { crc, ..Case::default() };
     let bench = BenchSpec { mode: "loop", packets: Some(packets), ..BenchSpec::default() };
-    let spec = NodeSpec { vdev: String::new(), cpu: 0, bench: Some(bench) };
+    let spec = NodeSpec { vdev: String::new(), cpus: vec![0], bench: Some(bench) };
     let config = directory.join("loop.toml");
     let output = directory.join("callgrind.out");
     fs::write(&config, toml(&case, &spec))

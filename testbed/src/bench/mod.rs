@@ -3,19 +3,23 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
+//! | `case` | what a row of it measures |
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
 //! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
 //! | `process` | starts weft-node and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
 //! | `place` | CPUs and folder |
+//! | `interrupt` | a signal ends a bench in order |
 //! | `statistics` | medians |
 
 pub mod aggregator;
 pub mod allreduce;
+pub mod case;
 mod config;
 pub mod forged;
 pub mod gate;
+pub mod interrupt;
 pub mod member;
 mod place;
 mod process;

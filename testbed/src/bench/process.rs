@@ -1,19 +1,23 @@
 //! Processes of a bench: weft-node and dpdk-testpmd, and the CPU time of their polling threads.
 //!
-//! Each is ended by its own handle, also when the bench fails.
+//! Each is ended by its own handle, also when the bench fails or is interrupted.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
-use super::aggregator::Case;
+use super::case::Case;
 use super::config::{NodeSpec, toml};
+use super::interrupt;
 use crate::doctor::find_weft_node;
 
 /// Why a bench has no figure.
@@ -40,6 +44,9 @@ pub enum BenchError {
     /// One CPU is not enough.
     #[error("a memif bench needs two CPUs, one for each process; this process may use {0}")]
     OneCpu(usize),
+    /// SIGINT or SIGTERM.
+    #[error("interrupted")]
+    Interrupted,
     /// No lab.
     #[error("building the lab: {0}")]
     Lab(String),
@@ -123,7 +130,9 @@ impl Node {
         let config = directory.join(format!("{name}.toml"));
         fs::write(&config, toml(case, spec))
             .map_err(BenchError::system(format!("writing {}", config.display())))?;
-        Running::start(name, favoured(&self.path).arg("--config").arg(&config))
+        let mut command = favoured(&self.path);
+        command.arg("--config").arg(&config).env("RUNTIME_DIRECTORY", directory);
+        Running::start(name, &mut command)
     }
 }
 
@@ -138,6 +147,8 @@ pub(super) struct Measurement {
     pub(super) wrong: u64,
     #[serde(default)]
     pub(super) repeated: u64,
+    #[serde(default)]
+    pub(super) drops: BTreeMap<String, u64>,
 }
 
 /// A process that ends with its handle.
@@ -145,17 +156,32 @@ pub(super) struct Measurement {
 pub(super) struct Running {
     program: String,
     child: Child,
+    lines: Receiver<Line>,
+    stdout: String,
+    /// The last line of standard error.
+    said: String,
+}
+
+/// What a process writes, line by line.
+#[derive(Debug)]
+enum Line {
+    Stdout(String),
+    Stderr(String),
 }
 
 impl Running {
     pub(super) fn start(program: &str, command: &mut Command) -> Result<Self, BenchError> {
-        let child = command
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .map_err(BenchError::system(format!("starting {program}")))?;
-        Ok(Self { program: program.to_owned(), child })
+        let (sender, lines) = channel();
+        read_lines(child.stdout.take().expect("it is piped"), Line::Stdout, sender.clone());
+        read_lines(child.stderr.take().expect("it is piped"), Line::Stderr, sender);
+        let (stdout, said) = (String::new(), String::new());
+        Ok(Self { program: program.to_owned(), child, lines, stdout, said })
     }
 
     /// Starts a process and writes `text` to its standard input.
@@ -172,29 +198,45 @@ impl Running {
         Ok(running)
     }
 
-    pub(super) fn is_running(&mut self) -> bool {
+    fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Reads standard error up to the line that holds `text`.
-    pub(super) fn wait_for(&mut self, text: &str) -> Result<(), BenchError> {
-        let stderr = self.child.stderr.take().expect("standard error is piped");
-        let mut lines = BufReader::new(stderr);
-        let mut said = String::new();
+    /// The next line that the process writes; `None` at its end.
+    fn line(&mut self, begun: Instant) -> Result<Option<Line>, BenchError> {
         loop {
-            let mut line = String::new();
-            let len = lines
-                .read_line(&mut line)
-                .map_err(BenchError::system(format!("reading from {}", self.program)))?;
+            if interrupt::is_raised() {
+                return Err(BenchError::Interrupted);
+            }
+            match self.lines.recv_timeout(LINE_WAIT) {
+                Ok(Line::Stderr(line)) => {
+                    if !line.trim().is_empty() {
+                        line.trim().clone_into(&mut self.said);
+                    }
+                    return Ok(Some(Line::Stderr(line)));
+                }
+                Ok(Line::Stdout(line)) => {
+                    self.stdout += &line;
+                    return Ok(Some(Line::Stdout(line)));
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() > END_TIMEOUT => {
+                    return Err(self.failed("did not end in time"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Waits for a line that holds `text`.
+    pub(super) fn wait_for(&mut self, text: &str) -> Result<(), BenchError> {
+        let begun = Instant::now();
+        while let Some(Line::Stdout(line) | Line::Stderr(line)) = self.line(begun)? {
             if line.contains(text) {
-                self.child.stderr = Some(lines.into_inner());
                 return Ok(());
             }
-            if len == 0 {
-                return Err(self.failed("ended early", &said));
-            }
-            said = line;
         }
+        Err(self.failed("ended early"))
     }
 
     /// CPU time of the busiest thread so far, which is the one that polls.
@@ -228,38 +270,23 @@ impl Running {
     /// Waits for the end and returns the standard output.
     pub(super) fn finish(mut self) -> Result<String, BenchError> {
         let begun = Instant::now();
-        let mut stdout = self.child.stdout.take().expect("standard output is piped");
-        let reader = std::thread::spawn(move || {
-            let mut text = String::new();
-            let _ = stdout.read_to_string(&mut text);
-            text
-        });
-        loop {
-            let ended = self
-                .child
-                .try_wait()
-                .map_err(BenchError::system(format!("waiting for {}", self.program)))?;
-            if let Some(status) = ended {
-                let text = reader.join().unwrap_or_default();
-                if status.success() {
-                    return Ok(text);
-                }
-                let mut said = String::new();
-                if let Some(stderr) = &mut self.child.stderr {
-                    let _ = stderr.read_to_string(&mut said);
-                }
-                return Err(self.failed(&status.to_string(), &said));
-            }
-            if begun.elapsed() > END_TIMEOUT {
-                return Err(self.failed("did not end in time", ""));
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        while self.line(begun)?.is_some() {}
+        let status = self
+            .child
+            .wait()
+            .map_err(BenchError::system(format!("waiting for {}", self.program)))?;
+        if status.success() {
+            return Ok(std::mem::take(&mut self.stdout));
         }
+        Err(self.failed(&status.to_string()))
     }
 
-    fn failed(&self, how: &str, said: &str) -> BenchError {
-        let stderr = said.trim().lines().last().unwrap_or_default().to_owned();
-        BenchError::Process { program: self.program.clone(), how: how.to_owned(), stderr }
+    fn failed(&self, how: &str) -> BenchError {
+        BenchError::Process {
+            program: self.program.clone(),
+            how: how.to_owned(),
+            stderr: self.said.clone(),
+        }
     }
 }
 
@@ -272,7 +299,23 @@ impl Drop for Running {
     }
 }
 
-/// dpdk-testpmd on a device, if it is installed.
+/// Reads a stream to its end on a thread of its own, so that a process never waits for its reader.
+fn read_lines(stream: impl Read + Send + 'static, of: fn(String) -> Line, to: Sender<Line>) {
+    thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        while matches!(reader.read_line(&mut line), Ok(len) if len > 0) {
+            if to.send(of(std::mem::take(&mut line))).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// dpdk-testpmd on a device, if it is installed; it forwards when it is returned.
+///
+/// A memif client that connects earlier finds the socket but no device behind it, is turned away,
+/// and does not try again.
 pub(super) fn testpmd(
     directory: &Path,
     name: &str,
@@ -282,8 +325,10 @@ pub(super) fn testpmd(
 ) -> Result<Option<Running>, BenchError> {
     let [lane, main] = cpus;
     let Some(path) = on_path("dpdk-testpmd") else { return Ok(None) };
-    let mut command = favoured(&path);
+    let mut command = favoured(Path::new("stdbuf"));
     command
+        .arg("-oL")
+        .arg(&path)
         .arg(format!("--lcores=0@{main},1@{lane}"))
         .args(["--no-pci", "--no-huge", "-m", "128", "--no-telemetry", "--no-shconf"])
         .arg(format!("--file-prefix={name}{}", std::process::id()))
@@ -291,7 +336,10 @@ pub(super) fn testpmd(
         .args(["--", "--no-lsc-interrupt", "--auto-start", "--total-num-mbufs=8192"])
         .arg(format!("--forward-mode={mode}"))
         .current_dir(directory);
-    Running::start("dpdk-testpmd", &mut command).map(Some)
+    command.env("RUNTIME_DIRECTORY", directory);
+    let mut testpmd = Running::start("dpdk-testpmd", &mut command)?;
+    testpmd.wait_for("Press enter")?;
+    Ok(Some(testpmd))
 }
 
 /// A command that other loads disturb less; without the right to a better priority it just runs.
@@ -308,3 +356,38 @@ fn on_path(program: &str) -> Option<PathBuf> {
 
 /// Longest time that a process may take to end: a table of many sizes on a busy machine.
 const END_TIMEOUT: Duration = Duration::from_secs(900);
+/// How often a wait looks whether it was interrupted.
+const LINE_WAIT: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Running {
+        Running::start("sh", Command::new("sh").args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn lines_of_both_streams_are_waited_for_and_standard_output_is_kept() {
+        let mut running = shell("echo first; echo ready >&2; read line; echo last");
+        running.wait_for("ready").unwrap();
+        assert_eq!(running.press_enter().unwrap(), "first\nlast\n");
+    }
+
+    #[test]
+    fn a_process_that_fails_is_an_error_with_its_last_words() {
+        let error = shell("echo out of order >&2; exit 3").finish().unwrap_err();
+        assert!(error.to_string().contains("out of order"), "{error}");
+        let error = shell("echo other").wait_for("ready").unwrap_err();
+        assert!(error.to_string().contains("ended early"), "{error}");
+    }
+
+    #[test]
+    fn a_process_that_writes_much_does_not_wait_for_its_reader() {
+        let mut running = shell("yes | head -c 1000000 >&2; echo ready; sleep 60");
+        running.wait_for("ready").unwrap();
+        let pid = Pid::from_raw(running.child.id().try_into().unwrap());
+        drop(running);
+        assert!(kill(pid, None).is_err(), "it ends with its handle");
+    }
+}

@@ -1,17 +1,18 @@
 //! `weft bench allreduce`.
 
-use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::allreduce::{self, Row, Settings};
 use weft_testbed::bench::member::ElementType;
-use weft_testbed::bench::{BenchError, ScratchDir};
+use weft_testbed::bench::{BenchError, ScratchDir, interrupt};
 use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
 use weft_testbed::run::Io;
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::rows::Rows;
+use super::{Exit, Failure, Format, Outcome};
 
 #[derive(Debug, Args)]
 pub(crate) struct AllreduceArgs {
@@ -93,9 +94,15 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
     }
     let sizes = sizes(arguments).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
-    let directory = ScratchDir::new(None).map_err(explain)?;
-    let machine = Machine::read();
-    let mut rows = Vec::new();
+    // Threads of this process leave nothing behind, so a signal may end it as it ends any other.
+    let scratch = (io != Io::Memory).then(|| {
+        interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
+        ScratchDir::new(None).map_err(explain)
+    });
+    let scratch = scratch.transpose()?;
+    let directory = scratch.as_ref().map_or_else(|| Path::new(""), ScratchDir::path);
+    let mut rows = Rows::begin(format, &header(&Machine::read()))?;
+    let mut right = true;
     for &workers in &arguments.workers {
         eprintln!("weft: {} workers over {}", workers, io.name());
         let settings = Settings {
@@ -112,14 +119,22 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
             rate_mbit: arguments.rate_mbit,
             lab: in_lab,
         };
-        rows.extend(allreduce::run(&settings, directory.path()).map_err(explain)?);
+        let measured = match allreduce::run(&settings, directory) {
+            Ok(measured) => measured,
+            Err(error) => {
+                rows.end()?;
+                return Err(explain(error));
+            }
+        };
+        for row in &measured {
+            rows.row(row, text)?;
+            right &= row.is_valid();
+        }
+        if let Some(failure) = measured.iter().find_map(|row| row.failure.as_ref()) {
+            eprintln!("weft: {workers} workers over {}: FAILED: {failure}", io.name());
+        }
     }
-    match format {
-        Format::Text => emit(&text(&rows, &machine))?,
-        Format::Json => emit_json(&rows)?,
-        Format::Csv => emit_csv(&rows)?,
-    }
-    let right = rows.iter().all(|row| row.wrong == 0);
+    rows.end()?;
     Ok(if right { 0 } else { Exit::Failed as u8 })
 }
 
@@ -140,14 +155,16 @@ fn sizes(arguments: &AllreduceArgs) -> Result<Vec<u64>, &'static str> {
 
 fn explain(error: BenchError) -> Failure {
     let exit = match error {
-        BenchError::Process { .. } | BenchError::System { .. } => Exit::Failed,
+        BenchError::Process { .. } | BenchError::System { .. } | BenchError::Interrupted => {
+            Exit::Failed
+        }
         _ => Exit::CannotRun,
     };
     exit.because(anyhow!(error))
 }
 
-fn text(rows: &[Row], machine: &Machine) -> String {
-    let mut out = format!(
+fn header(machine: &Machine) -> String {
+    format!(
         "# {}, {} CPUs, kernel {}, load {:.2} {:.2} {:.2}\n# {:>10} {:>10} {:>6} {:>6} {:>7} \
          {:>11} {:>8} {:>8} {:>8} {:>7} {:>9}\n# {:>10} {:>10} {:>6} {:>6} {:>7} {:>11} {:>8} \
          {:>8} {:>8} {:>7} {:>9}\n",
@@ -179,27 +196,26 @@ fn text(rows: &[Row], machine: &Machine) -> String {
         "(GB/s)",
         "",
         "",
-    );
-    for row in rows {
-        let ratio =
-            row.ratio_to_bound.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
-        let _ = writeln!(
-            out,
-            "  {:>10} {:>10} {:>6} {:>6} {:>7} {:>11.1} {:>8.3} {:>8.3} {:>8.3} {:>7} {:>9}",
-            row.bytes,
-            row.count,
-            row.element_type.name(),
-            row.redop,
-            row.workers,
-            row.time_us,
-            row.algbw_bytes_per_sec / 1e9,
-            row.busbw_bytes_per_sec / 1e9,
-            row.wirebw_bytes_per_sec / 1e9,
-            row.wrong,
-            ratio,
-        );
-    }
-    out
+    )
+}
+
+fn text(row: &Row) -> String {
+    let ratio = row.ratio_to_bound.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"));
+    let ratio = if row.failure.is_some() { "FAILED".to_owned() } else { ratio };
+    format!(
+        "  {:>10} {:>10} {:>6} {:>6} {:>7} {:>11.1} {:>8.3} {:>8.3} {:>8.3} {:>7} {:>9}\n",
+        row.bytes,
+        row.count,
+        row.element_type.name(),
+        row.redop,
+        row.workers,
+        row.time_us,
+        row.algbw_bytes_per_sec / 1e9,
+        row.busbw_bytes_per_sec / 1e9,
+        row.wirebw_bytes_per_sec / 1e9,
+        row.wrong,
+        ratio,
+    )
 }
 
 /// What the columns mean.

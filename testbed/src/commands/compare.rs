@@ -2,15 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_testbed::report::{
-    CompareRow, Ended, Line, RunFiles, compare, compare_text, loss_curve, losses,
+    CompareRow, Ended, LossCurves, RunFiles, compare, compare_text, loss_curve, losses_svg,
 };
 
-use super::{Exit, Failure, Format, Outcome, csv_text, emit, emit_csv, emit_json, plan};
+use super::{Exit, Failure, Format, Outcome, csv_text, emit_csv, emit_json, emit_text, lab, plan};
+use weft_testbed::{interrupt, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -51,11 +54,11 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
         let mut refusal = None;
         for policy in &arguments.policies {
             let directory = out.join(format!("{}-{seed}", file_name(policy)));
-            eprintln!("weft: {policy}, seed {seed}");
+            say!("weft: {policy}, seed {seed}");
             let ended = one(arguments, policy, *seed, &directory)?;
             let ended = ended.map_err(|broken| {
                 let reason = format!("seed {seed}: {}", broken.error);
-                eprintln!("weft: {policy}: {reason}; the others go on");
+                say!("weft: {policy}: {reason}; the others go on");
                 refusal = Some(broken);
                 reason
             });
@@ -73,7 +76,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
     write(&out, &rows)?;
     show(&rows, format)?;
-    draw(&out, &stem, &runs)?;
+    draw(&out, &stem, &runs, &rows)?;
     let failed = rows.iter().any(|row| row.runs_ok < row.runs);
     Ok(match (failed, is_degraded) {
         (true, _) => Exit::Failed as u8,
@@ -84,7 +87,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
 
 fn show(rows: &[CompareRow], format: Format) -> Result<(), Failure> {
     match format {
-        Format::Text => emit(&compare_text(rows)),
+        Format::Text => emit_text(&compare_text(rows)),
         Format::Json => emit_json(&rows),
         Format::Csv => emit_csv(rows),
     }
@@ -131,10 +134,11 @@ fn one(
     seed: u64,
     directory: &Path,
 ) -> Result<Result<bool, Failure>, Failure> {
+    lab::listen()?;
     let this = std::env::current_exe().map_err(|error| Exit::CannotRun.because(error))?;
     // Without a controller there is no policy.
     let how: &[&str] = if policy == DIRECT { &["--direct"] } else { &["--policy", policy] };
-    let output = Command::new(this)
+    let child = Command::new(this)
         .arg("run")
         .arg(&arguments.scenario)
         .args(how)
@@ -142,35 +146,67 @@ fn one(
         .arg(directory)
         .args(&arguments.run_arguments)
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
+        .stdout(Stdio::null())
         .stderr(Stdio::inherit())
-        .output()
+        .spawn()
         .context("starting weft run")
         .map_err(|error| Exit::CannotRun.because(error))?;
+    let status = attend(child)?;
     let is_whole = directory.join("commits.csv").is_file();
-    Ok(match output.status.code() {
+    Ok(match status.code() {
         Some(0) => Ok(false),
         // A run that failed has a verdict, which the table counts.
         Some(1) if is_whole => Ok(false),
         Some(3) if is_whole => Ok(true),
         Some(2) => Err(Exit::Usage.because(anyhow!("the run was refused; see above"))),
         Some(3) => Err(Exit::CannotRun.because(anyhow!("it cannot run here; see above"))),
-        _ => Err(Exit::Failed.because(anyhow!("the run ended with {}; see above", output.status))),
+        _ => Err(Exit::Failed.because(anyhow!("the run ended with {status}; see above"))),
     })
 }
 
-fn draw(out: &Path, stem: &str, runs: &[(String, Ended)]) -> Result<(), Failure> {
-    let whole = runs.iter().filter_map(|(policy, ended)| Some((policy, ended.as_ref().ok()?)));
-    let lines: Vec<Line> = whole
-        .map(|(policy, files)| Line { name: policy.clone(), points: loss_curve(files) })
-        .collect();
-    let svg = losses(&format!("Loss of {stem} by policy"), &lines)
-        .map_err(|error| Exit::Failed.because(error))?;
+/// Waits for a run; a signal is passed on to it, and its end waited for.
+fn attend(mut child: Child) -> Result<ExitStatus, Failure> {
+    let mut is_told = false;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| Exit::Failed.because(error))? {
+            return if interrupt::is_raised() {
+                Err(Exit::Interrupted.because(anyhow!("the runs that ended are kept")))
+            } else {
+                Ok(status)
+            };
+        }
+        if interrupt::is_raised() && !is_told {
+            is_told = true;
+            lab::terminate(&child);
+        }
+        thread::sleep(CHILD_POLL);
+    }
+}
+
+fn draw(
+    out: &Path,
+    stem: &str,
+    runs: &[(String, Ended)],
+    rows: &[CompareRow],
+) -> Result<(), Failure> {
+    let kind = |row: &CompareRow| {
+        let own = runs.iter().filter(|(policy, _)| *policy == row.policy);
+        LossCurves {
+            name: row.policy.clone(),
+            runs: own.filter_map(|(_, ended)| ended.as_ref().ok()).map(loss_curve).collect(),
+            reached_s: row.time_to_loss_s,
+        }
+    };
+    let kinds: Vec<LossCurves> = rows.iter().map(kind).collect();
+    let target = rows.iter().find_map(|row| row.target_loss);
+    let svg =
+        losses_svg(&format!("Loss of the model over time, by policy: {stem}"), target, &kinds)
+            .map_err(|error| Exit::Failed.because(error))?;
     let path = out.join("compare.svg");
     fs::write(&path, svg)
         .with_context(|| format!("writing {}", path.display()))
         .map_err(|error| Exit::Failed.because(error))?;
-    eprintln!("weft: loss against time in {}", path.display());
+    say!("weft: loss against time in {}", path.display());
     Ok(())
 }
 
@@ -198,5 +234,7 @@ const ROWS_JSON: &str = "compare.json";
 const ROWS_CSV: &str = "compare.csv";
 /// What stands for no controller among the policies.
 const DIRECT: &str = "direct";
+/// Between two looks at a run.
+const CHILD_POLL: Duration = Duration::from_millis(20);
 /// Seeds of one range.
 const SEEDS_MAX: u64 = 1000;

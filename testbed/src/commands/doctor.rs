@@ -3,7 +3,7 @@
 use clap::Args;
 use weft_testbed::doctor::{Diagnosis, gather};
 
-use super::{Exit, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {}
@@ -13,7 +13,7 @@ pub(crate) fn run(_: &DoctorArgs, format: Format) -> Outcome {
     match format {
         Format::Text => {
             let line = |finding| format!("{finding}\n");
-            emit(&diagnosis.findings.iter().map(line).collect::<String>())?;
+            emit_text(&diagnosis.findings.iter().map(line).collect::<String>())?;
         }
         Format::Json => emit_json(&diagnosis)?,
         Format::Csv => emit_csv(&diagnosis.findings)?,

@@ -4,21 +4,19 @@ use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_testbed::lab::rootless::{self, Privilege};
-use weft_testbed::lab::{self, LabError, LabName, Topology, netns};
+use weft_testbed::lab::{self, LabError, LabName, Topology, left, netns};
 use weft_testbed::scenario::Scenario;
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
+use weft_testbed::{interrupt, say};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
@@ -52,7 +50,12 @@ pub(crate) struct UpArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DownArgs {
     /// Name of the lab, or the file that it was brought up from.
-    lab: String,
+    #[arg(required_unless_present = "all")]
+    lab: Option<String>,
+    /// Take down every lab of this machine but those of commands that still run, and remove what
+    /// killed commands left in the temporary folder.
+    #[arg(long, conflicts_with = "lab")]
+    all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -97,74 +100,92 @@ fn up(arguments: &UpArgs, format: Format) -> Outcome {
     if rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?
         == Privilege::UserNamespace
     {
-        eprintln!("weft: no root: the lab lives in a user namespace and ends with the command");
+        say!("weft: no root: the lab lives in a user namespace and ends with the command");
     }
+    tell_left();
     // From here on a signal must not leave half a lab behind.
-    let signalled = catch_signals()?;
+    listen()?;
     let lab = lab::up(&name, &topology).map_err(explain)?;
     for warning in &lab.warnings {
-        eprintln!("weft: warning: {warning}");
+        say!("weft: warning: {warning}");
     }
     if arguments.command.is_empty() {
-        if signalled.load(Ordering::Relaxed) {
+        if interrupt::is_raised() {
             lab::down(&name).map_err(explain)?;
-            return Err(Exit::Failed.because(anyhow!("interrupted; the lab was taken down")));
+            return Err(interrupted("the lab was taken down"));
         }
         let row = UpRow { lab: &name.to_string(), nodes: lab.nodes, warnings: lab.warnings.len() };
         match format {
-            Format::Text => emit(&format!("lab {name} is up: {} namespaces\n", lab.nodes))?,
+            Format::Text => emit_text(&format!("lab {name} is up: {} namespaces\n", lab.nodes))?,
             Format::Json => emit_json(&row)?,
             Format::Csv => emit_csv(&[row])?,
         }
         return Ok(0);
     }
-    let status = attend(&name, &arguments.command, &signalled);
+    let status = attend(&name, &arguments.command);
     let removed = lab::down(&name).map_err(explain);
     let status = status?;
     removed?;
+    if interrupt::is_raised() {
+        return Err(interrupted("the lab was taken down"));
+    }
     Ok(exit_code(status))
 }
 
-/// Runs the command of `lab up … -- COMMAND` to its end; passes a first SIGINT or SIGTERM on.
-fn attend(
-    name: &LabName,
-    command: &[String],
-    signalled: &AtomicBool,
-) -> Result<ExitStatus, Failure> {
+/// Runs the command of `lab up … -- COMMAND` to its end. A signal is passed on as SIGTERM; a command
+/// that does not end of it within [`END_GRACE`] is killed.
+fn attend(name: &LabName, command: &[String]) -> Result<ExitStatus, Failure> {
     let mut child = Command::new(&command[0])
         .args(&command[1..])
         .env("WEFT_LAB", name.to_string())
         .spawn()
         .with_context(|| format!("cannot run `{}`", command[0]))
         .map_err(|error| Exit::Failed.because(error))?;
-    let mut told = false;
+    let mut told: Option<Instant> = None;
     loop {
         let ended = child.try_wait().map_err(|error| Exit::Failed.because(error))?;
         if let Some(status) = ended {
             return Ok(status);
         }
-        if signalled.load(Ordering::Relaxed) && !told {
-            told = true;
-            terminate(&child);
+        match told {
+            None if interrupt::is_raised() => {
+                told = Some(Instant::now());
+                terminate(&child);
+            }
+            // One that ends in this moment is no error.
+            Some(told) if told.elapsed() > END_GRACE => drop(child.kill()),
+            _ => {}
         }
         std::thread::sleep(CHILD_POLL);
     }
 }
 
-fn terminate(child: &Child) {
+/// Asks a process to end.
+pub(super) fn terminate(child: &Child) {
     if let Ok(pid) = i32::try_from(child.id()) {
         // The child may have ended in the meantime, which is what we want.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
 }
 
-pub(super) fn catch_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
-            .map_err(|error| Exit::Failed.because(error))?;
+/// Begins what a signal must not leave half done.
+pub(super) fn listen() -> Result<(), Failure> {
+    interrupt::listen().map_err(|error| Exit::Failed.because(error))
+}
+
+/// What a command says that a signal has ended.
+pub(super) fn interrupted(what: &'static str) -> Failure {
+    Exit::Interrupted.because(anyhow!(what))
+}
+
+/// Says what commands left that were killed.
+pub(super) fn tell_left() {
+    // What cannot be read now fails where it is needed.
+    for left in left::find().unwrap_or_default() {
+        say!(
+            "weft: {left} was left by a command that was killed; `weft lab down --all` removes it"
+        );
     }
-    Ok(flag)
 }
 
 #[derive(Serialize)]
@@ -174,10 +195,13 @@ struct DownRow<'a> {
 }
 
 fn down(arguments: &DownArgs, format: Format) -> Outcome {
-    let name = match arguments.lab.parse::<LabName>() {
+    let Some(lab) = arguments.lab.as_deref().filter(|_| !arguments.all) else {
+        return down_all(format);
+    };
+    let name = match lab.parse::<LabName>() {
         Ok(name) => name,
-        Err(_) if Path::new(&arguments.lab).exists() => {
-            let (_, named) = load(Path::new(&arguments.lab))?;
+        Err(_) if Path::new(lab).exists() => {
+            let (_, named) = load(Path::new(lab))?;
             named.ok_or_else(|| Exit::Usage.because(anyhow!("the file gives no lab name")))?
         }
         Err(error) => return Err(Exit::Usage.because(error)),
@@ -185,9 +209,40 @@ fn down(arguments: &DownArgs, format: Format) -> Outcome {
     let removed = lab::down(&name).map_err(explain)?;
     let row = DownRow { lab: &name.to_string(), removed };
     match format {
-        Format::Text => emit(&format!("lab {name} is down: {removed} namespaces removed\n"))?,
+        Format::Text => emit_text(&format!("lab {name} is down: {removed} namespaces removed\n"))?,
         Format::Json => emit_json(&row)?,
         Format::Csv => emit_csv(&[row])?,
+    }
+    Ok(0)
+}
+
+/// Takes down all labs that no running command owns, and what else was left.
+fn down_all(format: Format) -> Outcome {
+    let mut rows = Vec::new();
+    for entry in lab::list().map_err(explain)? {
+        // A namespace of ours with a name that we would not give.
+        let Ok(name) = entry.name.parse::<LabName>() else { continue };
+        if left::is_of_running_command(&name) {
+            continue;
+        }
+        rows.push((entry.name, lab::down(&name).map_err(explain)?));
+    }
+    for path in left::files() {
+        left::remove(&path)
+            .with_context(|| format!("removing {}", path.display()))
+            .map_err(|error| Exit::Failed.because(error))?;
+        rows.push((path.display().to_string(), 0));
+    }
+    let rows: Vec<DownRow<'_>> =
+        rows.iter().map(|(lab, removed)| DownRow { lab, removed: *removed }).collect();
+    let line = |row: &DownRow<'_>| match row.removed {
+        0 => format!("{} is removed\n", row.lab),
+        removed => format!("lab {} is down: {removed} namespaces removed\n", row.lab),
+    };
+    match format {
+        Format::Text => emit_text(&rows.iter().map(line).collect::<String>())?,
+        Format::Json => emit_json(&rows)?,
+        Format::Csv => emit_csv(&rows)?,
     }
     Ok(0)
 }
@@ -212,7 +267,7 @@ fn list(format: Format) -> Outcome {
     match format {
         Format::Text => {
             let line = |lab: &lab::LabEntry| format!("{:<16} {}\n", lab.name, lab.nodes.join(" "));
-            emit(&labs.iter().map(line).collect::<String>())?;
+            emit_text(&labs.iter().map(line).collect::<String>())?;
         }
         Format::Json => emit_json(&labs)?,
         Format::Csv => {
@@ -240,7 +295,7 @@ pub(super) fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> 
     if path.extension().is_some_and(|extension| extension == "toml") {
         let scenario =
             Scenario::parse(&shown, &text).map_err(|error| Exit::Usage.because(error))?;
-        let topology = scenario.topology(1).map_err(|error| Exit::Usage.because(error))?;
+        let topology = scenario.topology().map_err(|error| Exit::Usage.because(error))?;
         return Ok((topology, LabName::from_stem(&scenario.name)));
     }
     let topology = Topology::from_json(&text)
@@ -267,3 +322,44 @@ fn exit_code(status: ExitStatus) -> u8 {
 }
 
 const CHILD_POLL: Duration = Duration::from_millis(20);
+/// What a command has to end after SIGTERM.
+const END_GRACE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use weft_testbed::run::push::PushPlan;
+    use weft_testbed::run::{Io, Place, Plan};
+
+    use super::*;
+
+    #[test]
+    fn a_lab_is_the_network_that_a_run_of_its_scenario_builds() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let mut pushes = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let (lab, name) = load(&path).unwrap_or_else(|failure| panic!("{:#}", failure.error));
+            let text = fs::read_to_string(&path).unwrap();
+            let scenario = Scenario::parse("x", &text).unwrap();
+            let run = if scenario.push.is_some() {
+                pushes += 1;
+                let here = Path::new("/tmp");
+                PushPlan::new(&scenario, Io::Udp, &Place::Lab, 1, here, None).unwrap().topology
+            } else {
+                Plan::new(&scenario, Io::Udp, Place::Lab, 1).unwrap().topology
+            };
+            assert!(Some(lab) == run, "{}", path.display());
+            assert!(name.is_some());
+        }
+        assert!(pushes > 3);
+    }
+
+    #[test]
+    fn the_leaves_of_a_scenario_are_in_its_lab() {
+        let text = include_str!("../../scenarios/digits.toml");
+        let mut scenario = Scenario::parse("x", text).unwrap();
+        scenario.aggregation.leaves = 2;
+        let topology = scenario.topology().unwrap();
+        assert!(topology.host("a2").is_some() && topology.host("a3").is_none());
+    }
+}

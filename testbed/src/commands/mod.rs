@@ -14,12 +14,16 @@ pub(crate) mod plan;
 mod plan_optimum;
 pub(crate) mod probe;
 pub(crate) mod report;
+mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_push;
 pub(crate) mod worker;
 
 use std::io::Write as _;
+
+use weft_testbed::interrupt;
+use weft_testbed::report::fold;
 
 /// How data is written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
@@ -43,6 +47,8 @@ pub(crate) enum Exit {
     Usage = 2,
     /// This machine or user cannot do it.
     CannotRun = 3,
+    /// SIGINT, SIGTERM or SIGHUP ended it, and what it had made is taken down.
+    Interrupted = interrupt::STATUS,
 }
 
 impl Exit {
@@ -71,6 +77,11 @@ pub(crate) fn emit(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes text for people, which fits 80 columns.
+pub(crate) fn emit_text(text: &str) -> Result<(), Failure> {
+    emit(&fold(text))
 }
 
 /// Writes a JSON value.

@@ -16,7 +16,8 @@ use weft_plan::policy::{self, Policy};
 use weft_plan::spec::CaseSpec;
 use weft_testbed::report::{duration, gantt_svg, plan_picture};
 
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json, plan_optimum};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, plan_optimum};
+use weft_testbed::say;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &PlanArgs, format: Format) -> Outcome {
     let plan = policy.expect("its name was checked").plan(&case);
     let plan = plan.map_err(|error| Exit::Failed.because(error))?;
     match format {
-        Format::Text => emit(&text(&case, &plan))?,
+        Format::Text => emit_text(&text(&case, &plan))?,
         Format::Json => emit_json(&plan.document(&case))?,
         Format::Csv => emit_csv(&rows(&case, &plan))?,
     }
@@ -144,14 +145,15 @@ fn read(arguments: &PlanArgs) -> anyhow::Result<Case> {
 
 fn draw(case: &Case, plan: &Plan, path: &Path) -> Result<(), Failure> {
     let (bars, marks) = plan_picture(case, plan);
-    let title = format!("{}: {} updates", plan.policy, plan.order.len());
+    let title =
+        format!("Who sends when by the plan of {}: {} updates", plan.policy, plan.order.len());
     let picture = gantt_svg(&title, &bars, &marks)
         .map_err(|error| Exit::Failed.because(error))?
         .ok_or_else(|| Exit::Failed.because(anyhow!("nothing is sent, so nothing is drawn")))?;
     fs::write(path, picture)
         .with_context(|| format!("writing {}", path.display()))
         .map_err(|error| Exit::Failed.because(error))?;
-    eprintln!("weft: transfers in {}", path.display());
+    say!("weft: transfers in {}", path.display());
     Ok(())
 }
 
@@ -218,7 +220,7 @@ fn text(case: &Case, plan: &Plan) -> String {
     };
     let mut out = format!(
         "policy {}, {} updates, times from the start of the plan\n\n\
-         {:<16} {:<10} {:>5} {:>6} {:<10} {:>12} {:>12} {:>12} {:>6}\n",
+         {:<10} {:<8} {:>5} {:>5} {:<8} {:>10} {:>10} {:>10} {:>5}\n",
         plan.policy,
         case.updates.len(),
         "update",
@@ -233,13 +235,13 @@ fn text(case: &Case, plan: &Plan) -> String {
     );
     for row in rows(case, plan) {
         if let Some(reason) = row.dropped {
-            let _ = writeln!(out, "{:<16} {:<10} dropped: {reason}", row.update, row.server);
+            let _ = writeln!(out, "{:<10} {:<8} dropped: {reason}", row.update, row.server);
             continue;
         }
         let number = |n: Option<usize>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         let _ = writeln!(
             out,
-            "{:<16} {:<10} {:>5} {:>6} {:<10} {:>12} {:>12} {:>12} {:>6}",
+            "{:<10} {:<8} {:>5} {:>5} {:<8} {:>10} {:>10} {:>10} {:>5}",
             row.update,
             row.server,
             number(row.position),
@@ -329,7 +331,7 @@ fn compare(case: &Case, format: Format) -> Outcome {
     };
     let rows: Vec<_> = policy::names().map(comparison).collect();
     match format {
-        Format::Text => emit(&comparison_text(&rows))?,
+        Format::Text => emit_text(&comparison_text(&rows))?,
         Format::Json => emit_json(&rows)?,
         Format::Csv => emit_csv(&rows)?,
     }

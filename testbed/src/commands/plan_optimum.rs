@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use weft_plan::optimum::{Distance, Row, measure};
 
-use super::{Exit, Format, Outcome, emit, emit_csv, emit_json};
+use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
 
 #[derive(Debug, Args)]
 pub(crate) struct OptimumArgs {
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &OptimumArgs, format: Format) -> Outcome {
     let measured = measure(arguments.cases).map_err(|error| Exit::Failed.because(error))?;
     let answer = Answer { all: measured.0, rows: measured.1 };
     match format {
-        Format::Text => emit(&text(&answer))?,
+        Format::Text => emit_text(&text(&answer))?,
         Format::Json => emit_json(&answer)?,
         Format::Csv => emit_csv(&flat(&answer))?,
     }

@@ -1,7 +1,6 @@
 //! `weft probe`: estimates beside the shaped truth.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use anyhow::anyhow;
 use clap::{ArgGroup, Args};
@@ -13,8 +12,9 @@ use weft_testbed::probe::{
     Cross, CrossTool, Options, ProbeFailure, Report, Step, agent, run as measure,
 };
 
-use super::lab::{catch_signals, explain, load};
-use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
+use super::lab::{explain, listen, load, tell_left};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
+use weft_testbed::{interrupt, say};
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("network").required(true))]
@@ -79,8 +79,8 @@ pub(crate) fn run(arguments: &ProbeArgs, format: Format) -> Outcome {
     };
     let report = match (&arguments.lab, &arguments.scenario) {
         (Some(name), _) => {
-            let signalled = catch_signals()?;
-            measure(name, &options, &|| signalled.load(Ordering::Relaxed)).map_err(told)?
+            listen()?;
+            measure(name, &options, &interrupt::is_raised).map_err(told)?
         }
         (None, Some(file)) => in_own_lab(&load(file)?.0, &options)?,
         (None, None) => {
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &ProbeArgs, format: Format) -> Outcome {
     let mut exit = 0;
     for row in report.beyond(percent) {
         exit = Exit::Failed as u8;
-        eprintln!("weft: {} {} is not within {percent}% of the truth", row.host, row.direction);
+        say!("weft: {} {} is not within {percent}% of the truth", row.host, row.direction);
     }
     Ok(exit)
 }
@@ -112,13 +112,14 @@ pub(crate) fn run_agent(arguments: &AgentArgs) -> Outcome {
 /// Measures in a lab of this process's own, which is gone afterwards.
 fn in_own_lab(topology: &Topology, options: &Options) -> Result<Report, Failure> {
     rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
-    let signalled = catch_signals()?;
-    let name: LabName = format!("probe{}", std::process::id()).parse().expect("letters and digits");
+    tell_left();
+    listen()?;
+    let name = LabName::of_this_process("probe");
     let lab = lab::up(&name, topology).map_err(explain)?;
     for warning in &lab.warnings {
-        eprintln!("weft: warning: {warning}");
+        say!("weft: warning: {warning}");
     }
-    let report = measure(&name, options, &|| signalled.load(Ordering::Relaxed));
+    let report = measure(&name, options, &interrupt::is_raised);
     let removed = lab::down(&name).map_err(explain);
     let report = report.map_err(told)?;
     removed?;
@@ -130,13 +131,14 @@ fn told(error: ProbeFailure) -> Failure {
         ProbeFailure::Lab(error) => explain(error),
         ProbeFailure::Host { .. } | ProbeFailure::Network(_) => Exit::Usage.because(error),
         ProbeFailure::Start { .. } | ProbeFailure::NoCross => Exit::CannotRun.because(error),
-        ProbeFailure::Agent { .. } | ProbeFailure::Interrupted => Exit::Failed.because(error),
+        ProbeFailure::Agent { .. } => Exit::Failed.because(error),
+        ProbeFailure::Interrupted => Exit::Interrupted.because(error),
     }
 }
 
 fn present(report: &Report, format: Format) -> Result<(), Failure> {
     match format {
-        Format::Text => emit(&report.text()),
+        Format::Text => emit_text(&report.text()),
         Format::Json => emit_json(report),
         Format::Csv => emit_csv(&report.links),
     }

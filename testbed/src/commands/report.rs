@@ -9,7 +9,8 @@ use weft_testbed::report::{
     COLUMNS, Report, RunFiles, Verdict, metrics, pictures, round_times_svg, text,
 };
 
-use super::{Exit, Failure, Format, Outcome, compare, emit, emit_csv, emit_json};
+use super::{Exit, Failure, Format, Outcome, compare, emit_csv, emit_json, emit_text};
+use weft_testbed::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
@@ -46,24 +47,22 @@ pub(crate) fn present(
     let files = RunFiles::read(directory).map_err(|error| Exit::Usage.because(error))?;
     let report = Report::new(&files);
     match format {
-        Format::Text => emit(&text(&report))?,
+        Format::Text => emit_text(&text(&report))?,
         Format::Json => emit_json(&report)?,
         Format::Csv => emit_csv(&metrics(&report))?,
     }
-    let title = format!("Round times of {}", directory.display());
-    let picture = round_times_svg(&title, &report.round_times_ns)
+    let picture = round_times_svg(&files.record.title(), &report.round_times_ns)
         .map_err(|error| Exit::Failed.because(error))?;
     if let Some(picture) = picture {
         let path = svg.map_or_else(|| directory.join("round_times.svg"), Path::to_owned);
         fs::write(&path, picture)
             .with_context(|| format!("writing {}", path.display()))
             .map_err(|error| Exit::Failed.because(error))?;
-        eprintln!("weft: histogram in {}", path.display());
+        say!("weft: histogram in {}", path.display());
     } else if svg.is_some() {
         return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
     }
-    let title = directory.display().to_string();
-    let drawn = pictures(&title, &files).map_err(|error| Exit::Failed.because(error))?;
+    let drawn = pictures(&files).map_err(|error| Exit::Failed.because(error))?;
     for picture in &drawn {
         let path = directory.join(picture.file);
         fs::write(&path, &picture.svg)
@@ -72,7 +71,7 @@ pub(crate) fn present(
     }
     if !drawn.is_empty() {
         let names: Vec<&str> = drawn.iter().map(|picture| picture.file).collect();
-        eprintln!("weft: {} in {}", names.join(", "), directory.display());
+        say!("weft: {} in {}", names.join(", "), directory.display());
     }
     Ok(report)
 }
@@ -83,7 +82,7 @@ fn columns(format: Format) -> Outcome {
             let line = |c: &weft_testbed::report::Column| {
                 format!("{:<14} {:<18} {}\n", c.file, c.column, c.meaning)
             };
-            emit(&COLUMNS.iter().map(line).collect::<String>())?;
+            emit_text(&COLUMNS.iter().map(line).collect::<String>())?;
         }
         Format::Json => emit_json(&COLUMNS)?,
         Format::Csv => emit_csv(COLUMNS)?,

@@ -3,13 +3,10 @@
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
@@ -20,8 +17,10 @@ use weft_testbed::run::{
 };
 use weft_testbed::scenario::Scenario;
 
+use super::lab::{listen, tell_left};
 use super::run_args::{IoName, RunArgs, load};
 use super::{Exit, Failure, Format, Outcome, emit, report, run_push};
+use weft_testbed::{interrupt, say};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
@@ -38,7 +37,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         return print_plan(&plan);
     }
     if let Some(reason) = &ground.degraded {
-        eprintln!("weft: DEGRADED: {reason}");
+        say!("weft: DEGRADED: {reason}");
     }
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
     let writer = RunWriter::create(&directory, record(&scenario, arguments))
@@ -65,7 +64,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     run.write(writer, begun_ns, proof.as_ref().ok(), outcome)
         .map_err(|error| Exit::Failed.because(error))?;
     report::present(&directory, None, format)?;
-    eprintln!("weft: run directory {}", directory.display());
+    say!("weft: run directory {}", directory.display());
     Ok(match (failed, &ground.degraded) {
         (true, _) => Exit::Failed as u8,
         (false, Some(_)) => Exit::CannotRun as u8,
@@ -110,11 +109,11 @@ pub(super) fn choose_ground(
             Err(error) => error.to_string(),
         }
     };
-    eprintln!("weft: no network namespaces ({no_lab})");
+    say!("weft: no network namespaces ({no_lab})");
     match requested {
         Io::Udp | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
         Io::Dpdk if scenario.aggregation.leaves == 0 => {
-            eprintln!("weft: DPDK over a memif between two processes instead");
+            say!("weft: DPDK over a memif between two processes instead");
             let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));
             let socket = socket.to_string_lossy().into_owned();
             at(Io::Dpdk, Place::Memif { socket, port_base })
@@ -196,41 +195,34 @@ fn carry_out(
         run_processes(plan, lab, &scenario.restart, directory, &mut progress, interrupted)
     })?;
     result.map_err(|error| match error {
-        ProcessError::Interrupted | ProcessError::Silence(_) => Exit::Failed.because(error),
+        ProcessError::Interrupted => Exit::Interrupted.because(error),
+        ProcessError::Silence(_) => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),
     })
 }
 
-/// Runs processes in a lab of their own, if there is a topology, until SIGINT or SIGTERM interrupts
-/// them. Whatever they come to, the lab is taken down.
+/// Runs processes in a lab of their own, if there is a topology, until a signal interrupts them.
+/// Whatever they come to, the lab is taken down.
 pub(super) fn in_lab<T>(
     topology: Option<&Topology>,
     bar: &ProgressBar,
     processes: impl FnOnce(Option<&LabName>, &dyn Fn() -> bool) -> T,
 ) -> Result<T, Failure> {
-    let signalled = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&signalled))
-            .map_err(|error| Exit::Failed.because(error))?;
-    }
-    let name = topology.map(|_| lab_name());
+    tell_left();
+    listen()?;
+    let name = topology.map(|_| LabName::of_this_process("run"));
     if let (Some(topology), Some(name)) = (topology, &name) {
         let lab = lab::up(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
         for warning in &lab.warnings {
             bar.println(format!("weft: warning: {warning}"));
         }
     }
-    let result = processes(name.as_ref(), &|| signalled.load(Ordering::Relaxed));
+    let result = processes(name.as_ref(), &interrupt::is_raised);
     bar.finish_and_clear();
     if let Some(name) = &name {
         lab::down(name).map_err(|error| Exit::Failed.because(error))?;
     }
     Ok(result)
-}
-
-/// A lab of this process's own, so that two runs do not meet.
-fn lab_name() -> LabName {
-    format!("run{}", std::process::id()).parse().expect("letters and digits")
 }
 
 pub(super) fn progress_bar(rounds: u64) -> ProgressBar {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_testbed::run::Io;
-use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
+use weft_testbed::scenario::{CONTROLLER, Replication, Scenario, ScenarioError};
 
 use super::{Exit, Failure};
 
@@ -56,6 +56,10 @@ pub(crate) struct RunArgs {
     /// Overrides job.rounds.
     #[arg(long, help_heading = "Overrides")]
     rounds: Option<u32>,
+    /// Ends the run at a held-out loss, and after its rounds at the latest: overrides
+    /// push.target_loss and push.until_loss.
+    #[arg(long, value_name = "LOSS", help_heading = "Overrides")]
+    until_loss: Option<f64>,
     /// Overrides aggregation.leaves.
     #[arg(long, help_heading = "Overrides")]
     leaves: Option<u8>,
@@ -144,11 +148,17 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     }
     scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
     scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
-    let for_push = arguments.policy.is_some() || arguments.replication.is_some();
+    let for_push = arguments.policy.is_some()
+        || arguments.replication.is_some()
+        || arguments.until_loss.is_some();
     match &mut scenario.push {
         Some(push) => {
             if let Some(policy) = &arguments.policy {
                 push.policy.clone_from(policy);
+            }
+            if let Some(loss) = arguments.until_loss {
+                push.target_loss = Some(loss);
+                push.until_loss = true;
             }
             if arguments.direct {
                 push.controller = false;
@@ -170,8 +180,10 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
             }
         }
         None if for_push || arguments.replica || arguments.direct => {
-            let error =
-                anyhow!("--policy, --direct and --replica belong to a scenario with [push]");
+            let error = anyhow!(
+                "--policy, --direct, --replica, --replication and --until-loss belong to a \
+                 scenario with [push]"
+            );
             return Err(Exit::Usage.because(error));
         }
         None => {}
@@ -186,6 +198,41 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     }
     // The overrides obey the same rules as the file.
     let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;
-    Scenario::parse("the scenario with its overrides", &text)
-        .map_err(|error| Exit::Usage.because(error))
+    Scenario::parse(&name, &text)
+        .map_err(|error| Exit::Usage.because(overridden(arguments, &error)))
+}
+
+/// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
+fn overridden(arguments: &RunArgs, error: &ScenarioError) -> anyhow::Error {
+    let given = arguments.overrides();
+    let field = error.field.as_deref().unwrap_or_default();
+    let section = field.split('.').next().unwrap_or_default();
+    let named = given.iter().find(|(_, of)| *of == field || *of == section);
+    let options: Vec<&str> = match named {
+        Some((option, _)) => vec![option],
+        None => given.iter().map(|(option, _)| *option).collect(),
+    };
+    anyhow!("{}: {field} {}", options.join(", "), error.reason)
+}
+
+impl RunArgs {
+    /// The overrides that were given, each with the field or section that it changes.
+    fn overrides(&self) -> Vec<(&'static str, &'static str)> {
+        let all = [
+            (self.policy.is_some(), "--policy", "push.policy"),
+            (self.replication.is_some(), "--replication", "push.replication"),
+            (self.direct, "--direct", "push.controller"),
+            (self.replica, "--replica", "push.replication"),
+            (self.rounds.is_some(), "--rounds", "job.rounds"),
+            (self.leaves.is_some(), "--leaves", "aggregation.leaves"),
+            (self.loss.is_some(), "--loss", "faults.loss"),
+            (self.duplicate.is_some(), "--duplicate", "faults.duplicate"),
+            (self.reorder.is_some(), "--reorder", "faults.reorder"),
+            (self.corrupt.is_some(), "--corrupt", "faults.corrupt"),
+            (!self.restart.is_empty(), "--restart", "restart"),
+            (!self.crash.is_empty(), "--crash", "crash"),
+        ];
+        let given = all.into_iter().filter(|(is_given, ..)| *is_given);
+        given.map(|(_, option, field)| (option, field)).collect()
+    }
 }

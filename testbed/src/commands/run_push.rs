@@ -19,6 +19,7 @@ use super::certs::now_unix_s;
 use super::run::{choose_ground, default_directory, in_lab, progress_bar, record};
 use super::run_args::RunArgs;
 use super::{Exit, Failure, Format, Outcome, emit, report};
+use weft_testbed::say;
 
 pub(super) fn run(
     arguments: &RunArgs,
@@ -50,7 +51,7 @@ pub(super) fn run(
         return print_plan(&plan);
     }
     if let Some(reason) = &ground.degraded {
-        eprintln!("weft: DEGRADED: {reason}");
+        say!("weft: DEGRADED: {reason}");
     }
     let writer = RunWriter::create(&directory, record(scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
@@ -81,7 +82,7 @@ pub(super) fn run(
     let failed = outcome.verdict == Verdict::Failed;
     run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     report::present(&directory, None, format)?;
-    eprintln!("weft: run directory {}", directory.display());
+    say!("weft: run directory {}", directory.display());
     Ok(match (failed, is_degraded) {
         (true, _) => Exit::Failed as u8,
         (false, true) => Exit::CannotRun as u8,
@@ -147,9 +148,8 @@ fn carry_out(
         run_push_processes(plan, lab, scenario, directory, &mut progress, interrupted)
     })?;
     result.map_err(|error| match error {
-        ProcessError::Interrupted | ProcessError::Silence(_) | ProcessError::Log { .. } => {
-            Exit::Failed.because(error)
-        }
+        ProcessError::Interrupted => Exit::Interrupted.because(error),
+        ProcessError::Silence(_) | ProcessError::Log { .. } => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),
     })
 }
@@ -170,6 +170,7 @@ fn prove(
         replica: observed.log(REPLICA),
         controller: has_controller.then(|| observed.log(CONTROLLER).unwrap_or_default()),
         updates: &observed.updates,
+        reached: observed.reached,
     };
     verify_push(&evidence).map_err(|error| error.to_string())
 }

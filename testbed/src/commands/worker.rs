@@ -1,8 +1,12 @@
 //! `weft worker`: the process that `weft run` starts for each worker. Its plan comes on standard
-//! input, its messages go to standard output, one JSON object a line.
+//! input, its messages go to standard output, one JSON object a line. A worker that pushes may be
+//! told later at which version to end: a number on a line of its own.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 
 use clap::Args;
 use weft_testbed::run::push::{PushMessage, PushWorkerPlan, run_push_worker};
@@ -21,12 +25,15 @@ pub(crate) struct WorkerArgs {
 
 pub(crate) fn run(arguments: &WorkerArgs) -> Outcome {
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).map_err(|error| Exit::Usage.because(error))?;
+    std::io::stdin().read_line(&mut text).map_err(|error| Exit::Usage.because(error))?;
     let mut failed = false;
     if arguments.push {
         let plan: PushWorkerPlan =
             serde_json::from_str(&text).map_err(|error| Exit::Usage.because(error))?;
-        run_push_worker(&plan, &arguments.directory, &mut |message| {
+        let end = Arc::new(AtomicU64::new(plan.last_version()));
+        let told = Arc::clone(&end);
+        thread::spawn(move || hear_end(&told));
+        run_push_worker(&plan, &arguments.directory, &end, &mut |message| {
             failed |= matches!(message, PushMessage::Failed { .. });
             say(&message);
         });
@@ -39,6 +46,15 @@ pub(crate) fn run(arguments: &WorkerArgs) -> Outcome {
         });
     }
     Ok(if failed { Exit::Failed as u8 } else { 0 })
+}
+
+/// Takes in versions to end at until standard input is closed.
+fn hear_end(end: &AtomicU64) {
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        if let Ok(version) = line.parse() {
+            end.store(version, Ordering::Relaxed);
+        }
+    }
 }
 
 fn say<M: serde::Serialize>(message: &M) {

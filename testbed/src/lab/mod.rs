@@ -1,15 +1,18 @@
 //! A topology of network namespaces on this machine: up, down, list.
 //!
 //! This file runs what [`plan`] decided, in this order: namespaces, kernel settings, links,
-//! addresses, rates (verified against the kernel's own words), offloads, the topology's commands.
+//! addresses, rates (verified against the kernel's own words), offloads; when all of it forwards, the
+//! topology's commands.
 //!
 //! Invariants: [`up`] leaves a whole lab or nothing; [`down`] removes only namespaces of its lab
 //! and is content when there are none; two labs never touch each other. There is no state besides
 //! the namespaces themselves, so nothing can disagree with them.
 
+pub mod left;
 pub mod live;
 pub mod netns;
 pub mod plan;
+mod ready;
 pub mod rootless;
 pub mod tc;
 pub mod topology;
@@ -45,6 +48,7 @@ pub fn up(name: &LabName, topology: &Topology) -> Result<Lab, LabError> {
         shape(node)?;
         switch_offloads_off(node, &mut warnings);
     }
+    ready::wait_until_forwarding(&plan)?;
     for node in &plan.nodes {
         run_commands(node)?;
     }
@@ -250,6 +254,12 @@ pub enum LabError {
     KernelLacks {
         /// The line that failed.
         command: String,
+    },
+    /// The lab is there but carries no frames.
+    #[error("the lab does not forward; still waiting after 10 s: {interfaces}")]
+    NotForwarding {
+        /// The interfaces that are not ready, with their namespaces.
+        interfaces: String,
     },
     /// A namespace cannot be entered.
     #[error("cannot enter network namespace {namespace}: {reason}")]

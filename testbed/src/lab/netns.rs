@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -160,7 +161,8 @@ fn batch(tool: &'static str, namespace: Option<&str>, lines: &[String]) -> Resul
     if let Some(namespace) = namespace {
         command.args(["-netns", namespace]);
     }
-    command.args(["-batch", "-"]).stdin(Stdio::piped());
+    // A signal from the terminal must not end it halfway.
+    command.args(["-batch", "-"]).stdin(Stdio::piped()).process_group(0);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let start = |reason| ToolError::Start { tool, reason };
     let mut child = command.spawn().map_err(start)?;
@@ -185,6 +187,7 @@ fn batch(tool: &'static str, namespace: Option<&str>, lines: &[String]) -> Resul
 
 fn run(mut command: Command, tool: &'static str, shown: String) -> Result<String, ToolError> {
     let Output { status, stdout, stderr } = command
+        .process_group(0)
         .stdin(Stdio::null())
         .output()
         .map_err(|reason| ToolError::Start { tool, reason })?;

@@ -76,6 +76,20 @@ impl LabName {
         kept.map(|c| c.to_ascii_lowercase()).collect::<String>().parse().ok()
     }
 
+    /// The lab that this process makes for itself, so that two do not meet. `kind` is one of
+    /// [`KINDS`].
+    #[must_use]
+    pub fn of_this_process(kind: &'static str) -> Self {
+        Self(format!("{kind}{}", std::process::id()))
+    }
+
+    /// The process that made it for itself; none for a lab that was given a name.
+    #[must_use]
+    pub fn owner(&self) -> Option<u32> {
+        let digits = KINDS.iter().find_map(|kind| self.0.strip_prefix(kind))?;
+        digits.parse().ok()
+    }
+
     /// The namespace of a node.
     #[must_use]
     pub fn namespace(&self, node: &str) -> String {
@@ -88,6 +102,9 @@ impl LabName {
         split(namespace).filter(|(lab, _)| *lab == self.0).map(|(_, node)| node)
     }
 }
+
+/// What commands call the labs that they make for themselves, with the process's id behind it.
+pub const KINDS: [&str; 3] = ["run", "probe", "bench"];
 
 /// Takes a namespace's name apart into lab and node; `None` for namespaces of others.
 #[must_use]

@@ -110,7 +110,7 @@ impl Report {
         let number =
             |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"));
         let mut text = format!(
-            "{:<10} {:<5} {:>9} {:>9} {:>7}  {:<8} {:>9} {:>11} {:>10}\n",
+            "{:<8} {:<4} {:>8} {:>8} {:>7}  {:<8} {:>8} {:>10} {:>10}\n",
             "host",
             "dir",
             "estimate",
@@ -126,7 +126,7 @@ impl Report {
                 row.error_percent.map_or_else(|| "-".to_owned(), |error| format!("{error:+.1}%"));
             let _ = writeln!(
                 text,
-                "{:<10} {:<5} {:>9} {:>9} {:>7}  {:<8} {:>9} {:>11} {:>10.2}",
+                "{:<8} {:<4} {:>8} {:>8} {:>7}  {:<8} {:>8} {:>10} {:>10.2}",
                 row.host,
                 row.direction,
                 number(row.estimate_mbit),

@@ -60,7 +60,7 @@ pub enum ProbeFailure {
     #[error("cross traffic does not come to half its rate; is the link, or the CPU, too slow?")]
     NoCross,
     /// The user did not want to wait.
-    #[error("interrupted")]
+    #[error("the measurement was broken off")]
     Interrupted,
 }
 

@@ -3,12 +3,9 @@
 //! Each figure of a run is one sample; over seeds come its median and the 95 % interval of its mean
 //! (Student's t). A policy's 99th percentile is that of the commit times of all its runs together.
 
-use std::fmt::Write as _;
-
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Quantiles;
-use super::render::duration;
 use super::{RunFiles, Verdict};
 
 /// One policy over all its runs, as JSON and CSV have it. Outside scripts read these names. What no
@@ -42,13 +39,20 @@ pub struct CompareRow {
     pub voided: u64,
     /// Plans that the policy failed to make, so that the default one made them, all runs together.
     pub policy_failures: u64,
-    /// Median of the seconds to the target loss, of the runs that reached it.
+    /// The held-out loss that is the target.
+    pub target_loss: Option<f64>,
+    /// Median of the seconds to the target loss; this and what follows of it is null unless every
+    /// run reached it.
     pub time_to_loss_s: Option<f64>,
-    /// The mean over these runs.
+    /// The least of the runs.
+    pub time_to_loss_min_s: Option<f64>,
+    /// The most of the runs.
+    pub time_to_loss_max_s: Option<f64>,
+    /// The mean over the runs.
     pub time_to_loss_mean_s: Option<f64>,
     /// Half of that mean's 95 % interval.
     pub time_to_loss_half_interval_95_s: Option<f64>,
-    /// Runs that did not reach it.
+    /// Runs that did not reach it, those that were broken off among them.
     pub runs_without_loss: u64,
     /// Median of the held-out loss at the end.
     pub final_loss: Option<f64>,
@@ -66,6 +70,8 @@ impl From<&PolicyRow> for CompareRow {
     fn from(row: &PolicyRow) -> Self {
         let median = |spread: &Spread| (spread.count > 0).then_some(spread.median);
         let mean = |spread: &Spread| (spread.count > 0).then_some(spread.mean);
+        // The runs that were fast enough are not all runs.
+        let to_loss = Some(&row.time_to_loss_s).filter(|_| row.runs_without_loss == 0);
         Self {
             policy: row.policy.clone(),
             runs: row.runs,
@@ -80,9 +86,12 @@ impl From<&PolicyRow> for CompareRow {
             dropped: row.dropped,
             voided: row.voided,
             policy_failures: row.policy_failures,
-            time_to_loss_s: median(&row.time_to_loss_s),
-            time_to_loss_mean_s: mean(&row.time_to_loss_s),
-            time_to_loss_half_interval_95_s: row.time_to_loss_s.half_interval_95,
+            target_loss: row.target_loss,
+            time_to_loss_s: to_loss.and_then(median),
+            time_to_loss_min_s: to_loss.and_then(|spread| spread.range).map(|range| range[0]),
+            time_to_loss_max_s: to_loss.and_then(|spread| spread.range).map(|range| range[1]),
+            time_to_loss_mean_s: to_loss.and_then(mean),
+            time_to_loss_half_interval_95_s: to_loss.and_then(|spread| spread.half_interval_95),
             runs_without_loss: row.runs_without_loss,
             final_loss: median(&row.final_loss),
             server_bytes: median(&row.server_bytes),
@@ -118,9 +127,11 @@ pub struct PolicyRow {
     pub voided: u64,
     /// Plans that the policy failed to make, all runs together.
     pub policy_failures: u64,
+    /// The held-out loss that is the target.
+    pub target_loss: Option<f64>,
     /// Seconds to the target loss, of the runs that reached it.
     pub time_to_loss_s: Spread,
-    /// Runs that did not reach it.
+    /// Runs that did not reach it, those that were broken off among them.
     pub runs_without_loss: u64,
     /// Held-out loss at the end.
     pub final_loss: Spread,
@@ -143,6 +154,8 @@ pub struct Spread {
     pub median: f64,
     /// The mean.
     pub mean: f64,
+    /// The least and the most; absent without runs.
+    pub range: Option<[f64; 2]>,
     /// Half of the mean's 95 % interval; absent for fewer than two runs.
     pub half_interval_95: Option<f64>,
 }
@@ -165,7 +178,8 @@ impl Spread {
             let quantile = STUDENT_95.get(count - 2).copied().unwrap_or(1.96);
             quantile * deviation / (count as f64).sqrt()
         });
-        Self { count: count as u64, median, mean, half_interval_95 }
+        let range = Some([sorted[0], sorted[count - 1]]);
+        Self { count: count as u64, median, mean, range, half_interval_95 }
     }
 }
 
@@ -210,6 +224,7 @@ fn row(policy: &str, runs: &[&RunFiles], errors: Vec<String>) -> PolicyRow {
     let mut counted: Vec<(usize, &str)> =
         names.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0])).collect();
     counted.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let time_to_loss_s = spread(&|push| push.time_to_loss_s);
     PolicyRow {
         policy: policy.to_owned(),
         runs: (runs.len() + errors.len()) as u64,
@@ -222,9 +237,9 @@ fn row(policy: &str, runs: &[&RunFiles], errors: Vec<String>) -> PolicyRow {
         dropped: pushes.iter().map(|push| push.dropped).sum(),
         voided: pushes.iter().map(|push| push.voided).sum(),
         policy_failures: pushes.iter().map(|push| push.policy_failures).sum(),
-        time_to_loss_s: spread(&|push| push.time_to_loss_s),
-        runs_without_loss: pushes.iter().filter(|push| push.time_to_loss_s.is_none()).count()
-            as u64,
+        target_loss: pushes.iter().find_map(|push| push.target_loss),
+        time_to_loss_s,
+        runs_without_loss: (runs.len() + errors.len()) as u64 - time_to_loss_s.count,
         final_loss: spread(&|push| Some(push.final_loss)),
         server_bytes: spread(&|push| Some(push.server_bytes as f64)),
         bottlenecks: counted.iter().map(|(_, name)| (*name).to_owned()).collect(),
@@ -242,86 +257,6 @@ fn commits_per_second(run: &RunFiles) -> Option<f64> {
     Some(last.version.saturating_sub(first.version) as f64 / span_s)
 }
 
-/// The table for people.
-#[must_use]
-pub fn compare_text(rows: &[CompareRow]) -> String {
-    let mut out = String::new();
-    let head = [
-        "policy",
-        "runs",
-        "commit, median",
-        "95 % interval",
-        "p99",
-        "commits/s",
-        "delay",
-        "max",
-        "dropped",
-        "to loss, s",
-        "95 % interval",
-        "limit",
-    ];
-    let mut table: Vec<Vec<String>> = vec![head.iter().map(|word| (*word).to_owned()).collect()];
-    let number = |value: Option<f64>| shown(value, |value| format!("{value:.2}"));
-    let time = |value: f64| duration(nanos(value));
-    for row in rows {
-        table.push(vec![
-            row.policy.clone(),
-            format!("{}/{}", row.runs_ok, row.runs),
-            shown(row.mean_commit_ns, time),
-            interval(row.mean_commit_mean_ns, row.mean_commit_half_interval_95_ns, time),
-            shown(row.p99_ns, duration),
-            number(row.commits_per_second),
-            number(row.delay_mean),
-            row.delay_max.to_string(),
-            row.dropped.to_string(),
-            number(row.time_to_loss_s),
-            interval(row.time_to_loss_mean_s, row.time_to_loss_half_interval_95_s, |value| {
-                format!("{value:.2}")
-            }),
-            row.bottleneck.replace('+', ", "),
-        ]);
-    }
-    let widths: Vec<usize> = (0..head.len())
-        .map(|column| table.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
-    for row in &table {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}  ");
-        }
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
-    for row in rows {
-        if !row.bottleneck_evidence.is_empty() {
-            let _ = writeln!(out, "{}: {}", row.policy, row.bottleneck_evidence);
-        }
-        if row.policy_failures > 0 {
-            let (policy, failures) = (&row.policy, row.policy_failures);
-            let _ = writeln!(out, "{policy}: DEGRADED: the default policy made {failures} plans");
-        }
-        if !row.error.is_empty() {
-            let _ = writeln!(out, "{}: broken off: {}", row.policy, row.error);
-        }
-    }
-    out
-}
-
-fn shown<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
-    value.map_or_else(|| "-".to_owned(), show)
-}
-
-fn interval(mean: Option<f64>, half: Option<f64>, show: impl Fn(f64) -> String) -> String {
-    match (mean, half) {
-        (Some(mean), Some(half)) => format!("{} .. {}", show(mean - half), show(mean + half)),
-        _ => "-".to_owned(),
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time for people")]
-fn nanos(value: f64) -> u64 {
-    value.max(0.0) as u64
-}
-
 /// Student's t for 95 %, two-sided, for 1 degree of freedom and up.
 const STUDENT_95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
@@ -330,37 +265,4 @@ const STUDENT_95: [f64; 30] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_by_hand() {
-        let spread = Spread::of(&[1.0, 2.0, 6.0]);
-        assert_eq!((spread.count, spread.median, spread.mean), (3, 2.0, 3.0));
-        // Deviation sqrt(7), over sqrt(3), times 4.303.
-        let half = spread.half_interval_95.unwrap();
-        assert!((half - 4.303 * (7.0_f64 / 3.0).sqrt()).abs() < 1e-9, "{half}");
-        assert_eq!(Spread::of(&[5.0]).half_interval_95, None);
-        assert_eq!(Spread::of(&[1.0, 4.0]).median, 2.5);
-        assert_eq!(Spread::of(&[]).count, 0);
-    }
-
-    #[test]
-    fn a_policy_that_was_broken_off_has_a_row_without_figures() {
-        let runs = [
-            ("exec:./crash".to_owned(), Err("the run ended with status 1".to_owned())),
-            ("exec:./crash".to_owned(), Err("the run ended by a signal".to_owned())),
-        ];
-        let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
-        let json = serde_json::to_value(&rows).unwrap();
-        assert_eq!((&json[0]["policy"], &json[0]["runs"]), (&"exec:./crash".into(), &2.into()));
-        for key in ["mean_commit_ns", "p99_ns", "time_to_loss_s"] {
-            assert_eq!(json[0][key], serde_json::Value::Null, "{key}");
-        }
-        assert_eq!(json[0]["policy_failures"], 0);
-        let text = compare_text(&rows);
-        assert!(text.contains("broken off: the run ended with status 1; the run"), "{text}");
-        let back: Vec<CompareRow> = serde_json::from_value(json).unwrap();
-        assert_eq!(back, rows);
-    }
-}
+mod tests;

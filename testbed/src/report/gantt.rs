@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::svg::SvgError;
+use super::page::{LETTERS, SvgError, colour, page, room_for, seconds};
 
 /// A stretch of one transfer.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,31 +47,37 @@ pub fn gantt_svg(title: &str, bars: &[Bar], marks: &[Mark]) -> Result<Option<Str
     let span_s = seconds(ends.max().unwrap_or(begin_ns).saturating_sub(begin_ns)).max(1e-9);
     let fastest = bars.iter().map(|bar| bar.bytes_per_sec).max().unwrap_or(1).max(1);
     let lanes = lanes(bars, marks);
-    let height = 110 + 26 * u32::try_from(lanes.len()).unwrap_or(100).min(400);
-    let mut picture = String::new();
-    {
-        let root = SVGBackend::with_string(&mut picture, (WIDTH, height)).into_drawing_area();
-        root.fill(&WHITE).map_err(SvgError::new)?;
+    // A label begins with its bar, which may be the last and short.
+    let longest = bars.iter().map(|bar| bar.label.chars().count()).max().unwrap_or(0);
+    let label_room = 7 * u32::try_from(longest).unwrap_or(u32::MAX / 16).min(40);
+    let height = 140 + 26 * u32::try_from(lanes.len()).unwrap_or(100).min(400);
+    let note = "a bar's height is its rate; colours tell groups apart; an upright line is a commit";
+    page((WIDTH, height), title, note, |root| {
         let lowest = lanes.len() as f64;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(title, ("sans-serif", 18))
+        let mut chart = ChartBuilder::on(root)
             .margin(10)
-            .x_label_area_size(36)
-            .y_label_area_size(96)
+            .margin_right(label_room)
+            .x_label_area_size(48)
+            .y_label_area_size(room_for(lanes.keys().copied()))
             .build_cartesian_2d(0.0..span_s * 1.02, lowest..0.0)
             .map_err(SvgError::new)?;
         chart
             .configure_mesh()
             .disable_y_mesh()
             .y_labels(0)
-            .x_desc("seconds")
+            .label_style(("sans-serif", LETTERS))
+            .x_desc("seconds since the first transfer")
+            .y_desc("sender")
             .draw()
             .map_err(SvgError::new)?;
-        let left = HPos::Right;
-        let name_style = TextStyle::from(("sans-serif", 13)).pos(Pos::new(left, VPos::Center));
+        let name_style =
+            TextStyle::from(("sans-serif", 13)).pos(Pos::new(HPos::Right, VPos::Center));
+        // The area's own places, for the names are outside the chart.
+        let (left, top) = root.get_base_pixel();
         for (name, index) in &lanes {
             let (x, y) = chart.backend_coord(&(0.0, *index as f64 + 0.5));
-            root.draw(&Text::new(*name, (x - 8, y), name_style.clone())).map_err(SvgError::new)?;
+            let place = (x - left - 8, y - top);
+            root.draw(&Text::new(*name, place, name_style.clone())).map_err(SvgError::new)?;
         }
         let shape = |bar: &Bar| {
             let bottom = lanes[bar.lane.as_str()] as f64 + 0.92;
@@ -81,7 +87,7 @@ pub fn gantt_svg(title: &str, bars: &[Bar], marks: &[Mark]) -> Result<Option<Str
                 (at(bar.from_ns), bottom - 0.84 * share.clamp(0.06, 1.0)),
                 (at(bar.to_ns), bottom),
             ];
-            Rectangle::new(corners, Palette99::pick(bar.class).mix(0.75).filled())
+            Rectangle::new(corners, colour(bar.class).mix(0.75).filled())
         };
         chart.draw_series(bars.iter().map(shape)).map_err(SvgError::new)?;
         let mut named: Vec<(&str, &str, usize)> = Vec::new();
@@ -100,15 +106,11 @@ pub fn gantt_svg(title: &str, bars: &[Bar], marks: &[Mark]) -> Result<Option<Str
         let ticks = marks.iter().map(|mark| {
             let y = lanes[mark.lane.as_str()] as f64;
             let x = seconds(mark.at_ns.saturating_sub(begin_ns));
-            PathElement::new(
-                [(x, y + 0.08), (x, y + 0.92)],
-                Palette99::pick(mark.class).stroke_width(3),
-            )
+            PathElement::new([(x, y + 0.08), (x, y + 0.92)], colour(mark.class).stroke_width(3))
         });
-        chart.draw_series(ticks).map_err(SvgError::new)?;
-        root.present().map_err(SvgError::new)?;
-    }
-    Ok(Some(picture))
+        chart.draw_series(ticks).map(drop).map_err(SvgError::new)
+    })
+    .map(Some)
 }
 
 /// Every lane and its line from the top.
@@ -120,10 +122,6 @@ fn lanes<'a>(bars: &'a [Bar], marks: &'a [Mark]) -> BTreeMap<&'a str, usize> {
         lanes.entry(name.as_str()).or_insert(next);
     }
     lanes
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 const WIDTH: u32 = 1000;

@@ -6,15 +6,20 @@
 
 mod columns;
 mod compare;
+mod compare_text;
 mod files;
+mod fold;
 mod gantt;
 mod histogram;
+mod losses;
 mod machine;
+mod page;
 mod pictures;
 mod plan_picture;
 mod push;
 mod render;
 mod svg;
+mod table;
 
 use std::collections::BTreeMap;
 
@@ -23,17 +28,22 @@ use serde::{Deserialize, Serialize};
 pub use columns::{
     COLUMNS, Column, CommitRow, EventRow, ReplicaRow, RoundRow, TransferRow, UpdateRow,
 };
-pub use compare::{CompareRow, Ended, PolicyRow, Spread, compare, compare_text};
+pub use compare::{CompareRow, Ended, PolicyRow, Spread, compare};
+pub use compare_text::compare_text;
 pub use files::{FilesError, RunFiles, RunWriter};
+pub use fold::{COLUMNS_MAX, fold};
 pub use gantt::{Bar, Mark, gantt_svg};
 pub use histogram::{Bin, Quantiles, bins};
+pub use losses::{LossCurves, loss_curve, losses_svg};
 pub use machine::Machine;
 pub(crate) use machine::dpdk_version;
-pub use pictures::{Line, Picture, loss_curve, losses, pictures};
+pub use page::SvgError;
+pub use pictures::{Picture, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
 pub use svg::round_times_svg;
+pub use table::table;
 
 /// `run.json`: what was run, on what, and how it ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -54,6 +64,15 @@ pub struct RunRecord {
     pub machine: Machine,
     /// How it ended; absent while it runs and after a crash.
     pub outcome: Option<RunOutcome>,
+}
+
+impl RunRecord {
+    /// What the run is called in pictures: scenario and seed.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let name = self.configuration.get("name").and_then(serde_json::Value::as_str);
+        format!("{}, seed {}", name.unwrap_or("a run"), self.seed)
+    }
 }
 
 /// How a run ended. Outside scripts read these names.

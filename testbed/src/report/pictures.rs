@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use super::svg::SvgError;
+use super::losses::{LossCurves, loss_curve, losses_svg};
+use super::page::{GREY, LETTERS, SIZE, SvgError, bound, colour, page, room_for, seconds};
 use super::{ReplicaRow, RunFiles, TransferRow, UpdateRow};
 
 /// One picture: the name of its file, and what is in it.
@@ -22,141 +22,102 @@ pub struct Picture {
 ///
 /// # Errors
 /// When the drawing library fails.
-pub fn pictures(title: &str, files: &RunFiles) -> Result<Vec<Picture>, SvgError> {
+pub fn pictures(files: &RunFiles) -> Result<Vec<Picture>, SvgError> {
+    let run = files.record.title();
     let mut all = Vec::new();
     if !files.updates.is_empty() {
-        all.push(Picture { file: "delays.svg", svg: delays(title, &files.updates)? });
-        all.push(Picture { file: "gantt.svg", svg: gantt(title, &files.transfers)? });
+        all.push(Picture { file: "delays.svg", svg: delays(&run, &files.updates)? });
+        all.push(Picture { file: "gantt.svg", svg: gantt(&run, &files.transfers)? });
     }
     let curve: Vec<(f64, f64)> = loss_curve(files);
     if !curve.is_empty() {
-        let lines = [Line { name: "held-out loss".to_owned(), points: curve }];
-        all.push(Picture { file: "loss.svg", svg: losses(title, &lines)? });
+        let push = files.record.outcome.as_ref().and_then(|outcome| outcome.push.as_ref());
+        let kind = LossCurves {
+            name: push.map_or_else(String::new, |push| push.policy.clone()),
+            runs: vec![curve],
+            reached_s: push.and_then(|push| push.time_to_loss_s),
+        };
+        let target = push.and_then(|push| push.target_loss);
+        let svg = losses_svg(&format!("Loss of the model over time: {run}"), target, &[kind])?;
+        all.push(Picture { file: "loss.svg", svg });
     }
     if !files.replica.is_empty() {
-        all.push(Picture { file: "divergence.svg", svg: divergence(title, &files.replica)? });
+        all.push(Picture { file: "divergence.svg", svg: divergence(&run, &files.replica)? });
     }
     Ok(all)
 }
 
-/// Held-out loss against seconds.
-#[must_use]
-pub fn loss_curve(files: &RunFiles) -> Vec<(f64, f64)> {
-    let point = |row: &super::CommitRow| row.loss.map(|loss| (seconds(row.t_ns), loss));
-    files.commits.iter().filter_map(point).collect()
-}
-
-/// A named line of a chart.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Line {
-    /// What it is.
-    pub name: String,
-    /// Seconds and values.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// Loss against time; lines of one name have one colour.
-///
-/// # Errors
-/// When the drawing library fails.
-pub fn losses(title: &str, lines: &[Line]) -> Result<String, SvgError> {
-    let end = bound(lines.iter().flat_map(|line| &line.points).map(|point| point.0));
-    let top = bound(lines.iter().flat_map(|line| &line.points).map(|point| point.1));
-    let mut names: Vec<&str> = Vec::new();
-    for line in lines {
-        if !names.contains(&line.name.as_str()) {
-            names.push(&line.name);
-        }
-    }
-    draw(|root| {
-        let mut chart = ChartBuilder::on(root)
-            .caption(title, ("sans-serif", 20))
-            .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0.0..end, 0.0..top)
-            .map_err(SvgError::new)?;
-        chart
-            .configure_mesh()
-            .x_desc("seconds")
-            .y_desc("loss over the held-out images")
-            .draw()
-            .map_err(SvgError::new)?;
-        for (index, name) in names.iter().enumerate() {
-            let colour = Palette99::pick(index).stroke_width(2);
-            for (position, line) in lines.iter().filter(|line| line.name == *name).enumerate() {
-                let series = LineSeries::new(line.points.iter().copied(), colour);
-                let drawn = chart.draw_series(series).map_err(SvgError::new)?;
-                if position == 0 {
-                    drawn
-                        .label(*name)
-                        .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour));
-                }
-            }
-        }
-        chart
-            .configure_series_labels()
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK)
-            .draw()
-            .map_err(SvgError::new)
-    })
-}
-
 /// How many committed updates had each delay.
-fn delays(title: &str, updates: &[UpdateRow]) -> Result<String, SvgError> {
-    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+fn delays(run: &str, updates: &[UpdateRow]) -> Result<String, SvgError> {
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
     for delay in updates.iter().filter_map(|update| update.delay) {
-        *counts.entry(delay).or_default() += 1;
+        *counts.entry(u32::try_from(delay).unwrap_or(u32::MAX)).or_default() += 1;
     }
-    let end = counts.keys().max().map_or(1, |delay| delay + 1);
+    let end = counts.keys().max().map_or(1, |delay| delay.saturating_add(1));
     let highest = counts.values().copied().max().unwrap_or(1);
-    draw(|root| {
-        let mut chart = ChartBuilder::on(root)
-            .caption(title, ("sans-serif", 20))
+    let title = format!("How late committed updates were: {run}");
+    let note = format!("{} committed updates", counts.values().sum::<u64>());
+    page(SIZE, &title, &note, |area| {
+        let mut chart = ChartBuilder::on(area)
             .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
-            .build_cartesian_2d(0..end, 0..highest + highest / 10 + 1)
+            .x_label_area_size(48)
+            .y_label_area_size(64)
+            .build_cartesian_2d((0..end).into_segmented(), 0..highest + highest / 10 + 1)
             .map_err(SvgError::new)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
-            .x_desc("delay: versions committed between an update's model and its own commit")
+            .label_style(("sans-serif", LETTERS))
+            .x_desc("delay: versions between the model of an update and its own commit")
             .y_desc("updates")
+            .x_label_formatter(&|delay| match delay {
+                SegmentValue::CenterOf(delay) | SegmentValue::Exact(delay) => delay.to_string(),
+                SegmentValue::Last => String::new(),
+            })
             .draw()
             .map_err(SvgError::new)?;
         let bars = counts.iter().map(|(delay, count)| {
-            Rectangle::new([(*delay, 0), (*delay + 1, *count)], BLUE.mix(0.6).filled())
+            let corners =
+                [(SegmentValue::Exact(*delay), 0), (SegmentValue::Exact(*delay + 1), *count)];
+            let mut bar = Rectangle::new(corners, colour(0).filled());
+            bar.set_margin(0, 0, 2, 2);
+            bar
         });
         chart.draw_series(bars).map(drop).map_err(SvgError::new)
     })
 }
 
 /// Transfers as bars, a row for each pair of source and target.
-fn gantt(title: &str, transfers: &[TransferRow]) -> Result<String, SvgError> {
+fn gantt(run: &str, transfers: &[TransferRow]) -> Result<String, SvgError> {
     let mut rows: Vec<String> = transfers.iter().map(path).collect();
     rows.sort_unstable();
     rows.dedup();
-    // A minute of transfers would be a grey block; the beginning shows the pattern.
     let begin = transfers.iter().map(|row| row.start_ns).min().unwrap_or(0);
-    let shown: Vec<&TransferRow> =
-        transfers.iter().filter(|row| row.start_ns - begin < GANTT_NS).collect();
-    let end = bound(shown.iter().map(|row| seconds(row.start_ns + row.duration_ns - begin)));
+    let end = bound(transfers.iter().map(|row| seconds(row.start_ns + row.duration_ns - begin)));
     let count = i32::try_from(rows.len()).unwrap_or(i32::MAX).max(1);
-    draw(|root| {
-        let mut chart = ChartBuilder::on(root)
-            .caption(title, ("sans-serif", 20))
+    let names = room_for(rows.iter().map(String::as_str));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
+    let width = (f64::from(names) + SECOND_WIDTH * end)
+        .clamp(*GANTT_WIDTH.start(), *GANTT_WIDTH.end()) as u32;
+    let height = 150 + ROW_HEIGHT * u32::try_from(rows.len()).unwrap_or(100).clamp(4, 400);
+    let title = format!("Who sent to whom, and when: {run}");
+    let note = "a bar is a transfer, from its first frame to its last; neighbours in the order of \
+                commits differ in colour; grey: never decided";
+    page((width, height), &title, note, |area| {
+        let mut chart = ChartBuilder::on(area)
             .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(110)
+            .margin_right(24)
+            .x_label_area_size(48)
+            .y_label_area_size(names)
             .build_cartesian_2d(0.0..end, (0..count).into_segmented())
             .map_err(SvgError::new)?;
         chart
             .configure_mesh()
             .disable_y_mesh()
             .y_labels(rows.len().max(1))
-            .x_desc("seconds; colours tell order numbers apart")
+            .label_style(("sans-serif", LETTERS))
+            .x_desc("seconds since the first transfer")
+            .y_desc("sender > receiver")
             .y_label_formatter(&|row| match row {
                 SegmentValue::CenterOf(row) | SegmentValue::Exact(row) => usize::try_from(*row)
                     .ok()
@@ -167,17 +128,17 @@ fn gantt(title: &str, transfers: &[TransferRow]) -> Result<String, SvgError> {
             })
             .draw()
             .map_err(SvgError::new)?;
-        let bars = shown.iter().filter_map(|row| {
+        let bars = transfers.iter().filter_map(|row| {
             let place = i32::try_from(rows.binary_search(&path(row)).ok()?).ok()?;
             let start = seconds(row.start_ns - begin);
             let stop = seconds(row.start_ns + row.duration_ns - begin);
             let colour = match row.order {
-                Some(order) => Palette99::pick(usize::try_from(order).unwrap_or(0)).mix(0.7),
-                None => BLACK.mix(0.3),
+                Some(order) => colour(usize::try_from(order).unwrap_or(0)),
+                None => GREY,
             };
             let corners =
                 [(start, SegmentValue::Exact(place)), (stop, SegmentValue::Exact(place + 1))];
-            let mut bar = Rectangle::new(corners, colour.filled());
+            let mut bar = Rectangle::new(corners, colour.mix(0.8).filled());
             bar.set_margin(2, 2, 0, 0);
             Some(bar)
         });
@@ -190,67 +151,52 @@ fn path(row: &TransferRow) -> String {
 }
 
 /// The true distance of server and replica, and the bound that the server gave.
-fn divergence(title: &str, replica: &[ReplicaRow]) -> Result<String, SvgError> {
+fn divergence(run: &str, replica: &[ReplicaRow]) -> Result<String, SvgError> {
     let distance: Vec<_> = replica.iter().map(|row| (seconds(row.t_ns), row.distance)).collect();
     let limit: Vec<_> =
         replica.iter().filter_map(|row| Some((seconds(row.t_ns), row.bound?))).collect();
     let end = bound(distance.iter().map(|point| point.0));
     let top = bound(distance.iter().chain(&limit).map(|point| point.1));
-    draw(|root| {
-        let mut chart = ChartBuilder::on(root)
-            .caption(title, ("sans-serif", 20))
+    let title = format!("How far the replica was behind the server: {run}");
+    page(SIZE, &title, "a point each time one of the two models changed", |area| {
+        let mut chart = ChartBuilder::on(area)
             .margin(12)
-            .x_label_area_size(44)
-            .y_label_area_size(56)
+            .margin_right(24)
+            .x_label_area_size(48)
+            .y_label_area_size(64)
             .build_cartesian_2d(0.0..end, 0.0..top)
             .map_err(SvgError::new)?;
         chart
             .configure_mesh()
-            .x_desc("seconds")
-            .y_desc("distance of the models")
+            .light_line_style(TRANSPARENT)
+            .label_style(("sans-serif", LETTERS))
+            .x_desc("seconds since the start of the run")
+            .y_desc("distance of the models (Euclidean norm)")
             .draw()
             .map_err(SvgError::new)?;
-        for (name, points, colour) in
-            [("true distance", distance, BLUE), ("bound by what the server knew", limit, RED)]
-        {
+        let lines = [("true distance", distance), ("bound by what the server knew", limit)];
+        for (index, (name, points)) in lines.into_iter().enumerate() {
+            let colour = colour(index);
             chart
-                .draw_series(LineSeries::new(points, colour))
+                .draw_series(LineSeries::new(points, colour.stroke_width(2)))
                 .map_err(SvgError::new)?
                 .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour));
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3))
+                });
         }
         chart
             .configure_series_labels()
-            .background_style(WHITE.mix(0.8))
-            .border_style(BLACK)
+            .position(SeriesLabelPosition::UpperRight)
+            .label_font(("sans-serif", LETTERS))
+            .background_style(WHITE.mix(0.9))
+            .border_style(GREY)
             .draw()
             .map_err(SvgError::new)
     })
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-/// Lets `paint` draw on a white page.
-fn draw(paint: impl FnOnce(&Area<'_>) -> Result<(), SvgError>) -> Result<String, SvgError> {
-    let mut picture = String::new();
-    {
-        let root = SVGBackend::with_string(&mut picture, SIZE).into_drawing_area();
-        root.fill(&WHITE).map_err(SvgError::new)?;
-        paint(&root)?;
-        root.present().map_err(SvgError::new)?;
-    }
-    Ok(picture)
-}
-
-/// A little above the largest finite value.
-fn bound(values: impl Iterator<Item = f64>) -> f64 {
-    let largest = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
-    if largest > 0.0 { largest * 1.05 } else { 1.0 }
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-const SIZE: (u32, u32) = (900, 480);
-const GANTT_NS: u64 = 5_000_000_000;
+/// Widths of a Gantt chart, and of a second in it: short transfers stay apart.
+const GANTT_WIDTH: std::ops::RangeInclusive<f64> = 900.0..=6000.0;
+const SECOND_WIDTH: f64 = 60.0;
+const ROW_HEIGHT: u32 = 24;

@@ -187,7 +187,7 @@ pub(super) fn rows(outcome: &RunOutcome, push: &PushOutcome) -> Vec<(&'static st
                 push.chunks_undecided
             ),
         ),
-        ("loss", loss(push)),
+        ("loss", loss(push, outcome.rounds)),
         (
             "server",
             format!("{} bytes, of which {} sent", push.server_bytes, push.server_sent_bytes),
@@ -231,11 +231,13 @@ fn downlink(push: &PushOutcome) -> String {
     )
 }
 
-fn loss(push: &PushOutcome) -> String {
+fn loss(push: &PushOutcome, rounds: u64) -> String {
     let last = format!("{:.4} at the end", push.final_loss);
     match (push.target_loss, push.time_to_loss_s) {
         (Some(target), Some(time)) => format!("{last}; {target} after {time:.2} s"),
-        (Some(target), None) => format!("{last}; {target} was not reached"),
+        (Some(target), None) => {
+            format!("{last}; {target} was not reached in the run's {rounds} rounds")
+        }
         (None, _) => last,
     }
 }

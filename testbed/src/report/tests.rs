@@ -20,7 +20,7 @@ fn record(outcome: Option<RunOutcome>) -> RunRecord {
     }
 }
 
-fn outcome() -> RunOutcome {
+pub(super) fn outcome() -> RunOutcome {
     RunOutcome {
         verdict: Verdict::Ok,
         reasons: vec!["degraded: no namespaces, so UDP on loopback".to_owned()],
@@ -67,7 +67,7 @@ fn transfers() -> Vec<TransferRow> {
     rows
 }
 
-fn finished() -> RunFiles {
+pub(super) fn finished() -> RunFiles {
     RunFiles {
         record: record(Some(outcome())),
         rounds: rounds(),
@@ -211,7 +211,7 @@ fn the_picture_has_a_bar_for_every_bin() {
     let times: Vec<u64> = rounds().iter().map(|row| row.duration_ns).collect();
     let picture = round_times_svg("digits", &times).unwrap().unwrap();
     assert!(picture.starts_with("<svg") && picture.contains("digits"), "{picture}");
-    let bars = picture.matches("fill=\"#0000FF\"").count();
+    let bars = picture.matches("fill=\"#0072B2\"").count();
     assert_eq!(bars, bins(&times).len());
     assert_eq!(picture, round_times_svg("digits", &times).unwrap().unwrap());
     assert_eq!(round_times_svg("digits", &[]).unwrap(), None);

@@ -176,8 +176,7 @@ impl Plan {
             return Err(PlanError::Memory);
         }
         let names = aggregation.boxes();
-        let count = u8::try_from(names.len()).expect("the scenario bounds the leaves");
-        let mut topology = in_lab.then(|| scenario.topology(count)).transpose()?;
+        let mut topology = in_lab.then(|| scenario.topology()).transpose()?;
         if matches!(io, Io::AfPacket | Io::Dpdk)
             && let Some(topology) = &mut topology
         {

@@ -81,8 +81,8 @@ pub enum ProcessError {
     /// No worker said anything for longer than a worker waits for the others.
     #[error("no worker has said anything for {} s; the run was ended", .0.as_secs())]
     Silence(Duration),
-    /// SIGINT or SIGTERM.
-    #[error("interrupted")]
+    /// SIGINT, SIGTERM or SIGHUP.
+    #[error("the run was broken off")]
     Interrupted,
 }
 

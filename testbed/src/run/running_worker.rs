@@ -1,8 +1,9 @@
-//! A worker's process: told its plan on standard input, heard line by line, ended with its owner.
+//! A worker's process: told its plan and perhaps its end on standard input, heard line by line,
+//! ended with its owner.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{ChildStdout, Stdio};
+use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -20,6 +21,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct RunningWorker {
     process: Arc<Mutex<Process>>,
+    stdin: ChildStdin,
 }
 
 impl Drop for RunningWorker {
@@ -54,11 +56,15 @@ impl RunningWorker {
         let mut stdin = child.stdin.take().expect("piped");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let process = Arc::new(Mutex::new(Process(child)));
-        stdin.write_all(plan.as_bytes()).map_err(io("telling a worker its plan"))?;
-        drop(stdin);
+        stdin.write_all(format!("{plan}\n").as_bytes()).map_err(io("telling a worker its plan"))?;
         let shared = Arc::clone(&process);
         thread::spawn(move || listen(stdout, &shared, tag, &sender));
-        Ok(Self { process })
+        Ok(Self { process, stdin })
+    }
+
+    /// Tells it one more line. One that has ended does not hear it.
+    pub(super) fn tell(&mut self, line: &str) {
+        let _ = self.stdin.write_all(format!("{line}\n").as_bytes());
     }
 
     /// Kills it without a word.

@@ -142,7 +142,11 @@ impl LabSection {
         }
         for (host, rate) in &self.links {
             if !hosts.contains(host) {
-                return refuse("lab.links", host, format!("names no host; there are {hosts:?}"));
+                return refuse(
+                    "lab.links",
+                    host,
+                    format!("names no host; there are {}", hosts.join(", ")),
+                );
             }
             if let Some(reason) = rate.up_down().into_iter().find_map(out_of_range) {
                 return refuse("lab.links", host, reason);
@@ -167,25 +171,25 @@ impl LabSection {
 }
 
 impl Scenario {
-    /// The lab of this scenario with `aggregators` aggregators, all links alike.
+    /// The lab of this scenario: the one that a run of it builds, whoever builds it.
     ///
     /// # Errors
     /// When the lab's address plan is too small.
-    pub fn topology(&self, aggregators: u8) -> Result<Topology, TopologyError> {
+    pub fn topology(&self) -> Result<Topology, TopologyError> {
+        if self.push.is_some() {
+            return self.push_topology();
+        }
+        let boxes = self.aggregation.boxes().len();
         Topology::star(&Star {
             workers: self.job.workers,
-            aggregators,
+            aggregators: u8::try_from(boxes).unwrap_or(u8::MAX),
             rate: self.lab.rate_mbit.and_then(Rate::from_mbit),
             mtu: self.lab.mtu,
         })
     }
 
-    /// The lab of a scenario with `[push]`: every host with its own link, on one switch, or on its
-    /// rack's.
-    ///
-    /// # Errors
-    /// When the lab's address plan is too small.
-    pub fn push_topology(&self) -> Result<Topology, TopologyError> {
+    /// With `[push]` every host has its own link, on one switch, or on its rack's.
+    fn push_topology(&self) -> Result<Topology, TopologyError> {
         let link = |host: String| {
             let [up, down] = self.lab.rates(&host);
             (host, Rates { up, down })

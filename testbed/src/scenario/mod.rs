@@ -107,15 +107,8 @@ impl Scenario {
         if self.push.is_none() && !self.lab.racks.is_empty() {
             return refuse("lab.rack", "hosts", "are for a scenario with [push]");
         }
-        match &self.push {
-            None => {
-                self.topology(1).map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?
-            }
-            Some(_) => self
-                .push_topology()
-                .map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?,
-        };
         self.aggregation.validate(&self.job)?;
+        self.topology().map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?;
         for restart in &self.restart {
             restart.validate("restart", &self.job, &self.restartable())?;
             if restart.name == SERVER && self.push.as_ref().is_some_and(|push| !push.durable) {

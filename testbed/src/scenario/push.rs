@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 pub use weft_plan::engine::{Ack, Mode};
+use weft_plan::policy;
 
 use super::job::JobSection;
 use super::{Invalid, refuse};
@@ -50,6 +51,10 @@ pub struct PushSection {
     /// Held-out loss whose first crossing the report names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_loss: Option<f64>,
+    /// The run ends soon after worker 0 has pulled a model of `target_loss`, and when its rounds
+    /// are over at the latest. Default false: at `target_loss` it goes on.
+    #[serde(default)]
+    pub until_loss: bool,
     /// The server keeps its state in the run directory: what it told anybody survives its restart.
     /// Default false.
     #[serde(default)]
@@ -160,6 +165,14 @@ impl PushSection {
         if self.policy.is_empty() {
             return refused("policy", "must not be empty".to_owned());
         }
+        let is_outside =
+            self.policy.strip_prefix("exec:").is_some_and(|command| !command.trim().is_empty());
+        if self.controller && !is_outside && policy::by_name(&self.policy).is_none() {
+            let known: Vec<_> = policy::names().collect();
+            let known = known.join(", ");
+            let reason = format!("is `{}`; known are {known} and exec:CMD", self.policy);
+            return refused("policy", reason);
+        }
         let workers = job.workers;
         match (self.mode, self.best) {
             (Mode::Partial, Some(best)) if (1..=workers).contains(&best) => {}
@@ -221,6 +234,9 @@ impl PushSection {
             && !(target.is_finite() && target > 0.0)
         {
             return refused("target_loss", format!("is {target}; expected a positive number"));
+        }
+        if self.until_loss && self.target_loss.is_none() {
+            return refused("until_loss", "is true; expected a target_loss with it".to_owned());
         }
         if !(LATENESS_MS_MIN..=LATENESS_MS_MAX).contains(&self.lateness_ms) {
             let reason =

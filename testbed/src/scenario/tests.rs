@@ -11,7 +11,7 @@ fn the_shipped_scenario_is_read() {
     assert_eq!((scenario.job.workers, scenario.job.rounds), (4, 150));
     assert_eq!(scenario.job.scale_exponent, ScaleExponent::Fixed(-20));
     assert_eq!(scenario.job.trainer(), TrainerConfig::default());
-    let topology = scenario.topology(1).unwrap();
+    let topology = scenario.topology().unwrap();
     assert_eq!(topology.hosts.len(), 5);
     assert_eq!(topology.links[0].shapes[0].unwrap().rate.bits_per_sec(), 1_000_000_000);
     let auto = DIGITS.replace("scale_exponent = -20", "scale_exponent = \"auto\"");
@@ -107,7 +107,7 @@ fn the_push_scenarios_have_eight_workers_on_unequal_links() {
             .map(|rank| scenario.lab.rates(&format!("w{rank}"))[0].unwrap().bits_per_sec())
             .collect();
         assert!(rates.len() > 2, "{name}: {rates:?}");
-        let topology = scenario.push_topology().unwrap();
+        let topology = scenario.topology().unwrap();
         assert!(topology.host("server").is_some() && topology.host("a1").is_some());
         assert_eq!(topology.host("replica").is_some(), push.has_replica());
     }
@@ -128,6 +128,7 @@ fn mistakes_in_a_push_name_their_field() {
         ("aggregators = 2", "controller = false", "push.aggregators", "0 without a controller"),
         ("compute_ms = [50, 250]", "compute_ms = [9, 1]", "push.compute_ms", "[from, to]"),
         ("target_loss = 0.5", "target_loss = -1.0", "push.target_loss", "positive"),
+        ("target_loss = 0.5", "until_loss = true", "push.until_loss", "a target_loss with it"),
         ("target_loss = 0.5", "div_max = 3.0", "push.div_max", "and a replica"),
         ("target_loss = 0.5", "lateness_ms = 5", "push.lateness_ms", "100 to"),
         ("scale_exponent = -24", "scale_exponent = \"auto\"", "job.scale_exponent", "the job"),
@@ -167,7 +168,7 @@ const ASYNC: &str = include_str!("../../scenarios/async.toml");
 fn hosts_of_a_push_lie_in_racks_that_share_an_uplink() {
     let parse = |more: &str| Scenario::parse("a.toml", &format!("{ASYNC}{more}"));
     let racked = parse("[[lab.rack]]\nhosts = [\"w0\", \"w1\"]\nup = 30\n").unwrap();
-    let topology = racked.push_topology().unwrap();
+    let topology = racked.topology().unwrap();
     let link = |from: &str, to: &str| {
         let ends = |link: &&crate::lab::topology::Link| {
             (link.ends[0].node.as_str(), link.ends[1].node.as_str()) == (from, to)

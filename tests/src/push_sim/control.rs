@@ -324,7 +324,7 @@ fn model_bytes(scenario: &Scenario) -> u64 {
 
 fn name_of(reason: &weft_plan::plan::DropReason) -> &'static str {
     use weft_plan::plan::DropReason::{
-        DeadlineCluster, DelaysOthers, NoBandwidth, Other, RoundClosed, TooOld,
+        DeadlineCluster, DelaysOthers, JobEnded, NoBandwidth, Other, Refused, RoundClosed, TooOld,
     };
     match reason {
         TooOld => "too_old",
@@ -332,6 +332,8 @@ fn name_of(reason: &weft_plan::plan::DropReason) -> &'static str {
         DelaysOthers => "delays_others",
         NoBandwidth => "no_bandwidth",
         RoundClosed => "round_closed",
+        Refused => "refused",
+        JobEnded => "job_ended",
         Other(_) => "other",
     }
 }

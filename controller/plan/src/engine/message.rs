@@ -81,6 +81,18 @@ pub enum Role {
     Aggregator,
 }
 
+impl Role {
+    /// Its word in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Replica => "replica",
+            Self::Aggregator => "aggregator",
+        }
+    }
+}
+
 /// One job at a box.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleState {

@@ -141,9 +141,9 @@ impl Controller {
         };
         if !is_right {
             let problem = format!(
-                "`{}` is not the {:?} with box index {index} of job `{}`",
+                "`{}` is not the {} with box index {index} of job `{}`",
                 self.nodes[id.index()].name,
-                state.role,
+                state.role.name(),
                 job.config.name
             );
             return Err(Refusal::new("roles", problem));

@@ -119,6 +119,11 @@ int weft_eal_cleanup(void)
 	return dangling ? 0 : rte_eal_cleanup();
 }
 
+const char *weft_runtime_dir(void)
+{
+	return rte_eal_get_runtime_dir();
+}
+
 const char *weft_version(void)
 {
 	return rte_version();

@@ -68,6 +68,8 @@ struct weft_port_stats {
 /* EAL and lcores */
 int weft_eal_init(int argc, char **argv);
 int weft_eal_cleanup(void);
+/* Where EAL keeps its files, from the start of weft_eal_init on. */
+const char *weft_runtime_dir(void);
 const char *weft_version(void);
 const char *weft_strerror(int errnum);
 int weft_first_cpu(void);

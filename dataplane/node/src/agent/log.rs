@@ -83,7 +83,7 @@ impl EventLog {
             Event::Installed { group } => self.installed(job, group),
             Event::Refused { group, error } => {
                 self.groups.remove(&(job, group));
-                json!({ "event": "refused", "group": group.0, "error": format!("{error:?}") })
+                json!({ "event": "refused", "group": group.0, "error": error.to_string() })
             }
             Event::Gathered { group, rank } => {
                 json!({ "event": "gathered", "group": group.0, "rank": rank.index() })

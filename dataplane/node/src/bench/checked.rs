@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use weft_engine::drops::DropReason;
+use weft_engine::role::aggregator::Aggregator;
 use weft_io::restamp::{Restamp, Stamp};
-use weft_io::{AggregatorLane, Burst, Frame, Port, forward_port};
+use weft_io::{AggregatorLane, Burst, Port, forward_port};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
@@ -14,10 +15,6 @@ use super::frames::Frames;
 
 /// A stamp that knows what comes of the frames that it stamped.
 pub(super) trait Reference: Stamp {
-    /// Which frame of a burst to look at when the turn of number `sample` has come; `None`: the
-    /// burst has none.
-    fn pick<F: Frame>(&self, frames: &Frames, burst: &Burst<F>, sample: usize) -> Option<usize>;
-
     /// Whether a frame carries the right sum; `None`: it carries none that can be compared.
     fn is_right(&self, frames: &Frames, frame: &[u8]) -> Option<bool>;
 }
@@ -29,17 +26,19 @@ pub(super) type Lane<'a, P, S> = AggregatorLane<Checked<'a, P, S>>;
 pub(super) struct Checked<'a, P: Port, S: Reference> {
     inner: Restamp<P, S>,
     frames: &'a Frames,
-    every: u32,
-    countdown: u32,
+    every: usize,
+    /// Frames that leave before the next one that is compared.
+    wait: usize,
     compared: u64,
     wrong: u64,
 }
 
 impl<'a, P: Port, S: Reference> Checked<'a, P, S> {
-    /// On `port`, which delivers `frames`; of the frames that leave one in `every` is compared.
+    /// On `port`, which delivers `frames`; of the frames that leave every `every`-th is compared,
+    /// whatever bursts they leave in.
     pub(super) fn new(port: P, stamp: S, frames: &'a Frames, every: u32) -> Self {
-        let (inner, every) = (Restamp::new(port, stamp), every.max(1));
-        Self { inner, frames, every, countdown: every, compared: 0, wrong: 0 }
+        let (inner, every) = (Restamp::new(port, stamp), every.max(1) as usize);
+        Self { inner, frames, every, wait: every - 1, compared: 0, wrong: 0 }
     }
 
     pub(super) fn stamp(&self) -> &S {
@@ -59,19 +58,19 @@ impl<P: Port, S: Reference> Port for Checked<'_, P, S> {
     }
 
     fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
-        let count = u32::try_from(tx.len()).expect("a burst is short");
-        if self.countdown <= count {
-            let stamp = self.inner.stamp();
-            if let Some(index) = stamp.pick(self.frames, tx, self.countdown as usize - 1) {
-                if let Some(is_right) = stamp.is_right(self.frames, tx[index].as_ref()) {
+        let mut at = self.wait;
+        while let Some(frame) = tx.get(at) {
+            at += match self.inner.stamp().is_right(self.frames, frame.as_ref()) {
+                Some(is_right) => {
                     self.compared += 1;
                     self.wrong += u64::from(!is_right);
+                    self.every
                 }
-                self.countdown = self.every;
-            }
-        } else {
-            self.countdown -= count;
+                // The next one that carries a sum stands in for it.
+                None => 1,
+            };
         }
+        self.wait = at - tx.len();
         self.inner.tx_burst(now, tx)
     }
 
@@ -89,13 +88,14 @@ pub(super) struct Counters {
 
 /// What was measured between two readings.
 pub(super) fn measurement<P: Port, S: Reference>(
-    lane: &Lane<'_, P, S>,
-    before: &Counters,
-    after: &Counters,
+    port: &Checked<'_, P, S>,
+    engine: &Aggregator,
+    lost: u64,
+    [before, after]: [&Counters; 2],
     kernels: &Kernels,
 ) -> Measurement {
-    let (stats, port) = (lane.engine().stats(), lane.port());
-    let reasons = DropReason::ALL.iter().map(|(reason, name)| (*name, stats.drops.of(*reason)));
+    let drops = &engine.stats().drops;
+    let reasons = DropReason::ALL.iter().map(|(reason, name)| (*name, drops.of(*reason)));
     Measurement {
         mode: "replay",
         packets: after.packets - before.packets,
@@ -109,7 +109,12 @@ pub(super) fn measurement<P: Port, S: Reference>(
         drops: reasons.filter(|(_, count)| *count > 0).collect(),
         repeated: 0,
         forged: 0,
-        lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
+        lost,
         isa: kernels.isa().to_string(),
     }
+}
+
+/// Frames that a lane lost on their way out.
+pub(super) fn lost<P: Port>(lane: &AggregatorLane<P>) -> u64 {
+    lane.stats().tx_dropped + lane.stats().tx_nombuf
 }

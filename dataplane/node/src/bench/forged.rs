@@ -35,7 +35,7 @@ pub(super) fn run(
     let rate = job.and_then(|job| job.rate_bytes_per_sec).ok_or(BenchError::Unsupported)?;
     let mut engine = Aggregator::new(table, 0, settings.seed, kernels);
     let members = Members::new(config, row, settings.seed, Nanos(0))?;
-    let session = members.join_engine(&mut engine)?;
+    let session = members.join_engines(std::slice::from_mut(&mut engine))?.remove(0);
     let forged = if floods { forged(config.local, row, &session) } else { Vec::new() };
     let port = Forger {
         contributions: contributions(config.local, row, &session),

@@ -1,7 +1,8 @@
 //! The contributions of a bench and what their sums must be.
 //!
-//! Frames are laid out step by step, each member in turn. Sums are made here by plain wrapping
-//! additions of the numbers as they were drawn, so a wrong slot or kernel cannot hide.
+//! Members send one or several steps at a time, each in turn. Sums are made here by plain wrapping
+//! additions of the numbers as they were drawn, so a wrong slot or kernel cannot hide; nor can a
+//! slot that is not written any more, for no bank meets the same numbers twice in a row ([`steps`]).
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -13,64 +14,104 @@ use weft_io::pcap::PcapWriter;
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Members, Nanos};
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos};
 
 use super::BenchError;
 
-/// Contributions to a few steps, which repeat for ever.
+/// Contributions to a few steps of one or several rows, which repeat for ever.
 #[derive(Clone, Debug)]
 pub(super) struct Frames {
-    /// Frames, `per_step` of them for each step.
     frames: Vec<Vec<u8>>,
-    members: usize,
-    per_step: usize,
+    rows: Vec<Row>,
+    /// Where the datagram starts in a frame.
+    payload_start: usize,
+    /// Where each contribution to the first row lies, step by step, each member in turn.
+    places: Vec<usize>,
+}
+
+/// What the contributions to a row must become.
+#[derive(Clone, Debug)]
+struct Row {
+    job: JobId,
+    members: Members,
+    integrity: Integrity,
     /// Sums as they are on the wire, one for each step.
     sums: Vec<Vec<u8>>,
-    integrity: Integrity,
+}
+
+/// What a bench's frames are like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// About so many frames.
+    pub(super) count: u32,
+    /// Steps that a member sends before it is the next member's turn.
+    pub(super) order: u32,
+    /// A credit of the server follows the contributions to each step.
+    pub(super) credits: bool,
+    /// Frames carry a VLAN tag.
+    pub(super) vlan: bool,
+    /// The same seed gives the same numbers.
+    pub(super) seed: u64,
 }
 
 impl Frames {
-    /// Makes about `count` frames of i32 contributions to `row`; the same `seed` gives the same.
-    pub(super) fn new(table: &BoxConfig, row: &RowConfig, count: u32, seed: u64) -> Self {
-        Self::make(table, row, count, seed, false)
-    }
-
-    /// The same, and a credit of the server after the contributions of each step.
-    pub(super) fn with_credits(table: &BoxConfig, row: &RowConfig, count: u32, seed: u64) -> Self {
-        Self::make(table, row, count, seed, true)
-    }
-
-    fn make(table: &BoxConfig, row: &RowConfig, count: u32, seed: u64, credits: bool) -> Self {
-        assert_eq!(row.element_type, ElementType::I32, "benches sum integers");
-        let mut random = SplitMix64::new(seed);
-        let members = row.members.len();
-        let steps = (count as usize / members).max(1);
-        let elements = usize::from(row.elements);
-        let mut frames = Vec::with_capacity(steps * members);
-        let mut sums = Vec::with_capacity(steps);
-        for step in 0..u32::try_from(steps).expect("a count of 32 bits") {
-            let mut sum = vec![0_i32; elements];
-            for rank in 0..members {
-                let numbers: Vec<i32> =
-                    (0..elements).map(|_| random.next_u32().cast_signed()).collect();
-                for (sum, number) in sum.iter_mut().zip(&numbers) {
-                    *sum = sum.wrapping_add(*number);
-                }
-                frames.push(contribution(table, row, rank, step, &numbers));
-            }
-            if credits {
-                frames.push(credit(table, row));
-            }
-            sums.push(sum.iter().flat_map(|number| number.to_be_bytes()).collect());
+    /// Makes i32 contributions to all rows of the table, which have as many members each; frames of
+    /// the rows take turns.
+    pub(super) fn new(table: &BoxConfig, shape: Shape) -> Self {
+        let members = table.rows[0].members.len();
+        let (steps, order) = (steps(table, shape.count), shape.order.max(1));
+        let mut random = SplitMix64::new(shape.seed);
+        let mut numbers = |row: &RowConfig| -> Vec<i32> {
+            (0..row.elements).map(|_| random.next_u32().cast_signed()).collect()
+        };
+        let mut frames = Vec::new();
+        let mut sums: Vec<Vec<Vec<i32>>> = Vec::new();
+        for row in &table.rows {
+            assert_eq!(row.element_type, ElementType::I32, "benches sum integers");
+            assert_eq!(row.members.len(), members, "rows of a bench have as many members");
+            sums.push(vec![vec![0; usize::from(row.elements)]; steps as usize]);
         }
-        let per_step = members + usize::from(credits);
-        Self { frames, members, per_step, sums, integrity: row.integrity }
+        let mut places = vec![0; steps as usize * members];
+        let mut first = 0;
+        while first < steps {
+            let block = first..steps.min(first + order);
+            for rank in 0..members {
+                for step in block.clone() {
+                    places[step as usize * members + rank] = frames.len();
+                    for (row, sums) in table.rows.iter().zip(&mut sums) {
+                        let numbers = numbers(row);
+                        for (sum, number) in sums[step as usize].iter_mut().zip(&numbers) {
+                            *sum = sum.wrapping_add(*number);
+                        }
+                        frames.push(contribution(table, row, rank, step, &numbers));
+                    }
+                }
+            }
+            if shape.credits {
+                frames.extend(block.clone().map(|_| credit(table, &table.rows[0])));
+            }
+            first = block.end;
+        }
+        let mut payload_start = Udp::parse(&frames[0]).map_or(0, |udp| udp.payload_start);
+        if shape.vlan {
+            payload_start += VLAN_TAG.len();
+            frames.iter_mut().for_each(|frame| drop(frame.splice(VLAN_AT..VLAN_AT, VLAN_TAG)));
+        }
+        let on_wire = |sum: Vec<i32>| sum.iter().flat_map(|number| number.to_be_bytes()).collect();
+        let rows = table.rows.iter().zip(sums).map(|(row, sums)| Row {
+            job: row.job,
+            members: Members::first(members),
+            integrity: row.integrity,
+            sums: sums.into_iter().map(on_wire).collect(),
+        });
+        Self { frames, rows: rows.collect(), payload_start, places }
     }
 
-    /// The contribution of a member to a step.
+    /// The contribution of a member to a step of the first row.
     pub(super) fn frame(&self, step: u32, rank: usize) -> &[u8] {
-        let step = step as usize % self.sums.len();
-        &self.frames[step * self.per_step + rank]
+        let row = &self.rows[0];
+        let step = step as usize % row.sums.len();
+        &self.frames[self.places[step * row.members.len() + rank]]
     }
 
     /// The frame at `index`, in the order of the capture.
@@ -90,39 +131,31 @@ impl Frames {
 
     /// Where the datagram starts in a frame.
     pub(super) fn payload_start(&self) -> usize {
-        Udp::parse(&self.frames[0]).map_or(0, |udp| udp.payload_start)
+        self.payload_start
     }
 
-    /// True when `frame` is the answer to `step` with the right sum.
-    pub(super) fn is_answer(&self, frame: &[u8], step: u32) -> bool {
-        let Ok(udp) = Udp::parse(frame) else { return false };
-        let datagram = &frame[udp.payload_range()];
-        let packet = Packet::new_unchecked(datagram);
-        let Ok(header) = Header::parse(&packet) else { return false };
-        header.kind == Kind::Answer
-            && header.chunk.0 == step
-            && header.members == Members::first(self.members)
-            && self.is_sealed(datagram)
-            && packet.payload() == self.sums[step as usize % self.sums.len()]
+    /// True when `frame` is the answer to a chunk with the right sum.
+    pub(super) fn is_answer(&self, frame: &[u8], chunk: u32) -> bool {
+        self.carries_sum(frame, chunk, |header| {
+            header.kind == Kind::Answer && header.chunk.0 == chunk
+        })
     }
 
     /// True when `frame` is the sum of all members' contributions to `step`, under its chunk.
     pub(super) fn is_sum(&self, frame: &[u8], step: u32) -> bool {
+        self.carries_sum(frame, step, |header| header.kind == Kind::Contrib)
+    }
+
+    fn carries_sum(&self, frame: &[u8], step: u32, is_right: impl Fn(&Header) -> bool) -> bool {
         let Ok(udp) = Udp::parse(frame) else { return false };
         let datagram = &frame[udp.payload_range()];
         let packet = Packet::new_unchecked(datagram);
         let Ok(header) = Header::parse(&packet) else { return false };
-        header.kind == Kind::Contrib
-            && header.members == Members::first(self.members)
-            && self.is_sealed(datagram)
-            && packet.payload() == self.sums[step as usize % self.sums.len()]
-    }
-
-    /// True unless the row has CRCs and this one is wrong.
-    fn is_sealed(&self, datagram: &[u8]) -> bool {
-        // Verifying writes, so it takes a copy.
-        self.integrity != Integrity::Crc32c
-            || Packet::new_unchecked(datagram.to_vec()).verify_crc(weft_kernel::crc32c)
+        let Some(row) = self.rows.iter().find(|row| row.job == header.job) else { return false };
+        is_right(&header)
+            && header.members == row.members
+            && row.is_sealed(datagram)
+            && packet.payload() == row.sums[step as usize % row.sums.len()]
     }
 
     /// Writes all frames to a capture, in order.
@@ -136,6 +169,27 @@ impl Frames {
         writer.finish().map_err(failed)?;
         Ok(())
     }
+}
+
+impl Row {
+    /// True unless the row has CRCs and this one is wrong.
+    fn is_sealed(&self, datagram: &[u8]) -> bool {
+        // Verifying writes, so it takes a copy.
+        self.integrity != Integrity::Crc32c
+            || Packet::new_unchecked(datagram.to_vec()).verify_crc(weft_kernel::crc32c)
+    }
+}
+
+/// Chunks before the numbers repeat, for about `count` frames: an odd number of steps in each lane.
+/// Windows are powers of two, so that no bank meets the numbers that it holds: a slot that is not
+/// written any more shows a sum that is wrong.
+fn steps(table: &BoxConfig, count: u32) -> u32 {
+    let rows = &table.rows;
+    assert!(rows.iter().all(|row| row.window.is_power_of_two()), "the table admits no other");
+    let per_step: usize = rows.iter().map(|row| row.members.len()).sum();
+    let per_step = u32::try_from(per_step).expect("a few rows of at most 64 members");
+    let lanes = u32::from(table.shards);
+    ((count / per_step / lanes).saturating_sub(1).max(2) | 1) * lanes
 }
 
 /// One end of a member's path: an Ethernet address made from its rank.
@@ -166,7 +220,11 @@ fn credit(table: &BoxConfig, row: &RowConfig) -> Vec<u8> {
     };
     let start = encap.header_len();
     let mut frame = vec![0; start + HEADER_LEN];
-    header.emit(&mut Packet::new_unchecked(&mut frame[start..]));
+    let mut packet = Packet::new_unchecked(&mut frame[start..]);
+    header.emit(&mut packet);
+    if row.integrity == Integrity::Crc32c {
+        packet.seal(weft_kernel::crc32c);
+    }
     encap.emit(&mut frame, HEADER_LEN);
     if encap.target().addr.is_ipv6() {
         encap.finish(&mut frame);
@@ -199,8 +257,11 @@ fn contribution(
     step: u32,
     numbers: &[i32],
 ) -> Vec<u8> {
-    let encap = Encap::new(member_endpoint(row, rank), table.local)
-        .expect("the table admits one address family");
+    let mut from = member_endpoint(row, rank);
+    // A member's lane sends from a port of its own.
+    let lane = u16::try_from(step % u32::from(table.shards)).expect("below the shards");
+    from.addr.set_port(from.addr.port() + lane);
+    let encap = Encap::new(from, table.local).expect("the table admits one address family");
     let header = contribution_header(row, rank, step);
     let start = encap.header_len();
     let datagram_len = HEADER_LEN + header.payload_len();
@@ -219,3 +280,7 @@ fn contribution(
     }
     frame
 }
+
+/// Behind the Ethernet addresses: VLAN 7.
+const VLAN_TAG: [u8; 4] = [0x81, 0, 0, 7];
+const VLAN_AT: usize = 12;

@@ -11,9 +11,10 @@
 use std::time::Duration;
 
 use weft_engine::table::{RowConfig, Table};
+use weft_io::reseal::Reseal;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::frame::ETHERNET_LEN;
-use weft_wire::header::{Kind, LAYOUT, Packet};
+use weft_wire::header::{HEADER_LEN, Kind, LAYOUT, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{Cookie, GroupId, Nanos};
 
@@ -74,10 +75,11 @@ struct Generator<'a, P: Port> {
     port: P,
     frames: &'a Frames,
     session: Session,
-    seals: bool,
+    reseal: Option<Reseal>,
     echo: bool,
     payload_start: usize,
-    fields: Fields,
+    /// Where chunk, group and cookie lie in a datagram.
+    fields: [usize; 3],
     /// The next contribution: step and rank.
     next: (u32, usize),
     /// What each member has got.
@@ -109,15 +111,19 @@ impl<'a, P: Port> Generator<'a, P> {
         settings: Settings,
         echo: bool,
     ) -> Self {
+        let fields = ["chunk", "group", "cookie"].map(byte_of);
         Self {
             port,
             frames,
             answers: vec![Answers::new(session.window); session.cookies.len()],
             session,
-            seals: row.integrity == Integrity::Crc32c,
+            reseal: (row.integrity == Integrity::Crc32c).then(|| {
+                let datagram_len = frames.frame_len() - frames.payload_start();
+                Reseal::new(weft_kernel::crc32c, datagram_len, &fields)
+            }),
             echo,
             payload_start: frames.payload_start(),
-            fields: Fields::locate(),
+            fields,
             next: (0, 0),
             check_every: settings.check_every.max(1),
             countdown: settings.check_every.max(1),
@@ -252,15 +258,16 @@ impl<'a, P: Port> Generator<'a, P> {
     }
 
     fn stamp(&self, frame: &mut [u8], step: u32, rank: usize) {
-        let datagram = &mut frame[self.payload_start..];
-        let mut put = |at: usize, word: u32| {
-            datagram[at..at + 4].copy_from_slice(&word.to_be_bytes());
-        };
-        put(self.fields.chunk, step);
-        put(self.fields.group, self.session.group.0);
-        put(self.fields.cookie, self.session.cookies[rank].0);
-        if self.seals {
-            Packet::new_unchecked(datagram).seal(weft_kernel::crc32c);
+        let header: &mut [u8; HEADER_LEN] =
+            frame[self.payload_start..].first_chunk_mut().expect("a contribution has a header");
+        let words = [step, self.session.group.0, self.session.cookies[rank].0];
+        match &self.reseal {
+            Some(reseal) => reseal.write(header, &words),
+            None => {
+                for (at, word) in self.fields.into_iter().zip(words) {
+                    header[at..at + 4].copy_from_slice(&word.to_be_bytes());
+                }
+            }
         }
     }
 
@@ -346,22 +353,10 @@ impl Answers {
     }
 }
 
-/// Where the stamped fields lie in a datagram.
-#[derive(Clone, Copy, Debug)]
-struct Fields {
-    cookie: usize,
-    group: usize,
-    chunk: usize,
-}
-
-impl Fields {
-    fn locate() -> Self {
-        let byte = |name: &str| {
-            let field = LAYOUT.iter().find(|(field, ..)| *field == name);
-            field.map_or_else(|| unreachable!("the header has a field {name}"), |field| field.1)
-        };
-        Self { cookie: byte("cookie"), group: byte("group"), chunk: byte("chunk") }
-    }
+/// Where a field lies in a datagram.
+fn byte_of(name: &str) -> usize {
+    let field = LAYOUT.iter().find(|(field, ..)| *field == name);
+    field.map_or_else(|| unreachable!("the header has a field {name}"), |field| field.1)
 }
 
 /// Time between two probes.

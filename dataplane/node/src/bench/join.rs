@@ -24,7 +24,10 @@ pub(super) struct Session {
 
 struct Member {
     worker: Worker,
-    welcome: Option<(GroupId, Hello)>,
+    /// By lane.
+    welcomes: Vec<Option<(GroupId, Hello)>>,
+    /// Its port in lane 0.
+    port: u16,
     open: bool,
 }
 
@@ -49,26 +52,34 @@ impl Members {
             let worker =
                 Worker::new(config, weft_kernel::crc32c, seed.wrapping_add(rank as u64), now)
                     .map_err(|error| BenchError::Join(error.to_string()))?;
-            Ok(Member { worker, welcome: None, open: false })
+            let welcomes = vec![None; usize::from(table.shards)];
+            Ok(Member { worker, welcomes, port: local.addr.port(), open: false })
         };
         let members = (0..row.members.len()).map(member).collect::<Result<_, _>>()?;
         Ok(Self { members })
     }
 
-    /// Joins an engine in this process.
-    pub(super) fn join_engine(mut self, engine: &mut Aggregator) -> Result<Session, BenchError> {
+    /// Joins the lanes of a box in this process; returns what each told.
+    pub(super) fn join_engines(
+        mut self,
+        lanes: &mut [Aggregator],
+    ) -> Result<Vec<Session>, BenchError> {
         let mut buffer = vec![0; 2048];
         for tick in 0..TICKS_MAX {
             let now = Nanos(tick * TICK_NS);
-            for index in 0..self.members.len() {
-                while let Some(len) = self.members[index].poll(now, &mut buffer) {
+            for member in &mut self.members {
+                while let Some(len) = member.poll(now, &mut buffer) {
+                    let source = Udp::parse(&buffer[..len]).map_or(0, |udp| udp.source.port());
+                    let lane = usize::from(source.wrapping_sub(member.port));
+                    let Some(engine) = lanes.get_mut(lane) else { continue };
                     if let Verdict::Send { len } = engine.handle_frame(now, &mut buffer, len) {
-                        self.members[index].handle(now, &mut buffer[..len])?;
+                        member.handle(now, &mut buffer[..len])?;
                     }
                 }
             }
-            if let Some(session) = self.session() {
-                return Ok(session);
+            let sessions = (0..lanes.len()).map(|lane| self.session(lane));
+            if let Some(sessions) = sessions.collect() {
+                return Ok(sessions);
             }
         }
         Err(BenchError::Join("it never welcomed all members".to_owned()))
@@ -105,16 +116,16 @@ impl Members {
                 }
             }
             port.free(&mut rx);
-            if let Some(session) = self.session() {
+            if let Some(session) = self.session(0) {
                 return Ok(session);
             }
         }
         Err(BenchError::Join("no welcome within ten seconds".to_owned()))
     }
 
-    fn session(&self) -> Option<Session> {
+    fn session(&self, lane: usize) -> Option<Session> {
         let all = self.members.iter().all(|member| member.open);
-        let welcomes = self.members.iter().map(|member| member.welcome);
+        let welcomes = self.members.iter().map(|member| member.welcomes[lane]);
         let welcomes: Vec<(GroupId, Hello)> = welcomes.collect::<Option<_>>().filter(|_| all)?;
         let (group, hello) = welcomes.first().copied()?;
         Some(Session {
@@ -138,8 +149,11 @@ impl Member {
     }
 
     fn handle(&mut self, now: Nanos, frame: &mut [u8]) -> Result<(), BenchError> {
-        if let Some(welcome) = welcome_in(frame) {
-            self.welcome = Some(welcome);
+        if let Some((port, group, hello)) = welcome_in(frame) {
+            let lane = usize::from(port.wrapping_sub(self.port));
+            if let Some(welcome) = self.welcomes.get_mut(lane) {
+                *welcome = Some((group, hello));
+            }
         }
         // A late copy is refused, which is right.
         let _ = self.worker.handle_frame(now, frame, &mut NoPayload);
@@ -154,12 +168,14 @@ impl Member {
     }
 }
 
-fn welcome_in(frame: &[u8]) -> Option<(GroupId, Hello)> {
+/// A welcome, and the port that it goes to.
+fn welcome_in(frame: &[u8]) -> Option<(u16, GroupId, Hello)> {
     let udp = Udp::parse(frame).ok()?;
     let packet = Packet::new_unchecked(&frame[udp.payload_range()]);
     let header = Header::parse(&packet).ok()?;
     let (hello, _) = Hello::parse(packet.payload()).ok()?;
-    (header.kind == Kind::Hello && hello.phase == Phase::Welcome).then_some((header.group, hello))
+    let is_welcome = header.kind == Kind::Hello && hello.phase == Phase::Welcome;
+    is_welcome.then_some((udp.target.port(), header.group, hello))
 }
 
 /// For a worker that never begins a round.

@@ -5,6 +5,7 @@
 //! | `frames` | makes the contributions, and their sums by plain loops |
 //! | `join` | plays the members' handshake, so that a real engine opens its lease |
 //! | `replay` | the aggregator's lane on a device that replays the contributions |
+//! | `lanes` | the same with several lanes, which hand each other frames |
 //! | `whole` | the same on whole leases |
 //! | `checked` | restamps for both, and compares what leaves |
 //! | `forged` | a job at its quota, alone and among forged frames |
@@ -14,7 +15,8 @@
 //!
 //! What is measured is the lane that serves (`weft_io::AggregatorLane`) with its engine; the
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
-//! its time. Every sum is compared with `frames`, which shares no code with slots and kernels.
+//! its time. A sum is compared with `frames`, which shares no code with slots and kernels, and whose
+//! numbers no bank meets twice in a row.
 
 mod checked;
 mod forged;
@@ -24,6 +26,8 @@ mod frames;
 mod generate;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod join;
+#[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
+mod lanes;
 mod memory;
 #[cfg_attr(not(feature = "dpdk"), allow(dead_code, reason = "DPDK devices need all of it"))]
 mod outside;
@@ -46,7 +50,12 @@ use crate::node::Options;
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The section asks for more than benches do.
-    #[error("[bench] needs exactly one [[row]] without parent, lcores.shards = 1, and seconds > 0")]
+    #[error(
+        "[bench] needs seconds > 0, and rows without parent that have as many \
+         members each, belong to jobs 0, 1, … in turn and have a window of at least bench.order; \
+         whole leases, generate and echo take one row, one lane, order 1 and no \
+         VLAN tags; loop takes one lane"
+    )]
     Unsupported,
     /// The contributions could not be written.
     #[error("writing the contributions to {}: {source}; name a writable file in bench.pcap", .path.display())]
@@ -59,6 +68,9 @@ pub enum BenchError {
     /// The lease did not open.
     #[error("the aggregator did not open the lease: {0}")]
     Join(String),
+    /// A lane could not run.
+    #[error("running a further lane: {0}")]
+    Lane(String),
     /// Nothing came back.
     #[error(
         "no answer for {0:?} while {1} frames were out: is the other process still running, and do \
@@ -75,7 +87,7 @@ impl BenchError {
         match self {
             Self::Unsupported => 2,
             Self::Pcap { .. } => 3,
-            Self::Join(_) | Self::Stalled(..) => 1,
+            Self::Join(_) | Self::Lane(_) | Self::Stalled(..) => 1,
         }
     }
 }

@@ -9,7 +9,7 @@ use weft_engine::table::Table;
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
-use super::frames::Frames;
+use super::frames::{Frames, Shape};
 use super::memory::MemoryLoop;
 use super::replay::Limit;
 use super::{BenchError, Measurement, forged, replay, whole};
@@ -21,8 +21,18 @@ use crate::node::Options;
 pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
     let config = &settings.config;
     let bench = config.bench.as_ref().ok_or(BenchError::Unsupported)?;
-    let one_row = settings.table.rows.len() == 1 && settings.table.rows[0].parent.is_none();
-    if !one_row || config.lcores.shards != 1 {
+    let rows = &settings.table.rows;
+    let members = rows.first().map_or(0, |row| row.members.len());
+    let fits = rows
+        .iter()
+        .zip(0..)
+        .all(|(row, job)| row.parent.is_none() && row.job.0 == job && row.members.len() == members);
+    let one_row = bench.lease == LeaseName::Whole
+        || matches!(bench.mode, BenchMode::Generate | BenchMode::Echo);
+    let one_lane = one_row || bench.mode == BenchMode::Loop;
+    let is_one = rows.len() == 1 && bench.order == 1 && !bench.vlan;
+    let is_one_lane = config.lcores.shards == 1;
+    if rows.is_empty() || !fits || (one_row && !is_one) || (one_lane && !is_one_lane) {
         return Err(BenchError::Unsupported.into());
     }
     let seed = match config.node.seed {
@@ -38,13 +48,14 @@ pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, 
         let floods = bench.mode == BenchMode::Forged;
         return Ok(forged::run(&table, run, floods, Kernels::detect(), &outside)?);
     }
-    let (row, seed_of_frames) = (&settings.table.rows[0], u64::from(bench.frames));
-    let frames = match bench.lease {
-        LeaseName::Windowed => Frames::new(&settings.table, row, bench.frames, seed_of_frames),
-        LeaseName::Whole => {
-            Frames::with_credits(&settings.table, row, bench.frames, seed_of_frames)
-        }
+    let shape = Shape {
+        count: bench.frames,
+        order: bench.order,
+        credits: bench.lease == LeaseName::Whole,
+        vlan: bench.vlan,
+        seed: u64::from(bench.frames),
     };
+    let frames = Frames::new(&settings.table, shape);
     let kernels = Kernels::detect();
     let check_every = bench.check_every;
     if bench.mode == BenchMode::Loop {
@@ -79,7 +90,8 @@ fn on_device(
     frames: &Frames,
     seed: u64,
 ) -> Result<Measurement, NodeError> {
-    use super::generate;
+    use super::{generate, lanes};
+    use crate::steered::Ring;
     use weft_io::Port;
 
     let config = &settings.config;
@@ -96,9 +108,24 @@ fn on_device(
     let mut table = settings.table.clone();
     table.local.mac = config.port.mac.unwrap_or_else(|| port.info().mac);
     let table = Table::new(table).expect("it was judged when the configuration was read");
-    let _lcore = eal.register_lcore(config.lcores.cpus.first().copied())?;
     let outside = Process { origin: Instant::now(), stop: options.stop };
     let run = replay::Settings { limit: Limit::Time(time), seed, check_every: bench.check_every };
+    let cpu = |lane: usize| config.lcores.cpus.get(lane).copied();
+    if config.lcores.shards > 1 {
+        let ring_frames = config.lcores.ring_frames;
+        let relay = Arc::new(Ring::new(ring_frames));
+        let sender = |_| crate::dpdk::relay_port(&eal, &device, &relay, port.info());
+        let senders = (1..config.lcores.shards).map(sender).collect::<Result<_, _>>()?;
+        let map = &settings.lanes;
+        let ground = lanes::Ground { port, senders, relay: Arc::clone(&relay), map, ring_frames };
+        let handle = (*eal).clone();
+        let prepare = |lane| {
+            handle.register_lcore(cpu(lane)).map_err(|error| BenchError::Lane(error.to_string()))
+        };
+        let kernels = Kernels::detect();
+        return Ok(lanes::run(ground, &table, frames, run, kernels, &outside, prepare)?);
+    }
+    let _lcore = eal.register_lcore(cpu(0))?;
     Ok(match bench.mode {
         BenchMode::Generate => generate::run(port, &table, frames, run, time, false, &outside)?,
         BenchMode::Echo => generate::run(port, &table, frames, run, time, true, &outside)?,

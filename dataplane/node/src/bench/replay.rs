@@ -2,20 +2,21 @@
 //!
 //! [`weft_io::restamp`] makes each of them the next one of its member. As none is lost,
 //! contribution number `s` of every member carries the numbers of step `s mod` steps, which the
-//! reference knows.
+//! reference knows. An answer is right if it is to a step whose contributions have all come, no
+//! longer ago than banks last, and carries the sum of exactly these.
 
 use std::time::Duration;
 
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{RowConfig, Table};
-use weft_io::restamp::{WindowStamp, WindowStampConfig};
-use weft_io::{AggregatorLane, Burst, Frame, Port};
+use weft_io::restamp::{Stamp, WindowStamp, WindowStampConfig};
+use weft_io::{AggregatorLane, Port};
 use weft_kernel::Kernels;
-use weft_wire::Nanos;
 use weft_wire::header::{Kind, Packet};
 use weft_wire::hello::Integrity;
+use weft_wire::{JobId, Nanos};
 
-use super::checked::{Checked, Counters, Lane, Reference, measurement};
+use super::checked::{Checked, Counters, Lane, Reference, lost, measurement};
 use super::frames::Frames;
 use super::join::{Members, Session};
 use super::{BenchError, Measurement};
@@ -44,17 +45,19 @@ pub(super) fn run<P: Port>(
     kernels: &'static Kernels,
     outside: &impl Outside,
 ) -> Result<Measurement, BenchError> {
-    let row = &table.config().rows[0];
     let mut engine = Aggregator::new(table, 0, settings.seed, kernels);
-    let members = Members::new(table.config(), row, settings.seed, Nanos(0))?;
-    let session = members.join_engine(&mut engine)?;
-    let stamp = stamp(&session, row, frames);
-    let mut lane = Lane::new(Checked::new(port, stamp, frames, settings.check_every), engine);
-    breathe_until(&mut lane, settings.limit.tenth(), outside);
+    let mut stamps = Stamps::new(frames, 1);
+    for row in &table.config().rows {
+        let members = Members::new(table.config(), row, settings.seed, Nanos(0))?;
+        let sessions = members.join_engines(std::slice::from_mut(&mut engine))?;
+        stamps.push(stamp(&sessions[0], row, frames, [0, 1]));
+    }
+    let mut lane = Lane::new(Checked::new(port, stamps, frames, settings.check_every), engine);
+    breathe_until(&mut lane, settings.limit.tenth(), outside, |_| ());
     let before = read(&lane, outside);
-    breathe_until(&mut lane, settings.limit, outside);
+    breathe_until(&mut lane, settings.limit, outside, |_| ());
     let after = read(&lane, outside);
-    Ok(measurement(&lane, &before, &after, kernels))
+    Ok(measurement(lane.port(), lane.engine(), lost(&lane), [&before, &after], kernels))
 }
 
 /// What a measurement is given besides port and frames.
@@ -65,15 +68,21 @@ pub(super) struct Settings {
     pub(super) check_every: u32,
 }
 
-fn stamp(session: &Session, row: &RowConfig, frames: &Frames) -> WindowStamp {
+/// The stamp of one of so many lanes.
+pub(super) fn stamp(
+    session: &Session,
+    row: &RowConfig,
+    frames: &Frames,
+    [lane, lanes]: [u16; 2],
+) -> WindowStamp {
     WindowStamp::new(WindowStampConfig {
         payload_start: frames.payload_start(),
         datagram_len: frames.frame_len() - frames.payload_start(),
         group: session.group,
         cookies: session.cookies.clone(),
         window: session.window,
-        shards: 1,
-        shard: 0,
+        shards: u32::from(lanes),
+        shard: u32::from(lane),
         step_start: 0,
         step_end: session.step_count,
         crc32c: (row.integrity == Integrity::Crc32c).then_some(weft_kernel::crc32c),
@@ -107,7 +116,13 @@ impl Limit {
     }
 }
 
-fn breathe_until<P: Port>(lane: &mut AggregatorLane<P>, limit: Limit, outside: &impl Outside) {
+/// Breathes until the limit; tells `after_breath` after each.
+pub(super) fn breathe_until<P: Port>(
+    lane: &mut AggregatorLane<P>,
+    limit: Limit,
+    outside: &impl Outside,
+    mut after_breath: impl FnMut(&AggregatorLane<P>),
+) {
     let begun = outside.now();
     let mut packets = 0;
     loop {
@@ -116,31 +131,73 @@ fn breathe_until<P: Port>(lane: &mut AggregatorLane<P>, limit: Limit, outside: &
             return;
         }
         packets += lane.breathe(now, &mut ()) as u64;
+        after_breath(lane);
     }
 }
 
-fn read<P: Port>(lane: &Lane<'_, P, WindowStamp>, outside: &impl Outside) -> Counters {
-    let (mut added, mut answers) = (0, 0);
-    for (_, job) in lane.engine().jobs() {
-        added += job.contributions_added;
-        answers += job.answers_sent;
-    }
+fn read<P: Port>(lane: &Lane<'_, P, Stamps>, outside: &impl Outside) -> Counters {
+    let (added, answers) = count(lane.engine());
     let packets = lane.port().stats().rx_packets;
     Counters { packets, added, answers, at: outside.now(), cpu: outside.cpu() }
 }
 
-impl Reference for WindowStamp {
-    fn pick<F: Frame>(&self, _: &Frames, _: &Burst<F>, sample: usize) -> Option<usize> {
-        Some(sample)
+/// Contributions that entered a sum, and answers sent.
+pub(super) fn count(engine: &Aggregator) -> (u64, u64) {
+    let of_jobs = engine.jobs().map(|(_, job)| (job.contributions_added, job.answers_sent));
+    of_jobs.fold((0, 0), |sum, job| (sum.0 + job.0, sum.1 + job.1))
+}
+
+/// A stamp for each lane of each row: rows of a bench are those of job 0, 1, ….
+pub(super) struct Stamps {
+    payload_start: usize,
+    lanes: usize,
+    stamps: Vec<WindowStamp>,
+}
+
+impl Stamps {
+    pub(super) fn new(frames: &Frames, lanes: u16) -> Self {
+        let (payload_start, lanes) = (frames.payload_start(), usize::from(lanes));
+        Self { payload_start, lanes, stamps: Vec::new() }
     }
 
+    /// Adds the stamp of the next lane, or of the first one of the next row.
+    pub(super) fn push(&mut self, stamp: WindowStamp) {
+        self.stamps.push(stamp);
+    }
+
+    /// Where the stamp of a chunk is.
+    #[inline(always)]
+    fn place(&self, job: JobId, chunk: u32) -> usize {
+        usize::from(job.0) * self.lanes + chunk as usize % self.lanes
+    }
+}
+
+impl Stamp for Stamps {
+    #[inline(always)]
+    fn stamp(&mut self, frame: &mut [u8]) -> bool {
+        let Some(header) = frame.get(self.payload_start..) else { return false };
+        let Ok(packet) = Packet::new_checked(header) else { return false };
+        // The chunk is still the one that the frame was made with.
+        let place = self.place(packet.job(), packet.chunk().0);
+        self.stamps.get_mut(place).is_some_and(|stamp| stamp.stamp(frame))
+    }
+}
+
+impl Reference for Stamps {
     fn is_right(&self, frames: &Frames, frame: &[u8]) -> Option<bool> {
         // A copy that shares its payload shows its headers alone; its original is checked.
         if frame.len() < frames.frame_len() {
             return None;
         }
-        let packet = Packet::new_unchecked(&frame[frames.payload_start()..]);
-        let is_answer = packet.kind() == Some(Kind::Answer);
-        is_answer.then(|| frames.is_answer(frame, packet.chunk().0))
+        let packet = Packet::new_unchecked(&frame[self.payload_start..]);
+        let chunk = packet.chunk().0;
+        let stamp = self.stamps.get(self.place(packet.job(), chunk))?;
+        if packet.kind() != Some(Kind::Answer) {
+            return None;
+        }
+        let lanes = u32::try_from(self.lanes).expect("a few lanes");
+        let (step, end) = (chunk / lanes, stamp.complete_steps());
+        let is_recent = step < end && end - step <= 2 * stamp.window();
+        Some(is_recent && frames.is_answer(frame, chunk))
     }
 }

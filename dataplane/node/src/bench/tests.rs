@@ -3,38 +3,56 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::memory::{MemoryPort, link};
-use weft_io::pool::PoolFrame;
+use weft_io::pool::{Pool, PoolFrame};
 use weft_io::{AggregatorLane, Burst, Port, forward_port};
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
-use weft_wire::header::Packet;
+use weft_wire::header::{HEADER_LEN, Packet};
 
-use super::frames::Frames;
-use super::generate;
+use super::frames::{Frames, Shape};
 use super::memory::MemoryLoop;
 use super::replay::{self, Limit, Outside};
 use super::run;
+use super::{generate, lanes};
 use crate::config::{self, LeaseName, Settings};
 use crate::node::Options;
+use crate::steered::{RelayPort, Ring};
 
 fn settings(integrity: &str) -> Settings {
     settings_of(integrity, 3)
 }
 
 fn settings_of(integrity: &str, workers: u8) -> Settings {
-    let members: Vec<_> = (1..=workers).map(|rank| format!("\"10.77.1.{rank}:7000\"")).collect();
-    let members = members.join(", ");
-    let text = format!(
-        "[port]\nio = \"udp\"\nip = \"10.77.0.100/16\"\n\n[bench]\nmode = \"loop\"\npackets = \
-         3000\ncheck_every = 3\n\n[[job]]\nid = 0\n\n[[row]]\nrow = 0\njob = 0\nexponent = 0\n\
-         window = 8\nelements = 16\nintegrity = \"{integrity}\"\nmembers = [{members}]\n"
+    settings_with(integrity, workers, "10.77", "", &[""])
+}
+
+/// A job for each of `jobs`, which are further lines of it; `bench` are further lines of `[bench]`.
+fn settings_with(integrity: &str, workers: u8, net: &str, bench: &str, jobs: &[&str]) -> Settings {
+    let (local, of_member): (_, fn(&str, usize, u8) -> String) = if net.starts_with("fd") {
+        (format!("{net}::100/64"), |net, job, rank| format!("\"[{net}::{job}:{rank}]:7000\""))
+    } else {
+        (format!("{net}.0.100/16"), |net, job, rank| format!("\"{net}.{}.{rank}:7000\"", job + 1))
+    };
+    let mut text = format!(
+        "[port]\nio = \"udp\"\nip = \"{local}\"\n\n[bench]\nmode = \"loop\"\npackets = \
+         3000\ncheck_every = 3\n{bench}\n"
     );
+    for (id, more) in jobs.iter().enumerate() {
+        let members: Vec<_> = (1..=workers).map(|rank| of_member(net, id, rank)).collect();
+        let members = members.join(", ");
+        text += &format!("[[job]]\nid = {id}\n{more}\n");
+        text += &format!(
+            "[[row]]\nrow = {id}\njob = {id}\nexponent = 0\nwindow = 64\nelements = 16\n\
+             integrity = \"{integrity}\"\nmembers = [{members}]\n"
+        );
+    }
     config::parse("bench.toml", &text).unwrap()
 }
 
@@ -70,6 +88,10 @@ fn every_replayed_contribution_enters_a_whole_lease() {
     }
 }
 
+fn shape(seed: u64) -> Shape {
+    Shape { count: 256, order: 1, credits: false, vlan: false, seed }
+}
+
 /// A bench by itself, whose clock goes as the test has it go: by default it stands still.
 #[derive(Default)]
 struct Ticking(std::rc::Rc<Cell<u64>>);
@@ -91,9 +113,8 @@ impl Outside for Ticking {
 #[test]
 fn sums_of_other_numbers_are_wrong() {
     let table = Table::new(settings("none").table).unwrap();
-    let row = &table.config().rows[0];
-    let sent = Frames::new(table.config(), row, 256, 1);
-    let expected = Frames::new(table.config(), row, 256, 2);
+    let sent = Frames::new(table.config(), shape(1));
+    let expected = Frames::new(table.config(), shape(2));
     let run = replay::Settings { limit: Limit::Packets(3000), seed: 7, check_every: 3 };
     let measured = replay::run(
         MemoryLoop::new(&sent),
@@ -107,6 +128,165 @@ fn sums_of_other_numbers_are_wrong() {
     assert_eq!(measured.contributions_added, measured.packets);
     assert!(measured.checked > 90);
     assert_eq!(measured.wrong, measured.checked);
+}
+
+#[test]
+fn any_order_and_any_mix_of_jobs_is_summed_right() {
+    let fast = "rate_bytes_per_sec = 1000000000000\nburst_bytes = 1000000000";
+    for (net, order, jobs) in [
+        ("10.77", 2, &[""][..]),
+        ("10.77", 8, &[""]),
+        ("10.77", 64, &[""]),
+        ("10.77", 1, &["", ""]),
+        ("10.77", 4, &["", ""]),
+        ("10.77", 1, &[fast]),
+        ("10.77", 2, &[fast, ""]),
+        ("fd77", 1, &[""]),
+        ("fd77", 2, &["", fast]),
+    ] {
+        for integrity in ["none", "crc32c"] {
+            let case = format!("{net} {order} {jobs:?} {integrity}");
+            let settings = settings_with(integrity, 4, net, &format!("order = {order}"), jobs);
+            let measured = run(&settings, Options::default())
+                .unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!(measured.contributions_added, measured.packets, "{case}: {measured:?}");
+            assert!(measured.checked > 90 && measured.wrong == 0, "{case}: {measured:?}");
+        }
+    }
+}
+
+#[test]
+fn tagged_frames_are_refused_as_such() {
+    let settings = settings_with("none", 4, "10.77", "vlan = true", &[""]);
+    let measured = run(&settings, Options::default()).unwrap();
+    assert_eq!((measured.contributions_added, measured.refused), (0, 0), "{measured:?}");
+    assert!(measured.drops["vlan"] >= measured.packets, "{measured:?}");
+}
+
+/// A clock that several lanes may read.
+struct Clock(Instant);
+
+impl Outside for Clock {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap())
+    }
+    fn cpu(&self) -> Duration {
+        Duration::ZERO
+    }
+    fn is_stopped(&self) -> bool {
+        self.0.elapsed() > Duration::from_secs(60)
+    }
+    fn mark(&self, _: &str) {}
+    fn wait_to_end(&self) {}
+}
+
+#[test]
+fn lanes_that_hand_each_other_frames_sum_right() {
+    for (order, jobs) in [(1, &[""][..]), (8, &["", ""])] {
+        let bench = format!("order = {order}\n[lcores]\nshards = 2");
+        let settings = settings_with("crc32c", 4, "10.77", &bench, jobs);
+        let table = Table::new(settings.table.clone()).unwrap();
+        let frames = Frames::new(table.config(), Shape { order, ..shape(1) });
+        let (port, relay) = (MemoryLoop::new(&frames), Arc::new(Ring::new(256)));
+        let sender = RelayPort::new(Pool::new(512, 2048), Arc::clone(&relay), port.info());
+        let (map, ring_frames) = (&settings.lanes, 256);
+        let ground = lanes::Ground { port, senders: vec![sender], relay, map, ring_frames };
+        let run = replay::Settings { limit: Limit::Packets(20_000), seed: 7, check_every: 3 };
+        let clock = Clock(Instant::now());
+        let kernels = Kernels::detect();
+        let measured =
+            lanes::run(ground, &table, &frames, run, kernels, &clock, |_| Ok(())).unwrap();
+        assert!(measured.packets >= 20_000, "{measured:?}");
+        // What was on its way at the ends.
+        assert!(measured.packets.abs_diff(measured.contributions_added) < 600, "{measured:?}");
+        assert!(measured.checked > 4_000, "{measured:?}");
+        assert_eq!((measured.wrong, measured.lost, measured.refused), (0, 0, 0), "{measured:?}");
+        assert!(measured.drops.is_empty(), "{measured:?}");
+    }
+}
+
+/// Makes the aggregator behind it one that stops adding: from one step on the contributions to a
+/// step sum up to what its bank holds.
+struct Idle<'a> {
+    inner: MemoryLoop<'a>,
+    payload_start: usize,
+    members: usize,
+    /// What each bank holds, by step modulo their number.
+    banks: Vec<Vec<u32>>,
+    /// Steps that are summed.
+    summed: usize,
+    received: usize,
+}
+
+impl Port for Idle<'_> {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        let count = self.inner.rx_burst(now, rx);
+        let (members, banks) = (self.members, self.banks.len());
+        for frame in rx.iter_mut() {
+            let (step, rank) = (self.received / members, self.received % members);
+            self.received += 1;
+            let bank = &mut self.banks[step % banks];
+            let payload = &mut frame.as_mut()[self.payload_start + HEADER_LEN..];
+            for (held, bytes) in bank.iter_mut().zip(payload.chunks_exact_mut(4)) {
+                if step < self.summed {
+                    *held = held.wrapping_add(u32::from_be_bytes(bytes.try_into().unwrap()));
+                } else {
+                    bytes.copy_from_slice(&(if rank == 0 { *held } else { 0 }).to_be_bytes());
+                }
+            }
+        }
+        count
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        self.inner.tx_burst(now, tx)
+    }
+
+    forward_port!(inner: alloc, recycles, info, stats);
+}
+
+#[test]
+fn an_aggregator_that_stops_adding_is_noticed_at_every_answer() {
+    for (workers, window) in [(2, 8), (4, 8), (4, 256), (3, 4), (16, 8)] {
+        let mut table = settings_of("none", workers).table;
+        table.rows[0].window = window;
+        let table = Table::new(table).unwrap();
+        let frames = Frames::new(table.config(), shape(1));
+        // Each bank has held a sum: the bench would see one that was never written.
+        let (banks, idle_steps) = (2 * u32::from(window), 1000);
+        let port = Idle {
+            payload_start: frames.payload_start(),
+            inner: MemoryLoop::new(&frames),
+            members: usize::from(workers),
+            banks: vec![vec![0; 16]; banks as usize],
+            summed: banks as usize,
+            received: 0,
+        };
+        let packets = u64::from(banks + idle_steps) * u64::from(workers) * 10 / 11;
+        let run = replay::Settings { limit: Limit::Packets(packets), seed: 7, check_every: 1 };
+        let measured =
+            replay::run(port, &table, &frames, run, Kernels::detect(), &Ticking::default())
+                .unwrap();
+        // Numbers repeat after an odd number of steps, so a bank happens to hold the right sum once
+        // in as many rounds.
+        let idle = u64::from(idle_steps) * u64::from(workers);
+        assert!(measured.wrong > idle * 8 / 10, "{workers} {window}: {measured:?}");
+        assert!(measured.wrong < measured.checked, "{workers} {window}: {measured:?}");
+    }
+}
+
+#[test]
+fn every_so_many_th_answer_is_compared_whatever_bursts_they_leave_in() {
+    for check_every in [1, 7, 32, 61] {
+        let mut settings = settings_of("none", 4);
+        settings.config.bench.as_mut().unwrap().check_every = check_every;
+        let measured = run(&settings, Options::default()).unwrap();
+        // Answers of the warm-up, a tenth of it, are compared too.
+        let expected = measured.answers * 4 * 11 / 10 / u64::from(check_every);
+        assert!(measured.checked.abs_diff(expected) <= expected / 20 + 32, "{measured:?}");
+    }
 }
 
 /// Looks at every answer that leaves a device of memory.
@@ -159,8 +339,7 @@ impl Port for Witness<'_> {
 fn every_member_gets_each_answer_once_in_a_recycled_frame() {
     for workers in [1, 2, 3, 4, 5, 8, 16] {
         let table = Table::new(settings_of("crc32c", workers).table).unwrap();
-        let row = &table.config().rows[0];
-        let frames = Frames::new(table.config(), row, 256, 1);
+        let frames = Frames::new(table.config(), shape(1));
         let seen = RefCell::new(Seen::default());
         let port = Witness { inner: MemoryLoop::new(&frames), frames: &frames, seen: &seen };
         let run = replay::Settings { limit: Limit::Packets(3200), seed: 7, check_every: 1 };
@@ -220,8 +399,7 @@ impl Port for Wire {
 
 fn generate_over(lost: [&'static [u64]; 2]) -> Result<super::Measurement, super::BenchError> {
     let table = Table::new(settings("crc32c").table).unwrap();
-    let row = &table.config().rows[0];
-    let frames = Frames::new(table.config(), row, 256, 1);
+    let frames = Frames::new(table.config(), shape(1));
     let (near, far) = link(1024, 1500, ["near", "far"]);
     let far = AggregatorLane::new(far, Aggregator::new(&table, 0, 5, Kernels::detect()));
     let clock = std::rc::Rc::new(Cell::new(1));

@@ -14,15 +14,16 @@ use weft_engine::role::channel::{
 };
 use weft_engine::role::gather::{Gather, PushConfig};
 use weft_engine::table::{BoxConfig, RowConfig, Table};
+use weft_io::Port;
+use weft_io::reseal::Reseal;
 use weft_io::restamp::Stamp;
-use weft_io::{Burst, Frame, Port};
 use weft_kernel::Kernels;
 use weft_wire::frame::Datagram;
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{Cookie, GroupId, Members, Nanos, Rank};
 
-use super::checked::{Checked, Counters, Lane, Reference, measurement};
+use super::checked::{Checked, Counters, Lane, Reference, lost, measurement};
 use super::frames::{Frames, member_endpoint, server_endpoint};
 use super::replay::{Outside, Settings};
 use super::{BenchError, Measurement};
@@ -44,7 +45,7 @@ pub(super) fn run<P: Port>(
         install(&mut engine, &push, group(generation));
     }
     let seals = row.integrity == Integrity::Crc32c;
-    let stamp = WholeStamp::new(cookies, push.chunks, frames.payload_start(), seals);
+    let stamp = WholeStamp::new(cookies, push.chunks, frames, seals);
     let mut lane = Lane::new(Checked::new(port, stamp, frames, settings.check_every), engine);
     // A group must have been gathered before the measured time, or there is nothing to release.
     breathe(&mut lane, &push, outside, |stamp, _| stamp.generation >= 1);
@@ -58,7 +59,7 @@ pub(super) fn run<P: Port>(
         settings.limit.is_over(stamp.contributions - before.packets, now.since(before.at))
     });
     let after = read(&lane, outside);
-    Ok(measurement(&lane, &before, &after, kernels))
+    Ok(measurement(lane.port(), lane.engine(), lost(&lane), [&before, &after], kernels))
 }
 
 /// A lease of [`LEASE_BYTES`] for the members of the row, twice.
@@ -232,28 +233,33 @@ struct WholeStamp {
     cookies: Cookies,
     chunks: u32,
     payload_start: usize,
-    seals: bool,
+    /// For credits and for contributions, where they carry CRCs.
+    reseal: Option<[Reseal; 2]>,
     generation: u32,
     /// Chunks that were credited, and contributed by each member.
     credited: u32,
     next: Vec<u32>,
-    /// Step of the frames whose numbers chunk 0 had: of this group, and of the one before.
-    first_steps: [Option<u32>; 2],
+    /// Step of the frames whose numbers chunk 0 had: of this group, and of the two before, which
+    /// its slots held.
+    first_steps: [Option<u32>; 3],
     contributions: u64,
 }
 
 impl WholeStamp {
-    fn new(cookies: Cookies, chunks: u32, payload_start: usize, seals: bool) -> Self {
+    fn new(cookies: Cookies, chunks: u32, frames: &Frames, seals: bool) -> Self {
+        let payload_start = frames.payload_start();
+        let of_len = |len| Reseal::new(weft_kernel::crc32c, len, &FIELDS);
+        let reseal = seals.then(|| [HEADER_LEN, frames.frame_len() - payload_start].map(of_len));
         let next = vec![0; cookies.workers.len()];
         Self {
             cookies,
             chunks,
             payload_start,
-            seals,
+            reseal,
             generation: 0,
             credited: 0,
             next,
-            first_steps: [None; 2],
+            first_steps: [None; 3],
             contributions: 0,
         }
     }
@@ -268,7 +274,7 @@ impl WholeStamp {
         self.generation += 1;
         self.credited = 0;
         self.next.fill(0);
-        self.first_steps = [None, self.first_steps[0]];
+        self.first_steps = [None, self.first_steps[0], self.first_steps[1]];
     }
 
     /// Where a frame goes: its group, its chunk, and the cookie on it.
@@ -287,6 +293,10 @@ impl WholeStamp {
         let is_first = chunk == 0 && rank == 0;
         let is_led = rank == 0 || chunk < self.next[rank - 1];
         if chunk == self.chunks || !is_led {
+            return None;
+        }
+        if is_first && self.first_steps[1..].contains(&Some(step)) {
+            // A slot that is not written any more must show a sum that is wrong.
             return None;
         }
         if is_first {
@@ -309,27 +319,24 @@ impl Stamp for WholeStamp {
         }
         let rank = rank.filter(|_| !is_credit);
         let Some((group, chunk, cookie)) = self.place(rank, packet.chunk().0) else { return false };
-        let len = HEADER_LEN + if is_credit { 0 } else { usize::from(packet.count()) * 4 };
-        let mut put = |at: usize, word: u32| {
-            datagram[at..at + 4].copy_from_slice(&word.to_be_bytes());
-        };
-        put(4, cookie.0);
-        put(8, group.0);
-        put(12, chunk);
-        if self.seals {
-            let Some(datagram) = datagram.get_mut(..len) else { return false };
-            Packet::new_unchecked(datagram).seal(weft_kernel::crc32c);
+        let Some(header) = datagram.first_chunk_mut() else { return false };
+        let words = [cookie.0, group.0, chunk];
+        match &self.reseal {
+            // Credits are sealed like contributions, but shorter.
+            Some([credit, contribution]) => {
+                (if is_credit { credit } else { contribution }).write(header, &words);
+            }
+            None => {
+                for (at, word) in FIELDS.into_iter().zip(words) {
+                    header[at..at + 4].copy_from_slice(&word.to_be_bytes());
+                }
+            }
         }
         true
     }
 }
 
 impl Reference for WholeStamp {
-    /// The first sum: most of what leaves are acknowledgements.
-    fn pick<F: Frame>(&self, frames: &Frames, burst: &Burst<F>, _: usize) -> Option<usize> {
-        burst.iter().position(|frame| frame.as_ref().len() == frames.frame_len())
-    }
-
     fn is_right(&self, frames: &Frames, frame: &[u8]) -> Option<bool> {
         let (_, header) = parse(frame)?;
         let first = self.first_steps[1].filter(|_| header.kind == Kind::Contrib)?;
@@ -339,3 +346,5 @@ impl Reference for WholeStamp {
 
 /// Bytes of one group's sums: far more than any cache.
 const LEASE_BYTES: u64 = 64 << 20;
+/// Cookie, group and chunk in a datagram.
+const FIELDS: [usize; 3] = [4, 8, 12];

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_dpdk::{DpdkPort, DpdkQueue, Eal, EalArgs, Memory, PortConfig};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 
 fn bridge(cli: &Cli) -> Result<(u64, u64), Box<dyn std::error::Error>> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let udp = UdpConfig {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// `[bench]`: for benches only (`weft bench` writes it). The node measures for `seconds` and ends
-/// with one JSON object; it serves nobody. It needs one row and one lane.
+/// with one JSON object; it serves nobody. It needs one lane, and a row for each job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchSection {
@@ -33,6 +33,13 @@ pub struct BenchSection {
     /// from a NIC that writes into it.
     #[serde(default = "default_frames")]
     pub frames: u32,
+    /// `replay`, `loop`: steps that a member sends before it is the next member's turn. Default 1:
+    /// the contributions to a step stand one behind another.
+    #[serde(default = "default_order")]
+    pub order: u32,
+    /// `replay`, `loop`: frames carry a VLAN tag, which an aggregator refuses. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub vlan: bool,
     /// Answers from one that is compared with the reference to the next. Default 61.
     #[serde(default = "default_check_every")]
     pub check_every: u32,
@@ -77,6 +84,10 @@ const fn default_packets() -> u64 {
 
 const fn default_frames() -> u32 {
     256
+}
+
+const fn default_order() -> u32 {
+    1
 }
 
 const fn default_check_every() -> u32 {

@@ -129,3 +129,20 @@ fn sync_parents(path: &Path) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The system refuses to make a device durable: so it was asked.
+    #[test]
+    fn files_and_names_are_made_durable_by_the_system() {
+        let device = PathBuf::from("/dev/null");
+        let open = || OpenOptions::new().append(true).open(&device).expect("every system has it");
+        let mut file: Box<dyn DiskFile> = Box::new(open());
+        file.append(b"lost").expect("it takes all");
+        file.sync().expect_err("a device keeps nothing");
+        let names = LockedDirectory { path: device.clone(), _lock: open() };
+        names.sync().expect_err("nor has it names");
+    }
+}

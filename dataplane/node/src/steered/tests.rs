@@ -66,7 +66,7 @@ fn four_lanes(
     ring_frames: usize,
 ) -> (MemoryPort, SteeredPort<MemoryPort>, Vec<SteeredPort<RelayPort<Pool>>>) {
     let (peer, inner) = link(64, 1500, ["peer", "box"]);
-    let relay = Arc::new(ArrayQueue::new(ring_frames));
+    let relay = Arc::new(Ring::new(ring_frames));
     let info = inner.info();
     let pool = || Pool::new(4, 1514);
     let sender = |_| RelayPort::new(pool(), Arc::clone(&relay), info.clone());

@@ -4,7 +4,7 @@
 //! The same engines, client and trainer as over a network; what is missing is the network.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -20,6 +20,7 @@ use super::log::{BoxEvent, LogLine, LoggedDecision};
 use super::message::PushMessage;
 use super::plan::{PushPlan, model_path};
 use super::processes::PushObserved;
+use super::until::Until;
 use super::worker::train_over;
 use crate::run::{BoxCounters, breathe_until, monotonic_ns};
 use crate::scenario::{SERVER, ScaleExponent, Scenario};
@@ -73,27 +74,33 @@ pub fn run_push_in_memory(
     let engine = server(scenario, plan, seed, &port)?;
     let exponent = exponent(scenario);
     let stop = AtomicBool::new(false);
+    let mut until = Until::new(push, &scenario.job);
+    let end = AtomicU64::new(plan.workers[0].last_version());
     let (sender, receiver) = mpsc::channel();
     let mut observed = PushObserved::default();
     let served = thread::scope(|scope| {
         let lane = scope.spawn(|| serve(port, engine, exponent, &stop));
         for (plan, port) in plan.workers.iter().zip(ports) {
-            let sender = sender.clone();
+            let (sender, end) = (sender.clone(), &end);
             scope.spawn(move || {
                 // The receiver outlives every worker; a failed send cannot happen.
                 let mut say = |message| drop(sender.send((plan.rank, message)));
-                train_over(plan, directory, port, &mut say);
+                train_over(plan, directory, end, port, &mut say);
             });
         }
         drop(sender);
         for (rank, message) in receiver {
             progress(rank, &message);
+            if let Some(version) = until.note(&message) {
+                end.store(version, Ordering::Relaxed);
+            }
             take(&mut observed, rank, message);
         }
         stop.store(true, Ordering::Relaxed);
         lane.join().expect("the lane does not panic")
     });
     std::fs::write(model_path(directory, SERVER), model_bytes(&served.model))?;
+    observed.reached = until.reached();
     observed.logs.push((SERVER.to_owned(), served.log));
     observed.boxes.push((SERVER.to_owned(), served.counters));
     Ok(observed)
@@ -102,6 +109,7 @@ pub fn run_push_in_memory(
 fn take(observed: &mut PushObserved, rank: u8, message: PushMessage) {
     match message {
         PushMessage::Joined { at_ns } => observed.joined.push((at_ns, rank)),
+        PushMessage::Measured { .. } => {}
         PushMessage::Update(update) => observed.updates.push((rank, 0, update)),
         PushMessage::Done(summary) => observed.summaries.push((rank, *summary)),
         PushMessage::Failed { at_ns, error } => observed.failures.push((at_ns, rank, error)),

@@ -14,9 +14,16 @@ pub enum PushMessage {
         /// When, by the monotonic clock.
         at_ns: u64,
     },
+    /// The held-out loss of a model that worker 0 pulled.
+    Measured {
+        /// The model's version.
+        version: u64,
+        /// Its loss.
+        loss: f64,
+    },
     /// The outcome of an update is known.
     Update(UpdateMessage),
-    /// The job has taken in all its updates, and the session is closed.
+    /// The job has taken in its updates, all or those to its target loss; the session is closed.
     Done(Box<PushSummary>),
     /// The worker gave up.
     Failed {

@@ -14,12 +14,14 @@
 //! | `installs` | holds it against what the controller had installed (pure) |
 //! | `replica` | follows the replica behind the server (pure) |
 //! | `verify` | recomputes the run by the independent reference |
+//! | `curve` | loss and accuracy over the run (pure) |
 //! | `downlink` | how full the server's downlink was while it was wanted (pure) |
 //! | `finished` | the verdict |
 //! | `tables` | the rows of the run directory |
 
 mod certs;
 mod configs;
+mod curve;
 mod downlink;
 mod finished;
 mod installs;
@@ -34,10 +36,12 @@ mod replica;
 mod sequence;
 mod succession;
 mod tables;
+mod until;
 mod verify;
 mod worker;
 
 pub use certs::make_certificates;
+pub use curve::CurvePoint;
 pub use finished::PushFinished;
 pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};
 pub use memory::{MemoryError, run_push_in_memory};
@@ -47,5 +51,5 @@ pub use processes::{PushObserved, find_controller, run_push_processes};
 pub use recording::{RecordedUpdate, UpdateReader, UpdateRecording, read_model, updates_path};
 pub use replica::DivergencePoint;
 pub use sequence::{Decided, DecidedMember};
-pub use verify::{CurvePoint, Evidence, LIVES_MAX, PushProof, PushVerifyError, verify_push};
+pub use verify::{Evidence, LIVES_MAX, PushProof, PushVerifyError, verify_push};
 pub use worker::run_push_worker;

@@ -86,6 +86,13 @@ impl PushWorkerPlan {
         self.scenario.push.as_ref().expect("a push plan comes of a scenario with [push]")
     }
 
+    /// The model's version at which the job has taken in all its updates.
+    #[must_use]
+    pub fn last_version(&self) -> u64 {
+        let job = &self.scenario.job;
+        u64::from(job.rounds) * u64::from(self.push().updates_per_round(job))
+    }
+
     /// The client's configuration.
     #[must_use]
     pub fn client(&self) -> PushConfig {
@@ -118,7 +125,7 @@ impl PushPlan {
         directory: &Path,
         certs: Option<&Path>,
     ) -> Result<Self, TopologyError> {
-        let mut topology = (*place == Place::Lab).then(|| scenario.push_topology()).transpose()?;
+        let mut topology = (*place == Place::Lab).then(|| scenario.topology()).transpose()?;
         let push = scenario.push.as_ref().expect("a scenario with [push]");
         let nodes: Vec<String> =
             push.boxes().into_iter().filter(|name| name != CONTROLLER).collect();

@@ -13,6 +13,7 @@ use super::log::{LogLine, parse, told_once};
 use super::losses::Losses;
 use super::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
 use super::plan::{PushPlan, PushWorkerPlan, log_path};
+use super::until::Until;
 use crate::lab::live::{self, LiveEnd};
 use crate::lab::topology::Link;
 use crate::lab::{LabError, LabName};
@@ -44,6 +45,8 @@ pub struct PushObserved {
     pub rate_steps: Vec<(u64, RateStepSection)>,
     /// What was killed for good: when, and what.
     pub crashes: Vec<(u64, String)>,
+    /// The version and loss that ended a run which trains until a loss.
+    pub reached: Option<(u64, f64)>,
     /// Why the run was ended before its workers had finished.
     pub ended: Option<String>,
     /// The logs of server, replica, aggregators and controller, by name.
@@ -106,6 +109,8 @@ struct Running<'a> {
     workers: Vec<(Tag, RunningWorker)>,
     lab: Option<&'a LabName>,
     directory: &'a Path,
+    /// What workers were told of the version to end at.
+    end: Option<u64>,
     sender: Sender<(Tag, PushMessage)>,
     receiver: Receiver<(Tag, PushMessage)>,
 }
@@ -134,8 +139,16 @@ impl<'a> Running<'a> {
             running.wait_until_ready()?;
         }
         let (sender, receiver) = mpsc::channel();
-        let mut run =
-            Self { boxes, controller, workers: Vec::new(), lab, directory, sender, receiver };
+        let mut run = Self {
+            boxes,
+            controller,
+            workers: Vec::new(),
+            lab,
+            directory,
+            end: None,
+            sender,
+            receiver,
+        };
         for worker in &plan.workers {
             run.start_worker(worker)?;
         }
@@ -147,13 +160,16 @@ impl<'a> Running<'a> {
         let text = serde_json::to_string(plan).expect("a plan is a JSON object");
         let namespace = self.lab.map(|lab| lab.namespace(&format!("w{}", plan.rank)));
         let arguments = [self.directory.as_os_str(), OsStr::new("--push")];
-        let worker = RunningWorker::start(
+        let mut worker = RunningWorker::start(
             tag,
             &text,
             namespace.as_deref(),
             &arguments,
             self.sender.clone(),
         )?;
+        if let Some(version) = self.end {
+            worker.tell(&version.to_string());
+        }
         self.workers.push((tag, worker));
         Ok(())
     }
@@ -177,10 +193,11 @@ impl<'a> Running<'a> {
         let mut lives: Vec<u32> = vec![0; plan.workers.len()];
         let mut left = plan.workers.len();
         let mut heard = Instant::now();
-        let wanted = u64::from(scenario.job.rounds) * per_round;
+        let wanted = plan.workers[0].last_version();
         let computing = Duration::from_millis(push.compute_ms[1].into());
         let patience_ends = patience + push.lateness() + 4 * computing;
         let mut losses = Losses::new(lives.len() as u64, wanted, patience_ends, heard);
+        let mut until = Until::new(push, &scenario.job);
         while left > 0 {
             let received = self.receiver.recv_timeout(Duration::from_millis(100));
             // Asked for after every message, for workers may never be silent.
@@ -202,8 +219,13 @@ impl<'a> Running<'a> {
                 continue;
             }
             progress(rank, &message);
+            if let Some(version) = until.note(&message) {
+                observed.reached = until.reached();
+                self.tell_end(version);
+            }
             match message {
                 PushMessage::Joined { at_ns } => observed.joined.push((at_ns, rank)),
+                PushMessage::Measured { .. } => {}
                 PushMessage::Update(update) => {
                     let version = update.committed_version;
                     let committed = update.outcome == UpdateOutcome::Committed;
@@ -242,6 +264,14 @@ impl<'a> Running<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells every worker, and those that are started later, at which version to end.
+    fn tell_end(&mut self, version: u64) {
+        self.end = Some(version);
+        for (_, worker) in &mut self.workers {
+            worker.tell(&version.to_string());
+        }
     }
 
     /// Gives a host's link its new rate, in both directions.

@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::curve::{Curve, CurvePoint};
 use super::installs::contradictions;
 use super::log::{LogLine, LoggedDecision};
 use super::message::{UpdateMessage, UpdateOutcome};
@@ -41,6 +42,8 @@ pub struct Evidence<'a> {
     pub controller: Option<&'a [LogLine]>,
     /// What workers said of their updates, with rank and life.
     pub updates: &'a [(u8, u32, UpdateMessage)],
+    /// The version and loss that ended a run which trains until a loss.
+    pub reached: Option<(u64, f64)>,
 }
 
 /// What was found.
@@ -69,19 +72,6 @@ pub struct PushProof {
     pub problems: Vec<String>,
 }
 
-/// The model at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CurvePoint {
-    /// When the server committed it, by the monotonic clock.
-    pub t_ns: u64,
-    /// Its version.
-    pub version: u64,
-    /// Mean loss over the held-out images.
-    pub loss: f64,
-    /// Share of them labelled correctly.
-    pub accuracy: f64,
-}
-
 /// Why a run could not be recomputed.
 #[derive(Debug, thiserror::Error)]
 pub enum PushVerifyError {
@@ -104,7 +94,7 @@ pub enum PushVerifyError {
 pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError> {
     let job = &evidence.scenario.job;
     let workers = usize::from(job.workers);
-    let mut trainer = Trainer::new(0, workers, evidence.seed, &job.trainer())?;
+    let trainer = Trainer::new(0, workers, evidence.seed, &job.trainer())?;
     let elements = trainer.parameter_count();
     let mut recordings = Recordings::open(evidence, elements)?;
     let succession = Succession::new(evidence.server, evidence.replica.unwrap_or_default());
@@ -118,29 +108,21 @@ pub fn verify_push(evidence: &Evidence<'_>) -> Result<PushProof, PushVerifyError
     });
     let followed_below = succession.promoted.map_or(u64::MAX, |(_, applied)| applied);
     let commits = sequence.committed().count();
-    let stride = commits.div_ceil(CURVE_POINTS_MAX).max(1);
-    let (loss, accuracy) = trainer.evaluate();
-    let first = evidence.server.first().map_or(0, |line| line.t_ns);
-    proof.curve.push(CurvePoint { t_ns: first, version: 0, loss, accuracy });
+    let began_ns = evidence.server.first().map_or(0, |line| line.t_ns);
+    let mut curve = Curve::new(trainer, began_ns, commits, evidence.reached);
     let tau_max =
         evidence.scenario.push.as_ref().map_or(u64::MAX, |push| u64::from(push.tau_max(job)));
-    let mut committed = 0;
     for (index, decided) in sequence.decided.iter().enumerate() {
         if decided.decision == LoggedDecision::Committed {
             commit(&mut proof, &mut reference, &mut recordings, (index, decided), tau_max)?;
-            committed += 1;
-            if committed % stride == 0 || committed == commits {
-                trainer.load(reference.model());
-                let (loss, accuracy) = trainer.evaluate();
-                let (t_ns, version) = (decided.t_ns, decided.version);
-                proof.curve.push(CurvePoint { t_ns, version, loss, accuracy });
-            }
+            curve.commit(decided.t_ns, decided.version, reference.model());
         }
         if let Some(follower) = follower.as_mut().filter(|_| decided.order < followed_below) {
             follower.server_decided(decided.order, reference.model());
         }
     }
     recordings.find_lost(&mut proof.problems);
+    proof.curve = curve.finish(&mut proof.problems);
     judge_model(&mut proof, evidence, &reference)?;
     if let Some(follower) = follower {
         let div_max = evidence.scenario.push.as_ref().and_then(|push| push.div_max);
@@ -234,6 +216,7 @@ fn compare(server: &Sequence, replica: &Sequence, mut snapshots_max: usize) -> V
     for own in &replica.decided {
         if let Some(next) = next
             && own.order != next
+            && !(own.is_hole() && own.order > next)
         {
             let order = own.order;
             if order > next && snapshots_max > 0 {
@@ -390,8 +373,6 @@ fn existing(directory: &Path, rank: u8) -> Vec<(u32, PathBuf)> {
         .collect()
 }
 
-/// Points of the loss curve, so that the proof of a long run takes seconds.
-const CURVE_POINTS_MAX: usize = 200;
 /// The server may add squares in another order than the reference.
 const NORM_TOLERANCE: f64 = 1e-5;
 /// Lives of one worker in a run.

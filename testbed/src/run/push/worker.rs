@@ -1,8 +1,9 @@
 //! One worker of a push run: pulls the model, computes an update on it, records it, pushes it,
-//! until the job has taken in all its updates. It uses nothing of Weft but `weft-client` and a
-//! port.
+//! until the model has the version at which the run ends. It uses nothing of Weft but `weft-client`
+//! and a port.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,24 +20,31 @@ use crate::run::{monotonic_ns, process_cpu_ns};
 use crate::scenario::Mode;
 use crate::workload::digits::{SplitMix64, Trainer};
 
-/// Runs a worker over a UDP socket to its end; the last message is `Done` or `Failed`.
-pub fn run_push_worker(plan: &PushWorkerPlan, directory: &Path, say: &mut dyn FnMut(PushMessage)) {
+/// Runs a worker over a UDP socket until the model's version is `end`, which may change on the way;
+/// the last message is `Done` or `Failed`.
+pub fn run_push_worker(
+    plan: &PushWorkerPlan,
+    directory: &Path,
+    end: &AtomicU64,
+    say: &mut dyn FnMut(PushMessage),
+) {
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
     config.offload = plan.offload;
     let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)));
-    let last = port.and_then(|port| train(plan, directory, port, say));
+    let last = port.and_then(|port| train(plan, directory, end, port, say));
     say(last.unwrap_or_else(failed));
 }
 
-/// Runs a worker over any port to its end; the last message is `Done` or `Failed`.
+/// [`run_push_worker`] over any port.
 pub(super) fn train_over<P: Port<Frame: Send> + Send + 'static>(
     plan: &PushWorkerPlan,
     directory: &Path,
+    end: &AtomicU64,
     port: P,
     say: &mut dyn FnMut(PushMessage),
 ) {
-    let last = train(plan, directory, port, say);
+    let last = train(plan, directory, end, port, say);
     say(last.unwrap_or_else(failed));
 }
 
@@ -57,23 +65,25 @@ fn connect<P: Port<Frame: Send> + Send + 'static>(
 fn train<P: Port<Frame: Send> + Send + 'static>(
     plan: &PushWorkerPlan,
     directory: &Path,
+    end: &AtomicU64,
     port: P,
     say: &mut dyn FnMut(PushMessage),
 ) -> anyhow::Result<PushMessage> {
     let mut worker = Worker::new(plan, directory, port)?;
+    let is_over = |version: u64| version >= end.load(Ordering::Relaxed);
     say(PushMessage::Joined { at_ns: monotonic_ns() });
     let mut model = vec![0.0; worker.update.len()];
     let mut pull_ns = monotonic_ns();
     let mut version = worker.session.pull(&mut model)?;
-    while version.0 < worker.target {
-        let message = worker.step(&model, version, pull_ns)?;
+    while !is_over(version.0) {
+        let message = worker.step(&model, version, pull_ns, say)?;
         let outcome = message.outcome;
         let committed = message.committed_version;
         say(PushMessage::Update(message));
         pull_ns = monotonic_ns();
         version = match worker.wait_for(version, outcome, committed) {
             Some(newer) => worker.session.pull_newer(&mut model, newer)?,
-            None if committed >= worker.target => break,
+            None if is_over(committed) => break,
             None => worker.session.pull(&mut model)?,
         };
     }
@@ -92,8 +102,7 @@ struct Worker<'a> {
     random: SplitMix64,
     update: Vec<f32>,
     number: u64,
-    /// Version at which the job is done, and updates of a round.
-    target: u64,
+    /// Updates of a round.
     per_round: u64,
 }
 
@@ -115,7 +124,6 @@ impl<'a> Worker<'a> {
             random: SplitMix64::keyed(plan.seed, STREAM_COMPUTE, u64::from(plan.rank)),
             update: vec![0.0; trainer.parameter_count()],
             number: 0,
-            target: u64::from(job.rounds) * per_round,
             per_round,
             plan,
             trainer,
@@ -128,10 +136,16 @@ impl<'a> Worker<'a> {
         model: &[f32],
         version: Version,
         pull_ns: u64,
+        say: &mut dyn FnMut(PushMessage),
     ) -> anyhow::Result<UpdateMessage> {
         let pulled_ns = monotonic_ns();
         let begun = Instant::now();
         self.trainer.load(model);
+        // Within the emulated computing, so that it takes no time where there is some.
+        if self.plan.push().until_loss && self.plan.rank == 0 {
+            let (loss, _) = self.trainer.evaluate();
+            say(PushMessage::Measured { version: version.0, loss });
+        }
         let lives = u64::from(self.plan.life) * STEPS_OF_A_LIFE;
         let loss = self.trainer.gradient(lives + self.number, &mut self.update);
         let rate = self.plan.scenario.job.learning_rate;

@@ -205,6 +205,20 @@ fn stale_for_another_cookie_does_not_disturb_an_open_channel() {
     assert_eq!(client.standing(), Standing::Open);
 }
 
+/// Else anybody could make a host send to a peer whenever he likes.
+#[test]
+fn a_stale_cookie_from_another_address_is_not_answered() {
+    let mut host = host(1);
+    let mut client = client(worker(0), 7);
+    open(&mut host, &mut client);
+    let status = plain_header(Kind::Status, JobId(3), GroupId::new(4, 1), worker(1).bit());
+    let mut frame = vec![0; 1514];
+    let len = client.write(&status, &mut frame, 0).unwrap();
+    let (udp, header) = parse(&frame[..len]);
+    assert_eq!(host.refuse_stale(worker(1), &udp, &header, &mut frame), None);
+    assert!(host.refuse_stale(worker(0), &udp, &header, &mut frame).is_some());
+}
+
 #[test]
 fn a_closed_channel_stays_closed_whatever_comes_late() {
     let mut host = host(1);

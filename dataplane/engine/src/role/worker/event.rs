@@ -74,6 +74,18 @@ pub enum WorkerError {
     BadLease(LeaseFault),
 }
 
+impl fmt::Display for LeaseFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "its window is no power of two, or too large",
+            Self::Shards => "it has no lanes, or more than this worker has ports",
+            Self::Elements => "its chunks are empty, or longer than a datagram",
+            Self::Mask => "this rank is none of its members",
+            Self::Changed => "it is not the one that was agreed before",
+        })
+    }
+}
+
 /// What is wrong with an offered lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LeaseFault {
@@ -144,7 +156,7 @@ impl fmt::Display for WorkerError {
             ),
             Self::BadLease(fault) => write!(
                 f,
-                "the aggregator offered a lease that cannot be used ({fault:?}): check its table"
+                "the aggregator offered a lease that cannot be used ({fault}): check its table"
             ),
         }
     }

@@ -94,6 +94,7 @@ impl MadeUp {
             std::fs::write(&path, model_bytes(&self.model)).unwrap();
         }
         let evidence = Evidence {
+            reached: None,
             scenario: &self.scenario,
             seed: SEED,
             directory: self.directory.path(),
