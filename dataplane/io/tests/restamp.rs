@@ -29,7 +29,7 @@ fn config() -> WindowStampConfig {
 fn sealed(chunk: u32, members: u64) -> Vec<u8> {
     let mut bytes = contribution(chunk, members);
     Packet::new_unchecked(&mut bytes[..]).seal(weft_kernel::crc32c);
-    bytes
+    bytes.to_vec()
 }
 
 /// Sends one contribution of each rank in `ranks`; returns (rank, step) of those that came.
