@@ -69,11 +69,11 @@ const UPDATES: u32 = 10;
 const HEAD: &str = "link     mtu   workers  loss   wanted  all  useful\n";
 const BUSY_SERVER: &str = "\
 link     mtu   workers  loss   wanted  all  useful
- 1 Gb/s  9000        4  0.0 %      81   45      45
- 1 Gb/s  9000        8  0.0 %      87   69      67
- 1 Gb/s  9000        8  0.1 %      85   68      65
- 1 Gb/s  9000        8  1.0 %      85   65      61
- 1 Gb/s  9000       16  0.0 %      93   85      82
- 1 Gb/s  1500        8  0.0 %      91   64      57
-10 Gb/s  9000       16  0.0 %      52   13      13
+ 1 Gb/s  9000        4  0.0 %      82   45      43
+ 1 Gb/s  9000        8  0.0 %      85   70      69
+ 1 Gb/s  9000        8  0.1 %      88   75      71
+ 1 Gb/s  9000        8  1.0 %      79   65      60
+ 1 Gb/s  9000       16  0.0 %      99   99      95
+ 1 Gb/s  1500        8  0.0 %      91   70      62
+10 Gb/s  9000       16  0.0 %      59   11      12
 ";

@@ -269,7 +269,12 @@ fn judge_cookie(header: &Header, terms: Terms) -> Result<CookieMatch, Refusal> {
 }
 
 fn check_row(header: &Header, lease: &LeaseInfo, lane: u16) -> Result<(), Refusal> {
-    if header.kind == Kind::Answer && header.members != lease.mask {
+    let right_members = match header.kind {
+        Kind::Answer => header.members == lease.mask,
+        // A sum has no strangers, so a word of it names none.
+        _ => lease.mask.contains(header.members),
+    };
+    if !right_members {
         return Err(Refusal::Members);
     }
     if header.chunk.0 % u32::from(lease.shards) != u32::from(lane) {

@@ -68,6 +68,9 @@ fn each_wrong_field_is_refused_under_its_own_reason() {
     }
     let short = Header { count: 3, ..good };
     assert_eq!(offer(&mut sim, &short, &body[..12]), Err(Refusal::Elements));
+    // Else the ranks that an error names would be a forger's choice.
+    let have = Header { kind: Kind::State, outcome: Outcome::Have, members: Members(4), ..good };
+    assert_eq!(offer(&mut sim, &have, &[]), Err(Refusal::Members));
     assert_eq!(sim.workers[0].stats().answers, 0);
     assert_eq!(offer(&mut sim, &good, &body), Ok(()));
     assert_eq!(sim.workers[0].stats().answers, 1);
