@@ -2,8 +2,8 @@
 //! one that has made namespaces, folders or processes takes them down first. Either way the exit
 //! status is [`STATUS`].
 //!
-//! Invariant: after [`listen`] a signal, however often it comes, only sets a flag: what takes things
-//! down waits for nothing without bound. SIGHUP stays ignored where it was (`nohup`).
+//! Invariant: after [`listen`] a signal, however often it comes, only sets a flag: what takes
+//! things down waits for nothing without bound. SIGHUP stays ignored where it was (`nohup`).
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -156,9 +156,9 @@ fn every_cell_is_hit(coverage: &Coverage) {
         assert!(coverage.of("plan drop", reason) > 0, "no plan dropped for {reason}");
     }
     // Lanes and windowed leases are the other simulation's, and so are steps older than a window;
-    // what is no IP is counted by the host side of a port; only aggregators have quotas,
-    // and the forgers stay below what strangers may cost; answers and states have neither operation nor exponent, and a worker judges them by what it waits
-    // for.
+    // what is no IP is counted by the host side of a port; only aggregators have quotas, and the
+    // forgers stay below what strangers may cost; answers and states have neither operation nor
+    // exponent, and a worker judges them by what it waits for.
     let elsewhere = ["not_ip", "strangers_quota", "unwanted", "wrong_shard"];
     for (kind, cannot) in [
         ("agg drop", &["stale_step"][..]),

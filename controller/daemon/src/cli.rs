@@ -8,8 +8,8 @@ use crate::config::Format;
 
 /// Plans the transfers of training jobs: who may send, when, where and how fast.
 ///
-/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr; the line
-/// `{"ready":true,…}` says that it serves.
+/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr;
+/// the line `{"ready":true,…}` says that it serves.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "weft-controller",

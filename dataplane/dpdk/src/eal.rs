@@ -113,6 +113,7 @@ impl Eal {
         }
         // SAFETY: only reads this thread's affinity.
         let first_cpu = u32::try_from(unsafe { sys::weft_first_cpu() }).unwrap_or(0);
+        let is_alone = args.is_alone();
         let args = args.to_args(first_cpu);
         let mut strings = vec![c"weft".to_owned()];
         for arg in &args {
@@ -126,7 +127,7 @@ impl Eal {
         let argv = Vec::leak([argv, vec![std::ptr::null_mut()]].concat());
         // SAFETY: called once; argv has argc writable, NUL-terminated strings and a null, for ever.
         let rc = unsafe { sys::weft_eal_init(argc, argv.as_mut_ptr()) };
-        let runtime = RuntimeDir::new(args.is_alone());
+        let runtime = RuntimeDir::new(is_alone);
         if rc < 0 {
             return Err(EalError::Start { args: args.join(" "), reason: error_text(rc) });
         }

@@ -1,6 +1,6 @@
-//! Keeps the CRC of a sealed datagram right while header fields of it are written anew: for benches,
-//! whose frames were sealed when they were made, so that no figure pays for sealing each of them
-//! again.
+//! Keeps the CRC of a sealed datagram right while header fields of it are written anew: for
+//! benches, whose frames were sealed when they were made, so that no figure pays for sealing each
+//! of them again.
 //!
 //! A CRC is linear: which of its bits change depends on which bits of the datagram change, not on
 //! what they were. So each field has a table of what its half-bytes change.

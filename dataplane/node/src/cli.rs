@@ -10,9 +10,9 @@ use crate::config::Format;
 
 /// Sums gradients of training jobs on their way: the aggregator of Weft.
 ///
-/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr; the line
-/// that begins with "weft-node ready:" (or is `{"ready":true,…}` with --format json) says that the
-/// node serves. A parameter server without `state_dir` forgets its job when it ends.
+/// Ends on SIGINT, SIGTERM or SIGHUP with a statistics block on stdout. Progress goes to stderr;
+/// the line that begins with "weft-node ready:" (or is `{"ready":true,…}` with --format json) says
+/// that the node serves. A parameter server without `state_dir` forgets its job when it ends.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "weft-node",

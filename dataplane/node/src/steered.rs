@@ -2,10 +2,10 @@
 //! whichever queue it came in on.
 //!
 //! A [`SteeredPort`] is one lane's. What its own port receives it sorts by [`LaneMap`]; what
-//! belongs to another lane goes into that lane's ring, all that a burst held for it at once. On a device with one receive queue lane 0
-//! does all of this; on one that spreads frames by a hash of its own every lane does, and it need
-//! not be known which hash that is. A lane sends through its own port, which may be a
-//! [`RelayPort`]: then lane 0 sends for it.
+//! belongs to another lane goes into that lane's ring, all that a burst held for it at once. On a
+//! device with one receive queue lane 0 does all of this; on one that spreads frames by a hash of
+//! its own every lane does, and it need not be known which hash that is. A lane sends through its
+//! own port, which may be a [`RelayPort`]: then lane 0 sends for it.
 //!
 //! Invariants: rings are bounded and made at the start; a frame for a full ring is freed and
 //! counted, as a full receive ring of a NIC would; no frame is handled on a lane that it does not

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM end a bench as its own end does: processes, labs and folders are taken down by
-//! their handles.
+//! SIGINT and SIGTERM end a bench as its own end does: processes, labs and folders are taken down
+//! by their handles.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -132,8 +132,8 @@ fn up(arguments: &UpArgs, format: Format) -> Outcome {
     Ok(exit_code(status))
 }
 
-/// Runs the command of `lab up … -- COMMAND` to its end. A signal is passed on as SIGTERM; a command
-/// that does not end of it within [`END_GRACE`] is killed.
+/// Runs the command of `lab up … -- COMMAND` to its end. A signal is passed on as SIGTERM; a
+/// command that does not end of it within [`END_GRACE`] is killed.
 fn attend(name: &LabName, command: &[String]) -> Result<ExitStatus, Failure> {
     let mut child = Command::new(&command[0])
         .args(&command[1..])

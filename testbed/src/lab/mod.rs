@@ -1,8 +1,8 @@
 //! A topology of network namespaces on this machine: up, down, list.
 //!
 //! This file runs what [`plan`] decided, in this order: namespaces, kernel settings, links,
-//! addresses, rates (verified against the kernel's own words), offloads; when all of it forwards, the
-//! topology's commands.
+//! addresses, rates (verified against the kernel's own words), offloads; when all of it forwards,
+//! the topology's commands.
 //!
 //! Invariants: [`up`] leaves a whole lab or nothing; [`down`] removes only namespaces of its lab
 //! and is content when there are none; two labs never touch each other. There is no state besides

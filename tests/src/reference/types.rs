@@ -38,9 +38,9 @@ pub(super) struct Key {
 pub(super) enum Value {
     /// A type by its name.
     Named(String),
-    List(Box<Value>),
+    List(Box<Self>),
     /// A table whose keys are the user's.
-    Map(Box<Value>),
+    Map(Box<Self>),
 }
 
 impl Types {

@@ -44,8 +44,8 @@ pub struct Options {
     pub link_price: f64,
     /// Derived: in a case of up to this many updates the plans of the baselines, and the rules
     /// under other switches, are candidates beside the rules', and the best is taken
-    /// (`candidates`). Other traffic counts: updates times (updates and twice the reservations) is at most its
-    /// square. 0 is off: the rules alone.
+    /// (`candidates`). Other traffic counts: updates times (updates and twice the reservations) is
+    /// at most its square. 0 is off: the rules alone.
     pub candidates_max: u32,
     /// Partial rounds: the first this many updates of each server are committed, the others are
     /// dropped. Missing: all.

@@ -66,8 +66,8 @@ impl Controller {
     }
 
     /// Whether what is on its way to a job's server, and what waits, is on that link for longer
-    /// than requests are gathered. If not, no order and no sum can win what gathering costs, so updates
-    /// go direct and at once (*derived*).
+    /// than requests are gathered. If not, no order and no sum can win what gathering costs, so
+    /// updates go direct and at once (*derived*).
     fn does_planning_pay(&self, job: &Job) -> bool {
         let host = self.host_of(job.server);
         let down = self.links.topology().down(host);

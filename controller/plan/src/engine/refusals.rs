@@ -4,8 +4,8 @@
 //! refuses it over and over, while nothing of the job is there whose end would make room, will not
 //! take it: its updates are dropped, their workers told, and its order number skipped. What can be
 //! planned anew at once is: in another row, with another number, without that aggregator.
-//! Invariant: a group is offered at most [`OFFERS_MAX`] times in vain; people hear of a refusal once
-//! until the box takes groups of the job again.
+//! Invariant: a group is offered at most [`OFFERS_MAX`] times in vain; people hear of a refusal
+//! once until the box takes groups of the job again.
 
 use weft_engine::push::{Command, InstallError, OrderNumber};
 use weft_wire::{GroupId, JobId};

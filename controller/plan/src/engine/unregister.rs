@@ -1,8 +1,8 @@
 //! Decides what becomes of a job that was registered at run time and is to end.
 //!
 //! What was asked for and not granted is dropped; groups that are open are taken back from their
-//! boxes, where the server judges VOID what it has not decided. Invariant: afterwards nothing of the
-//! job holds a row, a link or a gate of another one.
+//! boxes, where the server judges VOID what it has not decided. Invariant: afterwards nothing of
+//! the job holds a row, a link or a gate of another one.
 
 use thiserror::Error;
 use weft_wire::{GroupId, JobId, Rank};

@@ -261,8 +261,8 @@ impl Store {
         }
     }
 
-    /// Writes the sum that a bank keeps; bf16 is rounded. In rank order there is none before the step
-    /// is complete.
+    /// Writes the sum that a bank keeps; bf16 is rounded. In rank order there is none before the
+    /// step is complete.
     pub fn emit(&self, bank: BankIndex, wire: &mut [u8]) {
         let start = self.sum_start(bank);
         let end = start + self.elements;

@@ -2,7 +2,8 @@
 //!
 //! Members send one or several steps at a time, each in turn. Sums are made here by plain wrapping
 //! additions of the numbers as they were drawn, so a wrong slot or kernel cannot hide; nor can a
-//! slot that is not written any more, for no bank meets the same numbers twice in a row ([`steps`]).
+//! slot that is not written any more, for no bank meets the same numbers twice in a row
+//! ([`steps`]).
 
 use std::fs::File;
 use std::io::BufWriter;

@@ -1,5 +1,5 @@
-//! The certificates of a run: one for its controller and for each of those who call it. They are good
-//! for this run alone, whose folder is gone with it.
+//! The certificates of a run: one for its controller and for each of those who call it. They are
+//! good for this run alone, whose folder is gone with it.
 
 use weft_rpc::certs::Validity;
 use weft_rpc::identity::Identity;

@@ -93,7 +93,7 @@ mod tests {
     fn a_run_that_commits_now_and_then_ends_too() {
         let start = Instant::now();
         let mut losses = Losses::new(2, 10, Duration::from_secs(60), start);
-        let outcome = |number: u64| if number % 100 == 0 { Committed } else { Dropped };
+        let outcome = |number: u64| if number.is_multiple_of(100) { Committed } else { Dropped };
         let ends = (1..10_000).find(|number| losses.note(outcome(*number), start).is_some());
         assert_eq!(ends, Some(775), "64 x 12 lost, and 7 committed");
     }

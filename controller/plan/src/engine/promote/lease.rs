@@ -20,8 +20,8 @@ enum Step {
 }
 
 impl Controller {
-    /// The controller itself was away, stopped or busy: what was said meanwhile is still to be read,
-    /// and whose word is overdue is not known. Everybody gets that time again.
+    /// The controller itself was away, stopped or busy: what was said meanwhile is still to be
+    /// read, and whose word is overdue is not known. Everybody gets that time again.
     pub(in crate::engine) fn forgive_pause(&mut self, now_ns: u64) {
         let pause_ns = now_ns.saturating_sub(self.leases_at_ns);
         if pause_ns < PAUSE_NS_MIN {

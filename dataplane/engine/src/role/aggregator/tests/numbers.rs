@@ -74,7 +74,7 @@ impl Mode {
 
     /// Exponent of a step's contributions.
     fn exponent(self, step: u32) -> i8 {
-        self.exponent.unwrap_or(if step.is_multiple_of(2) { 5 } else { -7 })
+        self.exponent.unwrap_or_else(|| if step.is_multiple_of(2) { 5 } else { -7 })
     }
 }
 

@@ -87,7 +87,7 @@ fn whatever_a_member_sends_is_paid_by_its_job() {
         let (mut aggregator, _) = limited(&row);
         let is_question = frame == member.status(0);
         let cost_bytes = if is_question { member.contribution(0, 1).len() } else { frame.len() };
-        for sent in 0..=BURST as usize / cost_bytes {
+        for sent in 0..=BURST / cost_bytes as u64 {
             assert_eq!(over_quota(&aggregator), 0, "{name}: refused after {sent}");
             deliver(&mut aggregator, frame.clone(), SETTLED);
         }
@@ -122,7 +122,7 @@ fn a_question_costs_what_its_answer_may_cost() {
     let (mut aggregator, group) = limited(&row);
     let answer_len = group[0].contribution(0, 1).len();
     assert!(group[0].status(0).len() < answer_len);
-    for asked in 0..BURST as usize / answer_len {
+    for asked in 0..BURST / answer_len as u64 {
         let (verdict, _) = deliver(&mut aggregator, group[0].status(0), SETTLED);
         assert!(matches!(verdict, Verdict::Send { .. }), "{asked}");
     }

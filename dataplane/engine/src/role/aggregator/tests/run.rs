@@ -198,8 +198,8 @@ fn rows() -> impl Strategy<Value = (RowConfig, Option<u64>)> {
         1 => Just(Integrity::Checksum16),
     ];
     let exponents = prop_oneof![Just(Some(0)), Just(None)];
-    // Enough for about ten frames: pays for a formation in a second, and next to nothing between two
-    // bursts.
+    // Enough for about ten frames: pays for a formation in a second, and next to nothing between
+    // two bursts.
     let rates = prop_oneof![6 => Just(None), 1 => Just(Some(200_000_u64))];
     (2..7_u8, sums, overflows, integrities, exponents, rates).prop_map(
         |(members, (element_type, operation, sum_order), overflow, integrity, exponent, rate)| {

@@ -131,7 +131,7 @@ fn a_server_says_when_it_meets_its_replica() {
     let mut rig = Rig::new(ServerJobConfig { ack: AckMode::Replica, ..job() });
     let met = Event::ReplicaAt { order: OrderNumber(0), divergence_bound: 0.0, is_held: true };
     let (state, events) = ask(&mut rig);
-    assert_eq!(events, [(RIG_JOB, met.clone())]);
+    assert_eq!(events, [(RIG_JOB, met)]);
     assert!(!state.header.flags.contains(Flags::DIRECT));
     assert_eq!(ask(&mut rig).1, [], "once in its life");
     *rig.peer(REPLICA) = rig::client(REPLICA, Peer::Box(REPLICA_BOX), 99);
