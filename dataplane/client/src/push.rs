@@ -229,7 +229,7 @@ impl PushSession {
             outcome,
             permit,
         };
-        self.messages.send(Message::Push(order)).map_err(|_| self.shared.end())?;
+        self.tell(Message::Push(order))?;
         let number = self.pushed;
         self.pushed += 1;
         Ok(Ticket { number, outcome: receiver, shared: Arc::clone(&self.shared) })
@@ -273,11 +273,18 @@ impl PushSession {
         let mut room = std::mem::take(&mut self.room);
         room.resize(model.len(), 0.0);
         let order = PullOrder { model: room, newer_than, reply };
-        self.messages.send(Message::Pull(order)).map_err(|_| self.shared.end())?;
+        self.tell(Message::Pull(order))?;
         let (version, pulled) = pulled.recv().map_err(|_| self.shared.end())?;
         model.copy_from_slice(&pulled);
         self.room = pulled;
         Ok(version)
+    }
+
+    /// Tells the thread something that it has to answer. One that ends meanwhile either drops the
+    /// message, with what it was to be answered by, or has said before that it is over.
+    fn tell(&self, message: Message) -> Result<(), PushError> {
+        self.messages.send(message).map_err(|_| self.shared.end())?;
+        if self.shared.is_over() { Err(self.shared.end()) } else { Ok(()) }
     }
 
     /// Counters since the session began.

@@ -36,7 +36,8 @@ fn root() -> Endpoint {
 
 /// A row of `members`, a leaf's if it has a root.
 fn row(row: u16, members: u8, window: u16, has_root: bool) -> RowConfig {
-    let addr = |rank| endpoint((1 + row / 4).to_be_bytes()[1], rank + 1, 7_000 + (row % 4) * 16).addr;
+    let addr =
+        |rank| endpoint((1 + row / 4).to_be_bytes()[1], rank + 1, 7_000 + (row % 4) * 16).addr;
     let parent = ParentConfig {
         endpoint: root(),
         row,

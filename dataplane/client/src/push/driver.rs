@@ -49,6 +49,9 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
     shared.publish(&driver.book.statistics(&driver.engine, driver.port.carried()));
     shared.fail(end.clone());
     driver.book.abandon(&end);
+    shared.set_over();
+    // A channel keeps what nobody has received while it has a sender.
+    while driver.inbox.try_recv().is_ok() {}
 }
 
 struct Driver<P: Port> {

@@ -1,6 +1,7 @@
 //! What the caller's thread, the thread with the port and the controller's thread tell each other.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, SendError, Sender};
@@ -90,6 +91,8 @@ pub(super) struct Ready {
 pub(super) struct Shared {
     statistics: Mutex<PushStatistics>,
     error: Mutex<Option<PushError>>,
+    /// The thread looks into its inbox no more.
+    is_over: AtomicBool,
 }
 
 impl Shared {
@@ -99,6 +102,16 @@ impl Shared {
 
     pub(super) fn publish(&self, statistics: &PushStatistics) {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone_from(statistics);
+    }
+
+    /// True when the thread may not see a message that was sent before this call.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// The thread ends; what is in its inbox after this it drops.
+    pub(super) fn set_over(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
     }
 
     /// Why the session has ended.
