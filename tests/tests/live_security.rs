@@ -53,7 +53,7 @@ fn a_run_calls_its_controller_with_certificates_of_its_own() {
     let mut stranger = TcpStream::connect(ready["listen"].as_str().unwrap()).expect("it listens");
     stranger.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     stranger.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("it listens");
-    let mut answer = [0; 60];
+    let mut answer = [0; 80];
     stranger.read_exact(&mut answer).expect("an answer");
     let answer = String::from_utf8_lossy(&answer);
     assert!(answer.contains("this controller takes calls over TLS"), "{answer}");

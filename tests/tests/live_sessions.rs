@@ -339,7 +339,7 @@ fn a_configuration_that_does_not_fit_is_one_line_in_seconds() {
     let text = refusal(&good.clone().lanes(1));
     assert!(text.contains("the aggregator has 2 lanes, not 1: set `lanes` to 2"), "{text}");
     let text = refusal(&good.clone().mtu(1000));
-    assert!(text.contains("chunks take 1056 bytes"), "{text}");
+    assert!(text.contains("takes 1056 bytes"), "{text}");
     let text = refusal(&good.clone().row(5));
     assert!(text.contains("aggregator"), "{text}");
     let mut nobody = good.clone();

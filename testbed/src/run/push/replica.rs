@@ -85,13 +85,16 @@ impl Follower {
         replica: &[LogLine],
         initial: &[f32],
     ) -> Self {
-        let norms = server.iter().filter_map(|line| match line.event {
-            BoxEvent::Decided { decision, norm, momentum_norm, .. } => {
+        let mut norms = Vec::new();
+        for line in server {
+            if let BoxEvent::Decided { order, decision, norm, momentum_norm, .. } = line.event {
                 let is_committed = decision == LoggedDecision::Committed;
-                Some((is_committed.then_some(norm), momentum_norm))
+                let before = norms.last().map_or(0.0, |(_, momentum_norm)| *momentum_norm);
+                // Numbers that nobody installed end together, under the last of them.
+                pad(&mut norms, order, (None, before));
+                norms.push((is_committed.then_some(norm), momentum_norm));
             }
-            _ => None,
-        });
+        }
         let of_server = server.iter().filter_map(|line| match line.event {
             BoxEvent::Decided { order, .. } => Some((line.t_ns, Step::Server(order))),
             BoxEvent::ReplicaAt { order, divergence_bound, is_held } => {
@@ -127,7 +130,7 @@ impl Follower {
             replica: 0,
             known: (0, true),
             momentum,
-            norms: norms.collect(),
+            norms,
             claims: Vec::new(),
             followed: Followed::default(),
         }
@@ -140,6 +143,10 @@ impl Follower {
             Some(last) if **last == *model => Rc::clone(last),
             _ => Rc::from(model),
         };
+        let before = self.models.back().cloned();
+        while let Some(before) = before.as_ref().filter(|_| self.next_model() <= order) {
+            self.models.push_back(Rc::clone(before));
+        }
         self.models.push_back(model);
         let mut begun = false;
         while let Some((t_ns, step)) = self.steps.front().copied() {
@@ -152,6 +159,11 @@ impl Follower {
             self.steps.pop_front();
             self.step(t_ns, step);
         }
+    }
+
+    /// After how many order numbers the next model is that comes.
+    fn next_model(&self) -> u64 {
+        self.oldest + self.models.len() as u64
     }
 
     /// Ends the walk. With `div_max`, the distance must have stayed below it while it was held.
@@ -256,6 +268,14 @@ impl Follower {
     }
 }
 
+/// Fills a list of what order numbers did up to `order`.
+fn pad<T: Clone>(list: &mut Vec<T>, order: u64, with: T) {
+    let len = usize::try_from(order).unwrap_or(list.len());
+    if len > list.len() {
+        list.resize(len, with);
+    }
+}
+
 /// How much later than the event a box may stamp its line, on a busy machine.
 const STAMP_SKEW_NS: u64 = 50_000_000;
 /// The bound is computed in double precision over single-precision models.
@@ -302,6 +322,28 @@ mod tests {
         let followed = follow(3.5);
         assert_eq!(followed.problems.len(), 2, "{:?}", followed.problems);
         assert!(followed.problems[0].contains("the server's bound 3.5"), "{:?}", followed.problems);
+    }
+
+    #[test]
+    fn numbers_that_end_together_move_both_at_once() {
+        let hole = |t_ns| {
+            let mut line = decided(t_ns, 4, 0.0);
+            if let BoxEvent::Decided { group, decision, members, version, .. } = &mut line.event {
+                (*group, *decision, *members, *version) = (0, LoggedDecision::Void, 0, 1);
+            }
+            line
+        };
+        let server = [decided(10, 0, 3.0), hole(20), decided(30, 5, 2.5)];
+        let replica = [decided(11, 0, 3.0), hole(40), decided(50, 5, 2.5)];
+        let mut follower = Follower::new(0.5, &server, &replica, &[0.0]);
+        follower.server_decided(0, &[3.0]);
+        follower.server_decided(4, &[3.0]);
+        follower.server_decided(5, &[7.0]);
+        let followed = follower.finish(None);
+        let seen: Vec<_> =
+            followed.points.iter().map(|point| (point.t_ns, point.distance)).collect();
+        assert_eq!(seen, [(10, 3.0), (11, 0.0), (20, 0.0), (30, 4.0), (40, 4.0), (50, 0.0)]);
+        assert_eq!(followed.problems, Vec::<String>::new());
     }
 
     #[test]
