@@ -349,9 +349,7 @@ fn own_lab(settings: &Settings) -> Result<(OwnLab, Topology), BenchError> {
     if matches!(settings.io, Io::AfPacket | Io::Dpdk) {
         topology.leave_address_to_port("a0");
     }
-    let name: LabName = format!("bench{}", std::process::id() % 100_000)
-        .parse()
-        .map_err(|error| refused(&error))?;
+    let name = LabName::of_this_process("bench");
     let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
     for warning in &built.warnings {
         eprintln!("weft: warning: {warning}");

@@ -1,33 +1,12 @@
-//! SIGINT and SIGTERM end a bench as its own end does: processes, labs and folders are taken down
-//! by their handles.
+//! A bench that is interrupted ends as by itself: processes, labs and folders are taken down by
+//! their handles. The signals are those of every command ([`crate::interrupt`]).
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-
 use super::BenchError;
 
-/// Makes the signals end the bench in order from now on; a second one ends it at once.
-///
-/// # Errors
-/// The kernel's.
-pub fn listen() -> std::io::Result<()> {
-    let raised = RAISED.get_or_init(Arc::default);
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(raised))?;
-        signal_hook::flag::register(signal, Arc::clone(raised))?;
-    }
-    Ok(())
-}
-
-/// True when a signal came.
-#[must_use]
-pub fn is_raised() -> bool {
-    RAISED.get().is_some_and(|raised| raised.load(Ordering::Relaxed))
-}
+pub use crate::interrupt::{is_raised, listen};
 
 /// Sleeps.
 ///
@@ -43,6 +22,3 @@ pub(super) fn sleep(time: Duration) -> Result<(), BenchError> {
     }
     Ok(())
 }
-
-/// A signal is the whole process's.
-static RAISED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
