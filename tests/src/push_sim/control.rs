@@ -76,6 +76,7 @@ impl World<'_> {
             Word::Dial { node } => self.connect(node),
             Word::Up { node, stream, up } => {
                 if self.wires.is_current(node, stream) {
+                    self.network.transcript().note_event(self.now, node, &up);
                     if self.log {
                         println!("{:>12} node {node} to controller: {up:?}", self.now.0);
                     }
@@ -85,6 +86,7 @@ impl World<'_> {
             }
             Word::Down { node, stream, down } => {
                 if self.wires.is_current(node, stream) && !self.is_away(node) {
+                    self.network.transcript().note_event(self.now, node, &down);
                     if self.log {
                         println!("{:>12} controller to node {node}: {down:?}", self.now.0);
                     }

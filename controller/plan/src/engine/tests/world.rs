@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use siphasher::sip::SipHasher13;
 use weft_engine::push::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
 use weft_wire::Rank;
 
@@ -132,6 +133,8 @@ pub(super) struct World {
     pub(super) bytes_into_server: u64,
     pub(super) commands: Vec<(String, Command)>,
     pub(super) notices: Vec<Notice>,
+    /// Of every event with its time; see [`super::fingerprints`].
+    pub(super) transcript: SipHasher13,
 }
 
 impl World {
@@ -186,6 +189,7 @@ impl World {
             bytes_into_server: 0,
             commands: Vec::new(),
             notices: Vec::new(),
+            transcript: SipHasher13::new(),
         }
     }
 
@@ -363,6 +367,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        fingerprints::note(&mut self.transcript, self.now_ns, &event);
         match event {
             Event::Act(action) => match *action {
                 Action::Command { node, command } => self.obey(node, command),
