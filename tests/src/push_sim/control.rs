@@ -1,7 +1,7 @@
 //! The words between the controller's engine and the nodes, and the streams that carry them.
 
+use weft_control::{Command, Event};
 use weft_controller::southbound::node as southbound;
-use weft_engine::push::{Command, Event};
 use weft_plan::engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
 
@@ -165,7 +165,7 @@ impl World<'_> {
                 Asked::Transfer(TransferRequest {
                     update_id: offer.uid.number,
                     size_bytes: 0,
-                    version: weft_engine::push::Version(offer.version),
+                    version: weft_control::Version(offer.version),
                     norm: values.clone().map(|value| value * value).sum::<f64>().sqrt(),
                     max_abs: values.fold(0.0, |most, value| most.max(value.abs())),
                 })

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use siphasher::sip::SipHasher13;
-use weft_engine::push::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
+use weft_control::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
 use weft_wire::Rank;
 
 use super::*;
@@ -82,7 +82,7 @@ pub(super) struct Worker {
 #[derive(Clone, Debug)]
 enum Event {
     Act(Box<Action>),
-    Report(String, JobId, weft_engine::push::Event),
+    Report(String, JobId, weft_control::Event),
     Arrived(Moving, u64),
     Train(String, Box<Train>),
     Ask(u16, u8),
@@ -321,7 +321,7 @@ impl World {
         self.queue.insert((at_ns, self.count), event);
     }
 
-    pub(super) fn report(&mut self, node: &str, job: u16, event: weft_engine::push::Event) {
+    pub(super) fn report(&mut self, node: &str, job: u16, event: weft_control::Event) {
         if !self.dead.contains(node) {
             self.push(self.now_ns + MESSAGE_NS, Event::Report(node.into(), JobId(job), event));
         }
