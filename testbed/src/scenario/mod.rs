@@ -22,9 +22,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use boxes::{AggregationSection, FaultSection, RestartSection};
-pub use job::{ElementType, JobSection, ScaleExponent};
+pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
-pub use push::{Ack, CONTROLLER, LinkRates, Mode, PushSection, REPLICA, Replication, SERVER};
+pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -33,7 +33,12 @@ fn mistakes_name_file_line_and_field() {
         ("batch = 32", "batch = 3200", "job.batch", "359 training images"),
         ("hidden = [256, 320]", "hidden = []", "job.hidden", "at least one layer"),
         ("momentum = 0.9", "momentum = 1.5", "job.momentum", "below 1"),
-        ("element_type = \"i32\"", "element_type = \"i8\"", "job.element_type", "unknown variant"),
+        (
+            "element_type = \"i32\"",
+            "element_type = \"i8\"",
+            "job.element_type",
+            "unknown element type",
+        ),
         ("scale_exponent = -20", "scale_exponent = 200", "job.scale_exponent", "\"auto\""),
         ("rate_mbit = 1000", "rate_mbit = 0", "lab.rate_mbit", "0.01"),
         ("mtu = 1500", "mtu = 64", "lab.mtu", "1280"),
@@ -147,7 +152,7 @@ fn a_crash_names_a_box_and_an_ack_of_the_replica_needs_one() {
     let failover = include_str!("../../scenarios/failover.toml");
     let scenario = Scenario::parse("failover.toml", failover).unwrap();
     assert_eq!((scenario.crash[0].name.as_str(), scenario.crash[0].after_round), ("server", 6));
-    assert_eq!(scenario.push.unwrap().ack, Ack::Replica);
+    assert_eq!(scenario.push.unwrap().ack, weft_control::AckMode::Replica);
     for (from, to, field) in [
         ("box = \"server\"", "box = \"w1\"", "crash.box"),
         ("after_round = 6", "after_round = 16", "crash.after_round"),

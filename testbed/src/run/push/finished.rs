@@ -140,7 +140,7 @@ impl PushFinished<'_> {
             transfer_wait_mean_ns: downlink.wait_mean_ns,
             transfer_idle_mean_ns: downlink.idle_mean_ns,
             transfer_ceiling_share: downlink.ceiling_share,
-            mode: push.mode.as_str().to_owned(),
+            mode: push.mode.to_string(),
             policy: if push.controller { push.policy.clone() } else { "direct".to_owned() },
             policy_failures: self.policy_failures(),
             updates_committed: delays.len() as u64,

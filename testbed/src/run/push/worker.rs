@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::push::{Latency, Outcome, PushSession, PushStatistics, Version};
+use weft_control::Mode;
 use weft_io::Port;
 use weft_io::fault::{Fault, member_seed};
 use weft_io::udp::{UdpConfig, UdpPort};
@@ -17,7 +18,6 @@ use super::plan::PushWorkerPlan;
 use super::recording::{UpdateRecording, updates_path};
 use crate::run::worker::{chain, fault_config};
 use crate::run::{monotonic_ns, process_cpu_ns};
-use crate::scenario::Mode;
 use crate::workload::digits::{SplitMix64, Trainer};
 
 /// Runs a worker over a UDP socket until the model's version is `end`, which may change on the way;
