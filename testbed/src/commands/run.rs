@@ -12,14 +12,14 @@ use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
+    Finished, FlowPlan, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
     WorkerMessage, find_node, monotonic_ns, recording_path, run_in_memory, run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, RunArgs, load};
-use super::{Exit, Failure, Format, Outcome, emit, report, run_push};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_push};
 use weft_testbed::{interrupt, say};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
@@ -31,6 +31,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     }
     let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
     let ground = choose_ground(requested, &scenario, arguments)?;
+    run_ground::check(&scenario, &ground, arguments)?;
     let plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
     if arguments.dry_run {
@@ -143,8 +144,14 @@ fn print_plan(plan: &Plan) -> Outcome {
             worker.rank, worker.box_rank, worker.aggregator, worker.local, worker.aggregator
         );
     }
+    text += &surroundings(&plan.background);
     emit(&text)?;
     Ok(0)
+}
+
+/// What a plan has besides boxes and workers, as `--dry-run` prints it.
+pub(super) fn surroundings(background: &[FlowPlan]) -> String {
+    background.iter().map(|flow| format!("# {}\n", flow.words())).collect()
 }
 
 pub(super) fn default_directory(name: &str) -> PathBuf {

@@ -16,9 +16,9 @@ use weft_testbed::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
 use super::certs::now_unix_s;
-use super::run::{choose_ground, default_directory, in_lab, progress_bar, record};
+use super::run::{choose_ground, default_directory, in_lab, progress_bar, record, surroundings};
 use super::run_args::RunArgs;
-use super::{Exit, Failure, Format, Outcome, emit, report};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground};
 use weft_testbed::say;
 
 pub(super) fn run(
@@ -28,6 +28,7 @@ pub(super) fn run(
     format: Format,
 ) -> Outcome {
     let ground = choose_ground(requested, scenario, arguments)?;
+    run_ground::check(scenario, &ground, arguments)?;
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
     // Boxes are told whole paths, for they may run elsewhere than here.
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
@@ -42,11 +43,6 @@ pub(super) fn run(
     let certs = has_calls.then(|| keys.as_ref().map_or(&*printed, |keys| keys.path()));
     let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
         .map_err(|error| Exit::Usage.because(error))?;
-    if plan.topology.is_none() && ground.io != Io::Memory && !scenario.rate_step.is_empty() {
-        let reason = "[[rate_step]] changes links of a lab, and there is none: run as root, or where \
-                      user namespaces are allowed";
-        return Err(Exit::CannotRun.because(anyhow::anyhow!(reason)));
-    }
     if arguments.dry_run {
         return print_plan(&plan);
     }
@@ -104,6 +100,7 @@ fn print_plan(plan: &PushPlan) -> Outcome {
     for worker in &plan.workers {
         text += &format!("# w{}: from {} to {}\n", worker.rank, worker.local, worker.server);
     }
+    text += &surroundings(&plan.background);
     emit(&text)?;
     Ok(0)
 }

@@ -18,6 +18,7 @@ mod pictures;
 mod plan_picture;
 mod push;
 mod render;
+mod surroundings;
 mod svg;
 mod table;
 
@@ -42,6 +43,7 @@ pub use pictures::{Picture, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
+pub use surroundings::{FlowRow, Surroundings};
 pub use svg::round_times_svg;
 pub use table::table;
 
@@ -112,6 +114,9 @@ pub struct RunOutcome {
     pub bottleneck_evidence: String,
     /// Seed of every random choice.
     pub seed: u64,
+    /// What surrounded the job.
+    #[serde(flatten)]
+    pub surroundings: Surroundings,
     /// What a run that pushes has to tell besides.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushOutcome>,

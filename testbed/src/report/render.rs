@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::histogram::{Bin, Quantiles, bins};
-use super::{Report, Verdict, push};
+use super::{Report, Verdict, push, surroundings};
 
 /// The report for people.
 #[must_use]
@@ -123,6 +123,7 @@ fn outcome(out: &mut String, report: &Report) {
     for (name, value) in rows {
         let _ = writeln!(out, "{name:<10}{value}");
     }
+    surroundings::text(out, &outcome.surroundings);
 }
 
 fn histogram(out: &mut String, bins: &[Bin]) {

@@ -39,6 +39,7 @@ pub(super) fn outcome() -> RunOutcome {
         bottleneck: "cpu".to_owned(),
         bottleneck_evidence: "workers busy 97 % of the time".to_owned(),
         seed: 7,
+        surroundings: Surroundings::default(),
         push: None,
     }
 }

@@ -3,12 +3,15 @@
 use weft_wire::header::ElementType;
 
 use super::Observed;
+use super::background::FlowSeen;
 use super::bottleneck::{Bottleneck, Usage};
 use super::message::{RoundMessage, WorkerMessage};
 use super::plan::{Io, Place, Plan};
 use super::verify::Proof;
 use crate::lab::tc::Rate;
-use crate::report::{EventRow, FilesError, RoundRow, RunOutcome, RunWriter, TransferRow, Verdict};
+use crate::report::{
+    EventRow, FilesError, RoundRow, RunOutcome, RunWriter, Surroundings, TransferRow, Verdict,
+};
 use crate::scenario::Scenario;
 
 /// Where the frames really travel, and why not where they were asked to.
@@ -95,6 +98,9 @@ impl Finished<'_> {
             bottleneck: bottleneck.name.to_owned(),
             bottleneck_evidence: bottleneck.evidence,
             seed,
+            surroundings: Surroundings {
+                background: observed.background.iter().map(FlowSeen::row).collect(),
+            },
             push: None,
         }
     }
@@ -221,6 +227,9 @@ impl Finished<'_> {
         for (at_ns, name) in &self.observed.restarts {
             let fields = [("box", name.as_str().into())];
             writer.event(&event(*at_ns, "aggregator_restart", &fields))?;
+        }
+        for row in self.observed.background.iter().flat_map(|flow| flow.events(begun_ns)) {
+            writer.event(&row)?;
         }
         for (rank, message) in &self.observed.messages {
             let rank = ("rank", (*rank).into());

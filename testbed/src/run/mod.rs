@@ -9,12 +9,14 @@
 //! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
 //! | `running_box`, `running_worker` | one child process each |
 //! | `process` | a child process that is gone when its owner is |
+//! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
 //!
 //! Both ways of running give the same messages, recordings and report.
 
+mod background;
 mod bottleneck;
 mod finished;
 mod memory;
@@ -31,6 +33,7 @@ pub mod worker;
 
 use std::path::PathBuf;
 
+pub use background::{FlowPlan, FlowSeen};
 pub use bottleneck::{Bottleneck, Usage};
 pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
@@ -50,6 +53,8 @@ pub struct Observed {
     pub boxes: Vec<(String, BoxCounters)>,
     /// Boxes that were restarted: when, by the monotonic clock, and which.
     pub restarts: Vec<(u64, String)>,
+    /// What became of the traffic of others.
+    pub background: Vec<FlowSeen>,
 }
 
 impl Observed {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weft_client::Numbers;
 
+use super::background::FlowPlan;
 use crate::lab::topology::{Topology, TopologyError};
 use crate::scenario::{FaultSection, ScaleExponent, Scenario};
 
@@ -96,6 +97,8 @@ pub struct Plan {
     pub workers: Vec<WorkerPlan>,
     /// Elements per chunk.
     pub elements: u16,
+    /// Traffic of others.
+    pub background: Vec<FlowPlan>,
 }
 
 /// A box.
@@ -183,6 +186,10 @@ impl Plan {
             for name in &names {
                 topology.leave_address_to_port(name);
             }
+            if !scenario.background.is_empty() {
+                // The kernels of the boxes have no other.
+                topology.add_control_addresses();
+            }
         }
         let layout = Layout { scenario, io, place: &place, topology: topology.as_ref() };
         let boxes = names
@@ -192,7 +199,8 @@ impl Plan {
             .collect();
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
         let elements = layout.elements();
-        Ok(Self { io, boxes, workers, elements, topology, place })
+        let background = FlowPlan::all(scenario, topology.as_ref());
+        Ok(Self { io, boxes, workers, elements, background, topology, place })
     }
 }
 

@@ -153,16 +153,19 @@ impl LabSection {
             }
         }
         let mut placed = BTreeSet::new();
-        for rack in &self.racks {
+        for (index, rack) in self.racks.iter().enumerate() {
+            let refuse = |key: &str, reason: String| {
+                refuse("lab.rack", key, reason).map_err(|invalid| invalid.at(index))
+            };
             let misplaced =
                 rack.hosts.iter().find(|host| !hosts.contains(host) || !placed.insert(*host));
             if let Some(host) = misplaced {
                 let reason = format!("has {host}, which is no host, or in a rack already");
-                return refuse("lab.rack", "hosts", reason);
+                return refuse("hosts", reason);
             }
             for (key, mbit) in [("up", rack.up), ("down", rack.down)] {
                 if let Some(reason) = mbit.and_then(out_of_range) {
-                    return refuse("lab.rack", key, reason);
+                    return refuse(key, reason);
                 }
             }
         }

@@ -8,7 +8,8 @@ use super::message::PushSummary;
 use super::plan::PushPlan;
 use super::processes::PushObserved;
 use super::verify::PushProof;
-use crate::report::{PushOutcome, Quantiles, RunOutcome, Verdict};
+use crate::report::{PushOutcome, Quantiles, RunOutcome, Surroundings, Verdict};
+use crate::run::background::FlowSeen;
 use crate::run::bottleneck::Bottleneck;
 use crate::run::finished::Ground;
 use crate::run::plan::{Io, Place};
@@ -84,6 +85,9 @@ impl PushFinished<'_> {
             bottleneck: bottleneck.name.to_owned(),
             bottleneck_evidence: bottleneck.evidence,
             seed,
+            surroundings: Surroundings {
+                background: self.observed.background.iter().map(FlowSeen::row).collect(),
+            },
             push: Some(self.push_outcome(proof, &total, accounted)),
         }
     }

@@ -13,6 +13,7 @@ use super::certs::worker_identity;
 use super::configs;
 use crate::certs::file_name;
 use crate::lab::topology::{Topology, TopologyError};
+use crate::run::background::FlowPlan;
 use crate::run::plan::{BoxPlan, Io, Place};
 use crate::scenario::{CONTROLLER, FaultSection, PushSection, REPLICA, SERVER, Scenario};
 
@@ -48,6 +49,8 @@ pub struct PushPlan {
     pub workers: Vec<PushWorkerPlan>,
     /// Elements per chunk.
     pub elements: u16,
+    /// Traffic of others.
+    pub background: Vec<FlowPlan>,
 }
 
 /// A worker: everything that its process is told.
@@ -149,7 +152,8 @@ impl PushPlan {
             .then(|| BoxPlan { name: CONTROLLER.to_owned(), config: configs::controller(&layout) });
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
         let (elements, controller_addr) = (layout.elements(), layout.controller_addr());
-        Ok(Self { io, boxes, controller, controller_addr, workers, elements, topology })
+        let background = FlowPlan::all(scenario, topology.as_ref());
+        Ok(Self { io, boxes, controller, controller_addr, workers, elements, background, topology })
     }
 }
 

@@ -1,0 +1,42 @@
+//! What a run asks for and the ground that it got cannot do, found before anything is made.
+
+use anyhow::anyhow;
+use weft_testbed::run::{Ground, Io, Place};
+use weft_testbed::scenario::Scenario;
+
+use super::run_args::RunArgs;
+use super::{Exit, Failure};
+
+/// Refuses a run that needs links of a lab and has none, instead of leaving out what needs them.
+pub(super) fn check(
+    scenario: &Scenario,
+    ground: &Ground,
+    arguments: &RunArgs,
+) -> Result<(), Failure> {
+    if ground.place == Place::Lab {
+        return Ok(());
+    }
+    let wanted = if !scenario.background.is_empty() {
+        "[[background]] flows cross links of a lab"
+    } else if !scenario.rate_step.is_empty() && ground.io != Io::Memory {
+        "[[rate_step]] changes links of a lab"
+    } else {
+        return Ok(());
+    };
+    let refused = |exit: Exit, why: &str| Err(exit.because(anyhow!("{wanted}, and {why}")));
+    if ground.io == Io::Memory {
+        return refused(Exit::Usage, "--io memory has none: use udp, af_packet or dpdk");
+    }
+    if arguments.no_lab {
+        return refused(Exit::Usage, "--no-lab does without: leave it out");
+    }
+    match &ground.degraded {
+        Some(reason) => {
+            refused(Exit::CannotRun, &format!("there is none ({reason}); try --io udp"))
+        }
+        None => refused(
+            Exit::CannotRun,
+            "there is none: run as root, or where user namespaces are allowed",
+        ),
+    }
+}
