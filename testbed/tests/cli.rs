@@ -18,6 +18,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 fn write_run(directory: &Path, verdict: Verdict) {
     let record = RunRecord {
+        name: "x".to_owned(),
         weft_version: "0.1.0".to_owned(),
         commit: "unknown".to_owned(),
         started_unix_s: 0,

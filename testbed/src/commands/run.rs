@@ -13,7 +13,8 @@ use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
     Finished, FlowPlan, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
-    WorkerMessage, find_node, monotonic_ns, recording_path, run_in_memory, run_processes, verify,
+    WorkerMessage, captures, find_node, monotonic_ns, recording_path, run_in_memory, run_processes,
+    verify,
 };
 use weft_testbed::scenario::Scenario;
 
@@ -32,15 +33,19 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
     let ground = choose_ground(requested, &scenario, arguments)?;
     run_ground::check(&scenario, &ground, arguments)?;
-    let plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
+    let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
+    let mut plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
+    if arguments.pcap {
+        plan.capture(&directory, arguments.pcap_size);
+    }
     if arguments.dry_run {
         return print_plan(&plan);
     }
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
     }
-    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
     let writer = RunWriter::create(&directory, record(&scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
     let begun_ns = monotonic_ns();
@@ -60,7 +65,8 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         observed: &observed,
         wall_ns,
     };
-    let outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    let mut outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let failed = outcome.verdict == Verdict::Failed;
     run.write(writer, begun_ns, proof.as_ref().ok(), outcome)
         .map_err(|error| Exit::Failed.because(error))?;
@@ -165,6 +171,7 @@ fn unix_s() -> u64 {
 
 pub(super) fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
     RunRecord {
+        name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEFT_COMMIT").to_owned(),
         started_unix_s: unix_s(),

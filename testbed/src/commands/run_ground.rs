@@ -13,6 +13,9 @@ pub(super) fn check(
     ground: &Ground,
     arguments: &RunArgs,
 ) -> Result<(), Failure> {
+    if arguments.pcap {
+        check_captures(scenario, ground)?;
+    }
     if ground.place == Place::Lab {
         return Ok(());
     }
@@ -39,4 +42,20 @@ pub(super) fn check(
             "there is none: run as root, or where user namespaces are allowed",
         ),
     }
+}
+
+fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {
+    let lanes = scenario.aggregation.lanes;
+    let reason = match ground.io {
+        Io::Memory => {
+            "--io memory has no boxes of their own: use udp, af_packet or dpdk".to_owned()
+        }
+        // A push has boxes of one lane.
+        Io::AfPacket | Io::Dpdk if lanes > 1 && scenario.push.is_none() => format!(
+            "each of the {lanes} lanes (aggregation.lanes) sends by itself there: use one lane, or \
+             --io udp"
+        ),
+        Io::AfPacket | Io::Dpdk | Io::Udp => return Ok(()),
+    };
+    Err(Exit::Usage.because(anyhow!("--pcap captures at one place in each box, and {reason}")))
 }

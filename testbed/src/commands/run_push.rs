@@ -11,7 +11,7 @@ use weft_testbed::run::push::{
     UpdateOutcome, initial_path, make_certificates, model_path, run_push_in_memory,
     run_push_processes, updates_path, verify_push,
 };
-use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
+use weft_testbed::run::{Ground, Io, Place, ProcessError, captures, monotonic_ns};
 use weft_testbed::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
@@ -29,7 +29,8 @@ pub(super) fn run(
 ) -> Outcome {
     let ground = choose_ground(requested, scenario, arguments)?;
     run_ground::check(scenario, &ground, arguments)?;
-    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
+    let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     // Boxes are told whole paths, for they may run elsewhere than here.
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
     let has_calls = ground.io != Io::Memory;
@@ -41,8 +42,12 @@ pub(super) fn run(
     // What is only printed has a name that does not change.
     let printed = absolute.join("certs");
     let certs = has_calls.then(|| keys.as_ref().map_or(&*printed, |keys| keys.path()));
-    let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
-        .map_err(|error| Exit::Usage.because(error))?;
+    let mut plan =
+        PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
+            .map_err(|error| Exit::Usage.because(error))?;
+    if arguments.pcap {
+        plan.capture(&absolute, arguments.pcap_size);
+    }
     if arguments.dry_run {
         return print_plan(&plan);
     }
@@ -73,7 +78,8 @@ pub(super) fn run(
         begun_ns,
         wall_ns,
     };
-    let outcome = run.outcome(requested, arguments.seed);
+    let mut outcome = run.outcome(requested, arguments.seed);
+    outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let is_degraded = !run.degraded().is_empty();
     let failed = outcome.verdict == Verdict::Failed;
     run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;

@@ -95,6 +95,7 @@ fn outcome(out: &mut String, report: &Report) {
     let same = if outcome.model_identical { "identical to" } else { "DIFFERS from" };
     let share = 100.0 * outcome.aggregated_share();
     let mut rows = vec![
+        ("name", report.name.clone()),
         ("io", io),
         ("rounds", format!("{}, {:.1} per second", outcome.rounds, outcome.rounds_per_second)),
         ("accuracy", format!("{:.4} on held-out images", outcome.accuracy)),

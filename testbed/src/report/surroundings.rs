@@ -1,4 +1,4 @@
-//! What surrounded the job of a run: traffic of others. No I/O.
+//! What surrounded the job of a run: traffic of others, captures. No I/O.
 
 use std::fmt::Write as _;
 
@@ -13,6 +13,9 @@ pub struct Surroundings {
     /// Traffic of others, in the scenario's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<FlowRow>,
+    /// What boxes captured.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub captures: Vec<CaptureRow>,
 }
 
 /// A flow of others' traffic. Rates are of frames, Mbit/s, over the time that it was sent.
@@ -34,6 +37,19 @@ pub struct FlowRow {
     pub received_mbit: f64,
 }
 
+/// A capture in the run directory.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CaptureRow {
+    /// Its file.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Frames in it; null when its box was killed.
+    pub frames: Option<u64>,
+    /// Frames that are not in it because it was full, or could not be written; null as before.
+    pub cut_frames: Option<u64>,
+}
+
 /// Draws it for people.
 pub(super) fn text(out: &mut String, surroundings: &Surroundings) {
     if !surroundings.background.is_empty() {
@@ -51,6 +67,21 @@ pub(super) fn text(out: &mut String, surroundings: &Surroundings) {
                 format!("{:.2}", flow.received_mbit),
                 second(flow.begin_s),
                 second(flow.end_s),
+            ]
+        }));
+        out.push_str(&table(&rows));
+    }
+    if !surroundings.captures.is_empty() {
+        let _ = writeln!(out, "\ncaptures in the run directory");
+        let head = ["file", "MB", "frames", "cut off"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        let known = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |c| c.to_string());
+        rows.extend(surroundings.captures.iter().map(|capture| {
+            vec![
+                capture.file.clone(),
+                format!("{:.2}", capture.bytes as f64 / 1e6),
+                known(capture.frames),
+                known(capture.cut_frames),
             ]
         }));
         out.push_str(&table(&rows));

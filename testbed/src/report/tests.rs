@@ -2,6 +2,7 @@ use super::*;
 
 fn record(outcome: Option<RunOutcome>) -> RunRecord {
     RunRecord {
+        name: "first_try".to_owned(),
         weft_version: "0.1.0".to_owned(),
         commit: "0123abc".to_owned(),
         started_unix_s: 1_700_000_000,

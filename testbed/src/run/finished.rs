@@ -100,6 +100,7 @@ impl Finished<'_> {
             seed,
             surroundings: Surroundings {
                 background: observed.background.iter().map(FlowSeen::row).collect(),
+                ..Surroundings::default()
             },
             push: None,
         }

@@ -11,13 +11,17 @@
 //! | `process` | a child process that is gone when its owner is |
 //! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
+//! | `additions` | what options add to boxes and workers (pure) |
+//! | `captures` | the captures that boxes left |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
 //!
 //! Both ways of running give the same messages, recordings and report.
 
+mod additions;
 mod background;
 mod bottleneck;
+mod captures;
 mod finished;
 mod memory;
 mod message;
@@ -35,10 +39,11 @@ use std::path::PathBuf;
 
 pub use background::{FlowPlan, FlowSeen};
 pub use bottleneck::{Bottleneck, Usage};
+pub use captures::captures;
 pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
-pub use message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
+pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
 pub use plan::{Io, LOOPBACK_PORTS, Place, Plan, PlanError, WorkerPlan};
 pub use processes::{ProcessError, find_node, run_processes};
 pub use recording::{Recording, RecordingError, RecordingReader};

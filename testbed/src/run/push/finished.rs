@@ -87,6 +87,7 @@ impl PushFinished<'_> {
             seed,
             surroundings: Surroundings {
                 background: self.observed.background.iter().map(FlowSeen::row).collect(),
+                ..Surroundings::default()
             },
             push: Some(self.push_outcome(proof, &total, accounted)),
         }
