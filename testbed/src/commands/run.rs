@@ -10,11 +10,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
-use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
+use weft_testbed::report::{LinkDelay, Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    Finished, FlowPlan, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
-    WorkerMessage, captures, find_node, monotonic_ns, recording_path, run_in_memory, run_processes,
-    verify,
+    DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError,
+    Proof, WorkerMessage, captures, find_node, monotonic_ns, recording_path, run_in_memory,
+    run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
@@ -37,11 +37,16 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     let mut plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
+    let delayed_by = run_ground::delayed_by(&scenario, &ground);
+    if delayed_by == Some(DelayedBy::FaultPorts) {
+        plan.delay_by_fault_ports(&scenario);
+    }
+    let link_delay = delayed_by.map(|by| by.report(&scenario));
     if arguments.pcap {
         plan.capture(&directory, arguments.pcap_size);
     }
     if arguments.dry_run {
-        return print_plan(&plan);
+        return print_plan(&plan, link_delay.as_ref());
     }
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
@@ -66,6 +71,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         wall_ns,
     };
     let mut outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    outcome.surroundings.link_delay = link_delay;
     outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let failed = outcome.verdict == Verdict::Failed;
     run.write(writer, begun_ns, proof.as_ref().ok(), outcome)
@@ -139,7 +145,7 @@ fn loopback_base() -> u16 {
     10_000 + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
 }
 
-fn print_plan(plan: &Plan) -> Outcome {
+fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
@@ -150,14 +156,16 @@ fn print_plan(plan: &Plan) -> Outcome {
             worker.rank, worker.box_rank, worker.aggregator, worker.local, worker.aggregator
         );
     }
-    text += &surroundings(&plan.background);
+    text += &surroundings(&plan.background, delay);
     emit(&text)?;
     Ok(0)
 }
 
 /// What a plan has besides boxes and workers, as `--dry-run` prints it.
-pub(super) fn surroundings(background: &[FlowPlan]) -> String {
-    background.iter().map(|flow| format!("# {}\n", flow.words())).collect()
+pub(super) fn surroundings(background: &[FlowPlan], delay: Option<&LinkDelay>) -> String {
+    let flows = background.iter().map(FlowPlan::words);
+    let lines = flows.chain(delay.map(LinkDelay::words));
+    lines.map(|line| format!("# {line}\n")).collect()
 }
 
 pub(super) fn default_directory(name: &str) -> PathBuf {

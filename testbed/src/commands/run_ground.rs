@@ -1,7 +1,8 @@
 //! What a run asks for and the ground that it got cannot do, found before anything is made.
 
 use anyhow::anyhow;
-use weft_testbed::run::{Ground, Io, Place};
+use weft_testbed::doctor::{Qdisc, QdiscState, try_qdisc};
+use weft_testbed::run::{DelayedBy, Ground, Io, Place};
 use weft_testbed::scenario::Scenario;
 
 use super::run_args::RunArgs;
@@ -23,6 +24,8 @@ pub(super) fn check(
         "[[background]] flows cross links of a lab"
     } else if !scenario.rate_step.is_empty() && ground.io != Io::Memory {
         "[[rate_step]] changes links of a lab"
+    } else if !scenario.delays().is_empty() && ground.io == Io::Memory {
+        "delays are of links"
     } else {
         return Ok(());
     };
@@ -42,6 +45,15 @@ pub(super) fn check(
             "there is none: run as root, or where user namespaces are allowed",
         ),
     }
+}
+
+/// Who makes the delays of links, if there are any.
+pub(super) fn delayed_by(scenario: &Scenario, ground: &Ground) -> Option<DelayedBy> {
+    if scenario.delays().is_empty() {
+        return None;
+    }
+    let has_netem = ground.place == Place::Lab && try_qdisc(Qdisc::Netem) == QdiscState::Works;
+    Some(if has_netem { DelayedBy::Netem } else { DelayedBy::FaultPorts })
 }
 
 fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {

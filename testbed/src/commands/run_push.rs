@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use weft_testbed::certs::Folder;
-use weft_testbed::report::{RunWriter, Verdict};
+use weft_testbed::report::{LinkDelay, RunWriter, Verdict};
 use weft_testbed::run::push::{
     Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
     UpdateOutcome, initial_path, make_certificates, model_path, run_push_in_memory,
     run_push_processes, updates_path, verify_push,
 };
-use weft_testbed::run::{Ground, Io, Place, ProcessError, captures, monotonic_ns};
+use weft_testbed::run::{DelayedBy, Ground, Io, Place, ProcessError, captures, monotonic_ns};
 use weft_testbed::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
@@ -45,11 +45,16 @@ pub(super) fn run(
     let mut plan =
         PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
             .map_err(|error| Exit::Usage.because(error))?;
+    let delayed_by = run_ground::delayed_by(scenario, &ground);
+    if delayed_by == Some(DelayedBy::FaultPorts) {
+        plan.delay_by_fault_ports(scenario);
+    }
+    let link_delay = delayed_by.map(|by| by.report(scenario));
     if arguments.pcap {
         plan.capture(&absolute, arguments.pcap_size);
     }
     if arguments.dry_run {
-        return print_plan(&plan);
+        return print_plan(&plan, link_delay.as_ref());
     }
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
@@ -79,6 +84,7 @@ pub(super) fn run(
         wall_ns,
     };
     let mut outcome = run.outcome(requested, arguments.seed);
+    outcome.surroundings.link_delay = link_delay;
     outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let is_degraded = !run.degraded().is_empty();
     let failed = outcome.verdict == Verdict::Failed;
@@ -92,7 +98,7 @@ pub(super) fn run(
     })
 }
 
-fn print_plan(plan: &PushPlan) -> Outcome {
+fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
@@ -106,7 +112,7 @@ fn print_plan(plan: &PushPlan) -> Outcome {
     for worker in &plan.workers {
         text += &format!("# w{}: from {} to {}\n", worker.rank, worker.local, worker.server);
     }
-    text += &surroundings(&plan.background);
+    text += &surroundings(&plan.background, delay);
     emit(&text)?;
     Ok(0)
 }

@@ -1,5 +1,6 @@
-//! What surrounded the job of a run: traffic of others, captures. No I/O.
+//! What surrounded the job of a run: traffic of others, delays of links, captures. No I/O.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ pub struct Surroundings {
     /// Traffic of others, in the scenario's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<FlowRow>,
+    /// The delays of links; absent when there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_delay: Option<LinkDelay>,
     /// What boxes captured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureRow>,
@@ -35,6 +39,29 @@ pub struct FlowRow {
     pub sent_mbit: f64,
     /// The rate at which it arrived.
     pub received_mbit: f64,
+}
+
+/// The delays of links, and who made them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct LinkDelay {
+    /// `netem`, for every frame, or `fault_ports`: workers and boxes, for Weft's datagrams.
+    pub by: String,
+    /// How long a frame took in each direction, in milliseconds, by host.
+    pub hosts_ms: BTreeMap<String, f64>,
+}
+
+impl LinkDelay {
+    /// In a sentence.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let by = match self.by.as_str() {
+            "netem" => "netem",
+            _ => "the fault ports of workers and boxes (Weft's datagrams alone)",
+        };
+        let hosts = self.hosts_ms.iter().map(|(host, delay_ms)| format!("{host} {delay_ms} ms"));
+        let hosts = hosts.collect::<Vec<_>>().join(", ");
+        format!("link delay in each direction, by {by}: {hosts}")
+    }
 }
 
 /// A capture in the run directory.
@@ -70,6 +97,9 @@ pub(super) fn text(out: &mut String, surroundings: &Surroundings) {
             ]
         }));
         out.push_str(&table(&rows));
+    }
+    if let Some(delay) = &surroundings.link_delay {
+        let _ = writeln!(out, "\n{}", delay.words());
     }
     if !surroundings.captures.is_empty() {
         let _ = writeln!(out, "\ncaptures in the run directory");

@@ -1,9 +1,39 @@
-//! Decides what options add to the plan of boxes and workers: a capture of each box. Pure.
+//! Decides what is added to the plan of boxes and workers: a capture of each box, and the delays of
+//! links that the kernel cannot make. Pure.
 
 use std::path::{Path, PathBuf};
 
-use super::plan::{BoxPlan, Plan};
+use std::time::Duration;
+
+use weft_io::fault::LINK_FRAMES_MAX;
+
+use super::plan::{BoxPlan, Io, Plan};
 use super::push::PushPlan;
+use crate::report::LinkDelay;
+use crate::scenario::Scenario;
+
+/// Who makes the delays of links.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DelayedBy {
+    /// The kernel, for every frame.
+    Netem,
+    /// The fault ports of workers and boxes, for Weft's datagrams.
+    FaultPorts,
+}
+
+impl DelayedBy {
+    /// What reports say of a scenario's delays.
+    #[must_use]
+    pub fn report(self, scenario: &Scenario) -> LinkDelay {
+        let by = match self {
+            Self::Netem => "netem",
+            Self::FaultPorts => "fault_ports",
+        };
+        let delays = scenario.delays().into_iter();
+        let hosts_ms = delays.map(|(host, delay)| (host, delay.as_secs_f64() * 1e3)).collect();
+        LinkDelay { by: by.to_owned(), hosts_ms }
+    }
+}
 
 impl Plan {
     /// Lets each box capture what its port sees, at most so much.
@@ -12,7 +42,31 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Lets the fault ports of workers and boxes make the delays of links.
+    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
+        self.topology.iter_mut().for_each(crate::lab::Topology::clear_delays);
+        for planned in &mut self.boxes {
+            planned.delay(self.io, scenario.lab.delay(&planned.name));
+        }
+        for worker in &mut self.workers {
+            worker.link_delay_us = micros(scenario.lab.delay(&format!("w{}", worker.rank)));
+        }
+    }
+}
+
 impl PushPlan {
+    /// Lets the fault ports of workers and boxes make the delays of links.
+    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
+        self.topology.iter_mut().for_each(crate::lab::Topology::clear_delays);
+        for planned in &mut self.boxes {
+            planned.delay(self.io, scenario.lab.delay(&planned.name));
+        }
+        for worker in &mut self.workers {
+            worker.link_delay_us = micros(scenario.lab.delay(&format!("w{}", worker.rank)));
+        }
+    }
+
     /// Lets each box capture what its port sees, at most so much.
     pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
         self.boxes.iter_mut().for_each(|planned| planned.capture(directory, size_max_mib));
@@ -27,6 +81,20 @@ impl BoxPlan {
         self.change("trace", &fields);
     }
 
+    /// Lets its fault port delay every frame, and gives it buffers for all that are under way.
+    fn delay(&mut self, io: Io, delay: Duration) {
+        if delay.is_zero() {
+            return;
+        }
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX).into();
+        self.change("faults", &[("link_delay_us", number(micros(delay)))]);
+        let frames = number(FRAMES_WITH_DELAY as u64);
+        match io {
+            Io::Dpdk => self.change("dpdk", &[("mbuf_count", frames)]),
+            Io::Udp | Io::AfPacket | Io::Memory => self.change("port", &[("frame_count", frames)]),
+        }
+    }
+
     /// Sets fields of a section of its file.
     fn change(&mut self, section: &str, fields: &[(&str, toml::Value)]) {
         let mut table: toml::Table = self.config.parse().expect("it was written here");
@@ -38,6 +106,13 @@ impl BoxPlan {
         self.config = toml::to_string(&table).expect("a table of plain values");
     }
 }
+
+fn micros(delay: Duration) -> u64 {
+    u64::try_from(delay.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Buffers of a port whose link may hold as many frames as it can, in both directions.
+pub(super) const FRAMES_WITH_DELAY: usize = 2 * LINK_FRAMES_MAX + 2048;
 
 /// Where the capture of a box is in the run directory.
 #[must_use]
@@ -55,13 +130,15 @@ pub(super) fn life_path(capture: &Path, life: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::plan::{Io, Place};
-    use crate::scenario::Scenario;
+    use crate::run::plan::Place;
+
+    fn scenario() -> Scenario {
+        let text = include_str!("../../scenarios/digits.toml");
+        Scenario::parse("digits.toml", text).expect("the shipped scenario")
+    }
 
     fn plan() -> Plan {
-        let text = include_str!("../../scenarios/digits.toml");
-        let scenario = Scenario::parse("digits.toml", text).expect("the shipped scenario");
-        Plan::new(&scenario, Io::Dpdk, Place::Lab, 1).expect("it fits")
+        Plan::new(&scenario(), Io::Dpdk, Place::Lab, 1).expect("it fits")
     }
 
     #[test]
@@ -74,6 +151,30 @@ mod tests {
         assert_eq!(trace["pcap"].as_str(), Some("out/x/a0.pcap"));
         assert_eq!(trace["size_max_mib"].as_integer(), Some(7));
         assert_eq!(before, after);
+    }
+
+    #[test]
+    fn delays_that_the_kernel_cannot_make_go_to_both_ends_of_a_link() {
+        let mut scenario = scenario();
+        scenario.lab.delay_ms = Some(2.5);
+        scenario.lab.delays_ms.insert("w1".to_owned(), 0.0);
+        for io in [Io::Dpdk, Io::Udp] {
+            let mut plan = Plan::new(&scenario, io, Place::Lab, 1).expect("it fits");
+            let delays = |plan: &Plan| {
+                let links = &plan.topology.as_ref().expect("a lab").links;
+                links.iter().filter(|link| !link.delay.is_zero()).count()
+            };
+            assert_eq!(delays(&plan), 4);
+            plan.delay_by_fault_ports(&scenario);
+            assert_eq!(delays(&plan), 0, "not twice");
+            let config = plan.boxes[0].config.parse::<toml::Table>().expect("TOML");
+            assert_eq!(config["faults"]["link_delay_us"].as_integer(), Some(2500));
+            let (section, key) =
+                if io == Io::Dpdk { ("dpdk", "mbuf_count") } else { ("port", "frame_count") };
+            assert_eq!(config[section][key].as_integer(), Some(18_432));
+            let workers: Vec<u64> = plan.workers.iter().map(|w| w.link_delay_us).collect();
+            assert_eq!(workers, [2500, 0, 2500, 2500]);
+        }
     }
 
     #[test]

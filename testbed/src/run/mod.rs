@@ -11,7 +11,7 @@
 //! | `process` | a child process that is gone when its owner is |
 //! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
-//! | `additions` | what options add to boxes and workers (pure) |
+//! | `additions` | captures and delays, as boxes and workers are told of them (pure) |
 //! | `captures` | the captures that boxes left |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
@@ -37,6 +37,7 @@ pub mod worker;
 
 use std::path::PathBuf;
 
+pub use additions::DelayedBy;
 pub use background::{FlowPlan, FlowSeen};
 pub use bottleneck::{Bottleneck, Usage};
 pub use captures::captures;

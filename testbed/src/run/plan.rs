@@ -125,6 +125,8 @@ pub struct WorkerPlan {
     pub mtu: u16,
     /// True when exponents are agreed per chunk.
     pub block_exponents: bool,
+    /// How long its fault port delays each frame in each direction, in microseconds.
+    pub link_delay_us: u64,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
@@ -284,6 +286,7 @@ impl Layout<'_> {
             aggregator: self.box_addr(index),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             block_exponents: self.scenario.job.scale_exponent == ScaleExponent::Auto,
+            link_delay_us: 0,
             seed,
             scenario: self.scenario.clone(),
         }

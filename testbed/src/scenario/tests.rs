@@ -240,3 +240,27 @@ fn the_section_at_fault_among_several_is_told() {
     let error = Scenario::parse("d.toml", &format!("{DIGITS}{good}{bad}")).unwrap_err();
     assert_eq!(error.line, DIGITS.lines().count() + 5, "{error}");
 }
+
+#[test]
+fn links_may_have_delays() {
+    let parse = |lab: &str| Scenario::parse("d.toml", &DIGITS.replace("mtu = 1500", lab));
+    let scenario = parse("mtu = 1500\ndelay_ms = 2.5\ndelays_ms = { w1 = 0, a0 = 10 }").unwrap();
+    let delays: Vec<(String, u128)> =
+        scenario.delays().into_iter().map(|(host, delay)| (host, delay.as_micros())).collect();
+    let expected = [("a0", 10_000), ("w0", 2_500), ("w2", 2_500), ("w3", 2_500)];
+    assert_eq!(delays, expected.map(|(host, delay_us)| (host.to_owned(), delay_us)));
+    let topology = scenario.topology().unwrap();
+    let of = |host: &str| topology.links.iter().find(|l| l.ends[0].node == host).unwrap().delay;
+    assert_eq!((of("a0"), of("w1")), (Duration::from_millis(10), Duration::ZERO));
+    for (lab, words) in [
+        ("mtu = 1500\ndelay_ms = -1", "lab.delay_ms: is -1; expected 0 to 1000 ms"),
+        ("mtu = 1500\ndelay_ms = nan", "lab.delay_ms: is NaN"),
+        ("mtu = 1500\ndelay_ms = 1001", "lab.delay_ms: is 1001"),
+        ("mtu = 1500\n[lab.delays_ms]\nw9 = 1", "lab.delays_ms.w9: names no host; there are w0"),
+        ("mtu = 1500\n[lab.delays_ms]\nw0 = 1e9", "lab.delays_ms.w0: is 1000000000"),
+    ] {
+        let text = parse(lab).unwrap_err().to_string();
+        assert!(text.contains(words), "{text:?} lacks {words:?}");
+    }
+    assert_eq!(Scenario::parse("d.toml", DIGITS).unwrap().delays().len(), 0);
+}

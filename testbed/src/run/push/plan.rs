@@ -73,6 +73,8 @@ pub struct PushWorkerPlan {
     /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
     /// frames from an interface.
     pub offload: bool,
+    /// How long its fault port delays each frame in each direction, in microseconds.
+    pub link_delay_us: u64,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
@@ -273,6 +275,7 @@ impl Layout<'_> {
             tls: self.tls(&worker_identity(rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             offload: self.io == Io::Udp,
+            link_delay_us: 0,
             seed,
             scenario: self.scenario.clone(),
         }
