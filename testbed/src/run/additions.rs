@@ -2,15 +2,15 @@
 //! links that the kernel cannot make. Pure.
 
 use std::path::{Path, PathBuf};
-
 use std::time::Duration;
 
 use weft_io::fault::LINK_FRAMES_MAX;
 
 use super::plan::{BoxPlan, Io, Plan};
 use super::push::PushPlan;
+use crate::lab::Topology;
 use crate::report::LinkDelay;
-use crate::scenario::Scenario;
+use crate::scenario::{CONTROLLER, Scenario};
 
 /// Who makes the delays of links.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,41 +29,41 @@ impl DelayedBy {
             Self::Netem => "netem",
             Self::FaultPorts => "fault_ports",
         };
-        let delays = scenario.delays().into_iter();
+        // What the controller hears and says passes no port of ours.
+        let is_delayed = |host: &str| self == Self::Netem || host != CONTROLLER;
+        let delays = scenario.delays().into_iter().filter(|(host, _)| is_delayed(host));
         let hosts_ms = delays.map(|(host, delay)| (host, delay.as_secs_f64() * 1e3)).collect();
         LinkDelay { by: by.to_owned(), hosts_ms }
     }
 }
 
 impl Plan {
+    /// Lets the fault ports of workers and boxes make the delays of links.
+    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
+        self.topology.iter_mut().for_each(Topology::clear_delays);
+        for planned in &mut self.boxes {
+            planned.delay(self.io, scenario);
+        }
+        for worker in &mut self.workers {
+            worker.link_delay_us = worker_delay_us(scenario, worker.rank);
+        }
+    }
+
     /// Lets each box capture what its port sees, at most so much.
     pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
         self.boxes.iter_mut().for_each(|planned| planned.capture(directory, size_max_mib));
     }
 }
 
-impl Plan {
-    /// Lets the fault ports of workers and boxes make the delays of links.
-    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
-        self.topology.iter_mut().for_each(crate::lab::Topology::clear_delays);
-        for planned in &mut self.boxes {
-            planned.delay(self.io, scenario.lab.delay(&planned.name));
-        }
-        for worker in &mut self.workers {
-            worker.link_delay_us = micros(scenario.lab.delay(&format!("w{}", worker.rank)));
-        }
-    }
-}
-
 impl PushPlan {
     /// Lets the fault ports of workers and boxes make the delays of links.
     pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
-        self.topology.iter_mut().for_each(crate::lab::Topology::clear_delays);
+        self.topology.iter_mut().for_each(Topology::clear_delays);
         for planned in &mut self.boxes {
-            planned.delay(self.io, scenario.lab.delay(&planned.name));
+            planned.delay(self.io, scenario);
         }
         for worker in &mut self.workers {
-            worker.link_delay_us = micros(scenario.lab.delay(&format!("w{}", worker.rank)));
+            worker.link_delay_us = worker_delay_us(scenario, worker.rank);
         }
     }
 
@@ -82,7 +82,8 @@ impl BoxPlan {
     }
 
     /// Lets its fault port delay every frame, and gives it buffers for all that are under way.
-    fn delay(&mut self, io: Io, delay: Duration) {
+    fn delay(&mut self, io: Io, scenario: &Scenario) {
+        let delay = scenario.lab.delay(&self.name);
         if delay.is_zero() {
             return;
         }
@@ -105,6 +106,10 @@ impl BoxPlan {
         }
         self.config = toml::to_string(&table).expect("a table of plain values");
     }
+}
+
+fn worker_delay_us(scenario: &Scenario, rank: u8) -> u64 {
+    micros(scenario.lab.delay(&format!("w{rank}")))
 }
 
 fn micros(delay: Duration) -> u64 {
@@ -175,6 +180,18 @@ mod tests {
             let workers: Vec<u64> = plan.workers.iter().map(|w| w.link_delay_us).collect();
             assert_eq!(workers, [2500, 0, 2500, 2500]);
         }
+    }
+
+    #[test]
+    fn a_report_names_the_hosts_that_are_delayed() {
+        let text = include_str!("../../scenarios/async.toml");
+        let mut scenario = Scenario::parse("async.toml", text).expect("a shipped scenario");
+        scenario.lab.delays_ms = [("w0", 2.5), (CONTROLLER, 1.0)]
+            .map(|(host, delay_ms)| (host.to_owned(), delay_ms))
+            .into();
+        let hosts = |by: DelayedBy| by.report(&scenario).hosts_ms.into_keys().collect::<Vec<_>>();
+        assert_eq!(hosts(DelayedBy::Netem), [CONTROLLER, "w0"]);
+        assert_eq!(hosts(DelayedBy::FaultPorts), ["w0"]);
     }
 
     #[test]

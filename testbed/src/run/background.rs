@@ -91,6 +91,15 @@ impl FlowSeen {
         }
     }
 
+    /// Bytes that it put on its sender's uplink and on its receiver's downlink from one moment to
+    /// another.
+    pub(super) fn bytes_within(&self, from_ns: u64, to_ns: u64) -> [u64; 2] {
+        let (began_ns, ended_ns) = self.span_ns.unwrap_or_default();
+        let within_ns = ended_ns.min(to_ns).saturating_sub(began_ns.max(from_ns));
+        let share = within_ns as f64 / (ended_ns - began_ns).max(1) as f64;
+        [self.sent_bytes, self.received_bytes].map(|bytes| (bytes as f64 * share) as u64)
+    }
+
     /// When it began and ended, for the list of events; times since `origin_ns`.
     pub(super) fn events(&self, origin_ns: u64) -> Vec<EventRow> {
         let BackgroundSection { from, to, rate_mbit, .. } = &self.section;
@@ -109,6 +118,15 @@ impl FlowSeen {
             |(from, to)| vec![event(from, "background_began"), event(to, "background_ended")];
         self.span_ns.map(both).unwrap_or_default()
     }
+}
+
+/// Bytes that flows put on a host's uplink and downlink from one moment to another.
+pub(super) fn bytes_at(flows: &[FlowSeen], host: &str, from_ns: u64, to_ns: u64) -> [u64; 2] {
+    flows.iter().fold([0, 0], |[up, down], flow| {
+        let [sent, received] = flow.bytes_within(from_ns, to_ns);
+        let of = |end: &str, bytes: u64| if end == host { bytes } else { 0 };
+        [up + of(&flow.section.from, sent), down + of(&flow.section.to, received)]
+    })
 }
 
 /// UDP port of the first flow's receiver; each further one has the next.
@@ -138,6 +156,18 @@ mod tests {
         let events = seen(Some((1_000_000_500, 3_000_000_500))).events(500);
         let times: Vec<u64> = events.iter().map(|event| event.t_ns).collect();
         assert_eq!(times, [1_000_000_000, 3_000_000_000]);
+    }
+
+    #[test]
+    fn a_flow_counts_for_a_link_while_both_last() {
+        let flow = seen(Some((1_000, 3_000)));
+        assert_eq!(flow.bytes_within(0, 9_000), [5_000_000, 2_500_000]);
+        assert_eq!(flow.bytes_within(2_000, 9_000), [2_500_000, 1_250_000]);
+        assert_eq!(flow.bytes_within(4_000, 9_000), [0, 0]);
+        assert_eq!(seen(None).bytes_within(0, 9_000), [0, 0]);
+        let both = [flow.clone(), flow];
+        assert_eq!(bytes_at(&both, "w0", 0, 9_000), [10_000_000, 0]);
+        assert_eq!(bytes_at(&both, "a0", 0, 9_000), [0, 5_000_000]);
     }
 
     #[test]

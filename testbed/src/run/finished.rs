@@ -3,7 +3,7 @@
 use weft_wire::header::ElementType;
 
 use super::Observed;
-use super::background::FlowSeen;
+use super::background::{FlowSeen, bytes_at};
 use super::bottleneck::{Bottleneck, Usage};
 use super::message::{RoundMessage, WorkerMessage};
 use super::plan::{Io, Place, Plan};
@@ -141,8 +141,24 @@ impl Finished<'_> {
             WorkerMessage::Round(round) => Some(round.duration_ns),
             _ => None,
         });
-        let box_link = boxes.iter().map(|(_, counters)| counters.rx_bytes).max().unwrap_or(0);
-        let worker_link = summaries.iter().map(|s| s.tx_bytes.max(s.rx_bytes)).max().unwrap_or(0);
+        // Transfers take a part of the run's time, and meet as large a part of others' traffic.
+        let waited_ns = waiting.clone().sum::<u64>() / (self.plan.workers.len().max(1) as u64);
+        let share = waited_ns.min(self.wall_ns) as f64 / self.wall_ns.max(1) as f64;
+        let others = |host: &str| {
+            let bytes = bytes_at(&self.observed.background, host, 0, u64::MAX);
+            bytes.map(|bytes| (bytes as f64 * share) as u64)
+        };
+        let box_link = boxes.iter().map(|(name, counters)| {
+            // A port that takes frames off an interface has counted those of others.
+            let down = if self.ground.io == Io::Udp { others(name)[1] } else { 0 };
+            counters.rx_bytes + down
+        });
+        let box_link = box_link.max().unwrap_or(0);
+        let worker_link = self.observed.summaries().map(|(rank, summary)| {
+            let [up, down] = others(&format!("w{rank}"));
+            (summary.tx_bytes + up).max(summary.rx_bytes + down)
+        });
+        let worker_link = worker_link.max().unwrap_or(0);
         let in_memory = self.ground.io == Io::Memory;
         let worker_cpu: u64 = if in_memory {
             // Threads of one process: each saw the whole.
