@@ -18,13 +18,13 @@
 //! bounded and a frame that finds it full passes at once (`holding_full`), and so is the link, which
 //! takes [`LINK_FRAMES_MAX`] frames in each direction; nothing allocates per
 //! burst. When the wrapped port refuses frames whose fate is decided, they wait here, at most two
-//! bursts and the holding queue, and the caller's next frames are refused meanwhile: no fate is
-//! drawn twice for one offer. Frames held for sending leave during `rx_burst` and `tx_burst`.
+//! bursts, the holding queue and the link, and the caller's next frames are refused meanwhile: no
+//! fate is drawn twice for one offer. Frames held for sending leave during `rx_burst` and `tx_burst`.
 
 mod attempts;
 mod decide;
+mod lane;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use weft_wire::Nanos;
@@ -33,6 +33,8 @@ use weft_wire::frame::Udp;
 use self::attempts::Attempts;
 use self::decide::between;
 pub use self::decide::{CORRUPT_LEN_MAX, Fate, FaultRates, Identity, corrupt, fate, member_seed};
+pub use self::lane::LINK_FRAMES_MAX;
+use self::lane::{Held, Lane};
 use crate::forward_port;
 use crate::port::{BURST_MAX, Burst, Port};
 
@@ -250,78 +252,6 @@ enum Direction {
     Tx,
 }
 
-/// One direction: its faults, and the frames whose fate is decided.
-#[derive(Debug)]
-struct Lane<F> {
-    rates: FaultRates,
-    /// How long the link takes.
-    link_delay: Nanos,
-    /// Frames on the link, with when they arrive, in order.
-    link: VecDeque<(Nanos, F)>,
-    /// Frames to pass on now, in order.
-    ready: VecDeque<F>,
-    held: Vec<Held<F>>,
-    /// Weft frames not lost so far: the clock of reordering.
-    passed: u64,
-    counts: FaultCounts,
-}
-
-#[derive(Debug)]
-struct Held<F> {
-    frame: F,
-    due: Nanos,
-    /// Leaves once this many frames have passed.
-    due_passed: u64,
-}
-
-impl<F> Lane<F> {
-    fn new(rates: FaultRates, holding_max: usize, link_delay_ns: u64) -> Self {
-        let link_max = if link_delay_ns > 0 { LINK_FRAMES_MAX } else { 0 };
-        Self {
-            rates,
-            link_delay: Nanos(link_delay_ns),
-            link: VecDeque::with_capacity(link_max),
-            // Released frames, a leftover burst, and a burst with its copies.
-            ready: VecDeque::with_capacity(link_max + holding_max + 3 * BURST_MAX),
-            held: Vec::with_capacity(holding_max),
-            passed: 0,
-            counts: FaultCounts::default(),
-        }
-    }
-
-    /// Lets a frame go that nothing holds any more: onto the link, or at once where it is short.
-    fn pass(&mut self, now: Nanos, frame: F) {
-        if self.link_delay == Nanos(0) {
-            self.ready.push_back(frame);
-        } else if self.link.len() < LINK_FRAMES_MAX {
-            self.link.push_back((now.saturating_add(self.link_delay), frame));
-        } else {
-            self.counts.link_full += 1;
-        }
-    }
-
-    /// Moves held frames that are due to those that pass now, in the order they were held, and what
-    /// has come to the end of the link to those that are ready.
-    fn release(&mut self, now: Nanos, held_count: &mut usize) {
-        let passed = self.passed;
-        let due = |held: &mut Held<F>| held.due <= now || held.due_passed <= passed;
-        let mut held = std::mem::take(&mut self.held);
-        for held in held.extract_if(.., due) {
-            *held_count -= 1;
-            self.pass(now, held.frame);
-        }
-        self.held = held;
-        while let Some((_, frame)) = self.link.pop_front_if(|(due, _)| *due <= now) {
-            self.ready.push_back(frame);
-        }
-    }
-
-    fn next_due(&self) -> Nanos {
-        let held = self.held.iter().map(|held| held.due).min().unwrap_or(Nanos::MAX);
-        held.min(self.link.front().map_or(Nanos::MAX, |(due, _)| *due))
-    }
-}
-
 /// What decides, with its memory.
 #[derive(Debug)]
 struct Judge {
@@ -396,9 +326,6 @@ impl Judge {
         lane.held.push(Held { frame, due: now.saturating_add(Nanos(delay_ns)), due_passed });
     }
 }
-
-/// Frames on a link in one direction: 10 ms of full packets at 10 Gb/s.
-pub const LINK_FRAMES_MAX: usize = 8192;
 
 /// The datagram's place in a frame, and what it is; `None` for frames that are not Weft.
 fn weft_datagram(frame: &[u8]) -> Option<(Range<usize>, Identity)> {

@@ -265,7 +265,12 @@ impl Layout<'_> {
         let host = self.topology.and_then(|topology| topology.host(&format!("w{rank}")));
         match host.and_then(|host| host.ip).map(|cidr| cidr.address) {
             Some(ip) => SocketAddr::new(ip, WORKER_PORT),
-            None => SocketAddr::from((Ipv4Addr::LOCALHOST, WORKER_PORT + 100 * u16::from(rank))),
+            None => {
+                // The boxes' lanes have the first ports.
+                let base = self.place.port_base().unwrap_or(WORKER_PORT);
+                let port = base + LOOPBACK_STRIDE * (1 + u16::from(rank));
+                SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+            }
         }
     }
 
@@ -425,6 +430,17 @@ mod tests {
         let leaf: toml::Table = plan.boxes[2].config.parse().unwrap();
         assert_eq!(leaf["row"][0]["parent"]["rank"].as_integer(), Some(1));
         assert_eq!(leaf["row"][0]["fan_in"].as_integer(), Some(4));
+    }
+
+    #[test]
+    fn runs_on_loopback_share_no_port() {
+        let ports = |port_base: u16| {
+            let plan = Plan::new(&scenario(0), Io::Udp, Place::Loopback { port_base }, 1).unwrap();
+            plan.workers.iter().map(|worker| worker.local.port()).collect::<Vec<u16>>()
+        };
+        let (one, other) = (ports(20_000), ports(20_000 + LOOPBACK_PORTS));
+        assert_eq!(one, [20_016, 20_032, 20_048, 20_064]);
+        assert!(one.iter().all(|port| !other.contains(port)));
     }
 
     #[test]
