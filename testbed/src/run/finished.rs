@@ -5,7 +5,7 @@ use weft_wire::header::ElementType;
 use super::Observed;
 use super::background::{FlowSeen, bytes_at};
 use super::bottleneck::{Bottleneck, Usage};
-use super::message::{RoundMessage, WorkerMessage};
+use super::message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
 use super::plan::{Io, Place, Plan};
 use super::verify::Proof;
 use crate::lab::tc::Rate;
@@ -141,24 +141,7 @@ impl Finished<'_> {
             WorkerMessage::Round(round) => Some(round.duration_ns),
             _ => None,
         });
-        // Transfers take a part of the run's time, and meet as large a part of others' traffic.
-        let waited_ns = waiting.clone().sum::<u64>() / (self.plan.workers.len().max(1) as u64);
-        let share = waited_ns.min(self.wall_ns) as f64 / self.wall_ns.max(1) as f64;
-        let others = |host: &str| {
-            let bytes = bytes_at(&self.observed.background, host, 0, u64::MAX);
-            bytes.map(|bytes| (bytes as f64 * share) as u64)
-        };
-        let box_link = boxes.iter().map(|(name, counters)| {
-            // A port that takes frames off an interface has counted those of others.
-            let down = if self.ground.io == Io::Udp { others(name)[1] } else { 0 };
-            counters.rx_bytes + down
-        });
-        let box_link = box_link.max().unwrap_or(0);
-        let worker_link = self.observed.summaries().map(|(rank, summary)| {
-            let [up, down] = others(&format!("w{rank}"));
-            (summary.tx_bytes + up).max(summary.rx_bytes + down)
-        });
-        let worker_link = worker_link.max().unwrap_or(0);
+        let waiting_ns = waiting.sum();
         let in_memory = self.ground.io == Io::Memory;
         let worker_cpu: u64 = if in_memory {
             // Threads of one process: each saw the whole.
@@ -170,9 +153,9 @@ impl Finished<'_> {
             wall_ns: self.wall_ns,
             cpu_ns: worker_cpu + boxes.iter().map(|(_, counters)| counters.cpu_ns).sum::<u64>(),
             cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
-            waiting_ns: waiting.sum(),
+            waiting_ns,
             workers: self.plan.workers.len() as u64,
-            link_bytes: box_link.max(worker_link),
+            link_bytes: self.busiest_link_bytes(waiting_ns),
             link_bytes_per_sec: self
                 .scenario
                 .lab
@@ -184,6 +167,29 @@ impl Finished<'_> {
             contributions: summaries.iter().map(|summary| summary.chunks_sent).sum(),
             faults_fired: summaries.iter().map(|summary| summary.faults_fired).sum(),
         }
+    }
+
+    /// Bytes that the busiest link carried in one direction during transfers, for which workers
+    /// waited so long together.
+    fn busiest_link_bytes(&self, waiting_ns: u64) -> u64 {
+        // Transfers take a part of the run's time, and meet as large a part of others' traffic.
+        let waited_ns = waiting_ns / (self.plan.workers.len().max(1) as u64);
+        let share = waited_ns.min(self.wall_ns) as f64 / self.wall_ns.max(1) as f64;
+        let others = |host: &str| {
+            let bytes = bytes_at(&self.observed.background, host, 0, u64::MAX);
+            bytes.map(|bytes| (bytes as f64 * share) as u64)
+        };
+        let of_box = |(name, counters): &(String, BoxCounters)| {
+            // A port that takes frames off an interface has counted those of others.
+            let down = if self.ground.io == Io::Udp { others(name)[1] } else { 0 };
+            counters.rx_bytes + down
+        };
+        let of_worker = |(rank, summary): (usize, &WorkerSummary)| {
+            let [up, down] = others(&format!("w{rank}"));
+            (summary.tx_bytes + up).max(summary.rx_bytes + down)
+        };
+        let boxes = self.observed.boxes.iter().map(of_box);
+        boxes.chain(self.observed.summaries().map(of_worker)).max().unwrap_or(0)
     }
 
     /// Fills the run directory.
