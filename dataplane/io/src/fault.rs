@@ -36,7 +36,7 @@ pub use self::decide::{CORRUPT_LEN_MAX, Fate, FaultRates, Identity, corrupt, fat
 pub use self::lane::LINK_FRAMES_MAX;
 use self::lane::{Held, Lane};
 use crate::forward_port;
-use crate::port::{BURST_MAX, Burst, Port};
+use crate::port::{Burst, Port};
 
 /// What a [`Fault`] does.
 #[derive(Clone, Copy, Debug)]

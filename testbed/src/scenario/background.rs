@@ -17,7 +17,8 @@ pub struct BackgroundSection {
     pub from: String,
     /// Host that receives.
     pub to: String,
-    /// Rate of its frames, Mbit/s. What a full link has no room for is lost.
+    /// Rate of its frames, Mbit/s; less arrives, and mostly less is sent, where a link is
+    /// full.
     pub rate_mbit: f64,
     /// When it begins, in seconds since the boxes were ready. Default 0.
     #[serde(default)]
