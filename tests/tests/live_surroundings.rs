@@ -105,7 +105,7 @@ fn background_flows_cross_the_links_of_a_run_and_end_with_it() {
         let rows = json["background"].as_array().expect("a row for each flow");
         let rate = |row: usize, key: &str| rows[row][key].as_f64().expect("a number");
         assert_eq!((rows.len(), &rows[0]["from"], &rows[0]["to"]), (3, &"w0".into(), &"w1".into()));
-        assert!(rate(0, "sent_mbit") <= 6.1 && rate(1, "received_mbit") <= 21.0, "{rows:?}");
+        assert!(rate(0, "sent_mbit") <= 6.1 && rate(1, "received_mbit") <= 26.0, "{rows:?}");
         // The third would have begun in an hour.
         assert_eq!((&rows[2]["begin_s"], rate(2, "sent_mbit")), (&Value::Null, 0.0));
         assert!((0.3..0.5).contains(&rate(1, "end_s")), "{rows:?}");
@@ -118,9 +118,10 @@ fn background_flows_cross_the_links_of_a_run_and_end_with_it() {
             .expect("weft starts");
         let csv = String::from_utf8_lossy(&csv.stdout).into_owned();
         assert!(csv.contains("background.0.received_mbit,"), "{csv}");
-        // The second has what the job leaves it of a link of 20 Mbit/s, not what it asked for.
+        // The second has what the job leaves it of a link of 20 Mbit/s, not what it asked for; and
+        // what its socket held at its end comes 0.05 s later.
         let arrived = [rate(0, "received_mbit"), rate(1, "received_mbit")];
-        if (5.5..=6.1).contains(&arrived[0]) && (5.0..=21.0).contains(&arrived[1]) {
+        if (5.5..=6.1).contains(&arrived[0]) && (5.0..=26.0).contains(&arrived[1]) {
             return;
         }
         missed.push(arrived);
