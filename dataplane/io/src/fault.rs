@@ -15,11 +15,11 @@
 //!   a long link would take. A link that is full loses the frame (`link_full`).
 //!
 //! Invariants: every frame is delivered, sent, lost on purpose, or held; the holding queue is
-//! bounded and a frame that finds it full passes at once (`holding_full`), and so is the link, which
-//! takes [`LINK_FRAMES_MAX`] frames in each direction; nothing allocates per
-//! burst. When the wrapped port refuses frames whose fate is decided, they wait here, at most two
-//! bursts, the holding queue and the link, and the caller's next frames are refused meanwhile: no
-//! fate is drawn twice for one offer. Frames held for sending leave during `rx_burst` and `tx_burst`.
+//! bounded and a frame that finds it full passes at once (`holding_full`); the link takes
+//! [`LINK_FRAMES_MAX`] frames in each direction; nothing allocates per burst. When the wrapped port
+//! refuses frames whose fate is decided, they wait here, at most two bursts, the holding queue and
+//! the link, and the caller's next frames are refused meanwhile: no fate is drawn twice for one
+//! offer. Frames held for sending leave during `rx_burst` and `tx_burst`.
 
 mod attempts;
 mod decide;

@@ -1,7 +1,7 @@
 //! One direction of a port with faults: the frames that are held, on the link, and ready, in order.
 //!
-//! Invariant: a frame is in one of the three places, each of which is bounded; those on the link and
-//! those that are ready leave in the order in which they came there.
+//! Invariant: a frame is in one of the three places, each of which is bounded; those on the link
+//! and those that are ready leave in the order in which they came there.
 
 use std::collections::VecDeque;
 
