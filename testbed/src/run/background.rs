@@ -32,7 +32,7 @@ impl FlowPlan {
         let address = |name: &str| {
             let host = topology.host(name);
             let cidr = host.and_then(|host| host.control.or(host.ip));
-            cidr.map_or(Ipv4Addr::UNSPECIFIED.into(), |cidr| cidr.address)
+            cidr.map_or_else(|| Ipv4Addr::UNSPECIFIED.into(), |cidr| cidr.address)
         };
         let flow = |(section, port): (&BackgroundSection, u16)| Self {
             source: address(&section.from),
@@ -96,8 +96,8 @@ impl FlowSeen {
     pub(super) fn bytes_within(&self, from_ns: u64, to_ns: u64) -> [u64; 2] {
         let (began_ns, ended_ns) = self.span_ns.unwrap_or_default();
         let within_ns = ended_ns.min(to_ns).saturating_sub(began_ns.max(from_ns));
-        let share = within_ns as f64 / (ended_ns - began_ns).max(1) as f64;
-        [self.sent_bytes, self.received_bytes].map(|bytes| (bytes as f64 * share) as u64)
+        let whole_ns = ended_ns.saturating_sub(began_ns);
+        [self.sent_bytes, self.received_bytes].map(|bytes| part(bytes, within_ns, whole_ns))
     }
 
     /// When it began and ended, for the list of events; times since `origin_ns`.
@@ -127,6 +127,12 @@ pub(super) fn bytes_at(flows: &[FlowSeen], host: &str, from_ns: u64, to_ns: u64)
         let of = |end: &str, bytes: u64| if end == host { bytes } else { 0 };
         [up + of(&flow.section.from, sent), down + of(&flow.section.to, received)]
     })
+}
+
+/// What of `bytes` falls into a part of the time in which they all passed.
+pub(super) fn part(bytes: u64, part_ns: u64, whole_ns: u64) -> u64 {
+    let scaled = u128::from(bytes) * u128::from(part_ns) / u128::from(whole_ns.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// UDP port of the first flow's receiver; each further one has the next.

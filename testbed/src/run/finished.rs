@@ -3,7 +3,7 @@
 use weft_wire::header::ElementType;
 
 use super::Observed;
-use super::background::{FlowSeen, bytes_at};
+use super::background::{FlowSeen, bytes_at, part};
 use super::bottleneck::{Bottleneck, Usage};
 use super::message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
 use super::plan::{Io, Place, Plan};
@@ -174,10 +174,9 @@ impl Finished<'_> {
     fn busiest_link_bytes(&self, waiting_ns: u64) -> u64 {
         // Transfers take a part of the run's time, and meet as large a part of others' traffic.
         let waited_ns = waiting_ns / (self.plan.workers.len().max(1) as u64);
-        let share = waited_ns.min(self.wall_ns) as f64 / self.wall_ns.max(1) as f64;
         let others = |host: &str| {
             let bytes = bytes_at(&self.observed.background, host, 0, u64::MAX);
-            bytes.map(|bytes| (bytes as f64 * share) as u64)
+            bytes.map(|bytes| part(bytes, waited_ns.min(self.wall_ns), self.wall_ns))
         };
         let of_box = |(name, counters): &(String, BoxCounters)| {
             // A port that takes frames off an interface has counted those of others.

@@ -64,7 +64,8 @@ impl RunningBox {
         let _ = self.process.0.kill();
         let _ = self.process.0.wait();
         fs::write(&self.log, "").map_err(io("emptying a box's log"))?;
-        let capture = capture_path(self.log.parent().unwrap_or(Path::new("")), &self.plan.name);
+        let capture =
+            capture_path(self.log.parent().unwrap_or_else(|| Path::new("")), &self.plan.name);
         // The next life writes its own; most boxes have none.
         let _ = fs::rename(&capture, life_path(&capture, self.restarts));
         self.restarts += 1;
