@@ -331,8 +331,8 @@ fn a_trace_that_is_full_stays_whole_and_counts_what_it_leaves_out() {
         let mut probe = link(1, 1500, ["a", "b"]).0;
         datagram(&mut probe, &route(), &contribution(0, 1)).as_ref().len() as u64
     };
-    // Room for three and a half.
-    let bytes_max = 24 + 3 * (16 + len) + len / 2;
+    // A byte is missing for the fourth.
+    let bytes_max = 24 + 4 * (16 + len) - 1;
     let traced = Trace::new(left, Vec::new(), Nanos(0)).expect("memory");
     let mut traced = traced.with_bytes_max(bytes_max);
     let mut tx = Burst::new();
