@@ -17,6 +17,7 @@ pub(crate) mod report;
 mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
+mod run_ground;
 mod run_push;
 pub(crate) mod worker;
 

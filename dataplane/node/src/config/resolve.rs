@@ -16,7 +16,7 @@ use weft_wire::frame::Endpoint;
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection};
+use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection, TraceSection};
 use crate::steer::LaneMap;
 
 /// A configuration that was found good.
@@ -235,6 +235,9 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     }
     if let Some((key, problem)) = config.faults.and_then(|faults| faults.problem()) {
         return Err(Problem::of("faults", key, problem));
+    }
+    if let Some((key, problem)) = config.trace.as_ref().and_then(TraceSection::problem) {
+        return Err(Problem::of("trace", key, problem));
     }
     if config.trace.is_some() && config.port.io != Io::Udp && config.lcores.shards > 1 {
         let problem = "is for one lane on ports where each lane sends by itself";
