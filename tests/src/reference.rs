@@ -44,7 +44,7 @@ pub const PAGES: &[Page] = &[
         root: "FileConfig",
         sources: &[
             "controller/daemon/src/config.rs",
-            "controller/plan/src/engine/config.rs",
+            "controller/engine/src/config.rs",
             "controller/plan/src/case/options.rs",
             "proto/rpc/src/tls.rs",
             "proto/control/src/modes.rs",

@@ -1,5 +1,5 @@
-//! The configuration file: TOML; these comments and those of [`weft_plan::engine::Config`], which
-//! is the rest of it, are its manual. An unknown key is an error.
+//! The configuration file: TOML; these comments and those of [`weft_controller_engine::Config`],
+//! which is the rest of it, are its manual. An unknown key is an error.
 //!
 //! ```toml
 //! listen = "10.0.0.1:22342"
@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use weft_plan::engine::{
+use weft_controller_engine::{
     Config, ConfigError, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning,
 };
 use weft_rpc::tls::TlsFiles;

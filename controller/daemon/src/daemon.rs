@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tonic::service::Routes;
 use tower_layer::layer_fn;
-use weft_plan::engine::{Controller, PolicySource, Saved, built_in_policies};
+use weft_controller_engine::{Controller, PolicySource, Saved, built_in_policies};
 use weft_rpc::v1::nodes_server::NodesServer;
 use weft_rpc::v1::status_server::StatusServer;
 use weft_rpc::v1::workers_server::WorkersServer;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use weft_plan::engine::ConfigError;
+use weft_controller_engine::ConfigError;
 use weft_rpc::tls::DialError;
 
 /// Why the controller could not run.

@@ -1,4 +1,4 @@
-//! The controller daemon: sockets and a clock around [`weft_plan::engine`], which decides.
+//! The controller daemon: sockets and a clock around [`weft_controller_engine`], which decides.
 //!
 //! | module | does |
 //! | --- | --- |

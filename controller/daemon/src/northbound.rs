@@ -9,7 +9,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weft_control::{AckMode, Mode, ServerEpoch, is_pushed};
-use weft_plan::engine::{
+use weft_controller_engine::{
     Gate, Grant, JobConfig, Refusal, Reply, TransferKey, UnregisterError, WorkerConfig,
 };
 use weft_rpc::convert::{code, decision_to_proto};

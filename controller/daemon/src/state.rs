@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use weft_plan::engine::Saved;
+use weft_controller_engine::Saved;
 
 use crate::error::DaemonError;
 

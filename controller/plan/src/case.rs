@@ -46,8 +46,12 @@ macro_rules! index {
                 self.0 as usize
             }
 
-            /// From a slice index, which a case keeps below 2^32.
-            pub(crate) const fn from_index(index: usize) -> Self {
+            /// From a slice index.
+            ///
+            /// # Panics
+            /// Beyond 2^32, which no case holds.
+            #[must_use]
+            pub const fn from_index(index: usize) -> Self {
                 assert!(index <= u32::MAX as usize);
                 #[expect(clippy::cast_possible_truncation, reason = "asserted")]
                 Self(index as u32)

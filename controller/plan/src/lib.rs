@@ -12,8 +12,8 @@
 //! | 4 | [`policy`] | who goes when: order, groups, copies |
 //! | 5 | [`plan`] | the answer, and its JSON |
 //!
-//! [`engine`] is the controller around it, also without I/O: it gathers requests, asks a policy,
-//! installs groups and grants their members.
+//! The controller that gathers requests, asks a policy and grants its plan is
+//! `weft-controller-engine`.
 //!
 //! The algorithms are MLfabric's ("Network-accelerated Distributed Machine Learning for
 //! Multi-Tenant Settings", SoCC'20) as far as they are public; what had to be settled here is an
@@ -21,7 +21,6 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
-pub mod engine;
 pub mod net;
 pub mod optimum;
 pub mod plan;

@@ -2,7 +2,7 @@
 
 use weft_control::{Command, DropReason, Event};
 use weft_controller::southbound::node as southbound;
-use weft_plan::engine::{NodeHello, Reply, Telemetry, TransferRequest};
+use weft_controller_engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
 
 use super::judge::Uid;

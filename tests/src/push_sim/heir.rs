@@ -1,7 +1,7 @@
 //! A server that dies for good, what the controller says of it, and when such a run is over.
 
+use weft_controller_engine::Notice;
 use weft_engine::role::replica::ReplicaJobStats;
-use weft_plan::engine::Notice;
 use weft_wire::{JobId, Nanos};
 
 use super::node::Engine;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use weft_control::{Command, Event};
-use weft_plan::engine::{
+use weft_controller_engine::{
     Action, Config, Controller, JobCounters, NodeHello, NodeId, Notice, Refusal, Reply, Saved,
     Telemetry, TransferRequest, built_in_policies,
 };

@@ -1,7 +1,9 @@
 //! What the core is told, by whom, and what it answers.
 
 use tokio::sync::{mpsc, oneshot};
-use weft_plan::engine::{ConfigError, JobConfig, NodeId, Status, UnregisterError, Unregistered};
+use weft_controller_engine::{
+    ConfigError, JobConfig, NodeId, Status, UnregisterError, Unregistered,
+};
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 

@@ -1,7 +1,7 @@
 //! Boxes' streams: who may attach, what its messages tell the engine.
 
 use tokio::sync::oneshot;
-use weft_plan::engine::Reporter;
+use weft_controller_engine::Reporter;
 use weft_rpc::{convert, v1};
 
 use super::{Core, Ended, NodeKey, Outbox, Peer};

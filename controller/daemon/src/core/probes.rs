@@ -1,6 +1,6 @@
 //! Probe trains: whom the engine has send them, and what their receivers tell.
 
-use weft_plan::engine::Reporter;
+use weft_controller_engine::Reporter;
 use weft_rpc::v1;
 
 use super::Core;

@@ -7,7 +7,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weft_control::{OrderNumber, ServerEpoch, Version};
-use weft_plan::engine::{NodeHello, OpenGroup, ProbeTrain, RoleState, Telemetry};
+use weft_controller_engine::{NodeHello, OpenGroup, ProbeTrain, RoleState, Telemetry};
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
 use weft_rpc::convert::{box_index, code, job, magnitude};
 use weft_rpc::v1;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft_plan::engine::{HostStatus, JobStatus, NodeStatus};
+use weft_controller_engine::{HostStatus, JobStatus, NodeStatus};
 
 use crate::core::Snapshot;
 

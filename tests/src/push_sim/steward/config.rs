@@ -1,8 +1,8 @@
 //! The controller's configuration: hosts, rates, planners, times.
 
 use weft_control::{AckMode, Mode};
+use weft_controller_engine::{Config, HostConfig, JobConfig, Tuning, WorkerConfig};
 use weft_engine::random::SplitMix64;
-use weft_plan::engine::{Config, HostConfig, JobConfig, Tuning, WorkerConfig};
 use weft_wire::header::ElementType;
 
 use crate::push_sim::scenario::{Rack, Scenario};

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use weft_control::Decision;
+use weft_controller_engine::{self as controller, Gate, Reply};
 use weft_engine::role::push::{Grant, SEGMENTS_MAX, Segment};
-use weft_plan::engine::{self as controller, Gate, Reply};
 use weft_wire::frame::Endpoint;
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{MacAddr, Nanos};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
-use crate::case::{HostId, Segment};
-use crate::policy::Policy;
+use weft_plan::case::{HostId, Segment};
+use weft_plan::policy::Policy;
 
 use super::config::JobConfig;
 use super::message::{GrantSegment, NodeId};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use weft_control::Command;
 use weft_wire::{GroupId, JobId, Rank};
 
-use crate::case::HostId;
+use weft_plan::case::HostId;
 
 use super::Controller;
 use super::job::{GroupState, Job, Pending, Ticket};

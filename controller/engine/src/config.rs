@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
 
-use crate::case::Options;
+use weft_plan::case::Options;
 
 /// Everything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -13,7 +13,7 @@ use weft_wire::header::ElementType;
 use weft_wire::quant::exponent_for;
 use weft_wire::{GroupId, JobId};
 
-use crate::case::{HostId, Segment};
+use weft_plan::case::{HostId, Segment};
 
 use super::Controller;
 use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickles};

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use weft_control::{BoxIndex, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::{Members, Rank};
 
-use crate::net::estimate::train::{Arrival, Reading};
+use weft_plan::net::estimate::train::{Arrival, Reading};
 
 use super::world::{job, network, rate};
 use super::*;

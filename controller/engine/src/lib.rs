@@ -41,8 +41,8 @@ use std::sync::Arc;
 use weft_control::{Command, Event, Train};
 use weft_wire::{GroupId, JobId};
 
-use crate::case::HostId;
-use crate::policy::{self, Policy, PolicyError};
+use weft_plan::case::HostId;
+use weft_plan::policy::{self, Policy, PolicyError};
 
 mod accounts;
 mod answer;
@@ -345,7 +345,7 @@ pub fn built_in_policies() -> PolicySource {
             self.0.name()
         }
 
-        fn plan(&self, case: &crate::case::Case) -> Result<crate::plan::Plan, PolicyError> {
+        fn plan(&self, case: &weft_plan::case::Case) -> Result<weft_plan::plan::Plan, PolicyError> {
             self.0.plan(case)
         }
     }

@@ -6,9 +6,9 @@
 use weft_control::AckMode;
 use weft_wire::{GroupId, JobId};
 
-use crate::engine::job::Job;
-use crate::engine::message::{NodeId, Notice};
-use crate::engine::{Controller, Why};
+use crate::job::Job;
+use crate::message::{NodeId, Notice};
+use crate::{Controller, Why};
 
 /// What is to be done about a job now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,7 +22,7 @@ enum Step {
 impl Controller {
     /// The controller itself was away, stopped or busy: what was said meanwhile is still to be
     /// read, and whose word is overdue is not known. Everybody gets that time again.
-    pub(in crate::engine) fn forgive_pause(&mut self, now_ns: u64) {
+    pub(crate) fn forgive_pause(&mut self, now_ns: u64) {
         let pause_ns = now_ns.saturating_sub(self.leases_at_ns);
         if pause_ns < PAUSE_NS_MIN {
             return;
@@ -39,7 +39,7 @@ impl Controller {
     }
 
     /// Boxes whose word is overdue: servers that are replaced, replicas that are left.
-    pub(in crate::engine) fn check_leases(&mut self, now_ns: u64) {
+    pub(crate) fn check_leases(&mut self, now_ns: u64) {
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for id in jobs {
             self.check_absence(now_ns, id);
@@ -76,7 +76,7 @@ impl Controller {
     }
 
     /// When [`Controller::check_leases`] has something to do.
-    pub(in crate::engine) fn lease_due_ns(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn lease_due_ns(&self, now_ns: u64) -> Option<u64> {
         // Looked at often, so that a look that comes late is known for one.
         let look_ns = self.leases_at_ns.saturating_add(LOOK_NS);
         let away = self.jobs.values().map(|job| self.lease_end(job.server));

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use weft_control::ServerEpoch;
 use weft_wire::{JobId, Rank};
 
-use crate::case::HostId;
+use weft_plan::case::HostId;
 
 use super::accounts::Accounts;
 use super::check::{self, ConfigError};

@@ -17,13 +17,13 @@
 
 use weft_control::{Train, TrainArrival};
 
-use crate::case::{Case, Host, HostId, Rack, RackId};
-use crate::net::estimate::train::{Arrival, Reading};
-use crate::net::estimate::{
+use weft_plan::case::{Case, Host, HostId, Rack, RackId};
+use weft_plan::net::estimate::train::{Arrival, Reading};
+use weft_plan::net::estimate::{
     AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refusal as Useless,
     Refused, TrainSample, Verdict,
 };
-use crate::net::topology::{LinkId, Topology};
+use weft_plan::net::topology::{LinkId, Topology};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
 use super::config::Config;
@@ -71,7 +71,7 @@ impl Links {
             updates: Vec::new(),
             ranks: Vec::new(),
             reservations: Vec::new(),
-            options: crate::case::Options::default(),
+            options: weft_plan::case::Options::default(),
         };
         let host_links =
             config.hosts.iter().flat_map(|host| [host.up_bytes_per_sec, host.down_bytes_per_sec]);

@@ -7,7 +7,7 @@
 use weft_control::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Role, Version};
 use weft_wire::{GroupId, JobId, Members};
 
-use crate::case::HostId;
+use weft_plan::case::HostId;
 
 use super::accounts::ROLES_MAX;
 use super::check;

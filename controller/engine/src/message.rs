@@ -8,7 +8,7 @@ use weft_control::{
 };
 use weft_wire::{GroupId, JobId, Members, Rank};
 
-use crate::net::estimate::train::{Arrival, Reading};
+use weft_plan::net::estimate::train::{Arrival, Reading};
 
 /// A box, as the controller counts them.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

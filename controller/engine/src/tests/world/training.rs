@@ -7,24 +7,24 @@ use weft_control::Mode;
 use weft_wire::Rank;
 
 use super::*;
-use crate::sample::Numbers;
+use weft_plan::sample::Numbers;
 
 /// A training run.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine::tests) struct Training {
-    pub(in crate::engine::tests) seed: u64,
+pub(in crate::tests) struct Training {
+    pub(in crate::tests) seed: u64,
     /// Computing takes from the first to below the second, uniform.
-    pub(in crate::engine::tests) compute_ms: [u64; 2],
+    pub(in crate::tests) compute_ms: [u64; 2],
     /// Commits after which nobody begins anew.
-    pub(in crate::engine::tests) target: u64,
+    pub(in crate::tests) target: u64,
 }
 
 /// What became of an update.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::engine::tests) struct Record {
+pub(in crate::tests) struct Record {
     /// From asking to being told.
-    pub(in crate::engine::tests) took_ns: u64,
-    pub(in crate::engine::tests) is_committed: bool,
+    pub(in crate::tests) took_ns: u64,
+    pub(in crate::tests) is_committed: bool,
 }
 
 /// A run under way.
@@ -42,7 +42,7 @@ pub(super) struct Run {
 
 impl World {
     /// All workers of a job begin to train.
-    pub(in crate::engine::tests) fn train(&mut self, job: u16, training: Training) {
+    pub(in crate::tests) fn train(&mut self, job: u16, training: Training) {
         let ranks = 0..self.jobs[usize::from(job)].workers.len() as u8;
         let stream = |rank: u8| Numbers::new(training.seed ^ (u64::from(rank) + 1) << 32);
         let run = Run {
@@ -59,7 +59,7 @@ impl World {
         }
     }
 
-    pub(in crate::engine::tests) fn records(&self, job: u16) -> &[Record] {
+    pub(in crate::tests) fn records(&self, job: u16) -> &[Record] {
         &self.runs[&job].records
     }
 

@@ -4,13 +4,13 @@
 use weft_control::{AckMode, Command};
 use weft_wire::JobId;
 
-use crate::engine::message::RoleState;
+use crate::message::RoleState;
 
 use super::{Controller, NodeId};
 
 impl Controller {
     /// True when the replica has all that workers were told of.
-    pub(in crate::engine) fn is_fit(&self, id: JobId) -> bool {
+    pub(crate) fn is_fit(&self, id: JobId) -> bool {
         let job = &self.jobs[&id];
         let succession = &job.succession;
         let is_followed = succession.is_vouched && !succession.is_replica_left;
@@ -25,7 +25,7 @@ impl Controller {
     }
 
     /// A replica came. A new life of it is another heir, and was never asked to take over.
-    pub(in crate::engine) fn take_replica(
+    pub(crate) fn take_replica(
         &mut self,
         now_ns: u64,
         node: NodeId,
@@ -46,7 +46,7 @@ impl Controller {
 
     /// The server has said that acknowledgements wait for its replica. Only a controller can have
     /// it leave the replica, and from now on that is this one, or one that has its state.
-    pub(in crate::engine) fn vouch(&mut self, id: JobId) {
+    pub(crate) fn vouch(&mut self, id: JobId) {
         let succession = &mut self.jobs.get_mut(&id).expect("checked").succession;
         if !std::mem::replace(&mut succession.is_vouched, true) {
             self.must_save();

@@ -18,11 +18,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::case::HostId;
-use crate::net::estimate::Refusal as Useless;
-use crate::net::estimate::probe::{FLIGHT_NS_MAX, ProbePlan, TrainOrder};
-use crate::net::estimate::train::PACKETS_MAX;
-use crate::net::topology::LinkId;
+use weft_plan::case::HostId;
+use weft_plan::net::estimate::Refusal as Useless;
+use weft_plan::net::estimate::probe::{FLIGHT_NS_MAX, ProbePlan, TrainOrder};
+use weft_plan::net::estimate::train::PACKETS_MAX;
+use weft_plan::net::topology::LinkId;
 
 use super::Controller;
 use super::config::Config;

@@ -4,7 +4,7 @@
 
 use weft_wire::GroupId;
 
-use crate::case::{HostId, Segment};
+use weft_plan::case::{HostId, Segment};
 
 use super::Controller;
 use super::flights::Waiter;

@@ -43,7 +43,7 @@ pub(super) struct Succession {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Asked {
     pub(super) order: u64,
-    pub(in crate::engine) asked_ns: u64,
+    pub(crate) asked_ns: u64,
 }
 
 impl Asked {

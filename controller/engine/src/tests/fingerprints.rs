@@ -1,7 +1,7 @@
 //! 200 seeds of closed loops do what they did: every message and transfer, at the same time.
 //!
 //! A change that is to change nothing passes as it is; one that does change something is blessed,
-//! and its commit says why: `WEFT_BLESS=1 cargo test -p weft-plan fingerprints`.
+//! and its commit says why: `WEFT_BLESS=1 cargo test -p weft-controller-engine fingerprints`.
 
 use std::fmt::{Debug, Write as _};
 use std::hash::Hasher;
@@ -43,7 +43,7 @@ fn closed_loops_do_what_they_did() {
         let events = world.transcript.finish();
         writeln!(lines, "{policy},{mode:?},{seed},{events:016x},{}", world.now_ns).unwrap();
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/tests/fingerprints.csv");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/fingerprints.csv");
     if env::var_os("WEFT_BLESS").is_some() {
         return fs::write(&path, lines).expect("the file can be written");
     }

@@ -72,7 +72,7 @@ pub(super) fn job(workers: usize) -> JobConfig {
         partial_count: None,
         policy: None,
         weight: 1.0,
-        options: crate::case::Options::default(),
+        options: weft_plan::case::Options::default(),
     }
 }
 

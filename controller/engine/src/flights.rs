@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 
 use weft_wire::{GroupId, JobId, Rank};
 
-use crate::case::{HostId, Reservation, Segment};
-use crate::net::topology::Topology;
+use weft_plan::case::{HostId, Reservation, Segment};
+use weft_plan::net::topology::Topology;
 
 use super::message::TransferKey;
 

@@ -3,8 +3,8 @@
 
 use weft_wire::{Members, Rank};
 
-use crate::case::{Case, HostId, Reservation, Segment, UpdateId};
-use crate::plan::Plan;
+use weft_plan::case::{Case, HostId, Reservation, Segment, UpdateId};
+use weft_plan::plan::Plan;
 
 use super::job::{Planned, Ticket};
 

@@ -6,7 +6,7 @@
 use weft_control::{Command, Decision, Event};
 use weft_wire::{GroupId, JobId, Rank};
 
-use crate::case::HostId;
+use weft_plan::case::HostId;
 
 use super::endings::Decided;
 use super::job::{Group, GroupState};

@@ -10,8 +10,8 @@
 use weft_control::{DropReason, Mode};
 use weft_wire::JobId;
 
-use crate::case::{Case, HostId, Objective, Options, Server, ServerId, Update};
-use crate::policy::Policy;
+use weft_plan::case::{Case, HostId, Objective, Options, Server, ServerId, Update};
+use weft_plan::policy::Policy;
 
 use super::answer::{by_ticket, planned_groups, reserve};
 use super::job::{Group, Job, Ticket};
@@ -188,7 +188,7 @@ impl Controller {
         let job = &self.jobs[&turn.job];
         let (plan, is_fallback) = match job.policy.plan(case) {
             Ok(plan) => (Some(plan), false),
-            Err(_) => (crate::policy::mlfabric::Mlfabric.plan(case).ok(), true),
+            Err(_) => (weft_plan::policy::mlfabric::Mlfabric.plan(case).ok(), true),
         };
         let plan = plan.unwrap_or_default();
         let rank_of = |ticket: Ticket| job.pending[&ticket].rank;

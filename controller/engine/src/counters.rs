@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use weft_wire::{JobId, Rank};
 
-use crate::case::HostId;
+use weft_plan::case::HostId;
 
 use super::Controller;
 use super::message::{NodeId, Refusal, Reporter, Telemetry};
