@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::service::Routes;
 use tower_layer::layer_fn;
 use weft_controller_engine::{Controller, PolicySource, Saved, built_in_policies};
+use weft_plan::policy::AnyPolicy;
 use weft_rpc::v1::nodes_server::NodesServer;
 use weft_rpc::v1::status_server::StatusServer;
 use weft_rpc::v1::workers_server::WorkersServer;
@@ -57,7 +58,9 @@ fn policies(config: &FileConfig) -> PolicySource {
     let built_in = built_in_policies();
     let programs = config.programs();
     Box::new(move |name| match ExecPolicy::from_name(name, TIMEOUT_DEFAULT) {
-        Some(program) if programs.contains(program.command()) => Ok(Arc::new(program)),
+        Some(program) if programs.contains(program.command()) => {
+            Ok(AnyPolicy::Own(Arc::new(program)))
+        }
         Some(_) => Err(format!(
             "`{name}` is a program that the controller's configuration does not name; add it to \
              [policies] exec there, or ask for a built-in policy"

@@ -7,11 +7,11 @@
 //! number are never touched: a re-plan takes new numbers, or those that a grant left free
 //! (`numbers`).
 
-use weft_control::{DropReason, Mode};
+use weft_control::{ConductMode, DropReason, Mode};
 use weft_wire::JobId;
 
 use weft_plan::case::{Case, HostId, Objective, Options, Server, ServerId, Update};
-use weft_plan::policy::Policy;
+use weft_plan::policy;
 
 use super::answer::{by_ticket, planned_groups, reserve};
 use super::job::{Group, Job, Ticket};
@@ -57,7 +57,7 @@ impl Controller {
         if is_idle
             || !self.does_planning_pay(job)
             || job.pending.len() - planned >= batch_max
-            || job.policy.name() == FAIR
+            || job.is_fair()
         {
             return Some(since_ns);
         }
@@ -188,7 +188,7 @@ impl Controller {
         let job = &self.jobs[&turn.job];
         let (plan, is_fallback) = match job.policy.plan(case) {
             Ok(plan) => (Some(plan), false),
-            Err(_) => (weft_plan::policy::mlfabric::Mlfabric.plan(case).ok(), true),
+            Err(_) => (policy::default().plan(case).ok(), true),
         };
         let plan = plan.unwrap_or_default();
         let rank_of = |ticket: Ticket| job.pending[&ticket].rank;
@@ -347,6 +347,11 @@ impl Controller {
 }
 
 impl Job {
+    /// Whether its transfers share the links by themselves, see [`ConductMode::Fair`].
+    pub(super) fn is_fair(&self) -> bool {
+        self.policy.conduct() == ConductMode::Fair
+    }
+
     /// Begins the next round when all of this one is in the model.
     pub(super) fn close_round(&mut self) {
         if self.round_size().is_some_and(|size| self.round.committed >= size) {
@@ -355,7 +360,5 @@ impl Job {
     }
 }
 
-/// Grants of this policy are not gathered.
-pub(super) const FAIR: &str = "fair";
 /// A delay bound that never binds.
 const NO_DEADLINE: u64 = 1 << 61;

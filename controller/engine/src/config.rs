@@ -8,6 +8,7 @@ use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
 
 use weft_plan::case::Options;
+use weft_plan::policy;
 
 /// Everything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -234,7 +235,7 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            policy: "mlfabric".to_owned(),
+            policy: policy::default().name().to_owned(),
             gather_window_us: 2000,
             batch_max: 128,
             order_room: true,

@@ -205,7 +205,7 @@ impl Controller {
                 }
             }
         }
-        if known.policy.name() == super::batch::FAIR {
+        if known.is_fair() {
             // Its server commits what is there, in no order that was granted.
             if known.open.values().any(|open| *open == id) {
                 self.end_group(now_ns, id, decided);

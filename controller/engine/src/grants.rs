@@ -173,7 +173,6 @@ impl Controller {
         let job = &self.jobs[&id];
         let start_ns = planned.sum.first().map_or(0, |first| first.from_ns);
         let rate = planned.sum.iter().map(|segment| segment.bytes_per_sec).max();
-        let is_fair = job.policy.name() == "fair";
         let duration_ns = planned.sum.last().map_or(0, |last| last.to_ns - start_ns);
         let tuning = &self.config.tuning;
         let lateness_ns = duration_ns.saturating_mul(tuning.void_factor).max(tuning.void_ns_min());
@@ -195,7 +194,9 @@ impl Controller {
             exponent: exponent(job, requests),
             via: planned.via.and_then(|via| u8::try_from(via).ok()).map(BoxIndex),
             replicate: replica.is_some(),
-            rate_bytes_per_sec: rate.filter(|_| !is_fair).map(|rate| self.links.ceiling(rate)),
+            rate_bytes_per_sec: rate
+                .filter(|_| !job.is_fair())
+                .map(|rate| self.links.ceiling(rate)),
             train_chunks: self.train_chunks(job, planned, requests),
             after,
             lateness_ns,
@@ -251,9 +252,9 @@ impl Controller {
                 Some(first) if is_aggregated => self.gate(path, first),
                 _ => Gate::Open,
             };
-            let rate_bytes_per_sec = match self.jobs[&id].policy.name() {
-                "fair" => super::check::RATE_BYTES_PER_SEC_MAX,
-                _ => self.links.ceiling(fastest),
+            let rate_bytes_per_sec = match self.jobs[&id].is_fair() {
+                true => super::check::RATE_BYTES_PER_SEC_MAX,
+                false => self.links.ceiling(fastest),
             };
             let expected_in_ns = start_ns.saturating_sub(now_ns);
             return vec![(start_ns, GrantSegment { gate, rate_bytes_per_sec, expected_in_ns })];

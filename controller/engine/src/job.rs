@@ -1,13 +1,12 @@
 //! What the controller knows of a job.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use weft_plan::case::{HostId, Segment};
-use weft_plan::policy::Policy;
+use weft_plan::policy::AnyPolicy;
 
 use super::config::JobConfig;
 use super::message::{GrantSegment, NodeId};
@@ -23,7 +22,7 @@ pub(super) type Ticket = u64;
 pub(super) struct Job {
     pub(super) id: JobId,
     pub(super) config: JobConfig,
-    pub(super) policy: Arc<dyn Policy>,
+    pub(super) policy: AnyPolicy,
     pub(super) server: NodeId,
     pub(super) aggregators: Vec<NodeId>,
     pub(super) replica: Option<NodeId>,

@@ -36,13 +36,12 @@
 //! counter (PROTOCOL sections 5 to 7, MLfabric as in facts of the planners).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use weft_control::{Command, Event, Train};
 use weft_wire::{GroupId, JobId};
 
 use weft_plan::case::HostId;
-use weft_plan::policy::{self, Policy, PolicyError};
+use weft_plan::policy::{self, AnyPolicy};
 
 mod accounts;
 mod answer;
@@ -92,7 +91,7 @@ use probes::Probes;
 use rows::Rows;
 
 /// Finds a policy by the name in a configuration.
-pub type PolicySource = Box<dyn Fn(&str) -> Result<Arc<dyn Policy>, String> + Send>;
+pub type PolicySource = Box<dyn Fn(&str) -> Result<AnyPolicy, String> + Send>;
 
 /// The controller's state and rules.
 pub struct Controller {
@@ -312,7 +311,7 @@ impl Controller {
         }
     }
 
-    /// Whether [`Controller::handle_timeout`] may wait for a policy, see [`Policy::may_wait`].
+    /// Whether [`Controller::handle_timeout`] may wait for a policy, see [`policy::Policy::may_wait`].
     #[must_use]
     pub fn may_wait(&self) -> bool {
         self.jobs.values().any(|job| job.policy.may_wait())
@@ -337,21 +336,8 @@ impl std::fmt::Debug for Controller {
 /// The planners of this crate, by name.
 #[must_use]
 pub fn built_in_policies() -> PolicySource {
-    /// A policy that lives as long as the program.
-    struct Shared(&'static dyn Policy);
-
-    impl Policy for Shared {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn plan(&self, case: &weft_plan::case::Case) -> Result<weft_plan::plan::Plan, PolicyError> {
-            self.0.plan(case)
-        }
-    }
-
     Box::new(|name| match policy::by_name(name) {
-        Some(policy) => Ok(Arc::new(Shared(policy))),
+        Some(policy) => Ok(AnyPolicy::BuiltIn(policy)),
         None => {
             let names: Vec<&str> = policy::names().collect();
             Err(format!("there is no policy `{name}`; there are {}", names.join(", ")))

@@ -73,7 +73,7 @@ impl Controller {
         end_ns: u64,
     ) -> u64 {
         let job = &self.jobs[&id];
-        let room = match self.config.tuning.order_room && job.policy.name() == MLFABRIC {
+        let room = match self.config.tuning.order_room && job.policy.looks_ahead() {
             true => self.room(now_ns, job, requests, end_ns),
             false => 0,
         };
@@ -155,12 +155,10 @@ impl Controller {
         let shares = |other: &Job| {
             other.id != job.id && self.host_of(other.server) == self.host_of(job.server)
         };
-        let is_planned = job.policy.name() == MLFABRIC;
-        self.config.tuning.closed_loop && is_planned && !self.jobs.values().any(shares)
+        let looks_ahead = self.config.tuning.closed_loop && job.policy.looks_ahead();
+        looks_ahead && !self.jobs.values().any(shares)
     }
 }
 
-/// The policy that these rules belong to.
-const MLFABRIC: &str = "mlfabric";
 /// Most free numbers before a group.
 const ROOM_MAX: u64 = 64;

@@ -12,12 +12,14 @@ mod closed_loop;
 mod counters;
 mod failures;
 mod fingerprints;
+mod own_policy;
 mod probes;
 mod promotion;
 mod properties;
 mod registration;
 mod world;
 
+use own_policy::policies;
 use weft_control::Mode;
 use world::{Worker, World, job, network};
 

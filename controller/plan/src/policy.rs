@@ -1,8 +1,16 @@
 //! A policy turns a case into a plan; this file is the list of those built in.
 //!
 //! A new policy is one file with a type that implements [`Policy`] and one line in `BUILT_IN`.
+//!
+//! Invariant: a name only finds a policy. What a controller or a server does otherwise under one
+//! policy than under another is a method of [`Policy`].
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use thiserror::Error;
+use weft_control::ConductMode;
 
 use crate::case::Case;
 use crate::plan::Plan;
@@ -21,6 +29,18 @@ pub trait Policy: Send + Sync {
 
     /// Whether planning waits for anything but the processor.
     fn may_wait(&self) -> bool {
+        false
+    }
+
+    /// Whom a server lets send. Under [`ConductMode::Fair`] the network shares itself: requests are
+    /// not gathered, grants have no ceilings, and the server commits what is there.
+    fn conduct(&self) -> ConductMode {
+        ConductMode::InOrder
+    }
+
+    /// Whether it plans for what comes next too: the controller then leaves order numbers free for
+    /// those who ask later, and keeps a loop's link busy.
+    fn looks_ahead(&self) -> bool {
         false
     }
 
@@ -60,6 +80,32 @@ pub enum PolicyError {
     },
 }
 
+/// A policy that somebody holds: one of the list, or one of its own.
+#[derive(Clone)]
+pub enum AnyPolicy {
+    /// Of the list.
+    BuiltIn(&'static dyn Policy),
+    /// Made for its holder.
+    Own(Arc<dyn Policy>),
+}
+
+impl Deref for AnyPolicy {
+    type Target = dyn Policy;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::BuiltIn(policy) => *policy,
+            Self::Own(policy) => &**policy,
+        }
+    }
+}
+
+impl fmt::Debug for AnyPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Built-in policies; the first is the default.
 const BUILT_IN: &[&dyn Policy] = &[
     &mlfabric::Mlfabric,
@@ -72,6 +118,12 @@ const BUILT_IN: &[&dyn Policy] = &[
     &baseline::BackupWorkers,
     &baseline::Chain,
 ];
+
+/// The policy of those who name none, and in place of one that fails.
+#[must_use]
+pub const fn default() -> &'static dyn Policy {
+    BUILT_IN[0]
+}
 
 /// The policy of that name.
 #[must_use]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_control::{AckMode, Mode};
-use weft_plan::policy;
+use weft_control::{AckMode, ConductMode, Mode};
+use weft_plan::policy::{self, Policy as _};
 
 use super::job::JobSection;
 use super::{Invalid, refuse};
@@ -148,6 +148,12 @@ impl PushSection {
             Mode::Sync | Mode::Partial => self.updates_per_round(job) - 1,
             Mode::Async => self.tau_max.unwrap_or_else(|| 2 * u32::from(job.workers)),
         }
+    }
+
+    /// Whom the server lets send under the policy.
+    #[must_use]
+    pub fn conduct(&self) -> ConductMode {
+        policy::by_name(&self.policy).map_or_else(ConductMode::default, |policy| policy.conduct())
     }
 
     /// [`PushSection::lateness_ms`] as a duration.

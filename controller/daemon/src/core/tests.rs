@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use weft_plan::case::Case;
 use weft_plan::plan::Plan;
 use weft_plan::policy::mlfabric::Mlfabric;
-use weft_plan::policy::{Policy, PolicyError};
+use weft_plan::policy::{AnyPolicy, Policy, PolicyError};
 
 use super::*;
 use crate::auth::{Caller, Peer};
@@ -94,7 +94,7 @@ async fn others_go_on_while_a_policy_waits() {
     });
     let shared = thinker.clone();
     let policies = Box::new(move |_: &str| -> Result<Arc<dyn Policy>, String> {
-        Ok(Arc::new(Shared(shared.clone())))
+        Ok(AnyPolicy::Own(Arc::new(Shared(shared.clone()))))
     });
     let config: FileConfig = toml::from_str(CONFIG).unwrap();
     let controller = Controller::new(config.engine(), &Saved::fresh(1), policies).unwrap();

@@ -1,7 +1,7 @@
 //! The scenarios `async.toml`, `sync.toml` and `partial.toml` in virtual time: what planning gains
 //! over fair sharing and FIFO when workers ask anew as soon as they are answered.
 //!
-//! `cargo test -p weft-plan closed_loop -- --nocapture` prints the figures.
+//! `cargo test -p weft-controller-engine closed_loop -- --nocapture` prints the figures.
 
 use weft_control::Mode;
 

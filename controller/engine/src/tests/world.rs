@@ -160,7 +160,7 @@ impl World {
         Self {
             capacity: capacity.collect(),
             host_of,
-            controller: Controller::new(config, saved, built_in_policies()).unwrap(),
+            controller: Controller::new(config, saved, policies()).unwrap(),
             now_ns: 0,
             jobs,
             queue: BTreeMap::new(),
@@ -199,7 +199,7 @@ impl World {
     /// A controller that knows nothing takes over from this one's boxes and workers.
     pub(super) fn restart_controller(&mut self, mut config: Config, saved: &Saved) {
         config.jobs.clone_from(&self.jobs);
-        self.controller = Controller::new(config, saved, built_in_policies()).unwrap();
+        self.controller = Controller::new(config, saved, policies()).unwrap();
         self.queue.retain(|_, event| !matches!(event, Event::Act(_) | Event::Report(..)));
         self.update_ids.values_mut().for_each(|id| *id += 100);
         self.attach_all();

@@ -26,6 +26,10 @@ impl Policy for Mlfabric {
         NAME
     }
 
+    fn looks_ahead(&self) -> bool {
+        true
+    }
+
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
         Ok(candidates::best(case))
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use weft_client::push::TlsFiles;
-use weft_control::{AckMode, Mode};
+use weft_control::{AckMode, ConductMode, Mode};
 use weft_rpc::identity::Identity;
 
 use super::certs::node_identity;
@@ -121,7 +121,7 @@ fn server(layout: &Layout<'_>) -> toml::Value {
     fields.push(("lateness_ms", i64::from(layout.push.lateness_ms).into()));
     // Fair sharing is what a server without a plan does: it calls all senders in turn, and commits
     // what is there.
-    if layout.push.policy == "fair" {
+    if layout.push.conduct() == ConductMode::Fair {
         fields.push(("conduct", "fair".into()));
         fields.push(("commit", "arrival".into()));
     }

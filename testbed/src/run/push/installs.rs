@@ -6,21 +6,22 @@
 
 use std::collections::HashMap;
 
-use weft_control::GROUPS_OPEN_MAX;
+use weft_control::{ConductMode, GROUPS_OPEN_MAX};
 use weft_wire::GroupId;
 
 use super::log::{BoxEvent, LogLine};
 use super::sequence::{Decided, Sequence};
 use super::verify::Evidence;
+use crate::scenario::PushSection;
 
 /// A group and its members, rank and version each.
 type Group<'a> = (u32, &'a [(u8, u64)]);
 
 /// What the server's sequence has otherwise than the controller's log, if somebody plans.
 pub(super) fn contradictions(evidence: &Evidence<'_>, sequence: &Sequence) -> Vec<String> {
-    let policy = evidence.scenario.push.as_ref().map_or("", |push| &push.policy);
+    let conduct = evidence.scenario.push.as_ref().map(PushSection::conduct);
     let Some(controller) = evidence.controller else { return Vec::new() };
-    find(controller, sequence, policy != FAIR)
+    find(controller, sequence, conduct != Some(ConductMode::Fair))
 }
 
 /// Where the policy has no order (`is_ordered` is false), only the groups count.
@@ -79,9 +80,6 @@ fn is_part_in_order(decided: &Decided, members: &[(u8, u64)]) -> bool {
         rest.any(is_it)
     })
 }
-
-/// The policy whose server commits what has arrived.
-const FAIR: &str = "fair";
 
 #[cfg(test)]
 mod tests {

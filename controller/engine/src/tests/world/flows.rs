@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use weft_control::ConductMode;
+
 use super::*;
 
 /// What moves.
@@ -71,7 +73,8 @@ impl World {
 
     /// A server without a plan calls all senders in turn, and commits what is there.
     pub(super) fn is_fair(&self, job: u16) -> bool {
-        self.jobs[usize::from(job)].policy.as_deref() == Some("fair")
+        let job = self.controller.jobs.get(&JobId(job));
+        job.is_some_and(|job| job.policy.conduct() == ConductMode::Fair)
     }
 
     pub(super) fn fly(

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use weft_control::ConductMode;
+
 use super::{commit_on_arrival, requested, send};
 use crate::case::{Case, UpdateId};
 use crate::plan::Plan;
@@ -34,6 +36,10 @@ impl Policy for Fifo {
 impl Policy for Fair {
     fn name(&self) -> &str {
         "fair"
+    }
+
+    fn conduct(&self) -> ConductMode {
+        ConductMode::Fair
     }
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {

@@ -1,0 +1,150 @@
+//! A policy of one file and one line plans cases and runs jobs, and no rule asks for its name.
+
+use std::hash::Hasher;
+
+use weft_control::{ConductMode, DropReason, Mode};
+use weft_plan::case::Case;
+use weft_plan::net::ledger::Ledger;
+use weft_plan::plan::check::check;
+use weft_plan::plan::{Group, Plan, Transfer};
+use weft_plan::policy::mlfabric::Mlfabric;
+use weft_plan::policy::{Policy, PolicyError, baseline};
+use weft_plan::sample::Shape;
+
+use super::closed_loop;
+use super::world::{Training, World};
+use super::*;
+
+/// The largest update first, each as soon as its links are free.
+struct LargestFirst;
+
+impl Policy for LargestFirst {
+    fn name(&self) -> &str {
+        "largest-first"
+    }
+
+    fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
+        let mut plan = Plan::empty(self.name(), case);
+        let mut ledger = Ledger::new(case);
+        let mut next: Vec<_> =
+            case.servers.iter().map(|server| (0, server.commit_from_ns.max(case.now_ns))).collect();
+        let mut updates: Vec<_> = case.update_ids().collect();
+        updates.sort_by_key(|id| std::cmp::Reverse(case.update(*id).size_bytes));
+        for id in updates {
+            let update = case.update(id);
+            let (position, last_ns) = &mut next[update.server.index()];
+            if case.deadline(id) < *position {
+                plan.dropped.push((id, DropReason::TooOld));
+                continue;
+            }
+            let path = ledger.path(update.host, case.server(update.server).host);
+            let mut segments = Vec::new();
+            let arrival =
+                ledger.probe_segments(&path, case.now_ns, update.size_bytes, &mut segments);
+            let Some(arrival_ns) = arrival else {
+                plan.dropped.push((id, DropReason::NoBandwidth));
+                continue;
+            };
+            ledger.reserve(&path, &segments);
+            *position += 1;
+            *last_ns = arrival_ns.max(*last_ns);
+            let (server, commit_ns) = (update.server, *last_ns);
+            plan.transfers[id.index()] =
+                Some(Transfer { arrival_ns, commit_ns, via: None, segments });
+            plan.groups.push(Group {
+                server,
+                members: vec![id],
+                via: None,
+                forward: None,
+                commit_ns,
+            });
+        }
+        plan.settle();
+        Ok(plan)
+    }
+}
+
+/// A policy of the list, under another name.
+struct Renamed<P>(&'static str, P);
+
+impl<P: Policy> Policy for Renamed<P> {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn conduct(&self) -> ConductMode {
+        self.1.conduct()
+    }
+
+    fn looks_ahead(&self) -> bool {
+        self.1.looks_ahead()
+    }
+
+    fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
+        self.1.plan(case)
+    }
+}
+
+/// The policies of these tests.
+const OWN: &[&dyn Policy] = &[
+    &LargestFirst,
+    &Renamed("mlfabric, renamed", Mlfabric),
+    &Renamed("fair, renamed", baseline::Fair),
+    &Renamed("fifo, renamed", baseline::Fifo),
+];
+
+/// Those and the built-in ones.
+pub(super) fn policies() -> PolicySource {
+    let built_in = built_in_policies();
+    Box::new(move |name| match OWN.iter().find(|policy| policy.name() == name) {
+        Some(policy) => Ok(AnyPolicy::BuiltIn(*policy)),
+        None => built_in(name),
+    })
+}
+
+fn trained(policy: &str, mode: Mode, seed: u64) -> World {
+    let mut world = closed_loop::world(policy, mode, &Tuning::default());
+    world.train(0, Training { seed, compute_ms: [50, 250], target: COMMITS });
+    while world.version(0).0 < COMMITS {
+        assert!(world.now_ns < 120_000_000_000, "{policy}, seed {seed}: it comes to no end");
+        world.run_for(1_000_000);
+    }
+    world
+}
+
+#[test]
+fn a_policy_of_ones_own_plans_cases() {
+    let shape =
+        Shape { updates: 40, hosts: 20, servers: 2, replicas: false, aggregators: 2, ..SHAPE };
+    for seed in 0..100 {
+        let case = Case::new(&shape.spec(seed)).unwrap();
+        let plan = policies()("largest-first").unwrap().plan(&case).unwrap();
+        check(&case, &plan).unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
+        assert!(!plan.groups.is_empty());
+    }
+}
+
+#[test]
+fn a_policy_of_ones_own_runs_a_job() {
+    for mode in [Mode::Async, Mode::Sync] {
+        let world = trained("largest-first", mode, 1);
+        let status = &world.controller.status(world.now_ns).jobs[0];
+        assert_eq!(status.policy, "largest-first");
+        assert_eq!((status.counters.policy_failures, status.counters.aggregated), (0, 0));
+        assert!(world.load_max <= 1.02, "a link carried {} of its rate", world.load_max);
+    }
+}
+
+#[test]
+fn a_name_decides_nothing() {
+    for name in ["mlfabric", "fair", "fifo"] {
+        for (mode, seed) in [(Mode::Async, 1), (Mode::Sync, 2), (Mode::Partial, 3)] {
+            let events = |name: &str| trained(name, mode, seed).transcript.finish();
+            let renamed = format!("{name}, renamed");
+            assert_eq!(events(name), events(&renamed), "{name}, {mode:?}");
+        }
+    }
+}
+
+const COMMITS: u64 = 24;
+const SHAPE: Shape = weft_plan::sample::THOUSAND;
