@@ -19,8 +19,6 @@ use weft_rpc::identity::Identity;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
-use crate::northbound::refusal;
-
 pub mod certificates;
 pub mod listener;
 pub mod rights;
@@ -68,11 +66,11 @@ impl Caller {
         if let Some(job) = job
             && *job != at.0
         {
-            return Err(refusal("job", &format!("this certificate is for job {job}")));
+            return Err(v1::Refused::new("job", format!("this certificate is for job {job}")));
         }
         match rank {
             Some(rank) if usize::from(*rank) != as_rank.index() => {
-                Err(refusal("rank", &format!("this certificate is for rank {rank}")))
+                Err(v1::Refused::new("rank", format!("this certificate is for rank {rank}")))
             }
             _ => Ok(()),
         }
@@ -85,7 +83,7 @@ impl Caller {
     pub fn check_node(&self, as_name: &str) -> Result<(), v1::Refused> {
         match self {
             Self::Known(Identity::Node { name: Some(name) }) if name != as_name => {
-                Err(refusal("name", &format!("this certificate is for node `{name}`")))
+                Err(v1::Refused::new("name", format!("this certificate is for node `{name}`")))
             }
             _ => Ok(()),
         }
@@ -106,10 +104,4 @@ impl Refusals {
     pub(crate) fn read(&self) -> (u64, u64) {
         (self.connections.load(Ordering::Relaxed), self.calls.load(Ordering::Relaxed))
     }
-}
-
-/// Whether only this machine can reach a listener.
-#[must_use]
-pub fn is_loopback(addr: SocketAddr) -> bool {
-    addr.ip().to_canonical().is_loopback()
 }

@@ -32,7 +32,6 @@ use weft_controller_engine::{
 };
 use weft_rpc::tls::TlsFiles;
 
-use crate::auth::is_loopback;
 use crate::error::DaemonError;
 use crate::exec;
 
@@ -144,7 +143,7 @@ impl FileConfig {
             Some(_) if self.insecure => {
                 wrong("insecure", "contradicts `tls`; remove one of them".to_owned())
             }
-            None if !(self.insecure || is_loopback(self.listen)) => wrong(
+            None if !(self.insecure || self.listen.ip().to_canonical().is_loopback()) => wrong(
                 "listen",
                 format!(
                     "{} is not on the loopback, and nobody who calls there would be asked for a \

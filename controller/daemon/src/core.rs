@@ -14,13 +14,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use weft_control::Command;
 use weft_controller_engine::{Action, Controller, NodeId, Notice, Saved};
-use weft_rpc::{convert, v1};
+use weft_rpc::convert::command_to_proto;
+use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
-use crate::daemon::random;
 use crate::events::Events;
-use crate::{northbound, state};
+use crate::state;
 
+pub mod convert;
 mod input;
 mod nodes;
 mod probes;
@@ -58,12 +59,13 @@ pub struct Core {
 }
 
 impl Core {
-    /// Around an engine.
+    /// Around an engine. `nonce` is another one in each life.
     #[must_use]
     pub fn new(
         controller: Controller,
         state_file: Option<PathBuf>,
         telemetry_period_ns: u64,
+        nonce: u64,
     ) -> Self {
         let start = Instant::now();
         Self {
@@ -72,7 +74,7 @@ impl Core {
             state_file,
             events: None,
             telemetry_period_ns,
-            nonce: random().max(1),
+            nonce: nonce.max(1),
             workers: HashMap::new(),
             nodes: HashMap::new(),
             welcomes: Vec::new(),
@@ -190,14 +192,14 @@ impl Core {
             Action::Command { node, command } => {
                 self.note(&command);
                 let Some(peer) = self.nodes.get(&node) else { return };
-                if peer.outbox.try_send(Ok(convert::command_to_proto(&command))).is_err() {
+                if peer.outbox.try_send(Ok(command_to_proto(&command))).is_err() {
                     self.snapshot.slow_peers += 1;
                     self.nodes.remove(&node);
                     self.controller.handle_node_gone(self.now_ns(), node);
                 }
             }
             Action::Reply { job, rank, reply } => {
-                self.reply(job, rank, northbound::reply_to_proto(&reply));
+                self.reply(job, rank, convert::reply_to_proto(&reply));
             }
             Action::Probe { from, train, target, packets } => {
                 let probe = v1::Probe { train, target: target.to_string(), packets };

@@ -122,7 +122,7 @@ impl Daemon {
         let Self { listener, certificates, controller, config, addr } = self;
         let (core, inputs) = mpsc::channel(INPUTS_MAX);
         let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
-        let mut running = Core::new(controller, config.state_file.clone(), period_ns);
+        let mut running = Core::new(controller, config.state_file.clone(), period_ns, random());
         if let Some(path) = &config.events {
             let events = Events::open(path)
                 .map_err(|source| DaemonError::Events { path: path.clone(), source })?;
@@ -198,7 +198,7 @@ fn seed() -> u16 {
 }
 
 /// A number that differs from call to call.
-pub(crate) fn random() -> u64 {
+fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library's hasher is keyed by the system's randomness.
     std::collections::hash_map::RandomState::new().build_hasher().finish()

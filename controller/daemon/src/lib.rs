@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`cli`] | the command line |
 //! | [`config`] | reads the TOML file; its comments are the manual |
-//! | [`core`] | the one task that owns the engine: messages in, actions out |
+//! | [`core`] | the one task that owns the engine: messages in, actions out, their words |
 //! | [`auth`] | who calls, and what a caller may do |
 //! | `hello` | waits for a stream's first message |
 //! | [`northbound`] | gRPC to workers |
@@ -14,6 +14,9 @@
 //! | [`status`] | gRPC to tools, `/metrics`, statistics |
 //! | [`state`] | the file with what boxes cannot tell |
 //! | [`daemon`] | starts and ends it all |
+//!
+//! Dependencies go one way: [`northbound`], [`southbound`] and [`status`] see [`core`], [`daemon`]
+//! sees all, [`config`] none of these.
 //!
 //! Invariant: what a peer sends, or a peer that goes away or reads nothing, touches that peer's
 //! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials

@@ -38,11 +38,15 @@ impl std::error::Error for Invalid {}
 
 impl From<Invalid> for v1::Refused {
     fn from(invalid: Invalid) -> Self {
-        Self {
-            field: invalid.field.to_owned(),
-            problem: invalid.problem.to_owned(),
-            update_id: None,
-        }
+        Self::new(invalid.field, invalid.problem)
+    }
+}
+
+impl v1::Refused {
+    /// Of a field, and of no update.
+    #[must_use]
+    pub fn new(field: &str, problem: impl Into<String>) -> Self {
+        Self { field: field.to_owned(), problem: problem.into(), update_id: None }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_control::{AckMode, ConductMode, Mode};
-use weft_plan::policy::{self, Policy as _};
+use weft_plan::policy;
 
 use super::job::JobSection;
 use super::{Invalid, refuse};

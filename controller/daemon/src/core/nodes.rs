@@ -2,10 +2,10 @@
 
 use tokio::sync::oneshot;
 use weft_controller_engine::Reporter;
-use weft_rpc::{convert, v1};
+use weft_rpc::convert::{event, train};
+use weft_rpc::v1;
 
-use super::{Core, Ended, NodeKey, Outbox, Peer};
-use crate::{northbound, southbound};
+use super::{Core, Ended, NodeKey, Outbox, Peer, convert};
 
 impl Core {
     pub(super) fn attach_node(
@@ -13,9 +13,9 @@ impl Core {
         hello: &v1::NodeHello,
         outbox: Outbox<v1::Command>,
     ) -> Result<(NodeKey, Ended), v1::Refused> {
-        let read = southbound::node::hello(hello)?;
+        let read = convert::hello(hello)?;
         let attached = self.controller.handle_node(self.now_ns(), &read);
-        let node = attached.map_err(|refusal| northbound::refused(&refusal, None))?;
+        let node = attached.map_err(convert::refused)?;
         self.streams += 1;
         let welcome = v1::NodeWelcome {
             telemetry_period_ns: self.telemetry_period_ns,
@@ -37,27 +37,25 @@ impl Core {
         }
         let now_ns = self.now_ns();
         let outcome = match &message {
-            Message::Hello(_) => {
-                Err(northbound::refusal("hello", "was said already on this stream"))
-            }
-            Message::Event(event) => match convert::event(event) {
+            Message::Hello(_) => Err(v1::Refused::new("hello", "was said already on this stream")),
+            Message::Event(said) => match event(said) {
                 Ok((job, event)) => {
                     let outcome = self.controller.handle_event(now_ns, key.node, job, &event);
-                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
+                    outcome.map_err(convert::refused)
                 }
                 Err(invalid) => Err(invalid.into()),
             },
-            Message::Train(train) => match convert::train(train) {
+            Message::Train(said) => match train(said) {
                 Ok(train) => {
                     let outcome = self.controller.handle_train(now_ns, key.node, &train);
-                    outcome.map_err(|refusal| northbound::refused(&refusal, None))
+                    outcome.map_err(convert::refused)
                 }
                 Err(invalid) => Err(invalid.into()),
             },
             Message::Telemetry(telemetry) => {
-                let telemetry = southbound::node::telemetry(telemetry);
+                let telemetry = convert::telemetry(telemetry);
                 let outcome = self.controller.handle_telemetry(now_ns, key.node, &telemetry);
-                outcome.map_err(|refusal| northbound::refused(&refusal, None))
+                outcome.map_err(convert::refused)
             }
             Message::ProbePort(port) => self.hear_port(Reporter::Box(key.node), port),
             Message::ProbeTrain(train) => self.hear_probe(now_ns, Reporter::Box(key.node), train),

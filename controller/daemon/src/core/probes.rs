@@ -3,8 +3,7 @@
 use weft_controller_engine::Reporter;
 use weft_rpc::v1;
 
-use super::Core;
-use crate::{northbound, southbound};
+use super::{Core, convert};
 
 impl Core {
     pub(super) fn probe(&mut self, from: Reporter, probe: v1::Probe) {
@@ -35,9 +34,9 @@ impl Core {
         let address = port
             .address
             .parse()
-            .map_err(|_| northbound::refusal("address", "must be \"address:port\""))?;
+            .map_err(|_| v1::Refused::new("address", "must be \"address:port\""))?;
         let outcome = self.controller.handle_probe_port(from, address);
-        outcome.map_err(|refusal| northbound::refused(&refusal, None))
+        outcome.map_err(convert::refused)
     }
 
     pub(super) fn hear_probe(
@@ -46,8 +45,8 @@ impl Core {
         from: Reporter,
         train: &v1::ProbeTrain,
     ) -> Result<(), v1::Refused> {
-        let train = southbound::node::probe_train(train)?;
+        let train = convert::probe_train(train)?;
         let outcome = self.controller.handle_probe_train(now_ns, from, &train);
-        outcome.map_err(|refusal| northbound::refused(&refusal, None))
+        outcome.map_err(convert::refused)
     }
 }

@@ -93,13 +93,13 @@ async fn others_go_on_while_a_policy_waits() {
         is_told: AtomicBool::new(false),
     });
     let shared = thinker.clone();
-    let policies = Box::new(move |_: &str| -> Result<Arc<dyn Policy>, String> {
+    let policies = Box::new(move |_: &str| -> Result<AnyPolicy, String> {
         Ok(AnyPolicy::Own(Arc::new(Shared(shared.clone()))))
     });
     let config: FileConfig = toml::from_str(CONFIG).unwrap();
     let controller = Controller::new(config.engine(), &Saved::fresh(1), policies).unwrap();
     let (core, inputs) = mpsc::channel(INPUTS_MAX);
-    tokio::spawn(Core::new(controller, None, 1_000_000_000).run(inputs));
+    tokio::spawn(Core::new(controller, None, 1_000_000_000, 1).run(inputs));
     let (mut commands, _replies, worker) = attach(&core).await;
     let request = v1::TransferRequest {
         update_id: 1,

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use weft_control::Version;
 use weft_controller_engine::{Reporter, TransferRequest, UnregisterError, Unregistered, shown};
-use weft_rpc::{convert, v1};
+use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
-use super::{Core, Ended, Outbox, Peer, WorkerKey};
-use crate::{auth, northbound, southbound};
+use super::{Core, Ended, Outbox, Peer, WorkerKey, convert};
+use crate::auth;
 
 impl Core {
     pub(super) fn attach_worker(
@@ -19,17 +19,15 @@ impl Core {
         outbox: Outbox<v1::WorkerReply>,
     ) -> Result<(WorkerKey, Ended), v1::Refused> {
         let job = match &hello.name {
-            Some(name) => self.controller.job_by_name(name).ok_or_else(|| v1::Refused {
-                field: "name".into(),
-                problem: format!("there is no job `{}`", shown(name)),
-                update_id: None,
+            Some(name) => self.controller.job_by_name(name).ok_or_else(|| {
+                v1::Refused::new("name", format!("there is no job `{}`", shown(name)))
             })?,
-            None => convert::job(hello.job)?,
+            None => weft_rpc::convert::job(hello.job)?,
         };
-        let rank = convert::rank(hello.rank)?;
+        let rank = weft_rpc::convert::rank(hello.rank)?;
         peer.caller.check_worker(job, rank)?;
         let attached = self.controller.handle_worker(job, rank, hello.life, peer.ip());
-        attached.map_err(|refusal| northbound::refused(&refusal, None))?;
+        attached.map_err(convert::refused)?;
         self.streams += 1;
         let key = WorkerKey { job, rank, stream: self.streams };
         let (end, ended) = oneshot::channel();
@@ -72,7 +70,7 @@ impl Core {
         let address = |node: &str| self.controller.address(node).to_owned();
         let epoch = self.controller.server_epoch(job);
         let links = (self.telemetry_period_ns, self.probe_nonce());
-        Some(northbound::describe(config, epoch, links, &address))
+        Some(convert::describe(config, epoch, links, &address))
     }
 
     pub(super) fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {
@@ -93,7 +91,7 @@ impl Core {
         let now_ns = self.now_ns();
         let (outcome, update_id) = match message {
             Message::Hello(_) => {
-                let again = northbound::refusal("hello", "was said already on this stream");
+                let again = v1::Refused::new("hello", "was said already on this stream");
                 (Err(again), None)
             }
             Message::Request(request) => {
@@ -102,19 +100,18 @@ impl Core {
             }
             Message::Cancel(cancel) => {
                 let outcome = self.controller.handle_cancel(now_ns, job, rank, cancel.update_id);
-                let refused = |refusal| northbound::refused(&refusal, None);
-                (outcome.map_err(refused), Some(cancel.update_id))
+                (outcome.map_err(convert::refused), Some(cancel.update_id))
             }
             Message::PullSample(sample) => {
                 let sample = (sample.bytes, sample.duration_ns);
                 let outcome = self.controller.handle_pull_sample(now_ns, job, rank, sample);
-                (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
+                (outcome.map_err(convert::refused), None)
             }
             Message::Telemetry(telemetry) => {
-                let telemetry = southbound::node::telemetry(&telemetry);
+                let telemetry = convert::telemetry(&telemetry);
                 let outcome =
                     self.controller.handle_worker_telemetry(now_ns, job, rank, &telemetry);
-                (outcome.map_err(|refusal| northbound::refused(&refusal, None)), None)
+                (outcome.map_err(convert::refused), None)
             }
             Message::ProbePort(port) => (self.hear_port(Reporter::Worker(job, rank), &port), None),
             Message::ProbeTrain(train) => {
@@ -137,7 +134,7 @@ impl Core {
         let server = self.controller.job(job).map(|job| job.server.clone()).unwrap_or_default();
         if !(request.destination.is_empty() || request.destination == server) {
             let problem = format!("is not the job's server, `{server}`");
-            return Err(northbound::refusal("destination", &problem));
+            return Err(v1::Refused::new("destination", problem));
         }
         let request = TransferRequest {
             update_id: request.update_id,
@@ -147,14 +144,14 @@ impl Core {
             max_abs: request.max_abs,
         };
         let outcome = self.controller.handle_request(now_ns, job, rank, &request);
-        outcome.map_err(|refusal| northbound::refused(&refusal, None))
+        outcome.map_err(convert::refused)
     }
 
     /// Ends a job, and with it its workers' streams, once they have heard what it means for them.
     pub(super) fn unregister(&mut self, name: &str) -> Result<Unregistered, UnregisterError> {
         let ended = self.controller.unregister_job(self.now_ns(), name)?;
         self.act_all();
-        let refused = northbound::refusal("job", "was unregistered");
+        let refused = v1::Refused::new("job", "was unregistered");
         let message = Some(v1::worker_reply::Message::Refused(refused));
         self.workers.retain(|(job, _), peer| {
             if *job == ended.job {
