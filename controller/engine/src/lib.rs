@@ -311,7 +311,8 @@ impl Controller {
         }
     }
 
-    /// Whether [`Controller::handle_timeout`] may wait for a policy, see [`policy::Policy::may_wait`].
+    /// Whether [`Controller::handle_timeout`] may wait for a policy, see
+    /// [`policy::Policy::may_wait`].
     #[must_use]
     pub fn may_wait(&self) -> bool {
         self.jobs.values().any(|job| job.policy.may_wait())
