@@ -31,8 +31,8 @@ fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
 fn prefetch_headers(frame: &[u8]) {
     if let Some(headers) = frame.get(..HEADERS_LEN) {
         // They lie in two lines where the payload starts on one, as in weft-dpdk's pools.
-        weft_kernel::prefetch_read(&headers[..1]);
-        weft_kernel::prefetch_read(&headers[HEADERS_LEN - 1..]);
+        weft_kernel::prefetch_line(&headers[0]);
+        weft_kernel::prefetch_line(&headers[HEADERS_LEN - 1]);
     }
 }
 

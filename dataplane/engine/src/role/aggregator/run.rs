@@ -43,6 +43,13 @@ pub enum Taken {
 pub struct RunIndex(u8);
 
 impl RunIndex {
+    /// Of the lowest bit that is set.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+    const fn lowest(bits: u64) -> Self {
+        Self(bits.trailing_zeros() as u8)
+    }
+
     /// As an index.
     #[inline(always)]
     #[must_use]
@@ -86,9 +93,7 @@ impl Runs {
 }
 
 impl Aggregator {
-    /// Decides about a frame that the port [recycles], for it may become an answer.
-    ///
-    /// [recycles]: https://docs.rs/weft-io
+    /// Decides about a frame whose buffer may become an answer.
     #[inline(always)]
     pub fn take(&mut self, now: Nanos, frame: &[u8]) -> Taken {
         let follower = self.runs.last.filter(|(last, _)| target(frame) == Some(*last));
@@ -102,19 +107,19 @@ impl Aggregator {
             return Taken::Else;
         }
         self.stats.frames += 1;
-        if let Err(reason) = lease.job(&mut self.jobs).charge(now, arrival.frame_len) {
-            return self.refuse_taken(reason);
+        let job = lease.job(&mut self.jobs);
+        let is_paid = job.charge(now, arrival.frame_len);
+        let is_right =
+            is_paid.and_then(|()| lease.check_integrity(frame, DATAGRAM..arrival.frame_len));
+        if let Err(reason) = is_right {
+            self.stats.drops.count(reason);
+            return Taken::Drop(reason);
         }
-        if let Err(reason) = lease.check_integrity(frame, DATAGRAM..arrival.frame_len) {
-            return self.refuse_taken(reason);
-        }
-        if arrival.congestion {
-            lease.job(&mut self.jobs).stats.contributions_marked += 1;
-        }
+        job.stats.contributions_marked += u64::from(arrival.congestion);
         let completes = lease.enter(&arrival);
         let bank = lease.slots.bank_mut(arrival.place);
         let number = if bank.run == Bank::NO_RUN {
-            let number = self.runs.free.trailing_zeros() as u8;
+            let RunIndex(number) = RunIndex::lowest(self.runs.free);
             self.runs.free &= self.runs.free - 1;
             bank.run = number;
             let (place, claims) = (arrival.place, arrival.first);
@@ -134,7 +139,9 @@ impl Aggregator {
         if completes {
             return Taken::Sum(run);
         }
-        self.runs.last = target(frame).map(|target| (target, run));
+        if follower.is_none() {
+            self.runs.last = target(frame).map(|target| (target, run));
+        }
         Taken::Wait(run)
     }
 
@@ -162,14 +169,8 @@ impl Aggregator {
     #[inline(always)]
     #[must_use]
     pub fn waiting_run(&self) -> Option<RunIndex> {
-        let number = (!self.runs.free).trailing_zeros();
-        (number < u64::BITS).then_some(RunIndex(number as u8))
-    }
-
-    #[cold]
-    fn refuse_taken(&mut self, reason: DropReason) -> Taken {
-        self.stats.drops.count(reason);
-        Taken::Drop(reason)
+        let waiting = !self.runs.free;
+        (waiting != 0).then(|| RunIndex::lowest(waiting))
     }
 
     /// Sums a run, whose frames these are, in the order that they came in: from one to
