@@ -45,4 +45,4 @@ impl Template {
 
 const WORDS: usize = HEADER_LEN / 8;
 // Both end a word.
-const _: () = assert!(field::CHUNK.end % 8 == 0 && field::CRC.end % 8 == 0);
+const _: () = assert!(field::CHUNK.end.is_multiple_of(8) && field::CRC.end.is_multiple_of(8));
