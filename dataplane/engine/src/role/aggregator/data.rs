@@ -226,6 +226,7 @@ impl Aggregator {
             step,
             members: mask,
             completed_by: bank.completed_by,
+            run: Bank::NO_RUN,
             claimed_at: bank.claimed_at,
         };
         self.multicast(index, step, incoming.buffer)

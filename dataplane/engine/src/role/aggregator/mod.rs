@@ -36,12 +36,13 @@ use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
-pub use run::Run;
+pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;
 use quick::Quick;
 use roots::Roots;
+use run::Runs;
 
 /// What to do with a frame after [`Aggregator::handle_frame`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -104,6 +105,7 @@ pub struct Aggregator {
     /// When each lease's leaf has something to say to its root.
     timers: Timers,
     strangers: Strangers,
+    runs: Runs,
     gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
@@ -187,6 +189,7 @@ impl Aggregator {
             timers,
             strangers,
             leases,
+            runs: Runs::new(),
             gather: Gather::none(),
             random,
             secret,
