@@ -6,8 +6,9 @@
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
 use arrayvec::ArrayVec;
-use weft_engine::role::aggregator::{Aggregator, LeaseIndex, RUNS_MAX, RunIndex, Taken, Verdict};
-use weft_engine::role::gather::PushIndex;
+use weft_engine::role::PushIndex;
+use weft_engine::role::aggregator::{Aggregator, RUNS_MAX, RunIndex, Taken};
+use weft_engine::role::{LeaseIndex, Verdict};
 use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;

@@ -1,10 +1,11 @@
 //! What a lane asks of the engine that it runs, and how each role answers.
 
 use weft_control::{Command, Event, Train};
-use weft_engine::role::aggregator::{Aggregator, LeaseIndex, RunIndex, Taken, Verdict};
+use weft_engine::role::aggregator::{Aggregator, RunIndex, Taken};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
+use weft_engine::role::{LeaseIndex, Verdict};
 use weft_wire::{JobId, Nanos};
 
 /// What a lane asks of the engine that it runs.

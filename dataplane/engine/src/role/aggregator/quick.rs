@@ -16,10 +16,11 @@ use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
+use super::Aggregator;
 use super::data::Arrival;
 use super::lease::{Lease, Phase};
-use super::{Aggregator, LeaseIndex};
 use crate::drops::DropReason;
+use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
 use crate::slot::{BankIndex, State};
 

@@ -6,9 +6,10 @@ use weft_wire::{ChunkIndex, Cookie, Members, Rank};
 
 use super::data::INHERITED;
 use super::lease::Lease;
-use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use super::{Aggregator, Incoming, dispatch_out};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
+use crate::role::{LeaseIndex, Verdict};
 use crate::slot::bitmap::Seen;
 use crate::slot::counter::Transition;
 use crate::slot::next_step::NextStep;

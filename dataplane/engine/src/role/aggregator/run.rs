@@ -15,11 +15,12 @@ use weft_wire::Nanos;
 use weft_wire::header::{Flags, Packet};
 use weft_wire::hello::Integrity;
 
+use super::Aggregator;
 use super::data::{Arrival, INHERITED};
 use super::lease::Lease;
 use super::quick::{DATAGRAM, LEN};
-use super::{Aggregator, LeaseIndex, Verdict};
 use crate::drops::DropReason;
+use crate::role::{LeaseIndex, Verdict};
 use crate::slot::accumulate::Contribution;
 use crate::slot::counter::Transition;
 use crate::slot::{Bank, BankIndex, State};

@@ -8,10 +8,11 @@ use weft_wire::header::{Header, Kind};
 use weft_wire::hello::{Hello, Phase as Step, Reason};
 use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 
-use super::super::{Aggregator, Verdict};
+use super::super::Aggregator;
 use super::rig::*;
 use crate::admit::StrangersQuota;
 use crate::drops::DropReason;
+use crate::role::Verdict;
 use crate::table::RowConfig;
 
 const RATE: u64 = 1_000_000;

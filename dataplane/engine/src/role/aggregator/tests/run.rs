@@ -12,9 +12,10 @@ use weft_wire::Nanos;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
-use super::super::{Aggregator, RunIndex, Taken, Verdict};
+use super::super::{Aggregator, RunIndex, Taken};
 use super::quick::mend;
 use super::rig::*;
+use crate::role::Verdict;
 use crate::table::{BoxConfig, RowConfig};
 
 /// A frame in a buffer with room behind it.
