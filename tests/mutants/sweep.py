@@ -14,42 +14,48 @@ MUTANTS_DIR is where cargo-mutants writes (default: target/mutants).
 import argparse
 import fnmatch
 import json
-import os
+import resource
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
-OUT = Path(os.environ.get("MUTANTS_DIR", ROOT / "target" / "mutants"))
+from tree import OUT, ROOT, copied, environment
+
 # What cargo-mutants says when mutants survived or ran too long: the list judges, not it.
 JUDGED = (0, 2, 3)
+# Processor time of one process.
+CPU_MAX_S = 120
 # What a survivor is known by; `column` counts from the line's first character that is no space.
 FIELDS = ("file", "function", "mutation", "line", "column")
 REASONS = ("equivalent: ", "killed by ", "accepted: ")
 
 
-def survivors(area, files, further):
+def survivors(tree, area, files, further):
     """The mutants of an area that survive, by what they are; `None` when it could not be run."""
     out = OUT / area["name"]
     out.mkdir(parents=True, exist_ok=True)
     globs = [argument for file in files for argument in ("--file", file)]
-    command = ["cargo-mutants", "mutants", "-d", ROOT, "-o", out, "--no-shuffle", "--colors=never"]
-    command += ["--test-package", area["package"], *globs, *further, "--", *area["tests"]]
-    status = subprocess.run(command, cwd=ROOT).returncode
+    command = ["cargo-mutants", "mutants", "--in-place", "-d", tree, "-o", out]
+    command += ["--no-shuffle", "--colors=never", *globs]
+    # Most of the time goes into building: the tests of the library alone, which run once.
+    profile = f"profile.mutants.package.{area['package']}.opt-level=0"
+    command += ["--cargo-arg=--lib", f"--cargo-arg=--config={profile}"]
+    command += ["--test-package", area["package"], *further, "--", "--", *area["tests"]]
+    # A mutant may compute for ever: bounded by what it computes, so that a busy machine is none.
+    limit = lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_MAX_S, CPU_MAX_S))
+    status = subprocess.run(command, cwd=tree, env=environment(), preexec_fn=limit).returncode
     if status not in JUDGED:
         print(f"{area['name']}: cargo-mutants ended with {status}", file=sys.stderr)
         return None
     outcomes = json.loads((out / "mutants.out" / "outcomes.json").read_text())["outcomes"]
     missed = [o["scenario"]["Mutant"] for o in outcomes if o["summary"] == "MissedMutant"]
-    return {key(mutant) for mutant in missed}
+    return {key(tree, mutant) for mutant in missed}
 
 
-def key(mutant):
+def key(tree, mutant):
     """File, function, mutation, the line and where in it: nothing that moves with other code."""
     file, start = mutant["file"], mutant["span"]["start"]
-    line = (ROOT / file).read_text().splitlines()[start["line"] - 1]
+    line = (tree / file).read_text().splitlines()[start["line"] - 1]
     function = (mutant.get("function") or {}).get("function_name", "")
     # The name begins with file, line and column.
     mutation = mutant["name"].split(": ", 1)[-1]
@@ -70,12 +76,12 @@ def main():
     parser.add_argument("--print", action="store_true")
     parser.add_argument("further", nargs="*")
     options = parser.parse_args()
-    book = tomllib.loads((HERE / "survivors.toml").read_text())
+    book = tomllib.loads((ROOT / "tests/mutants/survivors.toml").read_text())
     areas = {area["name"]: area for area in book["area"]}
     unknown = set(options.area) - set(areas)
     if unknown:
         parser.error(f"no such area: {', '.join(unknown)}; there are {', '.join(areas)}")
-    is_whole, found, swept = True, set(), []
+    tree, is_whole, found, swept = copied(), True, set(), []
     for area in areas.values():
         files = area["files"]
         if options.file:
@@ -83,7 +89,7 @@ def main():
             files = [path for path in options.file if is_wanted(path)]
         if not files or (options.area and area["name"] not in options.area):
             continue
-        ours = survivors(area, files, options.further)
+        ours = survivors(tree, area, files, options.further)
         is_whole &= ours is not None
         found |= ours or set()
         swept += files if ours is not None else []
