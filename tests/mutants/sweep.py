@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """Runs cargo-mutants over the areas of survivors.toml and holds what survives against its list.
 
-    tests/mutants/sweep.py [--area NAME] [--file PATH] [--print] [-- ARGUMENT...]
+    tests/mutants/sweep.py [--area NAME] [--file PATH] [--open] [--print] [-- ARGUMENT...]
 
 A survivor that the list lacks is an error, and so is a listed one that did not survive. --area and
---file, which may be repeated, take a part of it; --print writes the survivors as entries of the
-list; what follows -- goes to cargo-mutants, such as --shard 1/8 (then only survivors that the list
-lacks are errors). Exit status: 0 all is well, 1 not, 2 wrong usage.
+--file, which may be repeated, take a part of it, and --open takes what the list does not name as
+swept, where the next sweep goes on; --print writes the survivors as entries of the list; what
+follows -- goes to cargo-mutants, such as --shard 1/8 (then only survivors that the list lacks are
+errors). Exit status: 0 all is well, 1 not, 2 wrong usage.
 
 MUTANTS_DIR is where cargo-mutants writes (default: target/mutants).
 """
 
 import argparse
-import fnmatch
 import json
 import resource
 import subprocess
@@ -28,6 +28,11 @@ CPU_MAX_S = 120
 # What a survivor is known by; `column` counts from the line's first character that is no space.
 FIELDS = ("file", "function", "mutation", "line", "column")
 REASONS = ("equivalent: ", "killed by ", "accepted: ")
+
+
+def files_of(area):
+    """The files of an area, in the order of the globs."""
+    return [str(path.relative_to(ROOT)) for glob in area["files"] for path in sorted(ROOT.glob(glob))]
 
 
 def survivors(tree, area, files, further):
@@ -73,6 +78,7 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__.splitlines()[2].strip())
     parser.add_argument("--area", action="append", default=[])
     parser.add_argument("--file", action="append", default=[])
+    parser.add_argument("--open", action="store_true")
     parser.add_argument("--print", action="store_true")
     parser.add_argument("further", nargs="*")
     options = parser.parse_args()
@@ -83,24 +89,25 @@ def main():
         parser.error(f"no such area: {', '.join(unknown)}; there are {', '.join(areas)}")
     tree, is_whole, found, swept = copied(), True, set(), []
     for area in areas.values():
-        files = area["files"]
+        done = area["swept"] if options.open else []
+        files = [path for path in files_of(area) if path not in done]
         if options.file:
-            is_wanted = lambda path: any(fnmatch.fnmatch(path, glob) for glob in files)
-            files = [path for path in options.file if is_wanted(path)]
+            files = [path for path in files if path in options.file]
         if not files or (options.area and area["name"] not in options.area):
             continue
         ours = survivors(tree, area, files, options.further)
         is_whole &= ours is not None
         found |= ours or set()
         swept += files if ours is not None else []
+    if not swept and is_whole:
+        parser.error("no such file in these areas")
     for each in book.get("survivor", []):
         if not each["reason"].startswith(REASONS):
             parser.error(f"{each['mutation']}: the reason begins with one of {', '.join(REASONS)}")
     listed = {tuple(each[name] for name in FIELDS) for each in book.get("survivor", [])}
     new = sorted(found - listed)
-    is_swept = lambda path: any(fnmatch.fnmatch(path, glob) for glob in swept)
     is_part = bool(options.further)
-    gone = [] if is_part else sorted(k for k in listed - found if is_swept(k[0]))
+    gone = [] if is_part else sorted(k for k in listed - found if k[0] in swept)
     for each in new:
         print(entry(each) if options.print else f"survives and is not listed: {each}")
     for each in gone:

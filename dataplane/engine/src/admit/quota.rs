@@ -172,6 +172,8 @@ mod tests {
         assert_eq!(quota.check(), Ok(()));
         let no_rate = StrangersQuota { rate_bytes_per_sec: 0, ..quota };
         assert_eq!(no_rate.check().unwrap_err().field, "rate_bytes_per_sec");
+        let one_frame = StrangersQuota { burst_bytes: 2_048, ..quota };
+        assert_eq!(one_frame.check(), Ok(()));
         let no_burst = StrangersQuota { burst_bytes: 2_047, ..quota };
         assert_eq!(no_burst.check().unwrap_err().field, "burst_bytes");
     }
