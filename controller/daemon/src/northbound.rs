@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_engine::push::ServerEpoch;
+use weft_control::ServerEpoch;
 use weft_plan::engine::{
     Ack, Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey,
     UnregisterError, WorkerConfig,

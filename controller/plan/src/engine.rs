@@ -38,8 +38,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_engine::push::{Command, Event};
-use weft_engine::send::train::Train;
+use weft_control::{Command, Event, Train};
 use weft_wire::{GroupId, JobId};
 
 use crate::case::HostId;

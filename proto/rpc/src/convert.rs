@@ -1,9 +1,9 @@
-//! Between the interface's messages and what the engines take ([`weft_engine::push`]).
+//! Between the interface's messages and what the engines take ([`weft_control`]).
 //!
 //! Nothing a peer sends is trusted: a number out of range, a missing field, an unknown
 //! enumeration value is an [`Invalid`] that names the field, never a panic and never a guess.
 
-use weft_engine::push::{
+use weft_control::{
     BoxIndex, Command, Decision, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember, OrderNumber,
     ServerEpoch, UPDATE_CHUNKS_MAX, Version,
 };

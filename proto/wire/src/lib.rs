@@ -7,6 +7,7 @@
 //! | [`hello`] | what a handshake body says |
 //! | [`probe`] | what the datagrams of a packet train say |
 //! | [`quant`] | how values become fixed-point numbers and back |
+//! | [`rows`] | which rows mean the same in every job |
 //!
 //! No I/O, no allocation, no unsafe. Views never judge content; parsed forms are always valid.
 #![no_std]
@@ -20,6 +21,7 @@ pub mod header;
 pub mod hello;
 pub mod probe;
 pub mod quant;
+pub mod rows;
 mod types;
 
 pub use types::{

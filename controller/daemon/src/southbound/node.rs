@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_engine::push::{OrderNumber, ServerEpoch, Version};
+use weft_control::{OrderNumber, ServerEpoch, Version};
 use weft_plan::engine::{NodeHello, OpenGroup, ProbeTrain, Role, RoleState, Telemetry};
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
 use weft_rpc::convert::{box_index, job, magnitude};

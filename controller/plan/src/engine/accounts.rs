@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::push::{Command, Decision, Event};
+use weft_control::{Command, Decision, Event};
 use weft_wire::{GroupId, JobId};
 
 use super::message::{NodeHello, NodeId, OpenGroup, Role, RoleState};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
-use weft_engine::push::UPDATE_CHUNKS_MAX;
+use weft_control::UPDATE_CHUNKS_MAX;
 
 use super::config::{Config, JobConfig, Mode, NodeConfig, RackConfig, Tuning};
 

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a group leaves the books once, when its order number is decided.
 
-use weft_engine::push::{Command, Decision, Version};
+use weft_control::{Command, Decision, Version};
 use weft_wire::{GroupId, Members, Rank};
 
 use super::config::{Ack, Mode};

@@ -6,8 +6,9 @@
 //! section 6). An order number whose group the server refused is offered again until it takes it:
 //! numbers are decided in sequence, and a gap would hold all later ones up.
 
-use weft_engine::push::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
-use weft_engine::send::train::TRAIN_CHUNKS_MAX;
+use weft_control::{
+    BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, TRAIN_CHUNKS_MAX, Version,
+};
 use weft_wire::header::ElementType;
 use weft_wire::quant::exponent_for;
 use weft_wire::{GroupId, JobId};

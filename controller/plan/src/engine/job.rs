@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_engine::push::{GroupDescriptor, InstallError, Version};
+use weft_control::{GroupDescriptor, InstallError, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::case::{HostId, Segment};

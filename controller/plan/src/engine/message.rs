@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use weft_engine::push::{BoxIndex, Command, InstallError, OrderNumber, ServerEpoch, Version};
+use weft_control::{BoxIndex, Command, InstallError, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::net::estimate::train::{Arrival, Reading};

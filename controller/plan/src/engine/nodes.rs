@@ -4,7 +4,7 @@
 //! knows are adopted, groups that it lost are installed again (PROTOCOL section 5: a restarted
 //! controller first asks servers for next order and open groups).
 
-use weft_engine::push::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Version};
+use weft_control::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Version};
 use weft_wire::{GroupId, JobId, Members};
 
 use crate::case::HostId;

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
-use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_control::{BoxIndex, Decision, Version};
 use weft_engine::role::push::{Grant, Segment};
 use weft_io::nic::Carried;
 use weft_rpc::tls::{self, Dialler};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weft_engine::push::BoxIndex;
+use weft_control::BoxIndex;
 use weft_engine::role::gather::PushConfig;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr};

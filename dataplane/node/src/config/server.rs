@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use weft_engine::push::{BoxIndex, OrderNumber, Version};
+use weft_control::{BoxIndex, OrderNumber, Version};
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::{ModelConfig, ServerJobConfig};
 use weft_wire::frame::Endpoint;

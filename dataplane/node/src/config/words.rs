@@ -1,8 +1,7 @@
 //! Words that a server's section chooses from.
 
 use serde::{Deserialize, Serialize};
-use weft_engine::role::model::LearningRate;
-use weft_engine::role::server::{AckMode, CommitMode, ConductMode};
+use weft_control::{AckMode, CommitMode, ConductMode, LearningRate};
 
 names! {
     /// How delays scale updates at the commit.

@@ -1,6 +1,6 @@
 //! Enumerations of the interface, one by one.
 
-use weft_engine::push::{Decision, InstallError, Version};
+use weft_control::{Decision, InstallError, Version};
 
 use super::{Invalid, invalid};
 use crate::v1;

@@ -1,4 +1,4 @@
-use weft_engine::push::InstallError;
+use weft_control::InstallError;
 
 use super::*;
 

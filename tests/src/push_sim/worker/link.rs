@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 
-use weft_engine::push::{Decision, ROW_DIRECT};
+use weft_control::Decision;
 use weft_engine::role::push::{Grant, SEGMENTS_MAX, Segment};
 use weft_plan::engine::{self as controller, Gate, Outcome, Reply};
 use weft_wire::frame::Endpoint;
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{MacAddr, Nanos};
 
 use super::{Entry, Said, WorkerNode};

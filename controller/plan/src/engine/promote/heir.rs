@@ -1,7 +1,7 @@
 //! Who could take a server's place: a replica that says so of its present life, and whose server
 //! was heard not to acknowledge without it.
 
-use weft_engine::push::Command;
+use weft_control::Command;
 use weft_wire::JobId;
 
 use crate::engine::config::Ack;

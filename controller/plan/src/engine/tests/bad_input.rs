@@ -1,6 +1,6 @@
 //! Whatever a peer says, it is that peer's error alone.
 
-use weft_engine::push::{BoxIndex, Decision, Event, OrderNumber, Version};
+use weft_control::{BoxIndex, Decision, Event, OrderNumber, Version};
 use weft_wire::{Members, Rank};
 
 use super::*;

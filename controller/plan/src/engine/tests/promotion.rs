@@ -1,6 +1,6 @@
 //! Servers that die for good, replicas that take over or are left (SPEC#promotion, DESIGN I9).
 
-use weft_engine::push::{Decision, OrderNumber, ServerEpoch, Version};
+use weft_control::{Decision, OrderNumber, ServerEpoch, Version};
 use weft_wire::Rank;
 
 use super::*;
@@ -45,7 +45,7 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
     RoleState {
         job: JobId(0),
         role,
-        box_index: weft_engine::push::BoxIndex(index),
+        box_index: weft_control::BoxIndex(index),
         address: format!("10.0.0.{}:22341", name.as_bytes()[0]),
         next_order: OrderNumber(next_order),
         version: Version(version),

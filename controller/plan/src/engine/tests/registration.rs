@@ -1,7 +1,7 @@
 //! Jobs that come and go at run time: what a box said of one job changes no other, and what it said
 //! once is not taken for what it says now.
 
-use weft_engine::push::{BoxIndex, Decision, OrderNumber, ServerEpoch, Version};
+use weft_control::{BoxIndex, Decision, OrderNumber, ServerEpoch, Version};
 use weft_wire::Members;
 
 use super::*;
@@ -206,7 +206,7 @@ fn rows_never_go_back() {
     }
 }
 
-const GROUPS: u16 = weft_engine::push::GROUPS_OPEN_MAX;
+const GROUPS: u16 = weft_control::GROUPS_OPEN_MAX;
 
 /// What may happen to two jobs whose server and replica are the same two boxes.
 #[derive(Clone, Debug)]

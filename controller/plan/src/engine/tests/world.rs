@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::push::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
+use siphasher::sip::SipHasher13;
+use weft_control::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
 use weft_wire::Rank;
 
 use super::*;
@@ -81,7 +82,7 @@ pub(super) struct Worker {
 #[derive(Clone, Debug)]
 enum Event {
     Act(Box<Action>),
-    Report(String, JobId, weft_engine::push::Event),
+    Report(String, JobId, weft_control::Event),
     Arrived(Moving, u64),
     Train(String, Box<Train>),
     Ask(u16, u8),
@@ -132,6 +133,8 @@ pub(super) struct World {
     pub(super) bytes_into_server: u64,
     pub(super) commands: Vec<(String, Command)>,
     pub(super) notices: Vec<Notice>,
+    /// Of every event with its time; see [`super::fingerprints`].
+    pub(super) transcript: SipHasher13,
 }
 
 impl World {
@@ -186,6 +189,7 @@ impl World {
             bytes_into_server: 0,
             commands: Vec::new(),
             notices: Vec::new(),
+            transcript: SipHasher13::new(),
         }
     }
 
@@ -317,7 +321,7 @@ impl World {
         self.queue.insert((at_ns, self.count), event);
     }
 
-    pub(super) fn report(&mut self, node: &str, job: u16, event: weft_engine::push::Event) {
+    pub(super) fn report(&mut self, node: &str, job: u16, event: weft_control::Event) {
         if !self.dead.contains(node) {
             self.push(self.now_ns + MESSAGE_NS, Event::Report(node.into(), JobId(job), event));
         }
@@ -363,6 +367,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        fingerprints::note(&mut self.transcript, self.now_ns, &event);
         match event {
             Event::Act(action) => match *action {
                 Action::Command { node, command } => self.obey(node, command),
