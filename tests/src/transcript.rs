@@ -1,8 +1,8 @@
 //! The fingerprint of a simulated run: what a change that must change nothing is held against.
 //!
 //! `tests/sim/fingerprints.csv` keeps the fingerprints of 200 seeds of each simulation
-//! (`tests/tests/fingerprints.rs`). The hash is SipHash-1-3 with a fixed key, so that it is the same
-//! on every machine and with every compiler.
+//! (`tests/tests/fingerprints.rs`). The hash is SipHash-1-3 with a fixed key, so that it is the
+//! same on every machine and with every compiler.
 
 use std::fmt::{Debug, Write as _};
 use std::hash::Hasher;

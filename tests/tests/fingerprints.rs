@@ -1,8 +1,8 @@
 //! 200 seeds of each simulation do what they did: every frame, event and message, at the same time.
 //!
-//! A change that is to change nothing on the wire passes as it is. One that does change something is
-//! blessed, and its commit says why:
-//! `WEFT_BLESS=1 cargo test -p weft-tests --test fingerprints`.
+//! A change that is to change nothing on the wire passes as it is. One that does change something
+//! is blessed, and its commit says why: `WEFT_BLESS=1 cargo test -p weft-tests --test
+//! fingerprints`.
 
 use std::fmt::{Debug, Write as _};
 use std::path::Path;

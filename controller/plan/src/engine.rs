@@ -73,12 +73,10 @@ mod tests;
 mod unregister;
 
 pub use check::{ConfigError, shown};
-pub use config::{
-    Ack, Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
-};
+pub use config::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, ProbeTrain,
-    Refusal, Reply, Reporter, Role, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, ProbeTrain, Refusal,
+    Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};

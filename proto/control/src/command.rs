@@ -43,9 +43,9 @@ pub enum Command {
         /// The first order number that is not meant.
         below: OrderNumber,
     },
-    /// Replica: become the job's server (SPEC#promotion). Answered by [`crate::Event::Promoted`], or by
-    /// [`crate::Event::PromotionRefused`] if it may lack something ([`crate::Event::Heir`]). Said again, it is
-    /// answered again.
+    /// Replica: become the job's server (SPEC#promotion). Answered by [`crate::Event::Promoted`],
+    /// or by [`crate::Event::PromotionRefused`] if it may lack something ([`crate::Event::Heir`]).
+    /// Said again, it is answered again.
     Promote {
         /// The job.
         job: JobId,

@@ -8,18 +8,22 @@ extern crate alloc;
 
 mod command;
 mod divergence;
+mod dropped;
 mod event;
 mod group;
 mod ids;
 mod limits;
 mod modes;
+mod role;
 mod train;
 
 pub use command::{Command, InstallError};
 pub use divergence::divergence_bound;
+pub use dropped::DropReason;
 pub use event::Event;
 pub use group::{Decision, GroupDescriptor, GroupMember, is_pushed};
 pub use ids::{BoxIndex, OrderNumber, ServerEpoch, Version};
 pub use limits::{GROUPS_OPEN_MAX, TRAIN_CHUNKS_MAX, UPDATE_CHUNKS_MAX};
-pub use modes::{AckMode, CommitMode, ConductMode, LearningRate};
+pub use modes::{AckMode, CommitMode, ConductMode, LearningRate, Mode, SumOrder};
+pub use role::Role;
 pub use train::{Train, TrainArrival};

@@ -1,5 +1,7 @@
 //! How a job is run, as far as several processes must agree on it.
 
+use weft_wire::words;
+
 /// Which order a server commits in.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum CommitMode {
@@ -42,3 +44,36 @@ pub enum LearningRate {
     /// c / sqrt(t + delay) (derived).
     AdaDelay,
 }
+
+/// How updates enter the model.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Mode {
+    /// Each as it comes, at most `tau_max` versions late.
+    #[default]
+    Async,
+    /// Rounds of all workers; no deadlines, no drops; the last commit counts.
+    Sync,
+    /// Rounds of the first `partial_count`; the rest of a round is dropped.
+    Partial,
+}
+
+/// Order in which floating-point contributions are added (PROTOCOL section 9).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SumOrder {
+    /// As they arrive: fast, not reproducible.
+    #[default]
+    Arrival,
+    /// By rank, at completion: bit-reproducible; takes a row of memory per member and slot.
+    Rank,
+}
+
+words!(CommitMode, "commit order", { Order = "order", Arrival = "arrival" });
+words!(ConductMode, "conduct", { InOrder = "in_order", Fair = "fair" });
+words!(AckMode, "acknowledgement", { Commit = "commit", Replica = "replica" });
+words!(LearningRate, "learning rate", {
+    Plain = "plain",
+    InverseDelay = "inverse_delay",
+    AdaDelay = "ada_delay",
+});
+words!(Mode, "mode", { Async = "async", Sync = "sync", Partial = "partial" });
+words!(SumOrder, "order of sums", { Arrival = "arrival", Rank = "rank" });

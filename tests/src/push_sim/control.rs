@@ -1,6 +1,6 @@
 //! The words between the controller's engine and the nodes, and the streams that carry them.
 
-use weft_control::{Command, Event};
+use weft_control::{Command, DropReason, Event};
 use weft_controller::southbound::node as southbound;
 use weft_plan::engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
@@ -324,20 +324,9 @@ fn model_bytes(scenario: &Scenario) -> u64 {
     u64::from(scenario.chunks) * u64::from(scenario.elements) * 4
 }
 
-fn name_of(reason: &weft_plan::plan::DropReason) -> &'static str {
-    use weft_plan::plan::DropReason::{
-        DeadlineCluster, DelaysOthers, JobEnded, NoBandwidth, Other, Refused, RoundClosed, TooOld,
-    };
-    match reason {
-        TooOld => "too_old",
-        DeadlineCluster => "deadline_cluster",
-        DelaysOthers => "delays_others",
-        NoBandwidth => "no_bandwidth",
-        RoundClosed => "round_closed",
-        Refused => "refused",
-        JobEnded => "job_ended",
-        Other(_) => "other",
-    }
+fn name_of(reason: &DropReason) -> &'static str {
+    let ours = DropReason::ALL.iter().find(|(known, _)| known == reason);
+    ours.map_or("other", |(_, name)| name)
 }
 
 /// How often boxes tell their counters.

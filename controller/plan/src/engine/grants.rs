@@ -190,7 +190,7 @@ impl Controller {
                 })
                 .collect(),
             chunks: u32::try_from(job.config.chunk_count()).unwrap_or(u32::MAX),
-            element_type: job.config.element.to_wire(),
+            element_type: job.config.element,
             elements: job.config.elements(),
             exponent: exponent(job, requests),
             via: planned.via.and_then(|via| u8::try_from(via).ok()).map(BoxIndex),
@@ -328,7 +328,7 @@ impl Controller {
 
 /// The exponent at which the largest element of any member fits, given how many are summed.
 fn exponent(job: &Job, requests: &[Pending]) -> i8 {
-    if job.config.element.to_wire() != ElementType::I32 {
+    if job.config.element != ElementType::I32 {
         return 0;
     }
     let largest = requests.iter().map(|request| request.max_abs).fold(0.0, f64::max);

@@ -18,6 +18,7 @@ mod properties;
 mod registration;
 mod world;
 
+use weft_control::Mode;
 use world::{Worker, World, job, network};
 
 use super::*;

@@ -1,6 +1,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::SumOrder;
 use weft_kernel::Kernels;
 use weft_wire::Members;
 use weft_wire::header::{ElementType, Operation};
@@ -11,7 +12,6 @@ use super::bitmap::{Seen, look};
 use super::counter::{Lag, Transition, TransitionCounters};
 use super::next_step::{NextStep, of_contribution, of_status};
 use super::*;
-use crate::table::SumOrder;
 
 fn store(element_type: ElementType, sum_order: SumOrder, members: usize) -> Store {
     let arithmetic =

@@ -3,6 +3,8 @@
 //!
 //! `cargo test -p weft-plan closed_loop -- --nocapture` prints the figures.
 
+use weft_control::Mode;
+
 use super::world::{Record, Training, host};
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Boxes that die, refuse or come back; workers that vanish; links that change.
 
-use weft_control::Version;
+use weft_control::{AckMode, Role, Version};
 
 use super::*;
 
@@ -81,7 +81,7 @@ fn a_server_that_takes_no_group_is_asked_ever_less_and_the_worker_is_told() {
     world.ask(0, 0);
     world.run_for(20_000_000_000);
     assert_eq!(offers(&world), 8);
-    assert_eq!(world.drops, [crate::plan::DropReason::Refused]);
+    assert_eq!(world.drops, [weft_control::DropReason::Refused]);
     let status = world.status(0);
     let counters = status.counters;
     assert_eq!((counters.installs_refused, counters.unreachable, counters.dropped), (8, 1, 1));
@@ -120,7 +120,7 @@ fn a_server_that_is_full_for_a_while_drops_nobody() {
 /// The controller's process was stopped, or its machine slept: nobody was silent.
 #[test]
 fn a_controller_that_was_away_calls_nobody_silent() {
-    let replicated = JobConfig { ack: Ack::Replica, replica: Some("r0".into()), ..job(2) };
+    let replicated = JobConfig { ack: AckMode::Replica, replica: Some("r0".into()), ..job(2) };
     let mut network = network(2, 100, 100);
     network.hosts.push(world::host("r0", 100, 100));
     network.jobs = vec![replicated];
@@ -370,7 +370,7 @@ fn only_who_was_too_old_is_told_that_he_is_dropped() {
     world.run_for(200_000);
     // All were computed on the version that the model still has.
     assert_eq!(world.delivered.len(), group.members.len());
-    assert!(world.delivered.iter().all(|(_, outcome)| *outcome == Outcome::Void));
+    assert!(world.delivered.iter().all(|(_, outcome)| *outcome == Decision::Void));
     assert_eq!(world.status(0).counters.dropped, 0);
 }
 

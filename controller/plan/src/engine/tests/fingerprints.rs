@@ -9,6 +9,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use siphasher::sip::SipHasher13;
+use weft_control::Mode;
 
 use super::closed_loop;
 use super::world::Training;

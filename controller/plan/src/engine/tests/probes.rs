@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use weft_control::{BoxIndex, OrderNumber, ServerEpoch, Version};
+use weft_control::{BoxIndex, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::{Members, Rank};
 
 use crate::net::estimate::train::{Arrival, Reading};

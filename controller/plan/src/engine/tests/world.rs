@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use siphasher::sip::SipHasher13;
-use weft_control::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
+use weft_control::{
+    AckMode, BoxIndex, Decision, GroupDescriptor, Mode, OrderNumber, Role, ServerEpoch, Version,
+};
 use weft_wire::Rank;
+use weft_wire::header::ElementType;
 
 use super::*;
 
@@ -55,12 +58,12 @@ pub(super) fn job(workers: usize) -> JobConfig {
         name: "digits".into(),
         index: 0,
         dimension: 100_000,
-        element: Element::I32,
+        element: ElementType::I32,
         elements_per_chunk: None,
         workers: (0..workers).map(|i| WorkerConfig::Host(format!("w{i}"))).collect(),
         server: "s0".into(),
         aggregators: Vec::new(),
-        ack: Ack::Commit,
+        ack: AckMode::Commit,
         replica: None,
         tau_max: None,
         momentum: 0.9,
@@ -127,8 +130,8 @@ pub(super) struct World {
     pub(super) releases: u64,
     pub(super) grants: Vec<Grant>,
     grant_jobs: Vec<(u16, Rank)>,
-    pub(super) drops: Vec<crate::plan::DropReason>,
-    pub(super) delivered: Vec<(u64, Outcome)>,
+    pub(super) drops: Vec<weft_control::DropReason>,
+    pub(super) delivered: Vec<(u64, Decision)>,
     pub(super) first_grant_ns: Option<u64>,
     pub(super) bytes_into_server: u64,
     pub(super) commands: Vec<(String, Command)>,

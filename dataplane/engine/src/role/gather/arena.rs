@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
     use crate::slot::accumulate::Arithmetic;
-    use crate::table::SumOrder;
+    use weft_control::SumOrder;
 
     fn arena(slot_count: u32) -> Arena {
         let arithmetic = Arithmetic {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event};
+use weft_control::{Command, Event, SumOrder};
 use weft_kernel::{CrcPatch, Kernels};
 use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
@@ -24,7 +24,6 @@ use crate::role::channel::{
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
 use crate::slot::accumulate::{Arithmetic, Store};
-use crate::table::SumOrder;
 
 /// A push job.
 #[derive(Debug)]

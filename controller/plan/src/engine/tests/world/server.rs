@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_control::{Decision, GroupDescriptor, OrderNumber, Version};
+use weft_control::{Decision, GroupDescriptor, Mode, OrderNumber, Version};
 use weft_wire::{Members, Rank};
 
 use super::*;

@@ -119,11 +119,11 @@ impl World {
                 self.tell(job.0, rank, None);
                 self.again(job.0, rank_number);
             }
-            Reply::Delivered { update_id, outcome } => {
+            Reply::Delivered { update_id, decision } => {
                 let key = (job.0, rank_number, update_id);
                 assert!(self.granted.contains(&key), "ended without a grant");
                 assert!(self.ended.insert(key), "ended twice");
-                self.delivered.push((update_id, outcome));
+                self.delivered.push((update_id, decision));
                 self.again(job.0, rank_number);
             }
             Reply::ServerMoved { .. } => {}
