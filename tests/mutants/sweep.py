@@ -32,7 +32,8 @@ REASONS = ("equivalent: ", "killed by ", "accepted: ")
 
 def files_of(area):
     """The files of an area, in the order of the globs."""
-    return [str(path.relative_to(ROOT)) for glob in area["files"] for path in sorted(ROOT.glob(glob))]
+    paths = [path for glob in area["files"] for path in sorted(ROOT.glob(glob))]
+    return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def survivors(tree, area, files, further):
