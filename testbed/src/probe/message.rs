@@ -47,6 +47,13 @@ pub enum Command {
 pub enum Message {
     /// Sockets are open.
     Ready,
+    /// A train has left.
+    Departed {
+        /// Its number.
+        id: u32,
+        /// How fast, if that is known.
+        bytes_per_sec: Option<f64>,
+    },
     /// A train has come.
     Train {
         /// Its number.

@@ -9,6 +9,8 @@
 //! fit and the median of sub-train slopes disagree, and the median is taken.
 //!
 //! What others put on the receiver's link during the train comes from readings of its NIC counter.
+//! Whether the sender's link held the train back comes from the stamps with which it left: a queue
+//! keeps a train together, so nothing of others shows between its packets.
 //!
 //! O(n) per train; called once per train by its receiver.
 
@@ -52,6 +54,8 @@ pub struct TrainSample {
     /// All that the receiver's link carried meanwhile, by its NIC counter, the train's own bytes
     /// among it; 0 if not known.
     pub received_bytes_per_sec: f64,
+    /// How fast the train left its sender ([`departed_rate`]); 0 if not known.
+    pub departed_bytes_per_sec: f64,
     /// Packets that were cut off.
     pub prefix_packets: u32,
 }
@@ -90,6 +94,7 @@ impl TrainSample {
             bytes,
             rate_bytes_per_sec: rate,
             received_bytes_per_sec: received_rate(tail, readings).unwrap_or(0.0),
+            departed_bytes_per_sec: 0.0,
             prefix_packets: u32::try_from(cut).unwrap_or(u32::MAX),
         })
     }
@@ -105,7 +110,8 @@ impl TrainSample {
         if self.bytes == 0 || span_ns == 0 || !is_positive(own) || own > RATE_MAX {
             return Err(Refusal::Absurd);
         }
-        if !(0.0..=RATE_MAX).contains(&received) {
+        let possible = |rate| (0.0..=RATE_MAX).contains(rate);
+        if !possible(&received) || !possible(&self.departed_bytes_per_sec) {
             return Err(Refusal::Absurd);
         }
         let long = span_ns >= TAIL_NS_MIN || self.packets + self.prefix_packets + 1 >= PACKETS_MAX;
@@ -120,6 +126,24 @@ impl TrainSample {
     pub const fn span_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
     }
+}
+
+/// How fast a train left its sender's link, from the stamps of its departures, in order; `None`
+/// where they tell nothing. A train that was through within the link's burst was not held back.
+#[must_use]
+pub fn departed_rate(departures: &[Arrival]) -> Option<f64> {
+    let rate = match TrainSample::reduce(departures, &[]) {
+        Ok(sample) if sample.rates().is_ok() => sample.rate_bytes_per_sec,
+        Ok(_) | Err(Refusal::Short) => {
+            let ([first, others @ ..], Some(last)) = (departures, departures.last()) else {
+                return None;
+            };
+            let bytes: f64 = others.iter().map(|packet| f64::from(packet.len_bytes)).sum();
+            bytes * 1e9 / (last.at_ns - first.at_ns) as f64
+        }
+        Err(_) => return None,
+    };
+    (is_positive(rate) && rate <= RATE_MAX).then_some(rate)
 }
 
 /// Index of the last packet of the burst: where the cumulated bytes are farthest above the line
