@@ -94,7 +94,7 @@ fn send(
     let len_bytes = sender.frame_len();
     let sent = sender.send_train(target, id, packets)?;
     shared.tx_own.fetch_add(u64::from(len_bytes) * u64::from(sent), Ordering::Relaxed);
-    let departed_ns = sender.departures(sent)?;
+    let departed_ns = sender.departures()?;
     let departures: Vec<_> =
         departed_ns.iter().map(|at_ns| Arrival { at_ns: *at_ns, len_bytes }).collect();
     say(&Message::Departed { id, bytes_per_sec: departed_rate(&departures) });

@@ -1,8 +1,11 @@
 //! Notes when the datagrams of a train left the sender's interface, by the kernel's own stamps
 //! (`SO_TIMESTAMPING`), which are taken behind the interface's queue. Decides nothing.
 //!
-//! Invariant: what is waited for is bounded; an interface that does not stamp costs
-//! [`SILENCE`] a train.
+//! Each datagram's stamp carries its number. Where the path goes on through this machine, as in a
+//! lab, every interface on it stamps the datagram; the first stamp is the departure's.
+//!
+//! Invariant: what is waited for is bounded; an interface that does not stamp costs `SILENCE` a
+//! train.
 
 use std::cell::RefCell;
 use std::io::IoSliceMut;
@@ -13,8 +16,8 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, TimestampingFlag, Timestamps,
-    recvmmsg, setsockopt, sockopt,
+    CmsgIterator, ControlMessageOwned, MsgFlags, MultiHeaders, SockaddrStorage, TimestampingFlag,
+    Timestamps, recvmmsg, setsockopt, sockopt,
 };
 use nix::sys::time::TimeSpec;
 
@@ -24,7 +27,11 @@ use super::{BATCH, ProbeError, ProbeSocket, nanoseconds};
 #[derive(Debug)]
 pub struct StampedSocket {
     inner: ProbeSocket,
+    /// The kernel's number of the last train's first datagram, and of the next one.
+    numbers: [u32; 2],
+    /// By datagram of the last train; 0 for one that has not left.
     departed_ns: Vec<u64>,
+    missing: usize,
 }
 
 thread_local! {
@@ -46,11 +53,12 @@ impl StampedSocket {
         let inner = ProbeSocket::bind(addr, mtu, nonce)?;
         let flags = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
             | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
-            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY;
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_TSONLY
+            | TimestampingFlag::SOF_TIMESTAMPING_OPT_ID;
         setsockopt(&inner.inner, sockopt::Timestamping, &flags)
             .map_err(|errno| ProbeError::Open { addr, source: errno.into() })?;
         let departed_ns = Vec::with_capacity(usize::from(super::TRAIN_PACKETS_MAX));
-        Ok(Self { inner, departed_ns })
+        Ok(Self { inner, numbers: [0; 2], departed_ns, missing: 0 })
     }
 
     /// Length of the frame of each datagram of a train, Ethernet header included.
@@ -69,24 +77,27 @@ impl StampedSocket {
         train: u32,
         packets: u16,
     ) -> Result<u16, ProbeError> {
-        // Stamps of a train that was given up may have come since.
-        self.read_stamps()?;
+        let sent = self.inner.send_train(target, train, packets)?;
+        let [_, first] = self.numbers;
+        self.numbers = [first, first.wrapping_add(u32::from(sent))];
+        self.missing = usize::from(sent);
         self.departed_ns.clear();
-        self.inner.send_train(target, train, packets)
+        self.departed_ns.resize(self.missing, 0);
+        Ok(sent)
     }
 
-    /// Waits until the `sent` datagrams of the last train have left: when each did, in order, by
-    /// `CLOCK_REALTIME`; fewer where the kernel does not tell.
+    /// Waits until the last train has left: when each datagram did, in order, by `CLOCK_REALTIME`;
+    /// none where the kernel does not tell of all of them.
     ///
     /// # Errors
     /// When the socket is broken.
-    pub fn departures(&mut self, sent: u16) -> Result<&[u64], ProbeError> {
+    pub fn departures(&mut self) -> Result<&[u64], ProbeError> {
         self.read_stamps()?;
-        while self.departed_ns.len() < usize::from(sent) && self.wait()? {
+        while self.missing > 0 && self.wait()? {
             self.read_stamps()?;
         }
-        self.departed_ns.sort_unstable();
-        Ok(&self.departed_ns)
+        let all = self.missing == 0 && self.departed_ns.is_sorted();
+        Ok(if all { &self.departed_ns } else { &[] })
     }
 
     /// Waits for a stamp; false when none comes for a while.
@@ -103,22 +114,22 @@ impl StampedSocket {
     /// Takes the stamps that have come.
     fn read_stamps(&mut self) -> Result<(), ProbeError> {
         let fd = self.inner.inner.as_raw_fd();
-        let departed_ns = &mut self.departed_ns;
+        let [first, _] = self.numbers;
+        let (departed_ns, missing) = (&mut self.departed_ns, &mut self.missing);
         loop {
             let outcome = HEADERS.with_borrow_mut(|headers| {
                 let mut nothing: [[IoSliceMut<'_>; 1]; BATCH] =
                     std::array::from_fn(|_| [IoSliceMut::new(&mut [])]);
                 let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
-                let messages = recvmmsg(fd, headers, nothing.iter_mut(), flags, None)?;
-                for message in messages {
-                    let stamp = message.cmsgs().ok().and_then(|mut controls| {
-                        controls.find_map(|control| match control {
-                            ControlMessageOwned::ScmTimestampsns(stamps) => Some(stamps.system),
-                            _ => None,
-                        })
-                    });
-                    if departed_ns.len() < departed_ns.capacity() {
-                        departed_ns.extend(stamp.map(nanoseconds));
+                for message in recvmmsg(fd, headers, nothing.iter_mut(), flags, None)? {
+                    let Some((number, at_ns)) = message.cmsgs().ok().and_then(stamp) else {
+                        continue;
+                    };
+                    let index = usize::try_from(number.wrapping_sub(first)).unwrap_or(usize::MAX);
+                    // Of an earlier train, or of an interface further on.
+                    if let Some(departed_ns @ 0) = departed_ns.get_mut(index) {
+                        *departed_ns = at_ns;
+                        *missing -= 1;
                     }
                 }
                 Ok(())
@@ -130,6 +141,24 @@ impl StampedSocket {
             }
         }
     }
+}
+
+/// The number of a datagram, and when it passed an interface.
+fn stamp(controls: CmsgIterator<'_>) -> Option<(u32, u64)> {
+    let (mut number, mut at_ns) = (None, None);
+    for control in controls {
+        match control {
+            ControlMessageOwned::ScmTimestampsns(stamps) => {
+                at_ns = Some(nanoseconds(stamps.system))
+            }
+            ControlMessageOwned::Ipv4RecvErr(error, _)
+            | ControlMessageOwned::Ipv6RecvErr(error, _) => {
+                number = Some(error.ee_data);
+            }
+            _ => {}
+        }
+    }
+    number.zip(at_ns)
 }
 
 fn failed(errno: Errno) -> ProbeError {
