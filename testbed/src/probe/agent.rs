@@ -12,7 +12,7 @@ use weft_io::nic::NicCounters;
 use weft_io::probe::{
     ArrivedTrain, Collector, ProbeError, ProbeSocket, StampedSocket, read_promptly, realtime_ns,
 };
-use weft_plan::net::estimate::train::{Arrival, Reading, departed_rate};
+use weft_plan::net::estimate::train::{Arrival, Departure, Reading};
 use weft_plan::net::estimate::{Refusal, TrainSample};
 
 use super::message::{AgentPlan, Command, Message};
@@ -97,7 +97,7 @@ fn send(
     let departed_ns = sender.departures()?;
     let departures: Vec<_> =
         departed_ns.iter().map(|at_ns| Arrival { at_ns: *at_ns, len_bytes }).collect();
-    say(&Message::Departed { id, bytes_per_sec: departed_rate(&departures) });
+    say(&Message::Departed { id, departure: Departure::reduce(&departures) });
     Ok(())
 }
 

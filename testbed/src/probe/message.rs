@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use weft_plan::net::estimate::TrainSample;
+use weft_plan::net::estimate::train::Departure;
 
 /// What an agent is told when it starts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -51,8 +52,8 @@ pub enum Message {
     Departed {
         /// Its number.
         id: u32,
-        /// How fast, if that is known.
-        bytes_per_sec: Option<f64>,
+        /// How, if that is known.
+        departure: Option<Departure>,
     },
     /// A train has come.
     Train {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weft_plan::case::HostId;
 use weft_plan::net::estimate::probe::{ProbePlan, TrainOrder};
+use weft_plan::net::estimate::train::Departure;
 use weft_plan::net::estimate::{Context, Estimator, Refusal, TrainSample};
 use weft_plan::net::topology::LinkId;
 
@@ -138,8 +139,8 @@ pub(super) struct Sent {
 #[derive(Clone, Copy, Debug)]
 struct Underway {
     order: TrainOrder,
-    /// How fast it left; 0 if that is not known.
-    departed: Option<f64>,
+    /// How it left, if its sender can tell.
+    departed: Option<Option<Departure>>,
     /// How long it took at the receiver, and what it shows.
     arrived: Option<(u64, Result<TrainSample, Refusal>)>,
 }
@@ -246,8 +247,8 @@ impl Measurement {
                 let _ = self.estimator.handle_counters(at_ns, up, tx_total, tx_own);
                 let _ = self.estimator.handle_counters(at_ns, down, rx_total, rx_own);
             }
-            Some(Message::Departed { id, bytes_per_sec }) => {
-                self.note(id, |train| train.departed = Some(bytes_per_sec.unwrap_or(0.0)));
+            Some(Message::Departed { id, departure }) => {
+                self.note(id, |train| train.departed = Some(departure));
             }
             Some(Message::Train { id, span_ns, sample, uneven, .. }) => {
                 let nothing = if uneven { Refusal::Uneven } else { Refusal::Short };
@@ -264,7 +265,7 @@ impl Measurement {
             return;
         };
         noted(&mut self.underway[position]);
-        let Underway { order, departed: Some(departed_bytes_per_sec), arrived: Some(arrived) } =
+        let Underway { order, departed: Some(departure), arrived: Some(arrived) } =
             self.underway[position]
         else {
             return;
@@ -272,7 +273,7 @@ impl Measurement {
         self.underway.swap_remove(position);
         let (span_ns, sample) = arrived;
         let judged = sample.and_then(|sample| {
-            let sample = TrainSample { departed_bytes_per_sec, ..sample };
+            let sample = TrainSample { departure, ..sample };
             let path = (order.from, order.to);
             self.estimator.handle_train(monotonic_ns(), path, &sample, Context::Probe)
         });

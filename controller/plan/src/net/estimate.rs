@@ -37,7 +37,7 @@ use super::topology::{LinkId, Topology};
 use crate::case::{HostId, RackId};
 use background::Background;
 use capacity::{Capacity, Judgement};
-use carried::Carried;
+use carried::{Carried, Shows};
 pub use train::TrainSample;
 pub use types::{Bound, Changed, Context, Delivered, Estimate, Refusal, Refused, Verdict};
 
@@ -113,7 +113,7 @@ impl Estimator {
             Context::Probe => self.carried((from, to), (own, received), sample),
             Context::Reserved => {
                 let down = own.max(received) + self.foreign((from, to), own);
-                Carried { own, up: own, down }
+                Carried::path(own, down)
             }
         };
         // Beside others and without a reading, who knows how much of the link was left to it.
@@ -138,8 +138,7 @@ impl Estimator {
         }
         let own = delivered.bytes as f64 * 1e9 / delivered.duration_ns as f64;
         let down = self.topology.down(to).index();
-        let carried =
-            Carried { own, up: own, down: own + self.links[down].background.bytes_per_sec() };
+        let carried = Carried::path(own, own + self.links[down].background.bytes_per_sec());
         Ok(self.judge(now_ns, (from, to), carried, delivered.limited_by_grant))
     }
 
@@ -237,8 +236,12 @@ impl Estimator {
             let link = &self.links[link.index()];
             link.capacity.bytes_per_sec().or(link.line_rate_bytes_per_sec)
         };
-        let reaches = |link: LinkId| known(link).is_none_or(|rate| rate_on(link) >= rate * LIKE);
-        let explained = lower_bound || path.links().iter().any(|link| reaches(*link));
+        let explains = |link: LinkId| match carried.up_shows {
+            Shows::Itself if link == up => carried.own >= carried.up * LIKE,
+            Shows::Least if link == up => false,
+            _ => known(link).is_none_or(|rate| rate_on(link) >= rate * LIKE),
+        };
+        let explained = lower_bound || path.links().iter().any(|link| explains(*link));
         let shared = !explained && self.is_shared(now_ns, from, to);
         let mut verdict = Verdict::InLine;
         for &link in path.links() {
@@ -248,12 +251,14 @@ impl Estimator {
             let line = self.links[link.index()].line_rate_bytes_per_sec;
             // Another link held it back, and of this one nothing more is known.
             let is_empty = explained && known == 0.0 && rate < line.unwrap_or(0.0) * LIKE;
-            let speaks_of_it = if explained {
-                rate > known || (!lower_bound && rate >= known * LIKE)
-            } else {
-                at_rack || !shared
+            let shows = if link == up { carried.up_shows } else { Shows::Path };
+            let speaks_of_it = match shows {
+                Shows::Itself => true,
+                Shows::Least => rate > known,
+                Shows::Path if explained => rate > known || (!lower_bound && rate >= known * LIKE),
+                Shows::Path => at_rack || !shared,
             };
-            if !speaks_of_it || is_empty {
+            if !speaks_of_it || (is_empty && shows != Shows::Itself) {
                 continue;
             }
             self.links[link.index()].has_shown_line_rate |=

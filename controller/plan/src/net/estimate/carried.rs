@@ -3,7 +3,7 @@
 //!
 //! The two ends have different witnesses. Others' packets to the receiver come between the train's
 //! own, and its NIC's counter tells of them. Others' packets of the sender wait behind the train,
-//! which its queue keeps together; but a train that left faster than it arrived left them room.
+//! which its queue keeps together: it leaves at the link's rate, or leaves them room.
 
 use super::{Estimator, TrainSample};
 use crate::case::HostId;
@@ -14,10 +14,29 @@ use crate::net::topology::LinkId;
 pub(super) struct Carried {
     /// Of the train alone, at the slowest link.
     pub(super) own: f64,
-    /// On the sender's link.
+    /// On the sender's link, and how that is known.
     pub(super) up: f64,
+    pub(super) up_shows: Shows,
     /// On the receiver's link.
     pub(super) down: f64,
+}
+
+/// What is known of how the sender's link held a train.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Shows {
+    /// Nothing: as with any link of the path, the slowest may be another one.
+    Path,
+    /// It did: the rate is its own.
+    Itself,
+    /// It did not: the rate is the least that it has.
+    Least,
+}
+
+impl Carried {
+    /// A transfer of `own`, and `down` on its receiver's link.
+    pub(super) const fn path(own: f64, down: f64) -> Self {
+        Self { own, up: own, up_shows: Shows::Path, down }
+    }
 }
 
 impl Estimator {
@@ -33,8 +52,12 @@ impl Estimator {
         // train, which their queue may have put before them.
         let lasting = (down - self.taken(self.topology.down(to))).min(own);
         let room = lasting + self.taken(self.topology.up(from));
-        let up = sample.departed_bytes_per_sec.min(room).max(own);
-        Carried { own, up, down }
+        let (up, up_shows) = match sample.departure {
+            Some(departure) if departure.held => (departure.bytes_per_sec, Shows::Itself),
+            Some(departure) => (departure.bytes_per_sec.min(room).max(own), Shows::Least),
+            None => (own, Shows::Path),
+        };
+        Carried { own, up, up_shows, down }
     }
 
     /// What the receiver's link carried during a train, from two imperfect witnesses: the counter

@@ -54,8 +54,8 @@ pub struct TrainSample {
     /// All that the receiver's link carried meanwhile, by its NIC counter, the train's own bytes
     /// among it; 0 if not known.
     pub received_bytes_per_sec: f64,
-    /// How fast the train left its sender ([`departed_rate`]); 0 if not known.
-    pub departed_bytes_per_sec: f64,
+    /// How it left its sender, if that is known.
+    pub departure: Option<Departure>,
     /// Packets that were cut off.
     pub prefix_packets: u32,
 }
@@ -94,7 +94,7 @@ impl TrainSample {
             bytes,
             rate_bytes_per_sec: rate,
             received_bytes_per_sec: received_rate(tail, readings).unwrap_or(0.0),
-            departed_bytes_per_sec: 0.0,
+            departure: None,
             prefix_packets: u32::try_from(cut).unwrap_or(u32::MAX),
         })
     }
@@ -110,8 +110,8 @@ impl TrainSample {
         if self.bytes == 0 || span_ns == 0 || !is_positive(own) || own > RATE_MAX {
             return Err(Refusal::Absurd);
         }
-        let possible = |rate| (0.0..=RATE_MAX).contains(rate);
-        if !possible(&received) || !possible(&self.departed_bytes_per_sec) {
+        let departed = self.departure.map_or(0.0, |departure| departure.bytes_per_sec);
+        if ![received, departed].iter().all(|rate| (0.0..=RATE_MAX).contains(rate)) {
             return Err(Refusal::Absurd);
         }
         let long = span_ns >= TAIL_NS_MIN || self.packets + self.prefix_packets + 1 >= PACKETS_MAX;
@@ -128,22 +128,36 @@ impl TrainSample {
     }
 }
 
-/// How fast a train left its sender's link, from the stamps of its departures, in order; `None`
-/// where they tell nothing. A train that was through within the link's burst was not held back.
-#[must_use]
-pub fn departed_rate(departures: &[Arrival]) -> Option<f64> {
-    let rate = match TrainSample::reduce(departures, &[]) {
-        Ok(sample) if sample.rates().is_ok() => sample.rate_bytes_per_sec,
-        Ok(_) | Err(Refusal::Short) => {
-            let ([first, others @ ..], Some(last)) = (departures, departures.last()) else {
-                return None;
-            };
-            let bytes: f64 = others.iter().map(|packet| f64::from(packet.len_bytes)).sum();
-            bytes * 1e9 / (last.at_ns - first.at_ns) as f64
-        }
-        Err(_) => return None,
-    };
-    (is_positive(rate) && rate <= RATE_MAX).then_some(rate)
+/// How a train left its sender.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Departure {
+    /// How fast.
+    pub bytes_per_sec: f64,
+    /// The sender's link held it back, so that this is the link's rate; otherwise the train was
+    /// through within the link's burst.
+    pub held: bool,
+}
+
+impl Departure {
+    /// Reduces the stamps with which a train left, in order; `None` where they tell nothing.
+    #[must_use]
+    pub fn reduce(stamps: &[Arrival]) -> Option<Self> {
+        let departure = match TrainSample::reduce(stamps, &[]) {
+            Ok(sample) if sample.rates().is_ok() => {
+                Self { bytes_per_sec: sample.rate_bytes_per_sec, held: true }
+            }
+            Ok(_) | Err(Refusal::Short) => {
+                let ([first, others @ ..], last) = (stamps, stamps.last()?) else { return None };
+                let bytes: f64 = others.iter().map(|packet| f64::from(packet.len_bytes)).sum();
+                let rate = bytes * 1e9 / (last.at_ns - first.at_ns) as f64;
+                Self { bytes_per_sec: rate, held: false }
+            }
+            Err(_) => return None,
+        };
+        let rate = departure.bytes_per_sec;
+        (is_positive(rate) && rate <= RATE_MAX).then_some(departure)
+    }
 }
 
 /// Index of the last packet of the burst: where the cumulated bytes are farthest above the line

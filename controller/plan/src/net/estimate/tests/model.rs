@@ -7,7 +7,7 @@
     reason = "times and indices of a model are small and positive"
 )]
 
-use super::super::train::{Arrival, Reading, departed_rate};
+use super::super::train::{Arrival, Departure, Reading};
 use super::super::{Bound, Context, Estimator, TrainSample};
 use crate::case::{HostId, RackId};
 use crate::net::estimate::probe::{ProbePlan, TrainOrder};
@@ -200,9 +200,9 @@ impl Net {
         let Sent { departures, arrivals, readings } =
             self.send(order.from, order.to, order.packets);
         let span = arrivals[arrivals.len() - 1].at_ns - arrivals[0].at_ns;
-        let departed_bytes_per_sec = departed_rate(&departures).unwrap_or(0.0);
+        let departure = Departure::reduce(&departures);
         let sample = TrainSample::reduce(&arrivals, &readings)
-            .map(|sample| TrainSample { departed_bytes_per_sec, ..sample });
+            .map(|sample| TrainSample { departure, ..sample });
         let judged = sample.and_then(|sample| {
             let pair = (order.from, order.to);
             self.estimator.handle_train(self.now_ns, pair, &sample, Context::Probe)
