@@ -93,9 +93,9 @@ local ELEMENT_TYPE = {
 }
 
 local OPERATION = {
-    [0] = "NONE",
-    [1] = "SUM",
-    [2] = "MAX",
+    [0] = "none",
+    [1] = "sum",
+    [2] = "max",
 }
 
 local PHASE = {

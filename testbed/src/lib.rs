@@ -16,4 +16,5 @@ pub mod report;
 pub mod run;
 pub mod say;
 pub mod scenario;
+pub mod traffic;
 pub mod workload;

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use weft_testbed::report::{Machine, RoundRow, RunOutcome, RunRecord, RunWriter, Verdict};
+use weft_testbed::report::{
+    Machine, RoundRow, RunOutcome, RunRecord, RunWriter, Surroundings, Verdict,
+};
 
 fn weft(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weft")).args(arguments).output().expect("weft runs")
@@ -16,6 +18,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 fn write_run(directory: &Path, verdict: Verdict) {
     let record = RunRecord {
+        name: "x".to_owned(),
         weft_version: "0.1.0".to_owned(),
         commit: "unknown".to_owned(),
         started_unix_s: 0,
@@ -48,6 +51,7 @@ fn write_run(directory: &Path, verdict: Verdict) {
         bottleneck: "cpu".to_owned(),
         bottleneck_evidence: "measured".to_owned(),
         seed: 7,
+        surroundings: Surroundings::default(),
         push: None,
     };
     writer.finish(outcome).unwrap();

@@ -9,4 +9,5 @@ pub mod model;
 pub mod push_sim;
 pub mod reference;
 pub mod sim;
+pub mod transcript;
 pub mod vectors;

@@ -27,7 +27,13 @@ pub const PAGES: &[Page] = &[
     Page {
         file: "node.md",
         root: "NodeConfig",
-        sources: &["dataplane/node/src/config", "proto/rpc/src/tls.rs"],
+        sources: &[
+            "dataplane/node/src/config",
+            "proto/rpc/src/tls.rs",
+            "proto/control/src/modes.rs",
+            "proto/wire/src/header/code.rs",
+            "proto/wire/src/hello/code.rs",
+        ],
         head: "# Keys of a node's file\n\n\
             What `weft-node --config node.toml` reads. `--check-config` says whether a file is \
             good,\n`--print-config` shows it with every default filled in. Examples are in\n\
@@ -41,6 +47,8 @@ pub const PAGES: &[Page] = &[
             "controller/plan/src/engine/config.rs",
             "controller/plan/src/case/options.rs",
             "proto/rpc/src/tls.rs",
+            "proto/control/src/modes.rs",
+            "proto/wire/src/header/code.rs",
         ],
         head: "# Keys of the controller's file\n\n\
             What `weft-controller --config controller.toml` reads. An example is in\n\
@@ -49,7 +57,11 @@ pub const PAGES: &[Page] = &[
     Page {
         file: "scenario.md",
         root: "Scenario",
-        sources: &["testbed/src/scenario", "controller/plan/src/engine/config.rs"],
+        sources: &[
+            "testbed/src/scenario",
+            "proto/control/src/modes.rs",
+            "proto/wire/src/header/code.rs",
+        ],
         head: "# Keys of a scenario\n\n\
             What `weft run` and `weft compare` read. Examples are in\n\
             [testbed/scenarios](../../testbed/scenarios).\n",

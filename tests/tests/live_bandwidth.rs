@@ -168,6 +168,20 @@ fn what_others_take_of_a_workers_uplink_is_known_in_a_second() {
     });
 }
 
+/// The same, of a flow that the scenario has.
+#[test]
+fn a_background_flow_of_the_scenario_is_taken_off_what_a_link_has() {
+    let test = "a_background_flow_of_the_scenario_is_taken_off_what_a_link_has";
+    let flow = "rate_mbit = 20\n[[background]]\nfrom = \"w0\"\nto = \"w2\"\nrate_mbit = 12\n";
+    measured(test, &[("rate_mbit = 20\n", flow)], |run| {
+        let up = |line: &Value, host: &str| mbit(of(line, "hosts", host), "up_bytes_per_sec");
+        let found = waited(run, PATIENCE, |line| {
+            (up(line, "w0") / 8.0 - 1.0).abs() < 0.2 && (up(line, "w1") / 20.0 - 1.0).abs() < 0.15
+        })?;
+        Ok(format!("8 Mbit/s of 20 found in {found:?}"))
+    });
+}
+
 #[test]
 fn idle_links_stay_known_by_probes_within_a_percent() {
     let test = "idle_links_stay_known_by_probes_within_a_percent";

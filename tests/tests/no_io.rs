@@ -11,6 +11,7 @@ use std::process::Command;
 /// Crates whose whole normal dependency tree is without I/O, as far as the engines use it.
 const ALLOWED: &[&str] = &[
     // Ours.
+    "weft-control",
     "weft-engine",
     "weft-kernel",
     "weft-wire",
@@ -35,7 +36,11 @@ const ALLOWED: &[&str] = &[
     "zerocopy-derive",
 ];
 
-const PURE: &[(&str, &str)] = &[("weft-engine", "dataplane/engine"), ("weft-wire", "proto/wire")];
+const PURE: &[(&str, &str)] = &[
+    ("weft-control", "proto/control"),
+    ("weft-engine", "dataplane/engine"),
+    ("weft-wire", "proto/wire"),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -125,20 +125,20 @@ fn what_is_taken_back_delays_nobody() {
 
 #[test]
 fn the_same_seed_gives_the_same_frames_at_the_same_times() {
-    let mut transcripts = Vec::new();
+    let mut fingerprints = Vec::new();
     for kind in Kind::ALL {
         for seed in 5_000..5_006 {
             let scenario = Scenario::new(kind, seed);
             let (first, second) = (run(&scenario, false), run(&scenario, false));
-            assert_eq!(first.transcript, second.transcript, "{kind:?} {seed}");
+            assert_eq!(first.fingerprint, second.fingerprint, "{kind:?} {seed}");
             assert_eq!((first.ended_at, first.models), (second.ended_at, second.models));
-            transcripts.push(first.transcript);
+            fingerprints.push(first.fingerprint);
         }
     }
-    let count = transcripts.len();
-    transcripts.sort_unstable();
-    transcripts.dedup();
-    assert_eq!(transcripts.len(), count, "other seeds give other frames");
+    let count = fingerprints.len();
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    assert_eq!(fingerprints.len(), count, "other seeds give other frames");
 }
 
 /// Whatever can happen to frames, leases, decisions, the replica, grants and plans happens. What is

@@ -149,19 +149,19 @@ fn every_transition_and_drop_reason_is_hit() {
 #[test]
 fn the_same_seed_gives_the_same_frames_at_the_same_times() {
     let kinds = [Kind::Faults, Kind::Restart, Kind::Death, Kind::Return, Kind::Late, Kind::Killed];
-    let mut transcripts = Vec::new();
+    let mut fingerprints = Vec::new();
     for kind in kinds {
         for seed in 1_000..1_015 {
             let scenario = Scenario::new(kind, seed);
             let (first, second) = (run(&scenario, false), run(&scenario, false));
-            assert_eq!(first.transcript, second.transcript, "{kind:?} {seed}");
+            assert_eq!(first.fingerprint, second.fingerprint, "{kind:?} {seed}");
             assert_eq!(first.ended_at, second.ended_at);
-            transcripts.push(first.transcript);
+            fingerprints.push(first.fingerprint);
         }
     }
-    transcripts.sort_unstable();
-    transcripts.dedup();
-    assert_eq!(transcripts.len(), kinds.len() * 15, "other seeds give other frames");
+    fingerprints.sort_unstable();
+    fingerprints.dedup();
+    assert_eq!(fingerprints.len(), kinds.len() * 15, "other seeds give other frames");
 }
 
 /// What a greedy or a dying job does to the other one: nothing. Its sums are those of a run that

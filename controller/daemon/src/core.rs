@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use weft_engine::push::Command;
+use weft_control::Command;
 use weft_plan::engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};

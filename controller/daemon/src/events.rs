@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use weft_engine::push::GroupDescriptor;
+use weft_control::GroupDescriptor;
 
 /// The log.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ fn monotonic_ns() -> u64 {
 mod tests {
     use std::fs;
 
-    use weft_engine::push::{GroupMember, OrderNumber, Version};
+    use weft_control::{GroupMember, OrderNumber, Version};
     use weft_wire::header::ElementType;
     use weft_wire::{GroupId, JobId, Rank};
 

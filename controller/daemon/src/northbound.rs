@@ -8,15 +8,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_engine::push::ServerEpoch;
+use weft_control::{AckMode, Mode, ServerEpoch, is_pushed};
 use weft_plan::engine::{
-    Ack, Element, Gate, Grant, JobConfig, Mode, Outcome, Refusal, Reply, TransferKey,
-    UnregisterError, WorkerConfig,
+    Gate, Grant, JobConfig, Refusal, Reply, TransferKey, UnregisterError, WorkerConfig,
 };
-use weft_plan::plan::DropReason;
+use weft_rpc::convert::{code, decision_to_proto};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_reply::Message;
 use weft_rpc::v1::workers_server::Workers;
+use weft_wire::header::ElementType;
 
 use crate::auth::Peer;
 use crate::core::{CoreSender, Input, OUTBOX_MAX};
@@ -162,33 +162,18 @@ fn invalid(refused: &v1::Refused) -> Status {
 pub(crate) fn reply_to_proto(reply: &Reply) -> Message {
     match reply {
         Reply::Grant(grant) => Message::Grant(grant_to_proto(grant)),
-        Reply::Drop { update_id, reason } => {
-            let proto = match reason {
-                DropReason::TooOld => v1::DropReason::TooOld,
-                DropReason::DeadlineCluster => v1::DropReason::Infeasible,
-                DropReason::DelaysOthers => v1::DropReason::Slow,
-                DropReason::NoBandwidth | DropReason::Refused => v1::DropReason::Unreachable,
-                DropReason::JobEnded => v1::DropReason::JobEnded,
-                DropReason::RoundClosed => v1::DropReason::RoundClosed,
-                DropReason::Other(_) => v1::DropReason::Policy,
-            };
-            Message::Drop(v1::Drop {
-                update_id: *update_id,
-                reason: proto.into(),
-                detail: reason.as_str().to_owned(),
-            })
-        }
+        Reply::Drop { update_id, reason } => Message::Drop(v1::Drop {
+            update_id: *update_id,
+            reason: v1::DropReason::from(reason).into(),
+            detail: reason.as_str().to_owned(),
+        }),
         Reply::Release { update_id, segment } => {
             Message::Release(v1::Release { update_id: *update_id, segment: *segment })
         }
-        Reply::Delivered { update_id, outcome } => {
-            let (outcome, version) = match outcome {
-                Outcome::Committed(version) => (v1::Outcome::Committed, version.0),
-                Outcome::Void => (v1::Outcome::Void, 0),
-                Outcome::Dropped => (v1::Outcome::Dropped, 0),
-            };
-            let outcome = outcome.into();
-            Message::Delivered(v1::Delivered { update_id: *update_id, outcome, version })
+        Reply::Delivered { update_id, decision } => {
+            let (decision, version) = decision_to_proto(*decision);
+            let decision = decision.into();
+            Message::Delivered(v1::Delivered { update_id: *update_id, decision, version })
         }
         Reply::ServerMoved { address, epoch } => {
             Message::ServerMoved(v1::ServerMoved { address: address.clone(), epoch: epoch.0 })
@@ -241,17 +226,12 @@ pub(crate) fn describe(
         name: job.name.clone(),
         job: job.index.into(),
         dimension: job.dimension,
-        element_type: weft_rpc::convert::element_type_to_proto(job.element.to_wire()).into(),
+        element_type: v1::ElementType::from(job.element).into(),
         elements_per_chunk: job.elements().into(),
         chunk_count: u32::try_from(job.chunk_count()).unwrap_or(u32::MAX),
         worker_count: u32::try_from(job.workers.len()).unwrap_or(u32::MAX),
         tau_max: job.delay_max(),
-        mode: match job.mode {
-            Mode::Async => v1::Mode::Async,
-            Mode::Sync => v1::Mode::Sync,
-            Mode::Partial => v1::Mode::Partial,
-        }
-        .into(),
+        mode: v1::Mode::from(job.mode).into(),
         partial_count: job.partial_count.unwrap_or(0),
         server: Some(place(0, &job.server)),
         aggregators: aggregators.map(|(index, node)| place(index, node)).collect(),
@@ -264,19 +244,17 @@ pub(crate) fn describe(
 
 fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
     let index = weft_rpc::convert::job(job.job)?;
-    // The accessors would take a number that is none of these for the default.
-    let element = match v1::ElementType::try_from(job.element_type) {
-        Ok(v1::ElementType::I32 | v1::ElementType::Unspecified) => Element::I32,
-        Ok(v1::ElementType::F32) => Element::F32,
-        Ok(v1::ElementType::Bf16) | Err(_) => {
-            return Err(refusal("element_type", "must be i32 or f32; bf16 is for allreduce"));
-        }
+    // 0 is what a field that is not sent has.
+    let element = match job.element_type {
+        0 => ElementType::I32,
+        number => code(number)?,
     };
-    let mode = match v1::Mode::try_from(job.mode) {
-        Ok(v1::Mode::Async | v1::Mode::Unspecified) => Mode::Async,
-        Ok(v1::Mode::Sync) => Mode::Sync,
-        Ok(v1::Mode::Partial) => Mode::Partial,
-        Err(_) => return Err(refusal("mode", "must be ASYNC, SYNC or PARTIAL")),
+    if !is_pushed(element) {
+        return Err(refusal("element_type", "must be I32 or F32; BF16 is for allreduce"));
+    }
+    let mode = match job.mode {
+        0 => Mode::Async,
+        number => code(number)?,
     };
     let elements = u16::try_from(job.elements_per_chunk)
         .map_err(|_| refusal("elements_per_chunk", "must be at most 65535"))?;
@@ -288,7 +266,7 @@ fn job_config(job: v1::RegisterJobRequest) -> Result<JobConfig, v1::Refused> {
         elements_per_chunk: Some(elements).filter(|elements| *elements > 0),
         workers: job.worker_hosts.into_iter().map(WorkerConfig::Host).collect(),
         server: job.server,
-        ack: if job.ack_replica { Ack::Replica } else { Ack::Commit },
+        ack: if job.ack_replica { AckMode::Replica } else { AckMode::Commit },
         aggregators: job.aggregators,
         replica: job.replica,
         tau_max: Some(job.tau_max).filter(|tau_max| *tau_max > 0),

@@ -38,8 +38,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_engine::push::{Command, Event};
-use weft_engine::send::train::Train;
+use weft_control::{Command, Event, Train};
 use weft_wire::{GroupId, JobId};
 
 use crate::case::HostId;
@@ -74,12 +73,10 @@ mod tests;
 mod unregister;
 
 pub use check::{ConfigError, shown};
-pub use config::{
-    Ack, Config, Element, HostConfig, JobConfig, Mode, NodeConfig, RackConfig, Tuning, WorkerConfig,
-};
+pub use config::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, Outcome, ProbeTrain,
-    Refusal, Reply, Reporter, Role, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, ProbeTrain, Refusal,
+    Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};

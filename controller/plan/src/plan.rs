@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weft_control::DropReason;
 
 use crate::case::{Case, HostId, Segment, ServerId, UpdateId};
 
@@ -103,57 +104,6 @@ pub struct Copy {
     pub joint: bool,
     /// Bound on the norm of server minus replica just after this group's commit at the server.
     pub divergence: f64,
-}
-
-/// Why an update is not sent.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum DropReason {
-    /// Its delay is over the bound already.
-    TooOld,
-    /// Too many updates have as early a deadline; one had to go.
-    DeadlineCluster,
-    /// Its deadline would hold up the others too long (the derived drop rule).
-    DelaysOthers,
-    /// Its path has no bandwidth left, ever.
-    NoBandwidth,
-    /// The round closed without it (synchronous policies with backup workers).
-    RoundClosed,
-    /// Its boxes refused its group again and again; the controller's word, no policy's.
-    Refused,
-    /// Its job has ended; the controller's word, no policy's.
-    JobEnded,
-    /// An outside policy's words.
-    Other(Box<str>),
-}
-
-impl DropReason {
-    /// As in the JSON.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::TooOld => "too_old",
-            Self::DeadlineCluster => "deadline_cluster",
-            Self::DelaysOthers => "delays_others",
-            Self::NoBandwidth => "no_bandwidth",
-            Self::RoundClosed => "round_closed",
-            Self::Refused => "refused",
-            Self::JobEnded => "job_ended",
-            Self::Other(words) => words,
-        }
-    }
-}
-
-impl From<&str> for DropReason {
-    fn from(words: &str) -> Self {
-        let known = [
-            Self::TooOld,
-            Self::DeadlineCluster,
-            Self::DelaysOthers,
-            Self::NoBandwidth,
-            Self::RoundClosed,
-        ];
-        known.into_iter().find(|r| r.as_str() == words).unwrap_or_else(|| Self::Other(words.into()))
-    }
 }
 
 impl Plan {

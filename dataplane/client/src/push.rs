@@ -58,7 +58,7 @@ use weft_wire::Nanos;
 pub use config::{ControllerConfig, PushConfig, PushNumbers};
 pub use error::PushError;
 pub use stats::{Latency, PushStatistics};
-pub use weft_engine::push::Version;
+pub use weft_control::Version;
 pub use weft_rpc::tls::TlsFiles;
 
 use driver::Setup;

@@ -6,7 +6,7 @@ mod counting;
 use std::net::SocketAddr;
 
 use counting::counted;
-use weft_engine::push::{Decision, Version};
+use weft_control::{Decision, Version};
 use weft_engine::role::aggregator::Verdict;
 use weft_engine::role::push::{Event, NewUpdate, Pusher, PusherConfig, Values};
 use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};

@@ -11,7 +11,7 @@ use common::{Cluster, JOB, PARAMETERS, box_addr, faulty, server_addr, worker_add
 use weft_client::push::{
     ControllerConfig, Outcome, PushConfig, PushError, PushSession, PushStatistics, Version,
 };
-use weft_engine::push::Event;
+use weft_control::Event;
 use weft_io::pool::PoolFrame;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Port, PortInfo, PortStats, Waker, memory};

@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::{Config, Error, Numbers, Session};
+use weft_control::SumOrder;
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table};
+use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 use weft_io::memory::MemoryPort;
 use weft_io::pool::PoolFrame;
 use weft_io::udp::{UdpConfig, UdpPort};

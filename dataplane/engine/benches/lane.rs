@@ -8,10 +8,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use weft_control::SumOrder;
 use weft_engine::role::aggregator::{Aggregator, Verdict};
-use weft_engine::table::{
-    BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, SumOrder, Table,
-};
+use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Encap, Endpoint};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};

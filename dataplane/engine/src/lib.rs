@@ -28,7 +28,6 @@ extern crate alloc;
 pub mod admit;
 pub mod classify;
 pub mod drops;
-pub mod push;
 pub mod random;
 pub mod role;
 pub mod send;

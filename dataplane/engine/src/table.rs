@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
+use weft_control::SumOrder;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN, Operation};
 use weft_wire::hello::{Integrity, Overflow};
@@ -110,16 +111,6 @@ pub struct ParentConfig {
     pub rank: Rank,
     /// UDP port that lane 0 sends up from; lane `i` uses `port + i`.
     pub source_port: u16,
-}
-
-/// Order in which floating-point contributions are added (PROTOCOL section 9).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum SumOrder {
-    /// As they arrive: fast, not reproducible.
-    #[default]
-    Arrival,
-    /// By rank, at completion: bit-reproducible; takes a row of memory per member and slot.
-    Rank,
 }
 
 /// Why a configuration is refused. `row` and `job` name the entry, `field` the key in it.

@@ -7,7 +7,7 @@ mod counting;
 use std::net::SocketAddr;
 
 use counting::counted;
-use weft_engine::push::{BoxIndex, ROW_DIRECT};
+use weft_control::BoxIndex;
 use weft_engine::role::aggregator::Verdict;
 use weft_engine::role::channel::{ChannelClient, ChannelClientConfig, ClientEvent, Peer};
 use weft_engine::role::model::journal::record_len_max;
@@ -17,6 +17,7 @@ use weft_engine::send::datagram::plain_header;
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Packet};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, JobId, MacAddr, Nanos, Rank};
 
 const JOB: JobId = JobId(1);

@@ -1,4 +1,4 @@
-//! A port with faults: loss, duplication, reordering, delay, corruption.
+//! A port with faults: loss, duplication, reordering, delay, corruption; and with a long link.
 //!
 //! [`fate`] says what happens to a datagram; this file does it. Frames that are not Weft
 //! datagrams pass untouched. Each direction has its own rates; both share the attempt counts and
@@ -11,17 +11,20 @@
 //! - A reordered frame is held until 1 to `reorder_span` later Weft frames of its direction have
 //!   passed, a delayed one until its time has come on the caller's clock. A reordered frame leaves
 //!   after `delay_max_ns` at the latest, for there may be no later frame.
+//! - Every frame, of other protocols too, then takes `link_delay_ns` more, in order: the time that
+//!   a long link would take. A link that is full loses the frame (`link_full`).
 //!
 //! Invariants: every frame is delivered, sent, lost on purpose, or held; the holding queue is
-//! bounded and a frame that finds it full passes at once (`holding_full`); nothing allocates per
-//! burst. When the wrapped port refuses frames whose fate is decided, they wait here, at most two
-//! bursts and the holding queue, and the caller's next frames are refused meanwhile: no fate is
-//! drawn twice for one offer. Frames held for sending leave during `rx_burst` and `tx_burst`.
+//! bounded and a frame that finds it full passes at once (`holding_full`); the link takes
+//! [`LINK_FRAMES_MAX`] frames in each direction; nothing allocates per burst. When the wrapped port
+//! refuses frames whose fate is decided, they wait here, at most two bursts, the holding queue and
+//! the link, and the caller's next frames are refused meanwhile: no fate is drawn twice for one
+//! offer. Frames held for sending leave during `rx_burst` and `tx_burst`.
 
 mod attempts;
 mod decide;
+mod lane;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use weft_wire::Nanos;
@@ -30,8 +33,10 @@ use weft_wire::frame::Udp;
 use self::attempts::Attempts;
 use self::decide::between;
 pub use self::decide::{CORRUPT_LEN_MAX, Fate, FaultRates, Identity, corrupt, fate, member_seed};
+pub use self::lane::LINK_FRAMES_MAX;
+use self::lane::{Held, Lane};
 use crate::forward_port;
-use crate::port::{BURST_MAX, Burst, Port};
+use crate::port::{Burst, Port};
 
 /// What a [`Fault`] does.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +53,8 @@ pub struct FaultConfig {
     pub delay_min_ns: u64,
     /// Longest delay, and longest time that a reordered frame waits for those behind it.
     pub delay_max_ns: u64,
+    /// How long every frame takes in each direction, besides what other faults do to it.
+    pub link_delay_ns: u64,
     /// Frames that may be held at a time, both directions together.
     pub holding_max: usize,
     /// Identities whose attempts are remembered: at least four windows of all members and kinds,
@@ -64,6 +71,7 @@ impl Default for FaultConfig {
             reorder_span: 8,
             delay_min_ns: 100_000,
             delay_max_ns: 2_000_000,
+            link_delay_ns: 0,
             holding_max: 256,
             attempts_max: 1 << 16,
         }
@@ -93,6 +101,8 @@ pub struct FaultCounts {
     pub holding_full: u64,
     /// Copies that were not made for want of a buffer.
     pub copy_failed: u64,
+    /// Frames that found the link full, and were lost.
+    pub link_full: u64,
 }
 
 /// A port whose frames meet faults.
@@ -116,8 +126,8 @@ impl<P: Port> Fault<P> {
         assert!(config.rx.is_valid() && config.tx.is_valid(), "rates are between 0 and 1");
         assert!(config.delay_min_ns <= config.delay_max_ns, "the shortest delay is the shorter");
         Self {
-            rx: Lane::new(config.rx, config.holding_max),
-            tx: Lane::new(config.tx, config.holding_max),
+            rx: Lane::new(config.rx, config.holding_max, config.link_delay_ns),
+            tx: Lane::new(config.tx, config.holding_max, config.link_delay_ns),
             judge: Judge {
                 config: *config,
                 is_harmless: config.rx == FaultRates::NONE && config.tx == FaultRates::NONE,
@@ -223,7 +233,8 @@ impl<P: Port> Port for Fault<P> {
     forward_port!(port: alloc, copy, free, info, stats, carried, waker);
 
     fn is_open(&self) -> bool {
-        !self.rx.ready.is_empty() || !self.rx.held.is_empty() || self.port.is_open()
+        let is_under_way = !self.rx.held.is_empty() || !self.rx.link.is_empty();
+        !self.rx.ready.is_empty() || is_under_way || self.port.is_open()
     }
 
     fn wait(&mut self, timeout_ns: u64) {
@@ -239,53 +250,6 @@ impl<P: Port> Port for Fault<P> {
 enum Direction {
     Rx,
     Tx,
-}
-
-/// One direction: its faults, and the frames whose fate is decided.
-#[derive(Debug)]
-struct Lane<F> {
-    rates: FaultRates,
-    /// Frames to pass on now, in order.
-    ready: VecDeque<F>,
-    held: Vec<Held<F>>,
-    /// Weft frames not lost so far: the clock of reordering.
-    passed: u64,
-    counts: FaultCounts,
-}
-
-#[derive(Debug)]
-struct Held<F> {
-    frame: F,
-    due: Nanos,
-    /// Leaves once this many frames have passed.
-    due_passed: u64,
-}
-
-impl<F> Lane<F> {
-    fn new(rates: FaultRates, holding_max: usize) -> Self {
-        Self {
-            rates,
-            // Released frames, a leftover burst, and a burst with its copies.
-            ready: VecDeque::with_capacity(holding_max + 3 * BURST_MAX),
-            held: Vec::with_capacity(holding_max),
-            passed: 0,
-            counts: FaultCounts::default(),
-        }
-    }
-
-    /// Moves held frames that are due to those that pass now, in the order they were held.
-    fn release(&mut self, now: Nanos, held_count: &mut usize) {
-        let passed = self.passed;
-        let due = |held: &mut Held<F>| held.due <= now || held.due_passed <= passed;
-        for held in self.held.extract_if(.., due) {
-            *held_count -= 1;
-            self.ready.push_back(held.frame);
-        }
-    }
-
-    fn next_due(&self) -> Nanos {
-        self.held.iter().map(|held| held.due).min().unwrap_or(Nanos::MAX)
-    }
 }
 
 /// What decides, with its memory.
@@ -311,7 +275,7 @@ impl Judge {
         let datagram = if self.is_harmless { None } else { weft_datagram(frame.as_ref()) };
         let Some((payload, identity)) = datagram else {
             lane.counts.passed += 1;
-            lane.ready.push_back(frame);
+            lane.pass(now, frame);
             return;
         };
         let key = identity.key();
@@ -331,7 +295,7 @@ impl Judge {
             let copy = copy(&frame);
             lane.counts.duplicated += u64::from(copy.is_some());
             lane.counts.copy_failed += u64::from(copy.is_none());
-            lane.ready.extend(copy);
+            copy.into_iter().for_each(|copy| lane.pass(now, copy));
         }
         self.hold_or_pass(now, frame, fate, lane);
         lane.release(now, &mut self.held);
@@ -342,7 +306,7 @@ impl Judge {
         let config = &self.config;
         let (delay_ns, due_passed) = match (fate.delayed, fate.reordered) {
             (None, None) => {
-                lane.ready.push_back(frame);
+                lane.pass(now, frame);
                 return;
             }
             (Some(word), _) => (between(word, config.delay_min_ns, config.delay_max_ns), u64::MAX),
@@ -353,7 +317,7 @@ impl Judge {
         };
         if self.held >= config.holding_max {
             lane.counts.holding_full += 1;
-            lane.ready.push_back(frame);
+            lane.pass(now, frame);
             return;
         }
         lane.counts.delayed += u64::from(fate.delayed.is_some());

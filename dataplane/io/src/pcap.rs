@@ -22,6 +22,7 @@ use weft_wire::{MacAddr, Nanos};
 use self::capture::Capture;
 pub use self::capture::{CAPTURE_LEN_MAX, PcapError};
 pub use self::writer::PcapWriter;
+pub(crate) use self::writer::{HEADER_LEN, RECORD_LEN};
 use crate::pool::{Pool, PoolFrame};
 use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
 

@@ -3,7 +3,8 @@
 //! Nanosecond pcap with times from `now`, so a run in virtual time gives the same bytes each time
 //! (I10). Inside a `Fault` it shows the wire, outside what the engine met. A refused frame is
 //! written when it leaves, once. Nothing allocates per burst if the writer does not; a writer that
-//! fails never disturbs the port ([`Trace::errors`]).
+//! fails never disturbs the port ([`TraceCounts::errors`]). A capture with a largest size holds
+//! what came until the first frame without room, and nothing after it ([`TraceCounts::cut`]).
 
 use std::io::{self, Write};
 
@@ -12,20 +13,32 @@ use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 
 use crate::forward_port;
-use crate::pcap::PcapWriter;
+use crate::pcap::{HEADER_LEN, PcapWriter, RECORD_LEN};
 use crate::port::{BURST_MAX, Burst, Port};
 
 /// A port with a capture of its frames.
 #[derive(Debug)]
 pub struct Trace<P: Port, W: Write> {
     port: P,
-    writer: PcapWriter<W>,
+    log: Log<W>,
     clock_origin: Nanos,
     /// Bytes of the frames on offer, for those that leave are gone when that is known.
     staged: Vec<u8>,
     frame_len_max: usize,
-    frames: u64,
-    errors: u64,
+}
+
+/// What a capture holds, and what it lacks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TraceCounts {
+    /// Frames written.
+    pub frames: u64,
+    /// Bytes of the capture.
+    pub bytes: u64,
+    /// Frames that came when there was no room any more.
+    pub cut: u64,
+    /// Frames that are missing because the output failed or the frame was longer than the port's
+    /// MTU allows.
+    pub errors: u64,
 }
 
 impl<P: Port, W: Write> Trace<P, W> {
@@ -38,13 +51,22 @@ impl<P: Port, W: Write> Trace<P, W> {
         let frame_len_max = port.info().mtu + ETHERNET_LEN;
         Ok(Self {
             port,
-            writer: PcapWriter::new(output)?,
+            log: Log {
+                writer: PcapWriter::new(output)?,
+                counts: TraceCounts { bytes: HEADER_LEN, ..TraceCounts::default() },
+                bytes_max: u64::MAX,
+            },
             clock_origin,
             staged: Vec::with_capacity(BURST_MAX * frame_len_max),
             frame_len_max,
-            frames: 0,
-            errors: 0,
         })
+    }
+
+    /// Limits the capture's size.
+    #[must_use]
+    pub fn with_bytes_max(mut self, bytes_max: u64) -> Self {
+        self.log.bytes_max = bytes_max;
+        self
     }
 
     /// The wrapped port.
@@ -52,17 +74,10 @@ impl<P: Port, W: Write> Trace<P, W> {
         &self.port
     }
 
-    /// Frames written.
+    /// What the capture holds so far.
     #[must_use]
-    pub fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    /// Frames that are missing in the capture because the output failed or the frame was longer
-    /// than the port's MTU allows.
-    #[must_use]
-    pub fn errors(&self) -> u64 {
-        self.errors
+    pub fn counts(&self) -> TraceCounts {
+        self.log.counts
     }
 
     /// Completes the capture and gives port and output back.
@@ -70,7 +85,7 @@ impl<P: Port, W: Write> Trace<P, W> {
     /// # Errors
     /// What the output says.
     pub fn finish(self) -> io::Result<(P, W)> {
-        Ok((self.port, self.writer.finish()?))
+        Ok((self.port, self.log.writer.finish()?))
     }
 }
 
@@ -82,9 +97,7 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
         let count = self.port.rx_burst(now, rx);
         let at = self.clock_origin.saturating_add(now);
         for frame in &rx[before..] {
-            let written = self.writer.write(at, frame.as_ref()).is_ok();
-            self.frames += u64::from(written);
-            self.errors += u64::from(!written);
+            self.log.note(at, Some(frame.as_ref()));
         }
         count
     }
@@ -112,15 +125,40 @@ impl<P: Port, W: Write> Port for Trace<P, W> {
             if refused.next_if_eq(&offer.address).is_some() {
                 continue;
             }
-            let bytes = &self.staged[offer.start..offer.end];
-            let written = offer.whole && self.writer.write(at, bytes).is_ok();
-            self.frames += u64::from(written);
-            self.errors += u64::from(!written);
+            self.log.note(at, offer.whole.then(|| &self.staged[offer.start..offer.end]));
         }
         count
     }
 
     forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open, wait, waker);
+}
+
+/// The capture and what is in it.
+#[derive(Debug)]
+struct Log<W: Write> {
+    writer: PcapWriter<W>,
+    counts: TraceCounts,
+    bytes_max: u64,
+}
+
+impl<W: Write> Log<W> {
+    /// Takes in a frame; `None` for one that could not be kept whole.
+    fn note(&mut self, at: Nanos, frame: Option<&[u8]>) {
+        let counts = &mut self.counts;
+        let len = frame.map_or(0, |frame| RECORD_LEN + frame.len() as u64);
+        // After the first that is left out there is none, short as it may be.
+        if counts.cut > 0 || counts.bytes.saturating_add(len) > self.bytes_max {
+            counts.cut += 1;
+            return;
+        }
+        match frame.map(|frame| self.writer.write(at, frame)) {
+            Some(Ok(())) => {
+                counts.frames += 1;
+                counts.bytes += len;
+            }
+            Some(Err(_)) | None => counts.errors += 1,
+        }
+    }
 }
 
 /// A frame that the port may or may not take.

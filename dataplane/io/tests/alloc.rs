@@ -113,17 +113,21 @@ fn udp_on_loopback() {
 
 #[test]
 fn faults_and_a_trace_around_a_memory_link() {
-    let (left, mut right) = link(256, 1500, ["left", "right"]);
     let rates = FaultRates { loss: 0.1, duplicate: 0.1, reorder: 0.1, delay: 0.1, corrupt: 0.1 };
-    let config = FaultConfig { rx: rates, tx: rates, ..FaultConfig::default() };
-    let faulty = Fault::new(left, &config);
-    let traced = Trace::new(faulty, std::io::sink(), Nanos(0)).expect("a sink");
-    let mut left = Restamp::new(traced, |_: &mut [u8]| true);
-    let (there, back) = routes();
-    let mut returned = 0;
-    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
-    assert!(returned > 2000, "{returned}");
-    assert!(left.port().port().tx_counts().doubly_hit > 0);
+    for link_delay_ns in [0, 50_000] {
+        let (left, mut right) = link(256, 1500, ["left", "right"]);
+        let config = FaultConfig { rx: rates, tx: rates, link_delay_ns, ..FaultConfig::default() };
+        let faulty = Fault::new(left, &config);
+        let traced = Trace::new(faulty, std::io::sink(), Nanos(0)).expect("a sink");
+        let mut left = Restamp::new(traced, |_: &mut [u8]| true);
+        let (there, back) = routes();
+        let mut returned = 0;
+        let allocations =
+            allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back));
+        assert_eq!(allocations, 0, "link delay {link_delay_ns} ns");
+        assert!(returned > 2000, "{returned}");
+        assert!(left.port().port().tx_counts().doubly_hit > 0);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{chunk_of, contribution, datagram, ethernet, payload, route};
-use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates, member_seed};
+use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates, LINK_FRAMES_MAX, member_seed};
 use weft_io::memory::{MemoryPort, link};
 use weft_io::{Burst, Port};
 use weft_wire::{MacAddr, Nanos};
@@ -292,4 +292,74 @@ fn a_port_stays_open_while_frames_are_held() {
     assert!(faulty.is_open());
     assert_eq!(drain(&mut faulty, LATER).len(), 32);
     assert!(!faulty.is_open());
+}
+
+#[test]
+fn a_long_link_takes_its_time_in_both_directions_and_keeps_the_order() {
+    let config = FaultConfig { link_delay_ns: 5_000_000, ..FaultConfig::default() };
+    let (mut faulty, mut far) = pair(&config);
+    for chunk in 0..20 {
+        send(&mut faulty, Nanos(u64::from(chunk) * 1000), chunk, 0);
+    }
+    assert!(drain(&mut far, Nanos(0)).is_empty());
+    // What is due leaves when the port is asked for frames, not before.
+    let mut none = Burst::new();
+    faulty.rx_burst(Nanos(4_999_999), &mut none);
+    assert!(drain(&mut far, Nanos(0)).is_empty());
+    faulty.rx_burst(Nanos(5_009_500), &mut none);
+    let seen = drain(&mut far, Nanos(0)).iter().map(|f| chunk_of(f.as_ref())).collect::<Vec<_>>();
+    assert_eq!(seen, (0..10).collect::<Vec<_>>(), "those that were sent by 9,500 ns");
+    assert!(none.is_empty());
+    // And the other way.
+    send(&mut far, Nanos(0), 7, 0);
+    faulty.rx_burst(Nanos(6_000_000), &mut none);
+    assert!(none.is_empty() && faulty.is_open());
+    faulty.rx_burst(Nanos(10_999_999), &mut none);
+    assert!(none.is_empty());
+    faulty.rx_burst(Nanos(11_000_000), &mut none);
+    assert_eq!(none.len(), 1);
+}
+
+#[test]
+fn faults_of_frames_do_not_depend_on_the_length_of_their_link() {
+    let rates = FaultRates { loss: 0.2, duplicate: 0.3, reorder: 0.3, corrupt: 0.2, delay: 0.0 };
+    let run = |link_delay_ns| {
+        let config = FaultConfig { seed: 5, tx: rates, link_delay_ns, ..FaultConfig::default() };
+        let (mut faulty, mut far) = pair(&config);
+        let mut seen = Vec::new();
+        for chunk in 0..200 {
+            send(&mut faulty, Nanos(0), chunk, 0);
+            seen.extend(drain(&mut far, Nanos(0)).iter().map(|f| f.as_ref().to_vec()));
+        }
+        // Reordered frames that nobody overtook leave first, then the link is left.
+        for later in 1..4 {
+            faulty.rx_burst(Nanos(later * LATER.0), &mut Burst::new());
+            seen.extend(drain(&mut far, Nanos(0)).iter().map(|f| f.as_ref().to_vec()));
+        }
+        (faulty.tx_counts(), seen)
+    };
+    let (short, long) = (run(0), run(5_000_000));
+    assert!(short.0.lost > 20 && short.0.reordered > 20 && short.0.duplicated > 20);
+    assert_eq!(short.0, long.0);
+    assert!(short.1 == long.1, "the same frames in the same order");
+}
+
+#[test]
+fn a_full_link_loses_frames_and_counts_them() {
+    let config = FaultConfig { link_delay_ns: 1_000, ..FaultConfig::default() };
+    let (mut faulty, mut far) = pair(&config);
+    let sent = LINK_FRAMES_MAX as u64 + 32;
+    for chunk in 0..u32::try_from(sent).expect("few") {
+        let mut tx = Burst::new();
+        tx.push(datagram(&mut faulty, &route(), &contribution(chunk, 1)));
+        assert_eq!(faulty.tx_burst(Nanos(0), &mut tx), 1);
+    }
+    assert_eq!(faulty.tx_counts().link_full, 32);
+    let mut arrived = 0;
+    while arrived < LINK_FRAMES_MAX {
+        faulty.rx_burst(Nanos(1_000), &mut Burst::new());
+        let came = drain(&mut far, Nanos(0)).len();
+        assert!(came > 0, "{arrived} of {LINK_FRAMES_MAX} arrived");
+        arrived += came;
+    }
 }

@@ -12,8 +12,8 @@ use weft_io::memory::link;
 use weft_io::pcap::{Pace, PcapConfig, PcapError, PcapPort, PcapWriter};
 use weft_io::trace::Trace;
 use weft_io::{Burst, Frame, Port};
-use weft_wire::Nanos;
 use weft_wire::frame::Udp;
+use weft_wire::{MacAddr, Nanos};
 
 /// Frames that another library made.
 fn etherparse_frames() -> Vec<Vec<u8>> {
@@ -266,16 +266,18 @@ fn a_trace_shows_what_left_and_what_came_once_each() {
     // The ring takes four; two are offered again, and again.
     assert_eq!(traced.tx_burst(Nanos(1), &mut tx), 4);
     assert_eq!(traced.tx_burst(Nanos(2), &mut tx), 0);
-    assert_eq!(traced.frames(), 4);
+    assert_eq!(traced.counts().frames, 4);
     let mut rx = Burst::new();
     right.rx_burst(Nanos(2), &mut rx);
     right.tx_burst(Nanos(2), &mut rx);
     assert_eq!(traced.tx_burst(Nanos(3), &mut tx), 2);
     let mut rx = Burst::new();
     assert_eq!(traced.rx_burst(Nanos(4), &mut rx), 4);
-    assert_eq!((traced.frames(), traced.errors()), (10, 0));
+    let counts = traced.counts();
+    assert_eq!((counts.frames, counts.errors, counts.cut), (10, 0, 0));
 
     let (_, file) = traced.finish().expect("memory");
+    assert_eq!(counts.bytes, file.len() as u64);
     let mut reader = LegacyPcapReader::new(65536, &file[..]).expect("a capture");
     let mut seen = Vec::new();
     loop {
@@ -317,8 +319,35 @@ fn a_writer_that_fails_does_not_disturb_the_port() {
     assert_eq!(traced.tx_burst(Nanos(0), &mut tx), 10);
     let mut rx = Burst::new();
     assert_eq!(right.rx_burst(Nanos(0), &mut rx), 10);
-    assert!(traced.errors() > 0);
-    assert_eq!(traced.frames() + traced.errors(), 10);
+    let counts = traced.counts();
+    assert!(counts.errors > 0);
+    assert_eq!(counts.frames + counts.errors, 10);
+}
+
+#[test]
+fn a_trace_that_is_full_stays_whole_and_counts_what_it_leaves_out() {
+    let (left, mut right) = link(64, 1500, ["left", "right"]);
+    let len = {
+        let mut probe = link(1, 1500, ["a", "b"]).0;
+        datagram(&mut probe, &route(), &contribution(0, 1)).as_ref().len() as u64
+    };
+    // A byte is missing for the fourth.
+    let bytes_max = 24 + 4 * (16 + len) - 1;
+    let traced = Trace::new(left, Vec::new(), Nanos(0)).expect("memory");
+    let mut traced = traced.with_bytes_max(bytes_max);
+    let mut tx = Burst::new();
+    for chunk in 0..5 {
+        tx.push(datagram(&mut traced, &route(), &contribution(chunk, 1)));
+    }
+    // A short one would still fit, and must not follow a gap.
+    tx.push(common::ethernet(&mut traced, MacAddr::BROADCAST, MacAddr::default(), 1));
+    assert_eq!(traced.tx_burst(Nanos(0), &mut tx), 6);
+    let mut rx = Burst::new();
+    assert_eq!(right.rx_burst(Nanos(0), &mut rx), 6, "the port does not feel it");
+    let counts = traced.counts();
+    assert_eq!((counts.frames, counts.cut, counts.errors), (3, 3, 0));
+    let (_, file) = traced.finish().expect("memory");
+    assert_eq!((file.len() as u64, counts.bytes), (24 + 3 * (16 + len), 24 + 3 * (16 + len)));
 }
 
 #[test]

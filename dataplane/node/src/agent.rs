@@ -21,7 +21,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
-use weft_engine::push::Event;
+use weft_control::Event;
 use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler};
 use weft_rpc::v1;

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
-use weft_engine::push::{Command, Event};
-use weft_engine::send::train::Train;
+use weft_control::{Command, Event, Train};
 use weft_io::LaneEngine;
 use weft_io::nic::Carried;
 use weft_wire::{JobId, Nanos};
@@ -164,7 +163,7 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Waker};
 
-    use weft_engine::push::{OrderNumber, ServerEpoch};
+    use weft_control::{OrderNumber, ServerEpoch};
     use weft_engine::role::aggregator::Verdict;
     use weft_wire::GroupId;
 

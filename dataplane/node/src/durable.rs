@@ -23,7 +23,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_engine::push::{Decision, Event, OrderNumber, Version};
+use weft_control::{Decision, Event, OrderNumber, Version};
 use weft_engine::role::model::journal::{Checkpoint, JournalHeader, record_len_max};
 use weft_engine::role::model::{ModelState, Replay, WorkerOutcomes};
 use weft_engine::role::server::{ServerConfigError, ServerJobConfig};

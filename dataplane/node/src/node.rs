@@ -314,7 +314,8 @@ impl Node<'_> {
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();
         let origin = Nanos(u64::try_from(origin).unwrap_or(0));
-        Wrapped::with_capture(port, faults.as_ref(), output, origin).map_err(failed)
+        let bytes_max = trace.size_max_mib << 20;
+        Wrapped::with_capture(port, faults.as_ref(), output, bytes_max, origin).map_err(failed)
     }
 
     /// The table with the address that the port turned out to have.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crossbeam_utils::sync::{Parker, Unparker};
 use weft_io::fault::FaultCounts;
 use weft_io::pool::{Pool, PoolFrame};
+use weft_io::trace::TraceCounts;
 use weft_io::{Burst, Frame, Port, PortInfo, PortStats, forward_port};
 use weft_wire::Nanos;
 
@@ -43,6 +44,9 @@ pub trait LanePort: Port {
 
     /// Faults of received and of sent frames, where a wrapper makes some.
     fn fault_counts(&self) -> Option<[FaultCounts; 2]>;
+
+    /// What the capture holds, where there is one.
+    fn trace_counts(&self) -> Option<TraceCounts>;
 }
 
 /// Frames from lanes without a port of their own, for lane 0 to send.
@@ -239,6 +243,10 @@ impl<P: Port> LanePort for SteeredPort<Wrapped<P>> {
 
     fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
         self.inner.fault_counts()
+    }
+
+    fn trace_counts(&self) -> Option<TraceCounts> {
+        self.inner.trace_counts()
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufWriter;
 
 use weft_io::fault::{Fault, FaultConfig, FaultCounts};
-use weft_io::trace::Trace;
+use weft_io::trace::{Trace, TraceCounts};
 use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
 
@@ -33,8 +33,8 @@ impl<P: Port> Wrapped<P> {
         }
     }
 
-    /// Wraps `port` and captures into `output`. `clock_origin` is the Unix time of the origin of
-    /// the node's clock.
+    /// Wraps `port` and captures into `output`, at most `bytes_max`. `clock_origin` is the Unix
+    /// time of the origin of the node's clock.
     ///
     /// # Errors
     /// If the capture cannot be begun.
@@ -42,9 +42,10 @@ impl<P: Port> Wrapped<P> {
         port: P,
         faults: Option<&FaultConfig>,
         output: Capture,
+        bytes_max: u64,
         clock_origin: Nanos,
     ) -> std::io::Result<Self> {
-        let traced = Trace::new(port, output, clock_origin)?;
+        let traced = Trace::new(port, output, clock_origin)?.with_bytes_max(bytes_max);
         Ok(match faults {
             None => Self::Traced(traced),
             Some(faults) => Self::Both(Fault::new(traced, faults)),
@@ -58,6 +59,16 @@ impl<P: Port> Wrapped<P> {
             Self::Plain(_) | Self::Traced(_) => None,
             Self::Faulty(port) => Some([port.rx_counts(), port.tx_counts()]),
             Self::Both(port) => Some([port.rx_counts(), port.tx_counts()]),
+        }
+    }
+
+    /// What the capture holds, if there is one.
+    #[must_use]
+    pub fn trace_counts(&self) -> Option<TraceCounts> {
+        match self {
+            Self::Plain(_) | Self::Faulty(_) => None,
+            Self::Traced(port) => Some(port.counts()),
+            Self::Both(port) => Some(port.port().counts()),
         }
     }
 }

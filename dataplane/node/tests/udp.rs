@@ -352,6 +352,7 @@ fn faults_and_trace_wrap_the_port() {
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
     assert_eq!(report["faults"]["lost"], 3);
     assert_eq!(report["lanes"][0]["frames"], 0);
+    assert_eq!((&report["trace"]["frames"], &report["trace"]["cut"]), (&3.into(), &0.into()));
     let capture = std::fs::read(&pcap).expect("the capture is there");
     let _ = std::fs::remove_file(&pcap);
     assert_eq!(&capture[..4], &[0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds, little-endian");

@@ -1,13 +1,12 @@
-//! Between the interface's messages and what the engines take ([`weft_engine::push`]).
+//! Between the interface's messages and what the engines take ([`weft_control`]).
 //!
 //! Nothing a peer sends is trusted: a number out of range, a missing field, an unknown
 //! enumeration value is an [`Invalid`] that names the field, never a panic and never a guess.
 
-use weft_engine::push::{
-    BoxIndex, Command, Decision, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember, OrderNumber,
+use weft_control::{
+    BoxIndex, Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember, OrderNumber,
     ServerEpoch, UPDATE_CHUNKS_MAX, Version,
 };
-use weft_wire::header::ElementType;
 use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, JobId, Members, Rank};
 
@@ -16,7 +15,8 @@ use crate::v1;
 mod codes;
 mod train;
 
-use codes::{bound, decision, install_error, install_error_to_proto};
+use codes::bound;
+pub use codes::{Code, code, decision, decision_to_proto, drop_reason};
 pub use train::{train, train_to_proto};
 
 /// A message that does not fit: which field, and what about it.
@@ -82,30 +82,6 @@ pub fn box_index(field: &'static str, index: u32) -> Result<BoxIndex, Invalid> {
     u8::try_from(index).map(BoxIndex).map_err(|_| invalid(field, "must be at most 255"))
 }
 
-/// Reads an element type.
-///
-/// # Errors
-/// Unspecified or unknown.
-pub fn element_type(value: i32) -> Result<ElementType, Invalid> {
-    match v1::ElementType::try_from(value) {
-        Ok(v1::ElementType::I32) => Ok(ElementType::I32),
-        Ok(v1::ElementType::F32) => Ok(ElementType::F32),
-        Ok(v1::ElementType::Bf16) => Ok(ElementType::Bf16),
-        _ => Err(invalid("element_type", "must be I32, F32 or BF16")),
-    }
-}
-
-/// Writes an element type.
-#[must_use]
-pub fn element_type_to_proto(element_type: ElementType) -> v1::ElementType {
-    match element_type {
-        ElementType::I32 => v1::ElementType::I32,
-        ElementType::F32 => v1::ElementType::F32,
-        ElementType::Bf16 => v1::ElementType::Bf16,
-        ElementType::None => v1::ElementType::Unspecified,
-    }
-}
-
 fn row_group(field: &'static str, group: u32) -> Result<GroupId, Invalid> {
     let group = GroupId(group);
     match group.row() < GROUPS_OPEN_MAX {
@@ -127,7 +103,7 @@ pub fn descriptor_to_proto(group: &GroupDescriptor) -> v1::GroupDescriptor {
         order: group.order.0,
         members: members.collect(),
         chunk_count: group.chunks,
-        element_type: element_type_to_proto(group.element_type).into(),
+        element_type: v1::ElementType::from(group.element_type).into(),
         elements_per_chunk: group.elements.into(),
         exponent: group.exponent.into(),
         via: group.via.map(|via| via.0.into()),
@@ -168,7 +144,7 @@ pub fn descriptor(group: &v1::GroupDescriptor) -> Result<GroupDescriptor, Invali
         order: OrderNumber(group.order),
         members,
         chunks: group.chunk_count,
-        element_type: element_type(group.element_type)?,
+        element_type: code(group.element_type)?,
         elements: elements.ok_or(invalid("elements_per_chunk", "must be 1 to 65535"))?,
         exponent: exponent.ok_or(invalid("exponent", "must be -126 to 126"))?,
         via: group.via.map(|via| box_index("via", via)).transpose()?,
@@ -264,7 +240,7 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
         Event::Installed { group } => Proto::Installed(v1::Installed { group: group.0 }),
         Event::Refused { group, error } => Proto::Refused(v1::InstallRefused {
             group: group.0,
-            error: install_error_to_proto(error).into(),
+            error: v1::InstallError::from(error).into(),
         }),
         Event::Gathered { group, rank } => {
             Proto::Gathered(v1::Gathered { group: group.0, rank: rank_to_proto(rank) })
@@ -281,15 +257,11 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             })
         }
         Event::Decided { group, order, decision, members, norm, momentum_norm } => {
-            let (outcome, version) = match decision {
-                Decision::Committed(version) => (v1::Decision::Committed, version.0),
-                Decision::Void => (v1::Decision::Void, 0),
-                Decision::Dropped => (v1::Decision::Dropped, 0),
-            };
+            let (decision, version) = decision_to_proto(decision);
             Proto::Decided(v1::Decided {
                 group: group.0,
                 order: order.0,
-                decision: outcome.into(),
+                decision: decision.into(),
                 version,
                 members: members.0,
                 norm,
@@ -331,7 +303,7 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
     let event = match event {
         Proto::Installed(event) => Event::Installed { group: GroupId(event.group) },
         Proto::Refused(event) => {
-            Event::Refused { group: GroupId(event.group), error: install_error(event.error)? }
+            Event::Refused { group: GroupId(event.group), error: code(event.error)? }
         }
         Proto::Gathered(event) => {
             Event::Gathered { group: GroupId(event.group), rank: rank(event.rank)? }

@@ -7,6 +7,8 @@
 //! | [`hello`] | what a handshake body says |
 //! | [`probe`] | what the datagrams of a packet train say |
 //! | [`quant`] | how values become fixed-point numbers and back |
+//! | [`rows`] | which rows mean the same in every job |
+//! | [`words`] | what text, files and help call the values of an enumeration |
 //!
 //! No I/O, no allocation, no unsafe. Views never judge content; parsed forms are always valid.
 #![no_std]
@@ -20,7 +22,9 @@ pub mod header;
 pub mod hello;
 pub mod probe;
 pub mod quant;
+pub mod rows;
 mod types;
+pub mod words;
 
 pub use types::{
     ChunkIndex, Cookie, Epoch, GroupId, JobId, MEMBERS_MAX, MacAddr, MacAddrError, Members, Nanos,

@@ -5,11 +5,6 @@ use core::fmt;
 #[cfg(test)]
 mod tests;
 
-/// The name of a code in its `ALL` table.
-pub(crate) fn name_of<T: PartialEq>(all: &[(T, &'static str)], code: T) -> &'static str {
-    all.iter().find(|(known, _)| *known == code).map_or("?", |(_, name)| name)
-}
-
 /// A point in time, or a span, in nanoseconds. The origin is the caller's: engines only compare
 /// and subtract. Decision code never reads a clock (DESIGN I10).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -12,17 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde::Serialize;
+use weft_control::SumOrder;
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table};
+use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 use weft_io::memory::{self, MemoryPort};
 use weft_io::{AggregatorLane, Port};
 use weft_kernel::Kernels;
 use weft_wire::JobId;
 use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
 use weft_wire::header::Operation;
 use weft_wire::hello::{Integrity, Overflow};
 
-use super::member::{self, ElementType, MemberPlan, MemberResult};
+use super::member::{self, MemberPlan, MemberResult};
 use super::process::{BenchError, Node, Running};
 use super::statistics::median;
 use crate::lab::topology::{Star, Topology};
@@ -90,7 +92,7 @@ impl Row {
 
     fn new(settings: &Settings, members: &[MemberResult]) -> Self {
         let bytes = members.first().map_or(0, |member| member.bytes);
-        let count = bytes / settings.element_type.len_bytes();
+        let count = bytes / settings.element_type.len_bytes() as u64;
         // A sum has taken as long as it took the last of them.
         let times: Vec<f64> = (0..settings.iterations as usize)
             .map(|turn| members.iter().filter_map(|member| member.times_ns.get(turn)).max())
@@ -238,11 +240,7 @@ fn box_config(settings: &Settings, plans: &[MemberPlan], port: &MemoryPort) -> B
             row: 0,
             job: JobId(0),
             members: plans.iter().map(member).collect(),
-            element_type: match settings.element_type {
-                ElementType::I32 => weft_wire::header::ElementType::I32,
-                ElementType::F32 => weft_wire::header::ElementType::F32,
-                ElementType::Bf16 => weft_wire::header::ElementType::Bf16,
-            },
+            element_type: settings.element_type,
             operation: Operation::Sum,
             sum_order: SumOrder::Arrival,
             overflow: Overflow::Wrap,
@@ -391,7 +389,7 @@ fn node_toml(settings: &Settings, plans: &[MemberPlan], interface: Option<&str>)
          {}\nwindow = {WINDOW}\n{exponent}members = [{}]\n",
         addr.ip(),
         addr.port(),
-        settings.element_type.name(),
+        settings.element_type,
         elements(settings.element_type),
         members.join(", ")
     )

@@ -11,39 +11,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weft_client::{Config, Error, Numbers, Session};
 use weft_io::Port;
-
-/// Elements on the wire.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ElementType {
-    /// 32-bit integers.
-    I32,
-    /// IEEE 754 binary32.
-    F32,
-    /// bfloat16, summed in binary32.
-    Bf16,
-}
-
-impl ElementType {
-    /// Bytes of an element on the wire.
-    #[must_use]
-    pub const fn len_bytes(self) -> u64 {
-        match self {
-            Self::I32 | Self::F32 => 4,
-            Self::Bf16 => 2,
-        }
-    }
-
-    /// Its name in configurations and tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::I32 => "i32",
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-        }
-    }
-}
+use weft_wire::header::ElementType;
 
 /// What a worker is told.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -93,7 +61,7 @@ pub fn run<P: Port>(
     let numbers = match plan.element_type {
         ElementType::I32 => Numbers::Fixed,
         ElementType::F32 => Numbers::F32,
-        ElementType::Bf16 => Numbers::Bf16,
+        ElementType::Bf16 | ElementType::None => Numbers::Bf16,
     };
     let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
     config.connect_timeout = CONNECT_TIMEOUT;
@@ -103,7 +71,7 @@ pub fn run<P: Port>(
         for turn in 0..plan.warm_up + plan.iterations {
             let measured = turn >= plan.warm_up;
             let mut vector = Vector::new(plan, *bytes, turn);
-            Vector::new(plan, plan.element_type.len_bytes(), turn).sum(&mut session)?;
+            Vector::new(plan, plan.element_type.len_bytes() as u64, turn).sum(&mut session)?;
             let sent = session.port().stats().tx_bytes;
             let again = session.statistics().data.retransmissions;
             let begun = Instant::now();
@@ -130,11 +98,14 @@ enum Vector {
 
 impl Vector {
     fn new(plan: &MemberPlan, bytes: u64, turn: u32) -> Self {
-        let count = usize::try_from(bytes / plan.element_type.len_bytes()).unwrap_or(0).max(1);
+        let count =
+            usize::try_from(bytes / plan.element_type.len_bytes() as u64).unwrap_or(0).max(1);
         let numbers = (0..count).map(|index| number(index, turn) * (1 + i16::from(plan.rank)));
         match plan.element_type {
             ElementType::I32 => Self::Integers(numbers.map(i32::from).collect()),
-            ElementType::F32 | ElementType::Bf16 => Self::Floats(numbers.map(f32::from).collect()),
+            ElementType::F32 | ElementType::Bf16 | ElementType::None => {
+                Self::Floats(numbers.map(f32::from).collect())
+            }
         }
     }
 

@@ -5,14 +5,14 @@ use std::path::Path;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::allreduce::{self, Row, Settings};
-use weft_testbed::bench::member::ElementType;
 use weft_testbed::bench::{BenchError, ScratchDir, interrupt};
 use weft_testbed::lab::rootless;
 use weft_testbed::report::Machine;
 use weft_testbed::run::Io;
+use weft_wire::header::ElementType;
 
 use super::rows::Rows;
-use super::{Exit, Failure, Format, Outcome};
+use super::{Exit, Failure, Format, Outcome, word};
 
 #[derive(Debug, Args)]
 pub(crate) struct AllreduceArgs {
@@ -38,8 +38,8 @@ pub(crate) struct AllreduceArgs {
     #[arg(long, value_enum, default_value_t = IoName::Memory)]
     io: IoName,
     /// Elements on the wire.
-    #[arg(short = 'd', long = "type", value_enum, default_value_t = TypeName::I32)]
-    element_type: TypeName,
+    #[arg(short = 'd', long = "type", value_parser = word::<ElementType>(), default_value_t = ElementType::I32)]
+    element_type: ElementType,
     /// Put every worker in a network namespace of its own.
     #[arg(long)]
     lab: bool,
@@ -55,13 +55,6 @@ enum IoName {
     Udp,
     AfPacket,
     Dpdk,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum TypeName {
-    I32,
-    F32,
-    Bf16,
 }
 
 /// Parses `4K`, `64M`, `1G` or a plain number.
@@ -108,11 +101,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
         let settings = Settings {
             io,
             workers,
-            element_type: match arguments.element_type {
-                TypeName::I32 => ElementType::I32,
-                TypeName::F32 => ElementType::F32,
-                TypeName::Bf16 => ElementType::Bf16,
-            },
+            element_type: arguments.element_type,
             sizes: sizes.clone(),
             warm_up: arguments.warmup_iters,
             iterations: arguments.iters,
@@ -206,7 +195,7 @@ fn text(row: &Row) -> String {
         "  {:>10} {:>10} {:>6} {:>6} {:>7} {:>11.1} {:>8.3} {:>8.3} {:>8.3} {:>7} {:>9}\n",
         row.bytes,
         row.count,
-        row.element_type.name(),
+        row.element_type.to_string(),
         row.redop,
         row.workers,
         row.time_us,

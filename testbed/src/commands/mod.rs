@@ -17,13 +17,22 @@ pub(crate) mod report;
 mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
+mod run_ground;
 mod run_push;
 pub(crate) mod worker;
 
 use std::io::Write as _;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use weft_testbed::interrupt;
 use weft_testbed::report::fold;
+use weft_wire::words::Word;
+
+/// Takes the words of an enumeration, and lists them in the help.
+pub(crate) fn word<T: Word + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let words = T::WORDS.iter().map(|(_, word)| *word);
+    PossibleValuesParser::new(words).try_map(|word| T::from_word(&word).map_err(|e| e.to_string()))
+}
 
 /// How data is written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]

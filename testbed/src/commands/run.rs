@@ -10,16 +10,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
-use weft_testbed::report::{Machine, RunRecord, RunWriter, Verdict};
+use weft_testbed::report::{LinkDelay, Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    Finished, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError, Proof,
-    WorkerMessage, find_node, monotonic_ns, recording_path, run_in_memory, run_processes, verify,
+    DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError,
+    Proof, WorkerMessage, captures, find_node, monotonic_ns, recording_path, run_in_memory,
+    run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, RunArgs, load};
-use super::{Exit, Failure, Format, Outcome, emit, report, run_push};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_push};
 use weft_testbed::{interrupt, say};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
@@ -31,15 +32,25 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     }
     let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
     let ground = choose_ground(requested, &scenario, arguments)?;
-    let plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
+    run_ground::check(&scenario, &ground, arguments)?;
+    let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
+    let mut plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
+    let delayed_by = run_ground::delayed_by(&scenario, &ground);
+    if delayed_by == Some(DelayedBy::FaultPorts) {
+        plan.delay_by_fault_ports(&scenario);
+    }
+    let link_delay = delayed_by.map(|by| by.report(&scenario));
+    if arguments.pcap {
+        plan.capture(&directory, arguments.pcap_size);
+    }
     if arguments.dry_run {
-        return print_plan(&plan);
+        return print_plan(&plan, link_delay.as_ref());
     }
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
     }
-    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
     let writer = RunWriter::create(&directory, record(&scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
     let begun_ns = monotonic_ns();
@@ -59,7 +70,9 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         observed: &observed,
         wall_ns,
     };
-    let outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    let mut outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    outcome.surroundings.link_delay = link_delay;
+    outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let failed = outcome.verdict == Verdict::Failed;
     run.write(writer, begun_ns, proof.as_ref().ok(), outcome)
         .map_err(|error| Exit::Failed.because(error))?;
@@ -132,7 +145,7 @@ fn loopback_base() -> u16 {
     10_000 + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
 }
 
-fn print_plan(plan: &Plan) -> Outcome {
+fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
@@ -143,8 +156,16 @@ fn print_plan(plan: &Plan) -> Outcome {
             worker.rank, worker.box_rank, worker.aggregator, worker.local, worker.aggregator
         );
     }
+    text += &surroundings(&plan.background, delay);
     emit(&text)?;
     Ok(0)
+}
+
+/// What a plan has besides boxes and workers, as `--dry-run` prints it.
+pub(super) fn surroundings(background: &[FlowPlan], delay: Option<&LinkDelay>) -> String {
+    let flows = background.iter().map(FlowPlan::words);
+    let lines = flows.chain(delay.map(LinkDelay::words));
+    lines.map(|line| format!("# {line}\n")).collect()
 }
 
 pub(super) fn default_directory(name: &str) -> PathBuf {
@@ -158,6 +179,7 @@ fn unix_s() -> u64 {
 
 pub(super) fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
     RunRecord {
+        name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         commit: env!("WEFT_COMMIT").to_owned(),
         started_unix_s: unix_s(),

@@ -21,9 +21,26 @@ pub(crate) struct RunArgs {
     /// Seed of data, model and faults.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
+    /// Name of the run in its directory, its report and run.json: letters, digits, `-` and `_`
+    /// [default: the scenario's].
+    #[arg(long, value_parser = run_name)]
+    pub(super) name: Option<String>,
     /// Run directory, which must not exist [default: out/NAME-TIME].
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
+    /// Keep a capture of what each box received and sent in the run directory, BOX.pcap. That of a
+    /// box which is restarted is BOX.life0.pcap and so on. With several lanes: --io udp only.
+    #[arg(long)]
+    pub(super) pcap: bool,
+    /// Largest size of each capture; how many frames came after it is reported.
+    #[arg(
+        long,
+        value_name = "MIB",
+        default_value_t = PCAP_MIB_DEFAULT,
+        value_parser = clap::value_parser!(u64).range(1..=PCAP_MIB_MAX),
+        requires = "pcap"
+    )]
+    pub(super) pcap_size: u64,
     /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
     #[arg(long)]
     pub(super) no_lab: bool,
@@ -82,6 +99,20 @@ pub(crate) struct RunArgs {
     /// (needs a replica and `push.ack = "replica"`).
     #[arg(long, value_name = "BOX@ROUND", help_heading = "Overrides")]
     crash: Vec<String>,
+}
+
+/// Largest size of a capture, unless another is asked for, and the largest that may be.
+const PCAP_MIB_DEFAULT: u64 = 256;
+const PCAP_MIB_MAX: u64 = 1 << 20;
+const NAME_LEN_MAX: usize = 64;
+
+fn run_name(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if (1..=NAME_LEN_MAX).contains(&text.len()) && text.chars().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("use 1 to {NAME_LEN_MAX} letters, digits, `-` and `_`"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]

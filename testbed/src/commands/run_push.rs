@@ -5,20 +5,20 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use weft_testbed::certs::Folder;
-use weft_testbed::report::{RunWriter, Verdict};
+use weft_testbed::report::{LinkDelay, RunWriter, Verdict};
 use weft_testbed::run::push::{
     Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
     UpdateOutcome, initial_path, make_certificates, model_path, run_push_in_memory,
     run_push_processes, updates_path, verify_push,
 };
-use weft_testbed::run::{Ground, Io, Place, ProcessError, monotonic_ns};
+use weft_testbed::run::{DelayedBy, Ground, Io, Place, ProcessError, captures, monotonic_ns};
 use weft_testbed::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
 use super::certs::now_unix_s;
-use super::run::{choose_ground, default_directory, in_lab, progress_bar, record};
+use super::run::{choose_ground, default_directory, in_lab, progress_bar, record, surroundings};
 use super::run_args::RunArgs;
-use super::{Exit, Failure, Format, Outcome, emit, report};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground};
 use weft_testbed::say;
 
 pub(super) fn run(
@@ -28,7 +28,9 @@ pub(super) fn run(
     format: Format,
 ) -> Outcome {
     let ground = choose_ground(requested, scenario, arguments)?;
-    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(&scenario.name));
+    run_ground::check(scenario, &ground, arguments)?;
+    let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+    let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     // Boxes are told whole paths, for they may run elsewhere than here.
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
     let has_calls = ground.io != Io::Memory;
@@ -40,15 +42,19 @@ pub(super) fn run(
     // What is only printed has a name that does not change.
     let printed = absolute.join("certs");
     let certs = has_calls.then(|| keys.as_ref().map_or(&*printed, |keys| keys.path()));
-    let plan = PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
-        .map_err(|error| Exit::Usage.because(error))?;
-    if plan.topology.is_none() && ground.io != Io::Memory && !scenario.rate_step.is_empty() {
-        let reason = "[[rate_step]] changes links of a lab, and there is none: run as root, or where \
-                      user namespaces are allowed";
-        return Err(Exit::CannotRun.because(anyhow::anyhow!(reason)));
+    let mut plan =
+        PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
+            .map_err(|error| Exit::Usage.because(error))?;
+    let delayed_by = run_ground::delayed_by(scenario, &ground);
+    if delayed_by == Some(DelayedBy::FaultPorts) {
+        plan.delay_by_fault_ports(scenario);
+    }
+    let link_delay = delayed_by.map(|by| by.report(scenario));
+    if arguments.pcap {
+        plan.capture(&absolute, arguments.pcap_size);
     }
     if arguments.dry_run {
-        return print_plan(&plan);
+        return print_plan(&plan, link_delay.as_ref());
     }
     if let Some(reason) = &ground.degraded {
         say!("weft: DEGRADED: {reason}");
@@ -77,7 +83,9 @@ pub(super) fn run(
         begun_ns,
         wall_ns,
     };
-    let outcome = run.outcome(requested, arguments.seed);
+    let mut outcome = run.outcome(requested, arguments.seed);
+    outcome.surroundings.link_delay = link_delay;
+    outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let is_degraded = !run.degraded().is_empty();
     let failed = outcome.verdict == Verdict::Failed;
     run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
@@ -90,7 +98,7 @@ pub(super) fn run(
     })
 }
 
-fn print_plan(plan: &PushPlan) -> Outcome {
+fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
@@ -104,6 +112,7 @@ fn print_plan(plan: &PushPlan) -> Outcome {
     for worker in &plan.workers {
         text += &format!("# w{}: from {} to {}\n", worker.rank, worker.local, worker.server);
     }
+    text += &surroundings(&plan.background, delay);
     emit(&text)?;
     Ok(0)
 }

@@ -72,7 +72,7 @@ pub enum Qdisc {
     Htb,
     /// Token bucket filter: rates of links.
     Tbf,
-    /// Delay and loss; Weft does without.
+    /// Delays of links; `weft run` does without.
     Netem,
 }
 

@@ -117,7 +117,9 @@ fn user_namespaces() -> UserNamespaces {
     }
 }
 
-fn try_qdisc(qdisc: Qdisc) -> QdiscState {
+/// Tries a queueing discipline in a network namespace that is gone afterwards.
+#[must_use]
+pub fn try_qdisc(qdisc: Qdisc) -> QdiscState {
     let options: &[&str] = match qdisc {
         Qdisc::Htb => &[],
         Qdisc::Tbf => &["rate", "1mbit", "burst", "1600", "limit", "3000"],

@@ -13,7 +13,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use facts::{Facts, Hugepages, NodeBinary, Qdisc, QdiscState, UserNamespaces};
-pub use gather::{find_program, find_weft_node, gather};
+pub use gather::{find_program, find_weft_node, gather, try_qdisc};
 
 /// What was found, and what follows from it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -223,7 +223,7 @@ fn qdisc(qdisc: Qdisc, state: QdiscState) -> Finding {
             Level::Warn,
             name,
             "the kernel has no netem",
-            "not needed: [faults] of a scenario impairs frames in user space",
+            "not needed: `weft run` makes delays and [faults] in user space",
         ),
         QdiscState::Missing => Finding::bad(
             Level::Warn,

@@ -10,6 +10,7 @@
 
 pub mod left;
 pub mod live;
+mod netem;
 pub mod netns;
 pub mod plan;
 mod ready;
@@ -180,6 +181,10 @@ fn shape(node: &plan::NodePlan) -> Result<(), LabError> {
         let classes = netns::tc(&node.namespace, &["class", "show", "dev", device])?;
         check.verify(&qdiscs, &classes)?;
     }
+    for device in &node.delayed {
+        let qdiscs = netns::tc(&node.namespace, &["-j", "qdisc", "show", "dev", device])?;
+        tc::verify_netem(device, &qdiscs)?;
+    }
     Ok(())
 }
 
@@ -249,7 +254,7 @@ pub enum LabError {
     /// The kernel has no such queueing discipline.
     #[error(
         "the kernel lacks a queueing discipline, so `tc {command}` failed; try \
-         `modprobe sch_htb sch_tbf`, or leave the rates out of the topology"
+         `modprobe -a sch_htb sch_tbf sch_netem`, or leave rates and delays out of the topology"
     )]
     KernelLacks {
         /// The line that failed.

@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use weft_wire::MacAddr;
 
+use super::netem;
 use super::tc::RateCheck;
 use super::topology::{Host, Link, LinkEnd, Topology};
 
@@ -37,6 +38,8 @@ pub struct NodePlan {
     pub shaping: Vec<String>,
     /// What must hold after `shaping`.
     pub rates: Vec<RateCheck>,
+    /// Interfaces that must have netem after `shaping`.
+    pub delayed: Vec<String>,
     /// Interfaces whose offloads are switched off.
     pub interfaces: Vec<String>,
     /// Shell commands of the topology file.
@@ -181,6 +184,7 @@ fn node_plan(name: &LabName, topology: &Topology, node: &str) -> NodePlan {
         addresses: vec!["link set lo up".to_owned()],
         shaping: Vec::new(),
         rates: Vec::new(),
+        delayed: Vec::new(),
         interfaces: Vec::new(),
         commands: Vec::new(),
     };
@@ -188,12 +192,18 @@ fn node_plan(name: &LabName, topology: &Topology, node: &str) -> NodePlan {
         for (LinkEnd { interface, .. }, shape) in
             link.ends.iter().zip(link.shapes).filter(|(end, _)| end.node == node)
         {
+            let mut lines = Vec::new();
             if let Some(shape) = shape {
                 let (rate, queue) = (shape.rate, shape.queue_packets);
-                plan.shaping.extend(shape.shaper.batch(interface, rate, topology.mtu, queue));
+                lines = shape.shaper.batch(interface, rate, topology.mtu, queue);
                 let (interface, shaper) = (interface.clone(), shape.shaper);
                 plan.rates.push(RateCheck { interface, shaper, rate });
             }
+            if !link.delay.is_zero() {
+                netem::add(&mut lines, interface, shape.as_ref(), link.delay, topology.mtu);
+                plan.delayed.push(interface.clone());
+            }
+            plan.shaping.extend(lines);
             plan.interfaces.push(interface.clone());
         }
     }
@@ -308,6 +318,19 @@ mod tests {
         let rates: Vec<_> = plan.nodes.iter().map(|node| node.rates[0].rate).collect();
         assert_eq!(rates, [10.0, 50.0].map(|mbit| Rate::from_mbit(mbit).unwrap()));
         assert!(plan.nodes[1].shaping[1].contains("rate 50000000bit"));
+    }
+
+    #[test]
+    fn a_delay_is_made_at_both_ends_of_its_link() {
+        let text = r#"{"hosts":{"h1":{},"h2":{}},"switches":{"s1":{}},
+            "links":[["h1","s1",{"bw":10,"delay":"5ms"}],["h2","s1"]]}"#;
+        let plan = Plan::new(&name("far"), &Topology::from_json(text).unwrap());
+        let delayed: Vec<_> = plan.nodes.iter().map(|node| node.delayed.len()).collect();
+        assert_eq!(delayed, [1, 0, 1]);
+        for node in [&plan.nodes[0], &plan.nodes[2]] {
+            assert!(node.shaping[2].contains("netem delay 5000us"), "{:?}", node.shaping);
+            assert_eq!(node.shaping.len(), 3);
+        }
     }
 
     #[test]

@@ -170,6 +170,17 @@ impl RateCheck {
     }
 }
 
+/// Looks for netem in the kernel's own words, as [`RateCheck::verify`] looks for a rate.
+///
+/// # Errors
+/// When it is missing.
+pub fn verify_netem(interface: &str, qdiscs: &str) -> Result<(), TcError> {
+    let listed: Vec<Qdisc> = serde_json::from_str(qdiscs).unwrap_or_default();
+    let is_there = listed.iter().any(|qdisc| qdisc.kind == "netem");
+    let missing = || TcError::Missing { interface: interface.to_owned(), kind: "netem" };
+    is_there.then_some(()).ok_or_else(missing)
+}
+
 /// Finds the queueing discipline that the kernel does not have in the words of a failed `tc`.
 #[must_use]
 pub fn lacks_discipline(stderr: &str) -> bool {
@@ -320,6 +331,16 @@ mod tests {
         for (qdiscs, classes) in [(none, ""), (HTB, ""), ("", CLASS), ("[]", CLASS), (tbf, CLASS)] {
             let found = check(Shaper::Htb, 100.0).verify(qdiscs, classes);
             assert!(matches!(found, Err(TcError::Missing { kind: "htb", .. })), "{qdiscs}");
+        }
+    }
+
+    #[test]
+    fn a_delay_counts_only_where_netem_is_listed() {
+        let listed = HTB.replace("pfifo", "netem");
+        assert_eq!(verify_netem("eth0", &listed), Ok(()));
+        for text in [HTB, "", "[]"] {
+            let found = verify_netem("eth0", text);
+            assert!(matches!(found, Err(TcError::Missing { kind: "netem", .. })), "{text}");
         }
     }
 

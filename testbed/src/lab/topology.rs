@@ -14,7 +14,7 @@
 //!
 //! Invariant: a [`Topology`] that exists is consistent: names are unique and short enough for
 //! Linux, links end at known nodes, no port is used twice, no address belongs to two hosts.
-//! What a link cannot do here (`delay`, `loss`, which need netem) is refused, never ignored.
+//! What a link cannot do here (`loss`, `jitter`) is refused, never ignored.
 
 mod build;
 mod error;
@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::time::Duration;
 
 use weft_wire::MacAddr;
 
@@ -84,6 +85,17 @@ impl Topology {
         host.map(|host| host.kernel_address = false).is_some()
     }
 
+    /// Gives the links of a host a delay in each direction.
+    pub fn set_delay(&mut self, host: &str, delay: Duration) {
+        let of_it = |link: &&mut Link| link.ends[0].node == host;
+        self.links.iter_mut().filter(of_it).for_each(|link| link.delay = delay);
+    }
+
+    /// Leaves the delays of links to somebody else.
+    pub fn clear_delays(&mut self) {
+        self.links.iter_mut().for_each(|link| link.delay = Duration::ZERO);
+    }
+
     /// The host called `name`.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&Host> {
@@ -122,6 +134,8 @@ pub struct Link {
     /// How what leaves each end is shaped: for a host's link, whose first end is the host, its
     /// uplink and its downlink. Unlimited otherwise.
     pub shapes: [Option<Shape>; 2],
+    /// How long a frame takes in each direction, besides waiting for the rate.
+    pub delay: Duration,
 }
 
 /// An interface of a node. Namespaces keep equal names apart.
@@ -252,20 +266,22 @@ impl Builder {
 
     fn link(&mut self, raw: RawLink) -> Result<(), TopologyError> {
         let (ends, options) = raw.normalise()?;
-        self.connect([&ends[0], &ends[1]], options.shapes()?)
+        let delay = options.delay()?;
+        self.connect([&ends[0], &ends[1]], options.shapes()?, delay)
     }
 
     fn connect(
         &mut self,
         ends: [&str; 2],
         shapes: [Option<Shape>; 2],
+        delay: Duration,
     ) -> Result<(), TopologyError> {
         let first = self.end(ends[0])?;
         let second = self.end(ends[1])?;
         if first.node == second.node {
             return Err(TopologyError::Loop { name: first.node });
         }
-        self.links.push(Link { ends: [first, second], shapes });
+        self.links.push(Link { ends: [first, second], shapes, delay });
         Ok(())
     }
 
@@ -326,6 +342,8 @@ const MTU_MIN: u32 = 1280;
 const MTU_MAX: u32 = 65_535;
 /// `<switch>-p999` fits 15 bytes.
 const NODE_NAME_LEN_MAX: usize = 10;
+/// The longest delay of a link: around the world by satellite takes less.
+pub(crate) const DELAY_MAX: Duration = Duration::from_secs(1);
 const SWITCH_PORT_MAX: u16 = 999;
 /// The kernel's own default for an Ethernet device.
 pub(super) const QUEUE_PACKETS_DEFAULT: u32 = 1000;

@@ -16,15 +16,13 @@ use weft_plan::net::estimate::train::{Arrival, Departure, Reading};
 use weft_plan::net::estimate::{Refusal, TrainSample};
 
 use super::message::{AgentPlan, Command, Message};
+use crate::lab::tc::Rate;
 use crate::run::monotonic_ns;
+use crate::traffic::{self, Count};
 
 /// Between two readings of the counters.
 pub const COUNTERS_EVERY: Duration = Duration::from_millis(100);
 const POLL: Duration = Duration::from_millis(20);
-const CROSS_PAYLOAD_LEN: usize = 1400;
-const CROSS_FRAME_BITS: f64 = (CROSS_PAYLOAD_LEN as f64 + 42.0) * 8.0;
-/// A sender of cross traffic that is later than this does not catch up.
-const CROSS_LATE_MAX: Duration = Duration::from_millis(20);
 
 /// What the threads of an agent share.
 #[derive(Debug, Default)]
@@ -70,7 +68,7 @@ fn work(plan: &AgentPlan) -> anyhow::Result<()> {
                 }
                 Ok(Command::Cross { target, bits_per_sec }) => {
                     let shared = &shared;
-                    scope.spawn(move || cross(plan.local, target, bits_per_sec, shared));
+                    scope.spawn(move || cross(plan.local, plan.mtu, target, bits_per_sec, shared));
                 }
                 Err(error) => say(&Message::Failed { error: error.to_string() }),
             }
@@ -157,24 +155,17 @@ fn receive(
     Ok(())
 }
 
-/// Sends datagrams at a steady rate, each at its time.
-fn cross(local: SocketAddr, target: SocketAddr, bits_per_sec: f64, shared: &Shared) {
-    let Ok(socket) = UdpSocket::bind((local.ip(), 0)) else {
-        say(&Message::Failed { error: "cannot open a socket for cross traffic".to_owned() });
-        return;
+/// Sends traffic of others until the agent ends.
+fn cross(local: SocketAddr, mtu: usize, target: SocketAddr, bits_per_sec: f64, shared: &Shared) {
+    let flow = || {
+        let socket = UdpSocket::bind((local.ip(), 0))?;
+        socket.connect(target)?;
+        let rate = Rate::from_mbit(bits_per_sec / 1e6).ok_or(std::io::ErrorKind::InvalidInput)?;
+        let is_on = || !shared.ended.load(Ordering::Relaxed);
+        let len = traffic::payload_len(mtu);
+        traffic::send_steadily(&socket, rate, len, &Count::default(), is_on)
     };
-    let payload = [0; CROSS_PAYLOAD_LEN];
-    let gap = Duration::from_secs_f64(CROSS_FRAME_BITS / bits_per_sec);
-    let mut next = Instant::now();
-    while !shared.ended.load(Ordering::Relaxed) {
-        let now = Instant::now();
-        if now < next {
-            thread::sleep(next - now);
-        } else if now - next > CROSS_LATE_MAX {
-            next = now;
-        }
-        // A full queue is what cross traffic is for.
-        let _ = socket.send_to(&payload, target);
-        next += gap;
+    if let Err(error) = flow() {
+        say(&Message::Failed { error: format!("sending cross traffic: {error}") });
     }
 }

@@ -44,7 +44,8 @@ impl FromStr for Cross {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}`: expected HOST:MBIT or HOST/TARGET:MBIT");
         let (path, mbit) = text.rsplit_once(':').ok_or_else(bad)?;
-        let mbit = positive(mbit).ok_or_else(bad)?;
+        let mbit =
+            positive(mbit).filter(|mbit| Rate::from_mbit(*mbit).is_some()).ok_or_else(bad)?;
         let (from, to) = path.split_once('/').map_or((path, None), |(from, to)| (from, Some(to)));
         Ok(Self { from: from.to_owned(), to: to.map(str::to_owned), mbit })
     }

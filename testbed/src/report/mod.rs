@@ -18,6 +18,7 @@ mod pictures;
 mod plan_picture;
 mod push;
 mod render;
+mod surroundings;
 mod svg;
 mod table;
 
@@ -42,12 +43,16 @@ pub use pictures::{Picture, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
+pub use surroundings::{CaptureRow, FlowRow, LinkDelay, Surroundings};
 pub use svg::round_times_svg;
 pub use table::table;
 
 /// `run.json`: what was run, on what, and how it ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RunRecord {
+    /// The run's name: the scenario's unless it was given one.
+    #[serde(default)]
+    pub name: String,
     /// Version of Weft.
     pub weft_version: String,
     /// Commit that the binary was built from, or `unknown`.
@@ -67,10 +72,12 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// What the run is called in pictures: scenario and seed.
+    /// What the run is called in pictures: its name and seed.
     #[must_use]
     pub fn title(&self) -> String {
-        let name = self.configuration.get("name").and_then(serde_json::Value::as_str);
+        let scenario = self.configuration.get("name").and_then(serde_json::Value::as_str);
+        // Records of earlier versions have no name.
+        let name = Some(self.name.as_str()).filter(|name| !name.is_empty()).or(scenario);
         format!("{}, seed {}", name.unwrap_or("a run"), self.seed)
     }
 }
@@ -112,6 +119,9 @@ pub struct RunOutcome {
     pub bottleneck_evidence: String,
     /// Seed of every random choice.
     pub seed: u64,
+    /// What surrounded the job.
+    #[serde(flatten)]
+    pub surroundings: Surroundings,
     /// What a run that pushes has to tell besides.
     #[serde(flatten, default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushOutcome>,
@@ -139,6 +149,8 @@ pub enum Verdict {
 /// What a run directory says, computed from its files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
+    /// The run's name.
+    pub name: String,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Option<RunOutcome>,
@@ -186,6 +198,7 @@ impl Report {
         }
         let record = &files.record;
         Self {
+            name: record.name.clone(),
             outcome: record.outcome.clone(),
             round_time_ns: Quantiles::of(&round_times_ns),
             // A push has no moment at which all must be ready.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::histogram::{Bin, Quantiles, bins};
-use super::{Report, Verdict, push};
+use super::{Report, Verdict, push, surroundings};
 
 /// The report for people.
 #[must_use]
@@ -95,6 +95,7 @@ fn outcome(out: &mut String, report: &Report) {
     let same = if outcome.model_identical { "identical to" } else { "DIFFERS from" };
     let share = 100.0 * outcome.aggregated_share();
     let mut rows = vec![
+        ("name", report.name.clone()),
         ("io", io),
         ("rounds", format!("{}, {:.1} per second", outcome.rounds, outcome.rounds_per_second)),
         ("accuracy", format!("{:.4} on held-out images", outcome.accuracy)),
@@ -123,6 +124,7 @@ fn outcome(out: &mut String, report: &Report) {
     for (name, value) in rows {
         let _ = writeln!(out, "{name:<10}{value}");
     }
+    surroundings::text(out, &outcome.surroundings);
 }
 
 fn histogram(out: &mut String, bins: &[Bin]) {

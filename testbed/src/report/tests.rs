@@ -2,6 +2,7 @@ use super::*;
 
 fn record(outcome: Option<RunOutcome>) -> RunRecord {
     RunRecord {
+        name: "first_try".to_owned(),
         weft_version: "0.1.0".to_owned(),
         commit: "0123abc".to_owned(),
         started_unix_s: 1_700_000_000,
@@ -39,6 +40,7 @@ pub(super) fn outcome() -> RunOutcome {
         bottleneck: "cpu".to_owned(),
         bottleneck_evidence: "workers busy 97 % of the time".to_owned(),
         seed: 7,
+        surroundings: Surroundings::default(),
         push: None,
     }
 }
@@ -184,6 +186,7 @@ fn the_text_report_reads_like_this() {
     let expected = "\
 verdict   ok
           degraded: no namespaces, so UDP on loopback
+name      first_try
 io        udp (asked for dpdk)
 rounds    4, 123.5 per second
 accuracy  0.9721 on held-out images
@@ -215,4 +218,61 @@ fn the_picture_has_a_bar_for_every_bin() {
     assert_eq!(bars, bins(&times).len());
     assert_eq!(picture, round_times_svg("digits", &times).unwrap().unwrap());
     assert_eq!(round_times_svg("digits", &[]).unwrap(), None);
+}
+
+#[test]
+fn what_surrounded_the_job_is_told() {
+    let mut files = finished();
+    let outcome = files.record.outcome.as_mut().unwrap();
+    let flow = FlowRow {
+        from: "w0".to_owned(),
+        to: "server".to_owned(),
+        rate_mbit: 20.0,
+        begin_s: Some(1.5),
+        end_s: Some(4.0),
+        sent_mbit: 20.0,
+        received_mbit: 15.25,
+    };
+    let late = FlowRow { begin_s: None, end_s: None, ..FlowRow::default() };
+    let capture = CaptureRow {
+        file: "a0.pcap".to_owned(),
+        bytes: 2_500_000,
+        frames: Some(3000),
+        cut_frames: Some(12),
+    };
+    let hosts_ms = [("w0".to_owned(), 2.5)].into();
+    outcome.surroundings = Surroundings {
+        background: vec![flow, late],
+        link_delay: Some(LinkDelay { by: "netem".to_owned(), hosts_ms }),
+        captures: vec![
+            capture,
+            CaptureRow { file: "a0.life0.pcap".to_owned(), ..CaptureRow::default() },
+        ],
+    };
+    let report = Report::new(&files);
+    let found = text(&report);
+    for expected in [
+        "\nbackground traffic, Mbit/s of frames\nfrom  to",
+        "\nw0    server  20         20.00  15.25    1.5 s  4.0 s\n",
+        "0.00     -      -\n",
+        "\nlink delay in each direction, by netem: w0 2.5 ms\n",
+        "\ncaptures in the run directory\nfile           MB    frames  cut off\n",
+        "\na0.pcap        2.50  3000    12\n",
+        "\na0.life0.pcap  0.00  -       -\n",
+    ] {
+        assert!(found.contains(expected), "no {expected:?} in\n{found}");
+    }
+    let metrics = metrics(&report);
+    let value_of = |name: &str| &metrics.iter().find(|m| m.metric == name).unwrap().value;
+    assert_eq!(value_of("background.0.received_mbit"), "15.25");
+    assert_eq!(value_of("link_delay.hosts_ms.w0"), "2.5");
+    assert_eq!(
+        (value_of("captures.0.cut_frames").as_str(), value_of("name").as_str()),
+        ("12", "first_try")
+    );
+    // A run without them has no such keys, and records of earlier versions are read.
+    let plain = serde_json::to_value(finished().record.outcome.unwrap()).unwrap();
+    assert!(plain.get("background").is_none() && plain.get("captures").is_none());
+    let read: RunOutcome = serde_json::from_value(plain).unwrap();
+    assert_eq!(read.surroundings, Surroundings::default());
 }

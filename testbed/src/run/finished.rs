@@ -3,12 +3,15 @@
 use weft_wire::header::ElementType;
 
 use super::Observed;
+use super::background::{FlowSeen, bytes_at, part};
 use super::bottleneck::{Bottleneck, Usage};
-use super::message::{RoundMessage, WorkerMessage};
+use super::message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
 use super::plan::{Io, Place, Plan};
 use super::verify::Proof;
 use crate::lab::tc::Rate;
-use crate::report::{EventRow, FilesError, RoundRow, RunOutcome, RunWriter, TransferRow, Verdict};
+use crate::report::{
+    EventRow, FilesError, RoundRow, RunOutcome, RunWriter, Surroundings, TransferRow, Verdict,
+};
 use crate::scenario::Scenario;
 
 /// Where the frames really travel, and why not where they were asked to.
@@ -95,6 +98,10 @@ impl Finished<'_> {
             bottleneck: bottleneck.name.to_owned(),
             bottleneck_evidence: bottleneck.evidence,
             seed,
+            surroundings: Surroundings {
+                background: observed.background.iter().map(FlowSeen::row).collect(),
+                ..Surroundings::default()
+            },
             push: None,
         }
     }
@@ -134,8 +141,7 @@ impl Finished<'_> {
             WorkerMessage::Round(round) => Some(round.duration_ns),
             _ => None,
         });
-        let box_link = boxes.iter().map(|(_, counters)| counters.rx_bytes).max().unwrap_or(0);
-        let worker_link = summaries.iter().map(|s| s.tx_bytes.max(s.rx_bytes)).max().unwrap_or(0);
+        let waiting_ns = waiting.sum();
         let in_memory = self.ground.io == Io::Memory;
         let worker_cpu: u64 = if in_memory {
             // Threads of one process: each saw the whole.
@@ -147,9 +153,9 @@ impl Finished<'_> {
             wall_ns: self.wall_ns,
             cpu_ns: worker_cpu + boxes.iter().map(|(_, counters)| counters.cpu_ns).sum::<u64>(),
             cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
-            waiting_ns: waiting.sum(),
+            waiting_ns,
             workers: self.plan.workers.len() as u64,
-            link_bytes: box_link.max(worker_link),
+            link_bytes: self.busiest_link_bytes(waiting_ns),
             link_bytes_per_sec: self
                 .scenario
                 .lab
@@ -161,6 +167,28 @@ impl Finished<'_> {
             contributions: summaries.iter().map(|summary| summary.chunks_sent).sum(),
             faults_fired: summaries.iter().map(|summary| summary.faults_fired).sum(),
         }
+    }
+
+    /// Bytes that the busiest link carried in one direction during transfers, for which workers
+    /// waited so long together.
+    fn busiest_link_bytes(&self, waiting_ns: u64) -> u64 {
+        // Transfers take a part of the run's time, and meet as large a part of others' traffic.
+        let waited_ns = waiting_ns / (self.plan.workers.len().max(1) as u64);
+        let others = |host: &str| {
+            let bytes = bytes_at(&self.observed.background, host, 0, u64::MAX);
+            bytes.map(|bytes| part(bytes, waited_ns.min(self.wall_ns), self.wall_ns))
+        };
+        let of_box = |(name, counters): &(String, BoxCounters)| {
+            // A port that takes frames off an interface has counted those of others.
+            let down = if self.ground.io == Io::Udp { others(name)[1] } else { 0 };
+            counters.rx_bytes + down
+        };
+        let of_worker = |(rank, summary): (usize, &WorkerSummary)| {
+            let [up, down] = others(&format!("w{rank}"));
+            (summary.tx_bytes + up).max(summary.rx_bytes + down)
+        };
+        let boxes = self.observed.boxes.iter().map(of_box);
+        boxes.chain(self.observed.summaries().map(of_worker)).max().unwrap_or(0)
     }
 
     /// Fills the run directory.
@@ -221,6 +249,9 @@ impl Finished<'_> {
         for (at_ns, name) in &self.observed.restarts {
             let fields = [("box", name.as_str().into())];
             writer.event(&event(*at_ns, "aggregator_restart", &fields))?;
+        }
+        for row in self.observed.background.iter().flat_map(|flow| flow.events(begun_ns)) {
+            writer.event(&row)?;
         }
         for (rank, message) in &self.observed.messages {
             let rank = ("rank", (*rank).into());

@@ -8,10 +8,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
+use weft_control::SumOrder;
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::table::{
-    BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table, TableError,
-};
+use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table, TableError};
 use weft_io::memory::{self, MemoryPort};
 use weft_io::{AggregatorLane, LaneEngine, Port, RoleLane};
 use weft_kernel::Kernels;

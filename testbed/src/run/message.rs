@@ -117,4 +117,18 @@ pub struct BoxCounters {
     pub port_losses: u64,
     /// Controller: plans that the job's policy failed to make, so that the default one made them.
     pub policy_failures: u64,
+    /// What its capture holds, if there is one.
+    pub capture: Option<CaptureCounters>,
+}
+
+/// What a box says of its capture.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub struct CaptureCounters {
+    /// Frames in it.
+    pub frames: u64,
+    /// Frames that had no room.
+    pub cut: u64,
+    /// Frames that could not be written.
+    pub errors: u64,
 }

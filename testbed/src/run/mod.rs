@@ -9,13 +9,19 @@
 //! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
 //! | `running_box`, `running_worker` | one child process each |
 //! | `process` | a child process that is gone when its owner is |
+//! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
+//! | `additions` | captures and delays, as boxes and workers are told of them (pure) |
+//! | `captures` | the captures that boxes left |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
 //!
 //! Both ways of running give the same messages, recordings and report.
 
+mod additions;
+mod background;
 mod bottleneck;
+mod captures;
 mod finished;
 mod memory;
 mod message;
@@ -31,11 +37,14 @@ pub mod worker;
 
 use std::path::PathBuf;
 
+pub use additions::DelayedBy;
+pub use background::{FlowPlan, FlowSeen};
 pub use bottleneck::{Bottleneck, Usage};
+pub use captures::captures;
 pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
-pub use message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
+pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
 pub use plan::{Io, LOOPBACK_PORTS, Place, Plan, PlanError, WorkerPlan};
 pub use processes::{ProcessError, find_node, run_processes};
 pub use recording::{Recording, RecordingError, RecordingReader};
@@ -50,6 +59,8 @@ pub struct Observed {
     pub boxes: Vec<(String, BoxCounters)>,
     /// Boxes that were restarted: when, by the monotonic clock, and which.
     pub restarts: Vec<(u64, String)>,
+    /// What became of the traffic of others.
+    pub background: Vec<FlowSeen>,
 }
 
 impl Observed {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weft_client::Numbers;
 
+use super::background::FlowPlan;
 use crate::lab::topology::{Topology, TopologyError};
 use crate::scenario::{FaultSection, ScaleExponent, Scenario};
 
@@ -96,6 +97,8 @@ pub struct Plan {
     pub workers: Vec<WorkerPlan>,
     /// Elements per chunk.
     pub elements: u16,
+    /// Traffic of others.
+    pub background: Vec<FlowPlan>,
 }
 
 /// A box.
@@ -122,6 +125,8 @@ pub struct WorkerPlan {
     pub mtu: u16,
     /// True when exponents are agreed per chunk.
     pub block_exponents: bool,
+    /// How long its fault port delays each frame in each direction, in microseconds.
+    pub link_delay_us: u64,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
@@ -183,6 +188,10 @@ impl Plan {
             for name in &names {
                 topology.leave_address_to_port(name);
             }
+            if !scenario.background.is_empty() {
+                // The kernels of the boxes have no other.
+                topology.add_control_addresses();
+            }
         }
         let layout = Layout { scenario, io, place: &place, topology: topology.as_ref() };
         let boxes = names
@@ -192,7 +201,8 @@ impl Plan {
             .collect();
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
         let elements = layout.elements();
-        Ok(Self { io, boxes, workers, elements, topology, place })
+        let background = FlowPlan::all(scenario, topology.as_ref());
+        Ok(Self { io, boxes, workers, elements, background, topology, place })
     }
 }
 
@@ -255,7 +265,12 @@ impl Layout<'_> {
         let host = self.topology.and_then(|topology| topology.host(&format!("w{rank}")));
         match host.and_then(|host| host.ip).map(|cidr| cidr.address) {
             Some(ip) => SocketAddr::new(ip, WORKER_PORT),
-            None => SocketAddr::from((Ipv4Addr::LOCALHOST, WORKER_PORT + 100 * u16::from(rank))),
+            None => {
+                // The boxes' lanes have the first ports.
+                let base = self.place.port_base().unwrap_or(WORKER_PORT);
+                let port = base + LOOPBACK_STRIDE * (1 + u16::from(rank));
+                SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+            }
         }
     }
 
@@ -276,6 +291,7 @@ impl Layout<'_> {
             aggregator: self.box_addr(index),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             block_exponents: self.scenario.job.scale_exponent == ScaleExponent::Auto,
+            link_delay_us: 0,
             seed,
             scenario: self.scenario.clone(),
         }
@@ -414,6 +430,17 @@ mod tests {
         let leaf: toml::Table = plan.boxes[2].config.parse().unwrap();
         assert_eq!(leaf["row"][0]["parent"]["rank"].as_integer(), Some(1));
         assert_eq!(leaf["row"][0]["fan_in"].as_integer(), Some(4));
+    }
+
+    #[test]
+    fn runs_on_loopback_share_no_port() {
+        let ports = |port_base: u16| {
+            let plan = Plan::new(&scenario(0), Io::Udp, Place::Loopback { port_base }, 1).unwrap();
+            plan.workers.iter().map(|worker| worker.local.port()).collect::<Vec<u16>>()
+        };
+        let (one, other) = (ports(20_000), ports(20_000 + LOOPBACK_PORTS));
+        assert_eq!(one, [20_016, 20_032, 20_048, 20_064]);
+        assert!(one.iter().all(|port| !other.contains(port)));
     }
 
     #[test]

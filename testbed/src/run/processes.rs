@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use super::background::Background;
 use super::plan::{Place, Plan};
 use super::process::{Process, io};
 use super::running_box::{RunningBox, wait_until_ready};
@@ -128,6 +129,7 @@ pub fn run_processes(
         Place::Memif { socket, .. } => Some(start_bridge(&node, plan, socket, directory)?),
         Place::Lab | Place::Loopback { .. } => None,
     };
+    let background = Background::start(lab, &plan.background)?;
     let (sender, receiver) = mpsc::channel();
     let mut workers = Vec::new();
     for plan in &plan.workers {
@@ -162,6 +164,7 @@ pub fn run_processes(
         Ok(())
     })?;
     drop(workers);
+    observed.background = background.stop();
     for mut running in boxes {
         let name = running.name().to_owned();
         observed.boxes.push((name, running.stop()));

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::BoxCounters;
+use super::additions::{capture_path, life_path};
 use super::plan::BoxPlan;
 use super::process::{Process, io, program};
 use super::processes::ProcessError;
@@ -30,6 +31,8 @@ pub(super) struct RunningBox {
     log: PathBuf,
     process: Process,
     is_dead: bool,
+    /// Times that it was killed and started again.
+    restarts: u32,
 }
 
 impl RunningBox {
@@ -45,7 +48,7 @@ impl RunningBox {
         let namespace = lab.map(|lab| lab.namespace(&plan.name));
         let process = spawn_box(node, &config, &log, namespace.as_deref())?;
         let (plan, node) = (plan.clone(), node.to_owned());
-        Ok(Self { plan, namespace, node, config, log, process, is_dead: false })
+        Ok(Self { plan, namespace, node, config, log, process, is_dead: false, restarts: 0 })
     }
 
     pub(super) fn wait_until_ready(&mut self) -> Result<(), ProcessError> {
@@ -61,6 +64,11 @@ impl RunningBox {
         let _ = self.process.0.kill();
         let _ = self.process.0.wait();
         fs::write(&self.log, "").map_err(io("emptying a box's log"))?;
+        let capture =
+            capture_path(self.log.parent().unwrap_or_else(|| Path::new("")), &self.plan.name);
+        // The next life writes its own; most boxes have none.
+        let _ = fs::rename(&capture, life_path(&capture, self.restarts));
+        self.restarts += 1;
         self.process = spawn_box(&self.node, &self.config, &self.log, self.namespace.as_deref())?;
         self.wait_until_ready()
     }
@@ -144,6 +152,7 @@ fn counters(text: &str) -> Option<BoxCounters> {
         port_losses: number(port, "rx_missed")
             + number(port, "rx_nombuf")
             + lanes.map(|lane| number(lane, "tx_dropped")).sum::<u64>(),
+        capture: serde_json::from_value(json["trace"].clone()).ok(),
         ..BoxCounters::default()
     };
     for job in json["jobs"].as_array()? {
@@ -158,15 +167,20 @@ fn counters(text: &str) -> Option<BoxCounters> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::CaptureCounters;
 
     #[test]
     fn the_statistics_of_a_node_and_of_a_controller_are_read() {
         let node = r#"{"port": {"rx_packets": 3, "rx_missed": 2}, "lanes": [{"tx_dropped": 1}],
+            "trace": {"frames": 5, "bytes": 600, "cut": 2, "errors": 0},
             "jobs": [{"contributions_added": 7, "duplicates": 1}]}"#;
         let read = counters(node).expect("a node's");
         assert_eq!((read.rx_packets, read.port_losses, read.contributions_added), (3, 3, 7));
+        let capture = CaptureCounters { frames: 5, cut: 2, errors: 0 };
+        assert_eq!(read.capture, Some(capture));
         let controller = r#"{"jobs": [{"name": "train", "policy_failures": 4},
             {"name": "other", "policy_failures": 1}], "plans": 9}"#;
-        assert_eq!(counters(controller).expect("a controller's").policy_failures, 5);
+        let read = counters(controller).expect("a controller's");
+        assert_eq!((read.policy_failures, read.capture), (5, None));
     }
 }

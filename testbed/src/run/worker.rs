@@ -9,6 +9,7 @@ use weft_io::Port;
 use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
 use weft_io::udp::{UdpConfig, UdpPort};
 
+use super::additions::FRAMES_WITH_DELAY;
 use super::message::{RoundMessage, WorkerMessage, WorkerSummary};
 use super::plan::WorkerPlan;
 use super::recording::Recording;
@@ -24,6 +25,9 @@ pub fn run_over_udp(plan: &WorkerPlan, directory: &Path, say: &mut dyn FnMut(Wor
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
     config.socket_count = usize::from(plan.scenario.aggregation.lanes);
+    if plan.link_delay_us > 0 {
+        config.frame_count = FRAMES_WITH_DELAY;
+    }
     match UdpPort::open(&config) {
         Ok(port) => run(plan, directory, port, say),
         Err(error) => say(failed(chain(&error))),
@@ -37,7 +41,8 @@ pub fn run<P: Port>(
     port: P,
     say: &mut dyn FnMut(WorkerMessage),
 ) {
-    let faults = fault_config(&plan.scenario.faults, member_seed(plan.seed, plan.rank));
+    let seed = member_seed(plan.seed, plan.rank);
+    let faults = fault_config(&plan.scenario.faults, plan.link_delay_us, seed);
     let port = Fault::new(port, &faults);
     match train(plan, directory, port, say) {
         Ok(summary) => say(WorkerMessage::Done(summary)),
@@ -128,7 +133,7 @@ fn retransmissions(statistics: &Statistics) -> u64 {
     statistics.data.retransmissions + exponents
 }
 
-pub(super) fn fault_config(section: &FaultSection, seed: u64) -> FaultConfig {
+pub(super) fn fault_config(section: &FaultSection, link_delay_us: u64, seed: u64) -> FaultConfig {
     let rates = FaultRates {
         loss: section.loss,
         duplicate: section.duplicate,
@@ -136,7 +141,14 @@ pub(super) fn fault_config(section: &FaultSection, seed: u64) -> FaultConfig {
         corrupt: section.corrupt,
         delay: 0.0,
     };
-    FaultConfig { seed, rx: rates, tx: rates, delay_max_ns: DELAY_MAX_NS, ..FaultConfig::default() }
+    FaultConfig {
+        seed,
+        rx: rates,
+        tx: rates,
+        delay_max_ns: DELAY_MAX_NS,
+        link_delay_ns: link_delay_us.saturating_mul(1000),
+        ..FaultConfig::default()
+    }
 }
 
 pub(super) fn chain(error: &dyn std::error::Error) -> String {

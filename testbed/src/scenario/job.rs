@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Invalid, refuse};
 use crate::workload::digits::{TrainerConfig, TrainerError};
+use weft_wire::header::ElementType;
 
 /// `[job]`: the training run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -24,7 +25,7 @@ pub struct JobSection {
     pub learning_rate: f32,
     /// Share of the previous step that is kept.
     pub momentum: f32,
-    /// Elements on the wire.
+    /// Elements on the wire: `i32`, which sums exactly in any order.
     pub element_type: ElementType,
     /// Scale of `i32` elements: an exponent, or `"auto"` for one of each block.
     pub scale_exponent: ScaleExponent,
@@ -61,6 +62,9 @@ impl JobSection {
             let reason = format!("is {}; expected 1 to {WORKERS_MAX}", self.workers);
             return refuse("job", "workers", reason);
         }
+        if self.element_type != ElementType::I32 {
+            return refuse("job", "element_type", "must be `i32`, which sums exactly in any order");
+        }
         if self.rounds == 0 {
             return refuse("job", "rounds", "is 0; expected at least 1");
         }
@@ -81,14 +85,6 @@ impl JobSection {
         }
         Ok(())
     }
-}
-
-/// Elements on the wire.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ElementType {
-    /// Fixed point, which sums exactly in any order.
-    I32,
 }
 
 /// Scale of fixed-point elements: value = element x 2^exponent.

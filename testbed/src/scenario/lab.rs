@@ -1,12 +1,13 @@
 //! `[lab]`: the links, and the network that a scenario needs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Invalid, Scenario, refuse};
 use crate::lab::tc::Rate;
-use crate::lab::topology::{Rack, Rates, Star, Topology, TopologyError};
+use crate::lab::topology::{DELAY_MAX, Rack, Rates, Star, Topology, TopologyError};
 
 /// `[lab]`: the links.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -16,6 +17,14 @@ pub struct LabSection {
     pub rate_mbit: Option<f64>,
     /// Largest IP packet, in bytes.
     pub mtu: u32,
+    /// How long a frame takes over each host's link in each direction, in milliseconds, to 1000;
+    /// 0 without it. Made by netem where the kernel has it, else by the fault ports of workers and
+    /// boxes, for Weft's datagrams alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<f64>,
+    /// Delays of their own, by host.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub delays_ms: BTreeMap<String, f64>,
     /// Links of their own rate, by host; `[push]` only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<String, LinkRate>,
@@ -48,7 +57,14 @@ impl RackSection {
 
 impl Default for LabSection {
     fn default() -> Self {
-        Self { rate_mbit: None, mtu: 1500, links: BTreeMap::new(), racks: Vec::new() }
+        Self {
+            rate_mbit: None,
+            mtu: 1500,
+            delay_ms: None,
+            delays_ms: BTreeMap::new(),
+            links: BTreeMap::new(),
+            racks: Vec::new(),
+        }
     }
 }
 
@@ -132,7 +148,36 @@ impl LabSection {
         }
     }
 
+    /// How long a frame takes over a host's link in each direction.
+    #[must_use]
+    pub fn delay(&self, host: &str) -> Duration {
+        let delay_ms = self.delays_ms.get(host).copied().or(self.delay_ms).unwrap_or(0.0);
+        Duration::try_from_secs_f64(delay_ms / 1e3).unwrap_or_default()
+    }
+
+    fn validate_delays(&self, hosts: &[String]) -> Result<(), Invalid> {
+        let most_ms = DELAY_MAX.as_secs_f64() * 1e3;
+        let expected = |delay_ms: f64| {
+            let in_range = (0.0..=most_ms).contains(&delay_ms);
+            (!in_range).then(|| format!("is {delay_ms}; expected 0 to {most_ms} ms"))
+        };
+        if let Some(reason) = self.delay_ms.and_then(expected) {
+            return refuse("lab", "delay_ms", reason);
+        }
+        for (host, delay_ms) in &self.delays_ms {
+            if !hosts.contains(host) {
+                let reason = format!("names no host; there are {}", hosts.join(", "));
+                return refuse("lab.delays_ms", host, reason);
+            }
+            if let Some(reason) = expected(*delay_ms) {
+                return refuse("lab.delays_ms", host, reason);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn validate(&self, hosts: &[String]) -> Result<(), Invalid> {
+        self.validate_delays(hosts)?;
         let out_of_range = |mbit: f64| {
             let reason = format!("is {mbit}; expected 0.01 to 100000 Mbit/s");
             Rate::from_mbit(mbit).is_none().then_some(reason)
@@ -153,16 +198,19 @@ impl LabSection {
             }
         }
         let mut placed = BTreeSet::new();
-        for rack in &self.racks {
+        for (index, rack) in self.racks.iter().enumerate() {
+            let refuse = |key: &str, reason: String| {
+                refuse("lab.rack", key, reason).map_err(|invalid| invalid.at(index))
+            };
             let misplaced =
                 rack.hosts.iter().find(|host| !hosts.contains(host) || !placed.insert(*host));
             if let Some(host) = misplaced {
                 let reason = format!("has {host}, which is no host, or in a rack already");
-                return refuse("lab.rack", "hosts", reason);
+                return refuse("hosts", reason);
             }
             for (key, mbit) in [("up", rack.up), ("down", rack.down)] {
                 if let Some(reason) = mbit.and_then(out_of_range) {
-                    return refuse("lab.rack", key, reason);
+                    return refuse(key, reason);
                 }
             }
         }
@@ -176,9 +224,24 @@ impl Scenario {
     /// # Errors
     /// When the lab's address plan is too small.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
-        if self.push.is_some() {
-            return self.push_topology();
+        let mut topology = match self.push {
+            Some(_) => self.push_topology(),
+            None => self.star(),
+        }?;
+        for (host, delay) in self.delays() {
+            topology.set_delay(&host, delay);
         }
+        Ok(topology)
+    }
+
+    /// The hosts whose links have a delay, by name.
+    #[must_use]
+    pub fn delays(&self) -> BTreeMap<String, Duration> {
+        let delayed = self.hosts().into_iter().map(|host| (self.lab.delay(&host), host));
+        delayed.filter(|(delay, _)| !delay.is_zero()).map(|(delay, host)| (host, delay)).collect()
+    }
+
+    fn star(&self) -> Result<Topology, TopologyError> {
         let boxes = self.aggregation.boxes().len();
         Topology::star(&Star {
             workers: self.job.workers,

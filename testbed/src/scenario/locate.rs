@@ -13,17 +13,20 @@ pub(super) fn locate(text: &str, offset: usize) -> (usize, Option<String>) {
     (line, field)
 }
 
-/// The line of a key, else of its section, else the first.
-pub(super) fn line_of(text: &str, section: &str, wanted: &str) -> usize {
-    let mut current = "";
+/// The line of a key in the section of that name after `earlier` others, else of the section, else
+/// the first.
+pub(super) fn line_of(text: &str, section: &str, earlier: usize, wanted: &str) -> usize {
+    let mut is_inside = section.is_empty();
+    let mut seen = 0;
     let mut section_line = 1;
     for (index, line) in text.lines().enumerate() {
         if let Some(name) = header(line) {
-            current = name;
-            if current == section {
+            is_inside = name == section && seen == earlier;
+            seen += usize::from(name == section);
+            if is_inside {
                 section_line = index + 1;
             }
-        } else if current == section && key(line) == Some(wanted) {
+        } else if is_inside && key(line) == Some(wanted) {
             return index + 1;
         }
     }

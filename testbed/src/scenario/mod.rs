@@ -7,10 +7,12 @@
 //! | --- | --- |
 //! | `job` | `[job]`: the training run |
 //! | `lab` | `[lab]`, `[[rate_step]]`: the links, and how they change |
+//! | `background` | `[[background]]`: traffic of others |
 //! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
 //! | `locate` | the line and the field of a mistake |
 
+mod background;
 mod boxes;
 mod job;
 mod lab;
@@ -21,10 +23,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use background::BACKGROUND_MAX;
+pub use background::BackgroundSection;
 pub use boxes::{AggregationSection, FaultSection, RestartSection};
-pub use job::{ElementType, JobSection, ScaleExponent};
+pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
-pub use push::{Ack, CONTROLLER, LinkRates, Mode, PushSection, REPLICA, Replication, SERVER};
+pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -52,6 +56,9 @@ pub struct Scenario {
     /// Links that change while the job runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_step: Vec<RateStepSection>,
+    /// Traffic of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub background: Vec<BackgroundSection>,
     /// With `[push]`: boxes that are killed and stay dead.
     #[serde(default)]
     pub crash: Vec<RestartSection>,
@@ -69,8 +76,8 @@ impl Scenario {
             let reason = error.message().trim().to_owned();
             ScenarioError { file: file.to_owned(), line, field, reason }
         })?;
-        scenario.validate().map_err(|Invalid { section, key, reason }| {
-            let line = locate::line_of(text, section, &key);
+        scenario.validate().map_err(|Invalid { section, index, key, reason }| {
+            let line = locate::line_of(text, section, index, &key);
             let dot = if section.is_empty() { "" } else { "." };
             let field = Some(format!("{section}{dot}{key}"));
             ScenarioError { file: file.to_owned(), line, field, reason }
@@ -109,19 +116,29 @@ impl Scenario {
         }
         self.aggregation.validate(&self.job)?;
         self.topology().map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?;
-        for restart in &self.restart {
-            restart.validate("restart", &self.job, &self.restartable())?;
+        for (index, restart) in self.restart.iter().enumerate() {
+            restart
+                .validate("restart", &self.job, &self.restartable())
+                .map_err(|invalid| invalid.at(index))?;
             if restart.name == SERVER && self.push.as_ref().is_some_and(|push| !push.durable) {
                 let reason = "is the server, which forgets the job; set durable = true in [push]";
-                return refuse("restart", "box", reason);
+                return refuse("restart", "box", reason).map_err(|invalid| invalid.at(index));
             }
         }
         let mortal = self.push.as_ref().map(PushSection::boxes).unwrap_or_default();
-        for crash in &self.crash {
-            crash.validate("crash", &self.job, &mortal)?;
+        for (index, crash) in self.crash.iter().enumerate() {
+            crash.validate("crash", &self.job, &mortal).map_err(|invalid| invalid.at(index))?;
         }
-        for step in &self.rate_step {
-            step.validate(self)?;
+        for (index, step) in self.rate_step.iter().enumerate() {
+            step.validate(self).map_err(|invalid| invalid.at(index))?;
+        }
+        let hosts = self.hosts();
+        for (index, flow) in self.background.iter().enumerate() {
+            flow.validate(&hosts).map_err(|invalid| invalid.at(index))?;
+            if index == BACKGROUND_MAX {
+                let reason = format!("is flow {}; expected at most {BACKGROUND_MAX}", index + 1);
+                return refuse("background", "from", reason).map_err(|invalid| invalid.at(index));
+            }
         }
         self.faults.validate()
     }
@@ -145,13 +162,19 @@ impl Scenario {
 #[derive(Debug)]
 struct Invalid {
     section: &'static str,
+    /// Which of several sections of that name.
+    index: usize,
     key: String,
     reason: String,
 }
 
 impl Invalid {
     fn new(section: &'static str, key: &str, reason: impl Into<String>) -> Self {
-        Self { section, key: key.to_owned(), reason: reason.into() }
+        Self { section, index: 0, key: key.to_owned(), reason: reason.into() }
+    }
+
+    fn at(self, index: usize) -> Self {
+        Self { index, ..self }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-pub use weft_plan::engine::{Ack, Mode};
+use weft_control::{AckMode, Mode};
 use weft_plan::policy;
 
 use super::job::JobSection;
@@ -40,7 +40,7 @@ pub struct PushSection {
     /// When a worker is told that its update is committed: `commit` (default), or `replica`, when
     /// the replica has it too. Then the replica takes the place of a server that dies.
     #[serde(default)]
-    pub ack: Ack,
+    pub ack: AckMode,
     /// Bound of the distance between server and replica. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub div_max: Option<f64>,
@@ -213,7 +213,7 @@ impl PushSection {
             return refused("replication", reason);
         }
         let is_planned = matches!(self.replication, Replication::Network | Replication::Worker);
-        if self.ack == Ack::Replica && !(self.controller && is_planned) {
+        if self.ack == AckMode::Replica && !(self.controller && is_planned) {
             let reason = "is \"replica\"; expected a controller, and replication \"network\" or \
                           \"worker\""
                 .to_owned();

@@ -1,5 +1,7 @@
 //! The shipped scenarios, and the mistakes that a scenario may have.
 
+use std::time::Duration;
+
 use super::*;
 use crate::workload::digits::TrainerConfig;
 
@@ -33,7 +35,12 @@ fn mistakes_name_file_line_and_field() {
         ("batch = 32", "batch = 3200", "job.batch", "359 training images"),
         ("hidden = [256, 320]", "hidden = []", "job.hidden", "at least one layer"),
         ("momentum = 0.9", "momentum = 1.5", "job.momentum", "below 1"),
-        ("element_type = \"i32\"", "element_type = \"i8\"", "job.element_type", "unknown variant"),
+        (
+            "element_type = \"i32\"",
+            "element_type = \"i8\"",
+            "job.element_type",
+            "unknown element type",
+        ),
         ("scale_exponent = -20", "scale_exponent = 200", "job.scale_exponent", "\"auto\""),
         ("rate_mbit = 1000", "rate_mbit = 0", "lab.rate_mbit", "0.01"),
         ("mtu = 1500", "mtu = 64", "lab.mtu", "1280"),
@@ -147,7 +154,7 @@ fn a_crash_names_a_box_and_an_ack_of_the_replica_needs_one() {
     let failover = include_str!("../../scenarios/failover.toml");
     let scenario = Scenario::parse("failover.toml", failover).unwrap();
     assert_eq!((scenario.crash[0].name.as_str(), scenario.crash[0].after_round), ("server", 6));
-    assert_eq!(scenario.push.unwrap().ack, Ack::Replica);
+    assert_eq!(scenario.push.unwrap().ack, weft_control::AckMode::Replica);
     for (from, to, field) in [
         ("box = \"server\"", "box = \"w1\"", "crash.box"),
         ("after_round = 6", "after_round = 16", "crash.after_round"),
@@ -191,4 +198,74 @@ fn hosts_of_a_push_lie_in_racks_that_share_an_uplink() {
     }
     let error = Scenario::parse("d.toml", &format!("{DIGITS}[[lab.rack]]\nhosts = [\"w0\"]\n"));
     assert!(error.unwrap_err().to_string().contains("are for a scenario with [push]"));
+}
+
+#[test]
+fn background_flows_name_hosts_rates_and_times_that_make_sense() {
+    let good = "[[background]]\nfrom = \"w0\"\nto = \"a0\"\nrate_mbit = 20\n";
+    let scenario = Scenario::parse("d.toml", &format!("{DIGITS}{good}")).unwrap();
+    let [flow] = &scenario.background[..] else { panic!("one flow") };
+    assert_eq!((flow.rate().bits_per_sec(), flow.times()), (20_000_000, (Duration::ZERO, None)));
+    let before = DIGITS.lines().count();
+    // The second flow is at fault, and its line is told.
+    for (from, to, line, words) in [
+        ("w0", "w9", 1, "from: names no host: w9; there are w0, w1, w2, w3, a0"),
+        ("a0", "x", 2, "to: names no host: x"),
+        ("a0", "w0", 2, "to: is w0, which is the sender itself"),
+        ("20", "0", 3, "rate_mbit: is 0; expected 0.01"),
+        ("20", "nan", 3, "rate_mbit: is NaN"),
+        ("20", "20\nbegin_s = -1", 4, "begin_s: is -1; expected 0 to 86400"),
+        ("20", "20\nbegin_s = inf", 4, "begin_s: is inf"),
+        ("20", "20\nbegin_s = 3\nend_s = 3", 5, "end_s: is 3; expected above 3 (begin_s)"),
+        ("20", "20\nend_s = nan", 4, "end_s: is NaN"),
+        ("20", "20\nuntil = 3", 4, "unknown field `until`"),
+    ] {
+        let quoted = |text: &str| match text.starts_with(|c: char| c.is_ascii_digit()) {
+            true => text.to_owned(),
+            false => format!("\"{text}\""),
+        };
+        let (from, to) =
+            if from == "20" { (from.into(), to.into()) } else { (quoted(from), quoted(to)) };
+        let bad = good.replace(&from, &to);
+        let error = Scenario::parse("d.toml", &format!("{DIGITS}{good}{bad}")).unwrap_err();
+        assert_eq!(error.line, before + 5 + line, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("background.") && text.contains(words), "{text:?} lacks {words:?}");
+    }
+    let many = good.repeat(33);
+    let error = Scenario::parse("d.toml", &format!("{DIGITS}{many}")).unwrap_err();
+    assert!(error.reason.contains("at most 32"), "{error}");
+    assert_eq!(error.line, before + 32 * 4 + 2, "{error}");
+}
+
+#[test]
+fn the_section_at_fault_among_several_is_told() {
+    let good = "[[restart]]\nbox = \"a0\"\nafter_round = 1\n";
+    let bad = good.replace("a0", "a7");
+    let error = Scenario::parse("d.toml", &format!("{DIGITS}{good}{bad}")).unwrap_err();
+    assert_eq!(error.line, DIGITS.lines().count() + 5, "{error}");
+}
+
+#[test]
+fn links_may_have_delays() {
+    let parse = |lab: &str| Scenario::parse("d.toml", &DIGITS.replace("mtu = 1500", lab));
+    let scenario = parse("mtu = 1500\ndelay_ms = 2.5\ndelays_ms = { w1 = 0, a0 = 10 }").unwrap();
+    let delays: Vec<(String, u128)> =
+        scenario.delays().into_iter().map(|(host, delay)| (host, delay.as_micros())).collect();
+    let expected = [("a0", 10_000), ("w0", 2_500), ("w2", 2_500), ("w3", 2_500)];
+    assert_eq!(delays, expected.map(|(host, delay_us)| (host.to_owned(), delay_us)));
+    let topology = scenario.topology().unwrap();
+    let of = |host: &str| topology.links.iter().find(|l| l.ends[0].node == host).unwrap().delay;
+    assert_eq!((of("a0"), of("w1")), (Duration::from_millis(10), Duration::ZERO));
+    for (lab, words) in [
+        ("mtu = 1500\ndelay_ms = -1", "lab.delay_ms: is -1; expected 0 to 1000 ms"),
+        ("mtu = 1500\ndelay_ms = nan", "lab.delay_ms: is NaN"),
+        ("mtu = 1500\ndelay_ms = 1001", "lab.delay_ms: is 1001"),
+        ("mtu = 1500\n[lab.delays_ms]\nw9 = 1", "lab.delays_ms.w9: names no host; there are w0"),
+        ("mtu = 1500\n[lab.delays_ms]\nw0 = 1e9", "lab.delays_ms.w0: is 1000000000"),
+    ] {
+        let text = parse(lab).unwrap_err().to_string();
+        assert!(text.contains(words), "{text:?} lacks {words:?}");
+    }
+    assert_eq!(Scenario::parse("d.toml", DIGITS).unwrap().delays().len(), 0);
 }

@@ -6,8 +6,9 @@
 
 use std::net::SocketAddr;
 
+use weft_control::SumOrder;
 use weft_engine::role::aggregator::{Aggregator, Verdict};
-use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table};
+use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};

@@ -6,9 +6,7 @@
 
 use std::net::SocketAddr;
 
-use weft_engine::push::{
-    BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, ROW_MODEL, Version,
-};
+use weft_control::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_engine::random::SplitMix64;
 use weft_engine::role::aggregator::{Aggregator, Verdict};
 use weft_engine::role::channel::{
@@ -21,6 +19,7 @@ use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::rows::ROW_MODEL;
 use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
 /// Runs the operations that `data` spells, five bytes each.

@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use weft_engine::push::ROW_DIRECT;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
 use weft_io::{Burst, Frame as _, Port as _};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::Udp;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Packet};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{ChunkIndex, GroupId, Nanos, quant};
 
 use crate::sim::hostile::assemble;

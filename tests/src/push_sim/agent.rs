@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use weft_engine::push::{Command, Event};
+use weft_control::{Command, Event};
 use weft_engine::role::server::ModelState;
 use weft_node::agent::book::Book;
 use weft_node::durable::Resumed;

@@ -1,7 +1,7 @@
 //! The words between the controller's engine and the nodes, and the streams that carry them.
 
+use weft_control::{Command, DropReason, Event};
 use weft_controller::southbound::node as southbound;
-use weft_engine::push::{Command, Event};
 use weft_plan::engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
 
@@ -76,6 +76,7 @@ impl World<'_> {
             Word::Dial { node } => self.connect(node),
             Word::Up { node, stream, up } => {
                 if self.wires.is_current(node, stream) {
+                    self.network.transcript().note_event(self.now, node, &up);
                     if self.log {
                         println!("{:>12} node {node} to controller: {up:?}", self.now.0);
                     }
@@ -85,6 +86,7 @@ impl World<'_> {
             }
             Word::Down { node, stream, down } => {
                 if self.wires.is_current(node, stream) && !self.is_away(node) {
+                    self.network.transcript().note_event(self.now, node, &down);
                     if self.log {
                         println!("{:>12} controller to node {node}: {down:?}", self.now.0);
                     }
@@ -163,7 +165,7 @@ impl World<'_> {
                 Asked::Transfer(TransferRequest {
                     update_id: offer.uid.number,
                     size_bytes: 0,
-                    version: weft_engine::push::Version(offer.version),
+                    version: weft_control::Version(offer.version),
                     norm: values.clone().map(|value| value * value).sum::<f64>().sqrt(),
                     max_abs: values.fold(0.0, |most, value| most.max(value.abs())),
                 })
@@ -322,20 +324,9 @@ fn model_bytes(scenario: &Scenario) -> u64 {
     u64::from(scenario.chunks) * u64::from(scenario.elements) * 4
 }
 
-fn name_of(reason: &weft_plan::plan::DropReason) -> &'static str {
-    use weft_plan::plan::DropReason::{
-        DeadlineCluster, DelaysOthers, JobEnded, NoBandwidth, Other, Refused, RoundClosed, TooOld,
-    };
-    match reason {
-        TooOld => "too_old",
-        DeadlineCluster => "deadline_cluster",
-        DelaysOthers => "delays_others",
-        NoBandwidth => "no_bandwidth",
-        RoundClosed => "round_closed",
-        Refused => "refused",
-        JobEnded => "job_ended",
-        Other(_) => "other",
-    }
+fn name_of(reason: &DropReason) -> &'static str {
+    let ours = DropReason::ALL.iter().find(|(known, _)| known == reason);
+    ours.map_or("other", |(_, name)| name)
 }
 
 /// How often boxes tell their counters.

@@ -12,7 +12,8 @@
 mod succession;
 mod truth;
 
-use weft_engine::push::{Decision, Event, GroupDescriptor, OrderNumber, ROW_DIRECT};
+use weft_control::{Decision, Event, GroupDescriptor, OrderNumber};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, JobId, Members};
 
 use truth::{Known, Truth};

@@ -42,6 +42,7 @@ use crate::sim::coverage::Coverage;
 use crate::sim::hash;
 use crate::sim::hostile::Enemy;
 use crate::sim::network::Network;
+use crate::transcript::Fingerprint;
 use downlink::Downlink;
 use judge::Judge;
 use node::BoxNode;
@@ -55,8 +56,8 @@ use worker::{Said, WorkerNode};
 /// What came of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Hash of every frame that arrived anywhere, and when.
-    pub transcript: u64,
+    /// Of all frames, events and messages, with their times.
+    pub fingerprint: Fingerprint,
     /// What was provoked.
     pub coverage: Coverage,
     /// Version and weights of each job's model.
@@ -294,6 +295,7 @@ impl<'a> World<'a> {
 
     fn take_events(&mut self, node: usize) {
         while let Some((job, event)) = self.boxes[node].event() {
+            self.network.transcript().note_event(self.now, node, &(job, &event));
             if self.log {
                 println!("{:>12} node {node}: job {}: {event:?}", self.now.0, job.0);
             }
@@ -319,6 +321,7 @@ impl<'a> World<'a> {
     }
 
     fn hear(&mut self, index: usize, said: Said) {
+        self.network.transcript().note_event(self.now, self.boxes.len() + index, &said);
         if self.log {
             println!("{:>12} worker {index}: {said:?}", self.now.0);
         }
@@ -404,7 +407,7 @@ impl<'a> World<'a> {
         self.steward.count(&mut self.coverage);
         self.coverage.add("judge", "decided", self.judge.decided);
         Report {
-            transcript: self.network.transcript(),
+            fingerprint: self.network.transcript().fingerprint(),
             coverage: self.coverage,
             models: self.judge.digest(),
             ended_at: self.now,

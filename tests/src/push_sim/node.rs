@@ -1,6 +1,6 @@
 //! The nodes: real engines, and what a restart leaves of them.
 
-use weft_engine::push::{Command, Event};
+use weft_control::{Command, Event};
 use weft_engine::role::aggregator::{Aggregator, Verdict};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::push::{
-    Command, Decision, Event, GroupDescriptor, GroupMember, OrderNumber, Version,
-};
+use weft_control::{Command, Decision, Event, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_engine::random::SplitMix64;
 use weft_engine::role::push::{Grant, Segment};
 use weft_wire::{GroupId, JobId, Members, Nanos};

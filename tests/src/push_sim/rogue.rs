@@ -3,9 +3,10 @@
 //! frames are forged ones. Without a controller nobody could tell them from workers that do without
 //! it.
 
-use weft_engine::push::{Command, ROW_DIRECT};
+use weft_control::Command;
 use weft_engine::random::SplitMix64;
 use weft_wire::header::{Flags, Header, Kind, Operation, Outcome};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use super::scenario::{Control, Scenario};

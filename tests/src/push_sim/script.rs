@@ -1,6 +1,6 @@
 //! The words between the scripted controller and the nodes: reliable, and late.
 
-use weft_engine::push::{Command, Decision};
+use weft_control::{Command, Decision};
 use weft_engine::role::push::Grant;
 use weft_wire::Nanos;
 

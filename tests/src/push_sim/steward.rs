@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use weft_engine::push::{Command, Event};
+use weft_control::{Command, Event};
 use weft_plan::engine::{
     Action, Config, Controller, JobCounters, NodeHello, NodeId, Notice, Refusal, Reply, Saved,
     Telemetry, TransferRequest, built_in_policies,

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 
-use weft_engine::push::BoxIndex;
+use weft_control::{AckMode, BoxIndex};
 use weft_engine::role::gather::PushConfig;
 use weft_engine::role::push::PusherConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::{AckMode, ModelConfig, ServerJobConfig};
+use weft_engine::role::server::{ModelConfig, ServerJobConfig};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::hello::{Integrity, Overflow};

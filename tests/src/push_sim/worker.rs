@@ -5,7 +5,7 @@
 
 mod link;
 
-use weft_engine::push::Decision;
+use weft_control::Decision;
 use weft_engine::role::push::{Event, NewUpdate, Pusher, Values};
 use weft_wire::frame::Endpoint;
 use weft_wire::{GroupId, MacAddr, Nanos};
@@ -221,7 +221,7 @@ impl WorkerNode {
             let real = |value: &i32| *value as f32 * unit;
             Values::Reals(values.iter().map(real).collect())
         };
-        let version_of = weft_engine::push::Version(version);
+        let version_of = weft_control::Version(version);
         let new = NewUpdate { number, version: version_of, values: given };
         if let Err((refusal, _)) = self.pusher.begin_update(new) {
             said.push(Said::Failed(format!("update {number} is refused: {refusal}")));

@@ -3,7 +3,10 @@
 use indexmap::IndexMap;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Expr, Fields, GenericArgument, Ident, Item, Lit, Meta, PathArguments, Token};
+use syn::{
+    Attribute, Expr, Fields, GenericArgument, Ident, Item, Lit, Meta, MetaNameValue, PathArguments,
+    Token,
+};
 
 /// Types by name.
 #[derive(Debug, Default)]
@@ -54,11 +57,10 @@ impl Types {
                 Item::Enum(item) if is_plain(&item.attrs) => {
                     Some((item.ident.to_string(), words_of_enum(item)))
                 }
-                Item::Macro(item) if item.mac.path.is_ident("names") => item
-                    .mac
-                    .parse_body::<Names>()
-                    .ok()
-                    .map(|names| (names.name.to_string(), names.shape)),
+                Item::Macro(item) if is_words(&item.mac) => {
+                    let words = item.mac.parse_body::<Words>().ok();
+                    words.map(|words| (words.name.to_string(), words.shape))
+                }
                 _ => None,
             };
             if let Some((name, shape)) = found {
@@ -70,6 +72,10 @@ impl Types {
     pub(super) fn of(&self, name: &str) -> Option<&Shape> {
         self.0.get(name)
     }
+}
+
+fn is_words(item: &syn::Macro) -> bool {
+    item.path.segments.last().is_some_and(|last| last.ident == "words")
 }
 
 /// True for types whose form serde derives, for reading or for writing. What others look like their
@@ -204,23 +210,24 @@ fn doc_of(attributes: &[Attribute]) -> String {
     text.join("\n").replace("[`", "`").replace("`]", "`")
 }
 
-/// `names! { /// doc\n Name => Target { /// doc\n Variant, … } }`
-struct Names {
+/// `words!(Name, "what", { Variant = "word", … })`
+struct Words {
     name: Ident,
     shape: Shape,
 }
 
-impl Parse for Names {
+impl Parse for Words {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let doc = doc_of(&input.call(Attribute::parse_outer)?);
         let name: Ident = input.parse()?;
-        input.parse::<Token![=>]>()?;
-        input.parse::<Ident>()?;
+        input.parse::<Token![,]>()?;
+        input.parse::<Lit>()?;
+        input.parse::<Token![,]>()?;
         let body;
         syn::braced!(body in input);
-        let variants = Punctuated::<syn::Variant, Token![,]>::parse_terminated(&body)?;
-        let words =
-            variants.iter().map(|variant| in_case(&variant.ident.to_string(), "snake_case"));
-        Ok(Self { name, shape: Shape { doc, kind: Kind::Words(words.collect()) } })
+        let pairs = Punctuated::<MetaNameValue, Token![,]>::parse_terminated(&body)?;
+        let words = pairs.iter().filter_map(|pair| text_of(&pair.value)).collect();
+        // What cannot be chosen.
+        input.parse::<proc_macro2::TokenStream>()?;
+        Ok(Self { name, shape: Shape { doc: String::new(), kind: Kind::Words(words) } })
     }
 }

@@ -1,7 +1,7 @@
 //! What the members sum, and what must come out: plain loops that share nothing with the engine.
 
+use weft_control::SumOrder;
 use weft_engine::role::worker::{ChunkMeta, Payload};
-use weft_engine::table::SumOrder;
 use weft_wire::header::{ElementType, Flags, Operation};
 use weft_wire::hello::Overflow;
 

@@ -24,6 +24,8 @@ use weft_engine::random::SplitMix64;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 
+use crate::transcript::Fingerprint;
+
 use coverage::Coverage;
 use hostile::Enemy;
 use network::Network;
@@ -33,8 +35,8 @@ use scenario::{Action, Kind, Scenario};
 /// What came of a run.
 #[derive(Debug)]
 pub struct Report {
-    /// Hash of every frame that arrived anywhere, and when.
-    pub transcript: u64,
+    /// Of all frames, events and messages, with their times.
+    pub fingerprint: Fingerprint,
     /// What was provoked.
     pub coverage: Coverage,
     /// The members as they ended.
@@ -244,7 +246,8 @@ impl<'a> World<'a> {
 
     fn poll_member(&mut self, index: usize) {
         let node = self.boxes.len() + index;
-        let out = self.members[index].poll(self.now, &mut self.coverage);
+        let transcript = self.network.transcript();
+        let out = self.members[index].poll(self.now, &mut self.coverage, transcript);
         self.send_all(node, out);
         self.cue();
         self.settle(node);
@@ -338,7 +341,7 @@ impl<'a> World<'a> {
             member.retire(&mut self.coverage);
         }
         let mut report = Report {
-            transcript: self.network.transcript(),
+            fingerprint: self.network.transcript().fingerprint(),
             coverage: self.coverage,
             members: self.members,
             ended_at: self.now,

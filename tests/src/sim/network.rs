@@ -4,7 +4,6 @@
 //! sent before (DESIGN, "Seeds"), so nothing else that a run does changes it.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
 
 use weft_io::fault::{Fate, FaultRates, Identity, corrupt, fate};
 use weft_wire::Nanos;
@@ -13,6 +12,7 @@ use weft_wire::header::Packet;
 
 use super::coverage::Coverage;
 use super::hash;
+use crate::transcript::Transcript;
 
 /// Time that a frame takes at least.
 const LATENCY: Nanos = Nanos::from_micros(20);
@@ -45,7 +45,7 @@ pub struct Network {
     attempts: BTreeMap<(usize, u64), u32>,
     sent: u64,
     jitter_ns: u64,
-    transcript: DefaultHasher,
+    transcript: Transcript,
     log: bool,
 }
 
@@ -53,7 +53,7 @@ impl Network {
     /// An idle wire.
     #[must_use]
     pub fn new(seed: u64, rates: FaultRates, log: bool) -> Self {
-        let transcript = DefaultHasher::new();
+        let transcript = Transcript::default();
         let jitter_ns = JITTER_NS;
         Self { seed, rates, attempts: BTreeMap::new(), sent: 0, jitter_ns, transcript, log }
     }
@@ -64,10 +64,9 @@ impl Network {
         Self { jitter_ns: 1, ..self }
     }
 
-    /// Hash of every frame that arrived anywhere, and when.
-    #[must_use]
-    pub fn transcript(&self) -> u64 {
-        self.transcript.finish()
+    /// What happened: the wire notes the frames that arrive, its owner the events.
+    pub fn transcript(&mut self) -> &mut Transcript {
+        &mut self.transcript
     }
 
     /// Frames sent.
@@ -126,9 +125,7 @@ impl Network {
 
     /// Takes note of a frame that arrives at a node.
     pub fn arrive(&mut self, now: Nanos, node: usize, frame: &[u8], hostile: bool) {
-        self.transcript.write_u64(now.0);
-        self.transcript.write_usize(node);
-        self.transcript.write(frame);
+        self.transcript.note_frame(now, node, frame);
         if self.log {
             println!("{}", line(now, node, frame, hostile));
         }

@@ -11,6 +11,7 @@ use super::data::Data;
 use super::hash;
 use super::scenario::Scenario;
 use super::topology::{self, Seat};
+use crate::transcript::Transcript;
 
 /// Room for any frame.
 const FRAME_LEN_MAX: usize = 1_514;
@@ -270,7 +271,12 @@ impl MemberNode {
     }
 
     /// Does what is due; returns what goes out.
-    pub fn poll(&mut self, now: Nanos, coverage: &mut Coverage) -> Vec<Vec<u8>> {
+    pub fn poll(
+        &mut self,
+        now: Nanos,
+        coverage: &mut Coverage,
+        transcript: &mut Transcript,
+    ) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         if let Some(worker) = &mut self.worker
             && now >= worker.poll_timeout()
@@ -286,6 +292,7 @@ impl MemberNode {
                 assert!(out.len() < BURST_MAX, "poll_transmit never ends");
             }
             let Some(event) = worker.poll_event() else { return out };
+            transcript.note_event(now, self.index, &event);
             self.take(now, event, coverage);
         }
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use weft_engine::push::Version;
+use weft_control::Version;
 use weft_plan::engine::{Reporter, TransferRequest, UnregisterError, Unregistered, shown};
 use weft_rpc::{convert, v1};
 use weft_wire::{JobId, Rank};

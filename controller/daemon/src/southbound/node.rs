@@ -6,10 +6,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_engine::push::{OrderNumber, ServerEpoch, Version};
-use weft_plan::engine::{NodeHello, OpenGroup, ProbeTrain, Role, RoleState, Telemetry};
+use weft_control::{OrderNumber, ServerEpoch, Version};
+use weft_plan::engine::{NodeHello, OpenGroup, ProbeTrain, RoleState, Telemetry};
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
-use weft_rpc::convert::{box_index, job, magnitude};
+use weft_rpc::convert::{box_index, code, job, magnitude};
 use weft_rpc::v1;
 use weft_rpc::v1::nodes_server::Nodes;
 use weft_wire::{GroupId, Members};
@@ -120,14 +120,7 @@ pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
         });
         roles.push(RoleState {
             job: job(role.job)?,
-            role: match role.role() {
-                v1::Role::Server => Role::Server,
-                v1::Role::Replica => Role::Replica,
-                v1::Role::Aggregator => Role::Aggregator,
-                v1::Role::Unspecified => {
-                    return Err(refusal("role", "must be SERVER, REPLICA or AGGREGATOR"));
-                }
-            },
+            role: code(role.role)?,
             box_index: box_index("box_index", role.box_index)?,
             address: role.address.clone(),
             next_order: OrderNumber(role.next_order),

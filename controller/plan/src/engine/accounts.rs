@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::push::{Command, Decision, Event};
+use weft_control::{Command, Decision, Event, Role};
 use weft_wire::{GroupId, JobId};
 
-use super::message::{NodeHello, NodeId, OpenGroup, Role, RoleState};
+use super::message::{NodeHello, NodeId, OpenGroup, RoleState};
 
 /// All boxes' accounts.
 #[derive(Clone, Debug, Default)]

@@ -7,14 +7,13 @@
 //! number are never touched: a re-plan takes new numbers, or those that a grant left free
 //! (`numbers`).
 
+use weft_control::{DropReason, Mode};
 use weft_wire::JobId;
 
 use crate::case::{Case, HostId, Objective, Options, Server, ServerId, Update};
-use crate::plan::DropReason;
 use crate::policy::Policy;
 
 use super::answer::{by_ticket, planned_groups, reserve};
-use super::config::Mode;
 use super::job::{Group, Job, Ticket};
 use super::message::{Action, Reply};
 use super::{Controller, Why};

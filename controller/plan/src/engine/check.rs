@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
-use weft_engine::push::UPDATE_CHUNKS_MAX;
+use weft_control::{Mode, UPDATE_CHUNKS_MAX, is_pushed};
 
-use super::config::{Config, JobConfig, Mode, NodeConfig, RackConfig, Tuning};
+use super::config::{Config, JobConfig, NodeConfig, RackConfig, Tuning};
 
 /// A configuration, or a job, that makes no sense.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -90,6 +90,10 @@ pub(super) fn job(at: &str, job: &JobConfig, config: &Config) -> Checked<()> {
     }
     if job.dimension == 0 {
         return err("dimension", "must be at least 1".into());
+    }
+    if !is_pushed(job.element) {
+        let problem = format!("is `{}`; updates are `i32` or `f32`", job.element);
+        return err("element", problem);
     }
     if job.elements() == 0 {
         return err("elements_per_chunk", "must be at least 1".into());

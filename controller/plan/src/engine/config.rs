@@ -4,6 +4,7 @@
 //! all of it once ([`super::check`]); an error names the field by its path in the file.
 
 use serde::{Deserialize, Serialize};
+use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
 
 use crate::case::Options;
@@ -84,9 +85,10 @@ pub struct JobConfig {
     pub index: u16,
     /// Parameters of its model.
     pub dimension: u64,
-    /// What an element of an update is on the wire. Default `i32`.
-    #[serde(default)]
-    pub element: Element,
+    /// What an element of an update is on the wire: `i32` (default) or `f32`. `bf16` is for
+    /// allreduce.
+    #[serde(default = "i32_elements")]
+    pub element: ElementType,
     /// Elements of a chunk. Default: what fits an MTU of 1500, 256 of 4 bytes or 512 of 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements_per_chunk: Option<u16>,
@@ -102,7 +104,7 @@ pub struct JobConfig {
     /// is told of nothing that the replica lacks, and the replica takes over from a dead server.
     /// Default `commit`.
     #[serde(default)]
-    pub ack: Ack,
+    pub ack: AckMode,
     /// Node of its replica, whose box index is the number of aggregators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
@@ -130,6 +132,10 @@ pub struct JobConfig {
     /// Switches of its plans.
     #[serde(default)]
     pub options: Options,
+}
+
+const fn i32_elements() -> ElementType {
+    ElementType::I32
 }
 
 const fn one() -> f64 {
@@ -166,72 +172,6 @@ impl WorkerConfig {
         match self {
             Self::Host(_) => None,
             Self::At { address, .. } => Some(*address),
-        }
-    }
-}
-
-/// What an element of an update is on the wire.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Element {
-    /// 32-bit fixed point with an exponent for each group.
-    #[default]
-    I32,
-    /// 32-bit floating point.
-    F32,
-}
-
-impl Element {
-    /// As packets carry it.
-    #[must_use]
-    pub const fn to_wire(self) -> ElementType {
-        match self {
-            Self::I32 => ElementType::I32,
-            Self::F32 => ElementType::F32,
-        }
-    }
-
-    /// Bytes of one.
-    #[must_use]
-    pub const fn size_bytes(self) -> u16 {
-        match self {
-            Self::I32 | Self::F32 => 4,
-        }
-    }
-}
-
-/// When workers are told that their updates are committed.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ack {
-    /// At the commit.
-    #[default]
-    Commit,
-    /// When the replica has it too.
-    Replica,
-}
-
-/// How updates enter the model.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Each as it comes, at most `tau_max` versions late.
-    #[default]
-    Async,
-    /// Rounds of all workers; no deadlines, no drops; the last commit counts.
-    Sync,
-    /// Rounds of the first `partial_count`; the rest of a round is dropped.
-    Partial,
-}
-
-impl Mode {
-    /// As files and reports write it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Async => "async",
-            Self::Sync => "sync",
-            Self::Partial => "partial",
         }
     }
 }
@@ -349,10 +289,15 @@ impl Tuning {
 }
 
 impl JobConfig {
+    /// Bytes of an element on the wire.
+    fn element_bytes(&self) -> u16 {
+        u16::try_from(self.element.len_bytes()).unwrap_or(u16::MAX).max(1)
+    }
+
     /// Elements of a chunk.
     #[must_use]
     pub fn elements(&self) -> u16 {
-        self.elements_per_chunk.unwrap_or_else(|| CHUNK_BYTES / self.element.size_bytes())
+        self.elements_per_chunk.unwrap_or_else(|| CHUNK_BYTES / self.element_bytes())
     }
 
     /// Chunks of an update.
@@ -364,7 +309,7 @@ impl JobConfig {
     /// Bytes of the Ethernet frames that carry an update.
     #[must_use]
     pub fn update_bytes(&self) -> u64 {
-        let payload = u64::from(self.elements()) * u64::from(self.element.size_bytes());
+        let payload = u64::from(self.elements()) * u64::from(self.element_bytes());
         self.chunk_count().saturating_mul(FRAME_OVERHEAD_BYTES + payload)
     }
 

@@ -3,12 +3,11 @@
 //!
 //! Invariant: a group leaves the books once, when its order number is decided.
 
-use weft_engine::push::{Command, Decision, Version};
+use weft_control::{AckMode, Command, Decision, Mode, Version};
 use weft_wire::{GroupId, Members, Rank};
 
-use super::config::{Ack, Mode};
 use super::job::{Group, GroupState};
-use super::message::{Action, Outcome, Reply};
+use super::message::{Action, Reply};
 use super::{Controller, Why};
 
 /// A decision, as the server reports it.
@@ -86,7 +85,7 @@ impl Controller {
         let mut position = 0;
         let mut replies = Vec::with_capacity(group.members.len());
         for member in &group.members {
-            let outcome = match decided.decision {
+            let decision = match decided.decision {
                 Decision::Committed(Version(version)) if committed & member.rank.bit().0 != 0 => {
                     let before = version.saturating_sub(count) + position;
                     position += 1;
@@ -96,33 +95,33 @@ impl Controller {
                         job.counters.delay_max = job.counters.delay_max.max(delay);
                     }
                     job.round.committed += 1;
-                    Outcome::Committed(Version(version))
+                    Decision::Committed(Version(version))
                 }
                 // The group is gone because of some; the others may be sent anew.
                 Decision::Dropped
                     if job.version.saturating_sub(member.version) > job.config.delay_max() =>
                 {
                     job.counters.dropped += 1;
-                    Outcome::Dropped
+                    Decision::Dropped
                 }
                 Decision::Committed(_) | Decision::Void | Decision::Dropped => {
                     job.counters.voided += 1;
-                    Outcome::Void
+                    Decision::Void
                 }
             };
-            if !matches!(outcome, Outcome::Committed(_)) && !group.is_doomed {
+            if !matches!(decision, Decision::Committed(_)) && !group.is_doomed {
                 job.round.granted = job.round.granted.saturating_sub(1);
             }
             let Some(request) = &member.request else { continue };
             job.end_update(member.rank);
-            if let Outcome::Committed(_) = outcome {
+            if let Decision::Committed(_) = decision {
                 job.counters.commit_sum_ns += now_ns.saturating_sub(request.asked_ns);
-                if job.config.ack == Ack::Replica {
+                if job.config.ack == AckMode::Replica {
                     // The server tells it, when the replica has it too.
                     continue;
                 }
             }
-            let reply = Reply::Delivered { update_id: request.update_id, outcome };
+            let reply = Reply::Delivered { update_id: request.update_id, decision };
             replies.push(Action::Reply { job: group.job, rank: member.rank, reply });
         }
         let round_ends = job.round_size().is_some_and(|size| job.round.committed >= size);

@@ -3,7 +3,7 @@
 //! Invariant: a decision of order n says that all below are decided too, even if their events were
 //! lost.
 
-use weft_engine::push::{Command, Decision, Event};
+use weft_control::{Command, Decision, Event};
 use weft_wire::{GroupId, JobId, Rank};
 
 use crate::case::HostId;

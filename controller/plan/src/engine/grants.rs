@@ -6,8 +6,9 @@
 //! section 6). An order number whose group the server refused is offered again until it takes it:
 //! numbers are decided in sequence, and a gap would hold all later ones up.
 
-use weft_engine::push::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
-use weft_engine::send::train::TRAIN_CHUNKS_MAX;
+use weft_control::{
+    BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, TRAIN_CHUNKS_MAX, Version,
+};
 use weft_wire::header::ElementType;
 use weft_wire::quant::exponent_for;
 use weft_wire::{GroupId, JobId};
@@ -189,7 +190,7 @@ impl Controller {
                 })
                 .collect(),
             chunks: u32::try_from(job.config.chunk_count()).unwrap_or(u32::MAX),
-            element_type: job.config.element.to_wire(),
+            element_type: job.config.element,
             elements: job.config.elements(),
             exponent: exponent(job, requests),
             via: planned.via.and_then(|via| u8::try_from(via).ok()).map(BoxIndex),
@@ -327,7 +328,7 @@ impl Controller {
 
 /// The exponent at which the largest element of any member fits, given how many are summed.
 fn exponent(job: &Job, requests: &[Pending]) -> i8 {
-    if job.config.element.to_wire() != ElementType::I32 {
+    if job.config.element != ElementType::I32 {
         return 0;
     }
     let largest = requests.iter().map(|request| request.max_abs).fold(0.0, f64::max);

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use weft_engine::push::{GroupDescriptor, InstallError, Version};
+use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::case::{HostId, Segment};
 use crate::policy::Policy;
 
-use super::config::{JobConfig, Mode};
+use super::config::JobConfig;
 use super::message::{GrantSegment, NodeId};
 use super::numbers::Numbers;
 use super::promote::Succession;

@@ -15,6 +15,8 @@
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
 
+use weft_control::{Train, TrainArrival};
+
 use crate::case::{Case, Host, HostId, Rack, RackId};
 use crate::net::estimate::train::{Arrival, Reading};
 use crate::net::estimate::{
@@ -22,8 +24,6 @@ use crate::net::estimate::{
     Refused, TrainSample, Verdict,
 };
 use crate::net::topology::{LinkId, Topology};
-
-use weft_engine::send::train::{Train, TrainArrival};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
 use super::config::Config;

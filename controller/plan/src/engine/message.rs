@@ -3,11 +3,12 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use weft_engine::push::{BoxIndex, Command, InstallError, OrderNumber, ServerEpoch, Version};
+use weft_control::{
+    BoxIndex, Command, Decision, DropReason, InstallError, OrderNumber, Role, ServerEpoch, Version,
+};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use crate::net::estimate::train::{Arrival, Reading};
-use crate::plan::DropReason;
 
 /// A box, as the controller counts them.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -68,29 +69,6 @@ pub struct NodeHello {
     pub life: u64,
     /// What it is in each job, and what it knows of it.
     pub roles: Vec<RoleState>,
-}
-
-/// What a box does in a job.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Role {
-    /// Holds the model and commits.
-    Server,
-    /// Holds the second copy.
-    Replica,
-    /// Sums groups.
-    Aggregator,
-}
-
-impl Role {
-    /// Its word in messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Replica => "replica",
-            Self::Aggregator => "aggregator",
-        }
-    }
 }
 
 /// One job at a box.
@@ -335,8 +313,8 @@ pub enum Reply {
     Delivered {
         /// Which.
         update_id: u64,
-        /// The outcome.
-        outcome: Outcome,
+        /// The decision.
+        decision: Decision,
     },
     /// The job has another server.
     ServerMoved {
@@ -345,17 +323,6 @@ pub enum Reply {
         /// Its epoch.
         epoch: ServerEpoch,
     },
-}
-
-/// What became of a granted update.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
-    /// In the model, which then had this version.
-    Committed(Version),
-    /// Not in the model; may be asked for again.
-    Void,
-    /// Too old; never.
-    Dropped,
 }
 
 /// How an update is to be sent. Every box on its path knows its group.

@@ -4,7 +4,7 @@
 //! knows are adopted, groups that it lost are installed again (PROTOCOL section 5: a restarted
 //! controller first asks servers for next order and open groups).
 
-use weft_engine::push::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Version};
+use weft_control::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Role, Version};
 use weft_wire::{GroupId, JobId, Members};
 
 use crate::case::HostId;
@@ -12,7 +12,7 @@ use crate::case::HostId;
 use super::accounts::ROLES_MAX;
 use super::check;
 use super::job::{Group, GroupState, Member};
-use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, Role, RoleState};
+use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, RoleState};
 use super::refusals::Offers;
 use super::{Controller, Why};
 
@@ -143,7 +143,7 @@ impl Controller {
             let problem = format!(
                 "`{}` is not the {} with box index {index} of job `{}`",
                 self.nodes[id.index()].name,
-                state.role.name(),
+                state.role,
                 job.config.name
             );
             return Err(Refusal::new("roles", problem));
@@ -218,7 +218,7 @@ impl Controller {
             order: open.order,
             members: Vec::new(),
             chunks: 0,
-            element_type: job.config.element.to_wire(),
+            element_type: job.config.element,
             elements: job.config.elements(),
             exponent: 0,
             via: None,

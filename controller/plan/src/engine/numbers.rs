@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use weft_engine::push::{Command, OrderNumber};
+use weft_control::{Command, OrderNumber};
 use weft_wire::JobId;
 
 use super::Controller;

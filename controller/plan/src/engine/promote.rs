@@ -11,7 +11,7 @@
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
 
-use weft_engine::push::{Command, OrderNumber, ServerEpoch, Version};
+use weft_control::{Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Rank};
 
 use super::job::{GroupState, Job, Round};

@@ -7,10 +7,8 @@
 //! Invariant: a group is offered at most [`OFFERS_MAX`] times in vain; people hear of a refusal
 //! once until the box takes groups of the job again.
 
-use weft_engine::push::{Command, InstallError, OrderNumber};
+use weft_control::{Command, DropReason, InstallError, OrderNumber};
 use weft_wire::{GroupId, JobId};
-
-use crate::plan::DropReason;
 
 use super::job::{Group, GroupState};
 use super::message::{Action, NodeId, Notice, Reply};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weft_engine::push::Command;
+use weft_control::Command;
 use weft_wire::{GroupId, JobId, Rank};
 
 use crate::case::HostId;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weft_engine::push::ServerEpoch;
+use weft_control::ServerEpoch;
 use weft_wire::{JobId, Rank};
 
 use crate::case::HostId;

@@ -11,12 +11,14 @@ mod bandwidth;
 mod closed_loop;
 mod counters;
 mod failures;
+mod fingerprints;
 mod probes;
 mod promotion;
 mod properties;
 mod registration;
 mod world;
 
+use weft_control::Mode;
 use world::{Worker, World, job, network};
 
 use super::*;

@@ -5,9 +5,8 @@
 //! the job holds a row, a link or a gate of another one.
 
 use thiserror::Error;
+use weft_control::DropReason;
 use weft_wire::{GroupId, JobId, Rank};
-
-use crate::plan::DropReason;
 
 use super::job::{GroupState, Ticket};
 use super::message::{Action, Reply};

@@ -30,10 +30,12 @@ pub use tree::Tree;
 
 use std::collections::VecDeque;
 
+use weft_control::DropReason;
+
 use crate::case::{Case, Segment, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::sharing::{FlowId, Sharing};
-use crate::plan::{DropReason, Group, Plan, Transfer};
+use crate::plan::{Group, Plan, Transfer};
 use crate::policy::Policy as _;
 
 /// An update that has reached its server.

@@ -1,9 +1,11 @@
 //! MLfabric: order, then aggregate, then replicate; of a small case also other ways, and the best
 //! of all (`candidates`).
 
+use weft_control::DropReason;
+
 use crate::case::Case;
 use crate::net::ledger::Ledger;
-use crate::plan::{DropReason, Plan};
+use crate::plan::Plan;
 
 use super::aggregate::aggregate;
 use super::order::{Ordered, direct_path, order};

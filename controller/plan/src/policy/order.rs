@@ -29,13 +29,14 @@ mod tests;
 use crate::case::{Case, Objective, Segment, ServerId, Update, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::Path;
-use crate::plan::{DropReason, Group, Plan, Transfer};
+use crate::plan::{Group, Plan, Transfer};
 
 use deadlines::Deadlines;
 use drops::DropRule;
 use picker::{Candidate, Picker};
 use places::Places;
 use pool::Facts;
+use weft_control::DropReason;
 
 /// What the ordering decided: sequences of direct transfers, reserved in the ledger.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -7,10 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use weft_control::DropReason;
+
 use super::PolicyError;
 use crate::case::{Case, HostId, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
-use crate::plan::{DropReason, Group, Hop, Plan, PlanDocument, Transfer};
+use crate::plan::{Group, Hop, Plan, PlanDocument, Transfer};
 
 /// The plan that an answer means.
 ///
@@ -35,7 +37,7 @@ impl Reader<'_> {
     fn read(mut self, answer: &PlanDocument, plan: &mut Plan) -> Result<(), String> {
         for (index, dropped) in answer.dropped.iter().enumerate() {
             let id = self.take(&dropped.update, || format!("dropped[{index}]"))?;
-            plan.dropped.push((id, DropReason::from(dropped.reason.as_str())));
+            plan.dropped.push((id, DropReason::of_policy(dropped.reason.as_str())));
         }
         let mut order = Vec::with_capacity(answer.order.len());
         for (index, name) in answer.order.iter().enumerate() {

@@ -10,7 +10,7 @@ mod controller;
 use std::collections::VecDeque;
 
 use crossbeam_channel::Sender;
-use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_control::{BoxIndex, Decision, Version};
 use weft_engine::role::push::{Event, NewUpdate, PushRefusal, Pusher, Values};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;

@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
-use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_control::{BoxIndex, Decision};
 use weft_engine::role::push::{Grant, Segment};
 use weft_io::nic::Carried;
+use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message as Said;
@@ -229,11 +230,9 @@ fn translate(reply: Heard) -> Option<FromController> {
         },
         Heard::Delivered(delivered) => FromController::Delivered {
             id: delivered.update_id,
-            decision: match delivered.outcome() {
-                v1::Outcome::Committed => Decision::Committed(Version(delivered.version)),
-                v1::Outcome::Dropped => Decision::Dropped,
-                v1::Outcome::Void | v1::Outcome::Unspecified => Decision::Void,
-            },
+            // One that is not known may be asked for again, as a void one.
+            decision: convert::decision(delivered.decision, delivered.version)
+                .unwrap_or(Decision::Void),
         },
         Heard::ServerMoved(moved) => {
             FromController::ServerMoved { address: moved.address.parse().ok(), epoch: moved.epoch }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, SendError, Sender};
-use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_control::{BoxIndex, Decision, Version};
 use weft_engine::role::push::Grant;
 use weft_io::Waker;
 use weft_wire::header::ElementType;

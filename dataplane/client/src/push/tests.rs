@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
-use weft_engine::push::{BoxIndex, Decision, Version};
+use weft_control::{BoxIndex, Decision, Version};
 use weft_engine::role::aggregator::Verdict;
 use weft_engine::role::push::{Event, Grant, Pusher, Segment};
 use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};

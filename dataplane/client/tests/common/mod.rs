@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use weft_engine::push::{BoxIndex, Command, Event};
+use weft_control::{BoxIndex, Command, Event};
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::{self, Gather};
 use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};

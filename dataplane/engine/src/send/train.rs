@@ -11,40 +11,15 @@
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use weft_control::{TRAIN_CHUNKS_MAX, Train, TrainArrival};
 use weft_wire::{GroupId, JobId, Nanos, Rank};
 
-/// Most chunks of a train, about a millisecond of 1 Gb/s.
-pub const TRAIN_CHUNKS_MAX: u16 = 128;
 /// Trains recorded at a time.
 pub const TRAINS_MAX: usize = 4;
 /// Fewer arrivals show nothing.
 pub const TRAIN_ARRIVALS_MIN: usize = 8;
 /// A train of which nothing came for so long is over (SPEC#probe-trains).
 const SILENCE_NS: u64 = 50_000_000;
-
-/// One chunk's arrival.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TrainArrival {
-    /// When, by the clock of the port.
-    pub at_ns: u64,
-    /// Bytes of Ethernet frames that the port's jobs had received by then, this one's among them.
-    pub rx_bytes: u64,
-}
-
-/// A train that has arrived: a sample of its path's bandwidth.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Train {
-    /// The job.
-    pub job: JobId,
-    /// The group.
-    pub group: GroupId,
-    /// The one member (into an aggregator, or direct); `None`: a sum.
-    pub rank: Option<Rank>,
-    /// Length of each frame.
-    pub frame_len: u32,
-    /// Its arrivals, in order.
-    pub arrivals: ArrayVec<TrainArrival, { TRAIN_CHUNKS_MAX as usize }>,
-}
 
 /// Records the trains that arrive at a port.
 #[derive(Debug)]

@@ -6,12 +6,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::SumOrder;
 use weft_kernel::Kernels;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::Overflow;
 
 use super::BankIndex;
-use crate::table::SumOrder;
 
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / 4;

@@ -1,6 +1,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::SumOrder;
 use weft_kernel::Kernels;
 use weft_wire::Members;
 use weft_wire::header::{ElementType, Operation};
@@ -9,7 +10,6 @@ use weft_wire::hello::Overflow;
 use super::accumulate::{Arithmetic, Contribution, Store};
 use super::bitmap::{Seen, look};
 use super::*;
-use crate::table::SumOrder;
 
 fn store(element_type: ElementType, sum_order: SumOrder, members: usize) -> Store {
     let arithmetic =

@@ -1,11 +1,10 @@
 //! What a lane asks of the engine that it runs, and how each role answers.
 
-use weft_engine::push::{Command, Event};
+use weft_control::{Command, Event, Train};
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Run, Verdict};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
-use weft_engine::send::train::Train;
 use weft_wire::{JobId, Nanos};
 
 /// What a lane asks of the engine that it runs.

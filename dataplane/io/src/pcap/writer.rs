@@ -10,6 +10,10 @@ const MAGIC: u32 = 0xa1b2_3c4d;
 const LINKTYPE_ETHERNET: u32 = 1;
 const SNAP_LEN: u32 = 262_144;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
+/// Bytes before the first frame.
+pub(crate) const HEADER_LEN: u64 = 24;
+/// Bytes before each frame.
+pub(crate) const RECORD_LEN: u64 = 16;
 
 /// Appends frames to a capture.
 #[derive(Debug)]

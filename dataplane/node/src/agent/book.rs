@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::push::{Command, Decision, Event};
+use weft_control::{Command, Decision, Event};
 use weft_rpc::v1;
 use weft_wire::JobId;
 
@@ -186,7 +186,7 @@ impl Book {
 
 #[cfg(test)]
 mod tests {
-    use weft_engine::push::{GroupDescriptor, GroupMember, InstallError, OrderNumber, Version};
+    use weft_control::{GroupDescriptor, GroupMember, InstallError, OrderNumber, Version};
     use weft_wire::header::ElementType;
     use weft_wire::{GroupId, Members, Rank};
 
@@ -224,7 +224,7 @@ mod tests {
         let mut book = book();
         book.note_command(&install(GroupId::new(0, 1), 2));
         let promoted = Event::Promoted {
-            epoch: weft_engine::push::ServerEpoch(1),
+            epoch: weft_control::ServerEpoch(1),
             applied: OrderNumber(2),
             order: OrderNumber(100),
             version: Version(6),
@@ -234,7 +234,7 @@ mod tests {
         let role = book.hello(0).roles[0].clone();
         assert_eq!((role.role(), role.epoch), (v1::Role::Server, 1));
         assert_eq!((role.next_order, role.version, role.open_groups.len()), (100, 6, 0));
-        let epoch = weft_engine::push::ServerEpoch(2);
+        let epoch = weft_control::ServerEpoch(2);
         book.note_event(JobId(3), &Event::StoodDown { epoch });
         assert!(book.hello(0).roles.is_empty(), "one that stood down is nothing any more");
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use weft_engine::push::{Command, Decision, Event, GroupDescriptor};
+use weft_control::{Command, Decision, Event, GroupDescriptor};
 use weft_wire::{GroupId, JobId, Members};
 
 use crate::config::NodeConfig;

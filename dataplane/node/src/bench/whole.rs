@@ -6,7 +6,7 @@
 //! is read again when a whole lease has passed through the cache in between: what a lease in DRAM
 //! costs is in the figure, as are credits, acknowledgements and sums. A packet is a contribution.
 
-use weft_engine::push::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
+use weft_control::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_engine::random::SplitMix64;
 use weft_engine::role::aggregator::{Aggregator, Verdict};
 use weft_engine::role::channel::{

@@ -27,6 +27,9 @@ pub struct FaultsSection {
     pub delay_min_us: u64,
     /// Longest delay in microseconds. Default 2000.
     pub delay_max_us: u64,
+    /// How long every frame takes more in each direction, in microseconds, as over a long link.
+    /// Default 0.
+    pub link_delay_us: u64,
 }
 
 impl Default for FaultsSection {
@@ -41,6 +44,7 @@ impl Default for FaultsSection {
             reorder_span: 8,
             delay_min_us: 100,
             delay_max_us: 2000,
+            link_delay_us: 0,
         }
     }
 }
@@ -63,6 +67,7 @@ impl FaultsSection {
             reorder_span: self.reorder_span,
             delay_min_ns: self.delay_min_us.saturating_mul(1000),
             delay_max_ns: self.delay_max_us.saturating_mul(1000),
+            link_delay_ns: self.link_delay_us.saturating_mul(1000),
             ..FaultConfig::default()
         }
     }
@@ -96,4 +101,23 @@ pub struct TraceSection {
     /// File for a capture (pcap with nanoseconds) of what the port received and sent, before and
     /// after `[faults]`; it is overwritten.
     pub pcap: std::path::PathBuf,
+    /// Its largest size in MiB. The capture ends with the last frame that has room; how many came
+    /// after it is in the statistics. Default 1024.
+    #[serde(default = "default_size_max_mib")]
+    pub size_max_mib: u64,
 }
+
+impl TraceSection {
+    /// The first key that is out of range.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let in_range = (1..=SIZE_MIB_MAX).contains(&self.size_max_mib);
+        (!in_range).then_some(("size_max_mib", "must be from 1 to 1048576, a TiB"))
+    }
+}
+
+const fn default_size_max_mib() -> u64 {
+    1024
+}
+
+/// Beyond it a capture is of no use to anybody.
+const SIZE_MIB_MAX: u64 = 1 << 20;

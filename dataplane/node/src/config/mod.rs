@@ -22,26 +22,6 @@
 //! | `[[server]]` | [`ServerSection`]: a job whose parameter server this node is |
 //! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
-// Words of a configuration file, one for each variant of what they mean to the engine.
-macro_rules! names {
-    ($(#[$doc:meta])* $name:ident => $target:ident { $($(#[$variant_doc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl From<$name> for $target {
-            fn from(name: $name) -> Self {
-                match name {
-                    $($name::$variant => Self::$variant,)+
-                }
-            }
-        }
-    };
-}
-
 mod bench;
 mod controller;
 mod dpdk;
@@ -53,7 +33,6 @@ mod row;
 mod server;
 mod strangers;
 mod text;
-mod words;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -68,15 +47,11 @@ pub use dpdk::DpdkSection;
 pub use faults::{FaultsSection, TraceSection};
 pub use push::PushSection;
 pub use resolve::Settings;
-pub use row::{
-    ElementName, IntegrityName, MemberSection, OperationName, OverflowName, ParentSection,
-    RowSection, SumOrderName,
-};
+pub use row::{MemberSection, ParentSection, RowSection};
 pub use text::HostAddr;
 
 pub use server::{ReplicaSection, ServerSection};
 pub use strangers::StrangersSection;
-pub use words::{AckName, CommitName, ConductName, LearningRateName};
 
 use locate::Source;
 

@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weft_engine::push::BoxIndex;
+use weft_control::BoxIndex;
 use weft_engine::role::gather::PushConfig;
 use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
+use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, MacAddr};
 
-use super::{ElementName, IntegrityName, OverflowName};
+use super::row::{default_element_type, default_overflow};
 
 /// `[[push]]`: whole leases for a job that pushes to a parameter server, and a relay for its pulls.
 /// Groups are installed by a controller. Needs `lcores.shards = 1`.
@@ -37,14 +39,14 @@ pub struct PushSection {
     #[serde(default = "default_elements")]
     pub elements: u16,
     /// `i32` (default) or `f32`. `bf16` is for allreduce.
-    #[serde(default)]
-    pub element_type: ElementName,
+    #[serde(default = "default_element_type")]
+    pub element_type: ElementType,
     /// i32 sums that do not fit: `wrap` (default), or `clamp` each contribution first.
-    #[serde(default)]
-    pub overflow: OverflowName,
+    #[serde(default = "default_overflow")]
+    pub overflow: Overflow,
     /// `crc32c` (default) or `none`.
     #[serde(default)]
-    pub integrity: IntegrityName,
+    pub integrity: Integrity,
     /// Scale exponent of updates that no controller gave one, -126 to 126. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exponent: Option<i8>,
@@ -102,9 +104,9 @@ impl PushSection {
             pull_cache_bytes: self.pull_cache_bytes,
             chunks: self.chunks,
             elements: self.elements,
-            element_type: self.element_type.into(),
-            overflow: self.overflow.into(),
-            integrity: self.integrity.into(),
+            element_type: self.element_type,
+            overflow: self.overflow,
+            integrity: self.integrity,
             exponent: self.exponent,
             rate_bytes_per_sec: self.rate_bytes_per_sec,
             burst_bytes: self.burst_bytes,

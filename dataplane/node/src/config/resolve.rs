@@ -16,7 +16,7 @@ use weft_wire::frame::Endpoint;
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection};
+use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection, TraceSection};
 use crate::steer::LaneMap;
 
 /// A configuration that was found good.
@@ -236,6 +236,9 @@ fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
     if let Some((key, problem)) = config.faults.and_then(|faults| faults.problem()) {
         return Err(Problem::of("faults", key, problem));
     }
+    if let Some((key, problem)) = config.trace.as_ref().and_then(TraceSection::problem) {
+        return Err(Problem::of("trace", key, problem));
+    }
     if config.trace.is_some() && config.port.io != Io::Udp && config.lcores.shards > 1 {
         let problem = "is for one lane on ports where each lane sends by itself";
         return Err(Problem { path: vec![name("trace")], problem: problem.to_owned() });
@@ -276,11 +279,11 @@ fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<Ro
         row: row.row,
         job: JobId(row.job),
         members: members.collect(),
-        element_type: row.element_type.into(),
-        operation: row.operation.into(),
-        sum_order: row.sum_order.into(),
-        overflow: row.overflow.into(),
-        integrity: row.integrity.into(),
+        element_type: row.element_type,
+        operation: row.operation,
+        sum_order: row.sum_order,
+        overflow: row.overflow,
+        integrity: row.integrity,
         elements: row.elements,
         window: row.window,
         chunks_max: row.chunks_max,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
-use weft_engine::table::SumOrder;
+use weft_control::SumOrder;
 use weft_wire::MacAddr;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
@@ -21,21 +21,21 @@ pub struct RowSection {
     /// Id of the job that owns it.
     pub job: u16,
     /// `i32` (default), `f32`, or `bf16` (summed in f32).
-    #[serde(default)]
-    pub element_type: ElementName,
+    #[serde(default = "default_element_type")]
+    pub element_type: ElementType,
     /// `sum` (default) or `max` (i32 only).
-    #[serde(default)]
-    pub operation: OperationName,
+    #[serde(default = "default_operation")]
+    pub operation: Operation,
     /// f32 additions as they `arrival` (default, fast) or by `rank` (bit-reproducible; takes a row
     /// of memory per member and slot).
     #[serde(default)]
-    pub sum_order: SumOrderName,
+    pub sum_order: SumOrder,
     /// i32 sums that do not fit: `wrap` (default), or `clamp` each contribution first.
-    #[serde(default)]
-    pub overflow: OverflowName,
+    #[serde(default = "default_overflow")]
+    pub overflow: Overflow,
     /// `crc32c` (default), `checksum16` (UDP's, for P4 peers), or `none`.
     #[serde(default)]
-    pub integrity: IntegrityName,
+    pub integrity: Integrity,
     /// Elements per chunk. Default 256, which fits an MTU of 1500 with 4-byte elements.
     #[serde(default = "default_elements")]
     pub elements: u16,
@@ -60,6 +60,18 @@ pub struct RowSection {
     /// On a leaf: where its sums go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentSection>,
+}
+
+pub(super) const fn default_element_type() -> ElementType {
+    ElementType::I32
+}
+
+const fn default_operation() -> Operation {
+    Operation::Sum
+}
+
+pub(super) const fn default_overflow() -> Overflow {
+    Overflow::Wrap
 }
 
 const fn default_elements() -> u16 {
@@ -144,63 +156,4 @@ pub struct ParentSection {
     /// The root's Ethernet address. Default: broadcast until its first answer.
     #[serde(default, with = "text::optional", skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
-}
-
-names! {
-    /// What an element is.
-    ElementName => ElementType {
-        /// Two's complement fixed point.
-        #[default]
-        I32,
-        /// IEEE 754 binary32.
-        F32,
-        /// bfloat16, summed in f32.
-        Bf16,
-    }
-}
-
-names! {
-    /// How elements combine.
-    OperationName => Operation {
-        /// They are added.
-        #[default]
-        Sum,
-        /// The largest is kept.
-        Max,
-    }
-}
-
-names! {
-    /// Order of floating-point additions.
-    SumOrderName => SumOrder {
-        /// As they arrive.
-        #[default]
-        Arrival,
-        /// By rank, at completion.
-        Rank,
-    }
-}
-
-names! {
-    /// What happens when an i32 sum does not fit.
-    OverflowName => Overflow {
-        /// It wraps, which is exact modulo 2^32.
-        #[default]
-        Wrap,
-        /// Each contribution is clamped so that none can overflow.
-        Clamp,
-    }
-}
-
-names! {
-    /// What protects the payload.
-    IntegrityName => Integrity {
-        /// CRC32C in the header.
-        #[default]
-        Crc32c,
-        /// UDP's checksum.
-        Checksum16,
-        /// Nothing.
-        None,
-    }
 }

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use weft_engine::push::{BoxIndex, OrderNumber, Version};
+use weft_control::{
+    AckMode, BoxIndex, CommitMode, ConductMode, LearningRate, OrderNumber, Version,
+};
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::{ModelConfig, ServerJobConfig};
 use weft_wire::frame::Endpoint;
+use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr};
-
-use super::IntegrityName;
-use super::words::{AckName, CommitName, ConductName, LearningRateName};
 
 /// `[[server]]`: a job whose parameter server this node is. A node with servers has no rows, push
 /// jobs or replicas: start one process per role. Needs `lcores.shards = 1`.
@@ -41,13 +41,13 @@ pub struct ServerSection {
     pub exponent: i8,
     /// `crc32c` (default), `checksum16` or `none`.
     #[serde(default)]
-    pub integrity: IntegrityName,
+    pub integrity: Integrity,
     /// h = momentum x h + sum, from 0 (default) to 1.
     #[serde(default)]
     pub momentum: f32,
     /// `plain` (default), `inverse_delay` or `ada_delay`.
     #[serde(default)]
-    pub learning_rate: LearningRateName,
+    pub learning_rate: LearningRate,
     /// Greatest delay of a committed update. Default: twice the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_max: Option<u64>,
@@ -60,13 +60,13 @@ pub struct ServerSection {
     pub divergence_wait_ms: u64,
     /// `order` (default) or `arrival`.
     #[serde(default)]
-    pub commit: CommitName,
+    pub commit: CommitMode,
     /// `in_order` (default) or `fair`.
     #[serde(default)]
-    pub conduct: ConductName,
+    pub conduct: ConductMode,
     /// `commit` (default) or `replica`.
     #[serde(default)]
-    pub ack: AckName,
+    pub ack: AckMode,
     /// What the node's link may receive for this job: bytes of frames per second. A controller
     /// sets it anew. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -166,13 +166,13 @@ pub struct ReplicaSection {
     pub exponent: i8,
     /// As at the server. Default `crc32c`.
     #[serde(default)]
-    pub integrity: IntegrityName,
+    pub integrity: Integrity,
     /// As at the server. Default 0.
     #[serde(default)]
     pub momentum: f32,
     /// As at the server. Default `plain`.
     #[serde(default)]
-    pub learning_rate: LearningRateName,
+    pub learning_rate: LearningRate,
     /// Groups whose copies are staged at a time, at most 1024. Default 256.
     #[serde(default = "default_groups_open_max")]
     pub groups_open_max: u16,
@@ -264,10 +264,10 @@ impl ServerSection {
             job: JobId(self.job),
             dimension: self.dimension,
             elements: self.elements,
-            integrity: self.integrity.into(),
+            integrity: self.integrity,
             exponent: self.exponent,
             momentum: self.momentum,
-            learning_rate: self.learning_rate.into(),
+            learning_rate: self.learning_rate,
         };
         let plain = ServerJobConfig::new(model, self.workers.clone());
         ServerJobConfig {
@@ -276,9 +276,9 @@ impl ServerSection {
             tau_max: self.tau_max.unwrap_or(plain.tau_max),
             div_max: self.div_max,
             divergence_wait_ns: millis(self.divergence_wait_ms),
-            commit: self.commit.into(),
-            conduct: self.conduct.into(),
-            ack: self.ack.into(),
+            commit: self.commit,
+            conduct: self.conduct,
+            ack: self.ack,
             rate_bytes_per_sec: self.rate_bytes_per_sec,
             lateness_ns: millis(self.lateness_ms),
             fallback_ns: millis(self.fallback_ms),
@@ -316,10 +316,10 @@ impl ReplicaSection {
             job: JobId(self.job),
             dimension: self.dimension,
             elements: self.elements,
-            integrity: self.integrity.into(),
+            integrity: self.integrity,
             exponent: self.exponent,
             momentum: self.momentum,
-            learning_rate: self.learning_rate.into(),
+            learning_rate: self.learning_rate,
         };
         let server = Endpoint { mac: MacAddr::BROADCAST, addr: self.server };
         let index = BoxIndex(self.box_index);

@@ -11,7 +11,7 @@
 use std::io;
 use std::sync::Arc;
 
-use weft_engine::push::Event;
+use weft_control::Event;
 use weft_engine::role::model::journal::{
     Checkpoint, Damage, End, JournalHeader, Records, read_checkpoint, write_checkpoint,
 };

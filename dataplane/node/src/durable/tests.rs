@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use crossbeam_channel::unbounded;
-use weft_engine::push::{OrderNumber, Version};
+use weft_control::{OrderNumber, Version};
 use weft_engine::role::model::journal::{DecisionRecord, JournalHeader, Lives, Record, Records};
 use weft_engine::role::model::{ModelState, Replay};
 use weft_engine::role::server::{ModelConfig, ServerJobConfig};

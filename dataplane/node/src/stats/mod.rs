@@ -14,6 +14,7 @@ use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
 use weft_io::fault::FaultCounts;
+use weft_io::trace::TraceCounts;
 use weft_io::{LaneEngine, LaneStats, PortInfo, PortStats, RoleLane};
 use weft_wire::{JobId, Members};
 
@@ -23,7 +24,7 @@ use crate::steered::{LanePort, SteerStats};
 pub use push::{PushReport, PushSnapshot};
 pub use report::{
     FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
-    SteeringReport,
+    SteeringReport, TraceReport,
 };
 pub use server::{ModelSnapshot, ReplicaReport, ReplicaSnapshot, ServerReport, ServerSnapshot};
 pub use text::write_text;
@@ -43,6 +44,8 @@ pub struct LaneSnapshot {
     pub steer: SteerStats,
     /// Faults of received and of sent frames.
     pub faults: Option<[FaultCounts; 2]>,
+    /// What its capture holds.
+    pub trace: Option<TraceCounts>,
     /// The host side.
     pub host: HostStats,
     /// The engine's counters.
@@ -96,6 +99,7 @@ impl LaneSnapshot {
             breaths: lane.stats(),
             steer: lane.port().steer_stats(),
             faults: lane.port().fault_counts(),
+            trace: lane.port().trace_counts(),
             host: host.stats(),
             engine: Stats::default(),
             jobs: Vec::new(),

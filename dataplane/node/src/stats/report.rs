@@ -36,6 +36,9 @@ pub struct Report {
     /// Faults that the node's own wrapper made; absent without `[faults]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultReport>,
+    /// The capture; absent without `[trace]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceReport>,
     /// The host side of the port.
     pub host: HostStats,
     /// The lanes.
@@ -112,6 +115,17 @@ pub struct FaultReport {
     pub reordered: u64,
     pub delayed: u64,
     pub corrupted: u64,
+    pub link_full: u64,
+}
+
+/// A capture.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the counters are those of `weft_io::trace::TraceCounts`")]
+pub struct TraceReport {
+    pub frames: u64,
+    pub bytes: u64,
+    pub cut: u64,
+    pub errors: u64,
 }
 
 /// A lane.
@@ -203,6 +217,13 @@ impl Report {
                 ring_full: lanes.iter().map(|lane| lane.steer.ring_full).sum(),
             },
             faults: faults(lanes),
+            // One lane has the port that is captured.
+            trace: lanes.iter().find_map(|lane| lane.trace).map(|counts| TraceReport {
+                frames: counts.frames,
+                bytes: counts.bytes,
+                cut: counts.cut,
+                errors: counts.errors,
+            }),
             host: HostStats {
                 frames: lanes.iter().map(|lane| lane.host.frames).sum(),
                 answered: lanes.iter().map(|lane| lane.host.answered).sum(),
@@ -275,6 +296,7 @@ fn faults(lanes: &[LaneSnapshot]) -> Option<FaultReport> {
         reordered: sum(|counts| counts.reordered),
         delayed: sum(|counts| counts.delayed),
         corrupted: sum(|counts| counts.corrupted),
+        link_full: sum(|counts| counts.link_full),
     })
 }
 

@@ -62,14 +62,19 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(
             out,
             "  faults: judged: {}  lost: {}  duplicated: {}  reordered: {}  delayed: {}  \
-             corrupted: {}",
+             corrupted: {}  link full: {}",
             faults.judged,
             faults.lost,
             faults.duplicated,
             faults.reordered,
             faults.delayed,
-            faults.corrupted
+            faults.corrupted,
+            faults.link_full
         )?;
+    }
+    if let Some(trace) = &report.trace {
+        let super::TraceReport { frames, bytes, cut, errors } = trace;
+        writeln!(out, "  capture: frames: {frames}  bytes: {bytes}  cut: {cut}  errors: {errors}")?;
     }
     let host = &report.host;
     writeln!(

@@ -2,7 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weft_engine::table::{BoxConfig, MemberConfig, RowConfig, SumOrder};
+use weft_control::SumOrder;
+use weft_engine::table::{BoxConfig, MemberConfig, RowConfig};
 use weft_io::Frame;
 use weft_io::memory::{MemoryPort, link};
 use weft_wire::JobId;

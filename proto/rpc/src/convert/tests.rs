@@ -1,4 +1,5 @@
-use weft_engine::push::InstallError;
+use weft_control::{Decision, InstallError};
+use weft_wire::header::ElementType;
 
 use super::*;
 

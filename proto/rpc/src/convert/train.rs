@@ -1,6 +1,6 @@
 //! Trains (SPEC#transfer-trains): how the chunks that a transfer began with arrived.
 
-use weft_engine::send::train::{TRAIN_CHUNKS_MAX, Train, TrainArrival};
+use weft_control::{TRAIN_CHUNKS_MAX, Train, TrainArrival};
 use weft_wire::GroupId;
 
 use super::{Invalid, invalid, job, rank, rank_to_proto};

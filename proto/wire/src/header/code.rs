@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use crate::words::word_of;
+
 /// The kind of a datagram.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
@@ -54,7 +56,7 @@ impl Kind {
 impl fmt::Display for Kind {
     /// Writes the name that SPEC uses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
+        f.write_str(word_of(Self::ALL, self))
     }
 }
 
@@ -169,7 +171,7 @@ impl Outcome {
 impl fmt::Display for Outcome {
     /// Writes the name that SPEC uses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
+        f.write_str(word_of(Self::ALL, self))
     }
 }
 
@@ -189,10 +191,6 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Every type with its name in SPEC, the dissector and configuration files.
-    pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::None, "none"), (Self::I32, "i32"), (Self::F32, "f32"), (Self::Bf16, "bf16")];
-
     /// Bytes of one element on the wire.
     #[must_use]
     pub const fn len_bytes(self) -> usize {
@@ -214,12 +212,7 @@ impl ElementType {
     }
 }
 
-impl fmt::Display for ElementType {
-    /// Writes the name that SPEC uses.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
-    }
-}
+crate::words!(ElementType, "element type", { I32 = "i32", F32 = "f32", Bf16 = "bf16" }, besides { None = "none" });
 
 /// How contributions become one.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -235,10 +228,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Every operation with its name in SPEC and the dissector.
-    pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::None, "NONE"), (Self::Sum, "SUM"), (Self::Max, "MAX")];
-
     pub(super) const fn from_bits(bits: u8) -> Option<Self> {
         match bits {
             0 => Some(Self::None),
@@ -249,9 +238,4 @@ impl Operation {
     }
 }
 
-impl fmt::Display for Operation {
-    /// Writes the name that SPEC uses.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
-    }
-}
+crate::words!(Operation, "operation", { Sum = "sum", Max = "max" }, besides { None = "none" });

@@ -291,7 +291,7 @@ fn displays_one_line() {
     let line = |octets: &[u8]| Packet::new_unchecked(octets).to_string();
     assert_eq!(
         line(&CONTRIB),
-        "WEFT CONTRIB job=258 group=7.2 chunk=65539 members=0x4 count=2 i32 SUM \
+        "WEFT CONTRIB job=258 group=7.2 chunk=65539 members=0x4 count=2 i32 sum \
          [RETRANSMIT,CONGESTION]"
     );
     let mut state = datagram(Kind::State);
@@ -300,7 +300,7 @@ fn displays_one_line() {
     assert_eq!(line(&state), "WEFT STATE HAVE job=258 group=7.2 chunk=65539 members=0x4");
     assert_eq!(
         line(&datagram(Kind::Hello)[..]),
-        "WEFT HELLO job=258 group=7.2 chunk=65539 members=0x4 count=2 i32 SUM \
+        "WEFT HELLO job=258 group=7.2 chunk=65539 members=0x4 count=2 i32 sum \
          [RETRANSMIT,CONGESTION] phase=HELLO life=0000000000000000 session=0000000000000000 \
          epoch=0 window=0 low_step=0 step_bits=0"
     );

@@ -3,6 +3,8 @@
 
 use core::fmt;
 
+use crate::words::word_of;
+
 /// Where in the handshake a HELLO datagram stands.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
@@ -56,7 +58,7 @@ impl Phase {
 impl fmt::Display for Phase {
     /// Writes the name that SPEC uses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
+        f.write_str(word_of(Self::ALL, self))
     }
 }
 
@@ -98,7 +100,7 @@ impl Reason {
 impl fmt::Display for Reason {
     /// Writes the name that SPEC uses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
+        f.write_str(word_of(Self::ALL, self))
     }
 }
 
@@ -116,10 +118,6 @@ pub enum Integrity {
 }
 
 impl Integrity {
-    /// Every kind of protection with its name in SPEC, the dissector and configuration files.
-    pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::None, "none"), (Self::Crc32c, "crc32c"), (Self::Checksum16, "checksum16")];
-
     pub(super) const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::None),
@@ -130,12 +128,7 @@ impl Integrity {
     }
 }
 
-impl fmt::Display for Integrity {
-    /// Writes the name that SPEC uses.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
-    }
-}
+crate::words!(Integrity, "integrity", { None = "none", Crc32c = "crc32c", Checksum16 = "checksum16" });
 
 /// What happens when a sum does not fit its type (PROTOCOL section 9).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -149,10 +142,6 @@ pub enum Overflow {
 }
 
 impl Overflow {
-    /// Every answer to overflow with its name in SPEC, the dissector and configuration files.
-    pub const ALL: &'static [(Self, &'static str)] =
-        &[(Self::Wrap, "wrap"), (Self::Clamp, "clamp")];
-
     pub(super) const fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0 => Some(Self::Wrap),
@@ -162,9 +151,4 @@ impl Overflow {
     }
 }
 
-impl fmt::Display for Overflow {
-    /// Writes the name that SPEC uses.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(crate::types::name_of(Self::ALL, *self))
-    }
-}
+crate::words!(Overflow, "overflow", { Wrap = "wrap", Clamp = "clamp" });

@@ -1,6 +1,7 @@
 //! Topologies made from numbers instead of a file: the star of a job, and racks of unequal links.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use weft_wire::MacAddr;
 
@@ -28,7 +29,7 @@ impl Topology {
         for (name, octet) in boxes {
             builder.add_host(numbered_host(&name, octet))?;
             let shape = star.rate.map(Shape::new);
-            builder.connect([&name, STAR_SWITCH], [shape; 2])?;
+            builder.connect([&name, STAR_SWITCH], [shape; 2], Duration::ZERO)?;
         }
         builder.finish(star.mtu)
     }
@@ -54,11 +55,11 @@ impl Topology {
             let switch = if single { STAR_SWITCH.to_owned() } else { format!("r{index}") };
             if !single {
                 builder.switch(switch.clone())?;
-                builder.connect([&switch, STAR_SWITCH], rack.uplink.shapes())?;
+                builder.connect([&switch, STAR_SWITCH], rack.uplink.shapes(), Duration::ZERO)?;
             }
             for ((name, rates), octet) in rack.hosts.iter().zip(&mut octets) {
                 builder.add_host(numbered_host(name, octet))?;
-                builder.connect([name, &switch], rates.shapes())?;
+                builder.connect([name, &switch], rates.shapes(), Duration::ZERO)?;
             }
         }
         builder.finish(mtu)

@@ -23,12 +23,12 @@ pub enum TopologyError {
         /// What was found.
         reason: String,
     },
-    /// The link wants what only netem can do.
+    /// The link wants what labs do not do.
     #[error(
-        "`{field}` needs the netem queueing discipline, which the lab does not use; impair frames \
-         with the scenario's [faults] section instead, which is reproducible from a seed"
+        "`{field}` is nothing that labs do; impair frames with the scenario's [faults] section \
+         instead, which is reproducible from a seed"
     )]
-    NeedsNetem {
+    NotOfLabs {
         /// The option.
         field: &'static str,
     },

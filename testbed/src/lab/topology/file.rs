@@ -1,11 +1,12 @@
 //! The text of `topology.json`: which fields exist, and the three ways to write a link.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{QUEUE_PACKETS_DEFAULT, Shape, TopologyError};
+use super::{DELAY_MAX, QUEUE_PACKETS_DEFAULT, Shape, TopologyError};
 use crate::lab::tc::{Rate, Shaper};
 
 /// The whole file.
@@ -21,8 +22,9 @@ pub(super) struct File {
     /// `[[a, b], options]`, or the tutorials' `[a, b, latency, bandwidth]`. An end is a host's
     /// name, or a switch's with or without a port: `s1`, `s1-p2`. Options are Mininet's: `bw` in
     /// Mbit/s from the first end to the second, `bw_reverse` for the other way (default: `bw`),
-    /// `max_queue_size` in packets, `use_htb` or `use_tbf`; `delay`, `jitter` and `loss` only as
-    /// 0, for labs have no netem.
+    /// `max_queue_size` in packets, `use_htb` or `use_tbf`, `delay` in each direction as in
+    /// `"5ms"` (a number: milliseconds), for which the kernel needs netem; `jitter` and `loss` only
+    /// as 0.
     #[serde(default)]
     pub(super) links: Vec<RawLink>,
     /// Largest IP packet of every link in bytes. Default 1500.
@@ -121,13 +123,20 @@ pub(super) struct LinkOptions {
 }
 
 impl LinkOptions {
+    /// How long a frame takes in each direction.
+    pub(super) fn delay(&self) -> Result<Duration, TopologyError> {
+        let Some(value) = self.delay.as_ref().filter(|value| !is_zero(value)) else {
+            return Ok(Duration::ZERO);
+        };
+        let found = duration(value).filter(|delay| *delay <= DELAY_MAX);
+        found.ok_or_else(|| range("delay", &value.to_string(), "0 to 1s, such as \"5ms\""))
+    }
+
     /// What leaves the first end and the second.
     pub(super) fn shapes(self) -> Result<[Option<Shape>; 2], TopologyError> {
-        for (field, value) in
-            [("delay", &self.delay), ("jitter", &self.jitter), ("loss", &self.loss)]
-        {
+        for (field, value) in [("jitter", &self.jitter), ("loss", &self.loss)] {
             if value.as_ref().is_some_and(|value| !is_zero(value)) {
-                return Err(TopologyError::NeedsNetem { field });
+                return Err(TopologyError::NotOfLabs { field });
             }
         }
         let forward = self.bw.map(|bw| rate("bw", bw)).transpose()?;
@@ -161,6 +170,26 @@ fn number(value: &Value) -> Option<f64> {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     }
+}
+
+/// A time as `tc` reads it; a number is milliseconds, as in the tutorials.
+fn duration(value: &Value) -> Option<Duration> {
+    let seconds = match value {
+        Value::Number(number) => number.as_f64()? / 1e3,
+        Value::String(text) => {
+            let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+            let (number, unit) = text.split_at(unit);
+            let scale = match unit.trim() {
+                "s" | "sec" | "secs" => 1.0,
+                "ms" | "msec" | "msecs" => 1e-3,
+                "us" | "usec" | "usecs" => 1e-6,
+                _ => return None,
+            };
+            number.trim().parse::<f64>().ok()? * scale
+        }
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Whether a delay or loss asks for nothing: 0, "0", "0ms".

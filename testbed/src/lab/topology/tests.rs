@@ -43,15 +43,37 @@ fn a_tutorial_file_is_read_with_every_way_to_write_a_link() {
 }
 
 #[test]
-fn what_needs_netem_is_refused_not_ignored() {
+fn what_labs_do_not_do_is_refused_not_ignored() {
     let with = |option: &str| {
         refused(&format!(
             r#"{{"hosts":{{"h1":{{}},"h2":{{}}}},"links":[["h1","h2",{{"bw":1,{option}}}]]}}"#
         ))
     };
-    for option in [r#""delay":"5ms""#, r#""loss":1"#, r#""jitter":"1ms""#, r#""delay":5"#] {
+    for option in [r#""loss":1"#, r#""jitter":"1ms""#] {
         let error = with(option);
         assert!(error.starts_with("links[0]: ") && error.contains("[faults]"), "{error}");
+    }
+    for option in [r#""delay":"5 parsecs""#, r#""delay":"5""#, r#""delay":-1"#, r#""delay":"2s""#] {
+        let error = with(option);
+        assert!(error.starts_with("links[0]: `delay` is ") && error.contains("5ms"), "{error}");
+    }
+}
+
+#[test]
+fn a_link_may_have_a_delay() {
+    let delay = |link: &str| {
+        let text = format!(r#"{{"hosts":{{"h1":{{}},"h2":{{}}}},"links":[{link}]}}"#);
+        Topology::from_json(&text).unwrap().links[0].delay
+    };
+    for (link, expected_us) in [
+        (r#"["h1","h2"]"#, 0),
+        (r#"["h1","h2",{"delay":"5ms"}]"#, 5_000),
+        (r#"["h1","h2",{"delay":2.5}]"#, 2_500),
+        (r#"["h1","h2","300us",10]"#, 300),
+        (r#"["h1","h2","0",10]"#, 0),
+        (r#"["h1","h2",{"delay":"1 s"}]"#, 1_000_000),
+    ] {
+        assert_eq!(delay(link), Duration::from_micros(expected_us), "{link}");
     }
 }
 

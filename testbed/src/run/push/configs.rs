@@ -3,15 +3,14 @@
 use std::path::Path;
 
 use weft_client::push::TlsFiles;
+use weft_control::{AckMode, Mode};
 use weft_rpc::identity::Identity;
 
 use super::certs::node_identity;
 use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::lab::tc::Rate;
 use crate::run::plan::Io;
-use crate::scenario::{
-    Ack, CONTROLLER, LinkRates, Mode, REPLICA, Replication, SERVER, ScaleExponent,
-};
+use crate::scenario::{CONTROLLER, LinkRates, REPLICA, Replication, SERVER, ScaleExponent};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
@@ -135,8 +134,8 @@ fn server(layout: &Layout<'_>) -> toml::Value {
     if let Some(div_max) = layout.push.div_max {
         fields.push(("div_max", div_max.into()));
     }
-    if layout.push.ack == Ack::Replica {
-        fields.push(("ack", "replica".into()));
+    if layout.push.ack == AckMode::Replica {
+        fields.push(("ack", layout.push.ack.to_string().into()));
     }
     section(&fields)
 }
@@ -216,7 +215,7 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
         ("tau_max", i64::from(push.tau_max(job)).into()),
         ("momentum", f64::from(job.momentum).into()),
         ("policy", push.policy.as_str().into()),
-        ("mode", push.mode.as_str().into()),
+        ("mode", push.mode.to_string().into()),
     ];
     if push.mode == Mode::Partial {
         fields.push(("partial_count", i64::from(push.updates_per_round(job)).into()));
@@ -228,8 +227,8 @@ pub(super) fn controller(layout: &Layout<'_>) -> String {
     if let Some(div_max) = push.div_max.filter(|_| has_copies) {
         fields.push(("div_max", div_max.into()));
     }
-    if push.ack == Ack::Replica {
-        fields.push(("ack", "replica".into()));
+    if push.ack == AckMode::Replica {
+        fields.push(("ack", push.ack.to_string().into()));
     }
     let mut table = toml::Table::new();
     table.insert("listen".into(), layout.controller_addr().to_string().into());

@@ -8,7 +8,8 @@ use super::message::PushSummary;
 use super::plan::PushPlan;
 use super::processes::PushObserved;
 use super::verify::PushProof;
-use crate::report::{PushOutcome, Quantiles, RunOutcome, Verdict};
+use crate::report::{PushOutcome, Quantiles, RunOutcome, Surroundings, Verdict};
+use crate::run::background::{FlowSeen, bytes_at};
 use crate::run::bottleneck::Bottleneck;
 use crate::run::finished::Ground;
 use crate::run::plan::{Io, Place};
@@ -84,6 +85,10 @@ impl PushFinished<'_> {
             bottleneck: bottleneck.name.to_owned(),
             bottleneck_evidence: bottleneck.evidence,
             seed,
+            surroundings: Surroundings {
+                background: self.observed.background.iter().map(FlowSeen::row).collect(),
+                ..Surroundings::default()
+            },
             push: Some(self.push_outcome(proof, &total, accounted)),
         }
     }
@@ -140,7 +145,7 @@ impl PushFinished<'_> {
             transfer_wait_mean_ns: downlink.wait_mean_ns,
             transfer_idle_mean_ns: downlink.idle_mean_ns,
             transfer_ceiling_share: downlink.ceiling_share,
-            mode: push.mode.as_str().to_owned(),
+            mode: push.mode.to_string(),
             policy: if push.controller { push.policy.clone() } else { "direct".to_owned() },
             policy_failures: self.policy_failures(),
             updates_committed: delays.len() as u64,
@@ -198,24 +203,33 @@ impl PushFinished<'_> {
 
     /// Which link was busiest, by what it carried between the first and the last commit.
     fn bottleneck(&self, proof: &PushProof, total: &PushSummary) -> Bottleneck {
-        let span_s = span_ns(proof).max(1) as f64 / 1e9;
+        let (from_ns, to_ns) = span(proof);
+        let span_s = (to_ns - from_ns).max(1) as f64 / 1e9;
         let in_lab = self.ground.place == Place::Lab;
         let mut busiest: Option<(f64, String)> = None;
-        let mut look = |host: &str, up: u64, down: u64| {
+        let mut look = |host: &str, [up, down]: [u64; 2], others: [u64; 2]| {
             let [up_rate, down_rate] = self.scenario.lab.rates(host);
-            for (bytes, rate, way) in [(up, up_rate, "uplink"), (down, down_rate, "downlink")] {
+            let ways =
+                [(up, others[0], up_rate, "uplink"), (down, others[1], down_rate, "downlink")];
+            for (bytes, others, rate, way) in ways {
                 let Some(rate) = rate.filter(|_| in_lab) else { continue };
-                let share = bytes as f64 * 8.0 / (rate.bits_per_sec() as f64 * span_s);
+                let share = (bytes + others) as f64 * 8.0 / (rate.bits_per_sec() as f64 * span_s);
                 if busiest.as_ref().is_none_or(|(highest, _)| share > *highest) {
-                    busiest = Some((share, format!("{way} of {host}")));
+                    let whose = if others > 0 { ", with background flows," } else { "" };
+                    busiest = Some((share, format!("{way} of {host}{whose}")));
                 }
             }
         };
+        let flows = |host: &str| bytes_at(&self.observed.background, host, from_ns, to_ns);
         for (name, counters) in &self.observed.boxes {
-            look(name, counters.tx_bytes, counters.rx_bytes);
+            let [up, down] = flows(name);
+            // A port that takes frames off an interface has counted those of others.
+            let down = if self.ground.io == Io::Udp { down } else { 0 };
+            look(name, [counters.tx_bytes, counters.rx_bytes], [up, down]);
         }
         for (rank, summary) in &self.observed.summaries {
-            look(&format!("w{rank}"), summary.bytes_sent, summary.bytes_received);
+            let name = format!("w{rank}");
+            look(&name, [summary.bytes_sent, summary.bytes_received], flows(&name));
         }
         let boxes_cpu: u64 = self.observed.boxes.iter().map(|(_, counters)| counters.cpu_ns).sum();
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -248,10 +262,15 @@ fn commit_times(observed: &PushObserved, proof: &PushProof) -> Vec<u64> {
     proof.places.iter().filter_map(time).collect()
 }
 
-/// From the first model to the last commit.
-fn span_ns(proof: &PushProof) -> u64 {
+/// When the first model was there, and when the last commit was.
+fn span(proof: &PushProof) -> (u64, u64) {
     let first = proof.curve.first().map_or(0, |point| point.t_ns);
-    proof.decided.last().map_or(0, |last| last.t_ns.saturating_sub(first))
+    (first, proof.decided.last().map_or(first, |last| last.t_ns.max(first)))
+}
+
+fn span_ns(proof: &PushProof) -> u64 {
+    let (from_ns, to_ns) = span(proof);
+    to_ns - from_ns
 }
 
 /// A broken run breaks everything that comes after; the first lines tell why.

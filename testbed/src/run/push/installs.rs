@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use weft_engine::push::GROUPS_OPEN_MAX;
+use weft_control::GROUPS_OPEN_MAX;
 use weft_wire::GroupId;
 
 use super::log::{BoxEvent, LogLine};

@@ -21,7 +21,7 @@ pub struct LogLine {
 /// What happened at a box. Group ids, orders and versions are the wire's.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the fields are those of `weft_engine::push`")]
+#[expect(missing_docs, reason = "the fields are those of `weft_control`")]
 pub enum BoxEvent {
     /// The box serves a group.
     Installed {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use weft_engine::push::{Decision, Event};
+use weft_control::{Decision, Event};
 use weft_engine::role::server::{ModelConfig, Server, ServerConfigError, ServerJobConfig};
 use weft_io::memory::{self, MemoryPort};
 use weft_io::{Port, RoleLane};

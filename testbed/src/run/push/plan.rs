@@ -13,6 +13,7 @@ use super::certs::worker_identity;
 use super::configs;
 use crate::certs::file_name;
 use crate::lab::topology::{Topology, TopologyError};
+use crate::run::background::FlowPlan;
 use crate::run::plan::{BoxPlan, Io, Place};
 use crate::scenario::{CONTROLLER, FaultSection, PushSection, REPLICA, SERVER, Scenario};
 
@@ -48,6 +49,8 @@ pub struct PushPlan {
     pub workers: Vec<PushWorkerPlan>,
     /// Elements per chunk.
     pub elements: u16,
+    /// Traffic of others.
+    pub background: Vec<FlowPlan>,
 }
 
 /// A worker: everything that its process is told.
@@ -70,6 +73,8 @@ pub struct PushWorkerPlan {
     /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
     /// frames from an interface.
     pub offload: bool,
+    /// How long its fault port delays each frame in each direction, in microseconds.
+    pub link_delay_us: u64,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
@@ -149,7 +154,8 @@ impl PushPlan {
             .then(|| BoxPlan { name: CONTROLLER.to_owned(), config: configs::controller(&layout) });
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
         let (elements, controller_addr) = (layout.elements(), layout.controller_addr());
-        Ok(Self { io, boxes, controller, controller_addr, workers, elements, topology })
+        let background = FlowPlan::all(scenario, topology.as_ref());
+        Ok(Self { io, boxes, controller, controller_addr, workers, elements, background, topology })
     }
 }
 
@@ -269,6 +275,7 @@ impl Layout<'_> {
             tls: self.tls(&worker_identity(rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             offload: self.io == Io::Udp,
+            link_delay_us: 0,
             seed,
             scenario: self.scenario.clone(),
         }

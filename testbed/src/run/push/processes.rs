@@ -17,6 +17,7 @@ use super::until::Until;
 use crate::lab::live::{self, LiveEnd};
 use crate::lab::topology::Link;
 use crate::lab::{LabError, LabName};
+use crate::run::background::{Background, FlowSeen};
 use crate::run::processes::{ProcessError, find_node};
 use crate::run::running_box::RunningBox;
 use crate::run::running_worker::RunningWorker;
@@ -49,6 +50,8 @@ pub struct PushObserved {
     pub reached: Option<(u64, f64)>,
     /// Why the run was ended before its workers had finished.
     pub ended: Option<String>,
+    /// What became of the traffic of others.
+    pub background: Vec<FlowSeen>,
     /// The logs of server, replica, aggregators and controller, by name.
     pub logs: Vec<(String, Vec<LogLine>)>,
 }
@@ -107,6 +110,7 @@ struct Running<'a> {
     boxes: Vec<RunningBox>,
     controller: Option<RunningBox>,
     workers: Vec<(Tag, RunningWorker)>,
+    background: Background,
     lab: Option<&'a LabName>,
     directory: &'a Path,
     /// What workers were told of the version to end at.
@@ -143,6 +147,7 @@ impl<'a> Running<'a> {
             boxes,
             controller,
             workers: Vec::new(),
+            background: Background::start(lab, &plan.background)?,
             lab,
             directory,
             end: None,
@@ -343,6 +348,7 @@ impl<'a> Running<'a> {
 
     fn stop(&mut self, observed: &mut PushObserved) {
         self.workers.clear();
+        observed.background = std::mem::take(&mut self.background).stop();
         // Aggregators first, so that nobody is left without the box that it waits for.
         for running in self.boxes.iter_mut().rev().chain(&mut self.controller) {
             observed.boxes.push((running.name().to_owned(), running.stop()));

@@ -170,6 +170,9 @@ impl PushFinished<'_> {
         for (at_ns, name) in &self.observed.crashes {
             writer.event(&event(*at_ns, "crash", &[("box", name.as_str().into())]))?;
         }
+        for row in self.observed.background.iter().flat_map(|flow| flow.events(self.begun_ns)) {
+            writer.event(&row)?;
+        }
         for line in self.observed.log(REPLICA).unwrap_or_default() {
             if let BoxEvent::Promoted { epoch, applied, order, version, .. } = line.event {
                 let fields: [(&str, serde_json::Value); 4] = [

@@ -4,8 +4,10 @@
 //! the job has fewer updates: each worker ends as it does at the end of the whole job, with the
 //! last version of the model. So nobody is left alone in a round that never fills.
 
+use weft_control::Mode;
+
 use super::message::{PushMessage, UpdateOutcome};
-use crate::scenario::{JobSection, Mode, PushSection};
+use crate::scenario::{JobSection, PushSection};
 
 /// What is known of the model on the way to the target.
 #[derive(Debug)]

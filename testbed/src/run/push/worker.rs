@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::push::{Latency, Outcome, PushSession, PushStatistics, Version};
+use weft_control::Mode;
 use weft_io::Port;
 use weft_io::fault::{Fault, member_seed};
 use weft_io::udp::{UdpConfig, UdpPort};
@@ -15,9 +16,9 @@ use weft_io::udp::{UdpConfig, UdpPort};
 use super::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
 use super::plan::PushWorkerPlan;
 use super::recording::{UpdateRecording, updates_path};
+use crate::run::additions::FRAMES_WITH_DELAY;
 use crate::run::worker::{chain, fault_config};
 use crate::run::{monotonic_ns, process_cpu_ns};
-use crate::scenario::Mode;
 use crate::workload::digits::{SplitMix64, Trainer};
 
 /// Runs a worker over a UDP socket until the model's version is `end`, which may change on the way;
@@ -31,6 +32,9 @@ pub fn run_push_worker(
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
     config.offload = plan.offload;
+    if plan.link_delay_us > 0 {
+        config.frame_count = FRAMES_WITH_DELAY;
+    }
     let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)));
     let last = port.and_then(|port| train(plan, directory, end, port, say));
     say(last.unwrap_or_else(failed));
@@ -58,7 +62,7 @@ fn connect<P: Port<Frame: Send> + Send + 'static>(
     port: P,
 ) -> anyhow::Result<PushSession> {
     let seed = member_seed(plan.seed, plan.rank).wrapping_add(plan.life.into());
-    let port = Fault::new(port, &fault_config(&plan.scenario.faults, seed));
+    let port = Fault::new(port, &fault_config(&plan.scenario.faults, plan.link_delay_us, seed));
     Ok(PushSession::over(port, &plan.client())?)
 }
 

@@ -1,7 +1,7 @@
 //! What must hold when the replica takes over (SPEC#promotion): it goes on with a prefix of what
 //! its server decided, which has all that workers were told of, and shown.
 
-use weft_engine::push::{Decision, Event, OrderNumber, Version};
+use weft_control::{Decision, Event, OrderNumber, Version};
 use weft_wire::JobId;
 
 use super::Judge;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::push::OrderNumber;
+use weft_control::OrderNumber;
 use weft_wire::{GroupId, Members};
 
 use super::{Offer, Uid};

@@ -1,7 +1,9 @@
 //! The controller's configuration: hosts, rates, planners, times.
 
+use weft_control::{AckMode, Mode};
 use weft_engine::random::SplitMix64;
-use weft_plan::engine::{Ack, Config, Element, HostConfig, JobConfig, Mode, Tuning, WorkerConfig};
+use weft_plan::engine::{Config, HostConfig, JobConfig, Tuning, WorkerConfig};
+use weft_wire::header::ElementType;
 
 use crate::push_sim::scenario::{Rack, Scenario};
 use crate::push_sim::topology;
@@ -72,12 +74,12 @@ pub(super) fn config(scenario: &Scenario) -> Config {
         name: format!("j{job}"),
         index: topology::job_id(job).0,
         dimension: scenario.dimension() as u64,
-        element: if scenario.is_fixed { Element::I32 } else { Element::F32 },
+        element: if scenario.is_fixed { ElementType::I32 } else { ElementType::F32 },
         elements_per_chunk: Some(scenario.elements),
         workers: (0..scenario.workers).map(|rank| WorkerConfig::Host(format!("w{rank}"))).collect(),
         server: "s0".to_owned(),
         aggregators: (0..scenario.aggregators).map(|node| format!("a{node}")).collect(),
-        ack: if scenario.has_heir() { Ack::Replica } else { Ack::Commit },
+        ack: if scenario.has_heir() { AckMode::Replica } else { AckMode::Commit },
         replica: scenario.replica().map(|_| "r0".to_owned()),
         tau_max: Some(scenario.tau_max),
         momentum: scenario.momentum.into(),

@@ -3,10 +3,11 @@
 
 use std::net::SocketAddr;
 
-use weft_engine::push::{Decision, ROW_DIRECT};
+use weft_control::Decision;
 use weft_engine::role::push::{Grant, SEGMENTS_MAX, Segment};
-use weft_plan::engine::{self as controller, Gate, Outcome, Reply};
+use weft_plan::engine::{self as controller, Gate, Reply};
 use weft_wire::frame::Endpoint;
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{MacAddr, Nanos};
 
 use super::{Entry, Said, WorkerNode};
@@ -128,12 +129,7 @@ impl WorkerNode {
                 let segment = usize::try_from(segment).expect("small");
                 let _ = self.pusher.handle_release(now, update_id, segment);
             }
-            Heard::Reply(Reply::Delivered { update_id, outcome }) => {
-                let decision = match outcome {
-                    Outcome::Committed(version) => Decision::Committed(version),
-                    Outcome::Void => Decision::Void,
-                    Outcome::Dropped => Decision::Dropped,
-                };
+            Heard::Reply(Reply::Delivered { update_id, decision }) => {
                 let _ = self.pusher.handle_outcome(update_id, decision);
             }
             Heard::Reply(Reply::ServerMoved { address, epoch }) => match address.parse() {

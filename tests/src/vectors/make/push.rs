@@ -1,9 +1,9 @@
 //! Frames of channels, pushes, pulls and replication, with the rows that have a meaning of their
 //! own.
 
-use weft_engine::push::{ROW_BOX_CHANNEL, ROW_DIRECT, ROW_LOG, ROW_MODEL, ROW_WORKER_CHANNEL};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::hello::{Hello, Phase};
+use weft_wire::rows::{ROW_BOX_CHANNEL, ROW_DIRECT, ROW_LOG, ROW_MODEL, ROW_WORKER_CHANNEL};
 use weft_wire::{ChunkIndex, Cookie, GroupId, Members};
 
 use super::{COOKIE_UP, Ipv4, Ipv6, bare, contrib, f32_payload, i32_payload, valid, welcome};

@@ -1,10 +1,9 @@
 //! Who could take a server's place: a replica that says so of its present life, and whose server
 //! was heard not to acknowledge without it.
 
-use weft_engine::push::Command;
+use weft_control::{AckMode, Command};
 use weft_wire::JobId;
 
-use crate::engine::config::Ack;
 use crate::engine::message::RoleState;
 
 use super::{Controller, NodeId};
@@ -17,7 +16,7 @@ impl Controller {
         let is_followed = succession.is_vouched && !succession.is_replica_left;
         let account = job.replica.and_then(|replica| self.accounts.get(replica, id));
         let says_so = account.is_some_and(|state| state.is_fit);
-        says_so && is_followed && job.config.ack == Ack::Replica
+        says_so && is_followed && job.config.ack == AckMode::Replica
     }
 
     /// The first order number that the replica has not applied, as far as it said.

@@ -3,9 +3,9 @@
 //! Invariants: a server is given as long as its replica to come back from where both were away; the
 //! controller's own absence is nobody's silence.
 
+use weft_control::AckMode;
 use weft_wire::{GroupId, JobId};
 
-use crate::engine::config::Ack;
 use crate::engine::job::Job;
 use crate::engine::message::{NodeId, Notice};
 use crate::engine::{Controller, Why};
@@ -80,7 +80,7 @@ impl Controller {
         // Looked at often, so that a look that comes late is known for one.
         let look_ns = self.leases_at_ns.saturating_add(LOOK_NS);
         let away = self.jobs.values().map(|job| self.lease_end(job.server));
-        let jobs = self.jobs.values().filter(|job| job.config.ack == Ack::Replica);
+        let jobs = self.jobs.values().filter(|job| job.config.ack == AckMode::Replica);
         let due = jobs.flat_map(|job| {
             let (server, replica) = (self.server_lease_end(job), job.replica);
             let replica = replica.filter(|_| !job.succession.is_replica_left);
@@ -95,7 +95,7 @@ impl Controller {
     fn next_step(&self, now_ns: u64, id: JobId) -> Step {
         let job = &self.jobs[&id];
         let succession = &job.succession;
-        if job.config.ack != Ack::Replica {
+        if job.config.ack != AckMode::Replica {
             return Step::Nothing;
         }
         let replica = job.replica;

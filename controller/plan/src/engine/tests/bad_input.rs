@@ -1,6 +1,7 @@
 //! Whatever a peer says, it is that peer's error alone.
 
-use weft_engine::push::{BoxIndex, Decision, Event, OrderNumber, Version};
+use weft_control::{BoxIndex, Decision, Event, Mode, OrderNumber, Role, Version};
+use weft_wire::header::ElementType;
 use weft_wire::{Members, Rank};
 
 use super::*;
@@ -280,6 +281,7 @@ fn a_bad_configuration_names_its_field() {
         ("job[0].weight", |config| config.jobs[0].weight = f64::INFINITY),
         ("job[0].dimension", |config| config.jobs[0].dimension = u64::MAX),
         ("job[0].dimension", |config| config.jobs[0].dimension = 0),
+        ("job[0].element", |config| config.jobs[0].element = ElementType::Bf16),
         ("job[0].policy", |config| config.jobs[0].policy = Some("wishful".into())),
         ("job[0].partial_count", |config| config.jobs[0].mode = Mode::Partial),
         ("job[0].partial_count", |config| config.jobs[0].partial_count = Some(1)),

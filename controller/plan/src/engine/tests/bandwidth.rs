@@ -1,6 +1,6 @@
 //! What measurements change: rates of links, plans, grants.
 
-use weft_engine::send::train::{TRAIN_CHUNKS_MAX, TrainArrival};
+use weft_control::{TRAIN_CHUNKS_MAX, TrainArrival};
 use weft_wire::Rank;
 
 use super::world::{Worker, World, host, job, network, rate};

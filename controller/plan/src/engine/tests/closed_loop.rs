@@ -3,12 +3,14 @@
 //!
 //! `cargo test -p weft-plan closed_loop -- --nocapture` prints the figures.
 
+use weft_control::Mode;
+
 use super::world::{Record, Training, host};
 use super::*;
 
 /// Eight workers, four on links of 40 Mb/s, two of 20, one of 10, one of 5 up; server and both
 /// aggregators receive 40 Mb/s.
-fn world(policy: &str, mode: Mode, tuning: &Tuning) -> World {
+pub(super) fn world(policy: &str, mode: Mode, tuning: &Tuning) -> World {
     let mut config = Config { tuning: tuning.clone(), ..Config::default() };
     let links = [(40, 40), (40, 40), (40, 40), (40, 40), (20, 20), (20, 20), (10, 10), (5, 20)];
     for (i, (up, down)) in links.into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Boxes that die, refuse or come back; workers that vanish; links that change.
 
-use weft_engine::push::Version;
+use weft_control::{AckMode, Role, Version};
 
 use super::*;
 
@@ -81,16 +81,14 @@ fn a_server_that_takes_no_group_is_asked_ever_less_and_the_worker_is_told() {
     world.ask(0, 0);
     world.run_for(20_000_000_000);
     assert_eq!(offers(&world), 8);
-    assert_eq!(world.drops, [crate::plan::DropReason::Refused]);
+    assert_eq!(world.drops, [weft_control::DropReason::Refused]);
     let status = world.status(0);
     let counters = status.counters;
     assert_eq!((counters.installs_refused, counters.unreachable, counters.dropped), (8, 1, 1));
     assert!(status.refusing.starts_with("s0: no memory is left"), "{}", status.refusing);
     assert_eq!((status.pending, status.in_flight), (0, 0));
-    let told = [Notice::InstallRefused {
-        node: "s0".into(),
-        error: weft_engine::push::InstallError::Full,
-    }];
+    let told =
+        [Notice::InstallRefused { node: "s0".into(), error: weft_control::InstallError::Full }];
     assert_eq!(world.notices, told, "people are told once");
     // Its number is nobody's, and the next group does not wait for it.
     world.refusing.clear();
@@ -122,7 +120,7 @@ fn a_server_that_is_full_for_a_while_drops_nobody() {
 /// The controller's process was stopped, or its machine slept: nobody was silent.
 #[test]
 fn a_controller_that_was_away_calls_nobody_silent() {
-    let replicated = JobConfig { ack: Ack::Replica, replica: Some("r0".into()), ..job(2) };
+    let replicated = JobConfig { ack: AckMode::Replica, replica: Some("r0".into()), ..job(2) };
     let mut network = network(2, 100, 100);
     network.hosts.push(world::host("r0", 100, 100));
     network.jobs = vec![replicated];
@@ -131,12 +129,12 @@ fn a_controller_that_was_away_calls_nobody_silent() {
     let role = |role, index, is_server: bool| RoleState {
         job: JobId(0),
         role,
-        box_index: weft_engine::push::BoxIndex(index),
+        box_index: weft_control::BoxIndex(index),
         address: "10.0.0.1:1".into(),
-        next_order: weft_engine::push::OrderNumber(0),
+        next_order: weft_control::OrderNumber(0),
         version: Version(0),
         momentum_norm: 0.0,
-        epoch: weft_engine::push::ServerEpoch(0),
+        epoch: weft_control::ServerEpoch(0),
         is_fit: !is_server,
         has_met_replica: is_server,
         has_left_replica: false,
@@ -329,7 +327,7 @@ fn a_server_that_comes_back_is_told_of_what_was_given_up() {
 /// heard.
 #[test]
 fn a_bound_that_the_server_cannot_tell_is_heard() {
-    use weft_engine::push::{Event, OrderNumber};
+    use weft_control::{Event, OrderNumber};
     let mut network = network(2, 100, 100);
     network.hosts.push(world::host("r0", 100, 100));
     let mut job = job(2);
@@ -348,7 +346,7 @@ fn a_bound_that_the_server_cannot_tell_is_heard() {
 /// A group that is judged for the age of one member may be sent anew by the others.
 #[test]
 fn only_who_was_too_old_is_told_that_he_is_dropped() {
-    use weft_engine::push::{Decision, Event, OrderNumber};
+    use weft_control::{Decision, Event, OrderNumber};
     use weft_wire::Members;
     let (network, mut job) = with_aggregator(4);
     job.tau_max = Some(3);
@@ -372,7 +370,7 @@ fn only_who_was_too_old_is_told_that_he_is_dropped() {
     world.run_for(200_000);
     // All were computed on the version that the model still has.
     assert_eq!(world.delivered.len(), group.members.len());
-    assert!(world.delivered.iter().all(|(_, outcome)| *outcome == Outcome::Void));
+    assert!(world.delivered.iter().all(|(_, outcome)| *outcome == Decision::Void));
     assert_eq!(world.status(0).counters.dropped, 0);
 }
 

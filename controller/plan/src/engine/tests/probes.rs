@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use weft_engine::push::{BoxIndex, OrderNumber, ServerEpoch, Version};
+use weft_control::{BoxIndex, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::{Members, Rank};
 
 use crate::net::estimate::train::{Arrival, Reading};
@@ -247,7 +247,7 @@ fn a_link_that_is_asked_for_planned_or_granted_is_not_probed() {
     rig.report(|group, order| Event::Decided {
         group,
         order,
-        decision: weft_engine::push::Decision::Committed(Version(1)),
+        decision: weft_control::Decision::Committed(Version(1)),
         members: Members(1),
         norm: 1.0,
         momentum_norm: 0.0,

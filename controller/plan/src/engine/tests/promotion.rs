@@ -1,6 +1,6 @@
 //! Servers that die for good, replicas that take over or are left (SPEC#promotion, DESIGN I9).
 
-use weft_engine::push::{Decision, OrderNumber, ServerEpoch, Version};
+use weft_control::{AckMode, Decision, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::Rank;
 
 use super::*;
@@ -22,7 +22,7 @@ struct Rig {
 
 const BOXES: [&str; 3] = ["s0", "r0", "a0"];
 
-fn config(ack: Ack) -> Config {
+fn config(ack: AckMode) -> Config {
     let mut config = network(2, 100, 100);
     for name in ["r0", "a0"] {
         config.hosts.push(world::host(name, 100, 100));
@@ -45,7 +45,7 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
     RoleState {
         job: JobId(0),
         role,
-        box_index: weft_engine::push::BoxIndex(index),
+        box_index: weft_control::BoxIndex(index),
         address: format!("10.0.0.{}:22341", name.as_bytes()[0]),
         next_order: OrderNumber(next_order),
         version: Version(version),
@@ -64,11 +64,11 @@ fn heir(next_order: u64, version: u64) -> RoleState {
 }
 
 impl Rig {
-    fn new(ack: Ack) -> Self {
+    fn new(ack: AckMode) -> Self {
         Self::with_saved(ack, &Saved::fresh(7))
     }
 
-    fn with_saved(ack: Ack, saved: &Saved) -> Self {
+    fn with_saved(ack: AckMode, saved: &Saved) -> Self {
         let controller = Controller::new(config(ack), saved, built_in_policies()).unwrap();
         Self {
             controller,
@@ -82,7 +82,7 @@ impl Rig {
         }
     }
 
-    fn attached(ack: Ack) -> Self {
+    fn attached(ack: AckMode) -> Self {
         let mut rig = Self::new(ack);
         rig.attach_all();
         rig
@@ -223,7 +223,7 @@ fn decided(rig: &Rig, group: GroupId, order: u64, version: u64) -> Event {
 
 #[test]
 fn a_silent_server_is_replaced_after_its_lease_and_not_before() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(10 * SECOND);
     assert_eq!(rig.promote_command(), None, "everybody is there");
     rig.dies("s0");
@@ -257,7 +257,7 @@ fn a_silent_server_is_replaced_after_its_lease_and_not_before() {
 /// One whose stream never broke may go on, and would hear of it from nobody else.
 #[test]
 fn a_silent_server_with_a_stream_is_told_to_stand_down_at_once() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     rig.dies("s0");
     rig.run_for(4 * SECOND);
@@ -268,7 +268,7 @@ fn a_silent_server_with_a_stream_is_told_to_stand_down_at_once() {
 
 #[test]
 fn a_server_that_comes_back_stands_down_and_is_not_believed() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     rig.dies("s0");
     rig.run_for(4 * SECOND);
@@ -291,7 +291,7 @@ fn a_server_that_comes_back_stands_down_and_is_not_believed() {
 
 #[test]
 fn what_was_granted_is_asked_of_the_new_server_and_no_order_comes_again() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     for rank in 0..2 {
         rig.ask(rank, 1, 0);
@@ -328,7 +328,7 @@ fn what_was_granted_is_asked_of_the_new_server_and_no_order_comes_again() {
 
 #[test]
 fn nobody_takes_over_where_workers_are_told_at_the_commit() {
-    let mut rig = Rig::attached(Ack::Commit);
+    let mut rig = Rig::attached(AckMode::Commit);
     rig.run_for(SECOND);
     rig.dies("s0");
     rig.run_for(60 * SECOND);
@@ -338,7 +338,7 @@ fn nobody_takes_over_where_workers_are_told_at_the_commit() {
 #[test]
 fn a_replica_that_may_lack_what_was_told_does_not_take_over() {
     let stranded = Notice::Stranded { server: "s0".into() };
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     // A new life of the replica has nothing, and says so.
     rig.attach("r0", 2, role("r0", 0, 0, 0));
     rig.dies("s0");
@@ -365,7 +365,7 @@ fn a_replica_that_may_lack_what_was_told_does_not_take_over() {
 /// Whoever was asked and begins anew has told nobody that it is the server.
 #[test]
 fn a_new_life_of_a_replica_takes_the_question_back() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.dies("s0");
     rig.run_for(4 * SECOND);
     assert!(rig.promote_command().is_some());
@@ -383,7 +383,7 @@ fn a_new_life_of_a_replica_takes_the_question_back() {
 /// A controller that was cut off hears one of them first.
 #[test]
 fn where_both_were_away_the_server_has_time_to_dial() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     for name in BOXES {
         rig.dies(name);
@@ -400,7 +400,7 @@ fn where_both_were_away_the_server_has_time_to_dial() {
 
 #[test]
 fn a_silent_replica_is_left_and_never_promoted() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     rig.dies("r0");
     rig.run_for(4 * SECOND);
@@ -426,13 +426,13 @@ fn a_silent_replica_is_left_and_never_promoted() {
 /// thinks itself fit: it lacks what its server has told workers since.
 #[test]
 fn a_replica_that_was_left_is_nobodys_heir_for_a_controller_without_state() {
-    let mut rig = Rig::new(Ack::Replica);
+    let mut rig = Rig::new(AckMode::Replica);
     rig.attach("r0", 1, heir(0, 0));
     rig.run_for(30 * SECOND);
     assert_eq!(rig.promote_command(), None, "its server may have left it");
     assert_eq!(rig.notices, [Notice::Stranded { server: "s0".into() }]);
     // Another one hears the server first, which says so; then the replica is told.
-    let mut rig = Rig::new(Ack::Replica);
+    let mut rig = Rig::new(AckMode::Replica);
     let left = Command::LeaveReplica { job: JobId(0) };
     rig.attach("r0", 1, heir(0, 0));
     rig.attach("s0", 1, RoleState { has_left_replica: true, ..role("s0", 9, 9, 0) });
@@ -443,7 +443,7 @@ fn a_replica_that_was_left_is_nobodys_heir_for_a_controller_without_state() {
     assert_eq!(rig.promote_command(), None);
     // It is known after the next restart, too.
     let saved = rig.controller.poll_saved().unwrap();
-    let mut later = Rig::with_saved(Ack::Replica, &saved);
+    let mut later = Rig::with_saved(AckMode::Replica, &saved);
     later.attach("r0", 1, heir(0, 0));
     later.run_for(30 * SECOND);
     assert_eq!(later.promote_command(), None);
@@ -454,7 +454,7 @@ fn a_replica_that_was_left_is_nobodys_heir_for_a_controller_without_state() {
 /// is what counts, for a replica that meets another life of its server takes a snapshot.
 #[test]
 fn a_server_vouches_for_a_replica_that_it_has_met() {
-    let mut rig = Rig::new(Ack::Replica);
+    let mut rig = Rig::new(AckMode::Replica);
     rig.attach("s0", 2, RoleState { has_met_replica: false, ..role("s0", 9, 9, 0) });
     rig.attach("r0", 1, heir(5, 5));
     assert_eq!(rig.status().replica.map(|replica| replica.is_fit), Some(false));
@@ -480,7 +480,7 @@ fn a_promotion_that_nobody_ordered_is_not_believed() {
         version: Version(1_000),
         momentum_norm: 0.0,
     };
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     assert_eq!(rig.event("s0", promoted(1, 5_000)).unwrap_err().field, "event");
     assert_eq!(rig.event("a0", promoted(1, 5_000)).unwrap_err().field, "event");
@@ -499,7 +499,7 @@ fn a_promotion_that_nobody_ordered_is_not_believed() {
 
 #[test]
 fn a_restarted_controller_knows_who_the_server_is() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     rig.dies("s0");
     rig.run_for(4 * SECOND);
@@ -509,7 +509,7 @@ fn a_restarted_controller_knows_who_the_server_is() {
     rig.promoted(0, 0);
     let done = rig.controller.poll_saved().unwrap();
     for (saved, text) in [(&begun, "begun"), (&done, "done"), (&Saved::fresh(9), "lost")] {
-        let mut later = Rig::with_saved(Ack::Replica, saved);
+        let mut later = Rig::with_saved(AckMode::Replica, saved);
         later.attach("a0", 1, role("a0", 0, 0, 0));
         later.attach_workers();
         // The replica says what it is by now.
@@ -521,7 +521,7 @@ fn a_restarted_controller_knows_who_the_server_is() {
         assert_eq!(later.controller.server_state(JobId(0)).unwrap().0, Version(3), "{text}");
     }
     // One that stopped half way asks again, whatever the old server says meanwhile.
-    let mut later = Rig::with_saved(Ack::Replica, &begun);
+    let mut later = Rig::with_saved(AckMode::Replica, &begun);
     later.attach("s0", 2, role("s0", 0, 0, 0));
     later.attach("r0", 1, heir(0, 0));
     later.run_for(4 * SECOND);
@@ -532,8 +532,8 @@ fn a_restarted_controller_knows_who_the_server_is() {
 /// left its replica, and its replica speaks of it.
 #[test]
 fn a_server_that_no_controller_heard_is_replaced() {
-    let before = Rig::attached(Ack::Replica).controller.poll_saved().unwrap();
-    let mut rig = Rig::with_saved(Ack::Replica, &before);
+    let before = Rig::attached(AckMode::Replica).controller.poll_saved().unwrap();
+    let mut rig = Rig::with_saved(AckMode::Replica, &before);
     rig.attach("a0", 1, role("a0", 0, 0, 0));
     rig.attach("r0", 1, heir(9_100, 100));
     // The server lived on for a while, without a controller.
@@ -557,7 +557,7 @@ fn a_server_that_no_controller_heard_is_replaced() {
 
 #[test]
 fn a_server_that_dials_late_stays_the_server() {
-    let mut rig = Rig::new(Ack::Replica);
+    let mut rig = Rig::new(AckMode::Replica);
     rig.attach("r0", 1, heir(9_100, 100));
     rig.run_for(12 * SECOND);
     rig.attach("s0", 1, role("s0", 9_100, 100, 0));
@@ -568,7 +568,7 @@ fn a_server_that_dials_late_stays_the_server() {
 /// Whether such a replica has what was told, only the server knew; people are told.
 #[test]
 fn a_server_that_nobody_heard_strands_its_job() {
-    let mut rig = Rig::new(Ack::Replica);
+    let mut rig = Rig::new(AckMode::Replica);
     rig.attach("r0", 2, role("r0", 0, 0, 0));
     rig.run_for(15 * SECOND);
     assert_eq!(rig.promote_command(), None);
@@ -579,7 +579,7 @@ fn a_server_that_nobody_heard_strands_its_job() {
 /// if they were told before that nobody could take over.
 #[test]
 fn a_promoted_server_that_dies_strands_its_job() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     let status = |rig: &Rig| rig.status().replica.map(|replica| replica.is_fit);
     assert_eq!(status(&rig), Some(true));
     rig.event("r0", Event::Heir { is_fit: false }).unwrap();
@@ -601,13 +601,13 @@ fn a_promoted_server_that_dies_strands_its_job() {
 /// An aggregator may find a restarted controller before its job's server does.
 #[test]
 fn an_aggregator_is_told_of_a_server_that_comes_after_it() {
-    let mut rig = Rig::attached(Ack::Replica);
+    let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(SECOND);
     rig.dies("s0");
     rig.run_for(4 * SECOND);
     rig.promoted(0, 0);
     let saved = rig.controller.poll_saved().unwrap();
-    let mut later = Rig::with_saved(Ack::Replica, &saved);
+    let mut later = Rig::with_saved(AckMode::Replica, &saved);
     later.attach("a0", 2, role("a0", 0, 0, 0));
     assert_eq!(later.commands, []);
     let promoted = role("r0", 4097, 3, 1);

@@ -1,7 +1,7 @@
 //! Jobs that come and go at run time: what a box said of one job changes no other, and what it said
 //! once is not taken for what it says now.
 
-use weft_engine::push::{BoxIndex, Decision, OrderNumber, ServerEpoch, Version};
+use weft_control::{AckMode, BoxIndex, Decision, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::Members;
 
 use super::*;
@@ -145,7 +145,7 @@ fn a_job_that_is_unregistered_leaves_nothing_behind() {
     });
     assert_eq!(removed.count(), groups);
     assert_eq!(world.drops.len() as u64, ended.dropped);
-    assert!(world.drops.iter().all(|reason| *reason == crate::plan::DropReason::JobEnded));
+    assert!(world.drops.iter().all(|reason| *reason == weft_control::DropReason::JobEnded));
     // The other one goes on, and its links are its own again.
     world.run_for(20 * SECOND);
     let other = world.status(0);
@@ -206,7 +206,7 @@ fn rows_never_go_back() {
     }
 }
 
-const GROUPS: u16 = weft_engine::push::GROUPS_OPEN_MAX;
+const GROUPS: u16 = weft_control::GROUPS_OPEN_MAX;
 
 /// What may happen to two jobs whose server and replica are the same two boxes.
 #[derive(Clone, Debug)]
@@ -259,7 +259,7 @@ fn of_the_pair(index: u16) -> JobConfig {
     JobConfig {
         name: format!("j{index}"),
         index,
-        ack: Ack::Replica,
+        ack: AckMode::Replica,
         replica: Some("r0".into()),
         ..job(2)
     }

@@ -3,8 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::push::{BoxIndex, GroupDescriptor, OrderNumber, ServerEpoch, Version};
+use siphasher::sip::SipHasher13;
+use weft_control::{
+    AckMode, BoxIndex, Decision, GroupDescriptor, Mode, OrderNumber, Role, ServerEpoch, Version,
+};
 use weft_wire::Rank;
+use weft_wire::header::ElementType;
 
 use super::*;
 
@@ -54,12 +58,12 @@ pub(super) fn job(workers: usize) -> JobConfig {
         name: "digits".into(),
         index: 0,
         dimension: 100_000,
-        element: Element::I32,
+        element: ElementType::I32,
         elements_per_chunk: None,
         workers: (0..workers).map(|i| WorkerConfig::Host(format!("w{i}"))).collect(),
         server: "s0".into(),
         aggregators: Vec::new(),
-        ack: Ack::Commit,
+        ack: AckMode::Commit,
         replica: None,
         tau_max: None,
         momentum: 0.9,
@@ -81,7 +85,7 @@ pub(super) struct Worker {
 #[derive(Clone, Debug)]
 enum Event {
     Act(Box<Action>),
-    Report(String, JobId, weft_engine::push::Event),
+    Report(String, JobId, weft_control::Event),
     Arrived(Moving, u64),
     Train(String, Box<Train>),
     Ask(u16, u8),
@@ -126,12 +130,14 @@ pub(super) struct World {
     pub(super) releases: u64,
     pub(super) grants: Vec<Grant>,
     grant_jobs: Vec<(u16, Rank)>,
-    pub(super) drops: Vec<crate::plan::DropReason>,
-    pub(super) delivered: Vec<(u64, Outcome)>,
+    pub(super) drops: Vec<weft_control::DropReason>,
+    pub(super) delivered: Vec<(u64, Decision)>,
     pub(super) first_grant_ns: Option<u64>,
     pub(super) bytes_into_server: u64,
     pub(super) commands: Vec<(String, Command)>,
     pub(super) notices: Vec<Notice>,
+    /// Of every event with its time; see [`super::fingerprints`].
+    pub(super) transcript: SipHasher13,
 }
 
 impl World {
@@ -186,6 +192,7 @@ impl World {
             bytes_into_server: 0,
             commands: Vec::new(),
             notices: Vec::new(),
+            transcript: SipHasher13::new(),
         }
     }
 
@@ -317,7 +324,7 @@ impl World {
         self.queue.insert((at_ns, self.count), event);
     }
 
-    pub(super) fn report(&mut self, node: &str, job: u16, event: weft_engine::push::Event) {
+    pub(super) fn report(&mut self, node: &str, job: u16, event: weft_control::Event) {
         if !self.dead.contains(node) {
             self.push(self.now_ns + MESSAGE_NS, Event::Report(node.into(), JobId(job), event));
         }
@@ -363,6 +370,7 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        fingerprints::note(&mut self.transcript, self.now_ns, &event);
         match event {
             Event::Act(action) => match *action {
                 Action::Command { node, command } => self.obey(node, command),

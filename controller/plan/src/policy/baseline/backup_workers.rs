@@ -1,9 +1,11 @@
 //! Synchronous rounds with backup workers (Chen et al., "Revisiting Distributed Synchronous SGD"):
 //! a round closes with the first K of N updates.
 
+use weft_control::DropReason;
+
 use super::{Arrival, Commits, in_time, requested, send};
 use crate::case::Case;
-use crate::plan::{DropReason, Group, Plan, Transfer};
+use crate::plan::{Group, Plan, Transfer};
 use crate::policy::{Policy, PolicyError};
 
 /// All send at once; the first `best_of` of each server commit together, the rest is dropped.

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use weft_control::DropReason;
+
 use super::in_time;
 use crate::case::{Case, Segment, UpdateId};
 use crate::net::ledger::{HORIZON_NS, Ledger};
 use crate::net::topology::{LinkId, Path};
-use crate::plan::{DropReason, Group, Plan, Transfer};
+use crate::plan::{Group, Plan, Transfer};
 use crate::policy::{Policy, PolicyError};
 
 /// One ring for each server's updates, in the case's order; a later ring gets what is left.

@@ -1,9 +1,11 @@
 //! Server-side buffering: all send at once, and the server holds back what has arrived while its
 //! commit would make an update that is still on the way too old (MLfabric's figure b).
 
+use weft_control::DropReason;
+
 use super::{Arrival, Commits, commit_alone, requested, send};
 use crate::case::{Case, ServerId, UpdateId};
-use crate::plan::{DropReason, Plan};
+use crate::plan::Plan;
 use crate::policy::{Policy, PolicyError};
 
 /// Fair sharing with a reorder buffer at the server.

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use weft_control::DropReason;
+
 use super::Commits;
 use crate::case::{Case, HostId, ServerId, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::sharing::Sharing;
-use crate::plan::{DropReason, Group, Hop, Plan, Transfer};
+use crate::plan::{Group, Hop, Plan, Transfer};
 use crate::policy::{Policy, PolicyError};
 
 /// Workers are dealt out to the case's aggregators in the order of their hosts.

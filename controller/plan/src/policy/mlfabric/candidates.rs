@@ -18,10 +18,12 @@
 
 use std::cmp::Ordering;
 
+use weft_control::DropReason;
+
 use crate::case::{Case, Objective};
 use crate::net::ledger::Ledger;
+use crate::plan::Plan;
 use crate::plan::check::check;
-use crate::plan::{DropReason, Plan};
 use crate::policy::Policy;
 use crate::policy::aggregate::{Aggregated, price};
 use crate::policy::baseline::{BackupWorkers, Fifo, NewestFirst, Tree, all_at_once};

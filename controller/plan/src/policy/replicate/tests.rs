@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use weft_engine::role::model::divergence_bound;
+use weft_control::divergence_bound;
 
 use super::divergence::{Lag, Model, Step, walk};
 use crate::case::Case;

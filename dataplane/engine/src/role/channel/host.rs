@@ -100,7 +100,7 @@ impl ChannelHost {
         let workers = config.workers.iter().map(|addr| Some(entry(*addr)));
         let peers = workers.chain(config.boxes.iter().map(|addr| addr.map(entry))).collect();
         let bit = |(index, addr): (u8, &Option<SocketAddr>)| {
-            addr.map_or(0, |_| Peer::Box(crate::push::BoxIndex(index)).bit().0)
+            addr.map_or(0, |_| Peer::Box(weft_control::BoxIndex(index)).bit().0)
         };
         let box_mask = (0..).zip(&config.boxes).map(bit).fold(0, |mask, bit| mask | bit);
         Self {
@@ -370,7 +370,7 @@ impl ChannelHost {
     fn peer_of(&self, index: usize) -> Option<Peer> {
         match index.checked_sub(self.worker_count) {
             None => weft_wire::Rank::new(u8::try_from(index).ok()?).map(Peer::Worker),
-            Some(index) => Some(Peer::Box(crate::push::BoxIndex(u8::try_from(index).ok()?))),
+            Some(index) => Some(Peer::Box(weft_control::BoxIndex(u8::try_from(index).ok()?))),
         }
     }
 

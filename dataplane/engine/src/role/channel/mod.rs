@@ -19,8 +19,10 @@ mod opening;
 #[cfg(test)]
 mod tests;
 
+use weft_control::BoxIndex;
 use weft_wire::header::Header;
 use weft_wire::hello::Integrity;
+use weft_wire::rows::{ROW_BOX_CHANNEL, ROW_WORKER_CHANNEL};
 use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
 
 pub use client::{ChannelClient, ClientEvent, Standing};
@@ -28,7 +30,6 @@ pub use config::{ChannelClientConfig, ChannelError};
 pub use host::{ChannelHost, ChannelHostConfig, HostReply, PeerChange};
 
 use crate::drops::DropReason;
-use crate::push::{BoxIndex, ROW_BOX_CHANNEL, ROW_WORKER_CHANNEL};
 
 /// Who opens a channel.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

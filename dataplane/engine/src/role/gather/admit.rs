@@ -2,12 +2,12 @@
 
 use weft_wire::Nanos;
 use weft_wire::header::{Kind, Outcome};
+use weft_wire::rows::ROW_MODEL;
 
 use super::job::Job;
 use super::{Arrival, Outbox};
 use crate::admit::quota::{Payer, Strangers, formation_bytes};
 use crate::drops::{DropCounters, DropReason};
-use crate::push::ROW_MODEL;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{ClientEvent, Peer, PeerChange};
 use crate::send::pacer::TokenBucket;

@@ -11,10 +11,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::GROUPS_OPEN_MAX;
 use weft_wire::Members;
 use weft_wire::header::Flags;
 
-use crate::push::GROUPS_OPEN_MAX;
 use crate::slot::BankIndex;
 use crate::slot::accumulate::Store;
 
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
     use crate::slot::accumulate::Arithmetic;
-    use crate::table::SumOrder;
+    use weft_control::SumOrder;
 
     fn arena(slot_count: u32) -> Arena {
         let arithmetic = Arithmetic {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_control::{BoxIndex, UPDATE_CHUNKS_MAX, is_pushed};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN};
 use weft_wire::hello::{Integrity, Overflow};
@@ -10,7 +11,6 @@ use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
 use super::arena::Arena;
-use crate::push::{BoxIndex, UPDATE_CHUNKS_MAX, is_pushed};
 use crate::table::{JOBS_MAX, TableError};
 
 /// A job whose updates this aggregator gathers, and whose pulls it relays.

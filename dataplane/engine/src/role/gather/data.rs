@@ -1,5 +1,6 @@
 //! What a contribution or a credit does to its slot: SPEC#push's table, cell by cell.
 
+use weft_control::Event;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
 use weft_wire::{Members, Rank};
 
@@ -9,7 +10,6 @@ use super::job::Job;
 use super::stats::Transition;
 use super::{Arrival, HAVES_MAX, Have, Outbox};
 use crate::drops::{DropCounters, DropReason};
-use crate::push::Event;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
 use crate::send::datagram::is_intact;

@@ -6,13 +6,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{GROUPS_OPEN_MAX, GroupDescriptor, InstallError};
 use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, Members, Nanos, Rank};
 
 use super::arena::{Arena, Range};
 use super::config::PushConfig;
 use crate::drops::DropReason;
-use crate::push::{GROUPS_OPEN_MAX, GroupDescriptor, InstallError};
 
 /// An open group.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use weft_control::{Command, Event, SumOrder};
 use weft_kernel::{CrcPatch, Kernels};
 use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
@@ -15,7 +16,6 @@ use super::stats::{PushStats, Transition};
 use super::upstream::channel;
 use super::{Have, Outbox, PushIndex};
 use crate::drops::DropReason;
-use crate::push::{Command, Event};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{
@@ -24,7 +24,6 @@ use crate::role::channel::{
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
 use crate::slot::accumulate::{Arithmetic, Store};
-use crate::table::SumOrder;
 
 /// A push job.
 #[derive(Debug)]

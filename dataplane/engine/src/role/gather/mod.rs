@@ -36,6 +36,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Command, Event, GROUPS_OPEN_MAX, InstallError, TRAIN_CHUNKS_MAX, Train};
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
@@ -49,11 +50,10 @@ pub use stats::{PushStats, Transition};
 
 use crate::admit::quota::{Payer, Strangers};
 use crate::drops::{DropCounters, DropReason};
-use crate::push::{Command, Event, GROUPS_OPEN_MAX, InstallError};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
-use crate::send::train::{TRAIN_CHUNKS_MAX, Train, Trains};
+use crate::send::train::Trains;
 use crate::table::{JOBS_MAX, TableError};
 use crate::timers::Timers;
 use job::Job;

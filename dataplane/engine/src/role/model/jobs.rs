@@ -7,6 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Command, Event, InstallError};
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::Header;
 use weft_wire::{JobId, Nanos};
@@ -16,7 +17,6 @@ use crate::admit::quota::Strangers;
 use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::classify::{Class, classify};
 use crate::drops::{DropCounters, DropReason};
-use crate::push::{Command, Event, InstallError};
 use crate::role::aggregator::Verdict;
 use crate::role::server::ServerConfigError;
 use crate::send::train::Trains;

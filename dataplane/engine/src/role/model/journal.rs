@@ -18,12 +18,12 @@ mod mark;
 use alloc::vec::Vec;
 use core::fmt;
 
+use weft_control::{OrderNumber, Version};
 use weft_kernel::crc32c;
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, Members, Rank};
 
 use super::outcomes::outcome_of;
-use crate::push::{OrderNumber, Version};
 use crate::role::server::ModelConfig;
 
 pub use checkpoint::{Checkpoint, read_checkpoint, write_checkpoint};

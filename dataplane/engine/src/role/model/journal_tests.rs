@@ -3,13 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Event, OrderNumber, Version};
 use weft_kernel::Kernels;
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use super::journal::*;
 use super::{DecidedUpdate, ModelState, Replay, WorkerOutcomes};
-use crate::push::{Event, OrderNumber, Version};
 use crate::role::server::ModelConfig;
 
 fn model() -> ModelConfig {

@@ -11,7 +11,7 @@
 //! | `outcomes.rs` | what each worker's last updates became |
 //! | `state.rs` | what of all this must survive |
 //! | `journal.rs`, `replay.rs` | its form on disk, and the model made again from it |
-//! | `bound.rs` | the distance of server and replica: its bound, and itself |
+//! | `bound.rs` | the distance of server and replica |
 
 mod bound;
 mod jobs;
@@ -29,9 +29,9 @@ mod journal_tests;
 #[cfg(test)]
 mod tests;
 
-pub use bound::{distance, divergence_bound};
+pub use bound::distance;
 pub use params::ModelView;
-pub use rate::LearningRate;
+pub(crate) use rate::scale;
 pub use replay::{Replay, ReplayError};
 pub use state::{DecidedUpdate, ModelState, WorkerOutcomes};
 

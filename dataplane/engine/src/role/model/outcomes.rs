@@ -6,11 +6,12 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use weft_control::Version;
 use weft_wire::header::Outcome;
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, Members, Rank};
 
 use super::state::{DecidedUpdate, WorkerOutcomes};
-use crate::push::{ROW_DIRECT, Version};
 
 /// What became of a worker's update.
 #[derive(Clone, Copy, Debug)]

@@ -7,12 +7,12 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{OrderNumber, Version};
 use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
 use weft_wire::quant;
 
 use super::ModelState;
-use crate::push::{OrderNumber, Version};
 
 /// A whole update, as it was staged.
 #[derive(Clone, Copy, Debug)]

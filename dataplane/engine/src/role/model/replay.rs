@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use weft_control::{Decision, Event, OrderNumber, Version};
 use weft_kernel::Kernels;
 use weft_wire::Members;
 use weft_wire::header::{ElementType, Outcome};
@@ -11,7 +12,6 @@ use super::journal::{DecisionRecord, Record};
 use super::outcomes::{Decided, Outcomes};
 use super::params::{Model, Sum};
 use super::state::ModelState;
-use crate::push::{Decision, Event, OrderNumber, Version};
 use crate::role::server::{ModelConfig, ServerConfigError};
 
 /// A model on its way to where a journal ends.

@@ -3,10 +3,10 @@
 
 use alloc::vec::Vec;
 
+use weft_control::{OrderNumber, Version};
 use weft_wire::GroupId;
 use weft_wire::header::Outcome;
 
-use crate::push::{OrderNumber, Version};
 use crate::role::server::{ModelConfig, ServerConfigError};
 
 /// Everything that a server, or a replica that takes its place, must know of a job to go on with

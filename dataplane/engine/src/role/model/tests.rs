@@ -2,6 +2,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use weft_control::{LearningRate, divergence_bound};
 use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
 use weft_wire::{Members, Nanos};
@@ -126,11 +127,11 @@ fn the_bound_is_the_one_of_the_facts() {
 
 #[test]
 fn delays_scale_as_the_job_says() {
-    assert_eq!(LearningRate::Plain.scale(5, 9), 1.0);
-    assert_eq!(LearningRate::InverseDelay.scale(5, 0), 1.0);
-    assert_eq!(LearningRate::InverseDelay.scale(5, 4), 0.25);
-    assert_eq!(LearningRate::AdaDelay.scale(0, 3), 0.5);
-    assert_eq!(LearningRate::AdaDelay.scale(7, 0), 1.0);
+    assert_eq!(scale(LearningRate::Plain, 5, 9), 1.0);
+    assert_eq!(scale(LearningRate::InverseDelay, 5, 0), 1.0);
+    assert_eq!(scale(LearningRate::InverseDelay, 5, 4), 0.25);
+    assert_eq!(scale(LearningRate::AdaDelay, 0, 3), 0.5);
+    assert_eq!(scale(LearningRate::AdaDelay, 7, 0), 1.0);
 }
 
 #[test]

@@ -3,7 +3,9 @@
 
 use alloc::vec::Vec;
 
+use weft_control::{BoxIndex, Decision, Version};
 use weft_wire::header::ElementType;
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, Nanos, quant};
 
 use super::config::{Grant, NewUpdate, Values};
@@ -11,7 +13,6 @@ use super::event::PushRefusal;
 use super::pull::SERVER;
 use super::update::{Asking, Phase, Update};
 use super::{Pusher, State};
-use crate::push::{BoxIndex, Decision, ROW_DIRECT, Version};
 
 impl Pusher {
     /// Takes an update into its keeping. It waits for [`Pusher::handle_grant`] or

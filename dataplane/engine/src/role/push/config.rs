@@ -3,11 +3,10 @@
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use weft_control::{BoxIndex, Version};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::{GroupId, JobId, Nanos, Rank};
-
-use crate::push::{BoxIndex, Version};
 
 /// Configuration of one worker of one job.
 #[derive(Clone, Copy, Debug)]

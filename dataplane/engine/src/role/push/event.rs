@@ -3,7 +3,8 @@
 use core::fmt;
 use core::net::SocketAddr;
 
-use crate::push::{Decision, Version};
+use weft_control::{Decision, Version};
+
 use crate::role::channel::ChannelError;
 
 /// Something that the caller wants to know.
@@ -59,7 +60,7 @@ pub enum PushFault {
 /// What is wrong with the model that the server described.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ModelFault {
-    /// More chunks than [`crate::push::UPDATE_CHUNKS_MAX`].
+    /// More chunks than [`weft_control::UPDATE_CHUNKS_MAX`].
     Chunks,
     /// Chunks longer than the probe that was tried: the MTU is configured too small for them.
     Elements,

@@ -42,6 +42,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use weft_control::{BoxIndex, Decision, UPDATE_CHUNKS_MAX, Version};
 use weft_kernel::Kernels;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV6_LEN, UDP_LEN};
 use weft_wire::header::HEADER_LEN;
@@ -52,7 +53,6 @@ pub use config::{BOXES_MAX, Grant, NewUpdate, PusherConfig, SEGMENTS_MAX, Segmen
 pub use event::{Event, ModelFault, PushFault, PushRefusal};
 pub use stats::PusherStats;
 
-use crate::push::{BoxIndex, Decision, UPDATE_CHUNKS_MAX, Version};
 use crate::random::SplitMix64;
 use crate::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelError, ChannelTerms, Peer, Standing,

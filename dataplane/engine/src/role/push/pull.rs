@@ -6,7 +6,9 @@
 
 use alloc::vec::Vec;
 
+use weft_control::Version;
 use weft_kernel::Kernels;
+use weft_wire::rows::ROW_MODEL;
 use weft_wire::{GroupId, Nanos};
 
 use super::config::PusherConfig;
@@ -14,7 +16,6 @@ use super::flight::{Flight, Turn};
 use super::stats::PusherStats;
 use super::update::Asking;
 use crate::drops::DropReason;
-use crate::push::{ROW_MODEL, Version};
 use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;

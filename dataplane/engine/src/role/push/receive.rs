@@ -1,9 +1,11 @@
 //! What a frame means: credits and outcomes from the server, HAVE from aggregators. A frame is
 //! refused under the first reason that fits, before anything has changed.
 
+use weft_control::{Decision, GROUPS_OPEN_MAX, Version};
 use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, UdpAddr};
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome};
+use weft_wire::rows::ROW_MODEL;
 
 use super::pull::SERVER;
 use super::update::{Asking, Phase};
@@ -11,7 +13,6 @@ use super::versions::extend;
 use super::{EARLY_MAX, Event, ModelFault, PushFault, Pusher, State, UPDATE_CHUNKS_MAX};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
-use crate::push::{Decision, GROUPS_OPEN_MAX, ROW_MODEL, Version};
 use crate::role::channel::ClientEvent;
 use weft_wire::GroupId;
 

@@ -8,6 +8,7 @@
 
 use alloc::collections::VecDeque;
 
+use weft_control::{BoxIndex, Decision, TRAIN_CHUNKS_MAX, Version};
 use weft_kernel::Kernels;
 use weft_wire::header::{ElementType, Flags};
 use weft_wire::{GroupId, Nanos, quant};
@@ -16,9 +17,7 @@ use super::config::{Grant, NewUpdate, Segment, Values};
 use super::flight::Flight;
 use super::set::ChunkSet;
 use super::stats::PusherStats;
-use crate::push::{BoxIndex, Decision, Version};
 use crate::send::pacer::{TokenBucket, burst_bytes};
-use crate::send::train::TRAIN_CHUNKS_MAX;
 
 /// One update under way.
 #[derive(Debug)]

@@ -1,14 +1,15 @@
 //! What server and relays say of the model: which version there is, what its chunks are. A frame is
 //! refused under the first reason that fits, before anything has changed.
 
+use weft_control::Version;
 use weft_wire::Nanos;
 use weft_wire::frame::Datagram;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Outcome};
+use weft_wire::rows::ROW_MODEL;
 
 use super::pull::model_group;
 use super::{Event, Pusher};
 use crate::drops::DropReason;
-use crate::push::{ROW_MODEL, Version};
 
 impl Pusher {
     pub(super) fn take_version(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {

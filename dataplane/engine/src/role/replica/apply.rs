@@ -1,12 +1,12 @@
 //! Applying decisions in their sequence (SPEC#replica): from copies, from a finished repair, or not
 //! yet.
 
+use weft_control::{Decision, Event, OrderNumber, Version};
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{Members, Nanos, Rank};
 
 use super::job::{Heard, Job, Phase};
-use crate::push::{Decision, Event, OrderNumber, Version};
-use crate::role::model::{Decided, StageIndex, Sum, direct_rank};
+use crate::role::model::{Decided, StageIndex, Sum, direct_rank, scale};
 
 impl Job {
     /// Applies all decisions that can be applied now.
@@ -93,7 +93,7 @@ impl Job {
             wire: self.pool.sums(stage),
             element_type: heard.element_type,
             exponent: heard.exponent,
-            scale: rate.scale(self.model.version, heard.delay),
+            scale: scale(rate, self.model.version, heard.delay),
         };
         let count = heard.members.len() as u64;
         let norm = self.model.apply(&sum, count);

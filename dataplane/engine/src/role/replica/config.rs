@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_control::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, Version};
 use weft_wire::frame::Endpoint;
 
-use crate::push::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, Version};
 use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
 use crate::role::server::{
     ModelConfig, SNAPSHOTS_MAX, ServerConfigError, ServerJobConfig, check_peers,

@@ -2,10 +2,10 @@
 //! the log, or a whole version.
 
 use weft_wire::header::{Flags, Header, Kind};
+use weft_wire::rows::{ROW_LOG, ROW_MODEL};
 use weft_wire::{ChunkIndex, GroupId, Members, Nanos};
 
 use super::job::{Job, Phase};
-use crate::push::{ROW_LOG, ROW_MODEL};
 use crate::role::channel::{Peer, Standing};
 use crate::role::model::low_bits;
 use crate::send::datagram::plain_header;

@@ -9,8 +9,9 @@
 //!
 //! In a job that acknowledges at the commit this says nothing, and nobody asks.
 
+use weft_control::Event;
+
 use super::job::Job;
-use crate::push::Event;
 
 /// What is known of the succession.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{BoxIndex, Command, Event, GroupDescriptor, InstallError, is_pushed};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Outcome};
@@ -14,7 +15,6 @@ use super::config::ReplicaJobConfig;
 use super::fetch::Fetch;
 use super::heir::Heir;
 use super::stats::ReplicaJobStats;
-use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError, is_pushed};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost};

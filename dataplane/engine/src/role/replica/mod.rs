@@ -27,16 +27,16 @@ mod receive;
 mod seat;
 mod stats;
 
+use weft_control::{Command, Event, ServerEpoch, Train};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
-use crate::push::{Command, Event, ServerEpoch};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::model::{Jobs, ModelJob as _, ModelState, ModelView};
 use crate::role::server::{ServerConfigError, ServerJobStats};
-use crate::send::train::{Train, Trains};
+use crate::send::train::Trains;
 
 pub use config::ReplicaJobConfig;
 pub use stats::{ReplicaJobStats, ReplicaStats};

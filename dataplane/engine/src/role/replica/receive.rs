@@ -1,11 +1,12 @@
 //! Frames of a job at its replica: copies from workers and aggregators, and what the server says.
 
+use weft_control::Event;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use weft_wire::{Members, Nanos};
 
 use super::job::{DECISIONS_MAX, Heard, Job, Phase};
 use crate::drops::DropReason;
-use crate::push::{Event, ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{ClientEvent, Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged, generation_of, low_bits, near};

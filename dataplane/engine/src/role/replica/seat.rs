@@ -9,13 +9,13 @@
 
 use alloc::boxed::Box;
 
+use weft_control::{Command, Event, OrderNumber, ServerEpoch};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
 use super::job::Job;
 use super::stats::ReplicaJobStats;
-use crate::push::{Command, Event, OrderNumber, ServerEpoch};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::model::{Incoming, ModelJob, ModelState, ModelView, Refusal};

@@ -1,8 +1,9 @@
 //! What a replica counts (I11).
 
-use crate::drops::DropCounters;
 #[cfg(doc)]
-use crate::push::Event;
+use weft_control::Event;
+
+use crate::drops::DropCounters;
 
 /// Counters of a replica.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,12 @@
 //! it could be a number that the controller has given, or is about to give, to a group of its plan
 //! (I3).
 
+use weft_control::{GroupMember, Version};
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{Nanos, Rank};
 
 use super::group::Opening;
 use super::job::Job;
-use crate::push::{GroupMember, Version};
 use crate::role::model::{Incoming, near};
 
 /// Whether a controller plans the job.

@@ -4,17 +4,16 @@
 //! enough. The model changes in one step, its version by the number of members. Nothing else in
 //! the server changes the model (I1, I3, I4).
 
+use weft_control::{CommitMode, Decision, Event, OrderNumber, Version};
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, Members, Nanos};
 
-use super::CommitMode;
 use super::group::{Group, OpenIndex};
 use super::job::Job;
 use super::log::LogEntry;
 use super::stats::DELAYS_MAX;
-use crate::push::{Decision, Event, OrderNumber, Version};
 use crate::role::channel::Peer;
-use crate::role::model::{Decided, StageIndex, Sum};
+use crate::role::model::{Decided, StageIndex, Sum, scale};
 
 /// What can be done about a group now.
 enum Ruling {
@@ -172,7 +171,7 @@ impl Job {
             wire: self.pool.sums(group.stage),
             element_type: group.element_type,
             exponent: group.exponent,
-            scale: rate.scale(self.model.version, self.delay_of(group)),
+            scale: scale(rate, self.model.version, self.delay_of(group)),
         }
     }
 
@@ -185,7 +184,7 @@ impl Job {
             wire: self.pool.sums(group.stage),
             element_type: group.element_type,
             exponent: group.exponent,
-            scale: rate.scale(self.model.version, delay),
+            scale: scale(rate, self.model.version, delay),
         };
         let scale = sum.scale;
         let norm = self.model.apply(&sum, count);

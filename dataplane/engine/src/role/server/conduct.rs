@@ -5,10 +5,10 @@
 //! repeated; so release order, gating and loss recovery are one mechanism. O(open groups) per
 //! credit at worst, O(1) while the first group can use them.
 
+use weft_control::ConductMode;
 use weft_wire::header::{Flags, Header, Kind};
 use weft_wire::{ChunkIndex, Nanos, Rank};
 
-use super::ConductMode;
 use super::group::{BEGIN_BYTES, Group, OpenIndex};
 use super::job::Job;
 use super::source::{Credit, SourceId};
@@ -270,7 +270,7 @@ fn pull(job: &Job, group: &Group, chunk: u32, id: SourceId, flags: Flags) -> Hea
 
 fn peer_of(id: SourceId) -> Peer {
     match id {
-        SourceId::Box(index) => Peer::Box(crate::push::BoxIndex(index)),
+        SourceId::Box(index) => Peer::Box(weft_control::BoxIndex(index)),
         SourceId::Member(rank) => Peer::Worker(rank),
     }
 }

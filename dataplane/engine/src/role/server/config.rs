@@ -5,15 +5,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
+use weft_control::{
+    AckMode, BoxIndex, CommitMode, ConductMode, GROUPS_OPEN_MAX, LearningRate, OrderNumber,
+    UPDATE_CHUNKS_MAX, Version,
+};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::HEADER_LEN;
 use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
-use crate::push::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, UPDATE_CHUNKS_MAX, Version};
 use crate::role::channel::{BOXES_MAX, ChannelHostConfig, JobTerms};
-use crate::role::model::LearningRate;
 
 /// The shape of a job's model, as server and replica must agree on it.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,36 +94,6 @@ impl ModelConfig {
         }
         Ok(())
     }
-}
-
-/// Which order a server commits in.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum CommitMode {
-    /// The order numbers of the plan.
-    #[default]
-    Order,
-    /// As groups are staged: for baselines without a plan. Order numbers are given at the commit.
-    Arrival,
-}
-
-/// Whom a server lets send.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum ConductMode {
-    /// The first of the plan that can use a credit: transfers are time-shared.
-    #[default]
-    InOrder,
-    /// All open groups in turn: transfers share the link evenly (a baseline).
-    Fair,
-}
-
-/// When members are told that their update is committed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum AckMode {
-    /// At the commit.
-    #[default]
-    Commit,
-    /// When the replica has it too.
-    Replica,
 }
 
 /// One job of a server.

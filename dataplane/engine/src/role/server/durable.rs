@@ -11,13 +11,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use weft_control::{BoxIndex, OrderNumber, Version};
 use weft_wire::header::Outcome;
 use weft_wire::{GroupId, MEMBERS_MAX, Members, Rank};
 
 use super::config::ServerJobConfig;
 use super::job::Job;
 use super::log::LogEntry;
-use crate::push::{BoxIndex, OrderNumber, Version};
 use crate::role::channel::Peer;
 use crate::role::model::journal::{DecisionRecord, Lives, Record};
 use crate::role::model::{Decided, ModelState, Offer, StageIndex};

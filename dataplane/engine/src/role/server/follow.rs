@@ -1,19 +1,19 @@
 //! The replica, as its server sees it: what it is told, what it has, how far away it may be
 //! (SPEC#replica, DESIGN I5).
 
+use weft_control::{AckMode, BoxIndex, Event, OrderNumber, divergence_bound};
 use weft_wire::header::{Flags, Header, Kind, Operation, Outcome};
+use weft_wire::rows::ROW_LOG;
 use weft_wire::{ChunkIndex, GroupId, Members, Nanos};
 
-use super::AckMode;
 use super::group::OpenIndex;
 use super::job::Job;
 use super::log::LogEntry;
 use super::receive::send;
 use crate::drops::DropReason;
-use crate::push::{BoxIndex, Event, OrderNumber, ROW_LOG};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
-use crate::role::model::{Incoming, Refusal, divergence_bound, low_bits, near};
+use crate::role::model::{Incoming, Refusal, low_bits, near};
 use crate::send::datagram::plain_header;
 
 /// What a server knows of its replica.

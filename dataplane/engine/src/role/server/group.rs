@@ -1,13 +1,12 @@
 //! An open group at the server: what it waits for, and where its chunks come from.
 
 use arrayvec::ArrayVec;
+use weft_control::{BoxIndex, GroupDescriptor, GroupMember, TRAIN_CHUNKS_MAX};
 use weft_wire::header::ElementType;
 use weft_wire::{GroupId, MEMBERS_MAX, Members, Nanos};
 
-use crate::push::{BoxIndex, GroupDescriptor, GroupMember};
 use crate::role::model::StageIndex;
 use crate::send::pacer::{TokenBucket, burst_bytes};
-use crate::send::train::TRAIN_CHUNKS_MAX;
 
 /// Place of an open group in the job's table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

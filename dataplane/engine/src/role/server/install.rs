@@ -1,13 +1,12 @@
 //! How groups come to be open at a server, and end.
 
 use arrayvec::ArrayVec;
+use weft_control::{CommitMode, GroupDescriptor, GroupMember, InstallError, is_pushed};
 use weft_wire::quant::is_exponent;
 use weft_wire::{MEMBERS_MAX, Members, Nanos, Rank};
 
-use super::CommitMode;
 use super::group::{Group, OpenIndex, Opening, bucket};
 use super::job::{DIRECT_OPEN_MAX, Job};
-use crate::push::{GroupDescriptor, GroupMember, InstallError, is_pushed};
 
 impl Job {
     /// Opens a group that a controller planned.

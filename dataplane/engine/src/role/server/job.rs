@@ -4,9 +4,11 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Command, Event, GROUPS_OPEN_MAX, ServerEpoch};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{HEADER_LEN, Header};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, JobId, Nanos};
 
 use super::announce::Presence;
@@ -19,7 +21,6 @@ use super::log::Log;
 use super::source::{Source, SourceId};
 use super::stats::ServerJobStats;
 use crate::drops::DropReason;
-use crate::push::{Command, Event, GROUPS_OPEN_MAX, ROW_DIRECT, ServerEpoch};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{ChannelHost, Peer};

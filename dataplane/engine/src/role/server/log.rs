@@ -3,10 +3,10 @@
 
 use alloc::collections::VecDeque;
 
+use weft_control::BoxIndex;
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, Members, Rank};
 
-use crate::push::BoxIndex;
 use crate::role::model::{StageIndex, outcome_of};
 
 /// What was decided under one order number, or under a run of them that nobody has.

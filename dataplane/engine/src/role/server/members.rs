@@ -1,13 +1,13 @@
 //! Members of open groups at the server: how they leave, and what they are told (SPEC#push "Close",
 //! "Decision").
 
+use weft_control::Event;
 use weft_wire::header::{Header, Kind, Outcome};
 use weft_wire::{ChunkIndex, GroupId, Members, Rank};
 
 use super::group::OpenIndex;
 use super::job::Job;
 use super::source::Source;
-use crate::push::Event;
 use crate::role::channel::Peer;
 use crate::role::model::{Decided, low_bits};
 use crate::send::datagram::plain_header;

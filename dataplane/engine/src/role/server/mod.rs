@@ -44,24 +44,21 @@ mod tests;
 
 use alloc::vec::Vec;
 
+use weft_control::{Command, Event, Train};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
-use crate::push::{Command, Event};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Verdict;
 use crate::role::model::Jobs;
-use crate::send::train::{Train, Trains};
+use crate::send::train::Trains;
 
 pub use crate::role::model::{ModelState, ModelView};
 
 pub(crate) use announce::Presence;
 pub(crate) use config::check_peers;
-pub use config::{
-    AckMode, CommitMode, ConductMode, ModelConfig, SNAPSHOTS_MAX, ServerConfigError,
-    ServerJobConfig, WINDOW_MAX,
-};
+pub use config::{ModelConfig, SNAPSHOTS_MAX, ServerConfigError, ServerJobConfig, WINDOW_MAX};
 pub use stats::{DELAYS_MAX, ServerJobStats, ServerStats};
 
 pub(crate) use job::Job;

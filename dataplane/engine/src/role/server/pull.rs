@@ -1,12 +1,12 @@
 //! Pulls of the model (SPEC#pull): which version is on offer, and its chunks.
 
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
+use weft_wire::rows::ROW_MODEL;
 use weft_wire::{ChunkIndex, GroupId, Members};
 
 use super::job::Job;
 use super::receive::send;
 use crate::drops::DropReason;
-use crate::push::ROW_MODEL;
 use crate::role::aggregator::Verdict;
 use crate::role::channel::Peer;
 use crate::role::model::{Incoming, Offer, Refusal, generation_of, low_bits};

@@ -1,14 +1,15 @@
 //! Frames of a job: whose they are and what they do. Checks run in the order of SPEC#checks, all
 //! before anything changes (I7).
 
+use weft_control::{BoxIndex, Event, GROUPS_OPEN_MAX};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use weft_wire::{Nanos, Rank};
 
 use super::group::OpenIndex;
 use super::job::Job;
 use super::source::{Source, SourceId};
 use crate::drops::DropReason;
-use crate::push::{BoxIndex, Event, GROUPS_OPEN_MAX, ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged};

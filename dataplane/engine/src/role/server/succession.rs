@@ -1,9 +1,10 @@
 //! How a job changes its server: a replica takes over, and the old server stands down
 //! (SPEC#promotion).
 
+use weft_control::{Event, OrderNumber, ServerEpoch, Version};
+
 use super::config::ServerConfigError;
 use super::job::Job;
-use crate::push::{Event, OrderNumber, ServerEpoch, Version};
 use crate::role::model::ModelState;
 
 impl Job {

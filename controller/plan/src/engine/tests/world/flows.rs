@@ -250,7 +250,7 @@ impl World {
     }
 
     pub(super) fn arrived(&mut self, moved: Moving, version: u64) {
-        use weft_engine::push::Event as Report;
+        use weft_control::Event as Report;
         if self.flows.get(&moved).is_none_or(|flow| flow.version != version) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::push::{Decision, GroupDescriptor, OrderNumber, Version};
+use weft_control::{Decision, GroupDescriptor, Mode, OrderNumber, Version};
 use weft_wire::{Members, Rank};
 
 use super::*;
@@ -24,7 +24,7 @@ pub(super) struct Server {
 impl World {
     /// Decides order numbers in sequence.
     pub(super) fn decide(&mut self, job: u16) {
-        use weft_engine::push::Event as Report;
+        use weft_control::Event as Report;
         let config = self.jobs[usize::from(job)].clone();
         let is_fair = self.is_fair(job);
         loop {

@@ -6,7 +6,7 @@ use super::*;
 
 impl World {
     pub(super) fn obey(&mut self, node: NodeId, command: Command) {
-        use weft_engine::push::Event as Report;
+        use weft_control::Event as Report;
         let name = self.names[&node].clone();
         self.commands.push((name.clone(), command.clone()));
         if self.dead.contains(&name) {
@@ -16,7 +16,7 @@ impl World {
             Command::Install(group) => {
                 let (id, job) = (group.group, group.job.0);
                 if self.refusing.contains(&name) {
-                    let error = weft_engine::push::InstallError::Full;
+                    let error = weft_control::InstallError::Full;
                     self.report(&name, job, Report::Refused { group: id, error });
                     return;
                 }
@@ -119,11 +119,11 @@ impl World {
                 self.tell(job.0, rank, None);
                 self.again(job.0, rank_number);
             }
-            Reply::Delivered { update_id, outcome } => {
+            Reply::Delivered { update_id, decision } => {
                 let key = (job.0, rank_number, update_id);
                 assert!(self.granted.contains(&key), "ended without a grant");
                 assert!(self.ended.insert(key), "ended twice");
-                self.delivered.push((update_id, outcome));
+                self.delivered.push((update_id, decision));
                 self.again(job.0, rank_number);
             }
             Reply::ServerMoved { .. } => {}

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use weft_control::Mode;
 use weft_wire::Rank;
 
 use super::*;

@@ -31,7 +31,7 @@ impl World {
         }
         let frame_len = (config.update_bytes() / u64::from(group.chunks)) as u32;
         let gap_ns = u64::from(frame_len) * 1_000_000_000 / rate;
-        let arrival = |i: u64| weft_engine::send::train::TrainArrival {
+        let arrival = |i: u64| weft_control::TrainArrival {
             at_ns: self.now_ns + i * gap_ns,
             rx_bytes: i * u64::from(frame_len),
         };

@@ -11,6 +11,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_control::SumOrder;
 use weft_kernel::crc32c;
 use weft_wire::frame::{Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Packet};
@@ -21,7 +22,7 @@ use super::super::{Aggregator, Verdict};
 use super::rig::*;
 use super::run::{Fate, in_runs, one_by_one};
 use crate::random::SplitMix64;
-use crate::table::{MemberConfig, ParentConfig, RowConfig, SumOrder, Table};
+use crate::table::{MemberConfig, ParentConfig, RowConfig, Table};
 
 /// What an element is and how elements combine.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_control::SumOrder;
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Encap, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
@@ -13,7 +14,7 @@ use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Nanos, Rank};
 
 use super::super::{Aggregator, Verdict};
 use crate::drops::DropReason;
-use crate::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, SumOrder, Table};
+use crate::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 
 pub(super) const ELEMENTS: u16 = 4;
 pub(super) const MAX_FRAME: usize = 1514;

@@ -6,6 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use weft_control::SumOrder;
 use weft_wire::Nanos;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation, Outcome};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
@@ -13,7 +14,7 @@ use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 use super::super::{Aggregator, Run, Verdict};
 use super::quick::mend;
 use super::rig::*;
-use crate::table::{BoxConfig, RowConfig, SumOrder};
+use crate::table::{BoxConfig, RowConfig};
 
 /// A frame in a buffer with room behind it.
 #[derive(Clone, Debug)]

@@ -3,13 +3,13 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{BoxIndex, Command, Event, GroupDescriptor, InstallError};
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{Members, Rank};
 
 use super::super::{PushConfig, SlotState, Transition};
 use super::rig::*;
 use crate::drops::DropReason;
-use crate::push::{BoxIndex, Command, Event, GroupDescriptor, InstallError};
 use crate::role::channel::Standing;
 
 fn refused(rig: &mut Rig, descriptor: GroupDescriptor) -> Option<InstallError> {

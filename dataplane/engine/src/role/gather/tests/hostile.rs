@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use weft_wire::frame::Datagram;
 use weft_wire::header::{ElementType, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Hello, Integrity, Phase, Reason};
+use weft_wire::rows::{ROW_DIRECT, ROW_MODEL};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members, Nanos};
 
 use super::super::PushConfig;
 use super::rig::*;
 use crate::drops::DropReason;
-use crate::push::{ROW_DIRECT, ROW_MODEL};
 use crate::role::channel::Standing;
 use crate::send::datagram::plain_header;
 
@@ -234,7 +234,7 @@ fn a_burst_that_completes_more_slots_than_can_be_acknowledged_loses_only_acknowl
     let config = PushConfig { chunks, quota_bytes: 80 * 80, ..push(1, 2) };
     let mut rig = Rig::new(alloc::vec![config]);
     let id = group(5, 1);
-    rig.install(crate::push::GroupDescriptor { chunks, ..descriptor(1, id, &[0, 1]) });
+    rig.install(weft_control::GroupDescriptor { chunks, ..descriptor(1, id, &[0, 1]) });
     for chunk in 0..chunks {
         rig.ask(&rig.contribution(0, id, chunk, 1));
         rig.ask(&rig.credit(id, chunk, 0b11));
@@ -251,7 +251,7 @@ fn without_integrity_the_crc_is_optional_and_copies_stay_unsealed() {
     let config = PushConfig { integrity: Integrity::None, ..push(1, 2) };
     let mut rig = Rig::new(alloc::vec![config]);
     let id = group(5, 1);
-    rig.install(crate::push::GroupDescriptor { replicate: true, ..descriptor(1, id, &[0, 1]) });
+    rig.install(weft_control::GroupDescriptor { replicate: true, ..descriptor(1, id, &[0, 1]) });
     rig.ask(&rig.contribution(0, id, 0, 1));
     rig.ask(&rig.contribution(1, id, 0, 2));
     let out = rig.raw(&rig.credit(id, 0, 0b11)).unwrap();

@@ -8,6 +8,7 @@ mod rig;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::Event;
 use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
 use weft_wire::hello::Overflow;
 use weft_wire::{Cookie, Members, Rank};
@@ -16,7 +17,6 @@ use rig::*;
 
 use super::{SlotState, Transition};
 use crate::drops::DropReason;
-use crate::push::Event;
 use crate::role::channel::Peer;
 
 fn installed() -> (Rig, weft_wire::GroupId) {
@@ -154,7 +154,7 @@ fn a_credit_without_members_is_refused_and_changes_nothing() {
 fn a_replica_gets_a_copy_under_a_header_of_its_own() {
     let mut rig = Rig::of_two();
     let id = group(5, 1);
-    rig.install(crate::push::GroupDescriptor { replicate: true, ..descriptor(1, id, &[0, 1]) });
+    rig.install(weft_control::GroupDescriptor { replicate: true, ..descriptor(1, id, &[0, 1]) });
     rig.ask(&rig.contribution(0, id, 0, 5));
     rig.ask(&rig.contribution(1, id, 0, 7));
     let out = rig.send(&rig.credit(id, 0, 0b11)).unwrap();
@@ -209,7 +209,7 @@ fn floats_are_summed_as_such() {
     let element_type = ElementType::F32;
     let mut rig = Rig::new(vec![super::PushConfig { element_type, ..push(1, 2) }]);
     let id = group(0, 1);
-    rig.install(crate::push::GroupDescriptor { element_type, ..descriptor(1, id, &[0, 1]) });
+    rig.install(weft_control::GroupDescriptor { element_type, ..descriptor(1, id, &[0, 1]) });
     let header = data_header(id, 0, element_type);
     rig.ask(&rig.worker_frame(0, 0, &header, &1.5_f32.to_be_bytes().repeat(4)));
     rig.ask(&rig.worker_frame(0, 1, &header, &2.25_f32.to_be_bytes().repeat(4)));

@@ -1,12 +1,12 @@
 //! Pulls through the relay: one request up, one answer down to all who asked.
 
 use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
+use weft_wire::rows::ROW_MODEL;
 use weft_wire::{ChunkIndex, GroupId, JobId, Members};
 
 use super::super::{PushConfig, Transition};
 use super::rig::*;
 use crate::drops::DropReason;
-use crate::push::ROW_MODEL;
 use crate::send::datagram::plain_header;
 
 fn request(rig: &Rig, rank: usize, generation: u16, chunk: u32) -> alloc::vec::Vec<u8> {

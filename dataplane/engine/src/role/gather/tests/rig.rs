@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_control::{BoxIndex, Command, Event, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
@@ -13,7 +14,6 @@ use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
 use super::super::{Gather, PushConfig, PushReport};
 use crate::drops::DropReason;
-use crate::push::{BoxIndex, Command, Event, GroupDescriptor, GroupMember, OrderNumber, Version};
 use crate::random::SplitMix64;
 use crate::role::aggregator::{Aggregator, Verdict};
 use crate::role::channel::{

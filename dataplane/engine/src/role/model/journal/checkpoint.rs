@@ -3,12 +3,12 @@
 
 use alloc::vec::Vec;
 
+use weft_control::{OrderNumber, Version};
 use weft_kernel::crc32c;
 use weft_wire::GroupId;
 
 use super::header::{Fields, JournalHeader, Kind};
 use super::{Damage, outcome};
-use crate::push::{OrderNumber, Version};
 use crate::role::model::{DecidedUpdate, ModelState, WorkerOutcomes};
 
 /// What a checkpoint holds.

@@ -11,10 +11,10 @@ use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::Integrity;
+use weft_wire::rows::{ROW_DIRECT, ROW_MODEL};
 use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos};
 
 use crate::drops::DropReason;
-use crate::push::{ROW_DIRECT, ROW_MODEL};
 use crate::random::SplitMix64;
 use crate::role::channel::{ChannelHost, ChannelHostConfig, JobTerms, Peer};
 use crate::send::datagram::{is_intact, plain_header};

@@ -2,6 +2,7 @@
 
 use alloc::vec;
 
+use weft_control::{Decision, Version};
 use weft_wire::header::{Flags, Header, Kind, Outcome};
 use weft_wire::{GroupId, Members};
 
@@ -9,7 +10,6 @@ use super::fake::{FakeBox, JOB};
 use super::hostile::{cookie, frame};
 use super::world::{Faults, World, grant};
 use super::{CHUNKS, check_books, expected, values};
-use crate::push::{Decision, Version};
 use crate::role::push::Segment;
 use crate::send::datagram::plain_header;
 

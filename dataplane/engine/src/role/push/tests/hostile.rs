@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 use weft_wire::frame::{Encap, Endpoint};
 use weft_wire::header::{Flags, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
+use weft_wire::rows::ROW_MODEL;
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos};
 
 use super::fake::{FakeBox, FakeServer, JOB, host_addr};
 use super::world::{Faults, World, grant};
 use super::{CHUNKS, values};
 use crate::drops::DropReason;
-use crate::push::ROW_MODEL;
 use crate::random::SplitMix64;
 use crate::send::datagram::{dispatch_out, plain_header};
 

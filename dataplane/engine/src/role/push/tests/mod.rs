@@ -6,10 +6,10 @@ mod world;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Decision, Version};
 use weft_wire::{GroupId, Nanos};
 
 use super::{Event, ModelFault, NewUpdate, PushFault, PushRefusal, Pusher, Values};
-use crate::push::{Decision, Version};
 use fake::ELEMENTS;
 use weft_wire::header::Outcome;
 use world::{Faults, World, grant};
@@ -422,7 +422,7 @@ fn commands_that_do_not_fit_are_refused() {
     assert_eq!(worker.begin_update(new(2, 1)).map_err(|e| e.0), Err(PushRefusal::Full));
     let group = GroupId::new(1, 1);
     let mut granted = grant(group, true, 1, true, 0);
-    granted.via = Some(crate::push::BoxIndex(9));
+    granted.via = Some(weft_control::BoxIndex(9));
     assert_eq!(worker.handle_grant(now, 0, &granted), Err(PushRefusal::UnknownBox));
     granted.via = None;
     assert_eq!(worker.handle_grant(now, 7, &granted), Err(PushRefusal::Number));

@@ -5,11 +5,11 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{BoxIndex, Version};
 use weft_wire::frame::{Datagram, Endpoint, Udp};
 use weft_wire::{GroupId, MacAddr, Members, Nanos, Rank};
 
 use super::fake::{ELEMENTS, EXPONENT, FakeBox, FakeServer, JOB, host_addr};
-use crate::push::{BoxIndex, Version};
 use crate::random::SplitMix64;
 use crate::role::push::{Event, Grant, NewUpdate, Pusher, PusherConfig, Segment, Values};
 
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// How a worker's update was decided, if it was.
-    pub(super) fn decision(&self, worker: usize, number: u64) -> Option<crate::push::Decision> {
+    pub(super) fn decision(&self, worker: usize, number: u64) -> Option<weft_control::Decision> {
         self.events.iter().find_map(|(at, event)| match event {
             Event::Decided { number: decided, decision } if (*at, *decided) == (worker, number) => {
                 Some(*decision)

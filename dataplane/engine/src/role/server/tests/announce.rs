@@ -1,9 +1,9 @@
 //! Who gets an order number without a plan, and when.
 
+use weft_control::{Command, InstallError};
 use weft_wire::header::Outcome;
 
 use super::rig::{MS, Rig, descriptor, group, job};
-use crate::push::{Command, InstallError};
 
 fn refused(rig: &Rig) -> u64 {
     rig.server.jobs().next().unwrap().1.announcements_refused
@@ -51,7 +51,7 @@ fn announcements_wait_until_the_controller_has_been_gone_for_long_enough() {
     // A dial that fails, and a word that was on its way, begin nothing anew.
     let now = rig.now;
     rig.server.handle_controller(now, false);
-    let left = Command::Skip { job: super::rig::JOB, below: crate::push::OrderNumber(0) };
+    let left = Command::Skip { job: super::rig::JOB, below: weft_control::OrderNumber(0) };
     rig.server.handle_command(now, left);
     rig.wait(1);
     assert_eq!(rig.announce(2, 1, 0).header.outcome, Outcome::Wait);

@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
+use weft_control::Event;
 use weft_wire::header::{Flags, Header, Kind, Outcome};
+use weft_wire::rows::ROW_LOG;
 use weft_wire::{ChunkIndex, GroupId, Members};
 
 use super::super::ServerJobConfig;
 use super::rig::{JOB, Rig, descriptor, group, job};
 use super::world::REPLICA;
-use crate::push::{Event, ROW_LOG};
 use crate::send::datagram::plain_header;
 
 /// What the server says of the bound.

@@ -3,17 +3,18 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{
+    BoxIndex, Command, CommitMode, ConductMode, Decision, Event, GroupMember, InstallError,
+    OrderNumber, Version,
+};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
+use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use weft_wire::{ChunkIndex, GroupId, Members};
 
-use super::super::{CommitMode, ConductMode, ServerJobConfig};
+use super::super::ServerJobConfig;
 use super::rig::*;
 use super::world::{AGGREGATOR, REPLICA};
 use crate::drops::DropReason;
-use crate::push::{
-    BoxIndex, Command, Decision, Event, GroupMember, InstallError, OrderNumber, ROW_DIRECT,
-    ROW_LOG, ROW_MODEL, Version,
-};
 use crate::send::datagram::plain_header;
 
 #[test]
@@ -405,7 +406,7 @@ fn groups_that_cannot_be_are_refused() {
     let mut rig = Rig::new(job());
     let good = descriptor(0, &[0, 1], true);
     let mut cases = vec![];
-    let mut case = |error, change: fn(&mut crate::push::GroupDescriptor)| {
+    let mut case = |error, change: fn(&mut weft_control::GroupDescriptor)| {
         let mut descriptor = descriptor(0, &[0, 1], true);
         change(&mut descriptor);
         cases.push((error, descriptor));

@@ -6,12 +6,13 @@ use super::rig::{CHUNKS, JOB as RIG_JOB, Out, Rig, descriptor, group, job, rank}
 use super::world::{AGGREGATOR, Faults, JOB, REPLICA, Setup, World};
 use super::*;
 use crate::drops::DropReason;
-use crate::push::{InstallError, ROW_MODEL};
 use crate::role::model::journal::record_len_max;
-use crate::role::model::{DecidedUpdate, LearningRate, WorkerOutcomes};
+use crate::role::model::{DecidedUpdate, WorkerOutcomes};
 use crate::send::datagram::plain_header;
+use weft_control::{AckMode, InstallError, LearningRate};
 use weft_wire::GroupId;
 use weft_wire::header::{ElementType, Kind, Outcome};
+use weft_wire::rows::ROW_MODEL;
 
 fn committed(workers: &[WorkerOutcomes]) -> Vec<Vec<DecidedUpdate>> {
     let of = |worker: &WorkerOutcomes| {

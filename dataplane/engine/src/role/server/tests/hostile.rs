@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation};
+use weft_wire::rows::{ROW_LOG, ROW_MODEL, ROW_WORKER_CHANNEL};
 use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos};
 
 use super::rig::*;
 use super::world::{AGGREGATOR, FRAME_LEN, REPLICA, SERVER, endpoint};
 use crate::drops::DropReason;
-use crate::push::{ROW_LOG, ROW_MODEL, ROW_WORKER_CHANNEL};
 use crate::random::SplitMix64;
 use crate::role::channel::{ChannelClient, ChannelClientConfig, ChannelError, Peer};
 use crate::send::datagram::plain_header;

@@ -7,6 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use weft_control::{Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, Header, Kind};
@@ -15,7 +16,6 @@ use weft_wire::{GroupId, MacAddr, Nanos, Rank};
 use super::super::{ModelConfig, Server, ServerJobConfig};
 use super::rig::parse;
 use super::world::{FRAME_LEN, JOB, SERVER, addr, endpoint};
-use crate::push::{Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use crate::role::aggregator::Verdict;
 use crate::role::push::{Grant, NewUpdate, Pusher, PusherConfig, Segment, Values};
 

@@ -12,12 +12,11 @@ mod rig;
 mod trains;
 mod world;
 
+use weft_control::{AckMode, CommitMode, ConductMode, Decision, LearningRate};
 use weft_wire::Nanos;
 use weft_wire::header::ElementType;
 
 use super::*;
-use crate::push::Decision;
-use crate::role::model::LearningRate;
 use world::{ELEMENTS, Faults, JOB, Setup, World};
 
 #[test]
@@ -306,9 +305,9 @@ fn a_replica_passes_over_a_run_of_unused_numbers_at_once() {
     world.finish();
     let job = world.setup.job();
     let next = world.server.model(JOB).unwrap().next_order.0;
-    let group = crate::push::GroupDescriptor {
+    let group = weft_control::GroupDescriptor {
         job: JOB,
-        order: crate::push::OrderNumber(next + 1_000_000),
+        order: weft_control::OrderNumber(next + 1_000_000),
         chunks: job.model.chunks(),
         elements: job.model.elements,
         lateness_ns: 1,

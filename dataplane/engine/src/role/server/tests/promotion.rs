@@ -6,10 +6,11 @@ use super::rig::{JOB as RIG_JOB, Rig, group, job};
 use super::world::{Faults, JOB, REPLICA, REPLICA_BOX, Setup, World};
 use super::*;
 use crate::drops::DropReason;
-use crate::push::{OrderNumber, ROW_LOG, ROW_MODEL, ServerEpoch};
 use crate::role::channel::Peer;
 use crate::send::datagram::plain_header;
+use weft_control::{AckMode, OrderNumber, ServerEpoch};
 use weft_wire::header::{Flags, Header, Kind, Outcome};
+use weft_wire::rows::{ROW_LOG, ROW_MODEL};
 use weft_wire::{ChunkIndex, GroupId, Members};
 
 fn acknowledged_by_the_replica(job: &mut ServerJobConfig) {

@@ -4,17 +4,18 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{
+    Command, Event, GroupDescriptor, GroupMember, InstallError, OrderNumber, Version,
+};
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
 use super::super::{ModelConfig, ModelState, Server, ServerJobConfig};
 use super::world::{AGGREGATOR, BOX, FRAME_LEN, REPLICA, REPLICA_BOX, SERVER, addr, endpoint};
 use crate::drops::DropReason;
-use crate::push::{
-    Command, Event, GroupDescriptor, GroupMember, InstallError, OrderNumber, ROW_DIRECT, Version,
-};
 use crate::role::aggregator::Verdict;
 use crate::role::channel::{ChannelClient, ChannelClientConfig, Peer, Standing};
 use crate::send::datagram::plain_header;

@@ -1,10 +1,10 @@
 //! Trains that transfers into the server begin with (SPEC#transfer-trains).
 
+use weft_control::GroupDescriptor;
 use weft_wire::header::{Kind, Outcome};
 use weft_wire::{ChunkIndex, Members};
 
 use super::rig::*;
-use crate::push::GroupDescriptor;
 use crate::role::server::{ModelConfig, ServerJobConfig};
 use crate::send::datagram::plain_header;
 

@@ -7,10 +7,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_control::{BoxIndex, Decision, Event, GroupDescriptor, Version};
 use weft_wire::frame::Endpoint;
 use weft_wire::{GroupId, JobId, MacAddr, Nanos};
 
-use crate::push::{BoxIndex, Decision, Event, GroupDescriptor, Version};
 use crate::random::SplitMix64;
 use crate::role::aggregator::Aggregator;
 use crate::role::replica::Replica;

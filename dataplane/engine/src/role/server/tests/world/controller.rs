@@ -5,13 +5,14 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
+use weft_control::{
+    Command, Event, GroupDescriptor, GroupMember, OrderNumber, ServerEpoch, Version,
+};
+use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, Nanos, Rank};
 
 use super::judge::Ruling;
 use super::{BOX, ELEMENTS, EXPONENT, JOB, REPLICA, World, addr, learnt};
-use crate::push::{
-    Command, Event, GroupDescriptor, GroupMember, OrderNumber, ROW_DIRECT, ServerEpoch, Version,
-};
 use crate::role::push::{Grant, Segment};
 
 /// What a granted update is in.

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
+use weft_control::Event;
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
 use super::{FRAME_LEN, JOB, World};
-use crate::push::Event;
 use crate::role::model::Replay;
 use crate::role::model::journal::{JournalHeader, Records};
 use crate::role::server::ModelState;

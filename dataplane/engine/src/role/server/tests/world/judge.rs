@@ -4,12 +4,14 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{CommitMode, Decision, Event};
 use weft_wire::GroupId;
 use weft_wire::header::ElementType;
+use weft_wire::rows::ROW_DIRECT;
 
 use super::{EXPONENT, JOB, World};
-use crate::push::{Decision, Event, ROW_DIRECT};
-use crate::role::server::{CommitMode, ServerJobStats};
+use crate::role::model;
+use crate::role::server::ServerJobStats;
 
 /// A decision of the server.
 #[derive(Clone, Copy, Debug)]
@@ -105,7 +107,7 @@ impl World {
                 ElementType::F32 => 1.0,
                 _ => weft_wire::quant::quantum(EXPONENT),
             };
-            let scale = quantum * rate.scale(version, u16::try_from(delay_max).unwrap());
+            let scale = quantum * model::scale(rate, version, u16::try_from(delay_max).unwrap());
             for ((h, w), sum) in h.iter_mut().zip(&mut w).zip(sum) {
                 *h = 0.5 * *h + f32::from(i16::try_from(sum).unwrap()) * scale;
                 *w += *h;

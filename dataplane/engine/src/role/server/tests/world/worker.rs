@@ -4,12 +4,12 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Decision, Version};
 use weft_wire::Nanos;
 use weft_wire::header::ElementType;
 
 use super::controller::{GATHER_NS, Request};
 use super::{Setup, World};
-use crate::push::{Decision, Version};
 use crate::random::SplitMix64;
 use crate::role::push::{self, NewUpdate, Pusher, Values};
 

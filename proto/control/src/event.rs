@@ -1,0 +1,109 @@
+//! What a box tells its controller.
+
+use weft_wire::{GroupId, JobId, Members, Rank};
+
+use crate::{Decision, InstallError, OrderNumber, ServerEpoch, Version};
+
+/// What a box tells its controller, and its reports.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// The group is served here.
+    Installed {
+        /// The group.
+        group: GroupId,
+    },
+    /// The group is not served here.
+    Refused {
+        /// The group.
+        group: GroupId,
+        /// Why.
+        error: InstallError,
+    },
+    /// Aggregator: all chunks of this member's update are in.
+    Gathered {
+        /// The group.
+        group: GroupId,
+        /// The member.
+        rank: Rank,
+    },
+    /// Server or replica: all chunks of the group are staged.
+    Staged {
+        /// The group.
+        group: GroupId,
+    },
+    /// A transfer has arrived whole: a sample of the path's bandwidth.
+    Transferred {
+        /// The group.
+        group: GroupId,
+        /// The one member (into an aggregator, or direct); `None`: a sum.
+        rank: Option<Rank>,
+        /// Bytes of Ethernet frames.
+        bytes: u64,
+        /// From its first frame to its last.
+        duration_ns: u64,
+        /// Server: from its first PULL to its first frame. Others: 0.
+        wait_ns: u64,
+        /// Server: how long no chunk of any group had come when its first one did. Others: 0.
+        idle_ns: u64,
+    },
+    /// Server: the order number is decided. Replica: it is applied.
+    Decided {
+        /// The group.
+        group: GroupId,
+        /// Its order number.
+        order: OrderNumber,
+        /// What became of it.
+        decision: Decision,
+        /// The members that were committed.
+        members: Members,
+        /// Euclidean norm of the sum.
+        norm: f64,
+        /// Euclidean norm of the momentum term afterwards.
+        momentum_norm: f64,
+    },
+    /// Server: a member began a new life, or closed its channel.
+    MemberLost {
+        /// The job.
+        job: JobId,
+        /// The member.
+        rank: Rank,
+    },
+    /// Server: the replica has applied everything below this order number.
+    ReplicaAt {
+        /// The next order number that it wants.
+        order: OrderNumber,
+        /// Bound of the distance between server and replica.
+        divergence_bound: f64,
+        /// False when `div_max` could not be held.
+        is_held: bool,
+    },
+    /// Replica: whether it knows that it has all that workers were told of, so that it could take
+    /// its server's place; said when that changes. At first it does not.
+    Heir {
+        /// True when it does.
+        is_fit: bool,
+    },
+    /// Replica: it is the job's server now.
+    Promoted {
+        /// Its epoch.
+        epoch: ServerEpoch,
+        /// It has applied all below this of its predecessor's order numbers, and nothing else.
+        applied: OrderNumber,
+        /// The order number that it decides first.
+        order: OrderNumber,
+        /// Version of its model.
+        version: Version,
+        /// Euclidean norm of its momentum term.
+        momentum_norm: f64,
+    },
+    /// Replica: it lacks decisions that workers may have been told of.
+    PromotionRefused {
+        /// The next order number that it wanted.
+        applied: OrderNumber,
+    },
+    /// Server: it serves the job no more.
+    StoodDown {
+        /// The epoch of the server that does.
+        epoch: ServerEpoch,
+    },
+}

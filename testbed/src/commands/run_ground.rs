@@ -1,0 +1,73 @@
+//! What a run asks for and the ground that it got cannot do, found before anything is made.
+
+use anyhow::anyhow;
+use weft_testbed::doctor::{Qdisc, QdiscState, try_qdisc};
+use weft_testbed::run::{DelayedBy, Ground, Io, Place};
+use weft_testbed::scenario::Scenario;
+
+use super::run_args::RunArgs;
+use super::{Exit, Failure};
+
+/// Refuses a run that needs links of a lab and has none, instead of leaving out what needs them.
+pub(super) fn check(
+    scenario: &Scenario,
+    ground: &Ground,
+    arguments: &RunArgs,
+) -> Result<(), Failure> {
+    if arguments.pcap {
+        check_captures(scenario, ground)?;
+    }
+    if ground.place == Place::Lab {
+        return Ok(());
+    }
+    let wanted = if !scenario.background.is_empty() {
+        "[[background]] flows cross links of a lab"
+    } else if !scenario.rate_step.is_empty() && ground.io != Io::Memory {
+        "[[rate_step]] changes links of a lab"
+    } else if !scenario.delays().is_empty() && ground.io == Io::Memory {
+        "delays are of links"
+    } else {
+        return Ok(());
+    };
+    let refused = |exit: Exit, why: &str| Err(exit.because(anyhow!("{wanted}, and {why}")));
+    if ground.io == Io::Memory {
+        return refused(Exit::Usage, "--io memory has none: use udp, af_packet or dpdk");
+    }
+    if arguments.no_lab {
+        return refused(Exit::Usage, "--no-lab does without: leave it out");
+    }
+    match &ground.degraded {
+        Some(reason) => {
+            refused(Exit::CannotRun, &format!("there is none ({reason}); try --io udp"))
+        }
+        None => refused(
+            Exit::CannotRun,
+            "there is none: run as root, or where user namespaces are allowed",
+        ),
+    }
+}
+
+/// Who makes the delays of links, if there are any.
+pub(super) fn delayed_by(scenario: &Scenario, ground: &Ground) -> Option<DelayedBy> {
+    if scenario.delays().is_empty() {
+        return None;
+    }
+    let has_netem = ground.place == Place::Lab && try_qdisc(Qdisc::Netem) == QdiscState::Works;
+    Some(if has_netem { DelayedBy::Netem } else { DelayedBy::FaultPorts })
+}
+
+fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {
+    let lanes = scenario.aggregation.lanes;
+    let reason = match ground.io {
+        Io::Memory => {
+            "--io memory has no boxes of their own: use udp, af_packet or dpdk".to_owned()
+        }
+        // A push has boxes of one lane.
+        Io::AfPacket | Io::Dpdk if lanes > 1 && scenario.push.is_none() => format!(
+            "each of the {lanes} lanes (aggregation.lanes) sends by itself there: use one lane, or \
+             --io udp"
+        ),
+        Io::AfPacket | Io::Dpdk | Io::Udp => return Ok(()),
+    };
+    Err(Exit::Usage.because(anyhow!("--pcap captures at one place in each box, and {reason}")))
+}

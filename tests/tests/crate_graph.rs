@@ -1,0 +1,78 @@
+//! The crates depend on each other as ARCHITECTURE says, and in one direction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Names of crates without `weft-`, with what each depends on in a build without tests.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn built() -> Graph {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs the tests, so it can be run");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cargo metadata failed: {errors}");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let ours = |value: &Value| {
+        value.as_str().and_then(|name| name.strip_prefix("weft-").map(str::to_owned))
+    };
+    let packages = metadata["packages"].as_array().expect("packages");
+    let edges = |package: &Value| {
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        let built = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+        built.filter_map(|dependency| ours(&dependency["name"])).collect()
+    };
+    packages
+        .iter()
+        .filter_map(|package| Some((ours(&package["name"])?, edges(package))))
+        .filter(|(name, _)| name != "tests")
+        .collect()
+}
+
+/// The rows of the table "crate | sees", names in backquotes.
+fn documented() -> Graph {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("it is there");
+    let names = |cell: &str| -> Vec<String> {
+        cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let lines = text.lines().skip_while(|line| *line != "| crate | sees |").skip(2);
+    lines
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| {
+            let (name, sees) = line[1..].split_once('|').expect("two cells");
+            (names(name).remove(0), names(sees).into_iter().collect())
+        })
+        .collect()
+}
+
+#[test]
+fn the_crates_are_as_architecture_says() {
+    assert_eq!(built(), documented(), "cargo metadata, and the table of ARCHITECTURE.md");
+}
+
+/// What decides does not see what carries, and what is shared sees none that shares it.
+#[test]
+fn nothing_that_decides_sees_io() {
+    let graph = built();
+    let pure = ["wire", "kernel", "control", "engine", "plan"];
+    for name in pure {
+        let strangers: Vec<_> =
+            graph[name].iter().filter(|seen| !pure.contains(&seen.as_str())).collect();
+        assert_eq!(strangers, [&""; 0], "weft-{name} decides and does no I/O");
+    }
+    for name in ["plan", "rpc"] {
+        assert!(!graph[name].contains("engine"), "weft-{name} sees the control vocabulary alone");
+    }
+    for (name, sees) in &graph {
+        assert!(!sees.contains("dpdk") || name == "node", "weft-{name} must not link DPDK");
+    }
+}
