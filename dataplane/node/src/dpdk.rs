@@ -13,8 +13,8 @@ use crate::error::NodeError;
 use crate::host::Host;
 use crate::node::Node;
 use crate::stats::LaneSnapshot;
-use crate::steered::{FramePool, Relay, RelayPort, Ring, steer};
-use crate::wrap::Wrapped;
+use weft_lane::steered::{FramePool, Relay, RelayPort, Ring, steer};
+use weft_lane::wrap::Wrapped;
 
 impl Node<'_> {
     pub(crate) fn run_dpdk(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
-use weft_io::{LaneEngine, RoleLane};
+use weft_lane::{LaneEngine, RoleLane};
 use weft_wire::Nanos;
 
 use crate::config::IdleSection;
@@ -17,7 +17,7 @@ use crate::durable::Keeper;
 use crate::host::Host;
 use crate::idle::Idle;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
-use crate::steered::LanePort;
+use weft_lane::steered::LanePort;
 
 /// What all lanes share.
 #[derive(Debug)]

@@ -20,8 +20,9 @@ use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::nic::interface_with;
 use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{AggregatorLane, Port, PortInfo, RoleLane};
+use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
+use weft_lane::{AggregatorLane, RoleLane};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
@@ -36,8 +37,8 @@ use crate::lane::{self, Shared};
 use crate::model;
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
-use crate::steered::{LanePort, RelayPort, Ring, SteeredPort, steer};
-use crate::wrap::Wrapped;
+use weft_lane::steered::{LanePort, RelayPort, Ring, SteeredPort, steer};
+use weft_lane::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
 #[derive(Clone, Debug, Default)]

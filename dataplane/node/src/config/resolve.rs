@@ -17,7 +17,7 @@ use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
 use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection, TraceSection};
-use crate::steer::LaneMap;
+use weft_lane::steer::LaneMap;
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]

@@ -15,11 +15,12 @@ use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
 use weft_io::fault::FaultCounts;
 use weft_io::trace::TraceCounts;
-use weft_io::{LaneEngine, LaneStats, PortInfo, PortStats, RoleLane};
+use weft_io::{PortInfo, PortStats};
+use weft_lane::{LaneEngine, LaneStats, RoleLane};
 use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
-use crate::steered::{LanePort, SteerStats};
+use weft_lane::steered::{LanePort, SteerStats};
 
 pub use push::{PushReport, PushSnapshot};
 pub use report::{

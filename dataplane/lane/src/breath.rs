@@ -8,14 +8,11 @@
 use arrayvec::IntoIter;
 use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Run, Verdict};
 use weft_engine::role::gather::PushIndex;
+use weft_io::{BURST_MAX, Burst, Frame, Port};
 use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;
 
-use crate::port::{BURST_MAX, Burst, Frame, Port};
-
-mod engine;
-
-pub use engine::LaneEngine;
+use crate::engine::LaneEngine;
 
 /// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
 fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {

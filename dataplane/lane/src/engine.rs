@@ -23,7 +23,7 @@ pub trait LaneEngine {
     fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
 
     /// Decides the fate of several frames at the start of a burst at once. The port
-    /// [recycles](crate::Port::recycles) them, for some may become answers. `None`, and nothing has
+    /// [recycles](weft_io::Port::recycles) them, for some may become answers. `None`, and nothing has
     /// changed, where [`LaneEngine::handle_frame`] is to decide about the first. By default always.
     fn handle_run<F: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
