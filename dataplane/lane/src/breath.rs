@@ -304,3 +304,6 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         self.port.free(&mut self.tx);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,27 @@
-//! Engines on ports: what makes a lane out of both, whoever runs it.
+//! Engines on ports: what makes lanes of both, whoever runs them.
 //!
-//! | module | what it does |
+//! | what | does |
 //! | --- | --- |
-//! | [`breath`] | receives a burst, lets the engine decide, sends what it says |
-//! | [`engine`] | what a lane asks of its engine, and how each role answers |
-//! | [`steer`] | decides which lane a frame belongs to |
-//! | [`steered`] | hands frames between lanes |
-//! | [`wrap`] | puts captures and faults around a port |
+//! | [`aggregator`] | makes an engine of what a configuration says |
+//! | [`RoleLane`] | breathes: receives a burst, lets its engine decide, sends what it says |
+//! | [`LaneEngine`] | is what a lane asks of its engine |
+//! | [`LaneMap`] | decides which lane a frame belongs to |
+//! | [`SteeredPort`] | hands frames between lanes |
+//! | [`Wrapped`] | puts captures and faults around a port |
 //!
 //! Nothing here opens a port, starts a thread or reads a clock.
 #![forbid(unsafe_code)]
 
-pub mod breath;
-pub mod engine;
-pub mod steer;
-pub mod steered;
-pub mod wrap;
+mod assemble;
+mod breath;
+mod engine;
+mod steer;
+mod steered;
+mod wrap;
 
+pub use assemble::aggregator;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
 pub use engine::LaneEngine;
+pub use steer::{Conflict, LaneMap};
+pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
+pub use wrap::{Capture, Wrapped};

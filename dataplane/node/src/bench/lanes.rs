@@ -11,7 +11,7 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::{Burst, Port, forward_port};
 use weft_kernel::Kernels;
-use weft_lane::AggregatorLane;
+use weft_lane::{AggregatorLane, LaneMap, Relay, SteeredPort, steer};
 use weft_wire::Nanos;
 
 use super::checked::{Checked, Counters, measurement};
@@ -19,8 +19,6 @@ use super::frames::Frames;
 use super::join::Members;
 use super::replay::{Outside, Settings, Stamps, breathe_until, count, stamp};
 use super::{BenchError, Measurement};
-use weft_lane::steer::LaneMap;
-use weft_lane::steered::{Relay, SteeredPort, steer};
 
 /// The device, how many lanes there are, and what they are made of.
 pub(super) struct Ground<'a, P: Port, S> {

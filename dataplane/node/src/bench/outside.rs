@@ -92,7 +92,7 @@ fn on_device(
 ) -> Result<Measurement, NodeError> {
     use super::{generate, lanes};
     use weft_io::Port;
-    use weft_lane::steered::Ring;
+    use weft_lane::Ring;
 
     let config = &settings.config;
     let time = Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;

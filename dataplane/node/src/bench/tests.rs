@@ -12,7 +12,7 @@ use weft_io::memory::{MemoryPort, link};
 use weft_io::pool::{Pool, PoolFrame};
 use weft_io::{Burst, Port, forward_port};
 use weft_kernel::Kernels;
-use weft_lane::AggregatorLane;
+use weft_lane::{AggregatorLane, RelayPort, Ring};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 use weft_wire::header::{HEADER_LEN, Packet};
@@ -24,7 +24,6 @@ use super::run;
 use super::{generate, lanes};
 use crate::config::{self, LeaseName, Settings};
 use crate::node::Options;
-use weft_lane::steered::{RelayPort, Ring};
 
 fn settings(integrity: &str) -> Settings {
     settings_of(integrity, 3)
