@@ -56,7 +56,7 @@ fn ends_of(signal: Signal, mut child: Child, name: &LabName) {
     let mut said = String::new();
     child.stderr.take().expect("piped").read_to_string(&mut said).expect("UTF-8");
     assert_eq!(status.code(), Some(130), "{signal}: {said}");
-    assert!(said.contains("weft: interrupted"), "{signal}: {said}");
+    assert_eq!(said.matches("interrupted").count(), 1, "{signal}: {said}");
     assert!(begun.elapsed() < END_MAX, "{signal}: {:?}", begun.elapsed());
     assert_eq!(nodes(name), 0, "{signal}: {said}");
 }

@@ -14,16 +14,14 @@ target/mutants).
 
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import tomllib
-from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+from tree import ROOT, copied, environment
+
 CARGO = os.environ.get("CARGO", "cargo")
 # A mutant may make a test wait for what never comes.
 TIMEOUT_S = 1200
@@ -37,19 +35,6 @@ def broken(rule, text):
     return text.replace(rule["before"], rule["after"])
 
 
-def copy(to):
-    """Copies the tree as it is, but for what git ignores; unchanged files keep their times."""
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
-    for name in filter(None, map(os.fsdecode, names)):
-        source, target = ROOT / name, to / name
-        if not source.is_file():
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists() or target.read_bytes() != source.read_bytes():
-            shutil.copy(source, target)
-
-
 def cargo(tree, rule, tests):
     """Exit status and output of `cargo test` of the rule's package; 124 when it takes too long."""
     package = rule["package"]
@@ -57,11 +42,9 @@ def cargo(tree, rule, tests):
     profile = f"profile.dev.package.{package}.opt-level=0"
     target = shlex.split(rule.get("target", "--lib"))
     command = [CARGO, "test", "-q", "--config", profile, "-p", package, *target, "--", *tests]
-    environment = dict(os.environ)
-    environment.setdefault("CARGO_TARGET_DIR", str(ROOT / "target" / "mutants" / "target"))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     # In a session of its own, so that the test program ends with cargo.
-    done = subprocess.Popen(command, cwd=tree, env=environment, start_new_session=True, **pipes)
+    done = subprocess.Popen(command, cwd=tree, env=environment(), start_new_session=True, **pipes)
     try:
         output, _ = done.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -104,7 +87,7 @@ def whole(tree, rules):
 
 
 def main(arguments):
-    rules = tomllib.loads((HERE / "rules.toml").read_text())["rule"]
+    rules = tomllib.loads((ROOT / "tests/mutants/rules.toml").read_text())["rule"]
     names = [argument for argument in arguments if not argument.startswith("-")]
     unknown = set(names) - {rule["name"] for rule in rules}
     if unknown or set(arguments) - set(names) - {"--check"}:
@@ -115,8 +98,7 @@ def main(arguments):
     if "--check" in arguments:
         print(f"mutants: {len(mutants)} edits fit")
         return 0
-    tree = Path(os.environ.get("MUTANTS_DIR", ROOT / "target" / "mutants")) / "tree"
-    copy(tree)
+    tree = copied()
     if not whole(tree, rules):
         return 1
     bad = 0

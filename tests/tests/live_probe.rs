@@ -138,6 +138,26 @@ fn what_iperf3_sends_is_not_available() {
     within_the_mark(test, &arguments, check_cross);
 }
 
+/// The link that nobody can fill carries what others send beside what its partners can take.
+#[test]
+fn what_iperf3_sends_over_a_faster_link_is_not_taken_twice() {
+    let test = "what_iperf3_sends_over_a_faster_link_is_not_taken_twice";
+    if !has_lab(test) {
+        return;
+    }
+    if !Command::new("iperf3").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        skip(test, "iperf3 is not installed");
+        return;
+    }
+    let rates = "--rates=40,80,160,320";
+    let arguments = [rates, "--seconds=1", "--cross=w3/w1:50", "--cross-tool=iperf3"];
+    within_the_mark(test, &arguments, |report| {
+        let fast = row(report, "w3", "up");
+        assert_eq!(number(&fast["truth_mbit"]), 160.0);
+        check(fast["bound"] == "at_least", || format!("w3 up is {}", fast["bound"]))
+    });
+}
+
 #[test]
 fn four_hosts_may_probe_at_once() {
     let test = "four_hosts_may_probe_at_once";

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 
 use counting::counted;
 use weft_control::{Decision, Version};
-use weft_engine::role::aggregator::Verdict;
+use weft_engine::role::Verdict;
+use weft_engine::role::model::ModelConfig;
 use weft_engine::role::push::{Event, NewUpdate, Pusher, PusherConfig, Values};
-use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
+use weft_engine::role::server::{Server, ServerJobConfig};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Nanos, Rank};

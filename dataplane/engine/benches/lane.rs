@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use weft_control::SumOrder;
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Encap, Endpoint};

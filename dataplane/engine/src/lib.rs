@@ -28,6 +28,7 @@ extern crate alloc;
 pub mod admit;
 pub mod classify;
 pub mod drops;
+pub mod figures;
 pub mod random;
 pub mod role;
 pub mod send;

@@ -8,11 +8,12 @@ use std::net::SocketAddr;
 
 use counting::counted;
 use weft_control::BoxIndex;
-use weft_engine::role::aggregator::Verdict;
+use weft_engine::role::Verdict;
 use weft_engine::role::channel::{ChannelClient, ChannelClientConfig, ClientEvent, Peer};
+use weft_engine::role::model::ModelConfig;
 use weft_engine::role::model::journal::record_len_max;
 use weft_engine::role::replica::{Replica, ReplicaJobConfig};
-use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
+use weft_engine::role::server::{Server, ServerJobConfig};
 use weft_engine::send::datagram::plain_header;
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint};

@@ -14,36 +14,28 @@ use crate::port::Frame;
 /// A pool of frame buffers of one size. Clones share the buffers.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    free: Arc<ArrayQueue<Box<[u8]>>>,
+    free: Home,
     frame_len_max: usize,
 }
 
 impl Pool {
     /// Allocates `frame_count` buffers of `frame_len_max` bytes each (at least one buffer).
-    ///
-    /// # Panics
-    ///
-    /// If a buffer is to have 4 GiB or more.
     #[must_use]
     pub fn new(frame_count: usize, frame_len_max: usize) -> Self {
-        assert!(u32::try_from(frame_len_max).is_ok(), "a frame is far shorter than 4 GiB");
         let free = ArrayQueue::new(frame_count.max(1));
         for _ in 0..free.capacity() {
-            free.push(vec![0; frame_len_max].into_boxed_slice()).expect("a slot per buffer");
+            let bytes = vec![0; frame_len_max].into_boxed_slice();
+            let buffer = Buffer { bytes, len: 0, is_apart: false, arrived_ns: 0 };
+            free.push(Box::new(buffer)).expect("a slot per buffer");
         }
         Self { free: Arc::new(free), frame_len_max }
     }
 
     /// Takes an empty frame; `None` when all are in use. Its buffer holds what was there before.
     pub fn alloc(&self) -> Option<PoolFrame> {
-        let buffer = self.free.pop()?;
-        Some(PoolFrame {
-            buffer,
-            len: 0,
-            arrived_ns: 0,
-            is_apart: false,
-            home: Arc::clone(&self.free),
-        })
+        let mut buffer = self.free.pop()?;
+        (buffer.len, buffer.is_apart, buffer.arrived_ns) = (0, false, 0);
+        Some(PoolFrame { buffer: Some(buffer), home: Arc::clone(&self.free) })
     }
 
     /// Buffers not in use at this moment.
@@ -65,67 +57,93 @@ impl Pool {
     }
 }
 
-/// A frame whose buffer belongs to a [`Pool`].
+/// A frame whose buffer belongs to a [`Pool`]. Two words, for frames are moved a few times each.
 #[derive(Debug)]
 pub struct PoolFrame {
-    buffer: Box<[u8]>,
-    /// With the flag in one word, for frames are moved a few times each.
-    len: u32,
+    /// Until it is dropped.
+    buffer: Option<Box<Buffer>>,
+    home: Home,
+}
+
+type Home = Arc<ArrayQueue<Box<Buffer>>>;
+
+/// A buffer, and what is known of the frame in it.
+#[derive(Debug)]
+struct Buffer {
+    bytes: Box<[u8]>,
+    len: usize,
     is_apart: bool,
     /// 0: not known.
     arrived_ns: u64,
-    home: Arc<ArrayQueue<Box<[u8]>>>,
 }
 
 impl PoolFrame {
     /// Notes when the kernel got it; 0: not known.
     pub(crate) fn set_arrived_ns(&mut self, arrived_ns: u64) {
-        self.arrived_ns = arrived_ns;
+        self.held_mut().arrived_ns = arrived_ns;
     }
 
     /// It was asked to stay apart.
     pub(crate) fn is_apart(&self) -> bool {
-        self.is_apart
+        self.held().is_apart
+    }
+
+    #[inline]
+    fn held(&self) -> &Buffer {
+        self.buffer.as_ref().expect("until it is dropped")
+    }
+
+    #[inline]
+    fn held_mut(&mut self) -> &mut Buffer {
+        self.buffer.as_mut().expect("until it is dropped")
     }
 }
 
 impl Frame for PoolFrame {
+    #[inline]
     fn buffer_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer
+        &mut self.held_mut().bytes
     }
 
+    #[inline]
     fn set_len(&mut self, len: usize) {
-        assert!(len <= self.buffer.len(), "a frame fits its buffer");
-        #[expect(clippy::cast_possible_truncation, reason = "a pool's buffers are shorter")]
-        let len = len as u32;
-        self.len = len;
+        let buffer = self.held_mut();
+        assert!(len <= buffer.bytes.len(), "a frame fits its buffer");
+        buffer.len = len;
     }
 
     fn keep_apart(&mut self, is_apart: bool) {
-        self.is_apart = is_apart;
+        self.held_mut().is_apart = is_apart;
     }
 
     fn arrived_ns(&self) -> Option<u64> {
-        (self.arrived_ns > 0).then_some(self.arrived_ns)
+        let arrived_ns = self.held().arrived_ns;
+        (arrived_ns > 0).then_some(arrived_ns)
     }
 }
 
 impl AsRef<[u8]> for PoolFrame {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.buffer[..self.len as usize]
+        let buffer = self.held();
+        &buffer.bytes[..buffer.len]
     }
 }
 
 impl AsMut<[u8]> for PoolFrame {
+    #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[..self.len as usize]
+        let buffer = self.held_mut();
+        &mut buffer.bytes[..buffer.len]
     }
 }
 
 impl Drop for PoolFrame {
     fn drop(&mut self) {
-        let returned = self.home.push(std::mem::take(&mut self.buffer));
-        debug_assert!(returned.is_ok(), "a pool has room for each of its buffers");
+        if let Some(buffer) = self.buffer.take() {
+            let returned = self.home.push(buffer);
+            debug_assert!(returned.is_ok(), "a pool has room for each of its buffers");
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! train.
 
 mod collect;
+mod departures;
 mod station;
 
 use std::cell::RefCell;
@@ -29,6 +30,7 @@ use socket2::{Domain, Protocol, SockAddr, Type};
 use weft_wire::probe::{PROBE_LEN, Probe};
 
 pub use collect::{ArrivedTrain, Collector};
+pub use departures::StampedSocket;
 pub use station::{ProbeStation, read_promptly};
 
 /// Most datagrams of a train.

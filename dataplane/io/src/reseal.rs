@@ -48,15 +48,32 @@ impl Reseal {
     /// Writes the fields, in the order that they were named in, and mends the CRC.
     #[inline(always)]
     pub fn write(&self, header: &mut [u8; HEADER_LEN], words: &[u32]) {
-        let mut crc = Packet::new_unchecked(&*header).crc();
+        let mut change = 0;
         for (field, word) in self.fields.iter().zip(words) {
             let bytes = &mut header[field.at..field.at + 4];
             let before = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             bytes.copy_from_slice(&word.to_be_bytes());
-            crc ^= field.change(before ^ word);
+            change ^= field.change(before ^ word);
         }
+        Self::mend(header, change);
+    }
+
+    /// What changes in the CRC when these bits of the fields do, in the order that they were named
+    /// in; those behind the last stay as they are.
+    #[inline(always)]
+    #[must_use]
+    pub fn change(&self, bits: &[u32]) -> u32 {
+        let of_field = |(field, bits): (&Field, &u32)| field.change(*bits);
+        self.fields.iter().zip(bits).map(of_field).fold(0, |change, of| change ^ of)
+    }
+
+    /// Writes the CRC that a datagram has after such a change.
+    #[inline(always)]
+    pub fn mend(header: &mut [u8; HEADER_LEN], change: u32) {
+        let mut packet = Packet::new_unchecked(header);
+        let crc = packet.crc() ^ change;
         // A CRC of 0 is sent as all ones.
-        Packet::new_unchecked(header).set_crc(if crc == 0 { u32::MAX } else { crc });
+        packet.set_crc(if crc == 0 { u32::MAX } else { crc });
     }
 }
 

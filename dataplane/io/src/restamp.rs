@@ -120,6 +120,9 @@ pub struct WindowStampConfig {
 pub struct WindowStamp {
     config: WindowStampConfig,
     reseal: Option<Reseal>,
+    /// What group and cookie changed in the CRC of each member's last frame: as frames repeat, in
+    /// that of the next too.
+    changes: [Change; MEMBERS_MAX],
     /// Next step of each member.
     steps: [u32; MEMBERS_MAX],
     /// No member's next step is below this.
@@ -138,7 +141,13 @@ impl WindowStamp {
         let reseal = config
             .crc32c
             .map(|crc32c| Reseal::new(crc32c, config.datagram_len, &[CHUNK, GROUP, COOKIE]));
-        Self { steps: [config.step_start; MEMBERS_MAX], lowest: config.step_start, config, reseal }
+        Self {
+            steps: [config.step_start; MEMBERS_MAX],
+            changes: [Change::default(); MEMBERS_MAX],
+            lowest: config.step_start,
+            config,
+            reseal,
+        }
     }
 
     /// Steps that every member has contributed to.
@@ -172,32 +181,52 @@ impl WindowStamp {
     }
 }
 
-impl Stamp for WindowStamp {
+impl WindowStamp {
+    /// Stamps a datagram, which may have more bytes behind it.
     #[inline(always)]
-    fn stamp(&mut self, frame: &mut [u8]) -> bool {
-        let (start, len) = (self.config.payload_start, self.config.datagram_len);
-        let Some(datagram) = frame.get_mut(start..start + len) else { return false };
-        let Some(header) = datagram.first_chunk_mut::<HEADER_LEN>() else { return false };
-        let packet = Packet::new_unchecked(&*header);
-        let Some(rank) = packet.members().single().map(weft_wire::Rank::index) else {
+    pub fn stamp_datagram(&mut self, datagram: &mut [u8]) -> bool {
+        if datagram.len() < self.config.datagram_len {
             return false;
-        };
-        let Some(cookie) = self.config.cookies.get(rank) else { return false };
-        let cookie = cookie.0;
+        }
+        let Some(header) = datagram.first_chunk_mut::<HEADER_LEN>() else { return false };
+        let Some(rank) = Packet::new_unchecked(&*header).members().single() else { return false };
+        let rank = rank.index();
+        let Some(Cookie(cookie)) = self.config.cookies.get(rank).copied() else { return false };
         let Some(step) = self.advance(rank) else { return false };
         // Chunks run modulo 2^32 over a session.
         let chunk = step.wrapping_mul(self.config.shards).wrapping_add(self.config.shard);
-        let words = [chunk, self.config.group.0, cookie];
-        match &self.reseal {
-            Some(reseal) => reseal.write(header, &words),
-            None => {
-                for (at, word) in [CHUNK, GROUP, COOKIE].into_iter().zip(words) {
-                    header[at..at + 4].copy_from_slice(&word.to_be_bytes());
-                }
+        let group = self.config.group.0;
+        if let Some(reseal) = &self.reseal {
+            let packet = Packet::new_unchecked(&*header);
+            let differs = [packet.group().0 ^ group, packet.cookie().0 ^ cookie];
+            let known = &mut self.changes[rank];
+            if known.differs != differs {
+                *known = Change { differs, crc: reseal.change(&[0, differs[0], differs[1]]) };
             }
+            let crc = known.crc ^ reseal.change(&[packet.chunk().0 ^ chunk]);
+            Reseal::mend(header, crc);
+        }
+        for (at, word) in [(CHUNK, chunk), (GROUP, group), (COOKIE, cookie)] {
+            header[at..at + 4].copy_from_slice(&word.to_be_bytes());
         }
         true
     }
+}
+
+impl Stamp for WindowStamp {
+    #[inline(always)]
+    fn stamp(&mut self, frame: &mut [u8]) -> bool {
+        let start = self.config.payload_start;
+        frame.get_mut(start..).is_some_and(|datagram| self.stamp_datagram(datagram))
+    }
+}
+
+/// What new values of a group and a cookie change in a CRC.
+#[derive(Clone, Copy, Debug, Default)]
+struct Change {
+    /// The bits of group and cookie that are others.
+    differs: [u32; 2],
+    crc: u32,
 }
 
 const COOKIE: usize = byte_of(b"cookie");

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use weft_io::nic::{Carried, NicCounters, interface_with, kernel_address};
 use weft_io::probe::{
-    ProbeArrival, ProbeError, ProbeSocket, ProbeStation, TRAIN_PACKETS_MAX, realtime_ns,
+    ProbeArrival, ProbeError, ProbeSocket, ProbeStation, StampedSocket, TRAIN_PACKETS_MAX,
+    realtime_ns,
 };
 
 const WAIT: Duration = Duration::from_secs(5);
@@ -55,6 +56,21 @@ fn a_train_arrives_in_order_with_the_kernels_time_stamps() {
         assert!((before..=sent).contains(&arrival.at_ns), "{} {before} {sent}", arrival.at_ns);
     }
     assert!(arrivals.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+}
+
+#[test]
+fn the_departures_of_each_train_are_noted() {
+    let mut receiver = socket(7);
+    let mut sender = StampedSocket::bind("127.0.0.1:0".parse().unwrap(), 1500, 7).unwrap();
+    for (train, packets) in [(1, 200), (2, 12), (3, 100)] {
+        let before = realtime_ns();
+        assert_eq!(sender.send_train(receiver.local(), train, packets).unwrap(), packets);
+        let departures = sender.departures().unwrap();
+        assert_eq!(departures.len(), usize::from(packets), "train {train}");
+        let order = departures.windows(2).all(|pair| pair[0] <= pair[1]);
+        assert!(order && departures[0] >= before && departures[0] <= realtime_ns());
+        receive(&mut receiver, usize::from(packets));
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! CRC32C (Castagnoli) of a frame's header and payload, PROTOCOL section 8.
 //!
 //! Datagrams with a payload take the loop of `x86.rs` where the processor has AVX-512 with
-//! VPCLMULQDQ; everything else is the crc-fast crate's, which chooses at run time too, but spends
-//! 30 ns of each call on other things than the sum. `benches/kernel.rs` has the figures.
+//! VPCLMULQDQ, and that of `words.rs` where it has the `crc32` instruction; everything else is the
+//! crc-fast crate's, which chooses at run time too, but spends 30 ns of each call on other things
+//! than the sum. `benches/kernel.rs` has the figures.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
+#[cfg(target_arch = "x86_64")]
+mod words;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -23,9 +26,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 #[must_use]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= x86::LEN_MIN && x86::is_supported() {
-        // SAFETY: the processor has just been asked for the function's features.
-        return unsafe { x86::crc32c::<{ x86::NO_BLANK }>(crc, bytes) };
+    if let Some(crc) = with_instructions::<NO_BLANK>(crc, bytes) {
+        return crc;
     }
     any_length(crc, bytes)
 }
@@ -42,9 +44,10 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 pub fn crc32c_blank<const AT: usize>(bytes: &[u8]) -> u32 {
     const { assert!(AT.is_multiple_of(4) && AT < HEAD) };
     #[cfg(target_arch = "x86_64")]
-    if bytes.len() >= x86::LEN_MIN && x86::is_supported() {
-        // SAFETY: the processor has just been asked for the function's features.
-        return unsafe { x86::crc32c::<AT>(0, bytes) };
+    if bytes.len() >= HEAD
+        && let Some(crc) = with_instructions::<AT>(0, bytes)
+    {
+        return crc;
     }
     let (head, rest) = bytes.split_first_chunk::<HEAD>().expect("a datagram has a header");
     let mut head = *head;
@@ -52,9 +55,24 @@ pub fn crc32c_blank<const AT: usize>(bytes: &[u8]) -> u32 {
     any_length(any_length(0, &head), rest)
 }
 
+/// The CRC32C by the processor's own instructions, if it has them.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn with_instructions<const BLANK: usize>(crc: u32, bytes: &[u8]) -> Option<u32> {
+    if bytes.len() >= x86::LEN_MIN && x86::is_supported() {
+        // SAFETY: the processor has just been asked for the function's features.
+        return Some(unsafe { x86::crc32c::<BLANK>(crc, bytes) });
+    }
+    // SAFETY: as above.
+    words::is_supported().then(|| unsafe { words::crc32c::<BLANK>(crc, bytes) })
+}
+
 /// Weft's header goes ahead by itself: its sender or checker has just written fields of it, and a
 /// wide load would wait for those stores.
 const HEAD: usize = 32;
+/// No field is blank.
+#[cfg(target_arch = "x86_64")]
+const NO_BLANK: usize = HEAD;
 
 fn any_length(crc: u32, bytes: &[u8]) -> u32 {
     let state = u64::from(!crc);
@@ -179,6 +197,25 @@ mod tests {
             prop_assert_eq!(crc32c(&bytes), bitwise(&bytes));
             // What other processors run.
             prop_assert_eq!(any_length(0, &bytes), bitwise(&bytes));
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[test]
+        fn three_chains_equal_one(
+            crc: u32,
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..4000),
+        ) {
+            if words::is_supported() {
+                // SAFETY: the processor has just been asked.
+                let whole = unsafe { words::crc32c::<NO_BLANK>(crc, &bytes) };
+                prop_assert_eq!(whole, any_length(crc, &bytes));
+                if bytes.len() >= HEAD {
+                    // SAFETY: as above.
+                    let blank = unsafe { words::crc32c::<20>(crc, &bytes) };
+                    bytes[20..24].fill(0);
+                    prop_assert_eq!(blank, any_length(crc, &bytes));
+                }
+            }
         }
 
         #[test]

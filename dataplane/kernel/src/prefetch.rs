@@ -5,16 +5,25 @@ const CACHE_LINE_BYTES: usize = 64;
 /// Asks for the cache lines of `data`, to be read soon.
 #[inline]
 pub fn prefetch_read<T>(data: &[T]) {
-    for_each_line(data, |line| {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: SSE is part of x86_64, and a prefetch never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = line;
-    });
+    for_each_line(data, read);
+}
+
+/// Asks for the cache line that `byte` lies in, to be read soon.
+#[inline(always)]
+pub fn prefetch_line(byte: &u8) {
+    read((&raw const *byte).cast());
+}
+
+#[inline(always)]
+fn read(line: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: SSE is part of x86_64, and a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
 }
 
 /// Asks for the cache lines of `data`, to be written soon.

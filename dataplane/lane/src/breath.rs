@@ -5,10 +5,12 @@
 //! transmit side never blocks: frames that a full ring refuses are freed and counted, and the
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
-use arrayvec::IntoIter;
-use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Run, Verdict};
-use weft_engine::role::gather::PushIndex;
-use weft_io::{BURST_MAX, Burst, Frame, Port};
+use arrayvec::ArrayVec;
+use weft_engine::role::PushIndex;
+use weft_engine::role::aggregator::{Aggregator, RUNS_MAX, RunIndex, Taken};
+use weft_engine::role::{LeaseIndex, Verdict};
+use weft_io::{Burst, Frame, Port};
+use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;
 
@@ -27,8 +29,8 @@ fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
 fn prefetch_headers(frame: &[u8]) {
     if let Some(headers) = frame.get(..HEADERS_LEN) {
         // They lie in two lines where the payload starts on one, as in weft-dpdk's pools.
-        weft_kernel::prefetch_read(&headers[..1]);
-        weft_kernel::prefetch_read(&headers[HEADERS_LEN - 1..]);
+        weft_kernel::prefetch_line(&headers[0]);
+        weft_kernel::prefetch_line(&headers[HEADERS_LEN - 1]);
     }
 }
 
@@ -36,9 +38,6 @@ fn prefetch_headers(frame: &[u8]) {
 const HEADERS_LEN: usize = 42 + HEADER_LEN;
 /// How many frames ahead of the one that is handled slots are prefetched.
 const PREFETCH_AHEAD: usize = 4;
-
-/// A received burst, to be taken frame by frame.
-type Arrived<F> = IntoIter<F, BURST_MAX>;
 
 /// What answers the frames that are not Weft's, so that the port is a host that others can reach.
 pub trait HostSide<P: Port> {
@@ -62,6 +61,8 @@ pub struct RoleLane<P: Port, E: LaneEngine> {
     port: P,
     engine: E,
     tx: Burst<P::Frame>,
+    /// Frames that wait to be summed, by run.
+    runs: [ArrayVec<P::Frame, RUN_MAX>; RUNS_MAX],
     /// Frames of no further use; where the port recycles, the next answers' copies.
     done: Burst<P::Frame>,
     stats: LaneStats,
@@ -87,6 +88,7 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
             port,
             engine,
             tx: Burst::new_const(),
+            runs: [const { ArrayVec::new_const() }; RUNS_MAX],
             done: Burst::new_const(),
             stats: LaneStats::default(),
         }
@@ -104,23 +106,34 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         }
         let prefetches = self.engine.has_far_slots();
         let mut rx = rx.into_iter();
-        while let Some(first) = rx.as_slice().first() {
-            let recycles = self.port.recycles(first.as_ref().len());
-            // Those of the second are looked at with the first's.
-            if let Some(next) = rx.as_slice().get(2) {
+        while let Some(frame) = rx.next() {
+            let ahead = rx.as_slice();
+            if let Some(next) = ahead.first() {
                 prefetch_headers(next.as_ref());
             }
-            if prefetches && let Some(ahead) = rx.as_slice().get(PREFETCH_AHEAD) {
+            if prefetches && let Some(ahead) = ahead.get(PREFETCH_AHEAD - 1) {
                 self.engine.prefetch(ahead.as_ref());
             }
-            // Each frame is carried out at once: the frames that its copies go to have just been
-            // added, so they are still in the first cache.
-            if recycles && let Some(run) = self.engine.handle_run(now, rx.as_mut_slice()) {
-                self.carry_out_run(now, &mut rx, run, host);
-            } else if let Some(frame) = rx.next() {
-                self.handle_frame(now, frame, host);
+            let bytes = frame.as_ref();
+            let taken = if self.port.recycles(bytes.len()) {
+                self.engine.take(now, bytes)
+            } else {
+                Taken::Else
+            };
+            match taken {
+                Taken::Wait(run) => self.runs[run.index()].push(frame),
+                Taken::Sum(run) => {
+                    self.runs[run.index()].push(frame);
+                    self.carry_out_run(now, run, host);
+                }
+                Taken::Drop(_) => self.retire(frame),
+                Taken::Else => {
+                    self.sum_all(now, host);
+                    self.handle_frame(now, frame, host);
+                }
             }
         }
+        self.sum_all(now, host);
         if now >= self.engine.poll_timeout() {
             self.poll_engine(now);
         }
@@ -168,30 +181,36 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         }
     }
 
-    /// Takes the run's frames from the burst and does what its verdict says.
+    /// Has a run summed and does what its verdict says. Each answer is carried out at once: the
+    /// frames that it is copied to have just been read.
     #[inline(always)]
-    fn carry_out_run(
-        &mut self,
-        now: Nanos,
-        rx: &mut Arrived<P::Frame>,
-        run: Run,
-        host: &mut impl HostSide<P>,
-    ) {
-        for mut frame in rx.take(run.count - 1) {
-            if let Verdict::Multicast { len, .. } = run.verdict {
+    fn carry_out_run(&mut self, now: Nanos, run: RunIndex, host: &mut impl HostSide<P>) {
+        let index = run.index();
+        let verdict = self.engine.sum_run(run, &mut self.runs[index]);
+        let count = self.runs[index].len();
+        let Some(mut last) = self.runs[index].pop() else { return };
+        while let Some(mut frame) = self.runs[index].pop() {
+            if let Verdict::Multicast { len, .. } = verdict {
                 frame.set_len(len);
                 self.send(now, frame);
             } else {
                 self.retire(frame);
             }
         }
-        let Some(mut last) = rx.next() else { return };
-        match run.verdict {
+        match verdict {
             Verdict::Multicast { len, lease } => {
                 last.set_len(len);
-                self.multicast(now, last, lease, run.count);
+                self.multicast(now, last, lease, count);
             }
             verdict => self.carry_out(now, last, verdict, host),
+        }
+    }
+
+    /// Has all runs summed that still wait.
+    #[inline]
+    fn sum_all(&mut self, now: Nanos, host: &mut impl HostSide<P>) {
+        while let Some(run) = self.engine.waiting_run() {
+            self.carry_out_run(now, run, host);
         }
     }
 

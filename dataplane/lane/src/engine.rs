@@ -1,10 +1,11 @@
 //! What a lane asks of the engine that it runs, and how each role answers.
 
 use weft_control::{Command, Event, Train};
-use weft_engine::role::aggregator::{Aggregator, LeaseIndex, Run, Verdict};
+use weft_engine::role::aggregator::{Aggregator, RunIndex, Taken};
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
+use weft_engine::role::{LeaseIndex, Verdict};
 use weft_wire::{JobId, Nanos};
 
 /// What a lane asks of the engine that it runs.
@@ -22,15 +23,27 @@ pub trait LaneEngine {
     /// Decides the fate of the frame in `buffer[..len]`.
     fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
 
-    /// Decides the fate of several frames at the start of a burst at once. The port
-    /// [recycles](weft_io::Port::recycles) them, for some may become answers. `None`, and nothing has
-    /// changed, where [`LaneEngine::handle_frame`] is to decide about the first. By default always.
-    fn handle_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+    /// Decides the fate of a frame, or has it wait among those of a run. The port
+    /// [recycles](weft_io::Port::recycles) it, for it may become an answer. By default
+    /// [`LaneEngine::handle_frame`] is to decide.
+    fn take(&mut self, now: Nanos, frame: &[u8]) -> Taken {
+        let _ = (now, frame);
+        Taken::Else
+    }
+
+    /// Sums a run, whose frames these are, in the order that they came in, and says what to do with
+    /// the last. By default there are no runs.
+    fn sum_run<F: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
-        now: Nanos,
+        run: RunIndex,
         frames: &mut [F],
-    ) -> Option<Run> {
-        let _ = (now, frames);
+    ) -> Verdict {
+        let _ = (run, frames);
+        Verdict::Hold
+    }
+
+    /// A run that waits. By default there is none.
+    fn waiting_run(&self) -> Option<RunIndex> {
         None
     }
 
@@ -109,12 +122,22 @@ impl LaneEngine for Aggregator {
     }
 
     #[inline(always)]
-    fn handle_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+    fn take(&mut self, now: Nanos, frame: &[u8]) -> Taken {
+        self.take(now, frame)
+    }
+
+    #[inline(always)]
+    fn sum_run<F: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
-        now: Nanos,
+        run: RunIndex,
         frames: &mut [F],
-    ) -> Option<Run> {
-        self.handle_run(now, frames)
+    ) -> Verdict {
+        self.sum_run(run, frames)
+    }
+
+    #[inline(always)]
+    fn waiting_run(&self) -> Option<RunIndex> {
+        self.waiting_run()
     }
 
     fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {

@@ -164,7 +164,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use weft_control::{OrderNumber, ServerEpoch};
-    use weft_engine::role::aggregator::Verdict;
+    use weft_engine::role::Verdict;
     use weft_wire::GroupId;
 
     use super::*;

@@ -24,9 +24,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_control::{Decision, Event, OrderNumber, Version};
+use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::model::journal::{Checkpoint, JournalHeader, record_len_max};
 use weft_engine::role::model::{ModelState, Replay, WorkerOutcomes};
-use weft_engine::role::server::{ServerConfigError, ServerJobConfig};
+use weft_engine::role::server::ServerJobConfig;
 use weft_kernel::Kernels;
 use weft_wire::JobId;
 
@@ -116,8 +117,7 @@ impl StoredJob {
             Some(Checkpoint { state, journal: Some(journal), .. }) => (state, Some(journal)),
             Some(Checkpoint { state, .. }) => (state, Some(directory.first_journal()?)),
         };
-        let damaged =
-            |error: ServerConfigError| directory.problem("checkpoint", &error.to_string());
+        let damaged = |error: ModelConfigError| directory.problem("checkpoint", &error.to_string());
         let mut replay =
             Replay::new(&config.model, config.workers.len(), &state, Kernels::detect())
                 .map_err(damaged)?;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
 use weft_client::push::{Outcome, PushConfig, PushSession};
+use weft_engine::figures::FigureKind;
+use weft_engine::role::server::ServerJobStats;
 
 const DIMENSION: usize = 3000;
 const UPDATES: usize = 12;
@@ -203,6 +205,12 @@ fn metrics_and_text_name_servers_and_replicas() {
     };
     assert!(body.contains("weft_server_commits_total{job=\"j\"} 0\n"), "{body}");
     assert!(body.contains("weft_server_divergence_bound{job=\"j\"} 0\n"), "{body}");
+    for weft_engine::figures::Figure { name, kind, help, .. } in ServerJobStats::FIGURES {
+        let suffix = if *kind == FigureKind::Counter { "_total" } else { "" };
+        let line = format!("weft_server_{name}{suffix}{{job=\"j\"}} 0\n");
+        assert!(body.contains(&line), "{line} is not in\n{body}");
+        assert!(body.contains(help.trim().trim_end_matches('.')), "{name} has no help");
+    }
     let ended = server.end(Signal::SIGINT);
     assert!(ended.stdout.contains("server of job 1 (j): version: 0"), "{}", ended.stdout);
     place.read("server");

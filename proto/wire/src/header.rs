@@ -13,12 +13,14 @@ use crate::types::{ChunkIndex, Cookie, GroupId, JobId, Members};
 
 mod code;
 mod layout;
+mod template;
 #[cfg(test)]
 mod tests;
 
 pub use code::{ElementType, Flags, Kind, Operation, Outcome};
 pub use layout::LAYOUT;
 use layout::field;
+pub use template::Template;
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = field::MEMBERS.end;

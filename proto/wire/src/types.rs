@@ -140,6 +140,12 @@ impl Rank {
         self.0 as usize
     }
 
+    /// The rank as a number, below [`MEMBERS_MAX`].
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
     /// The set that holds this rank alone.
     #[must_use]
     pub const fn bit(self) -> Members {

@@ -45,7 +45,7 @@ pub enum BenchError {
     #[error("a memif bench needs two CPUs, one for each process; this process may use {0}")]
     OneCpu(usize),
     /// SIGINT or SIGTERM.
-    #[error("interrupted")]
+    #[error("the bench was broken off")]
     Interrupted,
     /// No lab.
     #[error("building the lab: {0}")]

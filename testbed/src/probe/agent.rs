@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use weft_io::nic::NicCounters;
 use weft_io::probe::{
-    ArrivedTrain, Collector, ProbeError, ProbeSocket, read_promptly, realtime_ns,
+    ArrivedTrain, Collector, ProbeError, ProbeSocket, StampedSocket, read_promptly, realtime_ns,
 };
-use weft_plan::net::estimate::train::{Arrival, Reading};
+use weft_plan::net::estimate::train::{Arrival, Departure, Reading};
 use weft_plan::net::estimate::{Refusal, TrainSample};
 
 use super::message::{AgentPlan, Command, Message};
@@ -41,7 +41,7 @@ pub fn run(plan: &AgentPlan) {
 
 fn work(plan: &AgentPlan) -> anyhow::Result<()> {
     let mut socket = ProbeSocket::bind(plan.local, plan.mtu, plan.nonce)?;
-    let mut sender = socket.try_clone()?;
+    let mut sender = StampedSocket::bind((plan.local.ip(), 0).into(), plan.mtu, plan.nonce)?;
     let counters = NicCounters::open(&plan.interface)?;
     let readings = NicCounters::open(&plan.interface)?;
     // Cross traffic of others ends here unread, instead of in an ICMP message for each datagram.
@@ -62,12 +62,8 @@ fn work(plan: &AgentPlan) -> anyhow::Result<()> {
             let Ok(line) = line else { break };
             match serde_json::from_str(&line) {
                 Ok(Command::Train { id, target, packets }) => {
-                    let frame = u64::from(sender.frame_len());
-                    match sender.send_train(target, id, packets) {
-                        Ok(sent) => {
-                            shared.tx_own.fetch_add(frame * u64::from(sent), Ordering::Relaxed);
-                        }
-                        Err(error) => say(&Message::Failed { error: error.to_string() }),
+                    if let Err(error) = send(&mut sender, (target, id, packets), &shared) {
+                        say(&Message::Failed { error: error.to_string() });
                     }
                 }
                 Ok(Command::Cross { target, bits_per_sec }) => {
@@ -86,6 +82,21 @@ fn say(message: &Message) {
     let line = serde_json::to_string(message).expect("a message is a JSON object");
     // Whoever started this has gone when standard output has; there is nobody left to tell.
     let _ = writeln!(std::io::stdout().lock(), "{line}");
+}
+
+fn send(
+    sender: &mut StampedSocket,
+    (target, id, packets): (SocketAddr, u32, u16),
+    shared: &Shared,
+) -> Result<(), ProbeError> {
+    let len_bytes = sender.frame_len();
+    let sent = sender.send_train(target, id, packets)?;
+    shared.tx_own.fetch_add(u64::from(len_bytes) * u64::from(sent), Ordering::Relaxed);
+    let departed_ns = sender.departures()?;
+    let departures: Vec<_> =
+        departed_ns.iter().map(|at_ns| Arrival { at_ns: *at_ns, len_bytes }).collect();
+    say(&Message::Departed { id, departure: Departure::reduce(&departures) });
+    Ok(())
 }
 
 fn report_counters(counters: &NicCounters, shared: &Shared) {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use weft_plan::net::estimate::TrainSample;
+use weft_plan::net::estimate::train::Departure;
 
 /// What an agent is told when it starts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -47,6 +48,13 @@ pub enum Command {
 pub enum Message {
     /// Sockets are open.
     Ready,
+    /// A train has left.
+    Departed {
+        /// Its number.
+        id: u32,
+        /// How, if that is known.
+        departure: Option<Departure>,
+    },
     /// A train has come.
     Train {
         /// Its number.

@@ -1,9 +1,9 @@
 //! Decides what the shaped truth is: which hosts, racks and rates a lab has, and what an estimate
 //! of each link can at best be. No I/O.
 //!
-//! A path shows its slowest link, so the truth of a host's link is what is free on it, or, where no
-//! path is faster, the best that the others on its paths carry. What is free is the link's rate
-//! less the rate at which UDP cross traffic is offered to it.
+//! What is free on a link is its rate less the rate at which UDP cross traffic is offered to it. A
+//! path has what its fullest link has free, and the truth of a link is what the best path through
+//! it has: what is free on the link, or less where no path can use that.
 
 use std::net::IpAddr;
 
@@ -174,7 +174,7 @@ impl Network {
         Some((directions.bits_per_sec(up)? - cross).max(0.0))
     }
 
-    /// The best estimate that paths allow: what is free, or less where no path is as fast.
+    /// The most that a path through the link has free; `None` when the link is not shaped.
     #[must_use]
     pub fn truth_bits_per_sec(&self, link: LinkId) -> Option<f64> {
         let topology = self.topology();
@@ -185,15 +185,11 @@ impl Network {
             .filter_map(|(from, to)| {
                 let path = topology.path(from, to);
                 path.links().contains(&link).then_some(())?;
-                let others = path.links().iter().filter(|other| **other != link);
-                let rates = others.map(|other| {
-                    let (_, directions, up) = self.link(*other);
-                    directions.bits_per_sec(up).unwrap_or(f64::INFINITY)
-                });
-                Some(rates.fold(f64::INFINITY, f64::min))
+                let free = path.links().iter().filter_map(|link| self.free_bits_per_sec(*link));
+                Some(free.fold(f64::INFINITY, f64::min))
             })
             .fold(0.0, f64::max);
-        Some(self.free_bits_per_sec(link)?.min(best))
+        self.free_bits_per_sec(link).map(|_| best)
     }
 }
 
@@ -248,7 +244,8 @@ mod tests {
         assert_eq!(truth(&network, 8), None, "not shaped");
         network.add_cross(0, 2, 25e6);
         assert_eq!((truth(&network, 0), truth(&network, 6)), (Some(75.0), Some(35.0)));
-        assert_eq!(truth(&network, 5), Some(55.0));
+        // Both ways to w2 down share what the uplink has left.
+        assert_eq!(truth(&network, 5), Some(35.0));
         assert_eq!(network.link(LinkId(7)).0, "r0");
     }
 

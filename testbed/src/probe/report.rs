@@ -42,7 +42,8 @@ pub struct Row {
     pub estimate_mbit: Option<f64>,
     /// What a path can have of it by the lab's shaping, less cross traffic.
     pub truth_mbit: Option<f64>,
-    /// The difference in per cent of the truth.
+    /// The difference in per cent of the truth. A lower bound above that is right as long as the
+    /// link itself has that much free.
     pub error_percent: Option<f64>,
     /// `measured`, or `at_least` where nothing faster was there to try it with.
     pub bound: Option<&'static str>,
@@ -172,13 +173,18 @@ fn row(network: &Network, estimator: &Estimator, now_ns: u64, link: LinkId) -> R
     let at_rack = link.index() >= network.hosts.len() * 2;
     let bound = estimate.map(|estimate| estimate.bound);
     let judged = !(at_rack && bound == Some(Bound::AtLeast));
+    let free_mbit = network.free_bits_per_sec(link).map_or(0.0, |bits| bits / 1e6);
+    let error_percent = |(estimate, truth): (f64, f64)| {
+        let most = if bound == Some(Bound::AtLeast) { free_mbit.max(truth) } else { truth };
+        (estimate / estimate.clamp(truth, most) - 1.0) * 100.0
+    };
     let error = estimate_mbit.zip(truth_mbit).filter(|_| judged);
     Row {
         host: host.to_owned(),
         direction: if up { "up" } else { "down" },
         estimate_mbit,
         truth_mbit,
-        error_percent: error.map(|(estimate, truth)| (estimate / truth - 1.0) * 100.0),
+        error_percent: error.map(error_percent),
         bound: bound.map(|bound| match bound {
             Bound::Measured => "measured",
             Bound::AtLeast => "at_least",

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use weft_plan::case::HostId;
 use weft_plan::net::estimate::probe::{ProbePlan, TrainOrder};
-use weft_plan::net::estimate::{Context, Estimator, Refusal};
+use weft_plan::net::estimate::train::Departure;
+use weft_plan::net::estimate::{Context, Estimator, Refusal, TrainSample};
 use weft_plan::net::topology::LinkId;
 
 use super::cross::resolve;
@@ -134,6 +135,16 @@ pub(super) struct Sent {
     pub(super) bits_per_sec: f64,
 }
 
+/// A train of which not both ends have told.
+#[derive(Clone, Copy, Debug)]
+struct Underway {
+    order: TrainOrder,
+    /// How it left, if its sender can tell.
+    departed: Option<Option<Departure>>,
+    /// How long it took at the receiver, and what it shows.
+    arrived: Option<(u64, Result<TrainSample, Refusal>)>,
+}
+
 /// A measurement under way.
 pub(super) struct Measurement {
     pub(super) sent: Vec<Sent>,
@@ -142,7 +153,7 @@ pub(super) struct Measurement {
     messages: Receiver<(usize, Option<Message>)>,
     estimator: Estimator,
     plan: ProbePlan,
-    orders: Vec<TrainOrder>,
+    underway: Vec<Underway>,
     changes: Vec<Change>,
     trains: u64,
     probe_bytes: Vec<f64>,
@@ -166,7 +177,7 @@ impl Measurement {
             network,
             agents,
             messages,
-            orders: Vec::new(),
+            underway: Vec::new(),
             changes: Vec::new(),
             trains: 0,
         }
@@ -208,9 +219,9 @@ impl Measurement {
             self.probe_bytes[link.index()] += bytes;
         }
         self.trains += 1;
-        self.orders.push(order);
-        if self.orders.len() > ORDERS_MAX {
-            self.orders.remove(0);
+        self.underway.push(Underway { order, departed: None, arrived: None });
+        if self.underway.len() > UNDERWAY_MAX {
+            self.underway.remove(0);
         }
     }
 
@@ -236,22 +247,39 @@ impl Measurement {
                 let _ = self.estimator.handle_counters(at_ns, up, tx_total, tx_own);
                 let _ = self.estimator.handle_counters(at_ns, down, rx_total, rx_own);
             }
+            Some(Message::Departed { id, departure }) => {
+                self.note(id, |train| train.departed = Some(departure));
+            }
             Some(Message::Train { id, span_ns, sample, uneven, .. }) => {
-                let Some(position) = self.orders.iter().position(|order| order.id == id) else {
-                    return Ok(());
-                };
-                let TrainOrder { from, to, .. } = self.orders.swap_remove(position);
                 let nothing = if uneven { Refusal::Uneven } else { Refusal::Short };
-                let judged = sample.ok_or(nothing).and_then(|sample| {
-                    let now_ns = monotonic_ns();
-                    self.estimator.handle_train(now_ns, (from, to), &sample, Context::Probe)
-                });
-                let rate = sample.map(|sample| sample.rate_bytes_per_sec);
-                // A train that was given up as lost may still come.
-                let _ = self.plan.handle_outcome(&self.estimator, id, span_ns, rate, judged);
+                let arrived = (span_ns, sample.ok_or(nothing));
+                self.note(id, |train| train.arrived = Some(arrived));
             }
         }
         Ok(())
+    }
+
+    /// Notes what one end tells of a train, and judges it once both have.
+    fn note(&mut self, id: u32, noted: impl FnOnce(&mut Underway)) {
+        let Some(position) = self.underway.iter().position(|train| train.order.id == id) else {
+            return;
+        };
+        noted(&mut self.underway[position]);
+        let Underway { order, departed: Some(departure), arrived: Some(arrived) } =
+            self.underway[position]
+        else {
+            return;
+        };
+        self.underway.swap_remove(position);
+        let (span_ns, sample) = arrived;
+        let judged = sample.and_then(|sample| {
+            let sample = TrainSample { departure, ..sample };
+            let path = (order.from, order.to);
+            self.estimator.handle_train(monotonic_ns(), path, &sample, Context::Probe)
+        });
+        let rate = sample.ok().map(|sample| sample.rate_bytes_per_sec);
+        // A train that was given up as lost may still come.
+        let _ = self.plan.handle_outcome(&self.estimator, id, span_ns, rate, judged);
     }
 
     /// How fast a host sends, from its counters.
@@ -318,6 +346,6 @@ pub(super) const PROBE_PORT: u16 = 22_400;
 const ETHERNET_HEADER_LEN: u32 = 14;
 pub(super) const TURN: Duration = Duration::from_millis(2);
 pub(super) const READY_NS_MAX: u64 = 20_000_000_000;
-const ORDERS_MAX: usize = 256;
+const UNDERWAY_MAX: usize = 256;
 /// The time over which probes are bounded.
 const WINDOW_S: f64 = 10.0;

@@ -1,23 +1,26 @@
 //! Draws a comparison as tables of at most 80 columns: how long the policies took to the target
 //! loss, and what their commits were like. No I/O.
 
-use std::fmt::Write as _;
-
 use super::compare::CompareRow;
+use super::fold::fold;
 use super::render::duration;
+use super::table::table;
 
 /// The tables for people.
 #[must_use]
 pub fn compare_text(rows: &[CompareRow]) -> String {
-    let mut out = String::new();
-    if let Some(target) = rows.iter().find_map(|row| row.target_loss) {
+    let laid = |head: &[&str], cells: &dyn Fn(&CompareRow) -> Vec<String>| {
+        let head = head.iter().map(|word| (*word).to_owned()).collect();
+        let lines: Vec<Vec<String>> = [head].into_iter().chain(rows.iter().map(cells)).collect();
+        table(&lines)
+    };
+    let mut out = if let Some(target) = rows.iter().find_map(|row| row.target_loss) {
         let time = format!("to loss {target}, median");
         let head = ["policy", "runs", &time, "least .. most", "loss at the end"];
-        table(&mut out, &head, rows.iter().map(time_to_loss));
-        out.push('\n');
+        let times = laid(&head, &time_to_loss);
         let head =
             ["policy", "commit, median", "p99", "commits/s", "delay", "max", "dropped", "limit"];
-        table(&mut out, &head, rows.iter().map(commits));
+        format!("{times}\n{}", laid(&head, &commits))
     } else {
         let head = [
             "policy",
@@ -30,15 +33,14 @@ pub fn compare_text(rows: &[CompareRow]) -> String {
             "dropped",
             "limit",
         ];
-        let with_runs = |row: &CompareRow| {
+        laid(&head, &|row| {
             let mut cells = commits(row);
             cells.insert(1, runs(row));
             cells
-        };
-        table(&mut out, &head, rows.iter().map(with_runs));
-    }
+        })
+    };
     for row in rows {
-        let mut note = |text: &str| folded(&mut out, &format!("{}: {text}", row.policy));
+        let mut note = |text: &str| out += &fold(&format!("{}: {text}\n", row.policy));
         if !row.bottleneck_evidence.is_empty() {
             note(&row.bottleneck_evidence);
         }
@@ -86,48 +88,6 @@ fn commits(row: &CompareRow) -> Vec<String> {
     ]
 }
 
-/// Columns as wide as their widest cell; a long name in the first has a line of its own.
-fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
-    let mut lines: Vec<Vec<String>> = vec![head.iter().map(|word| (*word).to_owned()).collect()];
-    for mut cells in rows {
-        if cells[0].chars().count() > NAME_MAX {
-            lines.push(vec![std::mem::take(&mut cells[0])]);
-        }
-        lines.push(cells);
-    }
-    let width = |column: usize| {
-        let cells = lines.iter().filter(|line| line.len() > 1).filter_map(|line| line.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    for line in &lines {
-        let mut text = String::new();
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(text, "{cell:<width$}  ");
-        }
-        let _ = writeln!(out, "{}", text.trim_end());
-    }
-}
-
-/// Writes a sentence in lines of at most 80 columns.
-fn folded(out: &mut String, text: &str) {
-    let mut width = 0;
-    for word in text.split(' ') {
-        let len = word.chars().count();
-        if width > 0 && width + 1 + len > WIDTH {
-            out.push_str("\n   ");
-            width = 3;
-        }
-        if width > 0 {
-            out.push(' ');
-            width += 1;
-        }
-        out.push_str(word);
-        width += len;
-    }
-    out.push('\n');
-}
-
 fn shown<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
@@ -136,8 +96,3 @@ fn shown<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
 fn nanos(value: f64) -> u64 {
     value.max(0.0) as u64
 }
-
-/// Columns of a terminal.
-const WIDTH: usize = 80;
-/// Letters of a policy's name that fit into its column.
-const NAME_MAX: usize = 16;

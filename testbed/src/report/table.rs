@@ -1,5 +1,6 @@
 //! Lays a table out for people: columns as wide as their cells, in as many blocks one below the
-//! other as a terminal needs, each with the first column. No I/O.
+//! other as a terminal needs, each with the first column, in which a long name has a line of its
+//! own. No I/O.
 
 use std::fmt::Write as _;
 
@@ -7,14 +8,18 @@ use super::fold::COLUMNS_MAX;
 
 /// Between two columns.
 const GAP: usize = 2;
+/// Letters of a name that fit into the first column.
+const NAME_MAX: usize = 16;
 
 /// The table; its first row is the head, and every row has as many cells.
 #[must_use]
 pub fn table(rows: &[Vec<String>]) -> String {
     let count = rows.first().map_or(0, Vec::len);
+    let len = |cell: &String| cell.chars().count();
+    let is_long = |row: &[String]| row.first().map_or(0, len) > NAME_MAX;
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let rows = rows.iter().filter(|row| column > 0 || !is_long(row));
+        rows.filter_map(|row| row.get(column)).map(len).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..count).map(width).collect();
     let mut out = String::new();
@@ -32,7 +37,12 @@ pub fn table(rows: &[Vec<String>]) -> String {
         for row in rows {
             let mut line = String::new();
             for column in [0].into_iter().chain(from..to) {
-                let _ = write!(line, "{:<1$}", row[column], widths[column] + GAP);
+                let mut cell = row[column].as_str();
+                if column == 0 && is_long(row) {
+                    let _ = writeln!(out, "{cell}");
+                    cell = "";
+                }
+                let _ = write!(line, "{cell:<0$}", widths[column] + GAP);
             }
             let _ = writeln!(out, "{}", line.trim_end());
         }
@@ -57,6 +67,10 @@ mod tests {
         let narrow =
             table(&[vec!["a".to_owned(), "b".to_owned()], vec!["1".to_owned(), "22".to_owned()]]);
         assert_eq!(narrow, "a  b\n1  22\n");
+        let long = "a name of many letters";
+        let named =
+            table(&[vec!["a".to_owned(), "b".to_owned()], vec![long.to_owned(), "22".to_owned()]]);
+        assert_eq!(named, format!("a  b\n{long}\n   22\n"));
         assert_eq!(table(&[]), "");
     }
 }

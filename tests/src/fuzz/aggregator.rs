@@ -7,7 +7,8 @@
 use std::net::SocketAddr;
 
 use weft_control::SumOrder;
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 use weft_kernel::{Kernels, crc32c};
 use weft_wire::frame::{Encap, Endpoint, Udp};

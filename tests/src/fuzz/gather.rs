@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 
 use weft_control::{BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, Version};
 use weft_engine::random::SplitMix64;
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };

@@ -1,7 +1,8 @@
 //! The nodes: real engines, and what a restart leaves of them.
 
 use weft_control::{Command, Event};
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::{ModelState, Server, ServerJobStats};

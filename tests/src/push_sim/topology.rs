@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use weft_control::{AckMode, BoxIndex};
 use weft_engine::role::gather::PushConfig;
+use weft_engine::role::model::ModelConfig;
 use weft_engine::role::push::PusherConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::{ModelConfig, ServerJobConfig};
+use weft_engine::role::server::ServerJobConfig;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::hello::{Integrity, Overflow};

@@ -1,6 +1,7 @@
 //! The two kinds of node: a box with its lanes, and a member with its worker.
 
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{Event, Worker, WorkerError};
 use weft_engine::table::Table;
 use weft_kernel::Kernels;

@@ -9,6 +9,7 @@
 //! | what is a link's capacity | the fastest peers' samples, pooled | [`capacity`] |
 //! | did it change | a clipped two-sided CUSUM | [`change`] |
 //! | how much is taken by others | NIC counters less own bytes, EWMA | [`background`] |
+//! | what did a link carry beside a train | counters of its receiver, stamps of its sender | `carried` |
 //! | which link does a sample speak of | whether another link on the path explains it | this file |
 //! | when may whom be probed | 1 % of each link's time | [`budget`], [`probe`] |
 //!
@@ -24,6 +25,7 @@
 pub mod background;
 pub mod budget;
 pub mod capacity;
+mod carried;
 pub mod change;
 pub mod probe;
 pub mod train;
@@ -35,6 +37,7 @@ use super::topology::{LinkId, Topology};
 use crate::case::{HostId, RackId};
 use background::Background;
 use capacity::{Capacity, Judgement};
+use carried::{Carried, Shows};
 pub use train::TrainSample;
 pub use types::{Bound, Changed, Context, Delivered, Estimate, Refusal, Refused, Verdict};
 
@@ -106,13 +109,16 @@ impl Estimator {
     ) -> Result<Verdict, Refusal> {
         self.check_path(from, to)?;
         let (own, received) = sample.rates().map_err(|refusal| self.refused.count(refusal))?;
-        let total = match context {
-            Context::Probe => self.total((from, to), own, received),
-            Context::Reserved => own.max(received) + self.foreign((from, to), own),
+        let carried = match context {
+            Context::Probe => self.carried((from, to), (own, received), sample),
+            Context::Reserved => {
+                let down = own.max(received) + self.foreign((from, to), own);
+                Carried::path(own, down)
+            }
         };
         // Beside others and without a reading, who knows how much of the link was left to it.
         let unknown = received == 0.0 && self.background_matters(to, own);
-        Ok(self.judge(now_ns, (from, to), own, total, unknown))
+        Ok(self.judge(now_ns, (from, to), carried, unknown))
     }
 
     /// Takes in the rate at which a transfer arrived. Where the network held it back, each link
@@ -132,8 +138,8 @@ impl Estimator {
         }
         let own = delivered.bytes as f64 * 1e9 / delivered.duration_ns as f64;
         let down = self.topology.down(to).index();
-        let total = own + self.links[down].background.bytes_per_sec();
-        Ok(self.judge(now_ns, (from, to), own, total, delivered.limited_by_grant))
+        let carried = Carried::path(own, own + self.links[down].background.bytes_per_sec());
+        Ok(self.judge(now_ns, (from, to), carried, delivered.limited_by_grant))
     }
 
     /// Takes in a NIC's counters: all bytes and Weft's own, since any start. `total_bytes` must
@@ -210,54 +216,32 @@ impl Estimator {
         Ok(())
     }
 
-    /// What the receiver's link carried during a train, from two imperfect witnesses: the counter
-    /// readings meanwhile, which are a packet ahead or behind, and the average background, of
-    /// which a saturated queue lets no larger share through than of the train.
-    fn total(&self, (from, to): (HostId, HostId), own: f64, received: f64) -> f64 {
-        if !self.background_matters(to, own) {
-            return if received >= own * (1.0 + FOREIGN_MUCH) { received } else { own };
-        }
-        let foreign = self.foreign((from, to), own);
-        if received > 0.0 { received.min(own + foreign * FOREIGN_SLACK) } else { own }
-    }
-
-    /// What others put on the receiver's link beside a train of `own`: their average, of which a
-    /// saturated queue lets no larger share through than of the train.
-    fn foreign(&self, (from, to): (HostId, HostId), own: f64) -> f64 {
-        let down = self.topology.down(to);
-        let path = self.topology.path(from, to);
-        let upstream = path.links().iter().filter(|link| **link != down);
-        let rates =
-            upstream.map(|link| self.links[link.index()].capacity.bytes_per_sec().unwrap_or(own));
-        let sent = rates.fold(f64::INFINITY, f64::min).max(own);
-        self.links[down.index()].background.bytes_per_sec() * own / sent
-    }
-
-    fn background_matters(&self, to: HostId, own: f64) -> bool {
-        let down = self.topology.down(to);
-        self.links[down.index()].background.bytes_per_sec() >= own * FOREIGN_KNOWN
-    }
-
-    /// Gives a sample to the links that it speaks of. `own` is what the train alone came to, which
-    /// is what all links but the last are held to; `total` adds what else the last link carried.
+    /// Gives a sample to the links that it speaks of.
     fn judge(
         &mut self,
         now_ns: u64,
         (from, to): (HostId, HostId),
-        own: f64,
-        total: f64,
+        carried: Carried,
         lower_bound: bool,
     ) -> Verdict {
         let path = self.topology.path(from, to);
-        let down = self.topology.down(to);
-        let rate_on = |link: LinkId| if link == down { total } else { own };
+        let (up, down) = (self.topology.up(from), self.topology.down(to));
+        let rate_on = |link: LinkId| match link {
+            _ if link == up => carried.up,
+            _ if link == down => carried.down,
+            _ => carried.own,
+        };
         // What nothing has been seen of is believed to have its line rate.
         let known = |link: LinkId| {
             let link = &self.links[link.index()];
             link.capacity.bytes_per_sec().or(link.line_rate_bytes_per_sec)
         };
-        let reaches = |link: LinkId| known(link).is_none_or(|rate| rate_on(link) >= rate * LIKE);
-        let explained = lower_bound || path.links().iter().any(|link| reaches(*link));
+        let explains = |link: LinkId| match carried.up_shows {
+            Shows::Itself if link == up => carried.own >= carried.up * LIKE,
+            Shows::Least if link == up => false,
+            _ => known(link).is_none_or(|rate| rate_on(link) >= rate * LIKE),
+        };
+        let explained = lower_bound || path.links().iter().any(|link| explains(*link));
         let shared = !explained && self.is_shared(now_ns, from, to);
         let mut verdict = Verdict::InLine;
         for &link in path.links() {
@@ -267,12 +251,14 @@ impl Estimator {
             let line = self.links[link.index()].line_rate_bytes_per_sec;
             // Another link held it back, and of this one nothing more is known.
             let is_empty = explained && known == 0.0 && rate < line.unwrap_or(0.0) * LIKE;
-            let speaks_of_it = if explained {
-                rate > known || (!lower_bound && rate >= known * LIKE)
-            } else {
-                at_rack || !shared
+            let shows = if link == up { carried.up_shows } else { Shows::Path };
+            let speaks_of_it = match shows {
+                Shows::Itself => true,
+                Shows::Least => rate > known,
+                Shows::Path if explained => rate > known || (!lower_bound && rate >= known * LIKE),
+                Shows::Path => at_rack || !shared,
             };
-            if !speaks_of_it || is_empty {
+            if !speaks_of_it || (is_empty && shows != Shows::Itself) {
                 continue;
             }
             self.links[link.index()].has_shown_line_rate |=
@@ -377,12 +363,6 @@ fn is_positive(value: f64) -> bool {
 const LIKE: f64 = 0.9;
 /// A link that shows less than this share of another's rate is the slower one.
 const CLEARLY_LESS: f64 = 0.93;
-/// Background at which a train's counter readings are believed, and readings believed at once; in
-/// shares of the train's rate.
-const FOREIGN_KNOWN: f64 = 0.02;
-const FOREIGN_MUCH: f64 = 0.2;
-/// Readings err in both directions: cutting off all that is too much would bias them.
-const FOREIGN_SLACK: f64 = 1.1;
 /// An elastic flow that fills a link gives way to another one: never plan on nothing at all.
 pub const AVAILABLE_SHARE_MIN: f64 = 0.1;
 /// Losses of two hosts of one rack within this time are the rack's.

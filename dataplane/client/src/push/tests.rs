@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 use weft_control::{BoxIndex, Decision, Version};
-use weft_engine::role::aggregator::Verdict;
+use weft_engine::role::Verdict;
+use weft_engine::role::model::ModelConfig;
 use weft_engine::role::push::{Event, Grant, Pusher, Segment};
-use weft_engine::role::server::{ModelConfig, Server, ServerJobConfig};
+use weft_engine::role::server::{Server, ServerJobConfig};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;

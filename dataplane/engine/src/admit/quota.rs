@@ -172,7 +172,17 @@ mod tests {
         assert_eq!(quota.check(), Ok(()));
         let no_rate = StrangersQuota { rate_bytes_per_sec: 0, ..quota };
         assert_eq!(no_rate.check().unwrap_err().field, "rate_bytes_per_sec");
+        let one_frame = StrangersQuota { burst_bytes: 2_048, ..quota };
+        assert_eq!(one_frame.check(), Ok(()));
         let no_burst = StrangersQuota { burst_bytes: 2_047, ..quota };
         assert_eq!(no_burst.check().unwrap_err().field, "burst_bytes");
+    }
+
+    #[test]
+    fn forming_costs_what_its_slots_and_members_take() {
+        assert_eq!(formation_bytes(1, 1), 55_168);
+        assert_eq!(formation_bytes(1, 2), 55_208, "another member");
+        assert_eq!(formation_bytes(256, 2), 108_248, "10 us at 11 bytes in a nanosecond");
+        assert_eq!(formation_bytes(2_048, 2), 480_984, "44 us");
     }
 }

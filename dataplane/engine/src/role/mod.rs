@@ -7,4 +7,7 @@ pub mod model;
 pub mod push;
 pub mod replica;
 pub mod server;
+mod verdict;
 pub mod worker;
+
+pub use verdict::{LeaseIndex, PushIndex, Verdict};

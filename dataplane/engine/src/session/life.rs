@@ -122,6 +122,31 @@ mod tests {
         assert!(![first, second].contains(&token_of(5, &lives)));
     }
 
+    #[test]
+    fn a_token_is_good_for_one_peer_of_one_handshake_alone() {
+        let of = |secret, job, row, lane, rank, life| {
+            let input = TokenInput { job: JobId(job), row, lane, rank, life };
+            token(secret, &input, &Lives::default())
+        };
+        let mut later = Lives::default();
+        later.join(9);
+        let tokens = [
+            of(SECRET, 1, 2, 0, 3, 5),
+            of((8, 9), 1, 2, 0, 3, 5),
+            of((7, 8), 1, 2, 0, 3, 5),
+            of(SECRET, 2, 2, 0, 3, 5),
+            of(SECRET, 1, 3, 0, 3, 5),
+            of(SECRET, 1, 2, 1, 3, 5),
+            of(SECRET, 1, 2, 0, 4, 5),
+            of(SECRET, 1, 2, 0, 3, 6),
+            token_of(5, &later),
+        ];
+        assert_eq!(tokens[0], token_of(5, &Lives::default()));
+        for (at, one) in tokens.iter().enumerate() {
+            assert!(!tokens[..at].contains(one), "the token of case {at} is another's");
+        }
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Step {
         /// A life says HELLO and gets a token.

@@ -100,6 +100,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_takes_the_verdict_back() {
+        assert!(!probe(20, 0).is_in_doubt(), "the peer may be away");
         let mut probe = probe(20, 10);
         assert!(probe.is_in_doubt());
         assert!(!probe.take_answer(500, 499), "cut on the way back");

@@ -44,7 +44,7 @@ impl State {
 }
 
 /// What a bank knows beside its data. Two to a cache line, and none in two.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub struct Bank {
     /// Where it stands.
@@ -57,6 +57,8 @@ pub struct Bank {
     pub flags: Flags,
     /// The rank whose contribution completed the sum; its repeats make a leaf send up again.
     pub completed_by: u8,
+    /// The run that waits to be summed into it, or [`Bank::NO_RUN`].
+    pub(crate) run: u8,
     /// The step; meaningless while `state` is EMPTY.
     pub step: u32,
     /// Whose contributions the data holds.
@@ -66,6 +68,27 @@ pub struct Bank {
 }
 
 const _: () = assert!(size_of::<Bank>() == 32);
+
+impl Bank {
+    /// No run waits.
+    pub(crate) const NO_RUN: u8 = u8::MAX;
+}
+
+impl Default for Bank {
+    fn default() -> Self {
+        Self {
+            state: State::Empty,
+            has_data: false,
+            exponent: 0,
+            flags: Flags::NONE,
+            completed_by: 0,
+            run: Self::NO_RUN,
+            step: 0,
+            members: Members::EMPTY,
+            claimed_at: Nanos(0),
+        }
+    }
+}
 
 /// Index of a bank: slot * 2 + bank.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -9,6 +9,8 @@ use weft_wire::hello::Overflow;
 
 use super::accumulate::{Arithmetic, Contribution, Store};
 use super::bitmap::{Seen, look};
+use super::counter::{Lag, Transition, TransitionCounters};
+use super::next_step::{NextStep, of_contribution, of_status};
 use super::*;
 
 fn store(element_type: ElementType, sum_order: SumOrder, members: usize) -> Store {
@@ -56,6 +58,7 @@ fn only_the_direct_successor_may_claim() {
     complete(&mut slots, 5);
     assert!(slots.is_claimable(9));
     assert!(!slots.is_claimable(1), "a step that was replaced never returns");
+    assert!(!slots.is_claimable(5), "a step is claimed once");
 }
 
 #[test]
@@ -82,6 +85,79 @@ fn a_seeded_slot_takes_only_its_frontier() {
     assert!(!slots.is_claimable(14));
     assert_eq!(look(&slots, 6, Members(1)), Seen::New, "the virtual predecessor is current");
     assert!(slots.is_claimable(0));
+}
+
+/// SPEC#slot, cell by cell: CONTRIB, then STATUS, each also from the rank that completed the step.
+#[test]
+fn what_goes_out_follows_from_the_bank_and_what_was_seen() {
+    use NextStep::{Add, Claim, Have, HaveAndResend, KeptAnswer, Stale};
+    use State::{Answered, Collecting, Empty, Sent};
+    for (state, seen, contribution, status) in [
+        (Empty, Seen::Claimable, [Claim; 2], [Have; 2]),
+        (Answered, Seen::Claimable, [Claim; 2], [Have; 2]),
+        (Collecting, Seen::New, [Add; 2], [Have; 2]),
+        (Collecting, Seen::Repeat, [Have; 2], [Have; 2]),
+        (Sent, Seen::New, [Have; 2], [Have; 2]),
+        (Sent, Seen::Repeat, [Have, HaveAndResend], [Have, HaveAndResend]),
+        (Answered, Seen::New, [KeptAnswer; 2], [KeptAnswer; 2]),
+        (Answered, Seen::Repeat, [KeptAnswer; 2], [KeptAnswer; 2]),
+        (Collecting, Seen::Foreign, [Stale; 2], [Stale; 2]),
+        (Answered, Seen::Foreign, [Stale; 2], [Stale; 2]),
+    ] {
+        let cell = (state, seen);
+        assert_eq!(
+            [false, true].map(|it| of_contribution(state, seen, it)),
+            contribution,
+            "{cell:?}"
+        );
+        assert_eq!([false, true].map(|it| of_status(state, seen, it)), status, "{cell:?}");
+    }
+}
+
+#[test]
+fn the_bank_tells_whether_a_rank_is_in_its_step() {
+    let mut slots = slots();
+    let bit = Members(0b10);
+    assert_eq!(look(&slots, 1, bit), Seen::Claimable);
+    assert_eq!(look(&slots, 0, bit), Seen::Claimable, "EMPTY banks have the tag 0");
+    let bank = slots.locate(1);
+    *slots.bank_mut(bank) =
+        Bank { state: State::Collecting, step: 1, members: Members(1), ..Bank::default() };
+    assert_eq!(look(&slots, 1, bit), Seen::New);
+    assert_eq!(look(&slots, 1, Members(1)), Seen::Repeat);
+    assert_eq!(look(&slots, 9, Members(1)), Seen::Foreign, "the bank holds another step");
+    assert_eq!(slots.occupied().map(|bank| bank.step).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn counters_count_each_transition_by_itself() {
+    let mut counters = TransitionCounters::default();
+    counters.count(Transition::Claim);
+    counters.count(Transition::Add);
+    counters.count_many(Transition::Add, 3);
+    counters.count_many(Transition::SeedResumed, 2);
+    assert_eq!(counters.of(Transition::Add), 4);
+    let counted: Vec<_> = counters.iter().filter(|(_, count)| *count > 0).collect();
+    let expected = [(Transition::Claim, 1), (Transition::Add, 4), (Transition::SeedResumed, 2)];
+    assert_eq!(counted, expected);
+    assert_eq!(counters.iter().count(), Transition::COUNT);
+}
+
+#[test]
+fn lag_is_the_sum_and_the_most_of_what_came_late() {
+    let mut lag = Lag::default();
+    for late_ns in [0, 5, 3] {
+        lag.count(Nanos(late_ns));
+    }
+    assert_eq!(lag, Lag { count: 3, total: Nanos(8), max: Nanos(5) });
+}
+
+#[test]
+fn a_store_takes_whole_cache_lines_and_a_row_for_each_rank_of_rank_order() {
+    // Three elements take a line of 16 words; eight banks; one line more to begin on one.
+    assert_eq!(store(ElementType::I32, SumOrder::Arrival, 3).len_bytes(), (8 + 1) * 64);
+    assert_eq!(store(ElementType::F32, SumOrder::Arrival, 3).len_bytes(), (8 + 1) * 64);
+    assert_eq!(store(ElementType::F32, SumOrder::Rank, 3).len_bytes(), (8 * 4 + 1) * 64);
 }
 
 #[test]

@@ -13,13 +13,12 @@ use std::arch::x86_64::{
     _mm512_zextsi128_si512,
 };
 
-use super::HEAD;
+use super::words::{blanked, low_half, times_x};
+use super::{HEAD, ONE};
 
-/// Shorter than this, crc-fast is as fast.
+/// Shorter than this, words are as fast.
 pub(super) const LEN_MIN: usize = HEAD + 4 * BLOCK;
 
-/// No field is blank.
-pub(super) const NO_BLANK: usize = HEAD;
 const BLOCK: usize = 64;
 
 /// True when the processor has all that [`crc32c`] needs.
@@ -34,7 +33,8 @@ pub(super) fn is_supported() -> bool {
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 pub(super) fn crc32c<const BLANK: usize>(crc: u32, bytes: &[u8]) -> u32 {
     let (head, rest) = bytes.split_at(HEAD);
-    let state = words::<BLANK>(u64::from(!crc), head);
+    let (words, _) = head.as_chunks();
+    let state = blanked::<BLANK>(u64::from(!crc), words);
     let (blocks, tail) = rest.as_chunks::<BLOCK>();
     let (four, mut blocks) = blocks.split_at(4);
     let mut sums = [load(&four[0]), load(&four[1]), load(&four[2]), load(&four[3])];
@@ -64,17 +64,6 @@ pub(super) fn crc32c<const BLANK: usize>(crc: u32, bytes: &[u8]) -> u32 {
         state = _mm_crc32_u8(state, *byte);
     }
     !state
-}
-
-/// Goes on from `state` over the head.
-#[target_feature(enable = "sse4.2")]
-fn words<const BLANK: usize>(state: u64, head: &[u8]) -> u64 {
-    let (words, _) = head.as_chunks::<8>();
-    words.iter().enumerate().fold(state, |state, (index, word)| {
-        let word = u64::from_le_bytes(*word);
-        let blank = 0xffff_ffff << (BLANK % 8 * 8);
-        _mm_crc32_u64(state, if index == BLANK / 8 { word & !blank } else { word })
-    })
 }
 
 #[target_feature(enable = "avx512f")]
@@ -128,24 +117,5 @@ fn constants(lanes: [[u64; 2]; 4]) -> __m512i {
 /// reflected product comes out one power too high, and a constant in the low 32 bits of a word
 /// stands 32 powers higher than it says: together 33.
 const fn fold_by(bits: u32) -> [u64; 2] {
-    [power_of_x(bits + 64 - 33), power_of_x(bits - 33)]
-}
-
-/// x^n modulo the polynomial, bit-reflected.
-const fn power_of_x(n: u32) -> u64 {
-    const POLYNOMIAL_REFLECTED: u32 = 0x82f6_3b78;
-    let mut remainder = 1_u32 << 31;
-    let mut power = 0;
-    while power < n {
-        let carry = remainder & 1 == 1;
-        remainder = (remainder >> 1) ^ if carry { POLYNOMIAL_REFLECTED } else { 0 };
-        power += 1;
-    }
-    remainder as u64
-}
-
-/// The 32 bits that a CRC register has.
-#[expect(clippy::cast_possible_truncation, reason = "the instruction clears the upper half")]
-const fn low_half(state: u64) -> u32 {
-    state as u32
+    [times_x(ONE, bits + 64 - 33) as u64, times_x(ONE, bits - 33) as u64]
 }

@@ -1,7 +1,8 @@
 //! Plays the handshake of every member of a row with the engine that members use, so that an
 //! unchanged aggregator opens its lease. What a welcome tells is read off the frames.
 
-use weft_engine::role::aggregator::{Aggregator, Verdict};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{ChunkMeta, Event, Payload, Worker, WorkerConfig};
 use weft_engine::table::{BoxConfig, RowConfig};
 use weft_io::{Burst, Frame, Port};

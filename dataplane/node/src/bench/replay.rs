@@ -13,7 +13,7 @@ use weft_io::Port;
 use weft_io::restamp::{Stamp, WindowStamp, WindowStampConfig};
 use weft_kernel::Kernels;
 use weft_lane::AggregatorLane;
-use weft_wire::header::{Kind, Packet};
+use weft_wire::header::{HEADER_LEN, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
@@ -169,18 +169,20 @@ impl Stamps {
     /// Where the stamp of a chunk is.
     #[inline(always)]
     fn place(&self, job: JobId, chunk: u32) -> usize {
-        usize::from(job.0) * self.lanes + chunk as usize % self.lanes
+        // Lanes are a power of two.
+        usize::from(job.0) * self.lanes + (chunk as usize & (self.lanes - 1))
     }
 }
 
 impl Stamp for Stamps {
     #[inline(always)]
     fn stamp(&mut self, frame: &mut [u8]) -> bool {
-        let Some(header) = frame.get(self.payload_start..) else { return false };
-        let Ok(packet) = Packet::new_checked(header) else { return false };
+        let Some(datagram) = frame.get_mut(self.payload_start..) else { return false };
+        let Some(header) = datagram.first_chunk::<HEADER_LEN>() else { return false };
+        let packet = Packet::new_unchecked(header);
         // The chunk is still the one that the frame was made with.
         let place = self.place(packet.job(), packet.chunk().0);
-        self.stamps.get_mut(place).is_some_and(|stamp| stamp.stamp(frame))
+        self.stamps.get_mut(place).is_some_and(|stamp| stamp.stamp_datagram(datagram))
     }
 }
 

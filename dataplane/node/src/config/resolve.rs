@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 
 use weft_engine::admit::StrangersQuota;
 use weft_engine::role::gather::{self, PushConfig};
+use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::{ServerConfigError, ServerJobConfig};
+use weft_engine::role::server::ServerJobConfig;
 use weft_engine::table::{
     BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
@@ -198,7 +199,7 @@ fn check_job(jobs: impl Iterator<Item = u16>, section: &str, index: usize) -> Re
 }
 
 /// The key that a field of an engine's configuration is written as.
-fn of_field(section: &str, index: usize, error: &ServerConfigError) -> Problem {
+fn of_field(section: &str, index: usize, error: &ModelConfigError) -> Problem {
     let key = match error.field {
         "rto_min_ns" => "rto_min_us",
         "status_interval_ns" => "status_interval_us",

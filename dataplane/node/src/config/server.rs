@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use weft_control::{
     AckMode, BoxIndex, CommitMode, ConductMode, LearningRate, OrderNumber, Version,
 };
+use weft_engine::role::model::ModelConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::{ModelConfig, ServerJobConfig};
+use weft_engine::role::server::ServerJobConfig;
 use weft_wire::frame::Endpoint;
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr};

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use crossbeam_channel::unbounded;
 use weft_control::{OrderNumber, Version};
+use weft_engine::role::model::ModelConfig;
 use weft_engine::role::model::journal::{DecisionRecord, JournalHeader, Lives, Record, Records};
 use weft_engine::role::model::{ModelState, Replay};
-use weft_engine::role::server::{ModelConfig, ServerJobConfig};
+use weft_engine::role::server::ServerJobConfig;
 use weft_kernel::Kernels;
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, JobId, Members};

@@ -3,6 +3,7 @@
 //! Everything that the node prints or serves comes from a [`Report`], so text, JSON and metrics
 //! cannot disagree. Nothing is counted here.
 
+mod figures;
 pub mod metrics;
 mod push;
 mod report;
@@ -21,11 +22,9 @@ use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
 
+pub use figures::Figures;
 pub use push::{PushReport, PushSnapshot};
-pub use report::{
-    FaultReport, JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport,
-    SteeringReport, TraceReport,
-};
+pub use report::{JobReport, LaneReport, MemberReport, PortReport, Rates, Report, RowReport};
 pub use server::{ModelSnapshot, ReplicaReport, ReplicaSnapshot, ServerReport, ServerSnapshot};
 pub use text::write_text;
 

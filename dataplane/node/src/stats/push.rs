@@ -7,8 +7,9 @@ use serde::Serialize;
 use weft_engine::role::channel::Standing;
 use weft_engine::role::gather::{PushReport as Gathered, PushStats};
 
-use super::LaneSnapshot;
+use super::figures::Figures;
 use super::metrics::{head, label};
+use super::{LaneSnapshot, figures};
 use crate::config::PushSection;
 
 /// A push job at one moment.
@@ -43,9 +44,10 @@ impl PushSnapshot {
 
 /// A push job.
 #[derive(Clone, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the counters are those of the engine's `PushStats`")]
 pub struct PushReport {
+    /// Its index on the wire.
     pub job: u16,
+    /// Its name.
     pub name: String,
     /// `opening`, `open`, `closing` or `closed`.
     pub server: &'static str,
@@ -54,32 +56,30 @@ pub struct PushReport {
     pub replica: Option<&'static str>,
     /// Ranks that have a channel, as a bitmap.
     pub workers_open: u64,
+    /// Groups that are open.
     pub groups_open: usize,
     /// Slots that the quota paid for.
     pub slots: usize,
+    /// Slots that open groups have.
     pub slots_in_use: usize,
-    pub contributions_added: u64,
-    pub duplicates: u64,
-    pub contributions_clamped: u64,
-    pub contributions_marked: u64,
-    pub chunks_completed: u64,
-    pub sums_sent: u64,
-    pub copies_skipped: u64,
-    pub bytes_accepted: u64,
-    pub over_quota: u64,
-    pub pulls_answered: u64,
-    pub haves_lost: u64,
-    pub events_lost: u64,
+    /// What the engine counts.
+    #[serde(flatten)]
+    pub figures: Figures,
     /// What leases, slots and pulls went through; every transition is there.
     pub transitions: BTreeMap<&'static str, u64>,
 }
 
 /// The report of a section. Push jobs run in one lane.
 pub(super) fn report(section: &PushSection, lanes: &[LaneSnapshot]) -> PushReport {
-    let named = PushReport { job: section.job, name: section.display_name(), ..Default::default() };
-    let mut pushes = lanes.iter().flat_map(|lane| &lane.pushes);
-    let Some(push) = pushes.find(|push| push.job == section.job) else { return named };
-    let stats = &push.stats;
+    let push = lanes.iter().flat_map(|lane| &lane.pushes).find(|push| push.job == section.job);
+    let figures = Figures::sum(PushStats::FIGURES, push.iter().map(|push| &push.stats));
+    let named = PushReport {
+        job: section.job,
+        name: section.display_name(),
+        figures,
+        ..PushReport::default()
+    };
+    let Some(push) = push else { return named };
     PushReport {
         server: push.links[0].map_or("", standing),
         replica: push.links[1].map(standing),
@@ -87,19 +87,7 @@ pub(super) fn report(section: &PushSection, lanes: &[LaneSnapshot]) -> PushRepor
         groups_open: push.groups_open,
         slots: push.slots[0],
         slots_in_use: push.slots[1],
-        contributions_added: stats.contributions_added,
-        duplicates: stats.duplicates,
-        contributions_clamped: stats.contributions_clamped,
-        contributions_marked: stats.contributions_marked,
-        chunks_completed: stats.chunks_completed,
-        sums_sent: stats.sums_sent,
-        copies_skipped: stats.copies_skipped,
-        bytes_accepted: stats.bytes_accepted,
-        over_quota: stats.over_quota,
-        pulls_answered: stats.pulls_answered,
-        haves_lost: stats.haves_lost,
-        events_lost: stats.events_lost,
-        transitions: stats.transitions().collect(),
+        transitions: push.stats.transitions().collect(),
         ..named
     }
 }
@@ -110,25 +98,6 @@ const fn standing(standing: Standing) -> &'static str {
         Standing::Open => "open",
         Standing::Closing => "closing",
         Standing::Closed => "closed",
-    }
-}
-
-impl PushReport {
-    fn counters(&self) -> [(&'static str, u64); 12] {
-        [
-            ("contributions_added", self.contributions_added),
-            ("duplicates", self.duplicates),
-            ("contributions_clamped", self.contributions_clamped),
-            ("contributions_marked", self.contributions_marked),
-            ("chunks_completed", self.chunks_completed),
-            ("sums_sent", self.sums_sent),
-            ("copies_skipped", self.copies_skipped),
-            ("bytes_accepted", self.bytes_accepted),
-            ("over_quota", self.over_quota),
-            ("pulls_answered", self.pulls_answered),
-            ("haves_lost", self.haves_lost),
-            ("events_lost", self.events_lost),
-        ]
     }
 }
 
@@ -146,15 +115,10 @@ pub(super) fn write_text(out: &mut String, pushes: &[PushReport]) -> fmt::Result
             push.slots_in_use,
             push.slots
         )?;
-        let list = |counts: &mut dyn Iterator<Item = (&'static str, u64)>| {
-            let seen = counts.filter(|(_, count)| *count > 0);
-            let seen: Vec<_> =
-                seen.map(|(name, count)| format!("{}: {count}", name.replace('_', " "))).collect();
-            if seen.is_empty() { "none".to_owned() } else { seen.join("  ") }
-        };
-        writeln!(out, "    {}", list(&mut push.counters().into_iter()))?;
-        let mut transitions = push.transitions.iter().map(|(name, count)| (*name, *count));
-        writeln!(out, "    transitions: {}", list(&mut transitions))?;
+        figures::write_text(out, &push.figures)?;
+        let transitions = push.transitions.iter().map(|(name, count)| (*name, *count));
+        writeln!(out, "    transitions")?;
+        figures::write_list(out, transitions.filter(|(_, count)| *count > 0))?;
     }
     Ok(())
 }
@@ -163,14 +127,9 @@ pub(super) fn write_metrics(out: &mut String, pushes: &[PushReport]) -> fmt::Res
     if pushes.is_empty() {
         return Ok(());
     }
-    for (index, (counter, _)) in PushReport::default().counters().into_iter().enumerate() {
-        let name = format!("weft_push_{counter}_total");
-        head(out, &name, "counter", "Counters of a push job")?;
-        for push in pushes {
-            let (_, value) = push.counters()[index];
-            writeln!(out, "{name}{{job={}}} {value}", label(&push.name))?;
-        }
-    }
+    let labels = |push: &PushReport| format!("{{job={}}}", label(&push.name));
+    let things: Vec<_> = pushes.iter().map(|push| (labels(push), &push.figures)).collect();
+    figures::write_metrics(out, "push", &things)?;
     head(
         out,
         "weft_push_transitions_total",

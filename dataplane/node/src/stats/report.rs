@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weft_engine::drops::DropReason;
+use weft_engine::figures::Figure;
 use weft_engine::role::aggregator::{JobStats, Phase};
 use weft_engine::slot::counter::{Lag, Transition};
 use weft_io::PortStats;
 use weft_io::fault::FaultCounts;
+use weft_io::trace::TraceCounts;
+use weft_lane::{LaneStats, SteerStats};
 use weft_wire::Rank;
 
+use super::figures::{Figures, table};
 use super::{LaneSnapshot, PushReport, ReplicaReport, ServerReport, push, server};
 use crate::config::NodeConfig;
 use crate::host::HostStats;
@@ -32,15 +36,15 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
     /// Hand-overs between lanes.
-    pub steering: SteeringReport,
+    pub steering: Figures,
     /// Faults that the node's own wrapper made; absent without `[faults]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub faults: Option<FaultReport>,
+    pub faults: Option<Figures>,
     /// The capture; absent without `[trace]`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub trace: Option<TraceReport>,
+    pub trace: Option<Figures>,
     /// The host side of the port.
-    pub host: HostStats,
+    pub host: Figures,
     /// The lanes.
     pub lanes: Vec<LaneReport>,
     /// The jobs.
@@ -67,20 +71,18 @@ pub struct Report {
 
 /// The port's identity and counters, named as in DPDK.
 #[derive(Clone, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the counters are those of `weft_io::PortStats`")]
 pub struct PortReport {
+    /// Its name.
     pub name: String,
+    /// What drives it.
     pub driver: String,
+    /// Its Ethernet address.
     pub mac: String,
+    /// Its MTU.
     pub mtu: usize,
-    pub rx_packets: u64,
-    pub rx_bytes: u64,
-    pub rx_missed: u64,
-    pub rx_errors: u64,
-    pub rx_nombuf: u64,
-    pub tx_packets: u64,
-    pub tx_bytes: u64,
-    pub tx_errors: u64,
+    /// Its counters.
+    #[serde(flatten)]
+    pub figures: Figures,
 }
 
 /// Rates over a period.
@@ -96,71 +98,28 @@ pub struct Rates {
     pub tx_bps: u64,
 }
 
-/// Hand-overs between lanes.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct SteeringReport {
-    /// Frames that lane 0 handed to another lane.
-    pub handed_over: u64,
-    /// Frames lost because a lane's ring was full.
-    pub ring_full: u64,
-}
-
-/// Faults in both directions together.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the counters are those of `weft_io::fault::FaultCounts`")]
-pub struct FaultReport {
-    pub judged: u64,
-    pub lost: u64,
-    pub duplicated: u64,
-    pub reordered: u64,
-    pub delayed: u64,
-    pub corrupted: u64,
-    pub link_full: u64,
-}
-
-/// A capture.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the counters are those of `weft_io::trace::TraceCounts`")]
-pub struct TraceReport {
-    pub frames: u64,
-    pub bytes: u64,
-    pub cut: u64,
-    pub errors: u64,
-}
-
 /// A lane.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct LaneReport {
     /// Its number.
     pub lane: usize,
     /// Frames that its engine handled.
     pub frames: u64,
-    /// Breaths that found at least one frame.
-    pub busy_breaths: u64,
-    /// Breaths that found none.
-    pub idle_breaths: u64,
-    /// Frames freed because the transmit ring was full.
-    pub tx_dropped: u64,
-    /// Frames not made because the pool was empty.
-    pub tx_nombuf: u64,
+    /// Its counters.
+    #[serde(flatten)]
+    pub figures: Figures,
 }
 
 /// A job.
 #[derive(Clone, Debug, Default, Serialize)]
-#[expect(missing_docs, reason = "the counters are those of the engine's `JobStats`")]
 pub struct JobReport {
+    /// Its index on the wire.
     pub id: u16,
+    /// Its name.
     pub name: String,
-    pub contributions_added: u64,
-    pub chunks_completed: u64,
-    pub answers_sent: u64,
-    pub answers_repeated: u64,
-    pub duplicates: u64,
-    pub contributions_clamped: u64,
-    pub contributions_marked: u64,
-    pub hand_overs: u64,
-    pub bytes_accepted: u64,
-    pub over_quota: u64,
+    /// What the engine counts, over all lanes.
+    #[serde(flatten)]
+    pub figures: Figures,
 }
 
 /// A row.
@@ -212,23 +171,16 @@ impl Report {
             uptime_s,
             port: port(lanes),
             rates: None,
-            steering: SteeringReport {
-                handed_over: lanes.iter().map(|lane| lane.steer.handed_over).sum(),
-                ring_full: lanes.iter().map(|lane| lane.steer.ring_full).sum(),
-            },
-            faults: faults(lanes),
-            // One lane has the port that is captured.
-            trace: lanes.iter().find_map(|lane| lane.trace).map(|counts| TraceReport {
-                frames: counts.frames,
-                bytes: counts.bytes,
-                cut: counts.cut,
-                errors: counts.errors,
+            steering: Figures::sum(STEERING, lanes.iter().map(|lane| &lane.steer)),
+            faults: lanes.iter().any(|lane| lane.faults.is_some()).then(|| {
+                Figures::sum(FAULTS, lanes.iter().filter_map(|lane| lane.faults.as_ref()).flatten())
             }),
-            host: HostStats {
-                frames: lanes.iter().map(|lane| lane.host.frames).sum(),
-                answered: lanes.iter().map(|lane| lane.host.answered).sum(),
-                over_rate: lanes.iter().map(|lane| lane.host.over_rate).sum(),
-            },
+            // One lane has the port that is captured.
+            trace: lanes
+                .iter()
+                .any(|lane| lane.trace.is_some())
+                .then(|| Figures::sum(TRACE, lanes.iter().filter_map(|lane| lane.trace.as_ref()))),
+            host: Figures::sum(HOST, lanes.iter().map(|lane| &lane.host)),
             lanes: lanes.iter().map(lane).collect(),
             jobs: config.job.iter().map(|job| job_report(job, lanes)).collect(),
             drops: drops.collect(),
@@ -245,17 +197,16 @@ impl Report {
     /// Fills in the rates since `earlier`.
     #[must_use]
     pub fn with_rates_since(mut self, earlier: &PortReport, period: Duration) -> Self {
-        let per_second = |now: u64, then: u64, scale: u128| {
-            let micros = period.as_micros().max(1);
-            let rate = u128::from(now.saturating_sub(then)) * scale * 1_000_000 / micros;
+        let per = |name: &str, scale: u128| {
+            let count = self.port.figures.of(name).saturating_sub(earlier.figures.of(name));
+            let rate = u128::from(count) * scale * 1_000_000 / period.as_micros().max(1);
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
-        let port = &self.port;
         self.rates = Some(Rates {
-            rx_pps: per_second(port.rx_packets, earlier.rx_packets, 1),
-            rx_bps: per_second(port.rx_bytes, earlier.rx_bytes, 8),
-            tx_pps: per_second(port.tx_packets, earlier.tx_packets, 1),
-            tx_bps: per_second(port.tx_bytes, earlier.tx_bytes, 8),
+            rx_pps: per("rx_packets", 1),
+            rx_bps: per("rx_bytes", 8),
+            tx_pps: per("tx_packets", 1),
+            tx_bps: per("tx_bytes", 8),
         });
         self
     }
@@ -268,67 +219,27 @@ impl Report {
 }
 
 fn port(lanes: &[LaneSnapshot]) -> PortReport {
-    let sum = |field: fn(&PortStats) -> u64| lanes.iter().map(|lane| field(&lane.port)).sum();
     let info = lanes.first().map(|lane| lane.info.clone()).unwrap_or_default();
     PortReport {
         name: info.name,
         driver: info.driver,
         mac: info.mac.to_string(),
         mtu: info.mtu,
-        rx_packets: sum(|stats| stats.rx_packets),
-        rx_bytes: sum(|stats| stats.rx_bytes),
-        rx_missed: sum(|stats| stats.rx_missed),
-        rx_errors: sum(|stats| stats.rx_errors),
-        rx_nombuf: sum(|stats| stats.rx_nombuf),
-        tx_packets: sum(|stats| stats.tx_packets),
-        tx_bytes: sum(|stats| stats.tx_bytes),
-        tx_errors: sum(|stats| stats.tx_errors),
+        figures: Figures::sum(PORT, lanes.iter().map(|lane| &lane.port)),
     }
-}
-
-fn faults(lanes: &[LaneSnapshot]) -> Option<FaultReport> {
-    let counts: Vec<FaultCounts> = lanes.iter().filter_map(|lane| lane.faults).flatten().collect();
-    let sum = |field: fn(&FaultCounts) -> u64| counts.iter().map(field).sum();
-    (!counts.is_empty()).then(|| FaultReport {
-        judged: sum(|counts| counts.judged),
-        lost: sum(|counts| counts.lost),
-        duplicated: sum(|counts| counts.duplicated),
-        reordered: sum(|counts| counts.reordered),
-        delayed: sum(|counts| counts.delayed),
-        corrupted: sum(|counts| counts.corrupted),
-        link_full: sum(|counts| counts.link_full),
-    })
 }
 
 fn lane(lane: &LaneSnapshot) -> LaneReport {
-    LaneReport {
-        lane: lane.lane,
-        frames: lane.engine.frames,
-        busy_breaths: lane.breaths.busy_breaths,
-        idle_breaths: lane.breaths.idle_breaths,
-        tx_dropped: lane.breaths.tx_dropped,
-        tx_nombuf: lane.breaths.tx_nombuf,
-    }
+    let figures = Figures::sum(LANE, std::iter::once(&lane.breaths));
+    LaneReport { lane: lane.lane, frames: lane.engine.frames, figures }
 }
 
 fn job_report(job: &crate::config::JobSection, lanes: &[LaneSnapshot]) -> JobReport {
-    let sum = |field: fn(&JobStats) -> u64| {
-        let stats = lanes.iter().flat_map(|lane| &lane.jobs).filter(|(id, _)| *id == job.id);
-        stats.map(|(_, stats)| field(stats)).sum()
-    };
+    let stats = lanes.iter().flat_map(|lane| &lane.jobs).filter(|(id, _)| *id == job.id);
     JobReport {
         id: job.id,
         name: job.display_name(),
-        contributions_added: sum(|stats| stats.contributions_added),
-        chunks_completed: sum(|stats| stats.chunks_completed),
-        answers_sent: sum(|stats| stats.answers_sent),
-        answers_repeated: sum(|stats| stats.answers_repeated),
-        duplicates: sum(|stats| stats.duplicates),
-        contributions_clamped: sum(|stats| stats.contributions_clamped),
-        contributions_marked: sum(|stats| stats.contributions_marked),
-        hand_overs: sum(|stats| stats.hand_overs),
-        bytes_accepted: sum(|stats| stats.bytes_accepted),
-        over_quota: sum(|stats| stats.over_quota),
+        figures: Figures::sum(JobStats::FIGURES, stats.map(|(_, stats)| stats)),
     }
 }
 
@@ -374,3 +285,49 @@ const fn phase_name(phase: Phase) -> &'static str {
 fn micros(nanos: u64) -> f64 {
     nanos as f64 / 1000.0
 }
+
+const PORT: &[Figure<PortStats>] = table![PortStats:
+    rx_packets "Frames received",
+    rx_bytes "Bytes received",
+    rx_missed "Frames lost because the receive ring or socket buffer was full",
+    rx_errors "Frames that the port refused",
+    rx_nombuf "Frames lost because the pool had no buffer",
+    tx_packets "Frames sent",
+    tx_bytes "Bytes sent",
+    tx_errors "Frames that the driver or the kernel failed to send",
+];
+
+const LANE: &[Figure<LaneStats>] = table![LaneStats:
+    busy_breaths "Breaths that found at least one frame",
+    idle_breaths "Breaths that found none",
+    tx_dropped "Frames freed because the transmit ring was full",
+    tx_nombuf "Frames not made because the pool was empty",
+];
+
+const STEERING: &[Figure<SteerStats>] = table![SteerStats:
+    handed_over "Frames that lane 0 handed to another lane",
+    ring_full "Frames lost because a lane's ring was full",
+];
+
+const FAULTS: &[Figure<FaultCounts>] = table![FaultCounts:
+    judged "Frames that faults decided about",
+    lost "Frames lost on purpose",
+    duplicated "Frames doubled on purpose",
+    reordered "Frames held back behind later ones",
+    delayed "Frames delayed",
+    corrupted "Frames damaged",
+    link_full "Frames lost because the long link was full",
+];
+
+const TRACE: &[Figure<TraceCounts>] = table![TraceCounts:
+    frames "Frames in the capture",
+    bytes "Bytes of the capture",
+    cut "Frames for which the capture had no room any more",
+    errors "Frames that could not be written",
+];
+
+const HOST: &[Figure<HostStats>] = table![HostStats:
+    frames "Frames that were not Weft's",
+    answered "Frames that the host side answered",
+    over_rate "Frames that the host side left unseen because too many came",
+];

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{PortReport, Report};
+use super::{PortReport, Report, figures};
 
 /// Writes the final block (`forward statistics`), or, if the report has rates, the periodic one
 /// (`NIC statistics`).
@@ -22,19 +22,23 @@ pub fn write_text(report: &Report) -> String {
 
 fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
     let title = if report.rates.is_some() { "NIC statistics" } else { "Forward statistics" };
-    let PortReport { name, driver, .. } = &report.port;
-    let port = &report.port;
+    let PortReport { name, driver, figures, .. } = &report.port;
+    let count = |name| figures.of(name);
     writeln!(out, "\n  {} {title} for port {name} ({driver}) {0}", "-".repeat(12))?;
     writeln!(
         out,
         "  RX-packets: {:<14} RX-missed: {:<14} RX-bytes: {}",
-        port.rx_packets, port.rx_missed, port.rx_bytes
+        count("rx_packets"),
+        count("rx_missed"),
+        count("rx_bytes")
     )?;
-    writeln!(out, "  RX-errors: {:<15} RX-nombuf: {}", port.rx_errors, port.rx_nombuf)?;
+    writeln!(out, "  RX-errors: {:<15} RX-nombuf: {}", count("rx_errors"), count("rx_nombuf"))?;
     writeln!(
         out,
         "  TX-packets: {:<14} TX-errors: {:<14} TX-bytes: {}",
-        port.tx_packets, port.tx_errors, port.tx_bytes
+        count("tx_packets"),
+        count("tx_errors"),
+        count("tx_bytes")
     )?;
     if let Some(rates) = &report.rates {
         writeln!(out, "  Throughput (since last show)")?;
@@ -42,71 +46,28 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(out, "  Tx-pps: {:<18} Tx-bps: {}", rates.tx_pps, rates.tx_bps)?;
     }
     for lane in &report.lanes {
-        writeln!(
-            out,
-            "  lane {}: frames: {}  TX-dropped: {}  TX-nombuf: {}  busy breaths: {}  idle: {}",
-            lane.lane,
-            lane.frames,
-            lane.tx_dropped,
-            lane.tx_nombuf,
-            lane.busy_breaths,
-            lane.idle_breaths
-        )?;
+        writeln!(out, "  lane {}: frames: {}", lane.lane, lane.frames)?;
+        figures::write_text(out, &lane.figures)?;
     }
-    let steering = &report.steering;
-    if report.lanes.len() > 1 {
-        let (handed_over, full) = (steering.handed_over, steering.ring_full);
-        writeln!(out, "  steering: handed over: {handed_over}  ring full: {full}")?;
+    let steering = (report.lanes.len() > 1).then_some(&report.steering);
+    let host = Some(&report.host);
+    let parts = [
+        ("steering", steering),
+        ("faults", report.faults.as_ref()),
+        ("capture", report.trace.as_ref()),
+        ("host side", host),
+    ];
+    for (title, figures) in parts.into_iter().filter_map(|(title, part)| Some((title, part?))) {
+        writeln!(out, "  {title}:")?;
+        figures::write_text(out, figures)?;
     }
-    if let Some(faults) = &report.faults {
-        writeln!(
-            out,
-            "  faults: judged: {}  lost: {}  duplicated: {}  reordered: {}  delayed: {}  \
-             corrupted: {}  link full: {}",
-            faults.judged,
-            faults.lost,
-            faults.duplicated,
-            faults.reordered,
-            faults.delayed,
-            faults.corrupted,
-            faults.link_full
-        )?;
-    }
-    if let Some(trace) = &report.trace {
-        let super::TraceReport { frames, bytes, cut, errors } = trace;
-        writeln!(out, "  capture: frames: {frames}  bytes: {bytes}  cut: {cut}  errors: {errors}")?;
-    }
-    let host = &report.host;
-    writeln!(
-        out,
-        "  host side: frames: {}  answered: {}  over rate: {}",
-        host.frames, host.answered, host.over_rate
-    )
+    Ok(())
 }
 
 fn write_jobs(out: &mut String, report: &Report) -> std::fmt::Result {
     for job in &report.jobs {
-        writeln!(
-            out,
-            "  job {} ({}): contributions added: {}  chunks completed: {}  answers sent: {}  \
-             repeated: {}",
-            job.id,
-            job.name,
-            job.contributions_added,
-            job.chunks_completed,
-            job.answers_sent,
-            job.answers_repeated
-        )?;
-        writeln!(
-            out,
-            "    duplicates: {}  clamped: {}  marked: {}  hand-overs: {}  over quota: {}  bytes: {}",
-            job.duplicates,
-            job.contributions_clamped,
-            job.contributions_marked,
-            job.hand_overs,
-            job.over_quota,
-            job.bytes_accepted
-        )?;
+        writeln!(out, "  job {} ({}):", job.id, job.name)?;
+        figures::write_text(out, &job.figures)?;
     }
     Ok(())
 }

@@ -419,3 +419,21 @@ proptest! {
         touch_everything(&octets);
     }
 }
+
+#[test]
+fn a_template_writes_what_its_header_would() {
+    for (flags, chunk, exponent, crc) in [
+        (Flags::NONE, 0, 0, 0),
+        (Flags::CLAMPED.union(Flags::CONGESTION), 0xdead_beef, -126, 0x1234_5678),
+        (Flags::CONGESTION, u32::MAX, 126, u32::MAX),
+    ] {
+        let header = Header { flags, chunk: ChunkIndex(chunk), exponent, ..contrib() };
+        let mut wanted = [0; HEADER_LEN];
+        let mut packet = Packet::new_unchecked(&mut wanted);
+        header.emit(&mut packet);
+        packet.set_crc(crc);
+        let mut written = [0xee; HEADER_LEN];
+        Template::of(&contrib()).emit(&mut written, flags, header.chunk, exponent, crc);
+        assert_eq!(written, wanted);
+    }
+}

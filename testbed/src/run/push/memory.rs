@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use weft_control::{Decision, Event};
-use weft_engine::role::server::{ModelConfig, Server, ServerConfigError, ServerJobConfig};
+use weft_engine::role::model::{ModelConfig, ModelConfigError};
+use weft_engine::role::server::{Server, ServerJobConfig};
 use weft_io::Port;
 use weft_io::memory::{self, MemoryPort};
 use weft_kernel::Kernels;
@@ -41,7 +42,7 @@ pub enum MemoryError {
     Unsupported,
     /// The scenario does not fit a server.
     #[error("the server: {0}")]
-    Server(ServerConfigError),
+    Server(ModelConfigError),
     /// The initial model could not be made.
     #[error(transparent)]
     Trainer(#[from] TrainerError),

@@ -273,12 +273,15 @@ fn a_server_that_comes_back_stands_down_and_is_not_believed() {
     rig.dies("s0");
     rig.run_for(4 * SECOND);
     rig.promoted(0, 0);
-    rig.commands.clear();
-    rig.attach("s0", 2, role("s0", 9, 9, 0));
-    let down = Command::StandDown { job: JobId(0), epoch: ServerEpoch(1) };
-    assert_eq!(rig.commands, [(String::from("s0"), down)]);
-    let (version, _) = rig.controller.server_state(JobId(0)).unwrap();
-    assert_eq!(version, Version(0), "what it says of the model is nothing");
+    // Nor is one that says it serves in its successor's epoch, or in a later one.
+    for (life, epoch) in [(2, 0), (3, 1), (4, 2)] {
+        rig.commands.clear();
+        rig.attach("s0", life, role("s0", 9, 9, epoch));
+        let down = Command::StandDown { job: JobId(0), epoch: ServerEpoch(1) };
+        assert_eq!(rig.commands, [(String::from("s0"), down)], "epoch {epoch}");
+        let (version, _) = rig.controller.server_state(JobId(0)).unwrap();
+        assert_eq!(version, Version(0), "what it says of the model is nothing");
+    }
     let late = Event::MemberLost { job: JobId(0), rank: Rank::new(0).unwrap() };
     assert_eq!(rig.event("s0", late).unwrap_err().field, "event");
     // Groups go to the new server.

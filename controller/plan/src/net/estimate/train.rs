@@ -9,6 +9,8 @@
 //! fit and the median of sub-train slopes disagree, and the median is taken.
 //!
 //! What others put on the receiver's link during the train comes from readings of its NIC counter.
+//! Whether the sender's link held the train back comes from the stamps with which it left: a queue
+//! keeps a train together, so nothing of others shows between its packets.
 //!
 //! O(n) per train; called once per train by its receiver.
 
@@ -52,6 +54,8 @@ pub struct TrainSample {
     /// All that the receiver's link carried meanwhile, by its NIC counter, the train's own bytes
     /// among it; 0 if not known.
     pub received_bytes_per_sec: f64,
+    /// How it left its sender, if that is known.
+    pub departure: Option<Departure>,
     /// Packets that were cut off.
     pub prefix_packets: u32,
 }
@@ -90,6 +94,7 @@ impl TrainSample {
             bytes,
             rate_bytes_per_sec: rate,
             received_bytes_per_sec: received_rate(tail, readings).unwrap_or(0.0),
+            departure: None,
             prefix_packets: u32::try_from(cut).unwrap_or(u32::MAX),
         })
     }
@@ -105,7 +110,8 @@ impl TrainSample {
         if self.bytes == 0 || span_ns == 0 || !is_positive(own) || own > RATE_MAX {
             return Err(Refusal::Absurd);
         }
-        if !(0.0..=RATE_MAX).contains(&received) {
+        let departed = self.departure.map_or(0.0, |departure| departure.bytes_per_sec);
+        if ![received, departed].iter().all(|rate| (0.0..=RATE_MAX).contains(rate)) {
             return Err(Refusal::Absurd);
         }
         let long = span_ns >= TAIL_NS_MIN || self.packets + self.prefix_packets + 1 >= PACKETS_MAX;
@@ -119,6 +125,38 @@ impl TrainSample {
     #[must_use]
     pub const fn span_ns(&self) -> u64 {
         self.last_ns.saturating_sub(self.first_ns)
+    }
+}
+
+/// How a train left its sender.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Departure {
+    /// How fast.
+    pub bytes_per_sec: f64,
+    /// The sender's link held it back, so that this is the link's rate; otherwise the train was
+    /// through within the link's burst.
+    pub held: bool,
+}
+
+impl Departure {
+    /// Reduces the stamps with which a train left, in order; `None` where they tell nothing.
+    #[must_use]
+    pub fn reduce(stamps: &[Arrival]) -> Option<Self> {
+        let departure = match TrainSample::reduce(stamps, &[]) {
+            Ok(sample) if sample.rates().is_ok() => {
+                Self { bytes_per_sec: sample.rate_bytes_per_sec, held: true }
+            }
+            Ok(_) | Err(Refusal::Short) => {
+                let ([first, others @ ..], last) = (stamps, stamps.last()?) else { return None };
+                let bytes: f64 = others.iter().map(|packet| f64::from(packet.len_bytes)).sum();
+                let rate = bytes * 1e9 / (last.at_ns - first.at_ns) as f64;
+                Self { bytes_per_sec: rate, held: false }
+            }
+            Err(_) => return None,
+        };
+        let rate = departure.bytes_per_sec;
+        (is_positive(rate) && rate <= RATE_MAX).then_some(departure)
     }
 }
 

@@ -7,11 +7,13 @@ use weft_wire::Rank;
 use weft_wire::header::Kind;
 
 use super::lease::Lease;
-use super::{Aggregator, Incoming, LeaseIndex, Verdict};
+use super::{Aggregator, Incoming};
 use crate::admit::quota::Payer;
 use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::drops::DropReason;
-use crate::role::gather::{Arrival, PushIndex};
+use crate::role::PushIndex;
+use crate::role::gather::Arrival;
+use crate::role::{LeaseIndex, Verdict};
 
 impl Aggregator {
     /// The box's own port, or one that a leaf's lane speaks to its root from.

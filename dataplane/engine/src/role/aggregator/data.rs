@@ -6,9 +6,10 @@ use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::{Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
-use super::{Aggregator, Incoming, Job, JobStats, LeaseIndex, Verdict};
+use super::{Aggregator, Incoming, Job, JobStats};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
+use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::is_intact;
 use crate::slot::accumulate::Contribution;
 use crate::slot::bitmap::look;
@@ -226,6 +227,7 @@ impl Aggregator {
             step,
             members: mask,
             completed_by: bank.completed_by,
+            run: Bank::NO_RUN,
             claimed_at: bank.claimed_at,
         };
         self.multicast(index, step, incoming.buffer)

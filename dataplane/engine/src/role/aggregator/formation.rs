@@ -9,9 +9,10 @@ use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
 use weft_wire::{ChunkIndex, Cookie, MacAddr, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
-use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use super::{Aggregator, Incoming, dispatch_out};
 use crate::admit::quota::{Payer, formation_bytes};
 use crate::drops::DropReason;
+use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::is_intact;
 use crate::session::life::{TokenInput, token};
 use crate::slot::counter::Transition;

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use weft_kernel::Kernels;
 use weft_wire::frame::{Encap, Endpoint, UdpAddr};
-use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
 use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
@@ -45,7 +45,7 @@ pub(super) struct Lease {
     pub(super) session: u64,
     pub(super) cookie_down: Cookie,
     /// The header of this epoch's answers: chunk, exponent and flags are each answer's own.
-    pub(super) answer: [u8; HEADER_LEN],
+    pub(super) answer: Template,
     pub(super) joined: Members,
     pub(super) closed: Members,
     /// The session that ended because members began anew, and who they are.
@@ -63,6 +63,8 @@ pub(super) struct Lease {
     pub(super) upstream: Option<Upstream>,
     /// Which bits of its contributions' headers count.
     pub(super) masks: Masks,
+    /// Its contributions are summed in runs.
+    pub(super) takes_runs: bool,
 }
 
 /// A member of the group, in this lane.
@@ -133,7 +135,7 @@ impl Lease {
             .parent
             .as_ref()
             .map(|parent| Upstream::new(config, row, parent, lane, random.next_non_zero()));
-        Self {
+        let mut lease = Self {
             mask: Members::first(row.members.len()),
             members,
             phase: Phase::Forming,
@@ -141,7 +143,7 @@ impl Lease {
             group: GroupId::new(row.row, 0),
             session: 0,
             cookie_down: Cookie::default(),
-            answer: [0; HEADER_LEN],
+            answer: Template::default(),
             joined: Members::EMPTY,
             closed: Members::EMPTY,
             lost: None,
@@ -154,8 +156,11 @@ impl Lease {
             box_port: config.local.addr.port(),
             upstream,
             masks: Masks::of(row.exponent),
+            takes_runs: false,
             row: row.clone(),
-        }
+        };
+        lease.takes_runs = lease.may_take_runs();
+        lease
     }
 
     /// Where its members and its root speak from.
@@ -216,17 +221,14 @@ impl Lease {
         });
     }
 
-    fn answer_header(&self) -> [u8; HEADER_LEN] {
-        let mut bytes = [0; HEADER_LEN];
-        let header = Header {
+    fn answer_header(&self) -> Template {
+        Template::of(&Header {
             cookie: self.cookie_down,
             element_type: self.row.element_type,
             operation: self.row.operation,
             count: self.row.elements,
             ..plain_header(Kind::Answer, self.row.job, self.group, self.mask)
-        };
-        header.emit(&mut Packet::new_unchecked(&mut bytes));
-        bytes
+        })
     }
 
     /// What this box can say upwards about the sums it keeps.

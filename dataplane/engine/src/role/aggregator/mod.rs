@@ -29,62 +29,21 @@ use crate::admit::quota::{Payer, Strangers};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::gather::{Gather, PushIndex};
+use crate::role::gather::Gather;
+use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
 use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
-pub use run::Run;
+pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;
 use quick::Quick;
 use roots::Roots;
-
-/// What to do with a frame after [`Aggregator::handle_frame`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// Refused, and counted under this reason. The buffer is free.
-    Drop(DropReason),
-    /// Taken in; nothing goes out now. The buffer is free.
-    Hold,
-    /// Not Weft's: for the host side of the port (ARP, NDP, ping).
-    Host,
-    /// The buffer now holds a frame of this length to send.
-    Send {
-        /// Length of the frame in bytes.
-        len: usize,
-    },
-    /// The buffer now holds a frame to member 0 of the lease; send it, and a copy readdressed by
-    /// [`Aggregator::readdress`] to each other member.
-    Multicast {
-        /// Length of the frame in bytes.
-        len: usize,
-        /// The lease whose members get it.
-        lease: LeaseIndex,
-    },
-    /// The buffer now holds a frame to send, and [`Gather::copies`] says who gets a copy of it,
-    /// addressed by [`Gather::address_copy`].
-    Fan {
-        /// Length of the frame in bytes.
-        len: usize,
-        /// The push job whose frame it is.
-        push: PushIndex,
-    },
-}
-
-/// Index of a lease within a lane.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct LeaseIndex(u16);
-
-impl LeaseIndex {
-    #[inline]
-    fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
+use run::Runs;
 
 /// The aggregator of one lane.
 #[derive(Debug)]
@@ -104,6 +63,7 @@ pub struct Aggregator {
     /// When each lease's leaf has something to say to its root.
     timers: Timers,
     strangers: Strangers,
+    runs: Runs,
     gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
@@ -187,6 +147,7 @@ impl Aggregator {
             timers,
             strangers,
             leases,
+            runs: Runs::new(),
             gather: Gather::none(),
             random,
             secret,

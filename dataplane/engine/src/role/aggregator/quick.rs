@@ -16,12 +16,13 @@ use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
+use super::Aggregator;
 use super::data::Arrival;
 use super::lease::{Lease, Phase};
-use super::{Aggregator, LeaseIndex};
 use crate::drops::DropReason;
-use crate::slot::State;
+use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
+use crate::slot::{BankIndex, State};
 
 /// Bytes of Ethernet, IPv4, UDP and Weft header.
 pub(super) const LEN: usize = 42 + HEADER_LEN;
@@ -167,24 +168,11 @@ impl Aggregator {
         buffer: &[u8],
         len: usize,
     ) -> Option<(LeaseIndex, Arrival)> {
-        let head: &[u8; LEN] = buffer.first_chunk()?;
-        let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
+        let datagram: &[u8; HEADER_LEN] = buffer.first_chunk::<LEN>()?.last_chunk()?;
         let packet = Packet::new_unchecked(datagram);
         let index: LeaseIndex = (*self.rows.get(usize::from(packet.group().row()))?)?;
         let lease = self.leases.get(index.index())?;
-        // The comparison holds the other bits against the member's own.
-        let rank = packet.members().0.trailing_zeros() as usize;
-        let member = lease.members.get(rank)?;
-        let rank = Rank::new(u8::try_from(rank).ok()?)?;
-        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
-        let frame_len = LEN + lease.payload_len;
-        if !member.expected.matches(&lease.masks, head)
-            || lease.phase != Phase::Open
-            || len < frame_len
-            || !ipv4_checksum_ok(ip)
-        {
-            return None;
-        }
+        let (head, rank) = lease.recognise_member(buffer, len)?;
         let chunk = packet.chunk().0;
         let step = chunk >> self.shards_log2;
         if chunk & (u32::from(self.shards) - 1) != u32::from(self.lane) || step >= lease.step_count
@@ -204,19 +192,55 @@ impl Aggregator {
         } else {
             return None;
         };
-        let arrival = Arrival {
+        Some((index, lease.arrival(now, head, rank, place, step, first)))
+    }
+}
+
+impl Lease {
+    /// Recognises whose a frame to this row is; all but its chunk and exponent is as it should be.
+    #[inline(always)]
+    pub(super) fn recognise_member<'a>(
+        &self,
+        buffer: &'a [u8],
+        len: usize,
+    ) -> Option<(&'a [u8; LEN], Rank)> {
+        let head: &[u8; LEN] = buffer.first_chunk()?;
+        let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
+        // The comparison holds the other bits against the member's own.
+        let rank = Packet::new_unchecked(datagram).members().0.trailing_zeros();
+        let member = self.members.get(rank as usize)?;
+        let rank = Rank::new(u8::try_from(rank).ok()?)?;
+        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
+        let is_expected = member.expected.matches(&self.masks, head)
+            && self.phase == Phase::Open
+            && len >= LEN + self.payload_len
+            && ipv4_checksum_ok(ip);
+        is_expected.then_some((head, rank))
+    }
+
+    #[inline(always)]
+    pub(super) fn arrival(
+        &self,
+        now: Nanos,
+        head: &[u8; LEN],
+        rank: Rank,
+        place: BankIndex,
+        step: u32,
+        first: bool,
+    ) -> Arrival {
+        let packet = Packet::new_unchecked(&head[DATAGRAM..]);
+        Arrival {
             rank,
             step,
             place,
             first,
-            exponent,
+            exponent: packet.exponent(),
             flags: packet.flags(),
             congestion: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
             payload_start: LEN,
-            frame_len,
+            frame_len: LEN + self.payload_len,
             now,
-        };
-        Some((index, arrival))
+        }
     }
 }
 

@@ -6,9 +6,10 @@ use weft_wire::{ChunkIndex, Cookie, Members, Rank};
 
 use super::data::INHERITED;
 use super::lease::Lease;
-use super::{Aggregator, Incoming, LeaseIndex, Verdict, dispatch_out};
+use super::{Aggregator, Incoming, dispatch_out};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
+use crate::role::{LeaseIndex, Verdict};
 use crate::slot::bitmap::Seen;
 use crate::slot::counter::Transition;
 use crate::slot::next_step::NextStep;
@@ -62,7 +63,7 @@ impl Aggregator {
         buffer: &mut [u8],
     ) -> usize {
         let lease = &self.leases[index.index()];
-        self.emit_answer_header(lease, member, step, buffer);
+        self.emit_answer_header(lease, member, step, 0, buffer);
         let encap = &lease.members[member].encap;
         dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
     }
@@ -80,28 +81,25 @@ impl Aggregator {
         buffer: &mut [u8],
     ) {
         let lease = &self.leases[index.index()];
-        self.emit_answer_header(lease, member, step, buffer).set_crc(crc);
+        self.emit_answer_header(lease, member, step, crc, buffer);
         lease.members[member].encap.emit(buffer, HEADER_LEN + lease.payload_len);
     }
 
     #[inline(always)]
-    fn emit_answer_header<'a>(
+    fn emit_answer_header(
         &self,
         lease: &Lease,
         member: usize,
         step: u32,
-        buffer: &'a mut [u8],
-    ) -> Packet<&'a mut [u8; HEADER_LEN]> {
+        crc: u32,
+        buffer: &mut [u8],
+    ) {
         let bank = lease.slots.bank(lease.slots.locate(step));
         let start = lease.members[member].encap.header_len();
         let header: &mut [u8; HEADER_LEN] =
             buffer[start..].first_chunk_mut().expect("the payload is in place behind it");
-        *header = lease.answer;
-        let mut packet = Packet::new_unchecked(header);
-        packet.set_flags(bank.flags.only(INHERITED));
-        packet.set_chunk(ChunkIndex(bank.step * u32::from(self.shards) + u32::from(self.lane)));
-        packet.set_exponent(bank.exponent);
-        packet
+        let chunk = ChunkIndex(bank.step * u32::from(self.shards) + u32::from(self.lane));
+        lease.answer.emit(header, bank.flags.only(INHERITED), chunk, bank.exponent, crc);
     }
 
     /// Header fields that every datagram with elements of this bank has.

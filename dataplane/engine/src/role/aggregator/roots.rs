@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 
 use weft_wire::frame::UdpAddr;
 
-use super::LeaseIndex;
 use super::lease::Lease;
 use crate::admit::addresses::Addresses;
+use crate::role::LeaseIndex;
 use crate::table::ROWS_MAX;
 
 /// The roots of a lane's leases.

@@ -1,115 +1,234 @@
-//! A run: contributions to one step that stand one behind another in a burst, summed in one pass.
+//! Runs: contributions of one burst to one step, summed in one pass wherever they stand in it.
 //!
-//! Each is checked by itself, as on the short way; what is saved is their sum's way through the
-//! slot, which is read and written once, and the answers' copies: the pass that completes a step
-//! writes the sum over every payload of the run. A run ends where a frame is anything but a further
-//! ordinary contribution to the step, and that frame is handled by itself.
+//! Each is judged and entered in the books when its turn comes, as on the short way; only its
+//! payload waits, in its frame, until the step is complete, four wait for it, or the burst ends.
+//! What is saved is the sum's way through the slot, which is read and written once, and the
+//! answers' copies: the pass that completes a step writes the sum over every payload of the run.
+//! A frame that is anything but such a contribution may want what a slot holds, so before it is
+//! handled, and when the burst ends, the lane has all runs summed.
 //!
 //! Invariant: answers, drops, counters and slots are those of the same frames handled one by one
 //! (tests/run.rs holds the two against each other).
 
 use weft_kernel::RUN_MAX;
-use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
-use weft_wire::header::{Flags, HEADER_LEN, Packet};
+use weft_wire::Nanos;
+use weft_wire::header::{Flags, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{Members, Nanos, Rank};
 
+use super::Aggregator;
 use super::data::{Arrival, INHERITED};
 use super::lease::Lease;
 use super::quick::{DATAGRAM, LEN};
-use super::{Aggregator, JobStats, LeaseIndex, Verdict};
-use crate::slot::counter::{Transition, TransitionCounters};
-use crate::slot::{Bank, State};
+use crate::drops::DropReason;
+use crate::role::{LeaseIndex, Verdict};
+use crate::slot::accumulate::Contribution;
+use crate::slot::counter::Transition;
+use crate::slot::{Bank, BankIndex, State};
 
-/// What became of a run.
+/// What became of a frame of a burst. Small, so that it travels in a register.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Run {
-    /// Frames of the run, at least two: the first of the burst.
-    pub count: usize,
-    /// What to do with the last; the others are free, as after [`Verdict::Hold`]. But with
-    /// [`Verdict::Multicast`] they have become its copies to the members from 1 on, in order, to
-    /// be sent as they are.
-    pub verdict: Verdict,
+pub enum Taken {
+    /// Not decided here, and nothing has changed. When all runs are summed,
+    /// [`Aggregator::handle_frame`] decides.
+    Else,
+    /// Refused, and counted under this reason. The frame is free.
+    Drop(DropReason),
+    /// Taken in: it waits in this run, behind those that wait there already.
+    Wait(RunIndex),
+    /// The same, and the run is to be summed at once.
+    Sum(RunIndex),
 }
 
-/// The contributions of a run, accepted but not added yet. Plain numbers, which stay in registers:
-/// what is put together in memory can only be read when all stores before it are done.
-struct Accepted {
-    count: usize,
-    /// Whose contributions they are.
-    members: Members,
-    /// Whose is the last.
-    last: Rank,
-    /// Whose contributions the bank holds already.
-    before: Members,
-    flags: Flags,
-    /// How many carry a congestion mark.
-    marked: u64,
+/// Number of a run among those that wait, below [`RUNS_MAX`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RunIndex(u8);
+
+impl RunIndex {
+    /// Of the lowest bit that is set.
+    #[inline(always)]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+    const fn lowest(bits: u64) -> Self {
+        Self(bits.trailing_zeros() as u8)
+    }
+
+    /// As an index.
+    #[inline(always)]
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0) % RUNS_MAX
+    }
+}
+
+/// All runs of a lane. What is known of one is a few numbers, each read as it was written: what is
+/// put together in memory can only be read when all stores before it are done.
+#[derive(Debug)]
+pub(super) struct Runs {
+    waiting: [Waiting; RUNS_MAX],
+    /// A bit for each that does not wait.
+    free: u64,
+    /// The one that a contribution was taken into last, if that waits.
+    last: Option<(Target, RunIndex)>,
+}
+
+/// What says which step of which group a datagram is for, to be compared.
+type Target = u64;
+
+/// A run that waits to be summed.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    lease: LeaseIndex,
+    place: BankIndex,
+    /// The first of it is the step's first.
+    claims: bool,
+    /// The last of it is the step's last.
+    completes: bool,
+    count: u32,
+}
+
+impl Runs {
+    pub(super) fn new() -> Self {
+        let (lease, place) = (LeaseIndex(0), BankIndex(0));
+        let none = Waiting { lease, place, claims: false, completes: false, count: 0 };
+        Self { waiting: [none; RUNS_MAX], free: u64::MAX, last: None }
+    }
 }
 
 impl Aggregator {
-    /// Takes the run at the start of a burst. `None`, and nothing has changed, if there is none:
-    /// then [`Aggregator::handle_frame`] decides about the first frame.
+    /// Decides about a frame whose buffer may become an answer.
     #[inline(always)]
-    pub fn handle_run<F: AsRef<[u8]> + AsMut<[u8]>>(
-        &mut self,
-        now: Nanos,
-        frames: &mut [F],
-    ) -> Option<Run> {
-        let [first, second, ..] = &*frames else { return None };
-        if target(first.as_ref())? != target(second.as_ref())? {
-            return None;
-        }
-        let (index, arrival) = self.recognise(now, first.as_ref(), first.as_ref().len())?;
+    pub fn take(&mut self, now: Nanos, frame: &[u8]) -> Taken {
+        let follower = self.runs.last.filter(|(last, _)| target(frame) == Some(*last));
+        let recognised = match follower {
+            Some((_, run)) => self.recognise_follower(now, frame, run),
+            None => self.recognise(now, frame, frame.len()),
+        };
+        let Some((index, arrival)) = recognised else { return Taken::Else };
         let lease = &mut self.leases[index.index()];
+        if !lease.takes_runs || self.runs.free == 0 {
+            return Taken::Else;
+        }
+        self.stats.frames += 1;
         let job = lease.job(&mut self.jobs);
-        // A bucket that runs dry would have to refuse the frames behind; an answer with a UDP
-        // checksum is no matter of headers.
-        if job.bucket.is_some()
-            || lease.row.integrity == Integrity::Checksum16
-            || !lease.slots.store.adds_runs()
-        {
-            return None;
+        let is_paid = job.charge(now, arrival.frame_len);
+        let is_right =
+            is_paid.and_then(|()| lease.check_integrity(frame, DATAGRAM..arrival.frame_len));
+        if let Err(reason) = is_right {
+            self.stats.drops.count(reason);
+            return Taken::Drop(reason);
         }
-        let run = lease.accept_run(&arrival, frames);
-        let count = run.count;
-        if count < 2 {
-            return None;
+        job.stats.contributions_marked += u64::from(arrival.congestion);
+        let completes = lease.enter(&arrival);
+        let bank = lease.slots.bank_mut(arrival.place);
+        let number = if bank.run == Bank::NO_RUN {
+            let RunIndex(number) = RunIndex::lowest(self.runs.free);
+            self.runs.free &= self.runs.free - 1;
+            bank.run = number;
+            let (place, claims) = (arrival.place, arrival.first);
+            self.runs.waiting[usize::from(number) % RUNS_MAX] =
+                Waiting { lease: index, place, claims, completes, count: 1 };
+            number
+        } else {
+            let run = &mut self.runs.waiting[usize::from(bank.run) % RUNS_MAX];
+            run.count += 1;
+            run.completes = completes;
+            if run.count as usize == RUN_MAX {
+                return Taken::Sum(RunIndex(bank.run));
+            }
+            bank.run
+        };
+        let run = RunIndex(number);
+        if completes {
+            return Taken::Sum(run);
         }
-        let transitions = &mut self.stats.transitions;
-        let complete = lease.enter_run(&run, &arrival, &mut job.stats, transitions);
-        self.stats.frames += count as u64;
-        let verdict = self.add_run(index, arrival, complete, &mut frames[..count]);
-        Some(Run { count, verdict })
+        if follower.is_none() {
+            self.runs.last = target(frame).map(|target| (target, run));
+        }
+        Taken::Wait(run)
     }
 
-    /// Sums the payloads, and sends the sum on where it is complete.
+    /// As [`Aggregator::recognise`], for a further contribution to a step whose run waits: of the
+    /// row and the bank all is known.
     #[inline(always)]
-    fn add_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+    fn recognise_follower(
+        &self,
+        now: Nanos,
+        frame: &[u8],
+        run: RunIndex,
+    ) -> Option<(LeaseIndex, Arrival)> {
+        let Waiting { lease: index, place, .. } = self.runs.waiting[run.index()];
+        let lease = self.leases.get(index.index())?;
+        let (head, rank) = lease.recognise_member(frame, frame.len())?;
+        let bank = lease.slots.bank(place);
+        if bank.members.contains(rank.bit()) {
+            return None;
+        }
+        let arrival = lease.arrival(now, head, rank, place, bank.step, false);
+        (arrival.exponent == bank.exponent).then_some((index, arrival))
+    }
+
+    /// A run that waits.
+    #[inline(always)]
+    #[must_use]
+    pub fn waiting_run(&self) -> Option<RunIndex> {
+        let waiting = !self.runs.free;
+        (waiting != 0).then(|| RunIndex::lowest(waiting))
+    }
+
+    /// Sums a run, whose frames these are, in the order that they came in: from one to
+    /// [`RUN_MAX`]. Says what to do with the last; the others are free, as after
+    /// [`Verdict::Hold`]. But with [`Verdict::Multicast`] they have become its copies to the
+    /// members from 1 on, from the last but one back to the first, to be sent as they are.
+    #[inline(always)]
+    pub fn sum_run<F: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
-        index: LeaseIndex,
-        arrival: Arrival,
-        complete: bool,
+        run: RunIndex,
         frames: &mut [F],
     ) -> Verdict {
-        let Arrival { place, first, step, frame_len, .. } = arrival;
+        let Waiting { lease: index, place, claims, completes, .. } = self.runs.waiting[run.index()];
+        self.runs.free |= 1 << run.index();
+        self.runs.last = None;
         let lease = &mut self.leases[index.index()];
-        let store = &mut lease.slots.store;
-        let count = frames.len();
-        if complete {
-            let mut wires: [&mut [u8]; RUN_MAX] = Default::default();
-            for (wire, frame) in wires.iter_mut().zip(&mut *frames) {
-                *wire = &mut frame.as_mut()[LEN..frame_len];
+        let frame_len = LEN + lease.payload_len;
+        let len = frames.len();
+        let count = len as u64;
+        let job = &mut lease.job(&mut self.jobs).stats;
+        job.contributions_added += count;
+        job.bytes_accepted += count * frame_len as u64;
+        job.chunks_completed += u64::from(completes);
+        let first = u64::from(claims);
+        self.stats.transitions.count_many(Transition::Claim, first);
+        self.stats.transitions.count_many(Transition::Add, count - first);
+        let (bank, store) = lease.slots.bank_and_store(place);
+        bank.run = Bank::NO_RUN;
+        let step = bank.step;
+        // Whose a single one is matters in rank order alone; and none of these rows clamps.
+        let from = Contribution { rank: 0, limit: 0 };
+        match (&mut *frames, completes) {
+            ([one], _) => {
+                let wire = &mut one.as_mut()[LEN..frame_len];
+                let _clamped = match (completes, claims) {
+                    (true, true) => store.only(place, from, wire),
+                    (true, false) => store.add_last(place, from, wire),
+                    (false, true) => store.first(place, from, wire),
+                    (false, false) => store.add(place, from, wire),
+                };
             }
-            store.add_run_emit(place, first, &mut wires[..count]);
-            return self.complete_run(index, step, frames);
+            (frames, true) => {
+                let mut wires: [&mut [u8]; RUN_MAX] = Default::default();
+                for (wire, frame) in wires.iter_mut().zip(&mut *frames) {
+                    *wire = &mut frame.as_mut()[LEN..frame_len];
+                }
+                store.add_run_emit(place, claims, &mut wires[..len]);
+            }
+            (frames, false) => {
+                let mut wires: [&[u8]; RUN_MAX] = Default::default();
+                for (wire, frame) in wires.iter_mut().zip(&*frames) {
+                    *wire = &frame.as_ref()[LEN..frame_len];
+                }
+                store.add_run(place, claims, &wires[..len]);
+            }
         }
-        let mut wires: [&[u8]; RUN_MAX] = Default::default();
-        for (wire, frame) in wires.iter_mut().zip(&*frames) {
-            *wire = &frame.as_ref()[LEN..frame_len];
-        }
-        store.add_run(place, first, &wires[..count]);
-        Verdict::Hold
+        if completes { self.complete_run(index, step, frames) } else { Verdict::Hold }
     }
 
     /// Each frame's payload is the sum: makes them answers.
@@ -120,11 +239,11 @@ impl Aggregator {
         step: u32,
         frames: &mut [F],
     ) -> Verdict {
-        let (last, others) = frames.split_last_mut().expect("a run has two frames");
+        let (last, others) = frames.split_last_mut().expect("a run has a frame");
         let verdict = self.complete(index, step, last.as_mut());
-        if matches!(verdict, Verdict::Multicast { .. }) {
+        if !others.is_empty() && matches!(verdict, Verdict::Multicast { .. }) {
             let crc = Packet::new_unchecked(&last.as_ref()[DATAGRAM..]).crc();
-            for (member, frame) in (1..).zip(others) {
+            for (member, frame) in (1..).zip(others.iter_mut().rev()) {
                 self.emit_answer_like(index, member, step, crc, frame.as_mut());
             }
         }
@@ -133,75 +252,16 @@ impl Aggregator {
 }
 
 impl Lease {
-    /// The recognised contribution and those behind it that can be summed with it; none where it
-    /// is spoilt. Changes nothing.
-    #[inline(always)]
-    fn accept_run<F: AsRef<[u8]>>(&self, first: &Arrival, frames: &[F]) -> Accepted {
-        let held = self.slots.bank(first.place).members;
-        let mut run = Accepted {
-            count: 0,
-            members: first.rank.bit(),
-            last: first.rank,
-            before: if first.first { Members::EMPTY } else { held },
-            flags: first.flags,
-            marked: u64::from(first.congestion),
-        };
-        let Some((head, behind)) = frames.split_first() else { return run };
-        if self.check_integrity(head.as_ref(), DATAGRAM..first.frame_len).is_err() {
-            return run;
-        }
-        run.count = 1;
-        let wanted = target(head.as_ref());
-        for frame in behind.iter().take(RUN_MAX - 1) {
-            if target(frame.as_ref()) != wanted || !self.accept(&mut run, first, frame) {
-                break;
-            }
-        }
-        run
+    /// True when a row's contributions are summed in runs. An answer with a UDP checksum is no
+    /// matter of headers.
+    pub(super) fn may_take_runs(&self) -> bool {
+        self.row.integrity != Integrity::Checksum16 && self.slots.store.adds_runs()
     }
 
-    /// Judges one frame to the run's step as the short way would.
+    /// Does a bank's books of a contribution, as [`Lease::take`] does. True when it completes the
+    /// step.
     #[inline(always)]
-    fn accept<F: AsRef<[u8]>>(&self, run: &mut Accepted, first: &Arrival, frame: &F) -> bool {
-        let Some(head) = frame.as_ref().first_chunk::<LEN>() else { return false };
-        let Some(datagram) = head.last_chunk::<HEADER_LEN>() else { return false };
-        let Some(ip) = head[ETHERNET_LEN..].first_chunk::<IPV4_LEN>() else { return false };
-        let packet = Packet::new_unchecked(datagram);
-        let rank = packet.members().0.trailing_zeros();
-        let Some(member) = self.members.get(rank as usize) else { return false };
-        let Some(rank) = u8::try_from(rank).ok().and_then(Rank::new) else { return false };
-        if !member.expected.matches(&self.masks, head)
-            || frame.as_ref().len() < first.frame_len
-            || run.before.union(run.members).contains(rank.bit())
-            || packet.exponent() != first.exponent
-            || !ipv4_checksum_ok(ip)
-        {
-            return false;
-        }
-        let flags = packet.flags();
-        let is_marked = head[ETHERNET_LEN + 1] & 0b11 == 0b11;
-        if self.check_integrity(frame.as_ref(), DATAGRAM..first.frame_len).is_err() {
-            return false;
-        }
-        run.members = run.members.union(rank.bit());
-        run.flags = run.flags.union(flags);
-        run.marked += u64::from(is_marked);
-        run.last = rank;
-        run.count += 1;
-        true
-    }
-
-    /// Does the books of a run, as [`Lease::take`] does those of one contribution. True when it
-    /// completes the step.
-    #[inline(always)]
-    fn enter_run(
-        &mut self,
-        run: &Accepted,
-        arrival: &Arrival,
-        job: &mut JobStats,
-        transitions: &mut TransitionCounters,
-    ) -> bool {
-        let count = run.count as u64;
+    fn enter(&mut self, arrival: &Arrival) -> bool {
         let bank = self.slots.bank_mut(arrival.place);
         if arrival.first {
             *bank = Bank {
@@ -213,37 +273,29 @@ impl Lease {
                 ..Bank::default()
             };
         }
-        bank.members = run.before.union(run.members);
-        bank.flags = bank.flags.union(run.flags.only(INHERITED));
-        if run.marked > 0 {
+        bank.members = bank.members.union(arrival.rank.bit());
+        bank.flags = bank.flags.union(arrival.flags.only(INHERITED));
+        if arrival.congestion {
             bank.flags = bank.flags.union(Flags::CONGESTION);
         }
         let complete = bank.members == self.mask;
         if complete {
-            bank.completed_by = u8::try_from(run.last.index()).expect("a rank is below 64");
+            bank.completed_by = arrival.rank.number();
         }
         let lag = arrival.now.since(bank.claimed_at);
-        let mut left = run.members.0;
-        while left != 0 {
-            self.members[left.trailing_zeros() as usize].lag.count(lag);
-            left &= left - 1;
-        }
-        let claims = u64::from(arrival.first);
-        transitions.count_many(Transition::Claim, claims);
-        transitions.count_many(Transition::Add, count - claims);
-        job.contributions_added += count;
-        job.bytes_accepted += count * arrival.frame_len as u64;
-        job.contributions_marked += run.marked;
-        job.chunks_completed += u64::from(complete);
+        self.members[arrival.rank.index()].lag.count(lag);
         complete
     }
 }
 
-/// What says which step of which group a datagram is for, to be compared.
 #[inline(always)]
-fn target(frame: &[u8]) -> Option<u64> {
+fn target(frame: &[u8]) -> Option<Target> {
     frame.get(TARGET..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
 }
 
 /// Group and chunk (SPEC#header).
 const TARGET: usize = DATAGRAM + 8;
+
+/// Runs that wait at most; with more, a frame goes the short way.
+pub const RUNS_MAX: usize = 64;
+const _: () = assert!(RUNS_MAX == u64::BITS as usize);

@@ -15,10 +15,11 @@ use weft_wire::hello::{Hello, Phase as Step, Reason};
 use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 
 use super::lease::{Lease, Phase};
-use super::{Aggregator, Incoming, LeaseIndex, Verdict};
+use super::{Aggregator, Incoming};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
+use crate::role::{LeaseIndex, Verdict};
 use crate::slot::State;
 use crate::steps::StepSet;
 use crate::table::{BoxConfig, ParentConfig, RowConfig};

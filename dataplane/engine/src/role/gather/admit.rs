@@ -8,7 +8,7 @@ use super::job::Job;
 use super::{Arrival, Outbox};
 use crate::admit::quota::{Payer, Strangers, formation_bytes};
 use crate::drops::{DropCounters, DropReason};
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::{ClientEvent, Peer, PeerChange};
 use crate::send::pacer::TokenBucket;
 

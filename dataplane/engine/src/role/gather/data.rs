@@ -10,7 +10,7 @@ use super::job::Job;
 use super::stats::Transition;
 use super::{Arrival, HAVES_MAX, Have, Outbox};
 use crate::drops::{DropCounters, DropReason};
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::send::datagram::is_intact;
 use crate::slot::accumulate::Contribution;

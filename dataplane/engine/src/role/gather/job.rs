@@ -14,10 +14,11 @@ use super::group::Groups;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::upstream::channel;
-use super::{Have, Outbox, PushIndex};
+use super::{Have, Outbox};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
+use crate::role::PushIndex;
+use crate::role::Verdict;
 use crate::role::channel::{
     ChannelClient, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };

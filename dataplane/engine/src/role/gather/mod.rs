@@ -51,23 +51,13 @@ pub use stats::{PushStats, Transition};
 use crate::admit::quota::{Payer, Strangers};
 use crate::drops::{DropCounters, DropReason};
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
+use crate::role::PushIndex;
+use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::send::train::Trains;
 use crate::table::{JOBS_MAX, TableError};
 use crate::timers::Timers;
 use job::Job;
-
-/// Index of a push job at this box.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PushIndex(u8);
-
-impl PushIndex {
-    #[inline]
-    fn index(self) -> usize {
-        usize::from(self.0)
-    }
-}
 
 /// The push jobs of one aggregator.
 #[derive(Debug)]

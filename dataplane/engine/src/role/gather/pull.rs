@@ -8,7 +8,7 @@ use super::job::Job;
 use super::relay::{Next, Wanted};
 use super::stats::Transition;
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::send::datagram::{is_intact, plain_header};
 

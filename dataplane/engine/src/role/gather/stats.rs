@@ -1,5 +1,7 @@
 //! What a job's pushes are counted by (I11). Plain numbers; nothing decides on them.
 
+use crate::figures::figures;
+
 /// What can happen to a whole lease, its slots, or a relayed pull. A simulation that never hit one
 /// of them proves too little.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -90,53 +92,37 @@ const _: () = {
     }
 };
 
-/// Counters of a push job at an aggregator.
-#[derive(Clone, Debug)]
-pub struct PushStats {
-    transitions: [u64; Transition::COUNT],
-    /// Contributions that entered a sum.
-    pub contributions_added: u64,
-    /// Contributions that were already in the sum.
-    pub duplicates: u64,
-    /// Contributions with at least one clamped element.
-    pub contributions_clamped: u64,
-    /// Contributions that met congestion on their way.
-    pub contributions_marked: u64,
-    /// Chunks whose sum was completed here.
-    pub chunks_completed: u64,
-    /// Sums sent to the server, repeats included.
-    pub sums_sent: u64,
-    /// Sums that a replica was to get and did not, because it has no channel.
-    pub copies_skipped: u64,
-    /// Bytes of frames accepted into slots.
-    pub bytes_accepted: u64,
-    /// Frames refused by the job's token bucket.
-    pub over_quota: u64,
-    /// Chunks of the model that members got, each copy counted.
-    pub pulls_answered: u64,
-    /// Acknowledgements not sent because too many were owed; the member repeats.
-    pub haves_lost: u64,
-    /// Events that nobody fetched in time.
-    pub events_lost: u64,
-}
-
-impl Default for PushStats {
-    fn default() -> Self {
-        Self {
-            transitions: [0; Transition::COUNT],
-            contributions_added: 0,
-            duplicates: 0,
-            contributions_clamped: 0,
-            contributions_marked: 0,
-            chunks_completed: 0,
-            sums_sent: 0,
-            copies_skipped: 0,
-            bytes_accepted: 0,
-            over_quota: 0,
-            pulls_answered: 0,
-            haves_lost: 0,
-            events_lost: 0,
-        }
+figures! {
+    /// Counters of a push job at an aggregator.
+    #[derive(Clone, Debug)]
+    pub struct PushStats {
+        /// Contributions that entered a sum.
+        counter contributions_added,
+        /// Contributions that were already in the sum.
+        counter duplicates,
+        /// Contributions with at least one clamped element.
+        counter contributions_clamped,
+        /// Contributions that met congestion on their way.
+        counter contributions_marked,
+        /// Chunks whose sum was completed here.
+        counter chunks_completed,
+        /// Sums sent to the server, repeats included.
+        counter sums_sent,
+        /// Sums that a replica was to get and did not, because it has no channel.
+        counter copies_skipped,
+        /// Bytes of frames accepted into slots.
+        counter bytes_accepted,
+        /// Frames refused by the job's token bucket.
+        counter over_quota,
+        /// Chunks of the model that members got, each copy counted.
+        counter pulls_answered,
+        /// Acknowledgements not sent because too many were owed; the member repeats.
+        counter haves_lost,
+        /// Events that nobody fetched in time.
+        counter events_lost,
+    }
+    besides {
+        transitions: [u64; Transition::COUNT] = [0; Transition::COUNT],
     }
 }
 

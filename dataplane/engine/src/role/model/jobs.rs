@@ -17,8 +17,8 @@ use crate::admit::quota::Strangers;
 use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::classify::{Class, classify};
 use crate::drops::{DropCounters, DropReason};
-use crate::role::aggregator::Verdict;
-use crate::role::server::ServerConfigError;
+use crate::role::Verdict;
+use crate::role::model::ModelConfigError;
 use crate::send::train::Trains;
 use crate::table::JOBS_MAX;
 
@@ -102,9 +102,9 @@ impl<J: ModelJob> Jobs<J> {
     }
 
     /// Adds a job, unless its id is out of range or taken.
-    pub(crate) fn add(&mut self, job: J) -> Result<(), ServerConfigError> {
+    pub(crate) fn add(&mut self, job: J) -> Result<(), ModelConfigError> {
         let problem = "must be below 256, and different for each job";
-        let error = ServerConfigError { field: "job", problem };
+        let error = ModelConfigError { field: "job", problem };
         let place = self.by_id.get_mut(usize::from(job.id().0)).ok_or(error)?;
         if place.is_some() {
             return Err(error);

@@ -24,7 +24,7 @@ use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, Members, Rank};
 
 use super::outcomes::outcome_of;
-use crate::role::server::ModelConfig;
+use crate::role::model::ModelConfig;
 
 pub use checkpoint::{Checkpoint, read_checkpoint, write_checkpoint};
 pub use header::JournalHeader;

@@ -10,7 +10,7 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 
 use super::journal::*;
 use super::{DecidedUpdate, ModelState, Replay, WorkerOutcomes};
-use crate::role::server::ModelConfig;
+use crate::role::model::ModelConfig;
 
 fn model() -> ModelConfig {
     ModelConfig { elements: 2, momentum: 0.5, ..ModelConfig::new(JobId(4), 3) }

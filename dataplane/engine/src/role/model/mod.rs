@@ -3,6 +3,7 @@
 //!
 //! | file | what it holds |
 //! | --- | --- |
+//! | `config.rs` | the model's shape |
 //! | `jobs.rs` | which job a frame, a command or an event is of |
 //! | `stage.rs` | sums on their way into the model, with their contributors |
 //! | `params.rs` | the model and its momentum term, and the step that a commit is |
@@ -14,6 +15,7 @@
 //! | `bound.rs` | the distance of server and replica |
 
 mod bound;
+mod config;
 mod jobs;
 pub mod journal;
 mod outcomes;
@@ -30,6 +32,7 @@ mod journal_tests;
 mod tests;
 
 pub use bound::distance;
+pub use config::{ModelConfig, ModelConfigError};
 pub use params::ModelView;
 pub(crate) use rate::scale;
 pub use replay::{Replay, ReplayError};

@@ -12,7 +12,7 @@ use super::journal::{DecisionRecord, Record};
 use super::outcomes::{Decided, Outcomes};
 use super::params::{Model, Sum};
 use super::state::ModelState;
-use crate::role::server::{ModelConfig, ServerConfigError};
+use crate::role::model::{ModelConfig, ModelConfigError};
 
 /// A model on its way to where a journal ends.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Replay {
         workers: usize,
         state: &ModelState,
         kernels: &'static Kernels,
-    ) -> Result<Self, ServerConfigError> {
+    ) -> Result<Self, ModelConfigError> {
         state.check(config, workers)?;
         let len = config.chunks() as usize * usize::from(config.elements);
         let mut model = Model::new(kernels, config.momentum, len);

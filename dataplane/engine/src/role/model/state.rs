@@ -7,7 +7,7 @@ use weft_control::{OrderNumber, Version};
 use weft_wire::GroupId;
 use weft_wire::header::Outcome;
 
-use crate::role::server::{ModelConfig, ServerConfigError};
+use crate::role::model::{ModelConfig, ModelConfigError};
 
 /// Everything that a server, or a replica that takes its place, must know of a job to go on with
 /// it.
@@ -52,9 +52,9 @@ impl ModelState {
     /// Judges whether a job of this shape can go on from here.
     ///
     /// # Errors
-    /// [`ServerConfigError`] naming what does not fit.
-    pub fn check(&self, model: &ModelConfig, workers: usize) -> Result<(), ServerConfigError> {
-        let error = |field, problem| Err(ServerConfigError { field, problem });
+    /// [`ModelConfigError`] naming what does not fit.
+    pub fn check(&self, model: &ModelConfig, workers: usize) -> Result<(), ModelConfigError> {
+        let error = |field, problem| Err(ModelConfigError { field, problem });
         if self.weights.len() != model.dimension || self.momentum.len() != model.dimension {
             return error("dimension", "is not the stored model's");
         }

@@ -7,9 +7,8 @@ use weft_control::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, Version};
 use weft_wire::frame::Endpoint;
 
 use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
-use crate::role::server::{
-    ModelConfig, SNAPSHOTS_MAX, ServerConfigError, ServerJobConfig, check_peers,
-};
+use crate::role::model::{ModelConfig, ModelConfigError};
+use crate::role::server::{SNAPSHOTS_MAX, ServerJobConfig, check_peers};
 
 /// One job of a replica.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,9 +125,9 @@ impl ReplicaJobConfig {
     /// Judges the configuration of a job of a replica that listens at `local`.
     ///
     /// # Errors
-    /// [`ServerConfigError`] naming the field and the remedy.
-    pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ServerConfigError> {
-        let error = |field, problem| Err(ServerConfigError { field, problem });
+    /// [`ModelConfigError`] naming the field and the remedy.
+    pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ModelConfigError> {
+        let error = |field, problem| Err(ModelConfigError { field, problem });
         self.model.check(local, mtu)?;
         check_peers(local, &self.workers, &self.boxes)?;
         if self.server.addr.is_ipv4() != local.addr.is_ipv4() {

@@ -16,7 +16,7 @@ use super::fetch::Fetch;
 use super::heir::Heir;
 use super::stats::ReplicaJobStats;
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost};
 use crate::role::model::{
     Incoming, Model, ModelJob, ModelState, ModelView, Outcomes, Refusal, StageIndex, StagePool,

@@ -33,9 +33,10 @@ use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
+use crate::role::model::ModelConfigError;
 use crate::role::model::{Jobs, ModelJob as _, ModelState, ModelView};
-use crate::role::server::{ServerConfigError, ServerJobStats};
+use crate::role::server::ServerJobStats;
 use crate::send::train::Trains;
 
 pub use config::ReplicaJobConfig;
@@ -64,7 +65,7 @@ impl Replica {
         jobs: &[ReplicaJobConfig],
         seed: u64,
         kernels: &'static Kernels,
-    ) -> Result<Self, (usize, ServerConfigError)> {
+    ) -> Result<Self, (usize, ModelConfigError)> {
         let mut random = SplitMix64::new(seed);
         let mut all = Jobs::new(local, jobs.len());
         for (index, config) in jobs.iter().enumerate() {

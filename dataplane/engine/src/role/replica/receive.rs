@@ -7,7 +7,7 @@ use weft_wire::{Members, Nanos};
 
 use super::job::{DECISIONS_MAX, Heard, Job, Phase};
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::{ClientEvent, Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged, generation_of, low_bits, near};
 use crate::send::datagram::is_intact;

@@ -17,7 +17,7 @@ use weft_wire::{JobId, Nanos};
 use super::job::Job;
 use super::stats::ReplicaJobStats;
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::model::{Incoming, ModelJob, ModelState, ModelView, Refusal};
 use crate::role::server::{self, Presence, ServerJobStats};
 

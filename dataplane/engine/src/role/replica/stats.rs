@@ -4,6 +4,7 @@
 use weft_control::Event;
 
 use crate::drops::DropCounters;
+use crate::figures::figures;
 
 /// Counters of a replica.
 #[derive(Clone, Debug, Default)]
@@ -14,41 +15,45 @@ pub struct ReplicaStats {
     pub drops: DropCounters,
 }
 
-/// Counters of a job of a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ReplicaJobStats {
-    /// Groups applied.
-    pub groups_applied: u64,
-    /// Updates in them.
-    pub commits: u64,
-    /// Decisions that changed nothing.
-    pub voids: u64,
-    /// Chunks staged from copies.
-    pub chunks_copied: u64,
-    /// Chunks fetched from the server's log.
-    pub chunks_repaired: u64,
-    /// Bytes of Ethernet frames of these.
-    pub replica_repair_bytes: u64,
-    /// Bytes of Ethernet frames of copies.
-    pub copy_bytes: u64,
-    /// Copies that were there already.
-    pub duplicates: u64,
-    /// Copies of floating-point sums that could not be used.
-    pub copies_unusable: u64,
-    /// Questions sent again.
-    pub questions_repeated: u64,
-    /// Snapshots taken.
-    pub snapshots: u64,
-    /// Chunks of these.
-    pub snapshot_chunks: u64,
-    /// Times that it took over from its server: then what follows is counted as a server's.
-    pub promotions: u64,
-    /// Order numbers that are decided and not applied, as far as is known here.
-    pub lag: u64,
-    /// Greatest of these numbers.
-    pub lag_max: u64,
-    /// It could take its server's place, as it knows ([`Event::Heir`]).
-    pub is_fit: bool,
-    /// Events that nobody took in time.
-    pub events_lost: u64,
+figures! {
+    /// Counters of a job of a replica.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct ReplicaJobStats {
+        /// Groups applied.
+        counter groups_applied,
+        /// Updates applied.
+        counter commits,
+        /// Decisions that changed nothing.
+        counter voids,
+        /// Chunks staged from copies.
+        counter chunks_copied,
+        /// Chunks fetched from the server's log.
+        counter chunks_repaired,
+        /// Bytes of Ethernet frames of fetched chunks.
+        counter replica_repair_bytes,
+        /// Bytes of Ethernet frames of copies.
+        counter copy_bytes,
+        /// Copies that were there already.
+        counter duplicates,
+        /// Copies of floating-point sums that could not be used.
+        counter copies_unusable,
+        /// Questions sent again.
+        counter questions_repeated,
+        /// Snapshots taken.
+        counter snapshots,
+        /// Chunks of snapshots.
+        counter snapshot_chunks,
+        /// Times that it took over from its server: then what follows is counted as a server's.
+        counter promotions,
+        /// Order numbers that are decided and not applied, as far as is known here.
+        gauge lag,
+        /// Greatest lag.
+        gauge lag_max,
+        /// Events that nobody took in time.
+        counter events_lost,
+    }
+    besides {
+        /// It could take its server's place, as it knows ([`Event::Heir`]).
+        pub is_fit: bool = false,
+    }
 }

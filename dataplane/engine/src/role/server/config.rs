@@ -2,99 +2,16 @@
 //! the engine can trust.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    AckMode, BoxIndex, CommitMode, ConductMode, GROUPS_OPEN_MAX, LearningRate, OrderNumber,
-    UPDATE_CHUNKS_MAX, Version,
+    AckMode, BoxIndex, CommitMode, ConductMode, GROUPS_OPEN_MAX, OrderNumber, Version,
 };
-use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
-use weft_wire::header::HEADER_LEN;
-use weft_wire::hello::Integrity;
-use weft_wire::quant::is_exponent;
-use weft_wire::{JobId, MEMBERS_MAX};
+use weft_wire::MEMBERS_MAX;
+use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 
-use crate::role::channel::{BOXES_MAX, ChannelHostConfig, JobTerms};
-
-/// The shape of a job's model, as server and replica must agree on it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ModelConfig {
-    /// The job.
-    pub job: JobId,
-    /// Parameters of the model. The last chunk is padded with zeros.
-    pub dimension: usize,
-    /// Elements of every chunk.
-    pub elements: u16,
-    /// What protects payloads.
-    pub integrity: Integrity,
-    /// Scale exponent of updates that no controller gave one.
-    pub exponent: i8,
-    /// The momentum: h = momentum * h + sum.
-    pub momentum: f32,
-    /// How delays scale updates.
-    pub learning_rate: LearningRate,
-}
-
-impl ModelConfig {
-    /// A model of `dimension` parameters in chunks of 256, without momentum.
-    #[must_use]
-    pub fn new(job: JobId, dimension: usize) -> Self {
-        Self {
-            job,
-            dimension,
-            elements: 256,
-            integrity: Integrity::Crc32c,
-            exponent: -20,
-            momentum: 0.0,
-            learning_rate: LearningRate::Plain,
-        }
-    }
-
-    /// Chunks of the model.
-    #[must_use]
-    pub fn chunks(&self) -> u32 {
-        let chunks = self.dimension.div_ceil(usize::from(self.elements.max(1)));
-        u32::try_from(chunks).unwrap_or(u32::MAX)
-    }
-
-    /// Bytes that one staged update takes.
-    #[must_use]
-    pub fn stage_len_bytes(&self) -> u64 {
-        u64::from(self.chunks()) * u64::from(self.elements) * 4
-    }
-
-    /// What peers are told.
-    #[must_use]
-    pub fn terms(&self) -> JobTerms {
-        JobTerms {
-            job: self.job,
-            elements: self.elements,
-            integrity: self.integrity,
-            exponent: Some(self.exponent),
-            chunks: self.chunks(),
-        }
-    }
-
-    pub(crate) fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ServerConfigError> {
-        let error = |field, problem| Err(ServerConfigError { field, problem });
-        if self.dimension == 0 || self.chunks() > UPDATE_CHUNKS_MAX {
-            return error("dimension", "must be at least 1, and at most 2^20 chunks");
-        }
-        let ip_len = if local.addr.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
-        let room = usize::from(mtu).saturating_sub(ip_len + UDP_LEN + HEADER_LEN);
-        if self.elements == 0 || usize::from(self.elements) * 4 > room {
-            return error("elements", "must be at least 1 and fit one packet of the MTU");
-        }
-        if !(0.0..=1.0).contains(&self.momentum) {
-            return error("momentum", "must be from 0 to 1");
-        }
-        if !is_exponent(self.exponent) {
-            return error("exponent", "must be from -126 to 126");
-        }
-        Ok(())
-    }
-}
+use crate::role::channel::{BOXES_MAX, ChannelHostConfig};
+use crate::role::model::{ModelConfig, ModelConfigError};
 
 /// One job of a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,9 +142,9 @@ impl ServerJobConfig {
     /// Judges the configuration of a job of a server that listens at `local`.
     ///
     /// # Errors
-    /// [`ServerConfigError`] naming the field and the remedy.
-    pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ServerConfigError> {
-        let error = |field, problem| Err(ServerConfigError { field, problem });
+    /// [`ModelConfigError`] naming the field and the remedy.
+    pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ModelConfigError> {
+        let error = |field, problem| Err(ModelConfigError { field, problem });
         self.model.check(local, mtu)?;
         check_peers(local, &self.workers, &self.boxes)?;
         if let Some(BoxIndex(index)) = self.replica
@@ -284,8 +201,8 @@ pub(crate) fn check_peers(
     local: &Endpoint,
     workers: &[SocketAddr],
     boxes: &[Option<SocketAddr>],
-) -> Result<(), ServerConfigError> {
-    let error = |field, problem| Err(ServerConfigError { field, problem });
+) -> Result<(), ModelConfigError> {
+    let error = |field, problem| Err(ModelConfigError { field, problem });
     if workers.is_empty() || workers.len() > MEMBERS_MAX {
         return error("workers", "must be 1 to 64");
     }
@@ -304,23 +221,6 @@ pub(crate) fn check_peers(
     }
     Ok(())
 }
-
-/// Why a configuration is refused.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ServerConfigError {
-    /// The field.
-    pub field: &'static str,
-    /// What is wrong and what would be right.
-    pub problem: &'static str,
-}
-
-impl fmt::Display for ServerConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` {}", self.field, self.problem)
-    }
-}
-
-impl core::error::Error for ServerConfigError {}
 
 /// Longest window of credits of one source.
 pub const WINDOW_MAX: u32 = 1024;

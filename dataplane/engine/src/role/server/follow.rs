@@ -11,7 +11,7 @@ use super::job::Job;
 use super::log::LogEntry;
 use super::receive::send;
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::role::model::{Incoming, Refusal, low_bits, near};
 use crate::send::datagram::plain_header;

@@ -13,7 +13,7 @@ use weft_wire::{GroupId, JobId, Nanos};
 
 use super::announce::Presence;
 use super::commit::Holes;
-use super::config::{ServerConfigError, ServerJobConfig};
+use super::config::ServerJobConfig;
 use super::durable::Journal;
 use super::follow::ReplicaLink;
 use super::group::{Group, OpenIndex, bucket};
@@ -22,8 +22,9 @@ use super::source::{Source, SourceId};
 use super::stats::ServerJobStats;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::{ChannelHost, Peer};
+use crate::role::model::ModelConfigError;
 use crate::role::model::{
     Incoming, Model, ModelJob, ModelState, ModelView, Outcomes, Refusal, Snapshots, StagePool,
 };
@@ -230,7 +231,7 @@ impl Job {
 
     /// Goes on where a former life stopped, before the first frame. What the replica has is not
     /// known until it says so.
-    pub(super) fn restore(&mut self, state: &ModelState) -> Result<(), ServerConfigError> {
+    pub(super) fn restore(&mut self, state: &ModelState) -> Result<(), ModelConfigError> {
         state.check(&self.config.model, self.config.workers.len())?;
         self.model.restore(state);
         self.next_order = state.next_order.0;

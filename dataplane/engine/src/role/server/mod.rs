@@ -50,15 +50,15 @@ use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
 use crate::random::SplitMix64;
-use crate::role::aggregator::Verdict;
-use crate::role::model::Jobs;
+use crate::role::Verdict;
+use crate::role::model::{Jobs, ModelConfigError};
 use crate::send::train::Trains;
 
 pub use crate::role::model::{ModelState, ModelView};
 
 pub(crate) use announce::Presence;
 pub(crate) use config::check_peers;
-pub use config::{ModelConfig, SNAPSHOTS_MAX, ServerConfigError, ServerJobConfig, WINDOW_MAX};
+pub use config::{SNAPSHOTS_MAX, ServerJobConfig, WINDOW_MAX};
 pub use stats::{DELAYS_MAX, ServerJobStats, ServerStats};
 
 pub(crate) use job::Job;
@@ -83,7 +83,7 @@ impl Server {
         jobs: &[ServerJobConfig],
         seed: u64,
         kernels: &'static Kernels,
-    ) -> Result<Self, (usize, ServerConfigError)> {
+    ) -> Result<Self, (usize, ModelConfigError)> {
         let mut random = SplitMix64::new(seed);
         let mut all = Jobs::new(local, jobs.len());
         for (index, config) in jobs.iter().enumerate() {
@@ -197,8 +197,8 @@ impl Server {
     ///
     /// # Errors
     /// The job is not served here, or its shape is not the state's.
-    pub fn restore(&mut self, job: JobId, state: &ModelState) -> Result<(), ServerConfigError> {
-        let unknown = ServerConfigError { field: "job", problem: "is not served here" };
+    pub fn restore(&mut self, job: JobId, state: &ModelState) -> Result<(), ModelConfigError> {
+        let unknown = ModelConfigError { field: "job", problem: "is not served here" };
         self.jobs.find_mut(job).ok_or(unknown)?.restore(state)
     }
 }

@@ -7,7 +7,7 @@ use weft_wire::{ChunkIndex, GroupId, Members};
 use super::job::Job;
 use super::receive::send;
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::role::model::{Incoming, Offer, Refusal, generation_of, low_bits};
 use crate::send::datagram::plain_header;

@@ -10,7 +10,7 @@ use super::group::OpenIndex;
 use super::job::Job;
 use super::source::{Source, SourceId};
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::{Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged};
 use crate::send::datagram::is_intact;

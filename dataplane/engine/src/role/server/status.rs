@@ -7,7 +7,7 @@ use weft_wire::{GroupId, Members, Rank};
 use super::job::Job;
 use super::receive::{RowKind, send};
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::role::model::{Incoming, Refusal};
 use crate::send::datagram::plain_header;

@@ -3,8 +3,8 @@
 
 use weft_control::{Event, OrderNumber, ServerEpoch, Version};
 
-use super::config::ServerConfigError;
 use super::job::Job;
+use crate::role::model::ModelConfigError;
 use crate::role::model::ModelState;
 
 impl Job {
@@ -15,7 +15,7 @@ impl Job {
         state: &ModelState,
         epoch: ServerEpoch,
         order: OrderNumber,
-    ) -> Result<(), ServerConfigError> {
+    ) -> Result<(), ModelConfigError> {
         self.restore(state)?;
         self.next_order = order.0;
         self.epoch = epoch;

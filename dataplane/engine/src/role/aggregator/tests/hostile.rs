@@ -7,9 +7,9 @@ use weft_wire::header::{ElementType, Flags, Header, Kind, Operation};
 use weft_wire::hello::{Hello, Phase as Step};
 use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 
-use super::super::Verdict;
 use super::rig::*;
 use crate::drops::DropReason;
+use crate::role::Verdict;
 
 /// A frame and the reason it must be refused for.
 type Case = (&'static str, Vec<u8>, DropReason);

@@ -8,9 +8,10 @@ use weft_wire::header::{Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step};
 use weft_wire::{MacAddr, Members, Nanos, Rank};
 
-use super::super::{Aggregator, Phase, Run, Verdict};
+use super::super::{Aggregator, Phase, Taken};
 use super::rig::*;
 use crate::drops::DropReason;
+use crate::role::Verdict;
 use crate::slot::counter::Transition;
 use crate::table::{BoxConfig, MemberConfig, ParentConfig, RowConfig};
 
@@ -219,10 +220,10 @@ fn sums_go_up_and_answers_come_down() {
 fn a_run_that_completes_a_step_goes_up() {
     let (mut tree, group) = open_tree();
     let mut run = [group[1].contribution(0, 5), group[0].contribution(0, 2)];
-    let Some(Run { count: 2, verdict: Verdict::Send { len } }) =
-        tree.leaf.handle_run(Nanos(0), &mut run)
-    else {
-        panic!("two contributions to a step of two members are a run");
+    let Taken::Wait(first) = tree.leaf.take(Nanos(0), &run[0]) else { panic!("the first waits") };
+    assert_eq!(tree.leaf.take(Nanos(0), &run[1]), Taken::Sum(first));
+    let Verdict::Send { len } = tree.leaf.sum_run(first, &mut run) else {
+        panic!("two contributions to a step of two members are its sum");
     };
     let sum = read(&run[1][..len]);
     assert_eq!((sum.target, sum.values), (root_endpoint().addr, vec![7; 4]));

@@ -8,6 +8,7 @@ mod quick;
 mod quota;
 mod rig;
 mod run;
+mod sessions;
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -7,9 +7,9 @@ use weft_wire::Nanos;
 use weft_wire::frame::Endpoint;
 use weft_wire::hello::{Hello, Phase as Step};
 
-use super::super::Verdict;
 use super::rig::*;
 use crate::drops::DropReason;
+use crate::role::Verdict;
 use crate::table::{BoxConfig, RowConfig, Table, TableError, frame_len_max};
 
 fn config_of(mtu: u16, window: u16, shards: u16) -> BoxConfig {

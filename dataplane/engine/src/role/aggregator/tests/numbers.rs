@@ -18,10 +18,11 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Overflow, Phase as Step};
 use weft_wire::{JobId, Nanos, Rank};
 
-use super::super::{Aggregator, Verdict};
+use super::super::Aggregator;
 use super::rig::*;
 use super::run::{Fate, in_runs, one_by_one};
 use crate::random::SplitMix64;
+use crate::role::Verdict;
 use crate::table::{MemberConfig, ParentConfig, RowConfig, Table};
 
 /// What an element is and how elements combine.

@@ -7,8 +7,9 @@ use proptest::prelude::*;
 use weft_wire::Nanos;
 use weft_wire::header::Kind;
 
-use super::super::{Aggregator, Verdict};
+use super::super::Aggregator;
 use super::rig::*;
+use crate::role::Verdict;
 
 /// What is left of a frame, and what the aggregator has counted.
 #[derive(Debug, PartialEq)]

@@ -4,15 +4,17 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_wire::frame::Udp;
 use weft_wire::header::{Header, Kind};
 use weft_wire::hello::{Hello, Phase as Step, Reason};
 use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
 
-use super::super::{Aggregator, Verdict};
+use super::super::Aggregator;
 use super::rig::*;
 use crate::admit::StrangersQuota;
 use crate::drops::DropReason;
-use crate::table::RowConfig;
+use crate::role::Verdict;
+use crate::table::{BoxConfig, RowConfig};
 
 const RATE: u64 = 1_000_000;
 const BURST: u64 = 4_096;
@@ -296,6 +298,32 @@ fn a_hello_of_an_unknown_row_or_job_is_refused_to_its_source() {
         assert_eq!(aggregator.stats().drops.of(reason), 2);
         assert_eq!(aggregator.stats().drops.total(), 2);
     }
+}
+
+#[test]
+fn a_refusal_comes_from_the_lane_that_was_asked_and_none_from_a_lane_that_is_not() {
+    let two_lanes = BoxConfig { shards: 2, ..config(vec![row(0, 0, 1)]) };
+    let mut aggregator = aggregator(two_lanes, 1);
+    let (member, _) = lost(900, 0, 0);
+    let mut ask = |lane| {
+        let mut header = member.header(Kind::Hello, lane);
+        header.group = GroupId::new(900, 0);
+        let mut body = vec![0; Hello::new(Step::Hello).body_len()];
+        Hello::new(Step::Hello).emit(&[], &mut body);
+        let mut buffer = member.frame(&header, &body);
+        let len = buffer.len();
+        match aggregator.handle_frame(Nanos(0), &mut buffer, len) {
+            Verdict::Send { len } => {
+                let source = Udp::parse(&buffer[..len]).unwrap().source;
+                Ok((read(&buffer[..len]).header.chunk.0, source.port()))
+            }
+            verdict => Err(verdict),
+        }
+    };
+    let base = box_endpoint().addr.port();
+    assert_eq!(ask(0), Ok((0, base)));
+    assert_eq!(ask(1), Ok((1, base + 1)));
+    assert_eq!(ask(2), Err(Verdict::Drop(DropReason::UnknownGroup)));
 }
 
 #[test]

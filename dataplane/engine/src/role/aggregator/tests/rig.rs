@@ -12,8 +12,9 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Nanos, Rank};
 
-use super::super::{Aggregator, Verdict};
+use super::super::Aggregator;
 use crate::drops::DropReason;
+use crate::role::Verdict;
 use crate::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
 
 pub(super) const ELEMENTS: u16 = 4;

@@ -1,5 +1,6 @@
 //! Runs against the same frames one by one.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -8,12 +9,13 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use weft_control::SumOrder;
 use weft_wire::Nanos;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation, Outcome};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
-use super::super::{Aggregator, Run, Verdict};
+use super::super::{Aggregator, RunIndex, Taken};
 use super::quick::mend;
 use super::rig::*;
+use crate::role::Verdict;
 use crate::table::{BoxConfig, RowConfig};
 
 /// A frame in a buffer with room behind it.
@@ -64,27 +66,61 @@ fn leaving(verdict: Verdict, frame: &Buffer) -> Vec<u8> {
 
 /// As a lane does it.
 pub(super) fn in_runs(aggregator: &mut Aggregator, now: Nanos, burst: &[Vec<u8>]) -> Vec<Fate> {
-    let mut frames: Vec<Buffer> = burst.iter().map(|frame| Buffer::new(frame)).collect();
-    let (mut rest, mut fates) = (&mut frames[..], Vec::new());
-    while !rest.is_empty() {
-        let Some(Run { count, verdict }) = aggregator.handle_run(now, rest) else {
-            fates.push(decide(aggregator, now, &mut rest[0]));
-            rest = &mut rest[1..];
-            continue;
-        };
-        fates.resize(fates.len() + count - 1, (Verdict::Hold, Vec::new()));
-        let answer = leaving(verdict, &rest[count - 1]);
+    let mut lane = Lane::default();
+    let fates = burst.iter().map(|frame| lane.handle(aggregator, now, frame).0).collect();
+    lane.sum_all(aggregator);
+    fates
+}
+
+/// The frames that wait to be summed, by run.
+#[derive(Default)]
+struct Lane {
+    runs: BTreeMap<usize, Vec<Buffer>>,
+}
+
+impl Lane {
+    /// What becomes of a frame, and how many were summed with it.
+    fn handle(&mut self, aggregator: &mut Aggregator, now: Nanos, frame: &[u8]) -> (Fate, usize) {
+        let mut frame = Buffer::new(frame);
+        match aggregator.take(now, frame.as_ref()) {
+            Taken::Wait(run) => {
+                self.runs.entry(run.index()).or_default().push(frame);
+                ((Verdict::Hold, Vec::new()), 0)
+            }
+            Taken::Drop(reason) => ((Verdict::Drop(reason), Vec::new()), 0),
+            Taken::Sum(run) => {
+                self.runs.entry(run.index()).or_default().push(frame);
+                self.sum(aggregator, run)
+            }
+            Taken::Else => {
+                self.sum_all(aggregator);
+                (decide(aggregator, now, &mut frame), 0)
+            }
+        }
+    }
+
+    /// Sums a run, and holds its copies against the answer.
+    fn sum(&mut self, aggregator: &mut Aggregator, run: RunIndex) -> (Fate, usize) {
+        let mut frames = self.runs.remove(&run.index()).unwrap();
+        let verdict = aggregator.sum_run(run, &mut frames);
+        let (last, others) = frames.split_last().unwrap();
+        let answer = leaving(verdict, last);
         if let Verdict::Multicast { len, lease } = verdict {
-            for (member, frame) in (1..).zip(&rest[..count - 1]) {
+            for (member, frame) in (1..).zip(others.iter().rev()) {
                 let mut copy = answer.clone();
                 aggregator.readdress(lease, member, &mut copy, len);
                 assert_eq!(frame.bytes[..len], copy, "the copy to member {member}");
             }
         }
-        fates.push((verdict, answer));
-        rest = &mut rest[count..];
+        ((verdict, answer), frames.len())
     }
-    fates
+
+    fn sum_all(&mut self, aggregator: &mut Aggregator) {
+        while let Some(run) = aggregator.waiting_run() {
+            assert_eq!(self.sum(aggregator, run).0, (Verdict::Hold, Vec::new()));
+        }
+        assert!(self.runs.is_empty());
+    }
 }
 
 /// Everything that a lane reports, and what its slots hold.
@@ -225,6 +261,7 @@ proptest! {
             (0..2_u32, 0..3_u8, proptest::collection::vec((0..6_u8, any::<u32>(), twists()), 1..3)),
             1..14,
         ),
+        order in 1..5_usize,
         cuts in proptest::collection::vec(1..33_usize, 1..8),
     ) {
         let mut config = config(vec![row.clone()]);
@@ -236,18 +273,23 @@ proptest! {
         let ((mut single, group), (mut bursts, _)) = (formed(&config, members), formed(&config, members));
         let join = rejoin(&mut single, &row);
         prop_assert_eq!(&join, &rejoin(&mut bursts, &row));
-        // Steps advance slowly; all members contribute to one in turn, with odd frames between.
+        // Steps advance slowly; all members contribute to so many in turn, with odd frames between.
         let mut frames = Vec::new();
+        let mut block = Vec::new();
         for (index, (ahead, from, odd)) in clumps.iter().enumerate() {
             let step = u32::try_from(index / 2).unwrap() + ahead;
-            for rank in 0..members {
-                let rank = (rank + from) % members;
-                let bits = (step + 7).wrapping_mul(0x9e37_79b9) ^ u32::from(rank) << 23;
-                frames.push(twisted(&group[usize::from(rank)], &row, step, bits, Twist::None));
+            block.push((step, from));
+            for rank in (0..members).filter(|_| block.len() == order || index + 1 == clumps.len()) {
+                for (step, from) in &block {
+                    let rank = (rank + *from) % members;
+                    let bits = (step + 7).wrapping_mul(0x9e37_79b9) ^ u32::from(rank) << 23;
+                    frames.push(twisted(&group[usize::from(rank)], &row, *step, bits, Twist::None));
+                }
             }
+            block.truncate(if block.len() == order { 0 } else { order });
             for (rank, bits, twist) in odd {
                 let member = &group[usize::from(rank % members)];
-                let at = frames.len() - usize::from(*rank % members);
+                let at = frames.len().saturating_sub(usize::from(*rank % members));
                 if matches!(twist, Twist::Rejoin) && index > 6 {
                     frames.insert(at, join.clone());
                 } else {
@@ -269,49 +311,65 @@ proptest! {
     }
 }
 
-fn burst_of(group: &[Member], ranks: &[usize], step: u32) -> Vec<Buffer> {
-    ranks.iter().map(|rank| Buffer::new(&group[*rank].contribution(step, 1))).collect()
-}
-
-/// How many of the frames are taken as one run.
-fn run_of(aggregator: &mut Aggregator, frames: &mut [Buffer]) -> Option<usize> {
-    aggregator.handle_run(Nanos(0), frames).map(|run| run.count)
+/// How many contributions are summed at once, whenever some are, for (rank, step) after another;
+/// at the end of the burst all others are.
+fn runs_of(aggregator: &mut Aggregator, group: &[Member], burst: &[(usize, u32)]) -> Vec<usize> {
+    let mut lane = Lane::default();
+    let mut handle = |(rank, step): &(usize, u32)| {
+        lane.handle(aggregator, Nanos(0), &group[*rank].contribution(*step, 1)).1
+    };
+    let counts: Vec<usize> = burst.iter().map(&mut handle).filter(|count| *count > 0).collect();
+    lane.sum_all(aggregator);
+    counts
 }
 
 #[test]
 fn a_run_ends_with_its_step_and_at_four() {
     let (mut aggregator, group, _) = open(6);
-    let mut burst = burst_of(&group, &[0, 1, 2, 3, 4, 5], 0);
-    assert_eq!(run_of(&mut aggregator, &mut burst), Some(4));
-    burst.drain(..4);
-    burst.extend(burst_of(&group, &[0, 1], 1));
-    assert_eq!(run_of(&mut aggregator, &mut burst), Some(2));
+    let burst = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (0, 1), (1, 1)];
+    assert_eq!(runs_of(&mut aggregator, &group, &burst), [4, 2]);
     assert_eq!(aggregator.jobs().next().unwrap().1.chunks_completed, 1);
-    assert_eq!(run_of(&mut aggregator, &mut burst[2..]), Some(2));
+    assert_eq!(aggregator.jobs().next().unwrap().1.contributions_added, 8);
 }
 
 #[test]
-fn a_single_contribution_is_no_run() {
+fn contributions_to_a_step_need_not_stand_one_behind_another() {
     let (mut aggregator, group, _) = open(3);
-    let mut burst = burst_of(&group, &[0], 0);
-    assert_eq!(run_of(&mut aggregator, &mut burst), None);
-    burst.extend(burst_of(&group, &[0], 0));
-    assert_eq!(run_of(&mut aggregator, &mut burst), None, "a repeat");
-    burst.extend(burst_of(&group, &[0], 1));
-    assert_eq!(run_of(&mut aggregator, &mut burst[1..]), None, "another step");
-    assert_eq!(run_of(&mut aggregator, &mut []), None);
-    assert_eq!(state(&aggregator).len(), state(&open(3).0).len(), "nothing has changed");
+    let burst = [(0, 0), (0, 1), (1, 0), (1, 1), (2, 1), (2, 0), (0, 2), (1, 2)];
+    assert_eq!(runs_of(&mut aggregator, &group, &burst), [3, 3]);
+    let answer = send(&mut aggregator, group[2].contribution(2, 1)).unwrap();
+    assert_eq!(answer.values, vec![3; 4], "what waited when the burst ended was added");
 }
 
 #[test]
-fn a_repeat_within_a_burst_is_refused() {
+fn what_waits_is_added_before_anything_else_is_handled() {
     let (mut aggregator, group, _) = open(3);
-    let mut burst = burst_of(&group, &[0, 1, 1, 2], 0);
-    assert_eq!(run_of(&mut aggregator, &mut burst), Some(2));
-    assert_eq!(run_of(&mut aggregator, &mut burst[2..]), None);
-    let (verdict, have) = decide(&mut aggregator, Nanos(0), &mut burst[2]);
-    assert!(matches!(verdict, Verdict::Send { .. }), "{verdict:?}");
-    assert_eq!(read(&have).header.outcome, Outcome::Have);
-    let answer = send(&mut aggregator, group[2].contribution(0, 1)).unwrap();
-    assert_eq!(answer.values, vec![3; 4]);
+    // The fourth is a repeat.
+    let burst = [(0, 0), (1, 0), (0, 1), (0, 0), (1, 1), (2, 0), (2, 1)];
+    assert_eq!(runs_of(&mut aggregator, &group, &burst), [1, 2]);
+    assert_eq!(aggregator.jobs().next().unwrap().1.duplicates, 1);
+    assert_eq!(send(&mut aggregator, group[0].status(1)).unwrap().values, vec![3; 4]);
+}
+
+#[test]
+fn a_job_with_a_quota_has_runs() {
+    let mut config = config(vec![row(0, 0, 3)]);
+    (config.jobs[0].rate_bytes_per_sec, config.jobs[0].burst_bytes) = (Some(1_000_000), 60_000);
+    let (mut aggregator, group) = formed(&config, 3);
+    assert_eq!(runs_of(&mut aggregator, &group, &[(0, 0), (1, 0), (2, 0)]), [3]);
+}
+
+#[test]
+fn a_burst_of_more_steps_than_may_wait_is_summed_all_the_same() {
+    let mut wide = row(0, 0, 2);
+    wide.window = 128;
+    let mut config = config(vec![wide]);
+    config.jobs[0].slots_max = 128;
+    let (mut aggregator, group) = formed(&config, 2);
+    let burst: Vec<(usize, u32)> = (0..100).map(|step| (0, step)).collect();
+    assert!(runs_of(&mut aggregator, &group, &burst).is_empty());
+    for step in [0, 63, 64, 65, 99] {
+        let answer = send(&mut aggregator, group[1].contribution(step, 1)).unwrap();
+        assert_eq!(answer.values, vec![2; 4], "step {step}");
+    }
 }

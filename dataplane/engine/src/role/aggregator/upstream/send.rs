@@ -4,8 +4,9 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Phase as Step};
 use weft_wire::{ChunkIndex, Cookie, GroupId, Nanos};
 
-use super::super::{Aggregator, LeaseIndex, dispatch_out};
+use super::super::{Aggregator, dispatch_out};
 use super::{Standing, UNANSWERED_MAX};
+use crate::role::LeaseIndex;
 use crate::slot::State;
 use crate::steps::StepSet;
 

@@ -15,7 +15,8 @@ use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 use super::super::{Gather, PushConfig, PushReport};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::aggregator::{Aggregator, Verdict};
+use crate::role::Verdict;
+use crate::role::aggregator::Aggregator;
 use crate::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };

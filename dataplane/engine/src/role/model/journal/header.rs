@@ -6,7 +6,7 @@ use weft_kernel::crc32c;
 use weft_wire::JobId;
 
 use super::Damage;
-use crate::role::server::ModelConfig;
+use crate::role::model::ModelConfig;
 
 /// What both files begin with: whose they are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -13,10 +13,11 @@ use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Flags, Header, Kind};
 use weft_wire::{GroupId, MacAddr, Nanos, Rank};
 
-use super::super::{ModelConfig, Server, ServerJobConfig};
+use super::super::{Server, ServerJobConfig};
 use super::rig::parse;
 use super::world::{FRAME_LEN, JOB, SERVER, addr, endpoint};
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
+use crate::role::model::ModelConfig;
 use crate::role::push::{Grant, NewUpdate, Pusher, PusherConfig, Segment, Values};
 
 /// 1 Gb/s, 250 us each way, 400 chunks of 1 KiB: an update takes seven round trips.

@@ -4,6 +4,7 @@
 mod announce;
 mod bound;
 mod cells;
+mod counters;
 mod durable;
 mod hostile;
 mod line;

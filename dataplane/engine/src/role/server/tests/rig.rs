@@ -13,11 +13,12 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
-use super::super::{ModelConfig, ModelState, Server, ServerJobConfig};
+use super::super::{ModelState, Server, ServerJobConfig};
 use super::world::{AGGREGATOR, BOX, FRAME_LEN, REPLICA, REPLICA_BOX, SERVER, addr, endpoint};
 use crate::drops::DropReason;
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 use crate::role::channel::{ChannelClient, ChannelClientConfig, Peer, Standing};
+use crate::role::model::ModelConfig;
 use crate::send::datagram::plain_header;
 
 pub(super) const JOB: JobId = JobId(3);

@@ -5,7 +5,8 @@ use weft_wire::header::{Kind, Outcome};
 use weft_wire::{ChunkIndex, Members};
 
 use super::rig::*;
-use crate::role::server::{ModelConfig, ServerJobConfig};
+use crate::role::model::ModelConfig;
+use crate::role::server::ServerJobConfig;
 use crate::send::datagram::plain_header;
 
 const MANY: u32 = 400;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use weft_wire::frame::{Datagram, Udp};
 
 use super::{AGGREGATOR, FRAME_LEN, REPLICA, SERVER, World};
-use crate::role::aggregator::Verdict;
+use crate::role::Verdict;
 
 impl World {
     fn chance(&mut self, per_1024: u64) -> bool {

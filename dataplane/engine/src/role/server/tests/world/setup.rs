@@ -13,9 +13,10 @@ use super::{
 };
 use crate::role::aggregator::Aggregator;
 use crate::role::gather::{Gather, PushConfig};
+use crate::role::model::ModelConfig;
 use crate::role::push::{Pusher, PusherConfig};
 use crate::role::replica::{Replica, ReplicaJobConfig};
-use crate::role::server::{ModelConfig, Server, ServerJobConfig};
+use crate::role::server::{Server, ServerJobConfig};
 use crate::table::{BoxConfig, Table};
 
 /// How often each fault happens, in parts of 1024.

@@ -1,0 +1,48 @@
+//! A header prepared once, of which each datagram has a few fields of its own.
+
+use super::layout::field;
+use super::{Flags, HEADER_LEN, Header, Packet};
+use crate::types::ChunkIndex;
+
+/// The words of such a header. They are written whole, so nothing is read that has just been
+/// written: such a read waits for all stores before it, which behind a sum are many.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Template([u64; WORDS]);
+
+impl Template {
+    /// Prepares a header; its flags, chunk and exponent are each datagram's own.
+    #[must_use]
+    pub fn of(header: &Header) -> Self {
+        let mut bytes = [0; HEADER_LEN];
+        let plain = Header { flags: Flags::NONE, chunk: ChunkIndex(0), exponent: 0, ..*header };
+        plain.emit(&mut Packet::new_unchecked(&mut bytes));
+        let (words, _) = bytes.as_chunks();
+        Self(core::array::from_fn(|at| u64::from_be_bytes(words[at])))
+    }
+
+    /// Writes the header.
+    #[inline(always)]
+    pub fn emit(
+        &self,
+        bytes: &mut [u8; HEADER_LEN],
+        flags: Flags,
+        chunk: ChunkIndex,
+        exponent: i8,
+        crc: u32,
+    ) {
+        let mut words = self.0;
+        words[field::FLAGS / 8] |= u64::from(flags.0) << (56 - field::FLAGS % 8 * 8);
+        words[field::CHUNK.start / 8] |= u64::from(chunk.0);
+        words[field::EXPONENT / 8] |=
+            u64::from(exponent.cast_unsigned()) << (56 - field::EXPONENT % 8 * 8);
+        words[field::CRC.start / 8] |= u64::from(crc);
+        let (to, _) = bytes.as_chunks_mut();
+        for (to, word) in to.iter_mut().zip(words) {
+            *to = word.to_be_bytes();
+        }
+    }
+}
+
+const WORDS: usize = HEADER_LEN / 8;
+// Both end a word.
+const _: () = assert!(field::CHUNK.end.is_multiple_of(8) && field::CRC.end.is_multiple_of(8));
