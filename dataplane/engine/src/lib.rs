@@ -4,7 +4,7 @@
 //!
 //! | step | where | question |
 //! | --- | --- | --- |
-//! | 1 | `Port::rx_burst` (weft-io, weft-dpdk) | which frames arrived |
+//! | 1 | `RoleLane::breathe` (weft-lane), `Port::rx_burst` (weft-io, weft-dpdk) | which frames arrived |
 //! | 2 | [`classify`] | is it Weft's, is it whole |
 //! | 3 | [`weft_wire::header::Header::parse`] | is it well-formed |
 //! | 4 | [`role::aggregator::Aggregator::handle_frame`], [`admit`] | whose is it: row, rank, cookie, lane, quota |
@@ -13,7 +13,7 @@
 //! | 7 | [`slot::accumulate`] | the sum |
 //! | 8 | [`slot::counter`] | what happened, for the record |
 //! | 9 | [`role::aggregator::Verdict`] | drop, hold, send, or multicast, in place |
-//! | 10 | `Port::tx_burst` | out |
+//! | 10 | `RoleLane`, `Port::tx_burst` | out |
 //!
 //! The same slot stages in the same order make up the P4 program.
 //!

@@ -17,7 +17,6 @@
 #![deny(unsafe_code)]
 
 pub mod af_packet;
-mod breath;
 pub mod fault;
 pub mod memory;
 pub mod nic;
@@ -31,7 +30,6 @@ pub mod trace;
 pub mod udp;
 mod wake;
 
-pub use breath::{AggregatorLane, HostSide, LaneEngine, LaneStats, RoleLane};
 pub use port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
 pub use wake::Waker;
 

@@ -89,25 +89,32 @@ impl Field {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use weft_kernel::crc32c;
+
     use super::*;
 
-    #[test]
-    fn a_mended_datagram_is_as_one_that_was_sealed_anew() {
-        let crc32c = weft_kernel::crc32c;
-        for len in [HEADER_LEN, HEADER_LEN + 64, HEADER_LEN + 1024] {
-            let reseal = Reseal::new(crc32c, len, &[12, 8, 4]);
-            let mut random = weft_engine::random::SplitMix64::new(3);
-            for _ in 0..1000 {
-                let mut datagram: Vec<u8> =
-                    (0..len).map(|_| random.next_u32().to_be_bytes()[0]).collect();
-                Packet::new_unchecked(&mut datagram[..]).seal(crc32c);
-                let words = [random.next_u32() & 0xff, random.next_u32(), random.next_u32()];
-                reseal.write(datagram.first_chunk_mut().unwrap(), &words);
-                let mut packet = Packet::new_unchecked(&mut datagram[..]);
-                assert_eq!(packet.chunk().0, words[0]);
-                assert_eq!((packet.group().0, packet.cookie().0), (words[1], words[2]));
-                assert!(packet.verify_crc(crc32c));
-            }
+    fn datagrams() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![Just(0), Just(64), Just(1024_usize)]
+            .prop_flat_map(|payload_len| vec(any::<u8>(), HEADER_LEN + payload_len))
+    }
+
+    proptest! {
+        #[test]
+        fn a_mended_datagram_is_as_one_that_was_sealed_anew(
+            mut datagram in datagrams(),
+            chunk in 0..256_u32,
+            group: u32,
+            cookie: u32,
+        ) {
+            Packet::new_unchecked(&mut datagram[..]).seal(crc32c);
+            let reseal = Reseal::new(crc32c, datagram.len(), &[12, 8, 4]);
+            reseal.write(datagram.first_chunk_mut().unwrap(), &[chunk, group, cookie]);
+            let mut packet = Packet::new_unchecked(&mut datagram[..]);
+            prop_assert_eq!(packet.chunk().0, chunk);
+            prop_assert_eq!((packet.group().0, packet.cookie().0), (group, cookie));
+            prop_assert!(packet.verify_crc(crc32c));
         }
     }
 }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
 use weft_control::{Command, Event, Train};
-use weft_io::LaneEngine;
 use weft_io::nic::Carried;
+use weft_lane::LaneEngine;
 use weft_wire::{JobId, Nanos};
 
 /// An event and the job that it is about.

@@ -6,6 +6,7 @@ use weft_dpdk::{
     DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
 };
 use weft_io::{Port, PortInfo};
+use weft_lane::{FramePool, Relay, RelayPort, Ring, Wrapped, steer};
 
 use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
@@ -13,8 +14,6 @@ use crate::error::NodeError;
 use crate::host::Host;
 use crate::node::Node;
 use crate::stats::LaneSnapshot;
-use crate::steered::{FramePool, Relay, RelayPort, Ring, steer};
-use crate::wrap::Wrapped;
 
 impl Node<'_> {
     pub(crate) fn run_dpdk(

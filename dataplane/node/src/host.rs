@@ -9,7 +9,8 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
 use weft_engine::send::pacer::TokenBucket;
-use weft_io::{Frame, HostSide, Port};
+use weft_io::{Frame, Port};
+use weft_lane::HostSide;
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
-use weft_io::{LaneEngine, RoleLane};
+use weft_io::Port;
+use weft_lane::{LaneEngine, LanePort, RoleLane};
 use weft_wire::Nanos;
 
 use crate::config::IdleSection;
@@ -17,7 +18,6 @@ use crate::durable::Keeper;
 use crate::host::Host;
 use crate::idle::Idle;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
-use crate::steered::LanePort;
 
 /// What all lanes share.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Shared {
 
 /// Runs lane `index` with what `keeper` keeps of it, until it is told to stop or its port closes;
 /// returns its last counters.
-pub fn run<P: LanePort, E: LaneEngine + EngineSnapshot>(
-    lane: &mut RoleLane<P, E>,
+pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
+    lane: &mut RoleLane<LanePort<P>, E>,
     index: usize,
     mut host: Host,
     shared: &Shared,

@@ -12,9 +12,6 @@
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`lane`] | one lane's thread |
 //! | [`idle`] | decides when a lane sleeps |
-//! | [`steer`] | decides which lane a frame belongs to |
-//! | [`steered`] | hands frames between lanes |
-//! | [`wrap`] | puts captures and faults around a port |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
 //! | [`error`] | why a node did not run |
@@ -41,6 +38,3 @@ pub mod node;
 mod reporter;
 pub mod signals;
 pub mod stats;
-pub mod steer;
-pub mod steered;
-pub mod wrap;

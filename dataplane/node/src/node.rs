@@ -11,8 +11,6 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
-use weft_engine::role::aggregator::Aggregator;
-use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::table::Table;
@@ -20,8 +18,9 @@ use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::nic::interface_with;
 use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
-use weft_io::{AggregatorLane, Port, PortInfo, RoleLane};
+use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
+use weft_lane::{AggregatorLane, LanePort, RelayPort, Ring, RoleLane, Wrapped, aggregator, steer};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
@@ -36,8 +35,6 @@ use crate::lane::{self, Shared};
 use crate::model;
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
-use crate::steered::{LanePort, RelayPort, Ring, SteeredPort, steer};
-use crate::wrap::Wrapped;
 
 /// What a run is given besides the configuration.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +92,7 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
 }
 
 /// The port of lane 0 and those of the others.
-type LanePorts<P> = (SteeredPort<Wrapped<P>>, Vec<SteeredPort<Wrapped<P>>>);
+type LanePorts<P> = (LanePort<P>, Vec<LanePort<P>>);
 
 /// What opening a port and starting lanes needs.
 pub(crate) struct Node<'a> {
@@ -195,8 +192,8 @@ impl Node<'_> {
     /// returns is dropped there after the lane's port.
     pub(crate) fn run_lanes<P, S, G>(
         &self,
-        front: SteeredPort<Wrapped<P>>,
-        sides: Vec<SteeredPort<Wrapped<S>>>,
+        front: LanePort<P>,
+        sides: Vec<LanePort<S>>,
         host: Host,
         prepare: impl Fn(Option<u32>) -> Result<G, NodeError> + Sync,
     ) -> Result<Vec<LaneSnapshot>, NodeError>
@@ -254,9 +251,9 @@ impl Node<'_> {
     }
 
     /// Runs the one lane of a server or a replica, and leaves its models where they should be.
-    fn run_model<P: LanePort>(
+    fn run_model<P: Port>(
         &self,
-        port: P,
+        port: LanePort<P>,
         info: &PortInfo,
         table: &Table,
         host: Host,
@@ -325,18 +322,16 @@ impl Node<'_> {
         Table::new(config).expect("it was judged when the configuration was read")
     }
 
-    fn lane<P: LanePort>(&self, port: P, table: &Table, lane: usize) -> AggregatorLane<P> {
-        let number = u16::try_from(lane).expect("the table bounds the shards");
-        let kernels = Kernels::detect();
-        let mut engine = Aggregator::new(table, number, self.seed, kernels)
-            .with_strangers(self.settings.config.strangers.into());
-        if !self.settings.pushes.is_empty() {
-            let local = table.config().local;
-            let (pushes, mtu, seed) = (&self.settings.pushes, table.config().mtu, !self.seed);
-            let gather = Gather::new(local, mtu, pushes, seed, Nanos(0), kernels);
-            engine = engine.with_pushes(gather.expect("they were judged with the configuration"));
-        }
-        AggregatorLane::new(port, engine)
+    fn lane<P: Port>(
+        &self,
+        port: LanePort<P>,
+        table: &Table,
+        lane: usize,
+    ) -> AggregatorLane<LanePort<P>> {
+        let lane = u16::try_from(lane).expect("the table bounds the shards");
+        let (pushes, strangers) = (&self.settings.pushes, self.settings.config.strangers.into());
+        let engine = aggregator(table, pushes, strangers, lane, self.seed, Kernels::detect());
+        AggregatorLane::new(port, engine.expect("it was judged when the configuration was read"))
     }
 
     fn stop(&self, error: NodeError) -> NodeError {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use weft_engine::drops::DropReason;
 use weft_engine::role::aggregator::Aggregator;
 use weft_io::restamp::{Restamp, Stamp};
-use weft_io::{AggregatorLane, Burst, Port, forward_port};
+use weft_io::{Burst, Port, forward_port};
 use weft_kernel::Kernels;
+use weft_lane::AggregatorLane;
 use weft_wire::Nanos;
 
 use super::Measurement;

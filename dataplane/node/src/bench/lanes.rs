@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
-use weft_io::{AggregatorLane, Burst, Port, forward_port};
+use weft_io::{Burst, Port, forward_port};
 use weft_kernel::Kernels;
+use weft_lane::{AggregatorLane, LaneMap, Relay, SteeredPort, steer};
 use weft_wire::Nanos;
 
 use super::checked::{Checked, Counters, measurement};
@@ -18,8 +19,6 @@ use super::frames::Frames;
 use super::join::Members;
 use super::replay::{Outside, Settings, Stamps, breathe_until, count, stamp};
 use super::{BenchError, Measurement};
-use crate::steer::LaneMap;
-use crate::steered::{Relay, SteeredPort, steer};
 
 /// The device, how many lanes there are, and what they are made of.
 pub(super) struct Ground<'a, P: Port, S> {

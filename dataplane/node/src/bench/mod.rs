@@ -13,7 +13,7 @@
 //! | `outside` | devices, clocks, the stop flag |
 //! | `generate` | all members at once, against an aggregator or an echo on another process |
 //!
-//! What is measured is the lane that serves (`weft_io::AggregatorLane`) with its engine; the
+//! What is measured is the lane that serves (`weft_lane::AggregatorLane`) with its engine; the
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
 //! its time. A sum is compared with `frames`, which shares no code with slots and kernels, and
 //! whose numbers no bank meets twice in a row.

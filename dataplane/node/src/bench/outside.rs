@@ -91,8 +91,8 @@ fn on_device(
     seed: u64,
 ) -> Result<Measurement, NodeError> {
     use super::{generate, lanes};
-    use crate::steered::Ring;
     use weft_io::Port;
+    use weft_lane::Ring;
 
     let config = &settings.config;
     let time = Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{RowConfig, Table};
+use weft_io::Port;
 use weft_io::restamp::{Stamp, WindowStamp, WindowStampConfig};
-use weft_io::{AggregatorLane, Port};
 use weft_kernel::Kernels;
+use weft_lane::AggregatorLane;
 use weft_wire::header::{HEADER_LEN, Kind, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};

@@ -10,8 +10,9 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::memory::{MemoryPort, link};
 use weft_io::pool::{Pool, PoolFrame};
-use weft_io::{AggregatorLane, Burst, Port, forward_port};
+use weft_io::{Burst, Port, forward_port};
 use weft_kernel::Kernels;
+use weft_lane::{AggregatorLane, RelayPort, Ring};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 use weft_wire::header::{HEADER_LEN, Packet};
@@ -23,7 +24,6 @@ use super::run;
 use super::{generate, lanes};
 use crate::config::{self, LeaseName, Settings};
 use crate::node::Options;
-use crate::steered::{RelayPort, Ring};
 
 fn settings(integrity: &str) -> Settings {
     settings_of(integrity, 3)

@@ -13,12 +13,12 @@ use weft_engine::table::{
     BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
 use weft_io::udp::SOCKETS_MAX;
+use weft_lane::LaneMap;
 use weft_wire::frame::Endpoint;
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
 use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection, TraceSection};
-use crate::steer::LaneMap;
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]

@@ -16,11 +16,11 @@ use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
 use weft_io::fault::FaultCounts;
 use weft_io::trace::TraceCounts;
-use weft_io::{LaneEngine, LaneStats, PortInfo, PortStats, RoleLane};
+use weft_io::{Port, PortInfo, PortStats};
+use weft_lane::{LaneEngine, LanePort, LaneStats, RoleLane, SteerStats};
 use weft_wire::{JobId, Members};
 
 use crate::host::{Host, HostStats};
-use crate::steered::{LanePort, SteerStats};
 
 pub use figures::Figures;
 pub use push::{PushReport, PushSnapshot};
@@ -86,19 +86,20 @@ pub struct LeaseSnapshot {
 
 impl LaneSnapshot {
     /// Copies a lane's counters.
-    pub fn take<P: LanePort, E: LaneEngine + EngineSnapshot>(
+    pub fn take<P: Port, E: LaneEngine + EngineSnapshot>(
         index: usize,
-        lane: &RoleLane<P, E>,
+        lane: &RoleLane<LanePort<P>, E>,
         host: &Host,
     ) -> Self {
+        let port = lane.port();
         let mut snapshot = Self {
             lane: index,
-            info: lane.port().info(),
-            port: lane.port().stats(),
+            info: port.info(),
+            port: port.stats(),
             breaths: lane.stats(),
-            steer: lane.port().steer_stats(),
-            faults: lane.port().fault_counts(),
-            trace: lane.port().trace_counts(),
+            steer: port.steer_counts(),
+            faults: port.inner().fault_counts(),
+            trace: port.inner().trace_counts(),
             host: host.stats(),
             engine: Stats::default(),
             jobs: Vec::new(),

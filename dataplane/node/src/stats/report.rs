@@ -8,16 +8,16 @@ use weft_engine::drops::DropReason;
 use weft_engine::figures::Figure;
 use weft_engine::role::aggregator::{JobStats, Phase};
 use weft_engine::slot::counter::{Lag, Transition};
+use weft_io::PortStats;
 use weft_io::fault::FaultCounts;
 use weft_io::trace::TraceCounts;
-use weft_io::{LaneStats, PortStats};
+use weft_lane::{LaneStats, SteerStats};
 use weft_wire::Rank;
 
 use super::figures::{Figures, table};
 use super::{LaneSnapshot, PushReport, ReplicaReport, ServerReport, push, server};
 use crate::config::NodeConfig;
 use crate::host::HostStats;
-use crate::steered::SteerStats;
 
 /// Everything that a node knows about itself at one moment.
 #[derive(Clone, Debug, Serialize)]

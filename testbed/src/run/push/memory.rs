@@ -11,9 +11,10 @@ use std::thread;
 use weft_control::{Decision, Event};
 use weft_engine::role::model::{ModelConfig, ModelConfigError};
 use weft_engine::role::server::{Server, ServerJobConfig};
+use weft_io::Port;
 use weft_io::memory::{self, MemoryPort};
-use weft_io::{Port, RoleLane};
 use weft_kernel::Kernels;
+use weft_lane::RoleLane;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Rank};
 

@@ -67,6 +67,7 @@ impl LaneMap {
     }
 
     /// The lane of a frame.
+    #[inline]
     #[must_use]
     pub fn lane_of(&self, frame: &[u8]) -> usize {
         Udp::parse(frame).map_or(0, |udp| usize::from(self.lanes[usize::from(udp.source.port())]))

@@ -15,9 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_utils::sync::{Parker, Unparker};
-use weft_io::fault::FaultCounts;
 use weft_io::pool::{Pool, PoolFrame};
-use weft_io::trace::TraceCounts;
 use weft_io::{Burst, Frame, Port, PortInfo, PortStats, forward_port};
 use weft_wire::Nanos;
 
@@ -37,17 +35,8 @@ pub struct SteerStats {
     pub ring_full: u64,
 }
 
-/// A port of a lane.
-pub trait LanePort: Port {
-    /// What steering did at this lane.
-    fn steer_stats(&self) -> SteerStats;
-
-    /// Faults of received and of sent frames, where a wrapper makes some.
-    fn fault_counts(&self) -> Option<[FaultCounts; 2]>;
-
-    /// What the capture holds, where there is one.
-    fn trace_counts(&self) -> Option<TraceCounts>;
-}
+/// A lane's port with all that a configuration puts around it.
+pub type LanePort<P> = SteeredPort<Wrapped<P>>;
 
 /// Frames from lanes without a port of their own, for lane 0 to send.
 pub type Relay<F> = Arc<Ring<F>>;
@@ -234,20 +223,6 @@ impl<P: Port> Port for SteeredPort<P> {
     }
 
     forward_port!(inner: alloc, copy, recycles, free, info, carried, is_open, waker);
-}
-
-impl<P: Port> LanePort for SteeredPort<Wrapped<P>> {
-    fn steer_stats(&self) -> SteerStats {
-        self.stats
-    }
-
-    fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
-        self.inner.fault_counts()
-    }
-
-    fn trace_counts(&self) -> Option<TraceCounts> {
-        self.inner.trace_counts()
-    }
 }
 
 /// Where a [`RelayPort`] takes its frames from.

@@ -9,15 +9,12 @@ use arrayvec::ArrayVec;
 use weft_engine::role::PushIndex;
 use weft_engine::role::aggregator::{Aggregator, RUNS_MAX, RunIndex, Taken};
 use weft_engine::role::{LeaseIndex, Verdict};
+use weft_io::{Burst, Frame, Port};
 use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;
 
-use crate::port::{Burst, Frame, Port};
-
-mod engine;
-
-pub use engine::LaneEngine;
+use crate::engine::LaneEngine;
 
 /// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
 fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
@@ -326,3 +323,6 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         self.port.free(&mut self.tx);
     }
 }
+
+#[cfg(test)]
+mod tests;

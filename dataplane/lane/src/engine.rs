@@ -24,7 +24,7 @@ pub trait LaneEngine {
     fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict;
 
     /// Decides the fate of a frame, or has it wait among those of a run. The port
-    /// [recycles](crate::Port::recycles) it, for it may become an answer. By default
+    /// [recycles](weft_io::Port::recycles) it, for it may become an answer. By default
     /// [`LaneEngine::handle_frame`] is to decide.
     fn take(&mut self, now: Nanos, frame: &[u8]) -> Taken {
         let _ = (now, frame);

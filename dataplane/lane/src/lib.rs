@@ -1,0 +1,27 @@
+//! Engines on ports: what makes lanes of both, whoever runs them.
+//!
+//! | what | does |
+//! | --- | --- |
+//! | [`aggregator`] | makes an engine of what a configuration says |
+//! | [`RoleLane`] | breathes: receives a burst, lets its engine decide, sends what it says |
+//! | [`LaneEngine`] | is what a lane asks of its engine |
+//! | [`LaneMap`] | decides which lane a frame belongs to |
+//! | [`SteeredPort`] | hands frames between lanes |
+//! | [`Wrapped`] | puts captures and faults around a port |
+//!
+//! Nothing here opens a port, starts a thread or reads a clock.
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod breath;
+mod engine;
+mod steer;
+mod steered;
+mod wrap;
+
+pub use assemble::aggregator;
+pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
+pub use engine::LaneEngine;
+pub use steer::{Conflict, LaneMap};
+pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
+pub use wrap::{Capture, Wrapped};
