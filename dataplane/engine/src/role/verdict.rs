@@ -24,8 +24,11 @@ pub enum Verdict {
         /// The lease whose members get it.
         lease: LeaseIndex,
     },
-    /// The buffer now holds a frame to send, and [`Gather::copies`](super::gather::Gather::copies) says who gets a copy of it,
-    /// addressed by [`Gather::address_copy`](super::gather::Gather::address_copy).
+    /// The buffer now holds a frame to send, and [`Gather::copies`] says who gets a copy of it,
+    /// addressed by [`Gather::address_copy`].
+    ///
+    /// [`Gather::copies`]: super::gather::Gather::copies
+    /// [`Gather::address_copy`]: super::gather::Gather::address_copy
     Fan {
         /// Length of the frame in bytes.
         len: usize,
