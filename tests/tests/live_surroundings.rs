@@ -15,6 +15,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
+use weft_testbed::run::{LOOPBACK_FIRST, LOOPBACK_STRIDE};
 use weft_tests::live::run::{Ended, Run, changed, digits, ended};
 use weft_tests::live::{PATIENCE, eventually, has_dpdk, has_lab, program, skip};
 use weft_wire::frame::Udp;
@@ -167,6 +168,24 @@ fn dissected(path: &Path) -> Option<(u64, u64)> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let ours = text.lines().filter(|line| line.ends_with("\t0")).count();
     Some((text.lines().count() as u64, ours as u64))
+}
+
+/// One run in five had a worker at a port that Wireshark takes for another protocol's.
+#[test]
+fn ports_on_loopback_are_no_other_protocols() {
+    let Ok(output) = Command::new("tshark").args(["-G", "decodes"]).output() else {
+        return skip("ports_on_loopback_are_no_other_protocols", "tshark is not installed");
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ports = text.lines().filter_map(|line| {
+        let (table, rest) = line.split_once('\t')?;
+        let (port, protocol) = rest.split_once('\t')?;
+        Some((port.parse::<u16>().ok().filter(|_| table == "udp.port")?, protocol.to_owned()))
+    });
+    let ours =
+        |port: u16| (LOOPBACK_FIRST..32_768).step_by(LOOPBACK_STRIDE.into()).any(|p| p == port);
+    let taken: Vec<_> = ports.filter(|(port, _)| ours(*port)).collect();
+    assert_eq!(taken, []);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`core`] | the one task that owns the engine: messages in, actions out, their words |
 //! | [`auth`] | who calls, and what a caller may do |
-//! | `hello` | waits for a stream's first message |
+//! | `stream` | takes what workers and boxes say to the core |
 //! | [`northbound`] | gRPC to workers |
 //! | [`southbound`] | gRPC to boxes |
 //! | [`events`] | the log of what boxes were told to install |
@@ -31,8 +31,8 @@ pub mod daemon;
 pub mod error;
 pub mod events;
 pub mod exec;
-mod hello;
 pub mod northbound;
 pub mod southbound;
 pub mod state;
 pub mod status;
+mod stream;

@@ -12,13 +12,13 @@ use weft_control::{AckMode, Mode, is_pushed};
 use weft_controller_engine::{JobConfig, UnregisterError, WorkerConfig};
 use weft_rpc::convert::code;
 use weft_rpc::v1;
-use weft_rpc::v1::worker_reply::Message;
+use weft_rpc::v1::worker_message::Message;
 use weft_rpc::v1::workers_server::Workers;
 use weft_wire::header::ElementType;
 
 use crate::auth::Peer;
-use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox};
-use crate::hello::{self, First, Place, Silent};
+use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox, WorkerKey};
+use crate::stream::{self, Answer, Kind, Silent};
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Workers for Northbound {
         let place = self.silent.enter()?;
         let inbound = request.into_inner();
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), (inbound, place), peer, outbox));
+        tokio::spawn(stream::serve::<OfWorkers>(self.core.clone(), (inbound, place), peer, outbox));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 
@@ -89,57 +89,35 @@ fn gone() -> Status {
     Status::unavailable("the controller is ending")
 }
 
-/// Takes a worker's messages to the core until its stream ends.
-async fn serve(
-    core: CoreSender,
-    (mut inbound, place): (Streaming<v1::WorkerMessage>, Place),
-    peer: Peer,
-    outbox: Outbox<v1::WorkerReply>,
-) {
-    let refuse =
-        |refused: v1::Refused| v1::WorkerReply { message: Some(Message::Refused(refused)) };
-    let first = match hello::first(&mut inbound, place).await {
-        First::Said(v1::WorkerMessage {
-            message: Some(v1::worker_message::Message::Hello(hello)),
-        }) => hello,
-        First::Said(_) | First::Nothing => {
-            let refused = v1::Refused::new("hello", "must be the first message, within 10 s");
-            let _ = outbox.send(Ok(refuse(refused))).await;
-            return;
-        }
-        First::Gone => return,
-    };
-    let (answer, answered) = oneshot::channel();
-    let hello = Input::WorkerHello { hello: first, peer, outbox: outbox.clone(), answer };
-    if core.send(hello).await.is_err() {
-        return;
+/// The streams of workers.
+struct OfWorkers;
+
+impl Kind for OfWorkers {
+    type Message = v1::WorkerMessage;
+    type Reply = v1::WorkerReply;
+    type Key = WorkerKey;
+
+    fn begin(
+        first: v1::WorkerMessage,
+        peer: Peer,
+        outbox: Outbox<v1::WorkerReply>,
+        answer: Answer<WorkerKey>,
+    ) -> Result<Option<Input>, v1::Refused> {
+        let Some(Message::Hello(hello)) = first.message else { return Ok(None) };
+        Ok(Some(Input::WorkerHello { hello, peer, outbox, answer }))
     }
-    let (key, mut ended) = match answered.await {
-        Ok(Ok(attached)) => attached,
-        Ok(Err(refused)) => {
-            let _ = outbox.send(Ok(refuse(refused))).await;
-            return;
-        }
-        Err(_) => return,
-    };
-    // The core has the stream now; it ends it by letting go of its end.
-    drop(outbox);
-    loop {
-        let message = tokio::select! {
-            message = inbound.message() => message,
-            _ = &mut ended => return,
-        };
-        let input = match message {
-            Ok(Some(v1::WorkerMessage { message: Some(message) })) => Input::Worker(key, message),
-            // A kind of message that this version does not know.
-            Ok(Some(v1::WorkerMessage { message: None })) => continue,
-            Ok(None) | Err(_) => break,
-        };
-        if core.send(input).await.is_err() {
-            return;
-        }
+
+    fn go_on(key: WorkerKey, message: v1::WorkerMessage) -> Option<Input> {
+        message.message.map(|message| Input::Worker(key, message))
     }
-    let _ = core.send(Input::WorkerGone(key)).await;
+
+    fn end(key: WorkerKey) -> Input {
+        Input::WorkerGone(key)
+    }
+
+    fn refuse(refused: v1::Refused) -> v1::WorkerReply {
+        v1::WorkerReply { message: Some(v1::worker_reply::Message::Refused(refused)) }
+    }
 }
 
 fn invalid(refused: &v1::Refused) -> Status {

@@ -12,9 +12,9 @@ use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{LinkDelay, Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
-    DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_PORTS, Observed, Place, Plan, ProcessError,
-    Proof, WorkerMessage, captures, find_node, monotonic_ns, recording_path, run_in_memory,
-    run_processes, verify,
+    DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, Observed, Place,
+    Plan, ProcessError, Proof, WorkerMessage, captures, find_node, monotonic_ns, recording_path,
+    run_in_memory, run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
@@ -140,9 +140,9 @@ pub(super) fn choose_ground(
 /// UDP ports of this process's own, below those that the kernel hands out, so that runs do not
 /// meet.
 fn loopback_base() -> u16 {
-    let places = (32_768 - 10_000) / LOOPBACK_PORTS;
+    let places = (32_768 - LOOPBACK_FIRST) / LOOPBACK_PORTS;
     let place = std::process::id() % u32::from(places);
-    10_000 + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
+    LOOPBACK_FIRST + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
 }
 
 fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {

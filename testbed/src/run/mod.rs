@@ -45,7 +45,9 @@ pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
 pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
-pub use plan::{Io, LOOPBACK_PORTS, Place, Plan, PlanError, WorkerPlan};
+pub use plan::{
+    Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError, WorkerPlan,
+};
 pub use processes::{ProcessError, find_node, run_processes};
 pub use recording::{Recording, RecordingError, RecordingReader};
 pub use verify::{Proof, RoundProof, VerifyError, verify};

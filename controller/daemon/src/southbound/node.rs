@@ -2,16 +2,17 @@
 
 use std::pin::Pin;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use weft_rpc::v1;
+use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_server::Nodes;
 
 use crate::auth::Peer;
-use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox};
-use crate::hello::{self, First, Place, Silent};
+use crate::core::{CoreSender, Input, NodeKey, OUTBOX_MAX, Outbox};
+use crate::stream::{self, Answer, Kind, Silent};
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -39,63 +40,44 @@ impl Nodes for Southbound {
         let peer = Peer::of(&request);
         let place = self.silent.enter()?;
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
-        tokio::spawn(serve(self.core.clone(), (request.into_inner(), place), peer, outbox));
+        tokio::spawn(stream::serve::<Boxes>(
+            self.core.clone(),
+            (request.into_inner(), place),
+            peer,
+            outbox,
+        ));
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }
 }
 
-/// Takes a box's messages to the core until its stream ends.
-async fn serve(
-    core: CoreSender,
-    (mut inbound, place): (Streaming<v1::NodeMessage>, Place),
-    peer: Peer,
-    outbox: Outbox<v1::Command>,
-) {
-    let refuse = |refused| v1::Command { command: Some(v1::command::Command::Refused(refused)) };
-    let first = match hello::first(&mut inbound, place).await {
-        First::Said(v1::NodeMessage { message: Some(v1::node_message::Message::Hello(hello)) }) => {
-            hello
-        }
-        First::Said(_) | First::Nothing => {
-            let refused = v1::Refused::new("hello", "must be the first message, within 10 s");
-            let _ = outbox.send(Ok(refuse(refused))).await;
-            return;
-        }
-        First::Gone => return,
-    };
-    if let Err(refused) = peer.caller.check_node(&first.name) {
-        let _ = outbox.send(Ok(refuse(refused))).await;
-        return;
+/// The streams of boxes.
+struct Boxes;
+
+impl Kind for Boxes {
+    type Message = v1::NodeMessage;
+    type Reply = v1::Command;
+    type Key = NodeKey;
+
+    fn begin(
+        first: v1::NodeMessage,
+        peer: Peer,
+        outbox: Outbox<v1::Command>,
+        answer: Answer<NodeKey>,
+    ) -> Result<Option<Input>, v1::Refused> {
+        let Some(Message::Hello(hello)) = first.message else { return Ok(None) };
+        peer.caller.check_node(&hello.name)?;
+        Ok(Some(Input::NodeHello { hello, outbox, answer }))
     }
-    let (answer, answered) = oneshot::channel();
-    let hello = Input::NodeHello { hello: first, outbox: outbox.clone(), answer };
-    if core.send(hello).await.is_err() {
-        return;
+
+    fn go_on(key: NodeKey, message: v1::NodeMessage) -> Option<Input> {
+        message.message.map(|message| Input::Node(key, message))
     }
-    let (key, mut ended) = match answered.await {
-        Ok(Ok(attached)) => attached,
-        Ok(Err(refused)) => {
-            let _ = outbox.send(Ok(refuse(refused))).await;
-            return;
-        }
-        Err(_) => return,
-    };
-    // The core has the stream now; it ends it by letting go of its end.
-    drop(outbox);
-    loop {
-        let message = tokio::select! {
-            message = inbound.message() => message,
-            _ = &mut ended => return,
-        };
-        let input = match message {
-            Ok(Some(v1::NodeMessage { message: Some(message) })) => Input::Node(key, message),
-            // A kind of message that this version does not know.
-            Ok(Some(v1::NodeMessage { message: None })) => continue,
-            Ok(None) | Err(_) => break,
-        };
-        if core.send(input).await.is_err() {
-            return;
-        }
+
+    fn end(key: NodeKey) -> Input {
+        Input::NodeGone(key)
     }
-    let _ = core.send(Input::NodeGone(key)).await;
+
+    fn refuse(refused: v1::Refused) -> v1::Command {
+        v1::Command { command: Some(v1::command::Command::Refused(refused)) }
+    }
 }

@@ -58,7 +58,7 @@ class GoldenVectors(unittest.TestCase):
         self.assertEqual(header.cookie, int(want["cookie"], 16))
         self.assertEqual(header.members, int(want["members"], 16))
         self.assertEqual(header.element_type.name.lower(), want["element_type"])
-        self.assertEqual(header.operation.name, want["operation"])
+        self.assertEqual(header.operation.name.lower(), want["operation"])
         self.assertEqual(datagram.crc, int(want["crc"], 16))
         for name in ("job", "chunk", "exponent", "count"):
             self.assertEqual(getattr(header, name), want[name], name)
