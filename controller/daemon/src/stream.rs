@@ -87,8 +87,10 @@ pub(crate) async fn serve<K: Kind>(
     };
     let no_hello = || v1::Refused::new("hello", "must be the first message, within 10 s");
     let attached = match hello.and_then(|hello| hello.ok_or_else(no_hello)) {
-        Ok(hello) if core.send(hello).await.is_err() => return,
-        Ok(_) => answered.await,
+        Ok(hello) => match core.send(hello).await {
+            Ok(()) => answered.await,
+            Err(_) => return,
+        },
         Err(refused) => Ok(Err(refused)),
     };
     let (key, mut ended) = match attached {
