@@ -16,8 +16,8 @@ use crate::scenario::{FaultSection, ScaleExponent, Scenario};
 const BOX_PORT: u16 = 22341;
 /// First UDP port of the lanes of a worker in a lab.
 const WORKER_PORT: u16 = 23000;
-/// First UDP port of runs on loopback. Wireshark has no other protocol at this port, nor at one that
-/// is a multiple of [`LOOPBACK_STRIDE`] above it.
+/// First UDP port of runs on loopback. Wireshark has no other protocol at this port, nor at one
+/// that is a multiple of [`LOOPBACK_STRIDE`] above it.
 pub const LOOPBACK_FIRST: u16 = 10_005;
 /// UDP ports between one process's lanes and the next on loopback.
 pub const LOOPBACK_STRIDE: u16 = 16;
