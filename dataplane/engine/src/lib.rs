@@ -12,7 +12,7 @@
 //! | 6 | [`slot::next_step`] | add, answer, or refuse |
 //! | 7 | [`slot::accumulate`] | the sum |
 //! | 8 | [`slot::counter`] | what happened, for the record |
-//! | 9 | [`role::aggregator::Verdict`] | drop, hold, send, or multicast, in place |
+//! | 9 | [`role::Verdict`] | drop, hold, send, or multicast, in place |
 //! | 10 | `RoleLane`, `Port::tx_burst` | out |
 //!
 //! The same slot stages in the same order make up the P4 program.

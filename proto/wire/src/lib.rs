@@ -8,7 +8,7 @@
 //! | [`probe`] | what the datagrams of a packet train say |
 //! | [`quant`] | how values become fixed-point numbers and back |
 //! | [`rows`] | which rows mean the same in every job |
-//! | [`words`] | what text, files and help call the values of an enumeration |
+//! | [`mod@words`] | what text, files and help call the values of an enumeration |
 //!
 //! No I/O, no allocation, no unsafe. Views never judge content; parsed forms are always valid.
 #![no_std]

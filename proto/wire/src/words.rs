@@ -1,7 +1,7 @@
 //! One spelling for each value of an enumeration: what text, files and `--help` call it.
 //!
-//! [`words!`](crate::words) declares it beside the type. With the feature `serde` the type is read
-//! and written by these words.
+//! [`words!`](macro@crate::words) declares it beside the type. With the feature `serde` the type is
+//! read and written by these words.
 
 use core::fmt;
 use core::marker::PhantomData;
