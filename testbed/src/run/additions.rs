@@ -37,41 +37,29 @@ impl DelayedBy {
     }
 }
 
-impl Plan {
-    /// Lets the fault ports of workers and boxes make the delays of links.
-    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
-        self.topology.iter_mut().for_each(Topology::clear_delays);
-        for planned in &mut self.boxes {
-            planned.delay(self.io, scenario);
-        }
-        for worker in &mut self.workers {
-            worker.link_delay_us = worker_delay_us(scenario, worker.rank);
-        }
-    }
+/// What both kinds of plan let be added.
+macro_rules! additions {
+    ($($plan:ident)+) => {$(
+        impl $plan {
+            /// Lets the fault ports of workers and boxes make the delays of links.
+            pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
+                self.topology.iter_mut().for_each(Topology::clear_delays);
+                self.boxes.iter_mut().for_each(|planned| planned.delay(self.io, scenario));
+                for worker in &mut self.workers {
+                    worker.link_delay_us = worker_delay_us(scenario, worker.rank);
+                }
+            }
 
-    /// Lets each box capture what its port sees, at most so much.
-    pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
-        self.boxes.iter_mut().for_each(|planned| planned.capture(directory, size_max_mib));
-    }
+            /// Lets each box capture what its port sees, at most so much.
+            pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
+                let capture = |planned: &mut BoxPlan| planned.capture(directory, size_max_mib);
+                self.boxes.iter_mut().for_each(capture);
+            }
+        }
+    )+};
 }
 
-impl PushPlan {
-    /// Lets the fault ports of workers and boxes make the delays of links.
-    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
-        self.topology.iter_mut().for_each(Topology::clear_delays);
-        for planned in &mut self.boxes {
-            planned.delay(self.io, scenario);
-        }
-        for worker in &mut self.workers {
-            worker.link_delay_us = worker_delay_us(scenario, worker.rank);
-        }
-    }
-
-    /// Lets each box capture what its port sees, at most so much.
-    pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
-        self.boxes.iter_mut().for_each(|planned| planned.capture(directory, size_max_mib));
-    }
-}
+additions!(Plan PushPlan);
 
 impl BoxPlan {
     fn capture(&mut self, directory: &Path, size_max_mib: u64) {
