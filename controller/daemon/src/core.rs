@@ -21,7 +21,7 @@ use weft_wire::{JobId, Rank};
 use crate::events::Events;
 use crate::state;
 
-pub mod convert;
+mod convert;
 mod input;
 mod nodes;
 mod probes;

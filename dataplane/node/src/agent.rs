@@ -1,16 +1,16 @@
 //! The controller's agent: a thread that speaks gRPC for the lanes.
 //!
-//! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
+//! It dials the controller, tells it what the node knows ([`Book`]), hands commands to lane 0 and
 //! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait
 //! for it: both queues are bounded, and without a controller the lanes go on with what is
 //! installed. Events that found no controller are kept, the newest `EVENTS_KEPT_MAX`, and told
 //! after the next hello. With `node.events` every event is logged too, whether there is a
 //! controller or not.
 
-pub mod book;
 mod log;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
-use weft_agent::{Link, LinkAgent, Report};
-use weft_control::Event;
+use weft_agent::{Book, Link, LinkAgent, Report};
+use weft_control::{BoxIndex, Event, OrderNumber, Role, RoleState, Version};
 use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler};
 use weft_rpc::v1;
@@ -29,11 +29,11 @@ use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
+use crate::cli::VERSION;
 use crate::config::{Io, NodeConfig};
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
-use book::Book;
 use log::EventLog;
 
 /// Whether there is anybody to tell of events.
@@ -107,7 +107,7 @@ pub fn start(
     let agent = Agent {
         dialler,
         refused: None,
-        book: Book::new(config, name, life).resume(resumed),
+        book: Book::new(name, life, roles(config, resumed)),
         control,
         link,
         log,
@@ -179,7 +179,8 @@ impl Agent {
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
         self.keep_events();
         let lost = self.lost + self.control.events_lost();
-        let hello = Message::Hello(self.book.hello(lost));
+        let hello = convert::hello_to_proto(&self.book.hello(), VERSION, lost);
+        let hello = Message::Hello(hello);
         if outbox.send(v1::NodeMessage { message: Some(hello) }).await.is_err() {
             return false;
         }
@@ -320,6 +321,33 @@ impl Agent {
         }
         true
     }
+}
+
+/// What the node is in its jobs when it starts: as configured, or where former lives stopped.
+fn roles(config: &NodeConfig, resumed: &[Resumed]) -> Vec<RoleState> {
+    let address = SocketAddr::new(config.port.ip.ip, config.port.udp_port).to_string();
+    let role = |job: u16, role, index| {
+        RoleState::new(JobId(job), role, BoxIndex(index), address.clone())
+    };
+    let begin = |state: RoleState, order: u64, version: u64| {
+        let resumed = resumed.iter().find(|resumed| resumed.job == state.job);
+        RoleState {
+            next_order: resumed.map_or(OrderNumber(order), |resumed| resumed.next_order),
+            version: resumed.map_or(Version(version), |resumed| resumed.version),
+            momentum_norm: resumed.map_or(0.0, |resumed| resumed.momentum_norm),
+            ..state
+        }
+    };
+    let servers = config.server.iter().map(|job| {
+        begin(role(job.job, Role::Server, 0), job.initial_order, job.initial_version)
+    });
+    let replicas = config.replica.iter().map(|job| {
+        let state = role(job.job, Role::Replica, job.box_index);
+        begin(state, job.initial_order, job.initial_version)
+    });
+    let aggregators =
+        (config.push.iter()).map(|job| role(job.job, Role::Aggregator, job.box_index));
+    servers.chain(replicas).chain(aggregators).collect()
 }
 
 /// The link of a node's port. One without a kernel (DPDK) names no interface.

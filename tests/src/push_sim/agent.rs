@@ -2,13 +2,10 @@
 //! wait for a stream.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 
-use weft_control::{Command, Event};
+use weft_agent::Book;
+use weft_control::{BoxIndex, Command, Event, NodeHello, Role, RoleState};
 use weft_engine::role::server::ModelState;
-use weft_node::agent::book::Book;
-use weft_node::durable::Resumed;
-use weft_rpc::v1;
 use weft_wire::JobId;
 
 use super::scenario::Scenario;
@@ -27,26 +24,35 @@ impl Agent {
     /// Of a box that begins with what it kept, if anything.
     #[must_use]
     pub fn new(scenario: &Scenario, node: usize, life: u64, kept: &[ModelState]) -> Self {
-        let config = toml::from_str(&config(scenario, node)).expect("a good configuration");
-        let resumed: Vec<Resumed> = (kept.iter().enumerate())
-            .map(|(place, state)| Resumed {
-                job: topology::job_id(place),
-                next_order: state.next_order,
-                version: state.version,
-                momentum_norm: norm(&state.momentum),
-                last: VecDeque::new(),
-                version_before: state.version,
-            })
-            .collect();
-        let book = Book::new(&config, steward::box_name(scenario, node), life + 1);
-        let book = book.resume(&resumed);
+        let address = topology::box_endpoint(node).addr.to_string();
+        let (role, index) = if node == scenario.server() {
+            (Role::Server, BoxIndex(0))
+        } else if Some(node) == scenario.replica() {
+            (Role::Replica, topology::replica_index(scenario))
+        } else {
+            (Role::Aggregator, topology::box_index(node))
+        };
+        let state = |place| {
+            let new = RoleState::new(topology::job_id(place), role, index, address.clone());
+            match kept.get(place) {
+                Some(state) => RoleState {
+                    next_order: state.next_order,
+                    version: state.version,
+                    momentum_norm: norm(&state.momentum),
+                    ..new
+                },
+                None => new,
+            }
+        };
+        let name = steward::box_name(scenario, node);
+        let book = Book::new(name, life + 1, (0..scenario.jobs).map(state));
         Self { book, kept: VecDeque::new() }
     }
 
     /// What a new stream begins with.
     #[must_use]
-    pub fn hello(&self) -> v1::NodeHello {
-        self.book.hello(0)
+    pub fn hello(&self) -> NodeHello {
+        self.book.hello()
     }
 
     /// Notes what the box is told.
@@ -64,38 +70,6 @@ impl Agent {
     pub fn told(&mut self) -> Option<(JobId, Event)> {
         self.kept.pop_front()
     }
-}
-
-/// The box's configuration file, as far as the agent reads it.
-fn config(scenario: &Scenario, node: usize) -> String {
-    let addr = topology::box_endpoint(node).addr;
-    let server = topology::box_endpoint(scenario.server()).addr;
-    let (dimension, chunks) = (scenario.dimension(), scenario.chunks);
-    let mut text = format!("[port]\nio = \"udp\"\nip = \"{}/8\"\n", addr.ip());
-    for place in 0..scenario.jobs {
-        let job = topology::job_id(place).0;
-        let workers: Vec<String> = (0..scenario.workers)
-            .map(|rank| topology::worker_endpoint(place, rank).addr.to_string())
-            .collect();
-        let head = format!("job = {job}\nworkers = {workers:?}\n");
-        let written = if node == scenario.server() {
-            write!(text, "[[server]]\n{head}dimension = {dimension}\n")
-        } else if Some(node) == scenario.replica() {
-            let index = topology::replica_index(scenario).0;
-            write!(
-                text,
-                "[[replica]]\n{head}dimension = {dimension}\nserver = \"{server}\"\n\
-                 box_index = {index}\n"
-            )
-        } else {
-            write!(
-                text,
-                "[[push]]\n{head}server = \"{server}\"\nchunks = {chunks}\nbox_index = {node}\n"
-            )
-        };
-        written.expect("strings grow");
-    }
-    text
 }
 
 fn norm(values: &[f32]) -> f64 {

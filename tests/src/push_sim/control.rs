@@ -1,7 +1,6 @@
 //! The words between the controller's engine and the nodes, and the streams that carry them.
 
 use weft_control::{Command, DropReason, Event};
-use weft_controller::core::convert;
 use weft_controller_engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
 
@@ -127,8 +126,8 @@ impl World<'_> {
         match node.checked_sub(self.boxes.len()) {
             None => {
                 self.boxes[node].note_controller(self.now, true);
-                let hello = convert::hello(&self.boxes[node].agent.hello());
-                self.up(node, Up::BoxHello(hello.expect("its own words")));
+                let hello = self.boxes[node].agent.hello();
+                self.up(node, Up::BoxHello(hello));
                 self.report(node);
             }
             Some(index) => self.up(node, Up::WorkerHello { life: self.workers[index].life }),

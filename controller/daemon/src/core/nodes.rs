@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use weft_controller_engine::Reporter;
-use weft_rpc::convert::{event, train};
+use weft_rpc::convert::{event, hello as read_hello, train};
 use weft_rpc::v1;
 
 use super::{Core, Ended, NodeKey, Outbox, Peer, convert};
@@ -13,7 +13,7 @@ impl Core {
         hello: &v1::NodeHello,
         outbox: Outbox<v1::Command>,
     ) -> Result<(NodeKey, Ended), v1::Refused> {
-        let read = convert::hello(hello)?;
+        let read = read_hello(hello)?;
         let attached = self.controller.handle_node(self.now_ns(), &read);
         let node = attached.map_err(convert::refused)?;
         self.streams += 1;
