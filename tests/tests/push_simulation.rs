@@ -12,9 +12,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use weft_tests::push_sim::run;
-use weft_tests::push_sim::scenario::{Kind, Scenario};
-use weft_tests::sim::coverage::Coverage;
+use weft_sim::coverage::Coverage;
+use weft_sim::push::run;
+use weft_sim::push::scenario::{Kind, Scenario};
 
 /// Every kind with its name and how many of its seeds are run.
 const KINDS: [(Kind, &str, u64); 8] = [

@@ -7,10 +7,10 @@
 use std::env;
 
 use weft_io::fault::FaultRates;
-use weft_tests::sim::coverage::Coverage;
-use weft_tests::sim::data::{Numbers, Place};
-use weft_tests::sim::scenario::{Kind, Scenario};
-use weft_tests::sim::{Report, run};
+use weft_sim::allreduce::data::{Numbers, Place};
+use weft_sim::allreduce::scenario::{Kind, Scenario};
+use weft_sim::allreduce::{Report, run};
+use weft_sim::coverage::Coverage;
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().expect("a number"))

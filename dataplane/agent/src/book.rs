@@ -118,7 +118,9 @@ impl Book {
 
 #[cfg(test)]
 mod tests {
-    use weft_control::{BoxIndex, GroupDescriptor, GroupMember, InstallError, ServerEpoch, Version};
+    use weft_control::{
+        BoxIndex, GroupDescriptor, GroupMember, InstallError, ServerEpoch, Version,
+    };
     use weft_wire::header::ElementType;
     use weft_wire::{Members, Rank};
 

@@ -326,9 +326,8 @@ impl Agent {
 /// What the node is in its jobs when it starts: as configured, or where former lives stopped.
 fn roles(config: &NodeConfig, resumed: &[Resumed]) -> Vec<RoleState> {
     let address = SocketAddr::new(config.port.ip.ip, config.port.udp_port).to_string();
-    let role = |job: u16, role, index| {
-        RoleState::new(JobId(job), role, BoxIndex(index), address.clone())
-    };
+    let role =
+        |job: u16, role, index| RoleState::new(JobId(job), role, BoxIndex(index), address.clone());
     let begin = |state: RoleState, order: u64, version: u64| {
         let resumed = resumed.iter().find(|resumed| resumed.job == state.job);
         RoleState {
@@ -338,9 +337,10 @@ fn roles(config: &NodeConfig, resumed: &[Resumed]) -> Vec<RoleState> {
             ..state
         }
     };
-    let servers = config.server.iter().map(|job| {
-        begin(role(job.job, Role::Server, 0), job.initial_order, job.initial_version)
-    });
+    let servers = config
+        .server
+        .iter()
+        .map(|job| begin(role(job.job, Role::Server, 0), job.initial_order, job.initial_version));
     let replicas = config.replica.iter().map(|job| {
         let state = role(job.job, Role::Replica, job.box_index);
         begin(state, job.initial_order, job.initial_version)

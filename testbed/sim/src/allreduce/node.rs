@@ -7,11 +7,11 @@ use weft_engine::table::Table;
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
-use super::coverage::Coverage;
 use super::data::Data;
-use super::hash;
 use super::scenario::Scenario;
 use super::topology::{self, Seat};
+use crate::coverage::Coverage;
+use crate::hash;
 use crate::transcript::Transcript;
 
 /// Room for any frame.

@@ -6,8 +6,8 @@ use weft_control::OrderNumber;
 use weft_wire::{GroupId, Members};
 
 use super::{Offer, Uid};
-use crate::push_sim::scenario::Scenario;
-use crate::push_sim::topology;
+use crate::push::scenario::Scenario;
+use crate::push::topology;
 
 /// A job.
 #[derive(Debug)]

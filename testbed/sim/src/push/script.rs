@@ -7,7 +7,7 @@ use weft_wire::Nanos;
 use super::judge::Offer;
 use super::planner::{Act, Request};
 use super::{Next, World, topology};
-use crate::sim::hash;
+use crate::hash;
 
 /// What arrives.
 #[derive(Debug)]

@@ -7,11 +7,8 @@
 //! I2), every hostile frame against the slots (I6, I7), how the run ends against what the
 //! scenario allows (I9), and gives a hash of all frames with their times (I10).
 
-pub mod coverage;
 pub mod data;
-pub mod hostile;
 pub mod judge;
-pub mod network;
 pub mod node;
 pub mod scenario;
 pub mod topology;
@@ -20,15 +17,14 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
 
-use weft_engine::random::SplitMix64;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 
+use crate::coverage::Coverage;
+use crate::hash;
+use crate::hostile::Enemy;
+use crate::network::Network;
 use crate::transcript::Fingerprint;
-
-use coverage::Coverage;
-use hostile::Enemy;
-use network::Network;
 use node::{BoxNode, MemberNode};
 use scenario::{Action, Kind, Scenario};
 
@@ -53,12 +49,6 @@ pub fn run(scenario: &Scenario, log: bool) -> Report {
     let mut world = World::new(scenario, log);
     world.run();
     world.finish()
-}
-
-/// Mixes words into one.
-#[must_use]
-pub fn hash(words: &[u64]) -> u64 {
-    words.iter().fold(0, |hash, word| SplitMix64::new(hash ^ word.rotate_left(32)).next_u64())
 }
 
 /// What happens next at a node.

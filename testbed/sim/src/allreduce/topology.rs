@@ -8,8 +8,8 @@ use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Nanos, Rank};
 
 use super::data::Job;
-use super::hash;
 use super::scenario::{Kind, Scenario};
+use crate::hash;
 
 /// Port that boxes listen on; all ports are multiples of the lane count, so that a port's low
 /// bits name its lane.

@@ -6,8 +6,8 @@ use weft_wire::JobId;
 
 use super::Judge;
 use super::truth::Truth;
-use crate::push_sim::scenario::Scenario;
-use crate::push_sim::topology;
+use crate::push::scenario::Scenario;
+use crate::push::topology;
 
 impl Judge {
     /// True once the replica serves a job.

@@ -13,8 +13,8 @@ use weft_wire::{JobId, Nanos};
 use super::agent::Agent;
 use super::scenario::Scenario;
 use super::topology;
-use crate::sim::coverage::Coverage;
-use crate::sim::hash;
+use crate::coverage::Coverage;
+use crate::hash;
 
 /// Room for a frame of any MTU here.
 pub const FRAME_LEN_MAX: usize = 9_014;

@@ -12,8 +12,8 @@ use weft_wire::{JobId, Nanos};
 
 use super::scenario::{Control, Scenario};
 use super::topology;
-use crate::sim::coverage::Coverage;
-use crate::sim::hash;
+use crate::coverage::Coverage;
+use crate::hash;
 
 mod config;
 

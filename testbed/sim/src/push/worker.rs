@@ -17,8 +17,8 @@ use super::judge::{Offer, Uid};
 use super::node::FRAME_LEN_MAX;
 use super::scenario::{Control, Scenario};
 use super::topology;
-use crate::sim::coverage::Coverage;
-use crate::sim::hash;
+use crate::coverage::Coverage;
+use crate::hash;
 
 /// What a worker says to others than the network.
 #[derive(Clone, Debug)]

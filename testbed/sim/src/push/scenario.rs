@@ -5,7 +5,7 @@ use weft_engine::random::SplitMix64;
 use weft_io::fault::FaultRates;
 use weft_wire::Nanos;
 
-use crate::sim::hash;
+use crate::hash;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -11,8 +11,8 @@ use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use super::scenario::{Control, Scenario};
 use super::topology;
-use crate::sim::hash;
-use crate::sim::hostile::{assemble, take_apart};
+use crate::hash;
+use crate::hostile::{assemble, take_apart};
 
 /// The rogues of a run, and what they know of the server's controller.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use weft_controller_engine::{Config, HostConfig, JobConfig, Tuning, WorkerConfig
 use weft_engine::random::SplitMix64;
 use weft_wire::header::ElementType;
 
-use crate::push_sim::scenario::{Rack, Scenario};
-use crate::push_sim::topology;
-use crate::sim::hash;
+use crate::hash;
+use crate::push::scenario::{Rack, Scenario};
+use crate::push::topology;
 
 /// The name of a box.
 #[must_use]

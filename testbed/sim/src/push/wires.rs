@@ -3,7 +3,7 @@
 
 use weft_wire::Nanos;
 
-use crate::sim::hash;
+use crate::hash;
 
 /// All streams, one for each node at a time.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::steward::{Asked, Told};
 use super::wires::Way;
 use super::worker::{Heard, Said, WorkerNode};
 use super::{Next, World, topology};
-use crate::sim::hash;
+use crate::hash;
 
 /// What arrives, or is due.
 #[derive(Debug)]

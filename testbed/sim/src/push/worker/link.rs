@@ -11,7 +11,7 @@ use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{MacAddr, Nanos};
 
 use super::{Entry, Said, WorkerNode};
-use crate::push_sim::scenario::{Control, Scenario};
+use crate::push::scenario::{Control, Scenario};
 
 /// What the controller's engine says to a worker, and its stream.
 #[derive(Clone, Debug)]

@@ -37,11 +37,11 @@ use std::collections::BTreeMap;
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 
+use crate::coverage::Coverage;
+use crate::hash;
+use crate::hostile::Enemy;
 use crate::links::Links;
-use crate::sim::coverage::Coverage;
-use crate::sim::hash;
-use crate::sim::hostile::Enemy;
-use crate::sim::network::Network;
+use crate::network::Network;
 use crate::transcript::Fingerprint;
 use downlink::Downlink;
 use judge::Judge;

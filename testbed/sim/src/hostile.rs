@@ -12,10 +12,10 @@ use weft_wire::header::{ElementType, HEADER_LEN, Header, Kind, Operation, Outcom
 use weft_wire::hello::{Hello, Phase};
 use weft_wire::{Cookie, GroupId, JobId, MacAddr, Members, Nanos};
 
-use super::hash;
-use super::scenario::{self, Scenario};
-use super::topology;
+use crate::allreduce::scenario::{self, Scenario};
+use crate::allreduce::topology;
 use crate::frames::sealed;
+use crate::hash;
 
 /// The enemy.
 #[derive(Debug)]
@@ -323,7 +323,9 @@ pub(crate) fn take_apart(frame: &[u8]) -> Option<(Udp, Header, &[u8])> {
     Some((udp, header, &datagram[HEADER_LEN..]))
 }
 
-pub(crate) fn assemble(
+/// A whole frame between two addresses, with a right CRC.
+#[must_use]
+pub fn assemble(
     source: SocketAddr,
     target: SocketAddr,
     header: &Header,

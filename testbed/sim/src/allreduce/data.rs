@@ -5,7 +5,7 @@ use weft_engine::role::worker::{ChunkMeta, Payload};
 use weft_wire::header::{ElementType, Flags, Operation};
 use weft_wire::hello::Overflow;
 
-use super::hash;
+use crate::hash;
 
 /// What an element is and how elements combine.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

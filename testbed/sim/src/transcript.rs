@@ -1,6 +1,6 @@
 //! The fingerprint of a simulated run: what a change that must change nothing is held against.
 //!
-//! `tests/sim/fingerprints.csv` keeps the fingerprints of 200 seeds of each simulation
+//! `tests/fingerprints` keeps those of 200 seeds of each kind of scenario
 //! (`tests/tests/fingerprints.rs`). The hash is SipHash-1-3 with a fixed key, so that it is the
 //! same on every machine and with every compiler.
 

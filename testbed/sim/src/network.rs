@@ -10,8 +10,8 @@ use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 use weft_wire::header::Packet;
 
-use super::coverage::Coverage;
-use super::hash;
+use crate::coverage::Coverage;
+use crate::hash;
 use crate::transcript::Transcript;
 
 /// Time that a frame takes at least.
