@@ -34,6 +34,7 @@ use crate::config::{Io, NodeConfig};
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
+pub use log::EventLines;
 use log::EventLog;
 
 /// Whether there is anybody to tell of events.

@@ -73,8 +73,13 @@ impl Coverage {
     /// The names of a kind that were never hit.
     #[must_use]
     pub fn missing(&self, kind: &str) -> Vec<&'static str> {
-        let all = self.counts.iter().filter(|((k, _), _)| *k == kind);
-        all.filter(|(_, count)| **count == 0).map(|((_, name), _)| *name).collect()
+        self.all(kind).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+    }
+
+    /// The names of a kind, and how often each was hit.
+    pub fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'static str, u64)> + 'a {
+        let all = self.counts.iter().filter(move |((k, _), _)| *k == kind);
+        all.map(|((_, name), count)| (*name, *count))
     }
 
     /// How often a name of a kind was hit.

@@ -6,6 +6,7 @@
 //! | [`push`] | workers, aggregators, server, replica and controller |
 //! | [`network`], [`links`] | what happens to each frame on its way, and when it is through |
 //! | [`hostile`] | an enemy who adds frames |
+//! | [`seeds`] | many seeds of every kind of scenario, on all processors |
 //! | [`coverage`] | what was provoked |
 //! | [`transcript`] | the fingerprint of a run |
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod hostile;
 pub mod links;
 pub mod network;
 pub mod push;
+pub mod seeds;
 pub mod transcript;
 
 use weft_engine::random::SplitMix64;

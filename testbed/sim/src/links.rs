@@ -1,17 +1,36 @@
 //! The links of the hosts: what a frame waits for before it is through. Work conserving, first come
-//! first served, one queue for each host and direction; nothing is lost here.
+//! first served, one queue for each host and direction, and for each rack's; nothing is lost here.
 
 use weft_wire::Nanos;
 
+/// A host's link.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HostLink {
+    /// From the host and to it, bytes of Ethernet frames per second; `None`: no limit.
+    pub rates: [Option<u64>; 2],
+    /// How long a frame takes over it, in each direction, besides.
+    pub delay: Nanos,
+    /// The rack whose uplink it shares; `None`: the core is its switch.
+    pub rack: Option<usize>,
+}
+
 /// All links, by host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Links {
-    hosts: Vec<[Link; 2]>,
+    hosts: Vec<Host>,
+    racks: Vec<[Link; 2]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Host {
+    links: [Link; 2],
+    delay: Nanos,
+    rack: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    rate_bytes_per_sec: u64,
+    rate_bytes_per_sec: Option<u64>,
     free_at: Nanos,
     carried_bytes: u64,
 }
@@ -20,24 +39,45 @@ const UP: usize = 0;
 const DOWN: usize = 1;
 
 impl Links {
-    /// Idle links with these rates up and down, bytes of Ethernet frames per second.
+    /// Idle links of hosts, and of racks from and to the core.
     #[must_use]
-    pub fn new(rates: &[[u64; 2]]) -> Self {
-        let link =
-            |rate_bytes_per_sec| Link { rate_bytes_per_sec, free_at: Nanos(0), carried_bytes: 0 };
-        Self { hosts: rates.iter().map(|rates| rates.map(link)).collect() }
+    pub fn new(hosts: &[HostLink], racks: &[[Option<u64>; 2]]) -> Self {
+        let links = |rates: [Option<u64>; 2]| rates.map(Link::new);
+        let host = |host: &HostLink| {
+            let HostLink { rates, delay, rack } = *host;
+            Host { links: links(rates), delay, rack }
+        };
+        Self {
+            hosts: hosts.iter().map(host).collect(),
+            racks: racks.iter().copied().map(links).collect(),
+        }
     }
 
-    /// Sends a frame from a host to another; when it is through both links. At once where the run
-    /// has no rates.
+    /// Sends a frame from a host to another; when it is through all links between them. At once
+    /// where the run has none.
     pub fn pass(&mut self, now: Nanos, from: usize, to: usize, len_bytes: usize) -> Nanos {
-        let through = match self.hosts.get_mut(from) {
-            Some(links) => links[UP].pass(now, len_bytes as u64),
-            None => now,
-        };
-        match self.hosts.get_mut(to) {
-            Some(links) => links[DOWN].pass(through, len_bytes as u64),
-            None => through,
+        let len_bytes = len_bytes as u64;
+        let rack_of = |host: usize| self.hosts.get(host).and_then(|host| host.rack);
+        let (near, far) = (rack_of(from), rack_of(to));
+        let mut at = now;
+        if let Some(host) = self.hosts.get_mut(from) {
+            at = host.links[UP].pass(at, len_bytes).saturating_add(host.delay);
+        }
+        for (rack, way) in [(near, UP), (far, DOWN)] {
+            if let Some(rack) = rack.filter(|_| near != far) {
+                at = self.racks[rack][way].pass(at, len_bytes);
+            }
+        }
+        if let Some(host) = self.hosts.get_mut(to) {
+            at = host.links[DOWN].pass(at, len_bytes).saturating_add(host.delay);
+        }
+        at
+    }
+
+    /// Gives a host's link other rates.
+    pub fn set_rates(&mut self, host: usize, rates: [Option<u64>; 2]) {
+        for (link, rate) in self.hosts[host].links.iter_mut().zip(rates) {
+            link.rate_bytes_per_sec = rate;
         }
     }
 
@@ -46,15 +86,20 @@ impl Links {
     pub fn carried(&self, host: usize) -> (u64, u64) {
         self.hosts
             .get(host)
-            .map_or((0, 0), |links| (links[DOWN].carried_bytes, links[UP].carried_bytes))
+            .map_or((0, 0), |host| (host.links[DOWN].carried_bytes, host.links[UP].carried_bytes))
     }
 }
 
 impl Link {
+    const fn new(rate_bytes_per_sec: Option<u64>) -> Self {
+        Self { rate_bytes_per_sec, free_at: Nanos(0), carried_bytes: 0 }
+    }
+
     fn pass(&mut self, now: Nanos, len_bytes: u64) -> Nanos {
-        let span_ns = len_bytes * 1_000_000_000 / self.rate_bytes_per_sec.max(1);
-        self.free_at = self.free_at.max(now).saturating_add(Nanos(span_ns));
         self.carried_bytes += len_bytes;
+        let Some(rate) = self.rate_bytes_per_sec else { return now };
+        let span_ns = len_bytes * 1_000_000_000 / rate.max(1);
+        self.free_at = self.free_at.max(now).saturating_add(Nanos(span_ns));
         self.free_at
     }
 }

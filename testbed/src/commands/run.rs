@@ -19,12 +19,15 @@ use weft_testbed::run::{
 use weft_testbed::scenario::Scenario;
 
 use super::lab::{listen, tell_left};
-use super::run_args::{IoName, RunArgs, load};
-use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_push};
+use super::run_args::{IoName, Level, RunArgs, load};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet, run_push};
 use weft_testbed::{interrupt, say};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
+    if arguments.level == Level::Packet {
+        return run_packet::run(arguments, &scenario, format);
+    }
     if scenario.push.is_some() {
         // A server, a replica and aggregators on DPDK would each keep a core busy.
         let requested = arguments.io.unwrap_or(IoName::Udp).io();

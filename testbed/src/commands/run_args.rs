@@ -13,7 +13,7 @@ use super::{Exit, Failure};
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The scenario (TOML).
-    scenario: PathBuf,
+    pub(super) scenario: PathBuf,
     /// Port that carries the frames: DPDK on veth when it can, else UDP on loopback, which is
     /// reported as degraded [default: dpdk].
     #[arg(long, value_enum)]
@@ -53,10 +53,10 @@ pub(crate) struct RunArgs {
     /// Keep the recorded gradients and sums in the run directory.
     #[arg(long)]
     pub(super) keep_recordings: bool,
-    /// How the run is carried out: on this machine's real network stack and clock. Simulation in
-    /// virtual time is not there yet.
+    /// How the run is carried out: `live` on this machine's network stack and clock, or `packet` by
+    /// the same engines in virtual time, on links without a machine behind them (docs/run.md).
     #[arg(long, value_enum, default_value_t)]
-    level: Level,
+    pub(super) level: Level,
     /// Overrides push.policy: how transfers are planned.
     #[arg(long, help_heading = "Overrides")]
     policy: Option<String>,
@@ -141,6 +141,8 @@ pub(super) enum Level {
     /// Processes, in real time.
     #[default]
     Live,
+    /// One process, in virtual time, the same for the same seed.
+    Packet,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]

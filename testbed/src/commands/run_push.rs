@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
+use indicatif::ProgressBar;
 use weft_testbed::certs::Folder;
 use weft_testbed::report::{LinkDelay, RunWriter, Verdict};
 use weft_testbed::run::push::{
@@ -98,7 +99,7 @@ pub(super) fn run(
     })
 }
 
-fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
+pub(super) fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
@@ -118,7 +119,11 @@ fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
 }
 
 /// The model that everybody starts from, for the server to read.
-fn write_initial(scenario: &Scenario, seed: u64, directory: &Path) -> Result<(), Failure> {
+pub(super) fn write_initial(
+    scenario: &Scenario,
+    seed: u64,
+    directory: &Path,
+) -> Result<(), Failure> {
     let workers = usize::from(scenario.job.workers);
     let trainer = Trainer::new(0, workers, seed, &scenario.job.trainer())
         .map_err(|error| Exit::Usage.because(error))?;
@@ -136,17 +141,8 @@ fn carry_out(
     seed: u64,
     directory: &Path,
 ) -> Result<PushObserved, Failure> {
-    let push = plan.workers[0].push();
-    let per_round = u64::from(push.updates_per_round(&scenario.job));
     let bar = progress_bar(u64::from(scenario.job.rounds));
-    let mut progress = |rank: u8, message: &PushMessage| match message {
-        PushMessage::Update(update) if update.outcome == UpdateOutcome::Committed => {
-            bar.set_position(bar.position().max(update.committed_version / per_round));
-            bar.set_message(format!("loss {:.4}", update.loss));
-        }
-        PushMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
-        _ => {}
-    };
+    let mut progress = |rank: u8, message: &PushMessage| show(&bar, plan, rank, message);
     if ground.io == Io::Memory {
         let result = run_push_in_memory(scenario, plan, seed, directory, &mut progress);
         bar.finish_and_clear();
@@ -163,7 +159,21 @@ fn carry_out(
     })
 }
 
-fn prove(
+/// Shows how far a run is.
+pub(super) fn show(bar: &ProgressBar, plan: &PushPlan, rank: u8, message: &PushMessage) {
+    let worker = &plan.workers[0];
+    let per_round = u64::from(worker.push().updates_per_round(&worker.scenario.job));
+    match message {
+        PushMessage::Update(update) if update.outcome == UpdateOutcome::Committed => {
+            bar.set_position(bar.position().max(update.committed_version / per_round));
+            bar.set_message(format!("loss {:.4}", update.loss));
+        }
+        PushMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
+        _ => {}
+    }
+}
+
+pub(super) fn prove(
     scenario: &Scenario,
     seed: u64,
     directory: &Path,
@@ -184,7 +194,7 @@ fn prove(
     verify_push(&evidence).map_err(|error| error.to_string())
 }
 
-fn remove_recordings(scenario: &Scenario, directory: &Path) {
+pub(super) fn remove_recordings(scenario: &Scenario, directory: &Path) {
     for rank in 0..scenario.job.workers {
         for life in 0..=LIVES_MAX {
             // Most workers have one life.

@@ -43,7 +43,7 @@ pub use pictures::{Picture, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
-pub use surroundings::{CaptureRow, FlowRow, LinkDelay, Surroundings};
+pub use surroundings::{CaptureRow, FlowRow, LinkDelay, Surroundings, VirtualTime};
 pub use svg::round_times_svg;
 pub use table::table;
 

@@ -19,6 +19,8 @@ pub enum DelayedBy {
     Netem,
     /// The fault ports of workers and boxes, for Weft's datagrams.
     FaultPorts,
+    /// The simulated links of a run in virtual time.
+    Packet,
 }
 
 impl DelayedBy {
@@ -28,6 +30,7 @@ impl DelayedBy {
         let by = match self {
             Self::Netem => "netem",
             Self::FaultPorts => "fault_ports",
+            Self::Packet => "packet",
         };
         // What the controller hears and says passes no port of ours.
         let is_delayed = |host: &str| self == Self::Netem || host != CONTROLLER;

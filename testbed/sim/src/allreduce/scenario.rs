@@ -8,7 +8,7 @@ use weft_wire::hello::Integrity;
 use super::data::Numbers;
 
 /// What a run is about.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// Packet faults and hostile frames only.
     Faults,

@@ -24,7 +24,7 @@ impl Agent {
     /// Of a box that begins with what it kept, if anything.
     #[must_use]
     pub fn new(scenario: &Scenario, node: usize, life: u64, kept: &[ModelState]) -> Self {
-        let address = topology::box_endpoint(node).addr.to_string();
+        let address = topology::box_endpoint(scenario, node).addr.to_string();
         let (role, index) = if node == scenario.server() {
             (Role::Server, BoxIndex(0))
         } else if Some(node) == scenario.replica() {

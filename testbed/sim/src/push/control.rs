@@ -1,6 +1,6 @@
 //! The words between the controller's engine and the nodes, and the streams that carry them.
 
-use weft_control::{Command, DropReason, Event};
+use weft_control::{Command, DropReason, Event, Train};
 use weft_controller_engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
 
@@ -25,6 +25,8 @@ pub(super) enum Word {
     Gone { node: usize, stream: u64 },
     /// The controller has something to do.
     Due,
+    /// The controller says what it has waited for a policy for, in this life of it.
+    Say { life: Nanos, told: Told },
     /// The controller is back.
     Start,
     /// A box counts.
@@ -36,6 +38,7 @@ pub(super) enum Up {
     BoxHello(NodeHello),
     WorkerHello { life: u64 },
     Event(JobId, Event),
+    Train(Box<Train>),
     Telemetry(Telemetry),
     Asked(Asked),
 }
@@ -74,6 +77,9 @@ impl World<'_> {
         match word {
             Word::Dial { node } => self.connect(node),
             Word::Up { node, stream, up } => {
+                if let Some(until) = self.steward.busy_until(self.now) {
+                    return self.at(until, Word::Up { node, stream, up });
+                }
                 if self.wires.is_current(node, stream) {
                     self.network.transcript().note_event(self.now, node, &up);
                     if self.log {
@@ -99,7 +105,16 @@ impl World<'_> {
             Word::Due => {
                 if self.steward_at == self.now {
                     self.steward_at = Nanos::MAX;
+                    if let Some(until) = self.steward.busy_until(self.now) {
+                        self.steward_at = until;
+                        return self.at(until, Word::Due);
+                    }
                     self.advance();
+                }
+            }
+            Word::Say { life, told } => {
+                if self.steward.is_up() && self.steward.born() == life {
+                    self.tell(told);
                 }
             }
             Word::Start => {
@@ -148,6 +163,13 @@ impl World<'_> {
 
     /// Sends what a box has to tell, if it has a stream.
     pub(super) fn report(&mut self, node: usize) {
+        // Before what may end their groups.
+        while self.scenario.has_trains()
+            && self.wires.is_up(node)
+            && let Some(train) = self.boxes[node].train()
+        {
+            self.up(node, Up::Train(Box::new(train)));
+        }
         while self.wires.is_up(node)
             && let Some((job, event)) = self.boxes[node].agent.told()
         {
@@ -158,17 +180,13 @@ impl World<'_> {
     /// What a worker says to the controller.
     pub(super) fn ask(&mut self, index: usize, said: Said) {
         let asked = match said {
-            Said::Request(offer) => {
-                let unit = f64::from(f32::from(topology::EXPONENT).exp2());
-                let values = offer.values.iter().map(|value| f64::from(*value) * unit);
-                Asked::Transfer(TransferRequest {
-                    update_id: offer.uid.number,
-                    size_bytes: 0,
-                    version: weft_control::Version(offer.version),
-                    norm: values.clone().map(|value| value * value).sum::<f64>().sqrt(),
-                    max_abs: values.fold(0.0, |most, value| most.max(value.abs())),
-                })
-            }
+            Said::Request(offer) => Asked::Transfer(TransferRequest {
+                update_id: offer.uid.number,
+                size_bytes: 0,
+                version: weft_control::Version(offer.version),
+                norm: offer.norm,
+                max_abs: offer.max_abs,
+            }),
             Said::Cancel(number) => Asked::Cancel(number),
             Said::Pulled(duration_ns) => {
                 Asked::Pulled { bytes: model_bytes(self.scenario), duration_ns }
@@ -204,6 +222,7 @@ impl World<'_> {
                 taken
             }
             Up::Event(job, event) => self.steward.event(now, node, (job, &event)),
+            Up::Train(train) => self.steward.train(now, node, &train),
             Up::Telemetry(telemetry) => self.steward.telemetry(now, node, &telemetry),
             Up::Asked(asked) => {
                 let refused = self.steward.asked(now, whose, &asked);
@@ -227,6 +246,7 @@ impl World<'_> {
                 if node == self.scenario.server() {
                     self.rogue.note_command(&command);
                 }
+                self.app.box_command(node, &command);
                 self.boxes[node].command(self.now, command);
             }
             Down::Heard(heard) => {
@@ -245,26 +265,34 @@ impl World<'_> {
     /// Lets the controller do what is due, and carries its words.
     fn advance(&mut self) {
         for told in self.steward.advance(self.now) {
-            match told {
-                Told::Box { node, command } => {
-                    if let Command::Install(group) = &command {
-                        self.judge.planned(topology::job_place(group.job), group);
-                    }
-                    self.down(node, Down::Command(command));
-                }
-                Told::People { job, notice } => self.note_succession(job, &notice),
-                Told::Worker { worker, reply } => {
-                    if let Reply::Drop { reason, .. } = &reply {
-                        self.coverage.add("plan drop", name_of(reason), 1);
-                    }
-                    self.down(self.boxes.len() + worker, Down::Heard(Heard::Reply(reply)));
-                }
+            match self.steward.busy_until(self.now) {
+                Some(until) => self.at(until, Word::Say { life: self.steward.born(), told }),
+                None => self.tell(told),
             }
         }
         let due = self.steward.timeout(self.now);
         if due < self.steward_at {
             self.steward_at = due;
             self.at(due, Word::Due);
+        }
+    }
+
+    fn tell(&mut self, told: Told) {
+        match told {
+            Told::Box { node, command } => {
+                if let Command::Install(group) = &command {
+                    self.app.planned(self.now, group);
+                    self.judge.planned(topology::job_place(group.job), group);
+                }
+                self.down(node, Down::Command(command));
+            }
+            Told::People { job, notice } => self.note_succession(job, &notice),
+            Told::Worker { worker, reply } => {
+                if let Reply::Drop { reason, .. } = &reply {
+                    self.coverage.add("plan drop", name_of(reason), 1);
+                }
+                self.down(self.boxes.len() + worker, Down::Heard(Heard::Reply(reply)));
+            }
         }
     }
 

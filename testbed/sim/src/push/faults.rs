@@ -26,7 +26,8 @@ impl World<'_> {
         match action {
             Action::RestartBox { node, pause } => self.restart_box(node, pause),
             Action::RestartWorker { worker, pause } => self.restart_worker(worker, pause),
-            Action::KillServer => self.kill_server(),
+            Action::KillBox { node } => self.kill_box(node),
+            Action::SetRates { host, rates } => self.links.set_rates(host, rates),
             Action::RestartController { pause } => self.restart_controller(pause),
             Action::Break { node, pause } => {
                 if self.cut(node) {

@@ -8,10 +8,10 @@ use super::node::Engine;
 use super::{World, topology};
 
 impl World<'_> {
-    /// The server ends for good. Nobody hears of it but by its silence.
-    pub(super) fn kill_server(&mut self) {
-        self.coverage.fault("kill_server");
-        let node = self.scenario.server();
+    /// A box ends for good. Nobody hears of it but by its silence.
+    pub(super) fn kill_box(&mut self, node: usize) {
+        let is_server = node == self.scenario.server();
+        self.coverage.fault(if is_server { "kill_server" } else { "kill_box" });
         self.cut(node);
         self.boxes[node].down_until = Nanos::MAX;
         self.settle(node);
@@ -79,7 +79,7 @@ impl World<'_> {
     pub(super) fn is_over(&self) -> bool {
         let is_through = |job: usize, is_done: bool| is_done || self.judge.is_stranded(job);
         let mut workers = self.workers.iter();
-        workers.all(|worker| is_through(worker.job, worker.is_done(self.scenario)))
+        workers.all(|worker| is_through(worker.job, worker.is_done()))
             && self.judge.is_followed(self.scenario, &self.boxes)
     }
 }

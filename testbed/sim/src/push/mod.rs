@@ -16,6 +16,7 @@
 //! | nobody | [`worker`] |
 
 pub mod agent;
+pub mod application;
 mod control;
 pub mod downlink;
 mod faults;
@@ -27,6 +28,7 @@ pub mod planner;
 pub mod rogue;
 pub mod scenario;
 mod script;
+pub mod site;
 pub mod steward;
 pub mod topology;
 pub mod wires;
@@ -40,9 +42,10 @@ use weft_wire::frame::Udp;
 use crate::coverage::Coverage;
 use crate::hash;
 use crate::hostile::Enemy;
-use crate::links::Links;
+use crate::links::{HostLink, Links};
 use crate::network::Network;
 use crate::transcript::Fingerprint;
+use application::{Application, Seeded};
 use downlink::Downlink;
 use judge::Judge;
 use node::BoxNode;
@@ -62,6 +65,8 @@ pub struct Report {
     pub coverage: Coverage,
     /// Version and weights of each job's model.
     pub models: Vec<(u64, Vec<u32>)>,
+    /// Events that happened.
+    pub events: u64,
     /// When the run ended.
     pub ended_at: Nanos,
     /// What the server's downlink did, at each decision.
@@ -70,10 +75,16 @@ pub struct Report {
     pub violations: Vec<String>,
 }
 
-/// Runs a scenario. `log` prints every frame.
+/// Runs a scenario whose workers compute what its seed says. `log` prints every frame.
 #[must_use]
 pub fn run(scenario: &Scenario, log: bool) -> Report {
-    let mut world = World::new(scenario, log);
+    run_for(scenario, &mut Seeded(scenario), log)
+}
+
+/// Runs a scenario for an application.
+#[must_use]
+pub fn run_for(scenario: &Scenario, app: &mut dyn Application, log: bool) -> Report {
+    let mut world = World::new(scenario, app, log);
     world.run();
     world.finish()
 }
@@ -90,6 +101,7 @@ enum Next {
 
 struct World<'a> {
     scenario: &'a Scenario,
+    app: &'a mut dyn Application,
     now: Nanos,
     boxes: Vec<BoxNode>,
     workers: Vec<WorkerNode>,
@@ -107,6 +119,8 @@ struct World<'a> {
     /// By time and sequence number.
     queue: BTreeMap<(Nanos, u64), Next>,
     sequence: u64,
+    /// Taken off the queue.
+    events: u64,
     wake_at: Vec<Nanos>,
     spins: Vec<u32>,
     cues: Vec<usize>,
@@ -116,7 +130,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, log: bool) -> Self {
+    fn new(scenario: &'a Scenario, app: &'a mut dyn Application, log: bool) -> Self {
         let boxes: Vec<_> =
             (0..scenario.boxes()).map(|node| BoxNode::new(scenario, node)).collect();
         let mut workers = Vec::new();
@@ -127,13 +141,20 @@ impl<'a> World<'a> {
             }
         }
         let nodes = boxes.len() + workers.len();
-        let rates = match scenario.control {
-            Control::Engine => steward::host_rates(scenario),
-            Control::Script | Control::Nobody => Vec::new(),
+        let links = match (&scenario.site, scenario.control) {
+            (Some(site), _) => Links::new(&site.links, &site.racks),
+            (None, Control::Engine) => {
+                let rates = steward::host_rates(scenario).into_iter();
+                let link =
+                    |rates: [u64; 2]| HostLink { rates: rates.map(Some), ..HostLink::default() };
+                Links::new(&rates.map(link).collect::<Vec<_>>(), &[])
+            }
+            (None, Control::Script | Control::Nobody) => Links::default(),
         };
         let network = Network::new(scenario.seed, scenario.rates, log);
         let mut world = Self {
             scenario,
+            app,
             now: Nanos(0),
             boxes,
             workers,
@@ -141,7 +162,7 @@ impl<'a> World<'a> {
             steward: Steward::new(scenario),
             steward_at: Nanos::MAX,
             wires: Wires::new(scenario.seed, nodes),
-            links: Links::new(&rates),
+            links,
             enemy: Enemy::of_push(hash(&[scenario.seed, 666]), scenario.hostile),
             rogue: Rogue::new(scenario),
             judge: Judge::new(scenario),
@@ -149,10 +170,11 @@ impl<'a> World<'a> {
             downlinks: Vec::new(),
             queue: BTreeMap::new(),
             sequence: 0,
+            events: 0,
             wake_at: vec![Nanos::MAX; nodes],
             spins: vec![0; nodes],
             cues: (0..scenario.cues.len()).collect(),
-            network: if scenario.rack.is_some() { network.in_order() } else { network },
+            network: if scenario.site.is_some() { network.in_order() } else { network },
             coverage: Coverage::of_one_seed(),
             log,
         };
@@ -177,11 +199,12 @@ impl<'a> World<'a> {
             let (carried_bytes, _) = self.links.carried(self.scenario.server());
             self.downlink.go_on(at, is_wanted, carried_bytes);
             self.now = at;
-            if at > LIMIT {
+            self.events += 1;
+            if at > LIMIT && self.scenario.site.is_none() {
                 let waiting: Vec<_> = self
                     .workers
                     .iter()
-                    .filter(|worker| !worker.is_done(self.scenario))
+                    .filter(|worker| !worker.is_done())
                     .map(|worker| (worker.job, worker.rank, worker.entries.len()))
                     .collect();
                 let text = format!("not over after {LIMIT:?}: {waiting:?}");
@@ -189,10 +212,13 @@ impl<'a> World<'a> {
                 return;
             }
             self.step(next);
-            if self.scenario.rack.is_none() {
+            if self.scenario.site.is_none() {
                 self.judge.models(self.scenario, &self.boxes);
             }
-            if self.is_over() || self.judge.violations.len() > 8 {
+            while let Some(action) = self.app.poll_action(self.now) {
+                self.act(action);
+            }
+            if self.is_over() || self.judge.violations.len() > 8 || self.app.is_over(self.now) {
                 return;
             }
         }
@@ -242,6 +268,9 @@ impl<'a> World<'a> {
         let now = self.now;
         match node.checked_sub(self.boxes.len()) {
             None => {
+                if self.scenario.has_trains() {
+                    self.boxes[node].note_arrival(now);
+                }
                 let out = self.boxes[node].handle(now, frame);
                 self.send_all(node, out);
             }
@@ -281,12 +310,14 @@ impl<'a> World<'a> {
                 let out = self.boxes[node].poll(now);
                 self.send_all(node, out);
                 self.take_events(node);
-                self.judge.leases(self.scenario, &self.boxes[node].engine);
+                if self.scenario.site.is_none() {
+                    self.judge.leases(self.scenario, &self.boxes[node].engine);
+                }
             }
             return self.settle(node);
         };
         if now >= self.workers[index].down_until {
-            let (out, said) = self.workers[index].poll(self.scenario, now);
+            let (out, said) = self.workers[index].poll(self.scenario, now, self.app);
             self.send_all(node, out);
             said.into_iter().for_each(|said| self.hear(index, said));
         }
@@ -299,6 +330,8 @@ impl<'a> World<'a> {
             if self.log {
                 println!("{:>12} node {node}: job {}: {event:?}", self.now.0, job.0);
             }
+            let (rx_bytes, _) = self.links.carried(node);
+            self.app.box_event(self.now, node, rx_bytes, (job, &event));
             if node >= self.scenario.server() {
                 self.judge.box_event(self.scenario, node, job, &event);
                 let new = self.judge.decided - self.downlinks.len() as u64;
@@ -325,6 +358,7 @@ impl<'a> World<'a> {
         if self.log {
             println!("{:>12} worker {index}: {said:?}", self.now.0);
         }
+        self.app.said(self.now, self.workers[index].standing(), &said);
         match said {
             Said::Told(uid, decision) => self.judge.told(uid, decision),
             Said::Shown(version, weights) => {
@@ -355,7 +389,7 @@ impl<'a> World<'a> {
             }
             if from >= self.boxes.len()
                 && to == self.scenario.server()
-                && self.scenario.rack.is_none()
+                && self.scenario.site.is_none()
                 && let Some((delay, frame)) = self.rogue.answer(self.scenario, &frame)
             {
                 self.push(through.saturating_add(delay), Next::Announce { frame });
@@ -378,7 +412,7 @@ impl<'a> World<'a> {
     fn settle(&mut self, node: usize) {
         let timeout = match node.checked_sub(self.boxes.len()) {
             None => self.boxes[node].timeout(),
-            Some(index) => self.workers[index].timeout(),
+            Some(index) => self.workers[index].timeout(self.scenario),
         };
         if timeout <= self.now {
             self.spins[node] += 1;
@@ -397,6 +431,7 @@ impl<'a> World<'a> {
     }
 
     fn finish(mut self) -> Report {
+        self.app.end(self.now, &self.boxes, &self.workers, &self.links);
         self.judge.models(self.scenario, &self.boxes);
         for index in 0..self.boxes.len() {
             self.boxes[index].count(&mut self.coverage);
@@ -410,6 +445,7 @@ impl<'a> World<'a> {
             fingerprint: self.network.transcript().fingerprint(),
             coverage: self.coverage,
             models: self.judge.digest(),
+            events: self.events,
             ended_at: self.now,
             downlink: self.downlinks,
             violations: self.judge.violations,

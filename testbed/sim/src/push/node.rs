@@ -1,6 +1,6 @@
 //! The nodes: real engines, and what a restart leaves of them.
 
-use weft_control::{Command, Event};
+use weft_control::{Command, Event, Train};
 use weft_engine::role::Verdict;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
@@ -153,6 +153,24 @@ impl BoxNode {
         }
     }
 
+    /// The next frame arrived now, by the port's clock.
+    pub fn note_arrival(&mut self, now: Nanos) {
+        match &mut self.engine {
+            Engine::Aggregator(engine) => engine.gather_mut().note_arrival(now.0),
+            Engine::Server(engine) => engine.note_arrival(now.0),
+            Engine::Replica(engine) => engine.note_arrival(now.0),
+        }
+    }
+
+    /// The next train that has arrived.
+    pub fn train(&mut self) -> Option<Train> {
+        match &mut self.engine {
+            Engine::Aggregator(engine) => engine.gather_mut().poll_train(),
+            Engine::Server(engine) => engine.poll_train(),
+            Engine::Replica(engine) => engine.poll_train(),
+        }
+    }
+
     /// What it reports.
     pub fn event(&mut self) -> Option<(JobId, Event)> {
         match &mut self.engine {
@@ -230,13 +248,14 @@ fn engine(
 ) -> Engine {
     let seed = hash(&[scenario.seed, 41, node as u64, life]);
     let kernels = Kernels::detect();
-    let local = topology::box_endpoint(node);
+    let local = topology::box_endpoint(scenario, node);
     let jobs = 0..scenario.jobs;
     if node < scenario.aggregators {
-        let table = BoxConfig { local, shards: 1, mtu: 1500, jobs: Vec::new(), rows: Vec::new() };
+        let mtu = scenario.mtu();
+        let table = BoxConfig { local, shards: 1, mtu, jobs: Vec::new(), rows: Vec::new() };
         let table = Table::new(table).expect("an empty table is good");
         let pushes: Vec<_> = jobs.map(|job| topology::push(scenario, node, job)).collect();
-        let gather = Gather::new(local, 1500, &pushes, seed, now, kernels).expect("good jobs");
+        let gather = Gather::new(local, mtu, &pushes, seed, now, kernels).expect("good jobs");
         return Engine::Aggregator(Box::new(
             Aggregator::new(&table, 0, seed, kernels).with_pushes(gather),
         ));
@@ -251,5 +270,7 @@ fn engine(
         return Engine::Server(Box::new(server));
     }
     let jobs: Vec<_> = jobs.map(|job| topology::replica(scenario, job)).collect();
-    Engine::Replica(Box::new(Replica::new(local, 1500, &jobs, seed, kernels).expect("good jobs")))
+    Engine::Replica(Box::new(
+        Replica::new(local, scenario.mtu(), &jobs, seed, kernels).expect("good jobs"),
+    ))
 }

@@ -1,14 +1,20 @@
 //! What a seed means for a push run: who is there, who plans, what they learn, what goes wrong
 //! when.
 
+use std::sync::Arc;
+
+use weft_controller_engine::Tuning;
 use weft_engine::random::SplitMix64;
 use weft_io::fault::FaultRates;
 use weft_wire::Nanos;
 
+use super::site::{Given, Policies, Site};
+use super::{steward, topology};
 use crate::hash;
+use crate::links::HostLink;
 
 /// What a run is about.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
     /// The network loses, repeats, reorders, delays and damages frames.
     Faults,
@@ -70,8 +76,18 @@ pub enum Action {
         /// How long it is away.
         pause: Nanos,
     },
-    /// The server ends, and does not come back.
-    KillServer,
+    /// A box ends, and does not come back.
+    KillBox {
+        /// Its place among the boxes.
+        node: usize,
+    },
+    /// The link of a host gets other rates.
+    SetRates {
+        /// The host: boxes first, then workers' by rank.
+        host: usize,
+        /// From it and to it, bytes per second.
+        rates: [Option<u64>; 2],
+    },
     /// The controller restarts.
     RestartController {
         /// How long it is away.
@@ -97,9 +113,7 @@ pub struct Cue {
     pub action: Action,
 }
 
-/// A network as in a rack, and nodes with the settings that users get, in place of a seed's small
-/// ones. Frames keep their order, nobody lies, and the models are judged at the end of the run
-/// alone.
+/// Links as in a rack.
 #[derive(Clone, Copy, Debug)]
 pub struct Rack {
     /// Of every link, up and down, in octets of Ethernet frames; a server's uplink has twice that,
@@ -107,6 +121,44 @@ pub struct Rack {
     pub bytes_per_sec: u64,
     /// Of every link.
     pub mtu: u16,
+}
+
+impl Rack {
+    /// Nodes with the settings that users get, on its links.
+    fn site(self, scenario: &Scenario) -> Site {
+        let hosts = scenario.boxes() + scenario.workers;
+        let rates = [Some(self.bytes_per_sec); 2];
+        let mut links = vec![HostLink { rates, ..HostLink::default() }; hosts];
+        links[scenario.server()].rates[0] = Some(2 * self.bytes_per_sec);
+        let mut controller = steward::config(scenario);
+        controller.tuning = Tuning::default();
+        for (host, link) in controller.hosts.iter_mut().zip(&links) {
+            [host.up_bytes_per_sec, host.down_bytes_per_sec] = link.rates;
+        }
+        let node = scenario.server();
+        Site {
+            mtu: self.mtu,
+            aggregators: Vec::new(),
+            server: Given {
+                name: steward::box_name(scenario, node),
+                local: topology::box_endpoint(scenario, node),
+                config: topology::usual_server(scenario, 0),
+            },
+            replica: None,
+            workers: (0..scenario.workers)
+                .map(|rank| topology::usual_pusher(scenario, 0, rank))
+                .collect(),
+            controller,
+            policies: Policies::default(),
+            answer_delay: Nanos(0),
+            has_trains: false,
+            judges_models: true,
+            silence: SILENCE,
+            patience: PATIENCE,
+            links,
+            racks: Vec::new(),
+        }
+    }
 }
 
 /// A whole run.
@@ -154,8 +206,8 @@ pub struct Scenario {
     pub rates: FaultRates,
     /// What is done to nodes.
     pub cues: Vec<Cue>,
-    /// None for the small numbers of a seed.
-    pub rack: Option<Rack>,
+    /// None for nodes and links that a seed makes up, with small numbers.
+    pub site: Option<Arc<Site>>,
 }
 
 impl Scenario {
@@ -207,7 +259,7 @@ impl Scenario {
             relays: below(2) == 0,
             rates,
             cues: Vec::new(),
-            rack: None,
+            site: None,
         };
         scenario.plan_cues(&mut random);
         if control == Control::Engine {
@@ -224,7 +276,7 @@ impl Scenario {
     #[must_use]
     pub fn busy_server(rack: Rack, workers: usize, updates: u32, loss: f64) -> Self {
         let elements = 2_048.min((rack.mtu - 60) / 4);
-        Self {
+        let mut scenario = Self {
             seed: 1,
             kind: Kind::Faults,
             control: Control::Engine,
@@ -246,14 +298,16 @@ impl Scenario {
             relays: false,
             rates: FaultRates { loss, ..FaultRates::NONE },
             cues: Vec::new(),
-            rack: Some(rack),
-        }
+            site: None,
+        };
+        scenario.site = Some(Arc::new(rack.site(&scenario)));
+        scenario
     }
 
     /// MTU of every link: Ethernet's for seeds.
     #[must_use]
     pub fn mtu(&self) -> u16 {
-        self.rack.map_or(1_500, |rack| rack.mtu)
+        self.site.as_ref().map_or(1_500, |site| site.mtu)
     }
 
     /// Boxes: aggregators, the server, the replica.
@@ -280,9 +334,30 @@ impl Scenario {
         self.kind == Kind::Promotion
     }
 
+    /// True when the controller hears of the trains that transfers begin with.
+    #[must_use]
+    pub fn has_trains(&self) -> bool {
+        self.site.as_ref().is_some_and(|site| site.has_trains)
+    }
+
+    /// How long the controller may be away before updates go to the server.
+    #[must_use]
+    pub fn silence(&self) -> Nanos {
+        self.site.as_ref().map_or(SILENCE, |site| site.silence)
+    }
+
+    /// How long it may leave a request.
+    #[must_use]
+    pub fn patience(&self) -> Nanos {
+        self.site.as_ref().map_or(PATIENCE, |site| site.patience)
+    }
+
     /// Parameters of each model: the last chunk is not full.
     #[must_use]
     pub fn dimension(&self) -> usize {
+        if let Some(site) = &self.site {
+            return site.server.config.model.dimension;
+        }
         (self.chunks as usize - 1) * usize::from(self.elements) + 1
     }
 
@@ -312,7 +387,7 @@ impl Scenario {
                 Kind::Promotion if number == 0 => match below(3) {
                     // It goes on among its workers, until it hears what it is not any more.
                     0 => Action::Break { node: self.server(), pause: pause.max(CUT_OFF) },
-                    _ => Action::KillServer,
+                    _ => Action::KillBox { node: self.server() },
                 },
                 Kind::Promotion => match below(3) {
                     0 => Action::RestartController { pause },
@@ -363,6 +438,10 @@ impl Scenario {
     }
 }
 
+/// [`Scenario::silence`] of a seed.
+const SILENCE: Nanos = Nanos::from_millis(60);
+/// [`Scenario::patience`] of a seed.
+const PATIENCE: Nanos = Nanos::from_millis(2_000);
 /// One seed in so many is planned by the script.
 const SCRIPTED_EVERY: u64 = 5;
 /// A server that says nothing for so long is taken for dead.

@@ -3,21 +3,22 @@
 
 use std::net::SocketAddr;
 
-use weft_control::{Command, Event};
+use weft_control::{Command, Event, Train};
 use weft_controller_engine::{
     Action, Config, Controller, JobCounters, NodeHello, NodeId, Notice, Refusal, Reply, Saved,
-    Telemetry, TransferRequest, built_in_policies,
+    Telemetry, TransferRequest,
 };
 use weft_wire::{JobId, Nanos};
 
 use super::scenario::{Control, Scenario};
+use super::site::Policies;
 use super::topology;
 use crate::coverage::Coverage;
 use crate::hash;
 
 mod config;
 
-use config::config;
+pub(crate) use config::config;
 pub use config::{box_name, host_rates};
 
 /// Who is told something by the controller.
@@ -50,6 +51,10 @@ pub enum Told {
 #[derive(Debug)]
 pub struct Steward {
     config: Config,
+    policies: Policies,
+    answer_delay: Nanos,
+    /// It waits for a policy that is another program.
+    busy_until: Nanos,
     controller: Option<Controller>,
     born: Nanos,
     saved: Saved,
@@ -65,9 +70,13 @@ impl Steward {
     #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
         let nodes = scenario.boxes() + scenario.jobs * scenario.workers;
+        let site = scenario.site.as_ref();
         let [seed, ..] = hash(&[scenario.seed, 61]).to_be_bytes();
         let mut steward = Self {
             config: config(scenario),
+            answer_delay: site.map_or(Nanos(0), |site| site.answer_delay),
+            busy_until: Nanos(0),
+            policies: site.map_or_else(Policies::default, |site| site.policies.clone()),
             controller: None,
             born: Nanos(0),
             saved: Saved::fresh(seed.into()),
@@ -84,7 +93,8 @@ impl Steward {
 
     /// Starts a controller that has died, with what is on disk.
     pub fn start(&mut self, now: Nanos) {
-        let controller = Controller::new(self.config.clone(), &self.saved, built_in_policies());
+        let policies = self.policies.source();
+        let controller = Controller::new(self.config.clone(), &self.saved, policies);
         self.controller = Some(controller.expect("a good configuration"));
         self.born = now;
         self.saved_at = now;
@@ -94,8 +104,15 @@ impl Steward {
     pub fn stop(&mut self, coverage: &mut Coverage) {
         self.count(coverage);
         self.controller = None;
+        self.busy_until = Nanos(0);
         self.streams.fill(None);
         self.boxes.fill(None);
+    }
+
+    /// When its present life began.
+    #[must_use]
+    pub const fn born(&self) -> Nanos {
+        self.born
     }
 
     /// True while it runs.
@@ -210,6 +227,18 @@ impl Steward {
         }
     }
 
+    /// A box reports the train that a transfer began with.
+    ///
+    /// # Errors
+    /// What the controller does not like.
+    pub fn train(&mut self, now: Nanos, node: usize, train: &Train) -> Result<(), Refusal> {
+        let now_ns = self.now_ns(now);
+        match (&mut self.controller, self.boxes[node]) {
+            (Some(controller), Some(id)) => controller.handle_train(now_ns, id, train),
+            _ => Ok(()),
+        }
+    }
+
     /// A worker asks, or takes back.
     ///
     /// # Errors
@@ -236,7 +265,11 @@ impl Steward {
     pub fn advance(&mut self, now: Nanos) -> Vec<Told> {
         let now_ns = self.now_ns(now);
         let Some(controller) = &mut self.controller else { return Vec::new() };
+        let plans = controller.plans();
         controller.handle_timeout(now_ns);
+        if controller.may_wait() && controller.plans() > plans {
+            self.busy_until = now.saturating_add(self.answer_delay);
+        }
         if controller.is_save_urgent() || now.since(self.saved_at) >= SAVE_EVERY {
             self.saved_at = now;
             if let Some(saved) = controller.poll_saved() {
@@ -261,6 +294,13 @@ impl Steward {
             told.push(word);
         }
         told
+    }
+
+    /// Until when it waits for a policy that is another program: what it says then is said late, and
+    /// it hears nothing meanwhile.
+    #[must_use]
+    pub fn busy_until(&self, now: Nanos) -> Option<Nanos> {
+        Some(self.busy_until).filter(|until| *until > now)
     }
 
     /// When [`Steward::advance`] is due. Never at once: an engine that wants what it cannot have

@@ -19,14 +19,15 @@ const PORT: u16 = 22_341;
 
 /// Where a box listens.
 #[must_use]
-pub fn box_endpoint(node: usize) -> Endpoint {
-    endpoint(0, node)
+pub fn box_endpoint(scenario: &Scenario, node: usize) -> Endpoint {
+    scenario.site.as_ref().map_or_else(|| endpoint(0, node), |site| site.place(node).1)
 }
 
 /// Where a worker of a job speaks from.
 #[must_use]
-pub fn worker_endpoint(job: usize, rank: usize) -> Endpoint {
-    endpoint(1 + job, rank)
+pub fn worker_endpoint(scenario: &Scenario, job: usize, rank: usize) -> Endpoint {
+    let site = scenario.site.as_ref();
+    site.map_or_else(|| endpoint(1 + job, rank), |site| site.workers[rank].local)
 }
 
 fn endpoint(network: usize, host: usize) -> Endpoint {
@@ -41,6 +42,10 @@ fn endpoint(network: usize, host: usize) -> Endpoint {
 /// The node that an address belongs to: boxes first, then the workers job by job.
 #[must_use]
 pub fn node_at(scenario: &Scenario, addr: SocketAddr) -> Option<usize> {
+    if let Some(site) = &scenario.site {
+        let boxes = (0..scenario.boxes()).map(|node| site.place(node).1.addr);
+        return boxes.chain(site.workers.iter().map(|w| w.local.addr)).position(|at| at == addr);
+    }
     let SocketAddr::V4(addr) = addr else { return None };
     let [10, 0, network, host] = addr.ip().octets() else { return None };
     let host = usize::from(host).checked_sub(1)?;
@@ -94,7 +99,7 @@ pub fn element_type(scenario: &Scenario) -> ElementType {
 }
 
 fn workers(scenario: &Scenario, job: usize) -> Vec<SocketAddr> {
-    (0..scenario.workers).map(|rank| worker_endpoint(job, rank).addr).collect()
+    (0..scenario.workers).map(|rank| worker_endpoint(scenario, job, rank).addr).collect()
 }
 
 fn model(scenario: &Scenario, job: usize) -> ModelConfig {
@@ -109,15 +114,18 @@ fn model(scenario: &Scenario, job: usize) -> ModelConfig {
 /// A job at an aggregator.
 #[must_use]
 pub fn push(scenario: &Scenario, node: usize, job: usize) -> PushConfig {
+    if let Some(site) = &scenario.site {
+        return site.aggregators[node].config.clone();
+    }
     let chunk_len = (u64::from(scenario.elements) * 4).next_multiple_of(64) + 16;
     PushConfig {
         job: job_id(job),
         box_index: box_index(node),
         workers: workers(scenario, job),
-        server: Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) },
+        server: Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario, scenario.server()) },
         replica: scenario
             .replica()
-            .map(|node| Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(node) }),
+            .map(|node| Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario, node) }),
         quota_bytes: u64::from(scenario.quota_updates * scenario.chunks) * chunk_len,
         pull_cache_bytes: u64::from(scenario.elements) * 4 * 8,
         chunks: scenario.chunks,
@@ -132,19 +140,26 @@ pub fn push(scenario: &Scenario, node: usize, job: usize) -> PushConfig {
     }
 }
 
+/// A job at a server with the settings that users get.
+pub(super) fn usual_server(scenario: &Scenario, job: usize) -> ServerJobConfig {
+    ServerJobConfig {
+        tau_max: scenario.tau_max,
+        ..ServerJobConfig::new(model(scenario, job), workers(scenario, job))
+    }
+}
+
 /// A job at the server.
 #[must_use]
 pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
-    let boxes = (0..scenario.aggregators).chain(scenario.replica());
-    let usual = ServerJobConfig::new(model(scenario, job), workers(scenario, job));
-    if scenario.rack.is_some() {
-        return ServerJobConfig { tau_max: scenario.tau_max, ..usual };
+    if let Some(site) = &scenario.site {
+        return site.server.config.clone();
     }
+    let boxes = (0..scenario.aggregators).chain(scenario.replica());
+    let usual = usual_server(scenario, job);
     ServerJobConfig {
-        boxes: boxes.map(|node| Some(box_endpoint(node).addr)).collect(),
+        boxes: boxes.map(|node| Some(box_endpoint(scenario, node).addr)).collect(),
         replica: scenario.replica().map(|_| replica_index(scenario)),
         ack: if scenario.has_heir() { AckMode::Replica } else { AckMode::Commit },
-        tau_max: scenario.tau_max,
         div_max: scenario.div_max,
         divergence_wait_ns: 200_000_000,
         lateness_ns: 1_500_000_000,
@@ -165,8 +180,11 @@ pub fn server(scenario: &Scenario, job: usize) -> ServerJobConfig {
 /// A job at the replica.
 #[must_use]
 pub fn replica(scenario: &Scenario, job: usize) -> ReplicaJobConfig {
-    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) };
-    let boxes = (0..scenario.aggregators).map(|node| Some(box_endpoint(node).addr));
+    if let Some(Some(replica)) = scenario.site.as_ref().map(|site| &site.replica) {
+        return replica.config.clone();
+    }
+    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario, scenario.server()) };
+    let boxes = (0..scenario.aggregators).map(|node| Some(box_endpoint(scenario, node).addr));
     ReplicaJobConfig {
         boxes: boxes.collect(),
         tau_max: scenario.tau_max,
@@ -186,14 +204,18 @@ pub fn replica(scenario: &Scenario, job: usize) -> ReplicaJobConfig {
     }
 }
 
+/// A worker with the settings that users get.
+pub(super) fn usual_pusher(scenario: &Scenario, job: usize, worker: usize) -> PusherConfig {
+    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario, scenario.server()) };
+    let local = worker_endpoint(scenario, job, worker);
+    PusherConfig::new(job_id(job), rank(worker), local, target)
+}
+
 /// A worker.
 #[must_use]
 pub fn pusher(scenario: &Scenario, job: usize, worker: usize) -> PusherConfig {
-    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(scenario.server()) };
-    let local = worker_endpoint(job, worker);
-    let usual = PusherConfig::new(job_id(job), rank(worker), local, target);
-    if scenario.rack.is_some() {
-        return usual;
+    if let Some(site) = &scenario.site {
+        return site.workers[worker];
     }
     PusherConfig {
         element_type: element_type(scenario),
@@ -202,6 +224,6 @@ pub fn pusher(scenario: &Scenario, job: usize, worker: usize) -> PusherConfig {
         cwnd_max: 16,
         member_timeout_ns: 60_000_000_000,
         connect_timeout_ns: 60_000_000_000,
-        ..usual
+        ..usual_pusher(scenario, job, worker)
     }
 }

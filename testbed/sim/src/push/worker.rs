@@ -5,17 +5,18 @@
 
 mod link;
 
-use weft_control::Decision;
-use weft_engine::role::push::{Event, NewUpdate, Pusher, Values};
+use weft_control::{Decision, Version};
+use weft_engine::role::push::{Event, NewUpdate, Pusher};
 use weft_wire::frame::Endpoint;
 use weft_wire::{GroupId, MacAddr, Nanos};
 
 pub use link::Heard;
 use link::{Link, link};
 
+use super::application::{Application, Next, Standing, Update};
 use super::judge::{Offer, Uid};
 use super::node::FRAME_LEN_MAX;
-use super::scenario::{Control, Scenario};
+use super::scenario::Scenario;
 use super::topology;
 use crate::coverage::Coverage;
 use crate::hash;
@@ -49,6 +50,15 @@ pub struct Entry {
     asked_at: Nanos,
 }
 
+/// An update that is ready at a time.
+#[derive(Debug)]
+struct Computed {
+    ready_at: Nanos,
+    number: u64,
+    version: u64,
+    update: Update,
+}
+
 /// A worker.
 #[derive(Debug)]
 pub struct WorkerNode {
@@ -64,6 +74,8 @@ pub struct WorkerNode {
     pub pusher: Pusher,
     is_connected: bool,
     pulling_since: Option<Nanos>,
+    /// An update, until it is computed.
+    computing: Option<Computed>,
     link: Link,
     /// Of its server.
     epoch: u32,
@@ -87,6 +99,7 @@ impl WorkerNode {
             pusher: pusher(scenario, job, rank, 0, now),
             is_connected: false,
             pulling_since: None,
+            computing: None,
             link: link(scenario, now),
             epoch: 0,
             entries: Vec::new(),
@@ -103,26 +116,33 @@ impl WorkerNode {
         self.life += 1;
         self.down_until = until;
         self.pusher = pusher(scenario, self.job, self.rank, self.life, until);
-        (self.is_connected, self.pulling_since) = (false, None);
+        (self.is_connected, self.pulling_since, self.computing) = (false, None, None);
         (self.is_closing, self.is_closed) = (false, false);
         (self.link, self.epoch) = (link(scenario, until), 0);
         self.entries.clear();
     }
 
-    /// True when all its updates are committed and it has left.
+    /// True when it has left, which it does when it has what it wants.
     #[must_use]
-    pub fn is_done(&self, scenario: &Scenario) -> bool {
-        self.committed >= scenario.updates && self.entries.is_empty() && self.is_closed
+    pub const fn is_done(&self) -> bool {
+        self.is_closed
     }
 
     /// When it wants to be polled.
     #[must_use]
-    pub fn timeout(&self) -> Nanos {
-        self.pusher.poll_timeout().min(self.link_timeout()).max(self.down_until)
+    pub fn timeout(&self, scenario: &Scenario) -> Nanos {
+        let ready_at = self.computing.as_ref().map_or(Nanos::MAX, |computed| computed.ready_at);
+        let timeout = self.pusher.poll_timeout().min(self.link_timeout(scenario));
+        timeout.min(ready_at).max(self.down_until)
     }
 
     /// Lets it do what is due; returns what goes out, and what it says.
-    pub fn poll(&mut self, scenario: &Scenario, now: Nanos) -> (Vec<Vec<u8>>, Vec<Said>) {
+    pub fn poll(
+        &mut self,
+        scenario: &Scenario,
+        now: Nanos,
+        app: &mut dyn Application,
+    ) -> (Vec<Vec<u8>>, Vec<Said>) {
         let mut said = Vec::new();
         let mut frames = Vec::new();
         let mut buffer = vec![0; FRAME_LEN_MAX];
@@ -130,6 +150,9 @@ impl WorkerNode {
             self.pusher.handle_timeout(now);
         }
         self.watch_controller(scenario, now, &mut said);
+        if let Some(computed) = self.computing.take_if(|computed| now >= computed.ready_at) {
+            self.offer(scenario, now, computed, &mut said);
+        }
         // What an event makes it do may give more to send, a few times in a row at most.
         for _ in 0..8 {
             while let Some(len) = self.pusher.poll_transmit(now, &mut buffer) {
@@ -138,9 +161,9 @@ impl WorkerNode {
             let mut is_idle = true;
             while let Some(event) = self.pusher.poll_event() {
                 is_idle = false;
-                self.take(scenario, now, event, &mut said);
+                self.take(scenario, now, event, &mut said, app);
             }
-            self.go_on(scenario, now);
+            self.go_on(scenario, now, app);
             if is_idle {
                 break;
             }
@@ -148,10 +171,18 @@ impl WorkerNode {
         (frames, said)
     }
 
-    fn take(&mut self, scenario: &Scenario, now: Nanos, event: Event, said: &mut Vec<Said>) {
+    fn take(
+        &mut self,
+        scenario: &Scenario,
+        now: Nanos,
+        event: Event,
+        said: &mut Vec<Said>,
+        app: &mut dyn Application,
+    ) {
         match event {
             Event::Connected => self.is_connected = true,
-            Event::Reconnected | Event::Started { .. } | Event::Delivered { .. } => {}
+            Event::Started { number } => app.started(now, self.standing(), number),
+            Event::Reconnected | Event::Delivered { .. } => {}
             Event::Pulled { version } => {
                 if let Some(since) = self.pulling_since.take()
                     && self.link == Link::Up
@@ -159,7 +190,16 @@ impl WorkerNode {
                     said.push(Said::Pulled(now.since(since).0));
                 }
                 said.push(Said::Shown(version.0, self.pusher.model().to_vec()));
-                self.offer(scenario, now, version.0, said);
+                let (number, worker) = (self.fresh(), self.standing());
+                let model = (version, self.pusher.model());
+                let Some(update) = app.compute(now, worker, number, model) else { return };
+                let ready_at = now.saturating_add(update.span);
+                let computed = Computed { ready_at, number, version: version.0, update };
+                if ready_at == now {
+                    self.offer(scenario, now, computed, said);
+                } else {
+                    self.computing = Some(computed);
+                }
             }
             Event::Decided { number, decision } => {
                 let Some(place) = self.place(number) else {
@@ -203,31 +243,17 @@ impl WorkerNode {
         self.entries.iter().position(|entry| entry.offer.uid.number == number)
     }
 
-    /// Computes an update on this version and offers it.
-    fn offer(&mut self, scenario: &Scenario, now: Nanos, version: u64, said: &mut Vec<Said>) {
-        let number = self.fresh();
+    /// Offers an update that was computed on a version.
+    fn offer(&mut self, scenario: &Scenario, now: Nanos, new: Computed, said: &mut Vec<Said>) {
+        let Computed { number, version, update, .. } = new;
         let uid = Uid { job: self.job, rank: self.rank, number };
-        let words = |element: usize| {
-            let word = hash(&[scenario.seed, 9, self.job as u64, number, element as u64]);
-            i32::try_from(word % 17).expect("small") - 8
-        };
-        let values: Vec<i32> = (0..scenario.dimension()).map(words).collect();
-        // A plan chooses the exponent; integers have theirs.
-        let given = if scenario.is_fixed && scenario.control != Control::Engine {
-            Values::Integers(values.clone())
-        } else {
-            let unit = f32::from(topology::EXPONENT).exp2();
-            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-            let real = |value: &i32| *value as f32 * unit;
-            Values::Reals(values.iter().map(real).collect())
-        };
-        let version_of = weft_control::Version(version);
-        let new = NewUpdate { number, version: version_of, values: given };
+        let Update { values, units, norm, max_abs, .. } = update;
+        let new = NewUpdate { number, version: Version(version), values };
         if let Err((refusal, _)) = self.pusher.begin_update(new) {
             said.push(Said::Failed(format!("update {number} is refused: {refusal}")));
             return;
         }
-        let offer = Offer { uid, version, values };
+        let offer = Offer { uid, version, values: units, norm, max_abs };
         self.entries.push(Entry { offer, is_granted: false, asked_at: now });
         self.ask(scenario, now, self.entries.len() - 1, said);
     }
@@ -243,23 +269,32 @@ impl WorkerNode {
         self.life << 32 | (self.rank as u64) << 24 | self.counter
     }
 
-    fn go_on(&mut self, scenario: &Scenario, now: Nanos) {
-        if !self.is_connected || self.pulling_since.is_some() || self.is_closing {
+    fn go_on(&mut self, scenario: &Scenario, now: Nanos, app: &mut dyn Application) {
+        let is_busy = self.pulling_since.is_some() || self.computing.is_some();
+        if !self.is_connected || is_busy || self.is_closing {
             return;
         }
-        let under_way = u32::try_from(self.entries.len()).expect("few");
-        if self.committed >= scenario.updates && under_way == 0 {
-            self.is_closing = true;
-            self.pusher.close(now);
-        } else if self.entries.len() < scenario.in_flight
-            && self.committed + under_way < scenario.updates
-        {
-            let via =
-                scenario.relays.then(|| topology::box_index(self.rank % scenario.aggregators));
-            // A server that is away is asked again when it is back.
-            let begun = self.pusher.begin_pull(now, scenario.dimension(), None, via);
-            self.pulling_since = begun.is_ok().then_some(now);
+        match app.next(now, self.standing()) {
+            Next::Wait => {}
+            Next::Leave => {
+                self.is_closing = true;
+                self.pusher.close(now);
+            }
+            Next::Pull(newer_than) => {
+                let via =
+                    scenario.relays.then(|| topology::box_index(self.rank % scenario.aggregators));
+                // A server that is away is asked again when it is back.
+                let begun = self.pusher.begin_pull(now, scenario.dimension(), newer_than, via);
+                self.pulling_since = begun.is_ok().then_some(now);
+            }
         }
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        let Self { job, rank, life, committed, .. } = *self;
+        Standing { job, rank, life, committed, under_way: self.entries.len() }
     }
 
     /// What a scripted controller says became of an update.
@@ -296,11 +331,11 @@ fn pusher(scenario: &Scenario, job: usize, rank: usize, life: u64, now: Nanos) -
     let config = topology::pusher(scenario, job, rank);
     let mut pusher = Pusher::new(config, seed, now).expect("one address family");
     for node in 0..scenario.aggregators {
-        let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(node) };
+        let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(scenario, node) };
         pusher.add_box(now, topology::box_index(node), target, false).expect("few boxes");
     }
     if let Some(node) = scenario.replica() {
-        let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(node) };
+        let target = Endpoint { mac: MacAddr::BROADCAST, ..topology::box_endpoint(scenario, node) };
         let index = topology::replica_index(scenario);
         pusher.add_box(now, index, target, true).expect("few boxes");
     }

@@ -6,12 +6,15 @@ use weft_engine::random::SplitMix64;
 use weft_wire::header::ElementType;
 
 use crate::hash;
-use crate::push::scenario::{Rack, Scenario};
+use crate::push::scenario::Scenario;
 use crate::push::topology;
 
 /// The name of a box.
 #[must_use]
 pub fn box_name(scenario: &Scenario, node: usize) -> String {
+    if let Some(site) = &scenario.site {
+        return site.place(node).0.to_owned();
+    }
     match node {
         node if node == scenario.server() => "s0".to_owned(),
         node if Some(node) == scenario.replica() => "r0".to_owned(),
@@ -23,11 +26,6 @@ pub fn box_name(scenario: &Scenario, node: usize) -> String {
 /// jobs share. None where nobody plans by rates.
 #[must_use]
 pub fn host_rates(scenario: &Scenario) -> Vec<[u64; 2]> {
-    if let Some(Rack { bytes_per_sec, .. }) = scenario.rack {
-        let mut rates = vec![[bytes_per_sec; 2]; scenario.boxes() + scenario.workers];
-        rates[scenario.server()][0] *= 2;
-        return rates;
-    }
     let mut random = SplitMix64::new(hash(&[scenario.seed, 62]));
     let mut rate = || RATE_MIN + random.next_u64() % RATE_SPAN;
     let hosts = scenario.boxes() + scenario.workers;
@@ -39,10 +37,13 @@ pub fn host_rates(scenario: &Scenario) -> Vec<[u64; 2]> {
     rates
 }
 
-pub(super) fn config(scenario: &Scenario) -> Config {
+pub(crate) fn config(scenario: &Scenario) -> Config {
+    if let Some(site) = &scenario.site {
+        return site.controller.clone();
+    }
     let mut random = SplitMix64::new(hash(&[scenario.seed, 63]));
     let mut below = |count: u64| random.next_u64() % count;
-    let knows_rates = below(3) > 0 || scenario.rack.is_some();
+    let knows_rates = below(3) > 0;
     let names = (0..scenario.boxes()).map(|node| box_name(scenario, node));
     let names = names.chain((0..scenario.workers).map(|rank| format!("w{rank}")));
     let hosts = names.zip(host_rates(scenario)).map(|(name, [up, down])| HostConfig {
@@ -52,7 +53,7 @@ pub(super) fn config(scenario: &Scenario) -> Config {
         rack: None,
     });
     let policy = POLICIES[usize::try_from(below(POLICIES.len() as u64)).expect("small")];
-    let small = Tuning {
+    let tuning = Tuning {
         policy: policy.to_owned(),
         gather_window_us: 1_000 + below(4_000),
         batch_max: [2, 128][usize::try_from(below(2)).expect("small")],
@@ -68,7 +69,6 @@ pub(super) fn config(scenario: &Scenario) -> Config {
         initial_bytes_per_sec: 1_000_000,
         ..Tuning::default()
     };
-    let tuning = if scenario.rack.is_some() { Tuning::default() } else { small };
     let weight = [1.0, 3.0][usize::try_from(below(2)).expect("small")];
     let jobs = (0..scenario.jobs).map(|job| JobConfig {
         name: format!("j{job}"),

@@ -62,7 +62,7 @@ impl WorkerNode {
             (Control::Script, _) | (_, Link::Up) => {
                 said.push(Said::Request(self.entries[place].offer.clone()));
             }
-            (_, Link::Down(since)) if now < since.saturating_add(SILENCE) => {}
+            (_, Link::Down(since)) if now < since.saturating_add(scenario.silence()) => {}
             (_, Link::Absent) => self.send_direct(now, place, said),
             (_, Link::Down(_)) => self.fall_back(now, place, said),
         }
@@ -195,11 +195,11 @@ impl WorkerNode {
                 continue;
             };
             match self.link {
-                Link::Up if now >= asked_at.saturating_add(PATIENCE) => {
+                Link::Up if now >= asked_at.saturating_add(scenario.patience()) => {
                     said.push(Said::Cancel(offer.uid.number));
                     self.fall_back(now, place, said);
                 }
-                Link::Down(since) if now >= since.saturating_add(SILENCE) => {
+                Link::Down(since) if now >= since.saturating_add(scenario.silence()) => {
                     self.fall_back(now, place, said);
                 }
                 _ => {}
@@ -208,12 +208,12 @@ impl WorkerNode {
     }
 
     /// When [`WorkerNode::watch_controller`] has something to do.
-    pub(super) fn link_timeout(&self) -> Nanos {
+    pub(super) fn link_timeout(&self, scenario: &Scenario) -> Nanos {
         let waiting = self.entries.iter().filter(|entry| !entry.is_granted);
         let due = waiting.map(|entry| match self.link {
             Link::Absent => Nanos::MAX,
-            Link::Up => entry.asked_at.saturating_add(PATIENCE),
-            Link::Down(since) => since.saturating_add(SILENCE),
+            Link::Up => entry.asked_at.saturating_add(scenario.patience()),
+            Link::Down(since) => since.saturating_add(scenario.silence()),
         });
         due.min().unwrap_or(Nanos::MAX)
     }
@@ -237,8 +237,3 @@ pub(super) fn link(scenario: &Scenario, now: Nanos) -> Link {
         Control::Script | Control::Nobody => Link::Absent,
     }
 }
-
-/// How long the controller may be away before updates go to the server.
-const SILENCE: Nanos = Nanos::from_millis(60);
-/// How long it may leave a request.
-const PATIENCE: Nanos = Nanos::from_millis(2_000);
