@@ -134,7 +134,7 @@ fn every_transition_and_drop_reason_is_hit() {
         "reorder",
         "delay",
         "corrupt",
-        "hostile",
+        "forged",
         "restart_root",
         "restart_leaf",
         "kill",

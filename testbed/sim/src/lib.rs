@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! | --- | --- |
+//! | [`world`] | the simulator: clock, queue, nodes on a network, an enemy, what is done to nodes |
 //! | [`allreduce`] | workers and aggregators that reduce |
 //! | [`push`] | workers, aggregators, server, replica and controller |
 //! | [`network`], [`links`] | what happens to each frame on its way, and when it is through |
@@ -20,6 +21,7 @@ pub mod network;
 pub mod push;
 pub mod seeds;
 pub mod transcript;
+pub mod world;
 
 use weft_engine::random::SplitMix64;
 

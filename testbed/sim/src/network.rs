@@ -69,6 +69,12 @@ impl Network {
         &mut self.transcript
     }
 
+    /// True when every frame is printed.
+    #[must_use]
+    pub const fn logs(&self) -> bool {
+        self.log
+    }
+
     /// Frames sent.
     #[must_use]
     pub fn sent(&self) -> u64 {

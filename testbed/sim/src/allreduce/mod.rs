@@ -1,10 +1,8 @@
-//! Deterministic simulation: the real engines in virtual time, one seed at a time.
+//! Workers and aggregators that reduce: the engines of [`weft_engine::role::aggregator`] and
+//! [`weft_engine::role::worker`].
 //!
-//! A [`run`] is a function of its [`scenario::Scenario`]: an event queue by time, the boxes'
-//! [`weft_engine::role::aggregator::Aggregator`]s and the members'
-//! [`weft_engine::role::worker::Worker`]s, a wire that loses, repeats, reorders, delays and
-//! damages frames, and an enemy who adds his own. It judges every sum against plain loops (I1,
-//! I2), every hostile frame against the slots (I6, I7), how the run ends against what the
+//! A [`run`] is a function of its [`scenario::Scenario`]. It judges every sum against plain loops
+//! (I1, I2), every hostile frame against the slots (I6, I7), how the run ends against what the
 //! scenario allows (I9), and gives a hash of all frames with their times (I10).
 
 pub mod data;
@@ -13,18 +11,18 @@ pub mod node;
 pub mod scenario;
 pub mod topology;
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::net::IpAddr;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::SocketAddr;
 
 use weft_wire::Nanos;
-use weft_wire::frame::Udp;
 
 use crate::coverage::Coverage;
 use crate::hash;
 use crate::hostile::Enemy;
 use crate::network::Network;
 use crate::transcript::Fingerprint;
+use crate::world::{Core, Next, Presence, World};
+
 use node::{BoxNode, MemberNode};
 use scenario::{Action, Kind, Scenario};
 
@@ -46,296 +44,60 @@ pub struct Report {
 /// Runs a scenario. `log` prints every frame.
 #[must_use]
 pub fn run(scenario: &Scenario, log: bool) -> Report {
-    let mut world = World::new(scenario, log);
+    let mut world = Allreduce::new(scenario, log);
+    world.cue();
     world.run();
     world.finish()
 }
 
-/// What happens next at a node.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Next {
-    Act(usize),
-    Wake { node: usize },
-    Arrive { node: usize, frame: Vec<u8>, hostile: bool },
-    Flood { member: usize },
+/// The next frame of a member's flood is due.
+#[derive(Debug)]
+struct Flood {
+    member: usize,
 }
 
-struct World<'a> {
+struct Allreduce<'a> {
+    core: Core<Action, Flood>,
     scenario: &'a Scenario,
-    now: Nanos,
     boxes: Vec<BoxNode>,
     members: Vec<MemberNode>,
-    /// Time and sequence number, then what.
-    queue: BinaryHeap<Reverse<(Nanos, u64, Next)>>,
-    sequence: u64,
-    /// When each node wakes next; other wakes in the queue are out of date.
-    wake_at: Vec<Nanos>,
-    /// Times in a row that a node woke at the same instant.
-    spins: Vec<u32>,
-    /// Cues that wait for their number of sums.
-    cues: Vec<usize>,
-    network: Network,
-    enemy: Enemy,
-    coverage: Coverage,
-    violations: Vec<String>,
-    log: bool,
 }
 
-impl<'a> World<'a> {
+impl<'a> Allreduce<'a> {
     fn new(scenario: &'a Scenario, log: bool) -> Self {
         let boxes: Vec<_> =
             (0..scenario.boxes()).map(|index| BoxNode::new(scenario, index)).collect();
         let seats = topology::seats(scenario).into_iter().enumerate();
         let members: Vec<_> =
             seats.map(|(index, seat)| MemberNode::new(scenario, index, seat)).collect();
-        let nodes = boxes.len() + members.len();
-        let mut world = Self {
-            scenario,
-            now: Nanos(0),
-            boxes,
-            members,
-            queue: BinaryHeap::new(),
-            sequence: 0,
-            wake_at: vec![Nanos::MAX; nodes],
-            spins: vec![0; nodes],
-            cues: (0..scenario.cues.len()).collect(),
-            network: Network::new(scenario.seed, scenario.rates, log),
-            enemy: Enemy::new(scenario),
-            coverage: Coverage::of_one_seed(),
-            violations: Vec::new(),
-            log,
-        };
-        for index in 0..world.members.len() {
+        let network = Network::new(scenario.seed, scenario.rates, log);
+        let enemy = Enemy::new(scenario);
+        let core = Core::new(boxes.len() + members.len(), &scenario.cues, network, enemy);
+        let mut world = Self { core, scenario, boxes, members };
+        for (index, member) in world.members.iter_mut().enumerate() {
             // Members start within a millisecond of each other.
             let at = Nanos(hash(&[scenario.seed, 5, index as u64]) % 1_000_000);
-            world.members[index].start(at);
-            world.plan_wake(world.boxes.len() + index, at);
+            member.start(at);
+            world.core.wake(world.boxes.len() + index, at);
         }
         world
     }
 
-    fn push(&mut self, at: Nanos, next: Next) {
-        self.sequence += 1;
-        self.queue.push(Reverse((at, self.sequence, next)));
-    }
-
-    fn plan_wake(&mut self, node: usize, at: Nanos) {
-        if at != Nanos::MAX && self.wake_at[node] != at {
-            self.wake_at[node] = at;
-            self.push(at, Next::Wake { node });
-        } else {
-            self.wake_at[node] = at;
-        }
-    }
-
-    fn run(&mut self) {
-        self.cue();
-        while let Some(Reverse((at, _, next))) = self.queue.pop() {
-            self.now = at;
-            if at > LIMIT {
-                let waiting = self.members.iter().filter(|member| !member.is_done()).count();
-                self.violations.push(format!("{waiting} members still run after {LIMIT:?}"));
-                return;
-            }
-            match next {
-                Next::Act(cue) => self.act(self.scenario.cues[cue].action),
-                Next::Wake { node } => self.wake(node),
-                Next::Arrive { node, frame, hostile } => self.arrive(node, frame, hostile),
-                Next::Flood { member } => self.flood(member),
-            }
-            if self.is_over() {
-                return;
-            }
-        }
-        self.violations.push("nothing happens any more and members wait".to_owned());
-    }
-
-    /// True when every member has ended that the scenario wants an end of.
-    fn is_over(&self) -> bool {
-        let greedy = self.scenario.kind == Kind::Greedy;
-        let mut counted = self.members.iter().filter(|member| !greedy || member.seat.job > 0);
-        if !counted.all(|member| member.is_done() && member.timeout() == Nanos::MAX) {
-            return false;
-        }
-        // No cue will start a member again.
-        let starts = |cue: &usize| matches!(self.scenario.cues[*cue].action, Action::Start { .. });
-        let queued = self.queue.iter().any(|Reverse((_, _, next))| match next {
-            Next::Act(cue) => starts(cue),
-            _ => false,
-        });
-        !queued
-    }
-
     /// Plans the actions whose number of sums has been reached.
     fn cue(&mut self) {
-        let sums: u32 = self.members.iter().map(|member| member.data.sum_count).sum();
-        let (due, waiting) =
-            self.cues.iter().partition(|cue| self.scenario.cues[**cue].sums <= sums);
-        self.cues = waiting;
-        let due: Vec<usize> = due;
-        for cue in due {
-            let at = self.now.saturating_add(self.scenario.cues[cue].delay);
-            self.push(at, Next::Act(cue));
-        }
-    }
-
-    fn act(&mut self, action: Action) {
-        if self.log {
-            println!("{:>12} {action:?}", self.now.0);
-        }
-        match action {
-            Action::RestartBox { index, pause } => {
-                self.coverage.fault(if index == 0 { "restart_root" } else { "restart_leaf" });
-                let until = self.now.saturating_add(pause);
-                self.boxes[index].restart(until, &mut self.coverage);
-                self.plan_wake(index, until);
-            }
-            Action::Kill { member } => {
-                self.coverage.fault("kill");
-                self.members[member].kill(self.now, &mut self.coverage);
-            }
-            Action::Start { member } => {
-                self.coverage.fault("return");
-                self.members[member].start(self.now);
-                self.plan_wake(self.boxes.len() + member, self.now);
-            }
-            Action::Pause { member, span } => {
-                self.coverage.fault("pause");
-                self.members.iter_mut().for_each(MemberNode::note_retransmissions);
-                self.members[member].paused_until = self.now.saturating_add(span);
-            }
-            Action::Flood { member } => {
-                self.coverage.fault("flood");
-                self.push(self.now, Next::Flood { member });
-            }
-        }
-    }
-
-    fn wake(&mut self, node: usize) {
-        if self.wake_at[node] != self.now {
-            return;
-        }
-        self.wake_at[node] = Nanos::MAX;
-        let Some(index) = node.checked_sub(self.boxes.len()) else {
-            if self.now >= self.boxes[node].down_until {
-                let out = self.boxes[node].poll(self.now);
-                self.send_all(node, out);
-            }
-            return self.settle(node);
-        };
-        if let Some(later) = self.paused(index) {
-            return self.plan_wake(node, later);
-        }
-        self.poll_member(index);
-    }
-
-    fn paused(&self, member: usize) -> Option<Nanos> {
-        let until = self.members[member].paused_until;
-        (self.now < until).then_some(until)
-    }
-
-    fn poll_member(&mut self, index: usize) {
-        let node = self.boxes.len() + index;
-        let transcript = self.network.transcript();
-        let out = self.members[index].poll(self.now, &mut self.coverage, transcript);
-        self.send_all(node, out);
-        self.cue();
-        self.settle(node);
-    }
-
-    /// Plans a node's next wake, and notices one that never sleeps.
-    fn settle(&mut self, node: usize) {
-        let timeout = match node.checked_sub(self.boxes.len()) {
-            None => self.boxes[node].timeout().max(self.boxes[node].down_until),
-            Some(index) => self.members[index].timeout(),
-        };
-        if timeout <= self.now {
-            self.spins[node] += 1;
-            if self.spins[node] > SPINS_MAX {
-                self.violations.push(format!("node {node} is due at {timeout:?} for ever"));
-                return self.plan_wake(node, self.now.saturating_add(Nanos::from_millis(1)));
-            }
-        } else {
-            self.spins[node] = 0;
-        }
-        self.plan_wake(node, timeout.max(self.now));
-    }
-
-    fn arrive(&mut self, node: usize, mut frame: Vec<u8>, hostile: bool) {
-        if let Some(index) = node.checked_sub(self.boxes.len()) {
-            if let Some(later) = self.paused(index) {
-                return self.push(later, Next::Arrive { node, frame, hostile });
-            }
-            self.network.arrive(self.now, node, &frame, hostile);
-            self.coverage.frames += 1;
-            let before = frame.clone();
-            self.members[index].handle(self.now, &mut frame);
-            if frame != before {
-                self.violations.push("a worker did not put a frame's octets back".to_owned());
-            }
-            return self.poll_member(index);
-        }
-        if self.now < self.boxes[node].down_until {
-            return;
-        }
-        self.network.arrive(self.now, node, &frame, hostile);
-        self.coverage.frames += 1;
-        let before = hostile.then(|| self.boxes[node].snapshot(&frame));
-        let out = self.boxes[node].handle(self.now, &frame);
-        if before.is_some_and(|before| before != self.boxes[node].snapshot(&frame)) {
-            let at = self.now;
-            self.violations.push(format!("a hostile frame changed a slot of box {node} at {at:?}"));
-        }
-        self.send_all(node, out);
-        self.settle(node);
-    }
-
-    fn send_all(&mut self, node: usize, out: Vec<Vec<u8>>) {
-        for frame in out {
-            let udp = Udp::parse(&frame).expect("the engines send whole datagrams");
-            let Some(target) = self.node_at(udp.target.ip()) else {
-                self.violations.push(format!("node {node} sends to {}", udp.target));
-                continue;
-            };
-            let link = node * self.wake_at.len() + target;
-            if let Some((delay, bad)) = self.enemy.answer(&frame, target < self.boxes.len()) {
-                self.coverage.fault("hostile");
-                let at = self.now.saturating_add(delay);
-                self.push(at, Next::Arrive { node: target, frame: bad, hostile: true });
-            }
-            for passing in self.network.send(self.now, link, frame, &mut self.coverage) {
-                let next = Next::Arrive { node: target, frame: passing.frame, hostile: false };
-                self.push(passing.at, next);
-            }
-        }
-    }
-
-    fn flood(&mut self, member: usize) {
-        let target = self.members[member].seat.box_index;
-        if let Some(frame) = self.enemy.flood() {
-            self.push(self.now, Next::Arrive { node: target, frame, hostile: false });
-        }
-        let at = self.now.saturating_add(FLOOD_INTERVAL);
-        self.push(at, Next::Flood { member });
-    }
-
-    fn node_at(&self, ip: IpAddr) -> Option<usize> {
-        let boxes = (0..self.boxes.len()).map(topology::box_endpoint);
-        let members = (0..self.members.len()).map(topology::member_endpoint);
-        boxes.chain(members).position(|endpoint| endpoint.addr.ip() == ip)
+        self.core.cue(self.members.iter().map(|member| u64::from(member.data.sum_count)).sum());
     }
 
     fn finish(mut self) -> Report {
-        self.boxes.iter().for_each(|node| node.retire(&mut self.coverage));
-        for member in &mut self.members {
-            member.retire(&mut self.coverage);
-        }
+        let coverage = &mut self.core.coverage;
+        self.boxes.iter().for_each(|node| node.retire(coverage));
+        self.members.iter_mut().for_each(|member| member.retire(coverage));
         let mut report = Report {
-            fingerprint: self.network.transcript().fingerprint(),
-            coverage: self.coverage,
+            fingerprint: self.core.network.transcript().fingerprint(),
+            coverage: self.core.coverage,
             members: self.members,
-            ended_at: self.now,
-            violations: self.violations,
+            ended_at: self.core.now,
+            violations: self.core.violations,
         };
         let verdict = judge::judge(self.scenario, &report);
         report.violations.extend(verdict);
@@ -343,9 +105,138 @@ impl<'a> World<'a> {
     }
 }
 
-/// Every run ends before this (I9).
-const LIMIT: Nanos = Nanos::from_millis(300_000);
-/// Times in a row that a node may be due at one instant.
-const SPINS_MAX: u32 = 8;
+impl World for Allreduce<'_> {
+    type Action = Action;
+    type Word = Flood;
+    const SPINS_MAX: u32 = 8;
+
+    fn core(&self) -> &Core<Action, Flood> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core<Action, Flood> {
+        &mut self.core
+    }
+
+    fn boxes(&self) -> usize {
+        self.boxes.len()
+    }
+
+    fn node_at(&self, addr: SocketAddr) -> Option<usize> {
+        let boxes = (0..self.boxes.len()).map(topology::box_endpoint);
+        let members = (0..self.members.len()).map(topology::member_endpoint);
+        boxes.chain(members).position(|endpoint| endpoint.addr.ip() == addr.ip())
+    }
+
+    fn presence(&self, node: usize) -> Presence {
+        match node.checked_sub(self.boxes.len()) {
+            None if self.core.now < self.boxes[node].down_until => Presence::Gone,
+            None => Presence::Here,
+            Some(index) => {
+                let until = self.members[index].paused_until;
+                if self.core.now < until { Presence::Paused(until) } else { Presence::Here }
+            }
+        }
+    }
+
+    fn timeout(&self, node: usize) -> Nanos {
+        match node.checked_sub(self.boxes.len()) {
+            None => self.boxes[node].timeout(),
+            Some(index) => self.members[index].timeout(),
+        }
+    }
+
+    fn handle(&mut self, node: usize, frame: &[u8]) {
+        let now = self.core.now;
+        match node.checked_sub(self.boxes.len()) {
+            None => {
+                let out = self.boxes[node].handle(now, frame);
+                self.send_all(node, out);
+            }
+            Some(index) => {
+                let mut buffer = frame.to_vec();
+                self.members[index].handle(now, &mut buffer);
+                if frame != buffer {
+                    let text = "a worker did not put a frame's octets back";
+                    self.core.violations.push(text.to_owned());
+                }
+            }
+        }
+    }
+
+    fn poll(&mut self, node: usize) {
+        let now = self.core.now;
+        let Some(index) = node.checked_sub(self.boxes.len()) else {
+            let out = self.boxes[node].poll(now);
+            return self.send_all(node, out);
+        };
+        let Core { coverage, network, .. } = &mut self.core;
+        let out = self.members[index].poll(now, coverage, network.transcript());
+        self.send_all(node, out);
+        self.cue();
+    }
+
+    fn state(&self, node: usize, frame: &[u8]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        if let Some(known) = self.boxes.get(node) {
+            known.snapshot(frame).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn act(&mut self, action: Action) {
+        let now = self.core.now;
+        let coverage = &mut self.core.coverage;
+        match action {
+            Action::RestartBox { index, pause } => {
+                coverage.fault(if index == 0 { "restart_root" } else { "restart_leaf" });
+                let until = now.saturating_add(pause);
+                self.boxes[index].restart(until, coverage);
+                self.core.wake(index, until);
+            }
+            Action::Kill { member } => {
+                coverage.fault("kill");
+                self.members[member].kill(now, coverage);
+            }
+            Action::Start { member } => {
+                coverage.fault("return");
+                self.members[member].start(now);
+                self.core.wake(self.boxes.len() + member, now);
+            }
+            Action::Pause { member, span } => {
+                coverage.fault("pause");
+                self.members.iter_mut().for_each(MemberNode::note_retransmissions);
+                self.members[member].paused_until = now.saturating_add(span);
+            }
+            Action::Flood { member } => {
+                coverage.fault("flood");
+                self.core.push(now, Next::Word(Flood { member }));
+            }
+        }
+    }
+
+    fn hear(&mut self, Flood { member }: Flood) {
+        let (now, node) = (self.core.now, self.members[member].seat.box_index);
+        if let Some(frame) = self.core.enemy.flood() {
+            self.core.push(now, Next::Arrive { node, frame, is_forged: false });
+        }
+        self.core.push(now.saturating_add(FLOOD_INTERVAL), Next::Word(Flood { member }));
+    }
+
+    /// True when every member has ended that the scenario wants an end of.
+    fn is_over(&mut self) -> bool {
+        let greedy = self.scenario.kind == Kind::Greedy;
+        let mut counted = self.members.iter().filter(|member| !greedy || member.seat.job > 0);
+        // No cue will start a member again.
+        counted.all(|member| member.is_done() && member.timeout() == Nanos::MAX)
+            && !self.core.actions().any(|action| matches!(action, Action::Start { .. }))
+    }
+
+    fn waiting(&self) -> String {
+        let waiting = self.members.iter().filter(|member| !member.is_done()).count();
+        format!("{waiting} members still run")
+    }
+}
+
 /// Pause between the frames of a flood.
 const FLOOD_INTERVAL: Nanos = Nanos::from_micros(20);

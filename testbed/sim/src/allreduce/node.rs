@@ -87,7 +87,6 @@ impl BoxNode {
                 out.push(buffer[..len].to_vec());
             }
         }
-        out.extend(self.poll(now));
         out
     }
 
@@ -110,7 +109,8 @@ impl BoxNode {
     /// When to poll next.
     #[must_use]
     pub fn timeout(&self) -> Nanos {
-        self.lanes.iter().map(Aggregator::poll_timeout).min().unwrap_or(Nanos::MAX)
+        let timeout = self.lanes.iter().map(Aggregator::poll_timeout).min();
+        timeout.unwrap_or(Nanos::MAX).max(self.down_until)
     }
 
     /// What the slots of one lane hold: those that a frame can reach.

@@ -6,6 +6,7 @@ use weft_wire::Nanos;
 use weft_wire::hello::Integrity;
 
 use super::data::Numbers;
+use crate::world::Cue;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -60,17 +61,6 @@ pub enum Action {
     },
 }
 
-/// An action and when: so long after the members together have taken so many sums.
-#[derive(Clone, Copy, Debug)]
-pub struct Cue {
-    /// Sums taken by all members together.
-    pub sums: u32,
-    /// Time after that.
-    pub delay: Nanos,
-    /// What happens.
-    pub action: Action,
-}
-
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -107,7 +97,7 @@ pub struct Scenario {
     /// Share of frames that a hostile frame follows.
     pub hostile: f64,
     /// What happens.
-    pub cues: Vec<Cue>,
+    pub cues: Vec<Cue<Action>>,
 }
 
 impl Scenario {
@@ -159,7 +149,7 @@ impl Scenario {
         let total = self.sums_total();
         let member = below(random, small32(self.workers)) as usize;
         let half = below(random, total / 2);
-        let cue = |sums, delay, action| Cue { sums, delay, action };
+        let cue = |sums: u32, delay, action| Cue { after: sums.into(), delay, action };
         match self.kind {
             Kind::Faults => {}
             Kind::Restart => self.restarts(random, total),
@@ -194,7 +184,7 @@ impl Scenario {
             };
             let late = if sums == 0 { 2_000 } else { 300 };
             self.cues.push(Cue {
-                sums,
+                after: sums.into(),
                 delay: Nanos::from_micros(u64::from(below(random, late))),
                 action: Action::RestartBox {
                     index: below(random, small32(self.boxes())) as usize,
@@ -205,7 +195,7 @@ impl Scenario {
         // The members close once they hold all sums.
         if below(random, 2) == 0 {
             self.cues.push(Cue {
-                sums: total,
+                after: total.into(),
                 delay: Nanos::from_micros(u64::from(below(random, 500))),
                 action: Action::RestartBox {
                     index: below(random, small32(self.boxes())) as usize,

@@ -9,8 +9,9 @@ use super::scenario::Scenario;
 use super::steward::{Asked, Told};
 use super::wires::Way;
 use super::worker::{Heard, Said, WorkerNode};
-use super::{Next, World, topology};
+use super::{Push, Word as AnyWord, topology};
 use crate::hash;
+use crate::world::{Next, World as _};
 
 /// What arrives, or is due.
 #[derive(Debug)]
@@ -49,9 +50,9 @@ pub(super) enum Down {
     Heard(Heard),
 }
 
-impl World<'_> {
+impl Push<'_> {
     fn at(&mut self, at: Nanos, word: Word) {
-        self.push(at, Next::Control(Box::new(word)));
+        self.core.push(at, Next::Word(AnyWord::Control(Box::new(word))));
     }
 
     /// Every node dials when it begins.
@@ -64,7 +65,7 @@ impl World<'_> {
             self.dial(node, at);
         }
         for node in 0..self.boxes.len() {
-            self.boxes[node].note_controller(self.now, false);
+            self.boxes[node].note_controller(self.core.now, false);
             self.at(COUNT_EVERY, Word::Count { node });
         }
     }
@@ -77,13 +78,13 @@ impl World<'_> {
         match word {
             Word::Dial { node } => self.connect(node),
             Word::Up { node, stream, up } => {
-                if let Some(until) = self.steward.busy_until(self.now) {
+                if let Some(until) = self.steward.busy_until(self.core.now) {
                     return self.at(until, Word::Up { node, stream, up });
                 }
                 if self.wires.is_current(node, stream) {
-                    self.network.transcript().note_event(self.now, node, &up);
-                    if self.log {
-                        println!("{:>12} node {node} to controller: {up:?}", self.now.0);
+                    self.core.network.transcript().note_event(self.core.now, node, &up);
+                    if self.core.log {
+                        println!("{:>12} node {node} to controller: {up:?}", self.core.now.0);
                     }
                     self.tell_controller(node, stream, up);
                     self.advance();
@@ -91,21 +92,21 @@ impl World<'_> {
             }
             Word::Down { node, stream, down } => {
                 if self.wires.is_current(node, stream) && !self.is_away(node) {
-                    self.network.transcript().note_event(self.now, node, &down);
-                    if self.log {
-                        println!("{:>12} controller to node {node}: {down:?}", self.now.0);
+                    self.core.network.transcript().note_event(self.core.now, node, &down);
+                    if self.core.log {
+                        println!("{:>12} controller to node {node}: {down:?}", self.core.now.0);
                     }
                     self.tell_node(node, down);
                 }
             }
             Word::Gone { node, stream } => {
-                self.steward.gone(self.now, node, stream);
+                self.steward.gone(self.core.now, node, stream);
                 self.advance();
             }
             Word::Due => {
-                if self.steward_at == self.now {
+                if self.steward_at == self.core.now {
                     self.steward_at = Nanos::MAX;
-                    if let Some(until) = self.steward.busy_until(self.now) {
+                    if let Some(until) = self.steward.busy_until(self.core.now) {
                         self.steward_at = until;
                         return self.at(until, Word::Due);
                     }
@@ -118,12 +119,12 @@ impl World<'_> {
                 }
             }
             Word::Start => {
-                self.steward.start(self.now);
+                self.steward.start(self.core.now);
                 self.advance();
             }
             Word::Count { node } => {
                 self.count(node);
-                self.at(self.now.saturating_add(COUNT_EVERY), Word::Count { node });
+                self.at(self.core.now.saturating_add(COUNT_EVERY), Word::Count { node });
             }
         }
     }
@@ -134,13 +135,13 @@ impl World<'_> {
             return;
         }
         if self.is_away(node) || !self.steward.is_up() {
-            let wait = REDIAL.0 / 2 + hash(&[self.scenario.seed, 9, self.sequence]) % REDIAL.0;
-            return self.dial(node, self.now.saturating_add(Nanos(wait)));
+            let wait = REDIAL.0 / 2 + hash(&[self.scenario.seed, 9, self.core.sequence]) % REDIAL.0;
+            return self.dial(node, self.core.now.saturating_add(Nanos(wait)));
         }
         self.wires.open(node);
         match node.checked_sub(self.boxes.len()) {
             None => {
-                self.boxes[node].note_controller(self.now, true);
+                self.boxes[node].note_controller(self.core.now, true);
                 let hello = self.boxes[node].agent.hello();
                 self.up(node, Up::BoxHello(hello));
                 self.report(node);
@@ -150,13 +151,13 @@ impl World<'_> {
     }
 
     fn up(&mut self, node: usize, up: Up) {
-        if let Some((stream, at)) = self.wires.send(self.now, node, Way::Up) {
+        if let Some((stream, at)) = self.wires.send(self.core.now, node, Way::Up) {
             self.at(at, Word::Up { node, stream, up });
         }
     }
 
     fn down(&mut self, node: usize, down: Down) {
-        if let Some((stream, at)) = self.wires.send(self.now, node, Way::Down) {
+        if let Some((stream, at)) = self.wires.send(self.core.now, node, Way::Down) {
             self.at(at, Word::Down { node, stream, down });
         }
     }
@@ -197,7 +198,7 @@ impl World<'_> {
     }
 
     fn tell_controller(&mut self, node: usize, stream: u64, up: Up) {
-        let now = self.now;
+        let now = self.core.now;
         let is_hello = matches!(up, Up::BoxHello(_) | Up::WorkerHello { .. });
         if !is_hello && !self.steward.hears(node, stream) {
             return;
@@ -247,7 +248,7 @@ impl World<'_> {
                     self.rogue.note_command(&command);
                 }
                 self.app.box_command(node, &command);
-                self.boxes[node].command(self.now, command);
+                self.boxes[node].command(self.core.now, command);
             }
             Down::Heard(heard) => {
                 let index = node - self.boxes.len();
@@ -255,22 +256,22 @@ impl World<'_> {
                     let WorkerNode { job, rank, .. } = self.workers[index];
                     self.judge.plan_dropped(Uid { job, rank, number: update_id });
                 }
-                let said = self.workers[index].hear(self.scenario, self.now, heard);
-                said.into_iter().for_each(|said| self.hear(index, said));
+                let said = self.workers[index].hear(self.scenario, self.core.now, heard);
+                said.into_iter().for_each(|said| self.listen(index, said));
             }
         }
-        self.poll(node);
+        self.rouse(node);
     }
 
     /// Lets the controller do what is due, and carries its words.
     fn advance(&mut self) {
-        for told in self.steward.advance(self.now) {
-            match self.steward.busy_until(self.now) {
+        for told in self.steward.advance(self.core.now) {
+            match self.steward.busy_until(self.core.now) {
                 Some(until) => self.at(until, Word::Say { life: self.steward.born(), told }),
                 None => self.tell(told),
             }
         }
-        let due = self.steward.timeout(self.now);
+        let due = self.steward.timeout(self.core.now);
         if due < self.steward_at {
             self.steward_at = due;
             self.at(due, Word::Due);
@@ -281,7 +282,7 @@ impl World<'_> {
         match told {
             Told::Box { node, command } => {
                 if let Command::Install(group) = &command {
-                    self.app.planned(self.now, group);
+                    self.app.planned(self.core.now, group);
                     self.judge.planned(topology::job_place(group.job), group);
                 }
                 self.down(node, Down::Command(command));
@@ -289,7 +290,7 @@ impl World<'_> {
             Told::People { job, notice } => self.note_succession(job, &notice),
             Told::Worker { worker, reply } => {
                 if let Reply::Drop { reason, .. } = &reply {
-                    self.coverage.add("plan drop", name_of(reason), 1);
+                    self.core.coverage.add("plan drop", name_of(reason), 1);
                 }
                 self.down(self.boxes.len() + worker, Down::Heard(Heard::Reply(reply)));
             }
@@ -300,16 +301,16 @@ impl World<'_> {
     pub(super) fn cut(&mut self, node: usize) -> bool {
         let Some(stream) = self.wires.cut(node) else { return false };
         let span = hash(&[self.scenario.seed, 10, node as u64, stream]) % NOTICED_NS_MAX;
-        self.at(self.now.saturating_add(Nanos(span)), Word::Gone { node, stream });
+        self.at(self.core.now.saturating_add(Nanos(span)), Word::Gone { node, stream });
         if let Some(known) = self.boxes.get_mut(node) {
-            known.note_controller(self.now, false);
+            known.note_controller(self.core.now, false);
             if node == self.scenario.server() {
                 self.rogue.note_gone();
             }
         }
         if let Some(index) = node.checked_sub(self.boxes.len()) {
-            let said = self.workers[index].hear(self.scenario, self.now, Heard::Lost);
-            said.into_iter().for_each(|said| self.hear(index, said));
+            let said = self.workers[index].hear(self.scenario, self.core.now, Heard::Lost);
+            said.into_iter().for_each(|said| self.listen(index, said));
             self.settle(node);
         }
         true
@@ -320,14 +321,14 @@ impl World<'_> {
         if !self.steward.is_up() {
             return;
         }
-        self.steward.stop(&mut self.coverage);
+        self.steward.stop(&mut self.core.coverage);
         self.judge.controller_restarted();
         for node in 0..self.boxes.len() + self.workers.len() {
             if self.cut(node) {
-                self.dial(node, self.now.saturating_add(REDIAL));
+                self.dial(node, self.core.now.saturating_add(REDIAL));
             }
         }
-        self.at(self.now.saturating_add(pause), Word::Start);
+        self.at(self.core.now.saturating_add(pause), Word::Start);
     }
 
     /// A box's counters.
@@ -335,9 +336,9 @@ impl World<'_> {
         if self.is_away(node) {
             return;
         }
-        let (rx_bytes, tx_bytes) = self.links.carried(node);
+        let (rx_bytes, tx_bytes) = self.core.links.carried(node);
         let telemetry = Telemetry {
-            at_ns: self.now.0,
+            at_ns: self.core.now.0,
             rx_bytes,
             tx_bytes,
             nic_rx_bytes: Some(rx_bytes),

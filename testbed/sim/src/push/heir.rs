@@ -5,13 +5,14 @@ use weft_engine::role::replica::ReplicaJobStats;
 use weft_wire::{JobId, Nanos};
 
 use super::node::Engine;
-use super::{World, topology};
+use super::{Push, topology};
+use crate::world::World as _;
 
-impl World<'_> {
+impl Push<'_> {
     /// A box ends for good. Nobody hears of it but by its silence.
     pub(super) fn kill_box(&mut self, node: usize) {
         let is_server = node == self.scenario.server();
-        self.coverage.fault(if is_server { "kill_server" } else { "kill_box" });
+        self.core.coverage.fault(if is_server { "kill_server" } else { "kill_box" });
         self.cut(node);
         self.boxes[node].down_until = Nanos::MAX;
         self.settle(node);
@@ -48,7 +49,7 @@ impl World<'_> {
             Notice::InstallRefused { .. } => return,
         };
         for (place, name) in names.into_iter().enumerate() {
-            self.coverage.add("succession", name, u64::from(place == said));
+            self.core.coverage.add("succession", name, u64::from(place == said));
         }
         let place = topology::job_place(job);
         if let Notice::Refused { .. } | Notice::Stranded { .. } = notice {
@@ -62,7 +63,7 @@ impl World<'_> {
             if !is_heir && self.is_dead(self.scenario.server()) {
                 let is_anew = self.boxes[self.scenario.server() + 1].has_restarted();
                 let why = if is_anew { "stranded_anew" } else { "stranded_early" };
-                self.coverage.add("succession", why, 1);
+                self.core.coverage.add("succession", why, 1);
                 self.judge.note_stranded(place);
             }
         }
@@ -74,12 +75,5 @@ impl World<'_> {
         let Some(Engine::Replica(replica)) = replica else { return false };
         let is_it = |(id, stats): (JobId, &ReplicaJobStats)| id == job && stats.is_fit;
         replica.jobs().any(is_it)
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        let is_through = |job: usize, is_done: bool| is_done || self.judge.is_stranded(job);
-        let mut workers = self.workers.iter();
-        workers.all(|worker| is_through(worker.job, worker.is_done()))
-            && self.judge.is_followed(self.scenario, &self.boxes)
     }
 }

@@ -34,10 +34,9 @@ pub mod topology;
 pub mod wires;
 pub mod worker;
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use weft_wire::Nanos;
-use weft_wire::frame::Udp;
 
 use crate::coverage::Coverage;
 use crate::hash;
@@ -45,13 +44,14 @@ use crate::hostile::Enemy;
 use crate::links::{HostLink, Links};
 use crate::network::Network;
 use crate::transcript::Fingerprint;
+use crate::world::{Core, LIMIT, Next, Presence, VIOLATIONS_MAX, World};
 use application::{Application, Seeded};
 use downlink::Downlink;
 use judge::Judge;
 use node::BoxNode;
 use planner::Planner;
 use rogue::Rogue;
-use scenario::{Control, Scenario};
+use scenario::{Action, Control, Scenario};
 use steward::Steward;
 use wires::Wires;
 use worker::{Said, WorkerNode};
@@ -84,25 +84,27 @@ pub fn run(scenario: &Scenario, log: bool) -> Report {
 /// Runs a scenario for an application.
 #[must_use]
 pub fn run_for(scenario: &Scenario, app: &mut dyn Application, log: bool) -> Report {
-    let mut world = World::new(scenario, app, log);
+    let mut world = Push::new(scenario, app, log);
+    world.cue();
     world.run();
     world.finish()
 }
 
+/// What happens besides frames and timers.
 #[derive(Debug)]
-enum Next {
-    Act(usize),
-    Wake { node: usize },
-    Arrive { node: usize, frame: Vec<u8>, is_forged: bool },
-    Announce { frame: Vec<u8> },
+enum Word {
+    /// An announcement of nobody's arrives at the server.
+    Announce {
+        frame: Vec<u8>,
+    },
     Script(Box<script::Word>),
     Control(Box<control::Word>),
 }
 
-struct World<'a> {
+struct Push<'a> {
+    core: Core<Action, Word>,
     scenario: &'a Scenario,
     app: &'a mut dyn Application,
-    now: Nanos,
     boxes: Vec<BoxNode>,
     workers: Vec<WorkerNode>,
     /// One of the two plans.
@@ -110,26 +112,13 @@ struct World<'a> {
     steward: Steward,
     steward_at: Nanos,
     wires: Wires,
-    links: Links,
-    enemy: Enemy,
     rogue: Rogue,
     judge: Judge,
     downlink: Downlink,
     downlinks: Vec<Downlink>,
-    /// By time and sequence number.
-    queue: BTreeMap<(Nanos, u64), Next>,
-    sequence: u64,
-    /// Taken off the queue.
-    events: u64,
-    wake_at: Vec<Nanos>,
-    spins: Vec<u32>,
-    cues: Vec<usize>,
-    network: Network,
-    coverage: Coverage,
-    log: bool,
 }
 
-impl<'a> World<'a> {
+impl<'a> Push<'a> {
     fn new(scenario: &'a Scenario, app: &'a mut dyn Application, log: bool) -> Self {
         let boxes: Vec<_> =
             (0..scenario.boxes()).map(|node| BoxNode::new(scenario, node)).collect();
@@ -141,131 +130,159 @@ impl<'a> World<'a> {
             }
         }
         let nodes = boxes.len() + workers.len();
-        let links = match (&scenario.site, scenario.control) {
-            (Some(site), _) => Links::new(&site.links, &site.racks),
-            (None, Control::Engine) => {
-                let rates = steward::host_rates(scenario).into_iter();
-                let link =
-                    |rates: [u64; 2]| HostLink { rates: rates.map(Some), ..HostLink::default() };
-                Links::new(&rates.map(link).collect::<Vec<_>>(), &[])
-            }
-            (None, Control::Script | Control::Nobody) => Links::default(),
-        };
         let network = Network::new(scenario.seed, scenario.rates, log);
+        let network = if scenario.site.is_some() { network.in_order() } else { network };
+        let enemy = Enemy::of_push(hash(&[scenario.seed, 666]), scenario.hostile);
+        let mut core = Core::new(nodes, &scenario.cues, network, enemy);
+        core.links = links(scenario);
         let mut world = Self {
+            core,
             scenario,
             app,
-            now: Nanos(0),
             boxes,
             workers,
             planner: Planner::new(scenario),
             steward: Steward::new(scenario),
             steward_at: Nanos::MAX,
             wires: Wires::new(scenario.seed, nodes),
-            links,
-            enemy: Enemy::of_push(hash(&[scenario.seed, 666]), scenario.hostile),
             rogue: Rogue::new(scenario),
             judge: Judge::new(scenario),
             downlink: Downlink::default(),
             downlinks: Vec::new(),
-            queue: BTreeMap::new(),
-            sequence: 0,
-            events: 0,
-            wake_at: vec![Nanos::MAX; nodes],
-            spins: vec![0; nodes],
-            cues: (0..scenario.cues.len()).collect(),
-            network: if scenario.site.is_some() { network.in_order() } else { network },
-            coverage: Coverage::of_one_seed(),
-            log,
         };
         (0..nodes).for_each(|node| world.settle(node));
         match scenario.control {
             Control::Nobody => {}
-            Control::Script => world.push(Nanos(0), Next::Script(Box::new(script::Word::Plan))),
+            Control::Script => world.say(Nanos(0), script::Word::Plan),
             Control::Engine => world.begin_control(),
         }
         world
     }
 
-    fn push(&mut self, at: Nanos, next: Next) {
-        self.sequence += 1;
-        self.queue.insert((at, self.sequence), next);
-    }
-
-    fn run(&mut self) {
-        self.cue();
-        while let Some(((at, _), next)) = self.queue.pop_first() {
-            let is_wanted = self.workers.iter().any(|worker| !worker.entries.is_empty());
-            let (carried_bytes, _) = self.links.carried(self.scenario.server());
-            self.downlink.go_on(at, is_wanted, carried_bytes);
-            self.now = at;
-            self.events += 1;
-            if at > LIMIT && self.scenario.site.is_none() {
-                let waiting: Vec<_> = self
-                    .workers
-                    .iter()
-                    .filter(|worker| !worker.is_done())
-                    .map(|worker| (worker.job, worker.rank, worker.entries.len()))
-                    .collect();
-                let text = format!("not over after {LIMIT:?}: {waiting:?}");
-                self.judge.violations.push(text);
-                return;
-            }
-            self.step(next);
-            if self.scenario.site.is_none() {
-                self.judge.models(self.scenario, &self.boxes);
-            }
-            while let Some(action) = self.app.poll_action(self.now) {
-                self.act(action);
-            }
-            if self.is_over() || self.judge.violations.len() > 8 || self.app.is_over(self.now) {
-                return;
-            }
-        }
-        self.judge.violations.push("nothing happens any more".to_owned());
-    }
-
-    fn step(&mut self, next: Next) {
-        match next {
-            Next::Act(cue) => self.act(self.scenario.cues[cue].action),
-            Next::Wake { node } => {
-                if self.wake_at[node] == self.now {
-                    self.wake_at[node] = Nanos::MAX;
-                    self.poll(node);
-                }
-            }
-            Next::Arrive { node, frame, is_forged: false } => self.arrive(node, &frame),
-            Next::Arrive { node, frame, is_forged: true } => self.endure(node, &frame),
-            Next::Announce { frame } => {
-                if self.rogue.is_planned(&frame) {
-                    self.coverage.fault("announced");
-                    self.endure(self.scenario.server(), &frame);
-                }
-            }
-            Next::Script(word) => self.script(*word),
-            Next::Control(word) => self.control(*word),
-        }
-    }
-
     fn is_away(&self, node: usize) -> bool {
+        self.presence(node) != Presence::Here
+    }
+
+    fn take_events(&mut self, node: usize) {
+        while let Some((job, event)) = self.boxes[node].event() {
+            self.core.network.transcript().note_event(self.core.now, node, &(job, &event));
+            if self.core.log {
+                println!("{:>12} node {node}: job {}: {event:?}", self.core.now.0, job.0);
+            }
+            let (rx_bytes, _) = self.core.links.carried(node);
+            self.app.box_event(self.core.now, node, rx_bytes, (job, &event));
+            if node >= self.scenario.server() {
+                self.judge.box_event(self.scenario, node, job, &event);
+                let new = self.judge.decided - self.downlinks.len() as u64;
+                self.downlinks.extend((0..new).map(|_| self.downlink));
+                self.cue();
+            }
+            match self.scenario.control {
+                Control::Nobody => {}
+                Control::Script => {
+                    self.planner.event(self.scenario, self.core.now, node, job, &event);
+                }
+                Control::Engine => self.boxes[node].agent.note_event(job, event),
+            }
+        }
+        match self.scenario.control {
+            Control::Nobody => {}
+            Control::Script => self.carry_out(),
+            Control::Engine => self.report(node),
+        }
+    }
+
+    fn listen(&mut self, index: usize, said: Said) {
+        self.core.network.transcript().note_event(self.core.now, self.boxes.len() + index, &said);
+        if self.core.log {
+            println!("{:>12} worker {index}: {said:?}", self.core.now.0);
+        }
+        self.app.said(self.core.now, self.workers[index].standing(), &said);
+        match said {
+            Said::Told(uid, decision) => self.judge.told(uid, decision),
+            Said::Shown(version, weights) => {
+                self.judge.shown(self.workers[index].job, version, &weights);
+            }
+            Said::Joined(group, offer) => self.judge.joined(self.scenario, group, offer),
+            Said::Failed(what) => self.judge.violations.push(format!("worker {index}: {what}")),
+            said if self.scenario.control == Control::Engine => self.ask(index, said),
+            Said::Request(offer) => self.ask_script(index, offer),
+            Said::Cancel(_) | Said::Pulled(_) => {}
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        self.app.end(self.core.now, &self.boxes, &self.workers, &self.core.links);
+        self.judge.models(self.scenario, &self.boxes);
+        for index in 0..self.boxes.len() {
+            self.boxes[index].count(&mut self.core.coverage);
+        }
+        for index in 0..self.workers.len() {
+            self.workers[index].count(&mut self.core.coverage);
+        }
+        self.steward.count(&mut self.core.coverage);
+        self.core.coverage.add("judge", "decided", self.judge.decided);
+        Report {
+            fingerprint: self.core.network.transcript().fingerprint(),
+            coverage: self.core.coverage,
+            models: self.judge.digest(),
+            events: self.core.events,
+            ended_at: self.core.now,
+            downlink: self.downlinks,
+            violations: [self.core.violations, self.judge.violations].concat(),
+        }
+    }
+}
+
+impl World for Push<'_> {
+    type Action = Action;
+    type Word = Word;
+    const SPINS_MAX: u32 = 1_000;
+
+    fn core(&self) -> &Core<Action, Word> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core<Action, Word> {
+        &mut self.core
+    }
+
+    fn boxes(&self) -> usize {
+        self.boxes.len()
+    }
+
+    fn limit(&self) -> Nanos {
+        // An application knows when it has waited for too long.
+        if self.scenario.site.is_some() { Nanos::MAX } else { LIMIT }
+    }
+
+    fn node_at(&self, addr: SocketAddr) -> Option<usize> {
+        topology::node_at(self.scenario, addr)
+    }
+
+    /// Boxes have their own, workers of a rank share one.
+    fn host_of(&self, node: usize) -> usize {
+        let boxes = self.boxes.len();
+        node.checked_sub(boxes).map_or(node, |worker| boxes + worker % self.scenario.workers)
+    }
+
+    fn presence(&self, node: usize) -> Presence {
         let down_until = match node.checked_sub(self.boxes.len()) {
             None => self.boxes[node].down_until,
             Some(index) => self.workers[index].down_until,
         };
-        self.now < down_until
+        if self.core.now < down_until { Presence::Gone } else { Presence::Here }
     }
 
-    fn arrive(&mut self, node: usize, frame: &[u8]) {
-        if !self.is_away(node) {
-            self.network.arrive(self.now, node, frame, false);
-            self.coverage.frames += 1;
-            self.take_frame(node, frame);
-            self.poll(node);
+    fn timeout(&self, node: usize) -> Nanos {
+        match node.checked_sub(self.boxes.len()) {
+            None => self.boxes[node].timeout(),
+            Some(index) => self.workers[index].timeout(self.scenario),
         }
     }
 
-    fn take_frame(&mut self, node: usize, frame: &[u8]) {
-        let now = self.now;
+    fn handle(&mut self, node: usize, frame: &[u8]) {
+        let now = self.core.now;
         match node.checked_sub(self.boxes.len()) {
             None => {
                 if self.scenario.has_trains() {
@@ -280,179 +297,100 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A forged frame comes: it may be answered, and changes nothing.
-    fn endure(&mut self, node: usize, frame: &[u8]) {
-        if self.is_away(node) {
+    fn poll(&mut self, node: usize) {
+        let now = self.core.now;
+        let Some(index) = node.checked_sub(self.boxes.len()) else {
+            let out = self.boxes[node].poll(now);
+            self.send_all(node, out);
+            self.take_events(node);
+            if self.scenario.site.is_none() {
+                self.judge.leases(self.scenario, &self.boxes[node].engine);
+            }
             return;
-        }
-        self.network.arrive(self.now, node, frame, true);
-        self.coverage.fault("forged");
-        let before = self.fingerprint(node);
-        self.take_frame(node, frame);
-        if self.fingerprint(node) != before {
-            let at = self.now;
-            self.judge.violations.push(format!("at {at:?} a forged frame changed node {node}"));
-        }
-        self.poll(node);
+        };
+        let (out, said) = self.workers[index].poll(self.scenario, now, self.app);
+        self.send_all(node, out);
+        said.into_iter().for_each(|said| self.listen(index, said));
     }
 
-    fn fingerprint(&self, node: usize) -> u64 {
+    fn state(&self, node: usize, _: &[u8]) -> u64 {
         match node.checked_sub(self.boxes.len()) {
             None => fingerprint::of_box(self.scenario, &self.boxes[node].engine),
             Some(index) => fingerprint::of_worker(&self.workers[index].pusher),
         }
     }
 
-    fn poll(&mut self, node: usize) {
-        let now = self.now;
-        let Some(index) = node.checked_sub(self.boxes.len()) else {
-            if now >= self.boxes[node].down_until {
-                let out = self.boxes[node].poll(now);
-                self.send_all(node, out);
-                self.take_events(node);
-                if self.scenario.site.is_none() {
-                    self.judge.leases(self.scenario, &self.boxes[node].engine);
+    fn overhear(&mut self, from: usize, to: usize, through: Nanos, frame: &[u8]) {
+        if from >= self.boxes.len()
+            && to == self.scenario.server()
+            && self.scenario.site.is_none()
+            && let Some((delay, frame)) = self.rogue.answer(self.scenario, frame)
+        {
+            let word = Word::Announce { frame };
+            self.core.push(through.saturating_add(delay), Next::Word(word));
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        self.do_to_nodes(action);
+    }
+
+    fn hear(&mut self, word: Word) {
+        match word {
+            Word::Announce { frame } => {
+                if self.rogue.is_planned(&frame) {
+                    self.core.coverage.fault("announced");
+                    self.arrive(self.scenario.server(), frame, true);
                 }
             }
-            return self.settle(node);
-        };
-        if now >= self.workers[index].down_until {
-            let (out, said) = self.workers[index].poll(self.scenario, now, self.app);
-            self.send_all(node, out);
-            said.into_iter().for_each(|said| self.hear(index, said));
-        }
-        self.settle(node);
-    }
-
-    fn take_events(&mut self, node: usize) {
-        while let Some((job, event)) = self.boxes[node].event() {
-            self.network.transcript().note_event(self.now, node, &(job, &event));
-            if self.log {
-                println!("{:>12} node {node}: job {}: {event:?}", self.now.0, job.0);
-            }
-            let (rx_bytes, _) = self.links.carried(node);
-            self.app.box_event(self.now, node, rx_bytes, (job, &event));
-            if node >= self.scenario.server() {
-                self.judge.box_event(self.scenario, node, job, &event);
-                let new = self.judge.decided - self.downlinks.len() as u64;
-                self.downlinks.extend((0..new).map(|_| self.downlink));
-                self.cue();
-            }
-            match self.scenario.control {
-                Control::Nobody => {}
-                Control::Script => {
-                    self.planner.event(self.scenario, self.now, node, job, &event);
-                }
-                Control::Engine => self.boxes[node].agent.note_event(job, event),
-            }
-        }
-        match self.scenario.control {
-            Control::Nobody => {}
-            Control::Script => self.carry_out(),
-            Control::Engine => self.report(node),
+            Word::Script(word) => self.script(*word),
+            Word::Control(word) => self.control(*word),
         }
     }
 
-    fn hear(&mut self, index: usize, said: Said) {
-        self.network.transcript().note_event(self.now, self.boxes.len() + index, &said);
-        if self.log {
-            println!("{:>12} worker {index}: {said:?}", self.now.0);
+    fn pass(&mut self, at: Nanos) {
+        let is_wanted = self.workers.iter().any(|worker| !worker.entries.is_empty());
+        let (carried_bytes, _) = self.core.links.carried(self.scenario.server());
+        self.downlink.go_on(at, is_wanted, carried_bytes);
+    }
+
+    fn judge(&mut self) {
+        if self.scenario.site.is_none() {
+            self.judge.models(self.scenario, &self.boxes);
         }
-        self.app.said(self.now, self.workers[index].standing(), &said);
-        match said {
-            Said::Told(uid, decision) => self.judge.told(uid, decision),
-            Said::Shown(version, weights) => {
-                self.judge.shown(self.workers[index].job, version, &weights);
-            }
-            Said::Joined(group, offer) => self.judge.joined(self.scenario, group, offer),
-            Said::Failed(what) => self.judge.violations.push(format!("worker {index}: {what}")),
-            said if self.scenario.control == Control::Engine => self.ask(index, said),
-            Said::Request(offer) => self.ask_script(index, offer),
-            Said::Cancel(_) | Said::Pulled(_) => {}
+        while let Some(action) = self.app.poll_action(self.core.now) {
+            self.act(action);
         }
     }
 
-    fn send_all(&mut self, from: usize, frames: Vec<Vec<u8>>) {
-        let nodes = self.boxes.len() + self.workers.len();
-        for frame in frames {
-            let target = Udp::parse(&frame).expect("the engines send whole datagrams").target;
-            let Some(to) = topology::node_at(self.scenario, target) else {
-                let text = format!("node {from} sends to {target}, which is nobody's");
-                self.judge.violations.push(text);
-                continue;
-            };
-            let (sender, target) = (self.host_of(from), self.host_of(to));
-            let through = self.links.pass(self.now, sender, target, frame.len());
-            if let Some((delay, frame)) = self.enemy.answer(&frame, to < self.boxes.len()) {
-                let at = through.saturating_add(delay);
-                self.push(at, Next::Arrive { node: to, frame, is_forged: true });
-            }
-            if from >= self.boxes.len()
-                && to == self.scenario.server()
-                && self.scenario.site.is_none()
-                && let Some((delay, frame)) = self.rogue.answer(self.scenario, &frame)
-            {
-                self.push(through.saturating_add(delay), Next::Announce { frame });
-            }
-            let link = from * nodes + to;
-            for passing in self.network.send(through, link, frame, &mut self.coverage) {
-                let next = Next::Arrive { node: to, frame: passing.frame, is_forged: false };
-                self.push(passing.at, next);
-            }
-        }
+    fn is_over(&mut self) -> bool {
+        let is_through = |job: usize, is_done: bool| is_done || self.judge.is_stranded(job);
+        let mut workers = self.workers.iter();
+        workers.all(|worker| is_through(worker.job, worker.is_done()))
+            && self.judge.is_followed(self.scenario, &self.boxes)
+            || self.judge.violations.len() > VIOLATIONS_MAX
+            || self.app.is_over(self.core.now)
     }
 
-    /// The host of a node: boxes have their own, workers of a rank share one.
-    fn host_of(&self, node: usize) -> usize {
-        let boxes = self.boxes.len();
-        node.checked_sub(boxes).map_or(node, |worker| boxes + worker % self.scenario.workers)
-    }
-
-    /// Plans a node's next wake, and notices one that never sleeps.
-    fn settle(&mut self, node: usize) {
-        let timeout = match node.checked_sub(self.boxes.len()) {
-            None => self.boxes[node].timeout(),
-            Some(index) => self.workers[index].timeout(self.scenario),
-        };
-        if timeout <= self.now {
-            self.spins[node] += 1;
-            if self.spins[node] > SPINS_MAX {
-                let text = format!("node {node} is due at {timeout:?} for ever");
-                self.judge.violations.push(text);
-            }
-        } else {
-            self.spins[node] = 0;
-        }
-        let at = timeout.max(self.now);
-        if timeout != Nanos::MAX && self.wake_at[node] != at {
-            self.push(at, Next::Wake { node });
-        }
-        self.wake_at[node] = if timeout == Nanos::MAX { timeout } else { at };
-    }
-
-    fn finish(mut self) -> Report {
-        self.app.end(self.now, &self.boxes, &self.workers, &self.links);
-        self.judge.models(self.scenario, &self.boxes);
-        for index in 0..self.boxes.len() {
-            self.boxes[index].count(&mut self.coverage);
-        }
-        for index in 0..self.workers.len() {
-            self.workers[index].count(&mut self.coverage);
-        }
-        self.steward.count(&mut self.coverage);
-        self.coverage.add("judge", "decided", self.judge.decided);
-        Report {
-            fingerprint: self.network.transcript().fingerprint(),
-            coverage: self.coverage,
-            models: self.judge.digest(),
-            events: self.events,
-            ended_at: self.now,
-            downlink: self.downlinks,
-            violations: self.judge.violations,
-        }
+    fn waiting(&self) -> String {
+        let waiting: Vec<_> = self
+            .workers
+            .iter()
+            .filter(|worker| !worker.is_done())
+            .map(|worker| (worker.job, worker.rank, worker.entries.len()))
+            .collect();
+        format!("{waiting:?}")
     }
 }
 
-/// A run that takes longer has failed.
-const LIMIT: Nanos = Nanos::from_millis(300_000);
-const SPINS_MAX: u32 = 1_000;
+fn links(scenario: &Scenario) -> Links {
+    match (&scenario.site, scenario.control) {
+        (Some(site), _) => Links::new(&site.links, &site.racks),
+        (None, Control::Engine) => {
+            let rates = steward::host_rates(scenario).into_iter();
+            let link = |rates: [u64; 2]| HostLink { rates: rates.map(Some), ..HostLink::default() };
+            Links::new(&rates.map(link).collect::<Vec<_>>(), &[])
+        }
+        (None, Control::Script | Control::Nobody) => Links::default(),
+    }
+}

@@ -12,6 +12,7 @@ use super::site::{Given, Policies, Site};
 use super::{steward, topology};
 use crate::hash;
 use crate::links::HostLink;
+use crate::world::Cue;
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -100,17 +101,6 @@ pub enum Action {
         /// When the node dials again.
         pause: Nanos,
     },
-}
-
-/// An action, once so many updates are decided.
-#[derive(Clone, Copy, Debug)]
-pub struct Cue {
-    /// Decisions, over all jobs.
-    pub decided: u64,
-    /// Time after that.
-    pub delay: Nanos,
-    /// What happens.
-    pub action: Action,
 }
 
 /// Links as in a rack.
@@ -205,7 +195,7 @@ pub struct Scenario {
     /// What the network does.
     pub rates: FaultRates,
     /// What is done to nodes.
-    pub cues: Vec<Cue>,
+    pub cues: Vec<Cue<Action>>,
     /// None for nodes and links that a seed makes up, with small numbers.
     pub site: Option<Arc<Site>>,
 }
@@ -399,7 +389,7 @@ impl Scenario {
                 },
             };
             let delay = Nanos::from_micros(below(3_000));
-            self.cues.push(Cue { decided: below(total).max(self.first_cue()), delay, action });
+            self.cues.push(Cue { after: below(total).max(self.first_cue()), delay, action });
         }
     }
 
@@ -413,7 +403,7 @@ impl Scenario {
             let micros = if below(2) == 0 { below(3_000) } else { below(BREAK_MICROS_MAX) };
             let action = Action::Break { node, pause: Nanos::from_micros(micros) };
             let delay = Nanos::from_micros(below(3_000));
-            self.cues.push(Cue { decided: below(total), delay, action });
+            self.cues.push(Cue { after: below(total), delay, action });
         }
     }
 
@@ -427,7 +417,7 @@ impl Scenario {
             let pause = Nanos::from_micros(below(20_000));
             let delay = Nanos::from_micros(below(20_000));
             let action = Action::RestartBox { node, pause };
-            self.cues.push(Cue { decided: below(total), delay, action });
+            self.cues.push(Cue { after: below(total), delay, action });
         }
     }
 

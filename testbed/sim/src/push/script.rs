@@ -6,8 +6,9 @@ use weft_wire::Nanos;
 
 use super::judge::Offer;
 use super::planner::{Act, Request};
-use super::{Next, World, topology};
+use super::{Push, Word as AnyWord, topology};
 use crate::hash;
+use crate::world::{Next, World as _};
 
 /// What arrives.
 #[derive(Debug)]
@@ -20,25 +21,25 @@ pub(super) enum Word {
     Plan,
 }
 
-impl World<'_> {
-    fn say(&mut self, at: Nanos, word: Word) {
-        self.push(at, Next::Script(Box::new(word)));
+impl Push<'_> {
+    pub(super) fn say(&mut self, at: Nanos, word: Word) {
+        self.core.push(at, Next::Word(AnyWord::Script(Box::new(word))));
     }
 
     fn later(&self, salt: u64) -> Nanos {
-        let span = 30_000 + hash(&[self.scenario.seed, 7, salt, self.sequence]) % 400_000;
-        self.now.saturating_add(Nanos(span))
+        let span = 30_000 + hash(&[self.scenario.seed, 7, salt, self.core.sequence]) % 400_000;
+        self.core.now.saturating_add(Nanos(span))
     }
 
     pub(super) fn script(&mut self, word: Word) {
         match word {
             Word::Command { node, command } => {
-                if self.log {
-                    println!("{:>12} node {node}: {command:?}", self.now.0);
+                if self.core.log {
+                    println!("{:>12} node {node}: {command:?}", self.core.now.0);
                 }
                 if !self.is_away(node) {
-                    self.boxes[node].command(self.now, command);
-                    self.poll(node);
+                    self.boxes[node].command(self.core.now, command);
+                    self.rouse(node);
                 }
             }
             Word::Request { request } => self.planner.request(request),
@@ -46,21 +47,21 @@ impl World<'_> {
                 if let Some(index) = self.present(&request) {
                     let mut said = Vec::new();
                     let number = request.offer.uid.number;
-                    self.workers[index].grant(self.now, number, &grant, &mut said);
-                    said.into_iter().for_each(|said| self.hear(index, said));
-                    self.poll(self.boxes.len() + index);
+                    self.workers[index].grant(self.core.now, number, &grant, &mut said);
+                    said.into_iter().for_each(|said| self.listen(index, said));
+                    self.rouse(self.boxes.len() + index);
                 }
             }
             Word::Outcome { request, decision } => {
                 if let Some(index) = self.present(&request) {
                     self.workers[index].outcome(request.offer.uid.number, decision);
-                    self.poll(self.boxes.len() + index);
+                    self.rouse(self.boxes.len() + index);
                 }
             }
             Word::Plan => {
-                self.planner.tick(self.scenario, self.now);
+                self.planner.tick(self.scenario, self.core.now);
                 self.carry_out();
-                self.say(self.now.saturating_add(PLAN_EVERY), Word::Plan);
+                self.say(self.core.now.saturating_add(PLAN_EVERY), Word::Plan);
             }
         }
     }
@@ -70,7 +71,7 @@ impl World<'_> {
         let uid = request.offer.uid;
         let index = uid.job * self.scenario.workers + uid.rank;
         let worker = &self.workers[index];
-        (worker.life == request.life && self.now >= worker.down_until).then_some(index)
+        (worker.life == request.life && self.core.now >= worker.down_until).then_some(index)
     }
 
     pub(super) fn ask_script(&mut self, index: usize, offer: Offer) {
@@ -90,7 +91,7 @@ impl World<'_> {
                         self.judge.planned(topology::job_place(group.job), group);
                     }
                     // One connection per node keeps its words in order.
-                    let at = self.now.saturating_add(COMMAND_SPAN);
+                    let at = self.core.now.saturating_add(COMMAND_SPAN);
                     self.say(at, Word::Command { node, command });
                 }
                 Act::Grant { request, grant } => {
