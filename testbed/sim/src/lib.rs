@@ -8,12 +8,14 @@
 //! | [`network`], [`links`] | what happens to each frame on its way, and when it is through |
 //! | [`hostile`] | an enemy who adds frames |
 //! | [`seeds`] | many seeds of every kind of scenario, on all processors |
+//! | [`engine`] | a lane's engine |
 //! | [`coverage`] | what was provoked |
 //! | [`transcript`] | the fingerprint of a run |
 #![forbid(unsafe_code)]
 
 pub mod allreduce;
 pub mod coverage;
+pub mod engine;
 pub mod frames;
 pub mod hostile;
 pub mod links;

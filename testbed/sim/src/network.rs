@@ -81,11 +81,12 @@ impl Network {
         self.sent
     }
 
-    /// Sends a frame over the link `link`; returns what arrives.
+    /// Sends a frame over the link `link`, on which something may happen to it; returns what
+    /// arrives.
     pub fn send(
         &mut self,
         now: Nanos,
-        link: usize,
+        (link, is_faulty): (usize, bool),
         frame: Vec<u8>,
         coverage: &mut Coverage,
     ) -> Vec<Passing> {
@@ -94,7 +95,8 @@ impl Network {
         let key = Identity::of(&frame[udp.payload_range()]).expect("of Weft").key();
         let attempt = self.attempts.entry((link, key)).or_default();
         let link_seed = hash(&[self.seed, link as u64]);
-        let fate = fate(&self.rates, link_seed, key, *attempt);
+        let rates = if is_faulty { &self.rates } else { &FaultRates::NONE };
+        let fate = fate(rates, link_seed, key, *attempt);
         let word = hash(&[link_seed, key, u64::from(*attempt)]);
         *attempt += 1;
         let mut span_ns = LATENCY.0 + word % self.jitter_ns;

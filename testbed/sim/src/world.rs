@@ -158,6 +158,11 @@ pub(crate) trait World {
     fn poll(&mut self, node: usize);
     /// What a forged frame must leave as it was.
     fn state(&self, node: usize, frame: &[u8]) -> u64;
+    /// Whether the network may do something to the frames between two nodes.
+    fn is_faulty(&self, from: usize, to: usize) -> bool {
+        let _ = (from, to);
+        true
+    }
     /// A frame is on its way, and through the links then.
     fn overhear(&mut self, from: usize, to: usize, through: Nanos, frame: &[u8]) {
         let _ = (from, to, through, frame);
@@ -262,9 +267,11 @@ pub(crate) trait World {
                 core.push(at, Next::Arrive { node: to, frame, is_forged: true });
             }
             self.overhear(from, to, through, &frame);
+            let is_faulty = self.is_faulty(from, to);
             let core = self.core_mut();
             let link = from * core.wake_at.len() + to;
-            for passing in core.network.send(through, link, frame, &mut core.coverage) {
+            for passing in core.network.send(through, (link, is_faulty), frame, &mut core.coverage)
+            {
                 let frame = passing.frame;
                 core.push(passing.at, Next::Arrive { node: to, frame, is_forged: false });
             }

@@ -61,10 +61,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let wall_ns = monotonic_ns() - begun_ns;
     let proof = prove(&scenario, &plan, arguments.seed, &directory, &observed);
     if !arguments.keep_recordings {
-        for worker in &plan.workers {
-            // A worker that failed early may have left none.
-            let _ = fs::remove_file(recording_path(&directory, usize::from(worker.rank)));
-        }
+        remove_recordings(&plan, &directory);
     }
     let run = Finished {
         scenario: &scenario,
@@ -148,7 +145,7 @@ fn loopback_base() -> u16 {
     LOOPBACK_FIRST + u16::try_from(place).expect("few places") * LOOPBACK_PORTS
 }
 
-fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
+pub(super) fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
         text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
@@ -203,14 +200,7 @@ fn carry_out(
     directory: &Path,
 ) -> Result<Observed, Failure> {
     let bar = progress_bar(u64::from(scenario.job.rounds));
-    let mut progress = |rank: usize, message: &WorkerMessage| match message {
-        WorkerMessage::Round(round) if rank == 0 => {
-            bar.set_position(u64::from(round.round) + 1);
-            bar.set_message(format!("loss {:.4}", round.loss));
-        }
-        WorkerMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
-        _ => {}
-    };
+    let mut progress = |rank: usize, message: &WorkerMessage| show(&bar, rank, message);
     if ground.io == Io::Memory {
         let result = run_in_memory(scenario, plan, arguments.seed, directory, &mut progress);
         bar.finish_and_clear();
@@ -224,6 +214,26 @@ fn carry_out(
         ProcessError::Silence(_) => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),
     })
+}
+
+/// Shows how far a run is.
+pub(super) fn show(bar: &ProgressBar, rank: usize, message: &WorkerMessage) {
+    match message {
+        WorkerMessage::Round(round) if rank == 0 => {
+            bar.set_position(u64::from(round.round) + 1);
+            bar.set_message(format!("loss {:.4}", round.loss));
+        }
+        WorkerMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
+        _ => {}
+    }
+}
+
+/// Removes what workers left for the proof.
+pub(super) fn remove_recordings(plan: &Plan, directory: &Path) {
+    for worker in &plan.workers {
+        // A worker that failed early may have left none.
+        let _ = fs::remove_file(recording_path(directory, usize::from(worker.rank)));
+    }
 }
 
 /// Runs processes in a lab of their own, if there is a topology, until a signal interrupts them.
@@ -261,7 +271,7 @@ pub(super) fn progress_bar(rounds: u64) -> ProgressBar {
     bar
 }
 
-fn prove(
+pub(super) fn prove(
     scenario: &Scenario,
     plan: &Plan,
     seed: u64,

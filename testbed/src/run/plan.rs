@@ -24,7 +24,7 @@ pub const LOOPBACK_STRIDE: u16 = 16;
 /// UDP ports that a run on loopback may use from its base on.
 pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
 /// Row of the gradients, and of the block exponents.
-const ROWS: [u16; 2] = [0, 1];
+pub(super) const ROWS: [u16; 2] = [0, 1];
 /// Least retransmission timeout of workers that share CPUs and lose nothing on purpose.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(5);
 /// Bytes of IPv4, UDP and Weft headers.

@@ -9,6 +9,7 @@ pub mod data;
 pub mod judge;
 pub mod node;
 pub mod scenario;
+pub mod site;
 pub mod topology;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,12 +20,13 @@ use weft_wire::Nanos;
 use crate::coverage::Coverage;
 use crate::hash;
 use crate::hostile::Enemy;
+use crate::links::Links;
 use crate::network::Network;
 use crate::transcript::Fingerprint;
-use crate::world::{Core, Next, Presence, World};
+use crate::world::{Core, LIMIT, Next, Presence, World};
 
-use node::{BoxNode, MemberNode};
-use scenario::{Action, Kind, Scenario};
+use node::{BoxNode, Member, MemberNode};
+use scenario::{Action, Scenario};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -41,13 +43,51 @@ pub struct Report {
     pub violations: Vec<String>,
 }
 
+/// A run as it ended.
+#[derive(Debug)]
+pub struct Ended<M> {
+    /// The boxes.
+    pub boxes: Vec<BoxNode>,
+    /// The members.
+    pub members: Vec<M>,
+    /// What the links carried.
+    pub links: Links,
+    /// Of all frames, events and messages, with their times.
+    pub fingerprint: Fingerprint,
+    /// What was provoked.
+    pub coverage: Coverage,
+    /// Events that happened.
+    pub events: u64,
+    /// When it ended.
+    pub ended_at: Nanos,
+    /// What went against the simulator's invariants; empty is good.
+    pub violations: Vec<String>,
+}
+
 /// Runs a scenario. `log` prints every frame.
 #[must_use]
 pub fn run(scenario: &Scenario, log: bool) -> Report {
-    let mut world = Allreduce::new(scenario, log);
+    let boxes: Vec<_> = (0..scenario.boxes()).map(|index| BoxNode::new(scenario, index)).collect();
+    let seats = topology::seats(scenario).into_iter().enumerate();
+    let members: Vec<_> =
+        seats.map(|(index, seat)| MemberNode::new(scenario, index, seat)).collect();
+    let network = Network::new(scenario.seed, scenario.rates, log);
+    let enemy = Enemy::new(scenario);
+    let core = Core::new(boxes.len() + members.len(), &scenario.cues, network, enemy);
+    let mut never = |_: Nanos, _: &[MemberNode]| false;
+    let mut world = Allreduce::new(core, boxes, members, false, &mut never);
+    for index in 0..world.members.len() {
+        // Members start within a millisecond of each other.
+        let at = Nanos(hash(&[scenario.seed, 5, index as u64]) % 1_000_000);
+        world.begin(index, at);
+    }
     world.cue();
     world.run();
-    world.finish()
+    let Ended { members, fingerprint, coverage, ended_at, violations, .. } = world.finish();
+    let mut report = Report { fingerprint, coverage, members, ended_at, violations };
+    let verdict = judge::judge(scenario, &report);
+    report.violations.extend(verdict);
+    report
 }
 
 /// The next frame of a member's flood is due.
@@ -56,56 +96,58 @@ struct Flood {
     member: usize,
 }
 
-struct Allreduce<'a> {
+struct Allreduce<'a, M> {
     core: Core<Action, Flood>,
-    scenario: &'a Scenario,
     boxes: Vec<BoxNode>,
-    members: Vec<MemberNode>,
+    members: Vec<M>,
+    /// Members neither hear nor speak until then.
+    paused_until: Vec<Nanos>,
+    /// Its network is not a seed's.
+    is_given: bool,
+    ends: &'a mut dyn FnMut(Nanos, &[M]) -> bool,
 }
 
-impl<'a> Allreduce<'a> {
-    fn new(scenario: &'a Scenario, log: bool) -> Self {
-        let boxes: Vec<_> =
-            (0..scenario.boxes()).map(|index| BoxNode::new(scenario, index)).collect();
-        let seats = topology::seats(scenario).into_iter().enumerate();
-        let members: Vec<_> =
-            seats.map(|(index, seat)| MemberNode::new(scenario, index, seat)).collect();
-        let network = Network::new(scenario.seed, scenario.rates, log);
-        let enemy = Enemy::new(scenario);
-        let core = Core::new(boxes.len() + members.len(), &scenario.cues, network, enemy);
-        let mut world = Self { core, scenario, boxes, members };
-        for (index, member) in world.members.iter_mut().enumerate() {
-            // Members start within a millisecond of each other.
-            let at = Nanos(hash(&[scenario.seed, 5, index as u64]) % 1_000_000);
-            member.start(at);
-            world.core.wake(world.boxes.len() + index, at);
-        }
-        world
+impl<'a, M: Member> Allreduce<'a, M> {
+    fn new(
+        core: Core<Action, Flood>,
+        boxes: Vec<BoxNode>,
+        members: Vec<M>,
+        is_given: bool,
+        ends: &'a mut dyn FnMut(Nanos, &[M]) -> bool,
+    ) -> Self {
+        let paused_until = vec![Nanos(0); members.len()];
+        Self { core, boxes, members, paused_until, is_given, ends }
     }
 
-    /// Plans the actions whose number of sums has been reached.
+    /// A member begins its first life.
+    fn begin(&mut self, index: usize, at: Nanos) {
+        self.members[index].start(at);
+        self.core.wake(self.boxes.len() + index, at);
+    }
+
+    /// Plans the actions that are due by what the members have done.
     fn cue(&mut self) {
-        self.core.cue(self.members.iter().map(|member| u64::from(member.data.sum_count)).sum());
+        self.core.cue(self.members.iter().map(Member::progress).sum());
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> Ended<M> {
         let coverage = &mut self.core.coverage;
         self.boxes.iter().for_each(|node| node.retire(coverage));
         self.members.iter_mut().for_each(|member| member.retire(coverage));
-        let mut report = Report {
+        Ended {
             fingerprint: self.core.network.transcript().fingerprint(),
-            coverage: self.core.coverage,
+            boxes: self.boxes,
             members: self.members,
+            links: self.core.links,
+            coverage: self.core.coverage,
+            events: self.core.events,
             ended_at: self.core.now,
             violations: self.core.violations,
-        };
-        let verdict = judge::judge(self.scenario, &report);
-        report.violations.extend(verdict);
-        report
+        }
     }
 }
 
-impl World for Allreduce<'_> {
+impl<M: Member> World for Allreduce<'_, M> {
     type Action = Action;
     type Word = Flood;
     const SPINS_MAX: u32 = 8;
@@ -122,10 +164,19 @@ impl World for Allreduce<'_> {
         self.boxes.len()
     }
 
+    fn limit(&self) -> Nanos {
+        if self.is_given { Nanos::MAX } else { LIMIT }
+    }
+
+    /// Boxes lose nothing of each other's, where the network is not a seed's.
+    fn is_faulty(&self, from: usize, to: usize) -> bool {
+        !self.is_given || from.max(to) >= self.boxes.len()
+    }
+
     fn node_at(&self, addr: SocketAddr) -> Option<usize> {
-        let boxes = (0..self.boxes.len()).map(topology::box_endpoint);
-        let members = (0..self.members.len()).map(topology::member_endpoint);
-        boxes.chain(members).position(|endpoint| endpoint.addr.ip() == addr.ip())
+        let boxes = self.boxes.iter().map(BoxNode::addr);
+        let members = self.members.iter().map(Member::addr);
+        boxes.chain(members).position(|known| known.ip() == addr.ip())
     }
 
     fn presence(&self, node: usize) -> Presence {
@@ -133,7 +184,7 @@ impl World for Allreduce<'_> {
             None if self.core.now < self.boxes[node].down_until => Presence::Gone,
             None => Presence::Here,
             Some(index) => {
-                let until = self.members[index].paused_until;
+                let until = self.paused_until[index];
                 if self.core.now < until { Presence::Paused(until) } else { Presence::Here }
             }
         }
@@ -205,8 +256,8 @@ impl World for Allreduce<'_> {
             }
             Action::Pause { member, span } => {
                 coverage.fault("pause");
-                self.members.iter_mut().for_each(MemberNode::note_retransmissions);
-                self.members[member].paused_until = now.saturating_add(span);
+                self.members.iter_mut().for_each(Member::note_pause);
+                self.paused_until[member] = now.saturating_add(span);
             }
             Action::Flood { member } => {
                 coverage.fault("flood");
@@ -216,20 +267,20 @@ impl World for Allreduce<'_> {
     }
 
     fn hear(&mut self, Flood { member }: Flood) {
-        let (now, node) = (self.core.now, self.members[member].seat.box_index);
+        let (now, node) = (self.core.now, self.members[member].box_index());
         if let Some(frame) = self.core.enemy.flood() {
             self.core.push(now, Next::Arrive { node, frame, is_forged: false });
         }
         self.core.push(now.saturating_add(FLOOD_INTERVAL), Next::Word(Flood { member }));
     }
 
-    /// True when every member has ended that the scenario wants an end of.
+    /// True when every member has ended of which an end is wanted.
     fn is_over(&mut self) -> bool {
-        let greedy = self.scenario.kind == Kind::Greedy;
-        let mut counted = self.members.iter().filter(|member| !greedy || member.seat.job > 0);
+        let mut counted = self.members.iter().filter(|member| member.counts());
         // No cue will start a member again.
-        counted.all(|member| member.is_done() && member.timeout() == Nanos::MAX)
-            && !self.core.actions().any(|action| matches!(action, Action::Start { .. }))
+        let is_over = counted.all(|member| member.is_done() && member.timeout() == Nanos::MAX)
+            && !self.core.actions().any(|action| matches!(action, Action::Start { .. }));
+        is_over || (self.ends)(self.core.now, &self.members)
     }
 
     fn waiting(&self) -> String {

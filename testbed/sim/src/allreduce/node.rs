@@ -1,21 +1,22 @@
 //! The two kinds of node: a box with its lanes, and a member with its worker.
 
-use weft_engine::role::Verdict;
+use std::net::SocketAddr;
+
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::worker::{Event, Worker, WorkerError};
 use weft_engine::table::Table;
 use weft_kernel::Kernels;
+use weft_lane::LaneMap;
 use weft_wire::Nanos;
 
 use super::data::Data;
-use super::scenario::Scenario;
+use super::scenario::{Kind, Scenario};
 use super::topology::{self, Seat};
 use crate::coverage::Coverage;
+use crate::engine::Engine;
 use crate::hash;
 use crate::transcript::Transcript;
 
-/// Room for any frame.
-const FRAME_LEN_MAX: usize = 1_514;
 /// Frames that one call may ask to send: more than any window, so more is an endless loop (I8).
 const BURST_MAX: usize = 4_096;
 
@@ -23,9 +24,11 @@ const BURST_MAX: usize = 4_096;
 #[derive(Debug)]
 pub struct BoxNode {
     table: Table,
+    /// Which lane a frame belongs to; without it the low bits of its source port.
+    steering: Option<LaneMap>,
     seed: u64,
     life: u64,
-    lanes: Vec<Aggregator>,
+    lanes: Vec<Engine>,
     /// Gone until then.
     pub down_until: Nanos,
 }
@@ -37,11 +40,28 @@ impl BoxNode {
     /// Starts a box.
     #[must_use]
     pub fn new(scenario: &Scenario, index: usize) -> Self {
-        let table = topology::table(scenario, index);
         let seed = hash(&[scenario.seed, 1_000 + index as u64]);
-        let mut node = Self { table, seed, life: 0, lanes: Vec::new(), down_until: Nanos(0) };
+        Self::of_table(topology::table(scenario, index), seed, None)
+    }
+
+    /// Starts a box with a table.
+    #[must_use]
+    pub fn of_table(table: Table, seed: u64, steering: Option<LaneMap>) -> Self {
+        let (lanes, down_until) = (Vec::new(), Nanos(0));
+        let mut node = Self { table, steering, seed, life: 0, lanes, down_until };
         node.start();
         node
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.table.config().local.addr
+    }
+
+    /// Its lanes, of the present life.
+    pub fn lanes(&self) -> impl Iterator<Item = &Aggregator> {
+        self.lanes.iter().filter_map(aggregator)
     }
 
     fn start(&mut self) {
@@ -49,7 +69,8 @@ impl BoxNode {
         let seed = hash(&[self.seed, self.life]);
         let kernels = Kernels::detect();
         let shards = self.table.config().shards;
-        let lane = |lane| Aggregator::new(&self.table, lane, seed, kernels);
+        let lane =
+            |lane| Engine::Aggregator(Box::new(Aggregator::new(&self.table, lane, seed, kernels)));
         self.lanes = (0..shards).map(lane).collect();
     }
 
@@ -62,78 +83,53 @@ impl BoxNode {
 
     /// Adds the counters of its lanes.
     pub fn retire(&self, coverage: &mut Coverage) {
-        self.lanes.iter().for_each(|lane| coverage.lane(lane.stats()));
+        self.lanes().for_each(|lane| coverage.lane(lane.stats()));
     }
 
     /// Takes a frame, on the lane that its UDP source port names; returns what goes out.
     pub fn handle(&mut self, now: Nanos, frame: &[u8]) -> Vec<Vec<u8>> {
         let lane = self.lane_of(frame);
-        let lane = &mut self.lanes[lane];
-        let mut buffer = vec![0xee; FRAME_LEN_MAX.max(frame.len())];
-        buffer[..frame.len()].copy_from_slice(frame);
-        lane.prefetch(frame);
-        let mut out = Vec::new();
-        match lane.handle_frame(now, &mut buffer, frame.len()) {
-            Verdict::Drop(_) | Verdict::Hold | Verdict::Host => {}
-            Verdict::Fan { .. } => unreachable!("no job here is pushed"),
-            Verdict::Send { len } => out.push(buffer[..len].to_vec()),
-            Verdict::Multicast { len, lease } => {
-                for member in 1..lane.fan_out(lease) {
-                    let mut copy = buffer[..len].to_vec();
-                    let header_len = lane.encap_len(lease);
-                    lane.readdress(lease, member, &mut copy[..header_len], len);
-                    out.push(copy);
-                }
-                out.push(buffer[..len].to_vec());
-            }
-        }
-        out
+        self.lanes[lane].handle(now, frame)
     }
 
     /// What goes out unasked.
     pub fn poll(&mut self, now: Nanos) -> Vec<Vec<u8>> {
-        let mut out = Vec::new();
-        let mut buffer = vec![0xee; FRAME_LEN_MAX];
-        for lane in &mut self.lanes {
-            if now < lane.poll_timeout() {
-                continue;
-            }
-            while let Some(len) = lane.poll_transmit(now, &mut buffer) {
-                out.push(buffer[..len].to_vec());
-                assert!(out.len() < BURST_MAX, "poll_transmit never ends");
-            }
-        }
-        out
+        let due = self.lanes.iter_mut().filter(|lane| now >= lane.timeout());
+        due.flat_map(|lane| lane.poll(now)).collect()
     }
 
     /// When to poll next.
     #[must_use]
     pub fn timeout(&self) -> Nanos {
-        let timeout = self.lanes.iter().map(Aggregator::poll_timeout).min();
+        let timeout = self.lanes.iter().map(Engine::timeout).min();
         timeout.unwrap_or(Nanos::MAX).max(self.down_until)
     }
 
     /// What the slots of one lane hold: those that a frame can reach.
     #[must_use]
     pub fn snapshot(&self, frame: &[u8]) -> Snapshot {
-        let lane = &self.lanes[self.lane_of(frame)];
         let banks = |lease: weft_engine::role::aggregator::LeaseReport<'_>| {
             let banks = lease.slots().occupied();
             let banks = banks.map(|bank| (bank.step, bank.members.0, bank.state.is_complete()));
             (lease.row().job.0, banks.collect())
         };
-        lane.leases().map(banks).collect()
-    }
-
-    /// Frames refused for any reason, in the lane that a frame reaches.
-    #[must_use]
-    pub fn refused(&self, frame: &[u8]) -> u64 {
-        self.lanes[self.lane_of(frame)].stats().drops.total()
+        let lane = aggregator(&self.lanes[self.lane_of(frame)]);
+        lane.into_iter().flat_map(Aggregator::leases).map(banks).collect()
     }
 
     fn lane_of(&self, frame: &[u8]) -> usize {
+        if let Some(steering) = &self.steering {
+            return steering.lane_of(frame);
+        }
         let port = frame.get(34..36).map_or(0, |port| u16::from_be_bytes([port[0], port[1]]));
         usize::from(port) & (self.lanes.len() - 1)
+    }
+}
+
+fn aggregator(lane: &Engine) -> Option<&Aggregator> {
+    match lane {
+        Engine::Aggregator(aggregator) => Some(aggregator),
+        Engine::Server(_) | Engine::Replica(_) => None,
     }
 }
 
@@ -151,6 +147,47 @@ pub enum End {
     Dead,
 }
 
+/// A worker and its program.
+pub trait Member {
+    /// Where it speaks from.
+    fn addr(&self) -> SocketAddr;
+    /// The box that it speaks to.
+    fn box_index(&self) -> usize {
+        0
+    }
+    /// Begins a life.
+    fn start(&mut self, now: Nanos);
+    /// Is killed.
+    fn kill(&mut self, now: Nanos, coverage: &mut Coverage) {
+        let _ = (now, coverage);
+    }
+    /// Takes a frame.
+    fn handle(&mut self, now: Nanos, frame: &mut [u8]);
+    /// Does what is due; returns what goes out.
+    fn poll(
+        &mut self,
+        now: Nanos,
+        coverage: &mut Coverage,
+        transcript: &mut Transcript,
+    ) -> Vec<Vec<u8>>;
+    /// When to poll next.
+    fn timeout(&self) -> Nanos;
+    /// True when it took part to the end.
+    fn is_done(&self) -> bool;
+    /// False for one of which no end is wanted.
+    fn counts(&self) -> bool {
+        true
+    }
+    /// What it has done, as cues count it.
+    fn progress(&self) -> u64;
+    /// Another member is late from now on.
+    fn note_pause(&mut self) {}
+    /// Adds the counters of the present life.
+    fn retire(&mut self, coverage: &mut Coverage) {
+        let _ = coverage;
+    }
+}
+
 /// A worker and its program: connect, sum the rounds, close; begin anew when a session ends.
 #[derive(Debug)]
 pub struct MemberNode {
@@ -166,6 +203,7 @@ pub struct MemberNode {
     rounds: u32,
     chunks: u32,
     begins_anew: bool,
+    counts: bool,
     /// Its contributions and sums.
     pub data: Data,
     /// How it ended.
@@ -174,8 +212,6 @@ pub struct MemberNode {
     pub ended_at: Nanos,
     /// Every error, in order.
     pub errors: Vec<WorkerError>,
-    /// Does neither hear nor speak until then.
-    pub paused_until: Nanos,
     /// When the next round begins, or the close.
     next_at: Nanos,
     /// Retransmissions of all lives.
@@ -188,7 +224,7 @@ impl MemberNode {
     /// A member that has not started.
     #[must_use]
     pub fn new(scenario: &Scenario, index: usize, seat: Seat) -> Self {
-        let begins_anew = scenario.kind == super::scenario::Kind::Return;
+        let begins_anew = scenario.kind == Kind::Return;
         Self {
             scenario_seed: scenario.seed,
             index,
@@ -201,56 +237,15 @@ impl MemberNode {
             rounds: scenario.rounds,
             chunks: scenario.chunks,
             begins_anew,
+            counts: scenario.kind != Kind::Greedy || seat.job > 0,
             data: Data::new(topology::job(scenario, seat.job), seat.worker, begins_anew),
             end: None,
             ended_at: Nanos(0),
             errors: Vec::new(),
-            paused_until: Nanos(0),
             next_at: Nanos::MAX,
             retransmissions: 0,
             retransmissions_before: 0,
         }
-    }
-
-    /// Begins a life.
-    pub fn start(&mut self, now: Nanos) {
-        if self.lives > 0 {
-            self.attempt += 1;
-        }
-        self.lives += 1;
-        let seed = hash(&[self.scenario_seed, self.index as u64, self.lives]);
-        let worker = Worker::new(self.config, weft_kernel::crc32c, seed, now);
-        self.worker = Some(worker.expect("both addresses are IPv4"));
-        self.end = None;
-        self.round = 0;
-        self.next_at = Nanos::MAX;
-    }
-
-    /// Is killed.
-    pub fn kill(&mut self, now: Nanos, coverage: &mut Coverage) {
-        self.retire(coverage);
-        self.worker = None;
-        self.finish(now, End::Dead);
-    }
-
-    /// Adds the counters of the present life.
-    pub fn retire(&mut self, coverage: &mut Coverage) {
-        if let Some(worker) = &self.worker {
-            coverage.worker(worker.stats());
-            self.retransmissions += worker.stats().retransmissions;
-        }
-    }
-
-    /// Another member is late from now on.
-    pub fn note_retransmissions(&mut self) {
-        let present = self.worker.as_ref().map_or(0, |worker| worker.stats().retransmissions);
-        self.retransmissions_before = self.retransmissions + present;
-    }
-
-    /// True when it took part to the end.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.end.is_some()
     }
 
     /// Rounds complete in the present attempt.
@@ -263,39 +258,6 @@ impl MemberNode {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
-    }
-
-    /// Takes a frame; true when the worker did not refuse it.
-    pub fn handle(&mut self, now: Nanos, frame: &mut [u8]) -> bool {
-        let Some(worker) = &mut self.worker else { return false };
-        worker.handle_frame(now, frame, &mut self.data).is_ok()
-    }
-
-    /// Does what is due; returns what goes out.
-    pub fn poll(
-        &mut self,
-        now: Nanos,
-        coverage: &mut Coverage,
-        transcript: &mut Transcript,
-    ) -> Vec<Vec<u8>> {
-        let mut out = Vec::new();
-        if let Some(worker) = &mut self.worker
-            && now >= worker.poll_timeout()
-        {
-            worker.handle_timeout(now);
-        }
-        loop {
-            self.program(now);
-            let Some(worker) = &mut self.worker else { return out };
-            let mut buffer = vec![0; worker.frame_len_max()];
-            while let Some(len) = worker.poll_transmit(now, &self.data, &mut buffer) {
-                out.push(buffer[..len].to_vec());
-                assert!(out.len() < BURST_MAX, "poll_transmit never ends");
-            }
-            let Some(event) = worker.poll_event() else { return out };
-            transcript.note_event(now, self.index, &event);
-            self.take(now, event, coverage);
-        }
     }
 
     fn program(&mut self, now: Nanos) {
@@ -344,10 +306,94 @@ impl MemberNode {
         self.ended_at = now;
         self.next_at = Nanos::MAX;
     }
+}
 
-    /// When to poll next.
-    #[must_use]
-    pub fn timeout(&self) -> Nanos {
+impl Member for MemberNode {
+    fn addr(&self) -> SocketAddr {
+        self.config.local.addr
+    }
+
+    fn box_index(&self) -> usize {
+        self.seat.box_index
+    }
+
+    fn counts(&self) -> bool {
+        self.counts
+    }
+
+    fn progress(&self) -> u64 {
+        self.data.sum_count.into()
+    }
+
+    fn start(&mut self, now: Nanos) {
+        if self.lives > 0 {
+            self.attempt += 1;
+        }
+        self.lives += 1;
+        let seed = hash(&[self.scenario_seed, self.index as u64, self.lives]);
+        let worker = Worker::new(self.config, weft_kernel::crc32c, seed, now);
+        self.worker = Some(worker.expect("both addresses are IPv4"));
+        self.end = None;
+        self.round = 0;
+        self.next_at = Nanos::MAX;
+    }
+
+    fn kill(&mut self, now: Nanos, coverage: &mut Coverage) {
+        self.retire(coverage);
+        self.worker = None;
+        self.finish(now, End::Dead);
+    }
+
+    fn retire(&mut self, coverage: &mut Coverage) {
+        if let Some(worker) = &self.worker {
+            coverage.worker(worker.stats());
+            self.retransmissions += worker.stats().retransmissions;
+        }
+    }
+
+    fn note_pause(&mut self) {
+        let present = self.worker.as_ref().map_or(0, |worker| worker.stats().retransmissions);
+        self.retransmissions_before = self.retransmissions + present;
+    }
+
+    fn is_done(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn handle(&mut self, now: Nanos, frame: &mut [u8]) {
+        if let Some(worker) = &mut self.worker {
+            // What it refuses it has counted.
+            let _ = worker.handle_frame(now, frame, &mut self.data);
+        }
+    }
+
+    fn poll(
+        &mut self,
+        now: Nanos,
+        coverage: &mut Coverage,
+        transcript: &mut Transcript,
+    ) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        if let Some(worker) = &mut self.worker
+            && now >= worker.poll_timeout()
+        {
+            worker.handle_timeout(now);
+        }
+        loop {
+            self.program(now);
+            let Some(worker) = &mut self.worker else { return out };
+            let mut buffer = vec![0; worker.frame_len_max()];
+            while let Some(len) = worker.poll_transmit(now, &self.data, &mut buffer) {
+                out.push(buffer[..len].to_vec());
+                assert!(out.len() < BURST_MAX, "poll_transmit never ends");
+            }
+            let Some(event) = worker.poll_event() else { return out };
+            transcript.note_event(now, self.index, &event);
+            self.take(now, event, coverage);
+        }
+    }
+
+    fn timeout(&self) -> Nanos {
         let worker = self.worker.as_ref().map_or(Nanos::MAX, Worker::poll_timeout);
         worker.min(self.next_at)
     }

@@ -1,7 +1,7 @@
 //! What workers compute, and who watches the system: of a seed, small numbers that must come out
 //! exactly; of a run, a training.
 
-use weft_control::{Command, Event, GroupDescriptor, Version};
+use weft_control::{Command, Decision, Event, GroupDescriptor, Version};
 use weft_engine::role::push::Values;
 use weft_wire::{JobId, Nanos};
 
@@ -71,6 +71,12 @@ pub trait Application {
     /// A worker says something, to whomever. By default nobody listens.
     fn said(&mut self, now: Nanos, worker: Standing, said: &Said) {
         let _ = (now, worker, said);
+    }
+
+    /// A worker hears what became of an update, before anything follows from it. By default it makes
+    /// no difference.
+    fn decided(&mut self, now: Nanos, worker: Standing, decision: Decision) {
+        let _ = (now, worker, decision);
     }
 
     /// The first chunk of a worker's update leaves. By default nobody wants to know.

@@ -65,7 +65,7 @@ impl Push<'_> {
             self.dial(node, at);
         }
         for node in 0..self.boxes.len() {
-            self.boxes[node].note_controller(self.core.now, false);
+            self.boxes[node].engine.note_controller(self.core.now, false);
             self.at(COUNT_EVERY, Word::Count { node });
         }
     }
@@ -141,7 +141,7 @@ impl Push<'_> {
         self.wires.open(node);
         match node.checked_sub(self.boxes.len()) {
             None => {
-                self.boxes[node].note_controller(self.core.now, true);
+                self.boxes[node].engine.note_controller(self.core.now, true);
                 let hello = self.boxes[node].agent.hello();
                 self.up(node, Up::BoxHello(hello));
                 self.report(node);
@@ -167,7 +167,7 @@ impl Push<'_> {
         // Before what may end their groups.
         while self.scenario.has_trains()
             && self.wires.is_up(node)
-            && let Some(train) = self.boxes[node].train()
+            && let Some(train) = self.boxes[node].engine.train()
         {
             self.up(node, Up::Train(Box::new(train)));
         }
@@ -256,7 +256,7 @@ impl Push<'_> {
                     let WorkerNode { job, rank, .. } = self.workers[index];
                     self.judge.plan_dropped(Uid { job, rank, number: update_id });
                 }
-                let said = self.workers[index].hear(self.scenario, self.core.now, heard);
+                let said = self.workers[index].hear(self.scenario, self.core.now, heard, self.app);
                 said.into_iter().for_each(|said| self.listen(index, said));
             }
         }
@@ -303,13 +303,14 @@ impl Push<'_> {
         let span = hash(&[self.scenario.seed, 10, node as u64, stream]) % NOTICED_NS_MAX;
         self.at(self.core.now.saturating_add(Nanos(span)), Word::Gone { node, stream });
         if let Some(known) = self.boxes.get_mut(node) {
-            known.note_controller(self.core.now, false);
+            known.engine.note_controller(self.core.now, false);
             if node == self.scenario.server() {
                 self.rogue.note_gone();
             }
         }
         if let Some(index) = node.checked_sub(self.boxes.len()) {
-            let said = self.workers[index].hear(self.scenario, self.core.now, Heard::Lost);
+            let said =
+                self.workers[index].hear(self.scenario, self.core.now, Heard::Lost, self.app);
             said.into_iter().for_each(|said| self.listen(index, said));
             self.settle(node);
         }

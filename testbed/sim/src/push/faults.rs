@@ -53,7 +53,7 @@ impl Push<'_> {
             Control::Script => {}
             Control::Engine => {
                 // One that begins beside a controller waits for it a moment.
-                self.boxes[node].note_controller(self.core.now, false);
+                self.boxes[node].engine.note_controller(self.core.now, false);
                 self.cut(node);
                 self.dial(node, until);
             }

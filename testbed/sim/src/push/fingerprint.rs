@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use weft_engine::role::push::Pusher;
 
-use super::node::Engine;
 use super::scenario::Scenario;
 use super::topology;
+use crate::engine::Engine;
 
 /// Of a box.
 #[must_use]

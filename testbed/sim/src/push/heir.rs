@@ -4,8 +4,8 @@ use weft_controller_engine::Notice;
 use weft_engine::role::replica::ReplicaJobStats;
 use weft_wire::{JobId, Nanos};
 
-use super::node::Engine;
 use super::{Push, topology};
+use crate::engine::Engine;
 use crate::world::World as _;
 
 impl Push<'_> {

@@ -20,9 +20,10 @@ use weft_wire::{GroupId, JobId, Members};
 
 use truth::{Known, Truth};
 
-use super::node::{BoxNode, Engine};
+use super::node::BoxNode;
 use super::scenario::Scenario;
 use super::topology;
+use crate::engine::Engine;
 
 /// One attempt of one update: the worker, and the number under which it was offered.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -164,7 +164,7 @@ impl<'a> Push<'a> {
     }
 
     fn take_events(&mut self, node: usize) {
-        while let Some((job, event)) = self.boxes[node].event() {
+        while let Some((job, event)) = self.boxes[node].engine.event() {
             self.core.network.transcript().note_event(self.core.now, node, &(job, &event));
             if self.core.log {
                 println!("{:>12} node {node}: job {}: {event:?}", self.core.now.0, job.0);
@@ -286,9 +286,9 @@ impl World for Push<'_> {
         match node.checked_sub(self.boxes.len()) {
             None => {
                 if self.scenario.has_trains() {
-                    self.boxes[node].note_arrival(now);
+                    self.boxes[node].engine.note_arrival(now);
                 }
-                let out = self.boxes[node].handle(now, frame);
+                let out = self.boxes[node].engine.handle(now, frame);
                 self.send_all(node, out);
             }
             Some(index) => {
@@ -300,7 +300,7 @@ impl World for Push<'_> {
     fn poll(&mut self, node: usize) {
         let now = self.core.now;
         let Some(index) = node.checked_sub(self.boxes.len()) else {
-            let out = self.boxes[node].poll(now);
+            let out = self.boxes[node].engine.poll(now);
             self.send_all(node, out);
             self.take_events(node);
             if self.scenario.site.is_none() {
@@ -318,6 +318,11 @@ impl World for Push<'_> {
             None => fingerprint::of_box(self.scenario, &self.boxes[node].engine),
             Some(index) => fingerprint::of_worker(&self.workers[index].pusher),
         }
+    }
+
+    /// Boxes lose nothing of each other's, where the network is not a seed's.
+    fn is_faulty(&self, from: usize, to: usize) -> bool {
+        self.scenario.site.is_none() || from.max(to) >= self.boxes.len()
     }
 
     fn overhear(&mut self, from: usize, to: usize, through: Nanos, frame: &[u8]) {

@@ -1,34 +1,20 @@
 //! The nodes: real engines, and what a restart leaves of them.
 
-use weft_control::{Command, Event, Train};
-use weft_engine::role::Verdict;
+use weft_control::Command;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::{ModelState, Server, ServerJobStats};
 use weft_engine::table::{BoxConfig, Table};
 use weft_kernel::Kernels;
-use weft_wire::{JobId, Nanos};
+use weft_wire::Nanos;
 
 use super::agent::Agent;
 use super::scenario::Scenario;
 use super::topology;
 use crate::coverage::Coverage;
+use crate::engine::Engine;
 use crate::hash;
-
-/// Room for a frame of any MTU here.
-pub const FRAME_LEN_MAX: usize = 9_014;
-
-/// The engine of a box.
-#[derive(Debug)]
-pub enum Engine {
-    /// Gathers and relays.
-    Aggregator(Box<Aggregator>),
-    /// Conducts and commits.
-    Server(Box<Server>),
-    /// Follows.
-    Replica(Box<Replica>),
-}
 
 /// A box.
 #[derive(Debug)]
@@ -76,108 +62,16 @@ impl BoxNode {
         (0..scenario.jobs).map(state).collect()
     }
 
-    /// Takes a frame; returns what goes out.
-    pub fn handle(&mut self, now: Nanos, frame: &[u8]) -> Vec<Vec<u8>> {
-        let mut buffer = vec![0xee; FRAME_LEN_MAX.max(frame.len())];
-        buffer[..frame.len()].copy_from_slice(frame);
-        let len = frame.len();
-        let verdict = match &mut self.engine {
-            Engine::Aggregator(engine) => engine.handle_frame(now, &mut buffer, len),
-            Engine::Server(engine) => engine.handle_frame(now, &mut buffer, len),
-            Engine::Replica(engine) => engine.handle_frame(now, &mut buffer, len),
-        };
-        let mut out = Vec::new();
-        match verdict {
-            Verdict::Drop(_) | Verdict::Hold | Verdict::Host => {}
-            Verdict::Send { len } => out.push(buffer[..len].to_vec()),
-            Verdict::Fan { len, push } => {
-                let Engine::Aggregator(engine) = &self.engine else {
-                    unreachable!("only aggregators make copies")
-                };
-                let gather = engine.gather();
-                for peer in gather.copies(push, &buffer[..len]) {
-                    let mut copy = buffer[..len].to_vec();
-                    let head = &mut copy[..gather.copy_header_len(push)];
-                    if gather.address_copy(push, peer, head, len) {
-                        out.push(copy);
-                    }
-                }
-                out.push(buffer[..len].to_vec());
-            }
-            Verdict::Multicast { .. } => unreachable!("no job here is reduced"),
-        }
-        out
-    }
-
-    /// What goes out unasked.
-    pub fn poll(&mut self, now: Nanos) -> Vec<Vec<u8>> {
-        let mut out = Vec::new();
-        let mut buffer = vec![0xee; FRAME_LEN_MAX];
-        while let Some(len) = match &mut self.engine {
-            Engine::Aggregator(engine) => engine.poll_transmit(now, &mut buffer),
-            Engine::Server(engine) => engine.poll_transmit(now, &mut buffer),
-            Engine::Replica(engine) => engine.poll_transmit(now, &mut buffer),
-        } {
-            out.push(buffer[..len].to_vec());
-        }
-        out
-    }
-
     /// When it wants to be polled.
     #[must_use]
     pub fn timeout(&self) -> Nanos {
-        let timeout = match &self.engine {
-            Engine::Aggregator(engine) => engine.poll_timeout(),
-            Engine::Server(engine) => engine.poll_timeout(),
-            Engine::Replica(engine) => engine.poll_timeout(),
-        };
-        timeout.max(self.down_until)
+        self.engine.timeout().max(self.down_until)
     }
 
     /// Takes a controller's word.
     pub fn command(&mut self, now: Nanos, command: Command) {
         self.agent.note_command(&command);
-        match &mut self.engine {
-            Engine::Aggregator(engine) => engine.gather_mut().handle_command(&command),
-            Engine::Server(engine) => engine.handle_command(now, command),
-            Engine::Replica(engine) => engine.handle_command(now, command),
-        }
-    }
-
-    /// Its stream to a controller has begun, or ended.
-    pub fn note_controller(&mut self, now: Nanos, is_there: bool) {
-        match &mut self.engine {
-            Engine::Aggregator(_) => {}
-            Engine::Server(engine) => engine.handle_controller(now, is_there),
-            Engine::Replica(engine) => engine.handle_controller(now, is_there),
-        }
-    }
-
-    /// The next frame arrived now, by the port's clock.
-    pub fn note_arrival(&mut self, now: Nanos) {
-        match &mut self.engine {
-            Engine::Aggregator(engine) => engine.gather_mut().note_arrival(now.0),
-            Engine::Server(engine) => engine.note_arrival(now.0),
-            Engine::Replica(engine) => engine.note_arrival(now.0),
-        }
-    }
-
-    /// The next train that has arrived.
-    pub fn train(&mut self) -> Option<Train> {
-        match &mut self.engine {
-            Engine::Aggregator(engine) => engine.gather_mut().poll_train(),
-            Engine::Server(engine) => engine.poll_train(),
-            Engine::Replica(engine) => engine.poll_train(),
-        }
-    }
-
-    /// What it reports.
-    pub fn event(&mut self) -> Option<(JobId, Event)> {
-        match &mut self.engine {
-            Engine::Aggregator(engine) => engine.gather_mut().poll_event(),
-            Engine::Server(engine) => engine.poll_event(),
-            Engine::Replica(engine) => engine.poll_event(),
-        }
+        self.engine.command(now, command);
     }
 
     /// Adds its counters, when it stops.

@@ -15,10 +15,10 @@ use link::{Link, link};
 
 use super::application::{Application, Next, Standing, Update};
 use super::judge::{Offer, Uid};
-use super::node::FRAME_LEN_MAX;
 use super::scenario::Scenario;
 use super::topology;
 use crate::coverage::Coverage;
+use crate::engine::FRAME_LEN_MAX;
 use crate::hash;
 
 /// What a worker says to others than the network.
@@ -206,7 +206,7 @@ impl WorkerNode {
                     said.push(Said::Failed(format!("update {number} is none of its own")));
                     return;
                 };
-                self.end(scenario, now, place, decision, said);
+                self.end(scenario, now, (place, decision), said, app);
             }
             Event::Closed => self.is_closed = true,
             Event::Failed(fault) => said.push(Said::Failed(fault.to_string())),
@@ -218,10 +218,11 @@ impl WorkerNode {
         &mut self,
         scenario: &Scenario,
         now: Nanos,
-        place: usize,
-        decision: Decision,
+        (place, decision): (usize, Decision),
         said: &mut Vec<Said>,
+        app: &mut dyn Application,
     ) {
+        app.decided(now, self.standing(), decision);
         let number = self.entries[place].offer.uid.number;
         said.push(Said::Told(self.entries[place].offer.uid, decision));
         match decision {

@@ -50,7 +50,7 @@ pub use finished::PushFinished;
 pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};
 pub use memory::{MemoryError, run_push_in_memory};
 pub use message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
-pub use packet::{PacketError, PacketRun, check_virtual_time, run_push_in_virtual_time};
+pub use packet::run_push_in_virtual_time;
 pub use plan::{PushPlan, PushWorkerPlan, initial_path, log_path, model_path};
 pub use processes::{PushObserved, find_controller, run_push_processes};
 pub use recording::{RecordedUpdate, UpdateReader, UpdateRecording, read_model, updates_path};

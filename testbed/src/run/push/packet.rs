@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,20 +15,20 @@ use weft_control::{Command, Decision, Event, GroupDescriptor, Mode, Version};
 use weft_controller::config::FileConfig;
 use weft_controller_engine::{Config, built_in_policies};
 use weft_engine::role::push::{PusherConfig, Values};
-use weft_io::fault::FaultRates;
 use weft_node::agent::EventLines;
 use weft_node::config::NodeConfig;
 use weft_plan::policy::AnyPolicy;
-use weft_sim::links::{HostLink, Links};
+use weft_sim::engine::Engine;
+use weft_sim::links::Links;
 use weft_sim::push::application::{Application, Next, Standing, Update};
-use weft_sim::push::node::{BoxNode, Engine};
+use weft_sim::push::node::BoxNode;
 use weft_sim::push::scenario::{Action, Control, Kind};
 use weft_sim::push::site::{Given, Policies, Site};
 use weft_sim::push::worker::{Said, WorkerNode};
 use weft_sim::push::{self as sim, topology};
 use weft_wire::frame::Endpoint;
 use weft_wire::rows::ROW_DIRECT;
-use weft_wire::{JobId, MacAddr, Nanos};
+use weft_wire::{JobId, Nanos};
 
 use super::log::{BoxEvent, LogLine};
 use super::losses::Losses;
@@ -38,54 +38,14 @@ use super::processes::PushObserved;
 use super::recorded::{Answers, Recorded};
 use super::recording::{UpdateRecording, updates_path};
 use super::until::Until;
-use crate::lab::tc::Rate;
+use crate::run::BoxCounters;
+use crate::run::packet::{
+    LOOK_EVERY, PacketError, PacketRun, RESTART_PAUSE, bytes_per_sec, fault_rates, host_link, mac,
+    words,
+};
 use crate::run::plan::BoxPlan;
-use crate::run::{BoxCounters, RecordingError};
 use crate::scenario::{CONTROLLER, REPLICA, RateStepSection, RestartSection, SERVER, Scenario};
-use crate::workload::digits::{SplitMix64, Trainer, TrainerError, model_bytes};
-
-/// Why a run in virtual time is not possible.
-#[derive(Debug, thiserror::Error)]
-pub enum PacketError {
-    /// Something that virtual time has not.
-    #[error("{key}: virtual time has no {what}; leave it out, or use --level live")]
-    Unsupported {
-        /// The key of the scenario, or the option.
-        key: &'static str,
-        /// What it asks for.
-        what: &'static str,
-    },
-    /// The initial model could not be made.
-    #[error(transparent)]
-    Trainer(#[from] TrainerError),
-    /// A recording could not be written.
-    #[error(transparent)]
-    Recording(#[from] RecordingError),
-    /// A file could not be written.
-    #[error("writing {path}: {source}")]
-    Io {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A signal ended it.
-    #[error("the run was interrupted")]
-    Interrupted,
-}
-
-/// What a run in virtual time left.
-#[derive(Debug)]
-pub struct PacketRun {
-    /// As of any run; times are of the virtual clock.
-    pub observed: PushObserved,
-    /// How long it took by that clock.
-    pub virtual_ns: u64,
-    /// Events that happened.
-    pub events: u64,
-    /// Hash of all frames, events and messages with their times.
-    pub fingerprint: String,
-}
+use crate::workload::digits::{SplitMix64, Trainer, model_bytes};
 
 /// Runs a plan in virtual time. `progress` sees every outcome; `interrupted` is asked now and then.
 ///
@@ -98,7 +58,7 @@ pub fn run_push_in_virtual_time(
     directory: &Path,
     progress: &mut dyn FnMut(u8, &PushMessage),
     interrupted: &dyn Fn() -> bool,
-) -> Result<PacketRun, PacketError> {
+) -> Result<PacketRun<PushObserved>, PacketError> {
     let answers = Arc::new(Mutex::new(Answers::default()));
     let mut training = Training::new(scenario, plan, directory, Arc::clone(&answers), progress)?;
     training.interrupted = Some(interrupted);
@@ -106,7 +66,6 @@ pub fn run_push_in_virtual_time(
     let site = site(scenario, plan, initial, &answers);
     let elements = plan.elements;
     let push = plan.workers[0].push();
-    let faults = &scenario.faults;
     let simulated = sim::scenario::Scenario {
         seed,
         kind: Kind::Faults,
@@ -128,13 +87,7 @@ pub fn run_push_in_virtual_time(
         quota_updates: 0,
         tells_outcomes: false,
         relays: false,
-        rates: FaultRates {
-            loss: faults.loss,
-            duplicate: faults.duplicate,
-            reorder: faults.reorder,
-            corrupt: faults.corrupt,
-            delay: 0.0,
-        },
+        rates: fault_rates(scenario),
         cues: Vec::new(),
         site: Some(Arc::new(site)),
     };
@@ -157,28 +110,12 @@ pub fn run_push_in_virtual_time(
     }
     let answers = answers.lock().expect("nobody panics with it");
     answers.write(directory).map_err(|(path, source)| PacketError::Io { path, source })?;
-    let words = [report.fingerprint.frames, report.fingerprint.events];
     Ok(PacketRun {
         observed,
         virtual_ns: report.ended_at.0,
         events: report.events,
-        fingerprint: words.map(|word| format!("{word:016x}")).concat(),
+        fingerprint: words(report.fingerprint),
     })
-}
-
-/// Refuses what virtual time has not, by the key that asks for it.
-///
-/// # Errors
-/// [`PacketError::Unsupported`].
-pub fn check_virtual_time(scenario: &Scenario) -> Result<(), PacketError> {
-    let unsupported = |key, what| Err(PacketError::Unsupported { key, what });
-    if scenario.push.is_none() {
-        return unsupported("job", "allreduce yet: it runs scenarios with [push]");
-    }
-    if !scenario.background.is_empty() {
-        return unsupported("background", "traffic of others");
-    }
-    Ok(())
 }
 
 fn read(planned: &BoxPlan) -> NodeConfig {
@@ -216,13 +153,6 @@ fn site(
             aggregators.push(Given { name, local, config });
         }
     }
-    let lab = &scenario.lab;
-    let rates = |rates: [Option<Rate>; 2]| rates.map(|rate| rate.map(|rate| rate.bytes_per_sec()));
-    let host = |name: &String| HostLink {
-        rates: rates(lab.rates(name)),
-        delay: Nanos(u64::try_from(lab.delay(name).as_nanos()).unwrap_or(u64::MAX)),
-        rack: lab.racks.iter().position(|rack| rack.hosts.contains(name)),
-    };
     hosts.extend(box_names(plan));
     hosts.extend(plan.workers.iter().map(|worker| format!("w{}", worker.rank)));
     let client = plan.workers[0].client();
@@ -247,8 +177,8 @@ fn site(
         judges_models: false,
         silence: patience.map_or(Nanos::MAX, |controller| nanos(controller.silence)),
         patience: patience.map_or(Nanos::MAX, |controller| nanos(controller.grant_timeout)),
-        links: hosts.iter().map(host).collect(),
-        racks: lab.racks.iter().map(|rack| rates(rack.rates())).collect(),
+        links: hosts.iter().map(|name| host_link(scenario, name)).collect(),
+        racks: scenario.lab.racks.iter().map(|rack| bytes_per_sec(rack.rates())).collect(),
     }
 }
 
@@ -262,10 +192,6 @@ fn box_names(plan: &PushPlan) -> Vec<String> {
     names.sort_by_key(|name| name[1..].parse::<u8>().unwrap_or(u8::MAX));
     let ends = [SERVER, REPLICA].into_iter().filter(|name| models.contains(name));
     names.into_iter().chain(ends).map(str::to_owned).collect()
-}
-
-fn mac(kind: u8, index: usize) -> MacAddr {
-    MacAddr([2, 0, 0, 0, kind, u8::try_from(index).unwrap_or(u8::MAX)])
 }
 
 fn pusher(worker: &PushWorkerPlan) -> PusherConfig {
@@ -453,7 +379,7 @@ impl<'a> Training<'a> {
         for step in steps {
             self.observed.rate_steps.push((now.0, step.clone()));
             let host = self.host(&step.name);
-            let rates = step.rates().map(|rate| rate.map(|rate| rate.bytes_per_sec()));
+            let rates = bytes_per_sec(step.rates());
             self.actions.extend(host.map(|host| Action::SetRates { host, rates }));
         }
         let deaths: Vec<_> =
@@ -591,18 +517,22 @@ impl Application for Training<'_> {
                 known.granted_at = None;
                 known.summary.controller_fallbacks += u64::from(has_controller);
             }
-            Said::Told(_, Decision::Void) => known.summary.updates_resent += 1,
-            Said::Told(_, Decision::Committed(version)) => {
-                self.take_outcome(now, worker, UpdateOutcome::Committed, version.0);
-            }
-            Said::Told(_, Decision::Dropped) => {
-                self.take_outcome(now, worker, UpdateOutcome::Dropped, 0);
-            }
             Said::Failed(error) => {
                 let rank = u8::try_from(worker.rank).expect("a rank is below 64");
                 self.observed.failures.push((now.0, rank, error.clone()));
             }
-            Said::Cancel(_) | Said::Pulled(_) | Said::Shown(..) => {}
+            Said::Cancel(_) | Said::Pulled(_) | Said::Shown(..) | Said::Told(..) => {}
+        }
+    }
+
+    fn decided(&mut self, now: Nanos, worker: Standing, decision: Decision) {
+        match decision {
+            Decision::Committed(version) => {
+                self.take_outcome(now, worker, UpdateOutcome::Committed, version.0);
+            }
+            Decision::Dropped => self.take_outcome(now, worker, UpdateOutcome::Dropped, 0),
+            // It is sent anew.
+            Decision::Void => self.worker(worker).summary.updates_resent += 1,
         }
     }
 
@@ -716,9 +646,5 @@ impl Application for Training<'_> {
 
 /// What the answer of a policy costs that is another program.
 const ANSWER_DELAY: Nanos = Nanos::from_millis(5);
-/// How long a node is away that is killed and started again.
-const RESTART_PAUSE: Nanos = Nanos::from_millis(100);
 /// How long the run may go without a word from any worker, beyond a worker's own patience.
 const SILENCE_MARGIN: Duration = Duration::from_secs(30);
-/// Events between two looks for a signal.
-const LOOK_EVERY: u32 = 4_096;

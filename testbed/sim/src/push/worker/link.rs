@@ -11,6 +11,7 @@ use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{MacAddr, Nanos};
 
 use super::{Entry, Said, WorkerNode};
+use crate::push::application::Application;
 use crate::push::scenario::{Control, Scenario};
 
 /// What the controller's engine says to a worker, and its stream.
@@ -97,7 +98,13 @@ impl WorkerNode {
     }
 
     /// What the controller's engine says.
-    pub fn hear(&mut self, scenario: &Scenario, now: Nanos, heard: Heard) -> Vec<Said> {
+    pub fn hear(
+        &mut self,
+        scenario: &Scenario,
+        now: Nanos,
+        heard: Heard,
+        app: &mut dyn Application,
+    ) -> Vec<Said> {
         let mut said = Vec::new();
         match heard {
             Heard::Welcome(server) => {
@@ -121,7 +128,7 @@ impl WorkerNode {
             Heard::Reply(Reply::Grant(grant)) => self.hear_grant(now, &grant, &mut said),
             Heard::Reply(Reply::Drop { update_id, .. }) => {
                 if let Some(place) = self.waiting(update_id) {
-                    self.end(scenario, now, place, Decision::Dropped, &mut said);
+                    self.end(scenario, now, (place, Decision::Dropped), &mut said, app);
                 }
             }
             // One for an update that has ended meanwhile is late, not wrong.
