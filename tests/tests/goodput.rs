@@ -5,7 +5,8 @@
 use std::thread;
 
 use weft_sim::push;
-use weft_sim::push::scenario::{Rack, Scenario};
+use weft_sim::push::scenario::Scenario;
+use weft_sim::push::site::Rack;
 
 const GBIT: u64 = 125_000_000;
 

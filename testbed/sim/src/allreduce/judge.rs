@@ -5,7 +5,7 @@ use weft_wire::hello::Reason;
 use weft_wire::{Members, Nanos};
 
 use super::Report;
-use super::node::{End, MemberNode};
+use super::member::{End, MemberNode};
 use super::scenario::{Action, Kind, Scenario};
 use super::topology::MEMBER_TIMEOUT;
 

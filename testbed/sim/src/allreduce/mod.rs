@@ -7,6 +7,7 @@
 
 pub mod data;
 pub mod judge;
+pub mod member;
 pub mod node;
 pub mod scenario;
 pub mod site;
@@ -25,7 +26,8 @@ use crate::network::Network;
 use crate::transcript::Fingerprint;
 use crate::world::{Core, LIMIT, Next, Presence, World};
 
-use node::{BoxNode, Member, MemberNode};
+use member::{Member, MemberNode};
+use node::BoxNode;
 use scenario::{Action, Scenario};
 
 /// What came of a run.

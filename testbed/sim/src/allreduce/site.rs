@@ -6,7 +6,8 @@ use weft_io::fault::FaultRates;
 use weft_lane::LaneMap;
 use weft_wire::Nanos;
 
-use super::node::{BoxNode, Member};
+use super::member::Member;
+use super::node::BoxNode;
 use super::scenario::Action;
 use super::{Allreduce, Ended};
 use crate::hash;

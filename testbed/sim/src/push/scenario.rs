@@ -3,15 +3,12 @@
 
 use std::sync::Arc;
 
-use weft_controller_engine::Tuning;
 use weft_engine::random::SplitMix64;
 use weft_io::fault::FaultRates;
 use weft_wire::Nanos;
 
-use super::site::{Given, Policies, Site};
-use super::{steward, topology};
+use super::site::{Rack, Site};
 use crate::hash;
-use crate::links::HostLink;
 use crate::world::Cue;
 
 /// What a run is about.
@@ -101,54 +98,6 @@ pub enum Action {
         /// When the node dials again.
         pause: Nanos,
     },
-}
-
-/// Links as in a rack.
-#[derive(Clone, Copy, Debug)]
-pub struct Rack {
-    /// Of every link, up and down, in octets of Ethernet frames; a server's uplink has twice that,
-    /// for as many octets of models go out as of updates come in, and headers.
-    pub bytes_per_sec: u64,
-    /// Of every link.
-    pub mtu: u16,
-}
-
-impl Rack {
-    /// Nodes with the settings that users get, on its links.
-    fn site(self, scenario: &Scenario) -> Site {
-        let hosts = scenario.boxes() + scenario.workers;
-        let rates = [Some(self.bytes_per_sec); 2];
-        let mut links = vec![HostLink { rates, ..HostLink::default() }; hosts];
-        links[scenario.server()].rates[0] = Some(2 * self.bytes_per_sec);
-        let mut controller = steward::config(scenario);
-        controller.tuning = Tuning::default();
-        for (host, link) in controller.hosts.iter_mut().zip(&links) {
-            [host.up_bytes_per_sec, host.down_bytes_per_sec] = link.rates;
-        }
-        let node = scenario.server();
-        Site {
-            mtu: self.mtu,
-            aggregators: Vec::new(),
-            server: Given {
-                name: steward::box_name(scenario, node),
-                local: topology::box_endpoint(scenario, node),
-                config: topology::usual_server(scenario, 0),
-            },
-            replica: None,
-            workers: (0..scenario.workers)
-                .map(|rank| topology::usual_pusher(scenario, 0, rank))
-                .collect(),
-            controller,
-            policies: Policies::default(),
-            answer_delay: Nanos(0),
-            has_trains: false,
-            judges_models: true,
-            silence: SILENCE,
-            patience: PATIENCE,
-            links,
-            racks: Vec::new(),
-        }
-    }
 }
 
 /// A whole run.
@@ -429,9 +378,9 @@ impl Scenario {
 }
 
 /// [`Scenario::silence`] of a seed.
-const SILENCE: Nanos = Nanos::from_millis(60);
+pub(super) const SILENCE: Nanos = Nanos::from_millis(60);
 /// [`Scenario::patience`] of a seed.
-const PATIENCE: Nanos = Nanos::from_millis(2_000);
+pub(super) const PATIENCE: Nanos = Nanos::from_millis(2_000);
 /// One seed in so many is planned by the script.
 const SCRIPTED_EVERY: u64 = 5;
 /// A server that says nothing for so long is taken for dead.

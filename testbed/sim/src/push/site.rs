@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use weft_controller_engine::{Config, PolicySource};
+use weft_controller_engine::{Config, PolicySource, Tuning};
 use weft_engine::role::gather::PushConfig;
 use weft_engine::role::push::PusherConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
@@ -14,6 +14,8 @@ use weft_plan::policy::AnyPolicy;
 use weft_wire::Nanos;
 use weft_wire::frame::Endpoint;
 
+use super::scenario::{PATIENCE, SILENCE, Scenario};
+use super::{steward, topology};
 use crate::links::HostLink;
 
 /// A box as it is configured.
@@ -70,6 +72,54 @@ impl Site {
                 let replica = self.replica.as_ref().expect("the last box is the replica");
                 (&replica.name, replica.local)
             }
+        }
+    }
+}
+
+/// Links as in a rack.
+#[derive(Clone, Copy, Debug)]
+pub struct Rack {
+    /// Of every link, up and down, in octets of Ethernet frames; a server's uplink has twice that,
+    /// for as many octets of models go out as of updates come in, and headers.
+    pub bytes_per_sec: u64,
+    /// Of every link.
+    pub mtu: u16,
+}
+
+impl Rack {
+    /// Nodes with the settings that users get, on its links.
+    pub(super) fn site(self, scenario: &Scenario) -> Site {
+        let hosts = scenario.boxes() + scenario.workers;
+        let rates = [Some(self.bytes_per_sec); 2];
+        let mut links = vec![HostLink { rates, ..HostLink::default() }; hosts];
+        links[scenario.server()].rates[0] = Some(2 * self.bytes_per_sec);
+        let mut controller = steward::config(scenario);
+        controller.tuning = Tuning::default();
+        for (host, link) in controller.hosts.iter_mut().zip(&links) {
+            [host.up_bytes_per_sec, host.down_bytes_per_sec] = link.rates;
+        }
+        let node = scenario.server();
+        Site {
+            mtu: self.mtu,
+            aggregators: Vec::new(),
+            server: Given {
+                name: steward::box_name(scenario, node),
+                local: topology::box_endpoint(scenario, node),
+                config: topology::usual_server(scenario, 0),
+            },
+            replica: None,
+            workers: (0..scenario.workers)
+                .map(|rank| topology::usual_pusher(scenario, 0, rank))
+                .collect(),
+            controller,
+            policies: Policies::default(),
+            answer_delay: Nanos(0),
+            has_trains: false,
+            judges_models: true,
+            silence: SILENCE,
+            patience: PATIENCE,
+            links,
+            racks: Vec::new(),
         }
     }
 }
