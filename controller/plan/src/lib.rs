@@ -21,8 +21,10 @@
 #![forbid(unsafe_code)]
 
 pub mod case;
+mod json;
 pub mod net;
 pub mod optimum;
+mod options;
 pub mod plan;
 pub mod policy;
 pub mod sample;

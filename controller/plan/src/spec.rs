@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::case::Options;
+use crate::options::Options;
 
 /// One planning problem: what asks to be sent, over what, to whom.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::spec::CaseSpec;
 
 const GOOD: &str = r#"{
     "schema": 1,

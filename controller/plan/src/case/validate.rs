@@ -20,7 +20,17 @@ const VERSION_MAX: u64 = 1 << 62;
 
 type Checked<T> = Result<T, CaseError>;
 
-pub(super) fn case(spec: &CaseSpec) -> Checked<Case> {
+impl Case {
+    /// Checks a problem and turns its names into indices.
+    ///
+    /// # Errors
+    /// [`CaseError`] names the first field that makes no sense.
+    pub fn new(spec: &CaseSpec) -> Result<Self, CaseError> {
+        case(spec)
+    }
+}
+
+fn case(spec: &CaseSpec) -> Checked<Case> {
     if spec.schema != 1 {
         return Err(value("schema", spec.schema, "this planner reads schema 1"));
     }

@@ -6,8 +6,8 @@
 
 use crate::case::Segment;
 
-use super::ledger::{HORIZON_NS, NS_PER_SEC, div_up};
 use super::timeline::{Step, Timeline};
+use super::units::{HORIZON_NS, NS_PER_SEC, div_up};
 
 /// What is left, from the first instant on at which that is something.
 #[derive(Clone, Debug, Default)]

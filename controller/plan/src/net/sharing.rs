@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use crate::case::Segment;
 
-use super::ledger::{HORIZON_NS, Ledger};
+use super::ledger::Ledger;
 use super::topology::{LinkId, Path};
+use super::units::{HORIZON_NS, NS_PER_SEC};
 
 /// Index of a flow, in the order of [`Sharing::start`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -51,8 +52,6 @@ struct Flow {
     segments: Vec<Segment>,
 }
 
-const NS_PER_SEC: u128 = 1_000_000_000;
-
 impl<'a> Sharing<'a> {
     /// No flows yet.
     #[must_use]
@@ -77,7 +76,7 @@ impl<'a> Sharing<'a> {
     /// Begins a flow now.
     pub fn start(&mut self, path: Path, size_bytes: u64) -> FlowId {
         let id = FlowId(self.flows.len());
-        let left = u128::from(size_bytes) * NS_PER_SEC;
+        let left = u128::from(size_bytes) * u128::from(NS_PER_SEC);
         let places: Vec<usize> = path.links().iter().map(|link| self.place(*link)).collect();
         match places.is_empty() {
             true => self.local.push(id),

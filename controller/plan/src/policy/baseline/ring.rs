@@ -8,8 +8,9 @@ use weft_control::DropReason;
 
 use super::in_time;
 use crate::case::{Case, Segment, UpdateId};
-use crate::net::ledger::{HORIZON_NS, Ledger};
+use crate::net::ledger::Ledger;
 use crate::net::topology::{LinkId, Path};
+use crate::net::units::HORIZON_NS;
 use crate::plan::{Group, Plan, Transfer};
 use crate::policy::{Policy, PolicyError};
 

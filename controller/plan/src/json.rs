@@ -1,0 +1,31 @@
+//! Reads planning problems from JSON.
+
+use crate::case::{Case, CaseError};
+use crate::spec::CaseSpec;
+
+impl Case {
+    /// Reads a problem from JSON and checks it.
+    ///
+    /// # Errors
+    /// [`CaseError`] names the field.
+    pub fn from_json(text: &str) -> Result<Self, CaseError> {
+        Self::new(&CaseSpec::from_json(text)?)
+    }
+}
+
+impl CaseSpec {
+    /// Reads a problem from JSON without checking it.
+    ///
+    /// # Errors
+    /// [`CaseError::Json`] names the field that is missing, unknown or of the wrong type.
+    pub fn from_json(text: &str) -> Result<Self, CaseError> {
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let spec = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            CaseError::Json { field: error.path().to_string(), source: error.into_inner() }
+        })?;
+        reader
+            .end()
+            .map_err(|source| CaseError::Json { field: "after the case".to_owned(), source })?;
+        Ok(spec)
+    }
+}
