@@ -17,9 +17,8 @@ use weft_plan::case::{HostId, Segment};
 
 use super::Controller;
 use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickles};
-use super::job::{Group, GroupState, Job, Member, Pending, Planned};
+use super::job::{Group, GroupState, Job, Member, Offers, Pending, Planned};
 use super::message::{Action, Gate, Grant, GrantSegment, NodeId, Reply, TransferKey};
-use super::refusals::Offers;
 
 impl Controller {
     /// When the next planned group is due by its start.

@@ -10,10 +10,13 @@ use weft_plan::policy::AnyPolicy;
 
 use super::config::JobConfig;
 use super::message::{GrantSegment, NodeId};
-use super::numbers::Numbers;
-use super::promote::Succession;
-use super::refusals::Offers;
 use super::status::JobCounters;
+
+mod numbers;
+mod succession;
+
+pub(super) use numbers::Numbers;
+pub(super) use succession::{Asked, Succession};
 
 /// Names a request; grows with every one.
 pub(super) type Ticket = u64;
@@ -146,6 +149,15 @@ pub(super) enum GroupState {
     Granted,
     /// All of it is at the server.
     Staged,
+}
+
+/// How often a group was offered to its server in vain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offers {
+    /// All refusals: how long to wait.
+    pub(super) refused: u32,
+    /// Those that no patience explains.
+    pub(super) in_vain: u32,
 }
 
 /// A member of a group.

@@ -11,9 +11,8 @@ use weft_plan::case::HostId;
 
 use super::accounts::ROLES_MAX;
 use super::check;
-use super::job::{Group, GroupState, Member};
+use super::job::{Group, GroupState, Member, Offers};
 use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, RoleState};
-use super::refusals::Offers;
 use super::{Controller, Why};
 
 /// A box.

@@ -14,44 +14,12 @@
 use weft_control::{Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Rank};
 
-use super::job::{GroupState, Job, Round};
+use super::job::{Asked, GroupState, Job, Round};
 use super::message::{Action, NodeId, Notice, Reply, RoleState};
 use super::{Controller, Why};
 
 mod heir;
 mod lease;
-
-/// How it stands with the server of a job.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Succession {
-    /// How many times the job got another server.
-    pub(super) epoch: ServerEpoch,
-    /// The server before the present one.
-    pub(super) former: Option<NodeId>,
-    /// The replica was told to take over, and has not answered yet.
-    pub(super) asked: Option<Asked>,
-    /// Acknowledgements do not wait for the replica any more.
-    pub(super) is_replica_left: bool,
-    /// The server said that it has not left its replica: to this controller, or to one before it
-    /// whose state this one has.
-    pub(super) is_vouched: bool,
-    /// It was said that nobody can take over.
-    pub(super) is_stranded: bool,
-}
-
-/// A promotion under way.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Asked {
-    pub(super) order: u64,
-    pub(crate) asked_ns: u64,
-}
-
-impl Asked {
-    /// One that a former controller began; it is asked again at once.
-    pub(super) const fn again(order: u64) -> Self {
-        Self { order, asked_ns: 0 }
-    }
-}
 
 /// What became of a replica that was promoted.
 #[derive(Clone, Copy, Debug)]

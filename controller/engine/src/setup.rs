@@ -13,12 +13,11 @@ use super::check::{self, ConfigError};
 use super::config::{Config, JobConfig};
 use super::counters::Counters;
 use super::flights::Flights;
-use super::job::{Job, ReplicaState, Round, Worker};
+use super::job::{Asked, Job, Numbers, ReplicaState, Round, Succession, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::nodes::Node;
 use super::probes::Probes;
-use super::promote::{Asked, Succession};
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
 use super::status::JobCounters;
@@ -173,7 +172,7 @@ impl Controller {
             planned: VecDeque::new(),
             unplanned_since_ns: None,
             open: BTreeMap::new(),
-            numbers: super::numbers::Numbers::default(),
+            numbers: Numbers::default(),
             version: 0,
             momentum_norm: 0.0,
             is_known: false,
