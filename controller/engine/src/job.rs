@@ -1,6 +1,7 @@
 //! What the controller knows of a job.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
@@ -275,8 +276,8 @@ impl Job {
     }
 }
 
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Debug for Job {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Job")
             .field("config", &self.config)
             .field("pending", &self.pending)

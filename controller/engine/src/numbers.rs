@@ -10,6 +10,8 @@
 //! Invariants: a number is given once; no granted group gets more before it than it was granted
 //! with.
 
+use alloc::vec::Vec;
+
 use weft_control::{Command, OrderNumber};
 use weft_wire::JobId;
 

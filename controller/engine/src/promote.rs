@@ -11,6 +11,9 @@
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_control::{Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Rank};
 
@@ -66,7 +69,7 @@ impl Controller {
     /// Nobody is to take the server's place: acknowledgements do not wait for its replica.
     fn forget_replica(&mut self, id: JobId) {
         let job = self.jobs.get_mut(&id).expect("the caller's job");
-        if !std::mem::replace(&mut job.succession.is_replica_left, true) {
+        if !core::mem::replace(&mut job.succession.is_replica_left, true) {
             job.replica_state.is_held = false;
             let replica = job.replica;
             self.must_save();
@@ -82,7 +85,7 @@ impl Controller {
         if promoted.epoch <= job.succession.epoch {
             return;
         }
-        let former = std::mem::replace(&mut job.server, node);
+        let former = core::mem::replace(&mut job.server, node);
         job.replica = None;
         job.replica_state.is_held = false;
         job.config.server.clone_from(&self.nodes[node.index()].name);

@@ -1,7 +1,9 @@
 //! How a controller begins: configuration and saved state become boxes and jobs; jobs that are
 //! registered later go the same way.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_control::ServerEpoch;
 use weft_wire::{JobId, Rank};
@@ -49,7 +51,7 @@ impl Controller {
             events: 0,
             commands: 0,
         });
-        let jobs = std::mem::take(&mut config.jobs);
+        let jobs = core::mem::take(&mut config.jobs);
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
             counters: Counters::new(config.hosts.len()),

@@ -4,7 +4,9 @@
 //! instant lies where the planner's integer arithmetic is exact (a size times 1e9 fits 128 bits, an
 //! instant plus any plan fits 64). An error names the field by its path in the JSON.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 

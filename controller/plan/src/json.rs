@@ -1,4 +1,7 @@
-//! Reads planning problems from JSON.
+//! Reads planning problems from JSON (feature `json`).
+
+use alloc::borrow::ToOwned;
+use alloc::string::ToString;
 
 use crate::case::{Case, CaseError};
 use crate::spec::CaseSpec;
@@ -21,11 +24,12 @@ impl CaseSpec {
     pub fn from_json(text: &str) -> Result<Self, CaseError> {
         let mut reader = serde_json::Deserializer::from_str(text);
         let spec = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            CaseError::Json { field: error.path().to_string(), source: error.into_inner() }
+            CaseError::Json { field: error.path().to_string(), problem: error.inner().to_string() }
         })?;
-        reader
-            .end()
-            .map_err(|source| CaseError::Json { field: "after the case".to_owned(), source })?;
+        reader.end().map_err(|error| CaseError::Json {
+            field: "after the case".to_owned(),
+            problem: error.to_string(),
+        })?;
         Ok(spec)
     }
 }

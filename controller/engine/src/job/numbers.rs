@@ -1,6 +1,6 @@
 //! The order numbers of a job: which were given, and which below them are free.
 
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
 
 /// The order numbers of a job.
 #[derive(Clone, Debug, Default)]

@@ -1,3 +1,6 @@
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
 use super::*;
 use crate::spec::CaseSpec;
 

@@ -1,6 +1,9 @@
 //! The checks behind [`Case::new`], field by field.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::spec::{CaseSpec, ReservationSpec, ServerSpec, UpdateSpec};
 

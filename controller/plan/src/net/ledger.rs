@@ -4,7 +4,8 @@
 //! bottleneck), from the instant that it may start. Invariant: no link is promised beyond its
 //! capacity. Instants round up to the nanosecond, so a transfer gets at least the bytes it needs.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::case::{Case, HostId, Reservation, Segment};
 

@@ -4,6 +4,8 @@
 //! round, whether it is enough by a given instant, it is a line of the capacity in each of a few
 //! bands, and that is what a search rules out most candidates with.
 
+use alloc::vec::Vec;
+
 use crate::case::Segment;
 
 use super::timeline::{Step, Timeline};

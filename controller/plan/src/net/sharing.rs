@@ -5,7 +5,8 @@
 //! What baselines without a schedule do to the network. No link carries more than its residual:
 //! shares round down. One event costs O(flows + links x bottlenecks).
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use crate::case::Segment;
 
@@ -98,7 +99,7 @@ impl<'a> Sharing<'a> {
     /// that ever ends.
     pub fn next_ended(&mut self) -> Option<Vec<FlowId>> {
         if !self.local.is_empty() {
-            return Some(std::mem::take(&mut self.local));
+            return Some(core::mem::take(&mut self.local));
         }
         while !self.active.is_empty() {
             self.fill();

@@ -2,7 +2,10 @@
 //! of a part each, all links of the ring at the pace of the slowest. The server takes no part; the
 //! sum "commits" when the ring has ended.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_control::DropReason;
 

@@ -9,6 +9,8 @@
 //! Invariant: [`Pool::best`] is what asking every update would give, ties included. Cost: a few
 //! instructions for each low and each host that is set aside, and a few probes.
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, Segment, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::{LinkId, Path};
