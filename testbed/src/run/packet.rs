@@ -57,12 +57,10 @@ pub enum PacketError {
     Interrupted,
 }
 
-/// What a run in virtual time left.
+/// The clock of a run in virtual time, when it has ended.
 #[derive(Debug)]
-pub struct PacketRun<O> {
-    /// As of any run; times are of the virtual clock.
-    pub observed: O,
-    /// How long it took by that clock.
+pub struct VirtualClock {
+    /// How long the run took.
     pub virtual_ns: u64,
     /// Events that happened.
     pub events: u64,
@@ -81,9 +79,11 @@ pub fn check_virtual_time(scenario: &Scenario) -> Result<(), PacketError> {
     Ok(())
 }
 
-/// A fingerprint as reports have it.
-pub(super) fn words(Fingerprint { frames, events }: Fingerprint) -> String {
-    format!("{frames:016x}{events:016x}")
+impl VirtualClock {
+    pub(super) fn new(ended_at: Nanos, events: u64, fingerprint: Fingerprint) -> Self {
+        let fingerprint = format!("{:016x}{:016x}", fingerprint.frames, fingerprint.events);
+        Self { virtual_ns: ended_at.0, events, fingerprint }
+    }
 }
 
 /// What the network does to the frames of workers.
@@ -129,7 +129,7 @@ pub fn run_in_virtual_time(
     directory: &Path,
     progress: &mut dyn FnMut(usize, &WorkerMessage),
     interrupted: &dyn Fn() -> bool,
-) -> Result<PacketRun<Observed>, PacketError> {
+) -> Result<(Observed, VirtualClock), PacketError> {
     let boxes = plan.boxes.iter().enumerate().map(|(index, planned)| {
         let settings = config::parse(&planned.name, &planned.config);
         let mut settings = settings.expect("it was written here");
@@ -167,12 +167,8 @@ pub fn run_in_virtual_time(
     if is_interrupted {
         return Err(PacketError::Interrupted);
     }
-    Ok(PacketRun {
-        virtual_ns: ended.ended_at.0,
-        events: ended.events,
-        fingerprint: words(ended.fingerprint),
-        observed: observed(scenario, plan, ended),
-    })
+    let clock = VirtualClock::new(ended.ended_at, ended.events, ended.fingerprint);
+    Ok((observed(scenario, plan, ended), clock))
 }
 
 /// What a live run would have left.

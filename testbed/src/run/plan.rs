@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_client::Numbers;
+use weft_node::config::NodeConfig;
 
 use super::background::FlowPlan;
 use crate::lab::topology::{Topology, TopologyError};
@@ -111,6 +112,13 @@ pub struct BoxPlan {
     pub name: String,
     /// Its `node.toml`.
     pub config: String,
+}
+
+impl BoxPlan {
+    /// Its configuration.
+    pub(super) fn read(&self) -> NodeConfig {
+        toml::from_str(&self.config).expect("it was written here")
+    }
 }
 
 /// A worker: everything that its process is told.

@@ -25,7 +25,7 @@ pub(super) struct EventLog {
 }
 
 /// The lines of a log, whoever keeps it. Pure.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EventLines {
     /// Descriptors of groups that are not decided, for what events leave out.
     groups: HashMap<(JobId, GroupId), GroupDescriptor>,
@@ -83,6 +83,12 @@ impl EventLines {
             .chain(replicas)
             .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
         Self { groups: HashMap::new(), jobs: jobs.collect() }
+    }
+
+    /// Of a job whose updates have this exponent where nobody installs groups.
+    #[must_use]
+    pub fn of_job(job: JobId, exponent: i8) -> Self {
+        Self { groups: HashMap::new(), jobs: HashMap::from([(job, (0, exponent))]) }
     }
 
     /// Remembers what a controller said of a group.

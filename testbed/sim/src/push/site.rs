@@ -126,7 +126,10 @@ impl Rack {
 
 /// Finds policies by name, for every life of a controller.
 #[derive(Clone)]
-pub struct Policies(pub Arc<dyn Fn(&str) -> Result<AnyPolicy, String> + Send + Sync>);
+pub struct Policies(pub Arc<FindPolicy>);
+
+/// Finds a policy by the name in a configuration.
+pub type FindPolicy = dyn Fn(&str) -> Result<AnyPolicy, String> + Send + Sync;
 
 impl Policies {
     pub(super) fn source(&self) -> PolicySource {

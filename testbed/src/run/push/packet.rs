@@ -15,7 +15,6 @@ use std::time::Duration;
 use weft_controller::config::FileConfig;
 use weft_controller_engine::built_in_policies;
 use weft_engine::role::push::PusherConfig;
-use weft_node::config::NodeConfig;
 use weft_plan::policy::AnyPolicy;
 use weft_sim::push::scenario::{Control, Kind};
 use weft_sim::push::site::{Given, Policies, Site};
@@ -27,10 +26,7 @@ use super::message::PushMessage;
 use super::plan::{PushPlan, PushWorkerPlan};
 use super::processes::PushObserved;
 use super::recorded::{Answers, Recorded};
-use crate::run::packet::{
-    PacketError, PacketRun, bytes_per_sec, fault_rates, host_link, mac, words,
-};
-use crate::run::plan::BoxPlan;
+use crate::run::packet::{PacketError, VirtualClock, bytes_per_sec, fault_rates, host_link, mac};
 use crate::scenario::{REPLICA, SERVER, Scenario};
 use training::Training;
 
@@ -45,7 +41,7 @@ pub fn run_push_in_virtual_time(
     directory: &Path,
     progress: &mut dyn FnMut(u8, &PushMessage),
     interrupted: &dyn Fn() -> bool,
-) -> Result<PacketRun<PushObserved>, PacketError> {
+) -> Result<(PushObserved, VirtualClock), PacketError> {
     let answers = Arc::new(Mutex::new(Answers::default()));
     let kept = Arc::clone(&answers);
     let mut training = Training::new(scenario, plan, directory, kept, progress, interrupted)?;
@@ -84,16 +80,7 @@ pub fn run_push_in_virtual_time(
     }
     let answers = answers.lock().expect("nobody panics with it");
     answers.write(directory).map_err(|(path, source)| PacketError::Io { path, source })?;
-    Ok(PacketRun {
-        observed,
-        virtual_ns: report.ended_at.0,
-        events: report.events,
-        fingerprint: words(report.fingerprint),
-    })
-}
-
-fn read(planned: &BoxPlan) -> NodeConfig {
-    toml::from_str(&planned.config).expect("it was written here")
+    Ok((observed, VirtualClock::new(report.ended_at, report.events, report.fingerprint)))
 }
 
 /// The nodes as their programs would be configured.
@@ -106,7 +93,7 @@ fn site(
     let (mut aggregators, mut server, mut replica) = (Vec::new(), None, None);
     let mut hosts = Vec::new();
     for (index, planned) in plan.boxes.iter().enumerate() {
-        let config = read(planned);
+        let config = planned.read();
         let (name, mac) = (planned.name.clone(), mac(0, index));
         let addr = SocketAddr::new(config.port.ip.ip, config.port.udp_port);
         let local = Endpoint { mac, addr };

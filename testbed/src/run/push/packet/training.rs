@@ -20,7 +20,7 @@ use weft_sim::push::worker::{Said, WorkerNode};
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{JobId, Nanos};
 
-use super::{box_names, read};
+use super::box_names;
 use crate::run::BoxCounters;
 use crate::run::packet::{LOOK_EVERY, PacketError, RESTART_PAUSE, bytes_per_sec};
 use crate::run::push::log::{BoxEvent, LogLine};
@@ -118,7 +118,7 @@ impl<'a> Training<'a> {
                 .boxes
                 .iter()
                 .map(|planned| {
-                    let mut config = read(planned);
+                    let mut config = planned.read();
                     let job = topology::job_id(0).0;
                     config.server.iter_mut().for_each(|section| section.job = job);
                     config.replica.iter_mut().for_each(|section| section.job = job);
@@ -211,7 +211,9 @@ impl<'a> Training<'a> {
         };
         let life = known.life;
         let at = self.origin + Duration::from_nanos(now.0);
-        self.observed.ended = self.observed.ended.take().or(self.losses.note(outcome, at));
+        let losses = &mut self.losses;
+        let ended = self.observed.ended.take();
+        self.observed.ended = ended.or_else(|| losses.note(outcome, at));
         let message = PushMessage::Update(message);
         self.hear(now, worker.rank, &message);
         let PushMessage::Update(message) = message else { return };
@@ -406,7 +408,7 @@ impl Application for Training<'_> {
         let place = self.box_of(node);
         let (lines, log) = &mut self.logs[place];
         let line = lines.event(now.0, job, event, rx_bytes);
-        log.push(serde_json::from_value(line).expect("a line of a box's log"));
+        log.push(LogLine::of(line));
     }
 
     fn box_command(&mut self, node: usize, command: &Command) {
