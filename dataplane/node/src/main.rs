@@ -1,5 +1,8 @@
 //! `weft-node`: see `--help`, and [`weft_node::config`] for the configuration file.
 
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +17,7 @@ use weft_node::environment;
 use weft_node::error::NodeError;
 use weft_node::node::{self, Options};
 use weft_node::stats::{Report, write_text};
+use weft_process::say;
 
 fn main() -> ExitCode {
     let invocation = match Invocation::parse(std::env::args_os()) {
@@ -23,7 +27,7 @@ fn main() -> ExitCode {
     match start(invocation) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weft-node: {}", one_line(&error));
+            weft_process::say!("weft-node: {}", one_line(&error));
             ExitCode::from(error.exit_status())
         }
     }
@@ -37,16 +41,17 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     node.stats_format = cli.format.unwrap_or(node.stats_format);
     let format = node.stats_format;
     if cli.print_config {
-        print!("{}", settings.config.to_toml());
+        say::out(&settings.config.to_toml());
         return Ok(());
     }
     if cli.check_config {
-        println!("{}: good", cli.config.display());
+        say::out(&format!("{}: good\n", cli.config.display()));
         return Ok(());
     }
     let mut options = Options { eal_args, stop: stop_on_signals()?, control: None };
     if settings.config.bench.is_some() {
-        println!("{}", bench::run(&settings, options)?.to_json());
+        let measured = bench::run(&settings, options)?;
+        say::out(&format!("{}\n", measured.to_json()));
         return Ok(());
     }
     let stored = Stored::open(&settings)?;
@@ -75,8 +80,8 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
 
 fn print_report(report: &Report, format: Format) {
     match format {
-        Format::Text => print!("{}", write_text(report)),
-        Format::Json => println!("{}", report.to_json()),
+        Format::Text => say::out(&write_text(report)),
+        Format::Json => say::out(&format!("{}\n", report.to_json())),
     }
 }
 
@@ -85,7 +90,7 @@ fn print_report(report: &Report, format: Format) {
 fn stop_on_signals() -> Result<Arc<AtomicBool>, NodeError> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    let is_heard = |signal: &i32| *signal != SIGHUP || !weft_node::signals::ignores_hangup();
+    let is_heard = |signal: &i32| *signal != SIGHUP || !weft_process::signals::ignores_hangup();
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard) {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))

@@ -345,10 +345,11 @@ impl Node<'_> {
         let (name, driver, mtu) = (&info.name, &info.driver, info.mtu);
         let pid = std::process::id();
         match self.settings.config.node.stats_format {
-            Format::Text => eprintln!(
+            Format::Text => weft_process::say!(
                 "weft-node ready: port={name} driver={driver} addr={} mac={} mtu={mtu} \
                  shards={shards} pid={pid}",
-                local.addr, local.mac
+                local.addr,
+                local.mac
             ),
             Format::Json => {
                 let line = serde_json::json!({
@@ -362,7 +363,7 @@ impl Node<'_> {
                     "shards": shards,
                     "pid": pid,
                 });
-                eprintln!("{line}");
+                weft_process::say!("{line}");
             }
         }
     }

@@ -6,9 +6,9 @@ use std::fmt::{self, Write};
 use serde::Serialize;
 use weft_engine::role::channel::Standing;
 use weft_engine::role::gather::{PushReport as Gathered, PushStats};
+use weft_process::metrics::{head, label};
 
 use super::figures::Figures;
-use super::metrics::{head, label};
 use super::{LaneSnapshot, figures};
 use crate::config::PushSection;
 

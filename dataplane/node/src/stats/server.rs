@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 use weft_engine::role::replica::ReplicaJobStats;
 use weft_engine::role::server::ServerJobStats;
+use weft_process::metrics::{head, label};
 
 use super::figures::Figures;
-use super::metrics::{head, label};
 use super::{LaneSnapshot, figures};
 use crate::config::{NodeConfig, ReplicaSection};
 
