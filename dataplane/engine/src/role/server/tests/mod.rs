@@ -2,12 +2,15 @@
 //! DESIGN section 3 that it is about.
 
 mod announce;
+mod answer;
 mod bound;
-mod cells;
+mod conduct;
 mod counters;
+mod decide;
 mod durable;
 mod hostile;
 mod line;
+mod open;
 mod promotion;
 mod rig;
 mod trains;
