@@ -91,6 +91,7 @@ fn the_log_answers_its_replica_until_it_is_past() {
     assert_eq!(repair(&mut rig, 0).header.outcome, Outcome::Stale);
     let stats = *rig.server.jobs().next().unwrap().1;
     assert_eq!((stats.repairs, stats.replica_lag), (1, 2));
+    assert_eq!((stats.replica_repair_bytes, stats.decisions_repeated), (42 + 32 + 8, 2));
     assert_eq!(ask(&mut rig, 3).header.outcome, Outcome::Wait);
     assert_eq!(rig.server.jobs().next().unwrap().1.replica_lag, 0);
     let held = rig.server.poll_event();
@@ -118,4 +119,18 @@ fn a_version_is_offered_to_replicas_with_the_order_number_that_it_has_come_to() 
     rig.install(descriptor(5, &[0], false)).unwrap();
     rig.poll();
     assert_eq!(ask(&mut rig), (1, 5));
+}
+
+/// I8: what is not sent is asked for again.
+#[test]
+fn what_a_full_outbox_cannot_take_is_counted() {
+    let mut rig = Rig::new(job());
+    (0..40).for_each(|order| rig.void(order));
+    // 4 groups of 3 workers and 2 boxes, and 64.
+    let most = 4 * (3 + 2) + 64;
+    for _ in 0..3 {
+        rig.follow(0);
+    }
+    assert_eq!((rig.stats().decisions_repeated, rig.stats().acks_lost), (96, 96 - most));
+    assert_eq!(rig.poll().len() as u64, most);
 }

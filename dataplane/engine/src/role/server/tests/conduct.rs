@@ -54,6 +54,18 @@ fn a_gate_opens_when_the_group_before_is_ending() {
     assert_eq!(rig.pulls(), [(2, 0), (2, 1), (2, 2)], "the rest is on its way");
 }
 
+#[test]
+fn a_gate_opens_when_the_last_sum_of_an_aggregators_group_is_called() {
+    let mut rig = Rig::new(job());
+    rig.install(descriptor(0, &[0, 1], true)).unwrap();
+    let mut second = descriptor(1, &[1], false);
+    second.after = Some(group(0));
+    rig.install(second).unwrap();
+    assert_eq!(rig.pulls(), [(AGGREGATOR, 0), (AGGREGATOR, 1), (AGGREGATOR, 2)]);
+    rig.sum(group(0), 1, 0b11).unwrap();
+    assert_eq!(rig.pulls(), [(2, 0), (2, 1), (2, 2)]);
+}
+
 /// Credits given within 400 ms, each answered at once.
 fn asked_in_400_ms(rig: &mut Rig) -> usize {
     let mut asked = 0;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use weft_control::{
     Command, CommitMode, Decision, Event, GroupMember, InstallError, OrderNumber, Version,
 };
-use weft_wire::header::{Flags, Header, Kind, Outcome};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
 use weft_wire::rows::ROW_LOG;
 use weft_wire::{ChunkIndex, GroupId, Members};
 
@@ -196,4 +196,71 @@ fn arrival_mode_numbers_groups_as_they_are_committed() {
     }
     let committed = Decision::Committed(Version(1));
     assert_eq!(decided, [(group(3), OrderNumber(0), committed)]);
+}
+
+/// The aggregator frees its lease, the replica's log and the journal say which group it was.
+#[test]
+fn a_group_that_is_not_committed_is_told_to_all_as_what_it_is() {
+    let mut rig = Rig::new(ServerJobConfig { tau_max: 1, ..job() });
+    rig.sum_first_group();
+    rig.poll();
+    let mut old = descriptor(1, &[0, 1], true);
+    old.exponent = -3;
+    rig.install(old).unwrap();
+    let out = rig.poll();
+    let dropped = out.iter().find(|out| out.to == REPLICA).unwrap().header;
+    let told = (dropped.outcome, dropped.element_type, dropped.exponent, dropped.group);
+    assert_eq!(told, (Outcome::Dropped, ElementType::I32, -3, group(1)));
+    let acks: Vec<_> = out.iter().filter(|o| o.to != REPLICA).filter_map(Out::ack).collect();
+    let dropped = |to| (to, Outcome::Dropped, 2);
+    assert_eq!(acks, [(AGGREGATOR, Outcome::Void, 2), dropped(1), dropped(2)]);
+    let is_decided = |event: &Event| matches!(event, Event::Decided { decision, .. } if *decision == Decision::Dropped);
+    assert!(rig.events().iter().any(is_decided));
+}
+
+#[test]
+fn a_group_is_staged_when_the_member_that_it_waited_for_is_closed() {
+    for chunks in [CHUNKS, 1] {
+        let mut rig = Rig::new(job());
+        rig.install(descriptor(0, &[0, 1], true)).unwrap();
+        rig.pulls();
+        for chunk in 0..chunks {
+            rig.direct(1, group(0), chunk).unwrap();
+        }
+        assert_eq!(rig.events(), []);
+        let close = Command::CloseMember { job: JOB, group: Some(group(0)), rank: rank(1) };
+        rig.server.handle_command(rig.now, close);
+        let is_whole = chunks == CHUNKS;
+        let staged = Event::Staged { group: group(0) };
+        assert_eq!(rig.events().contains(&staged), is_whole);
+        rig.poll();
+        assert_eq!(rig.version(), u64::from(is_whole));
+    }
+}
+
+/// It knows nothing of these updates: what is not whole will never be, and what is whole counts.
+#[test]
+fn a_new_life_gives_up_what_its_former_life_had_not_sent_whole() {
+    for is_restored in [false, true] {
+        let mut rig = Rig::new(job());
+        if is_restored {
+            rig.crash(job());
+        }
+        for order in 1..4 {
+            let worker = u8::from(order < 3);
+            rig.install(descriptor(order, &[worker], false)).unwrap();
+        }
+        rig.pulls();
+        for chunk in 0..CHUNKS {
+            rig.direct(2, group(1), chunk).unwrap();
+        }
+        rig.direct(2, group(2), 0).unwrap();
+        rig.begin_life(2, 99);
+        assert_eq!(rig.stats().members_closed, 1, "restored: {is_restored}");
+        rig.poll();
+        // Nobody has order 0.
+        rig.wait(2000);
+        rig.poll();
+        assert_eq!((rig.version(), rig.next_order()), (1, 3));
+    }
 }
