@@ -73,7 +73,11 @@ impl Rig {
     }
 
     fn with_saved(ack: AckMode, saved: &Saved) -> Self {
-        let controller = Controller::new(config(ack), saved, built_in_policies()).unwrap();
+        Self::of(config(ack), saved)
+    }
+
+    fn of(config: Config, saved: &Saved) -> Self {
+        let controller = Controller::new(config, saved, built_in_policies()).unwrap();
         Self {
             controller,
             now_ns: 0,

@@ -66,8 +66,13 @@ fn a_server_vouches_for_a_replica_that_it_has_met() {
     let at = |is_held| Event::ReplicaAt { order: OrderNumber(9), divergence_bound: 0.0, is_held };
     rig.event("s0", at(false)).unwrap();
     assert_eq!(rig.status().replica.map(|replica| replica.is_fit), Some(false));
+    rig.controller.poll_saved();
     rig.event("s0", at(true)).unwrap();
+    assert!(rig.controller.is_save_urgent(), "a controller after this one must know it");
     assert_eq!(rig.status().replica.map(|replica| replica.is_fit), Some(true));
+    rig.controller.poll_saved();
+    rig.event("s0", at(true)).unwrap();
+    assert!(!rig.controller.is_save_urgent(), "it was known");
     rig.dies("s0");
     rig.run_for(4 * SECOND);
     assert!(rig.promote_command().is_some());

@@ -7,6 +7,8 @@ fn a_silent_server_is_replaced_after_its_lease_and_not_before() {
     let mut rig = Rig::attached(AckMode::Replica);
     rig.run_for(10 * SECOND);
     assert_eq!(rig.promote_command(), None, "everybody is there");
+    let moves = |(_, command): &(String, Command)| matches!(command, Command::MoveServer { .. });
+    assert!(!rig.commands.iter().any(moves), "the server is where the files say");
     rig.dies("s0");
     let server = rig.id("s0");
     rig.controller.handle_node_gone(rig.now_ns, server);
@@ -101,6 +103,7 @@ fn what_was_granted_is_asked_of_the_new_server_and_no_order_comes_again() {
     assert!(order.0 > last);
     rig.promoted(first.order.0 + 1, 1);
     assert!(rig.controller.groups.is_empty(), "groups of the dead server are over");
+    assert_eq!(rig.status().counters.unknown, 1, "its worker asks the new server");
     rig.granted.clear();
     rig.commands.clear();
     rig.ask(1, 7, 1);
@@ -231,4 +234,112 @@ fn a_promoted_server_that_dies_strands_its_job() {
     let told: Vec<_> =
         rig.notices.iter().filter(|notice| matches!(notice, Notice::Stranded { .. })).collect();
     assert_eq!(told, [&stranded("s0"), &stranded("r0")]);
+}
+
+/// A server that says it is of an earlier epoch is not the one that was promoted.
+#[test]
+fn a_server_that_goes_back_to_an_earlier_epoch_stands_down() {
+    let serving = |epoch| RoleState {
+        role: Role::Server,
+        box_index: weft_control::BoxIndex(0),
+        ..role("r0", 9, 9, epoch)
+    };
+    let mut rig = Rig::attached(AckMode::Replica);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    rig.promoted(0, 0);
+    rig.commands.clear();
+    rig.attach("r0", 2, serving(0));
+    let down = Command::StandDown { job: JobId(0), epoch: ServerEpoch(1) };
+    assert!(rig.commands.contains(&(String::from("r0"), down.clone())), "{:?}", rig.commands);
+    let (version, _) = rig.controller.server_state(JobId(0)).unwrap();
+    assert_eq!(version, Version(0), "what it says of the model is nothing");
+    rig.commands.clear();
+    rig.attach("r0", 3, serving(1));
+    assert!(!rig.commands.contains(&(String::from("r0"), down)), "{:?}", rig.commands);
+    let (version, _) = rig.controller.server_state(JobId(0)).unwrap();
+    assert_eq!(version, Version(9));
+}
+
+/// Its workers were told nothing: what they asked for is still to be granted.
+#[test]
+fn what_was_planned_and_not_granted_is_planned_anew() {
+    let mut rig = Rig::attached(AckMode::Replica);
+    rig.run_for(SECOND);
+    for rank in 0..2 {
+        rig.ask(rank, 1, 0);
+    }
+    rig.run_for(SECOND / 5);
+    assert!(rig.granted.is_empty() && !rig.controller.groups.is_empty(), "nobody took a group");
+    rig.dies("s0");
+    for _ in 0..60 {
+        rig.run_for(SECOND / 10);
+        if rig.promote_command().is_some() {
+            break;
+        }
+    }
+    rig.commands.retain(|(_, command)| matches!(command, Command::Promote { .. }));
+    rig.promoted(0, 0);
+    assert_eq!(rig.status().counters.unknown, 0);
+    rig.run_for(SECOND);
+    rig.install();
+    let updates: Vec<u64> = rig.granted.iter().map(|grant| grant.update_id).collect();
+    assert_eq!(updates, [1, 1]);
+}
+
+/// The updates of a round that are in the new server's model are not asked for again.
+#[test]
+fn a_round_goes_on_with_the_updates_that_the_new_server_has() {
+    for (version, base, within) in [(0, 0, 0), (4, 4, 0), (7, 6, 1)] {
+        let mut config = config(AckMode::Replica);
+        config.jobs[0].mode = Mode::Sync;
+        let mut rig = Rig::of(config, &Saved::fresh(7));
+        rig.attach_all();
+        rig.dies("s0");
+        rig.run_for(4 * SECOND);
+        rig.promoted(version, version);
+        let round = &rig.controller.jobs[&JobId(0)].round;
+        assert_eq!((round.base, round.granted, round.committed), (base, within, within));
+    }
+}
+
+/// It is asked again as long as it could answer; that it cannot any more is said once.
+#[test]
+fn a_replica_that_dies_before_it_answers_strands_its_job_once() {
+    let mut rig = Rig::attached(AckMode::Replica);
+    rig.dies("s0");
+    rig.run_for(4 * SECOND);
+    assert!(rig.promote_command().is_some());
+    // Somebody looks at whether it answers in time.
+    let due_ns = rig.controller.poll_timeout().unwrap();
+    assert!(due_ns > rig.now_ns && due_ns <= rig.now_ns + SECOND, "{due_ns}");
+    rig.dies("r0");
+    rig.run_for(4 * SECOND);
+    rig.commands.clear();
+    rig.run_for(30 * SECOND);
+    assert_eq!(rig.promote_command(), None, "it is silent, too");
+    let stranded = Notice::Stranded { server: "s0".into() };
+    assert_eq!(rig.notices.iter().filter(|notice| **notice == stranded).count(), 1);
+}
+
+/// Nothing of its job moves then, and nobody waits for it.
+#[test]
+fn a_server_is_away_when_its_stream_is_gone_for_a_lease() {
+    let mut rig = Rig::attached(AckMode::Commit);
+    let is_away = |rig: &Rig| rig.controller.jobs[&JobId(0)].is_server_away;
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.run_for(10 * SECOND);
+    assert!(!is_away(&rig), "its stream stands");
+    let server = rig.id("s0");
+    rig.controller.handle_node_gone(rig.now_ns, server);
+    rig.run_for(SECOND / 5);
+    assert!(is_away(&rig));
+    rig.attach("s0", 1, role("s0", 0, 0, 0));
+    assert!(!is_away(&rig));
+    rig.run_for(SECOND);
+    rig.dies("s0");
+    rig.controller.handle_node_gone(rig.now_ns, server);
+    rig.run_for(SECOND);
+    assert!(!is_away(&rig), "it may be dialling");
 }
