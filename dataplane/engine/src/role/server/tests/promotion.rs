@@ -180,6 +180,24 @@ fn a_server_of_an_earlier_epoch_stands_down_and_says_nothing_more() {
     assert!(rig.poll().is_empty(), "it answers nothing");
 }
 
+/// A word that was meant for the server before it may come late.
+#[test]
+fn an_heir_stands_down_for_a_later_server_alone() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 5);
+    world.run(|world| world.model().version.0 >= 4 && is_fit(world));
+    world.promote();
+    let now = world.now;
+    let heir = world.heir.as_mut().unwrap();
+    let mut stands_down = |epoch| {
+        heir.handle_command(now, Command::StandDown { job: JOB, epoch });
+        let mut events = core::iter::from_fn(|| heir.poll_event());
+        events.any(|(_, event)| event == Event::StoodDown { epoch })
+    };
+    assert!(!stands_down(ServerEpoch(0)) && !stands_down(ServerEpoch(1)));
+    assert!(stands_down(ServerEpoch(2)));
+}
+
 /// I9: acknowledgements that wait for a replica do not wait for a dead one.
 #[test]
 fn a_replica_that_is_left_holds_up_nobody() {
