@@ -12,8 +12,10 @@ use std::process::Command;
 const ALLOWED: &[&str] = &[
     // Ours.
     "weft-control",
+    "weft-controller-engine",
     "weft-engine",
     "weft-kernel",
+    "weft-plan",
     "weft-wire",
     // Data structures, hashes and number formats.
     "arrayvec",
@@ -21,6 +23,12 @@ const ALLOWED: &[&str] = &[
     "half",
     "siphasher",
     "zerocopy",
+    // Functions of floats.
+    "libm",
+    // Text in and out, and errors.
+    "serde",
+    "serde_core",
+    "thiserror",
     // CRC32C with run-time dispatch.
     "crc-fast",
     "crypto-common",
@@ -31,14 +39,18 @@ const ALLOWED: &[&str] = &[
     // Run in the compiler only.
     "proc-macro2",
     "quote",
+    "serde_derive",
     "syn",
+    "thiserror-impl",
     "unicode-ident",
     "zerocopy-derive",
 ];
 
 const PURE: &[(&str, &str)] = &[
     ("weft-control", "proto/control"),
+    ("weft-controller-engine", "controller/engine"),
     ("weft-engine", "dataplane/engine"),
+    ("weft-plan", "controller/plan"),
     ("weft-wire", "proto/wire"),
 ];
 

@@ -3,6 +3,10 @@
 //! Parse, don't validate: [`super::Controller::new`] and [`super::Controller::register_job`] check
 //! all of it once ([`super::check`]); an error names the field by its path in the file.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
@@ -154,7 +158,7 @@ pub enum WorkerConfig {
         /// The host's name.
         host: String,
         /// IP address that its calls must come from.
-        address: std::net::IpAddr,
+        address: core::net::IpAddr,
     },
 }
 
@@ -169,7 +173,7 @@ impl WorkerConfig {
 
     /// The address that its calls must come from.
     #[must_use]
-    pub const fn address(&self) -> Option<std::net::IpAddr> {
+    pub const fn address(&self) -> Option<core::net::IpAddr> {
         match self {
             Self::Host(_) => None,
             Self::At { address, .. } => Some(*address),

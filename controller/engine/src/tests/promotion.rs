@@ -4,6 +4,9 @@ mod left;
 mod restart;
 mod takeover;
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_control::{AckMode, Decision, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::Rank;
 
