@@ -138,6 +138,20 @@ fn a_lane_that_asks_stops_when_the_box_answers_data() {
     assert_eq!(due(&mut sim, now), Some((Phase::Join, boxy().mac.0)));
 }
 
+/// It has nothing else to learn from that the box is another one by now.
+#[test]
+fn an_idle_lane_asks_until_it_is_answered() {
+    let mut sim = Sim::new(2, 4, 1);
+    sim.connect();
+    let now = sim.now;
+    lane(&mut sim).soliciting = true;
+    lane(&mut sim).poll = Poll::start(now);
+    for _ in 0..4 {
+        let now = lane(&mut sim).poll.at;
+        assert_eq!(due(&mut sim, now).map(|(phase, _)| phase), Some(Phase::Hello));
+    }
+}
+
 /// A box that was restarted knows no CLOSE of ours, and is asked who it is now and then.
 #[test]
 fn a_closing_lane_asks_a_silent_box_every_other_time() {
