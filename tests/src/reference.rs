@@ -28,8 +28,10 @@ pub const PAGES: &[Page] = &[
         file: "node.md",
         root: "NodeConfig",
         sources: &[
-            "dataplane/node/src/config",
-            "proto/rpc/src/tls.rs",
+            "proto/config/src/node.rs",
+            "proto/config/src/node",
+            "proto/config/src/format.rs",
+            "proto/config/src/tls.rs",
             "proto/control/src/modes.rs",
             "proto/wire/src/header/code.rs",
             "proto/wire/src/hello/code.rs",

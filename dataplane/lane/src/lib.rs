@@ -2,6 +2,7 @@
 //!
 //! | what | does |
 //! | --- | --- |
+//! | [`Settings`] | are what a configuration means |
 //! | [`aggregator`] | makes an engine of what a configuration says |
 //! | [`RoleLane`] | breathes: receives a burst, lets its engine decide, sends what it says |
 //! | [`LaneEngine`] | is what a lane asks of its engine |
@@ -15,6 +16,7 @@
 mod assemble;
 mod breath;
 mod engine;
+mod settings;
 mod steer;
 mod steered;
 mod wrap;
@@ -22,6 +24,7 @@ mod wrap;
 pub use assemble::aggregator;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
 pub use engine::LaneEngine;
+pub use settings::Settings;
 pub use steer::{Conflict, LaneMap};
 pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
-pub use wrap::{Capture, Wrapped};
+pub use wrap::{Capture, Wrapped, fault_config};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use weft_config::node::{DpdkSection, NodeConfig, PortSection};
 use weft_dpdk::{
     DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
 };
 use weft_io::{Port, PortInfo};
 use weft_lane::{FramePool, Relay, RelayPort, Ring, Wrapped, steer};
 
-use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
 use crate::error::NodeError;
 use crate::host::Host;

@@ -1,13 +1,14 @@
-//! `weft-node`: see `--help`, and [`weft_node::config`] for the configuration file.
+//! `weft-node`: see `--help`, and [`weft_config::node`] for the configuration file.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_config::StatsFormat;
 use weft_node::agent;
 use weft_node::bench;
 use weft_node::cli::Invocation;
-use weft_node::config::{self, Format};
+use weft_node::config;
 use weft_node::control::NodeControl;
 use weft_node::durable::Stored;
 use weft_node::environment;
@@ -37,7 +38,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     node.stats_format = cli.format.unwrap_or(node.stats_format);
     let format = node.stats_format;
     if cli.print_config {
-        print!("{}", settings.config.to_toml());
+        print!("{}", weft_config::to_toml(&settings.config));
         return Ok(());
     }
     if cli.check_config {
@@ -73,10 +74,10 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     Ok(())
 }
 
-fn print_report(report: &Report, format: Format) {
+fn print_report(report: &Report, format: StatsFormat) {
     match format {
-        Format::Text => print!("{}", write_text(report)),
-        Format::Json => println!("{}", report.to_json()),
+        StatsFormat::Text => print!("{}", write_text(report)),
+        StatsFormat::Json => println!("{}", report.to_json()),
     }
 }
 

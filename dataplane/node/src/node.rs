@@ -11,6 +11,8 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
+use weft_config::StatsFormat;
+use weft_config::node::Io;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::table::Table;
@@ -20,12 +22,14 @@ use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, LanePort, RelayPort, Ring, RoleLane, Wrapped, aggregator, steer};
+use weft_lane::Settings;
+use weft_lane::{
+    AggregatorLane, LanePort, RelayPort, Ring, RoleLane, Wrapped, aggregator, fault_config, steer,
+};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
-use crate::config::{Format, Io, Settings};
 use crate::control::NodeControl;
 use crate::durable::{JournalLink, Stored};
 use crate::environment;
@@ -176,7 +180,7 @@ impl Node<'_> {
         others_receive: bool,
     ) -> Result<LanePorts<P>, NodeError> {
         let config = &self.settings.config;
-        let faults = config.faults.map(|faults| faults.to_config());
+        let faults = config.faults.as_ref().map(fault_config);
         let wrap = |port| Wrapped::without_capture(port, faults.as_ref());
         let others = others.into_iter().map(wrap).collect();
         let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
@@ -301,11 +305,11 @@ impl Node<'_> {
     /// Puts `[trace]` and `[faults]` around a port.
     pub(crate) fn wrap<P: Port>(&self, port: P) -> Result<Wrapped<P>, NodeError> {
         let config = &self.settings.config;
-        let faults = config.faults.map(|faults| faults.to_config());
+        let faults = config.faults.as_ref().map(fault_config);
         let Some(trace) = &config.trace else {
             return Ok(Wrapped::without_capture(port, faults.as_ref()));
         };
-        let failed = |source| NodeError::Capture { path: trace.pcap.clone(), source };
+        let failed = |source| NodeError::Capture { path: trace.pcap.clone().into(), source };
         let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
         #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -329,7 +333,7 @@ impl Node<'_> {
         lane: usize,
     ) -> AggregatorLane<LanePort<P>> {
         let lane = u16::try_from(lane).expect("the table bounds the shards");
-        let (pushes, strangers) = (&self.settings.pushes, self.settings.config.strangers.into());
+        let (pushes, strangers) = (&self.settings.pushes, self.settings.strangers);
         let engine = aggregator(table, pushes, strangers, lane, self.seed, Kernels::detect());
         AggregatorLane::new(port, engine.expect("it was judged when the configuration was read"))
     }
@@ -345,12 +349,12 @@ impl Node<'_> {
         let (name, driver, mtu) = (&info.name, &info.driver, info.mtu);
         let pid = std::process::id();
         match self.settings.config.node.stats_format {
-            Format::Text => eprintln!(
+            StatsFormat::Text => eprintln!(
                 "weft-node ready: port={name} driver={driver} addr={} mac={} mtu={mtu} \
                  shards={shards} pid={pid}",
                 local.addr, local.mac
             ),
-            Format::Json => {
+            StatsFormat::Json => {
                 let line = serde_json::json!({
                     "ready": true,
                     "node": self.settings.config.node.name,

@@ -8,10 +8,11 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::config::{Format, NodeConfig};
 use crate::error::NodeError;
 use crate::lane::Shared;
 use crate::stats::{LaneSnapshot, PortReport, Report, metrics, write_text};
+use weft_config::StatsFormat;
+use weft_config::node::NodeConfig;
 
 /// Where scrapers connect.
 #[derive(Debug)]
@@ -45,8 +46,8 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
             let report = report().with_rates_since(&last.1, last.0.elapsed());
             last = (Instant::now(), report.port.clone());
             match config.node.stats_format {
-                Format::Text => eprint!("{}", write_text(&report)),
-                Format::Json => eprintln!("{}", report.to_json()),
+                StatsFormat::Text => eprint!("{}", write_text(&report)),
+                StatsFormat::Json => eprintln!("{}", report.to_json()),
             }
         }
         if let Some(MetricsListener(listener)) = &metrics {

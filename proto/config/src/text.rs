@@ -1,95 +1,102 @@
-//! Finds where in the file a problem is: from a path such as `row[0].window` to a line, and from a
+//! Finds where in a text a problem is: from a path such as `row[0].window` to a line, and from a
 //! span that the TOML parser reports to a path.
 
-use std::ops::Range;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Range;
 
-use toml::de::{DeTable, DeValue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::de::{DeArray, DeTable, DeValue};
 
-use super::ConfigError;
-use super::resolve::{Problem, Step};
+use crate::Problem;
 
-/// A configuration text with its parsed structure, for error messages.
-pub(super) struct Source<'a> {
-    path: &'a str,
-    text: &'a str,
-    root: DeTable<'a>,
+/// The text of a configuration file, with its name in errors.
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    name: String,
+    text: String,
 }
 
-impl<'a> Source<'a> {
-    pub(super) fn new(path: &'a str, text: &'a str) -> Result<Self, ConfigError> {
-        match DeTable::parse(text) {
-            Ok(root) => Ok(Self { path, text, root: root.into_inner() }),
-            Err(error) => Err(ConfigError::Invalid {
-                path: path.to_owned(),
-                line: line_at(text, error.span().map_or(0, |span| span.start)),
-                field: String::new(),
-                problem: one_line(error.message()),
-            }),
-        }
-    }
-
-    /// An error of serde: unknown key, missing key, wrong type, bad value.
-    pub(super) fn refuse_shape(&self, error: &toml::de::Error) -> ConfigError {
-        let span = error.span().unwrap_or(0..0);
-        ConfigError::Invalid {
-            path: self.path.to_owned(),
-            line: line_at(self.text, span.start),
-            field: render(&path_to(&self.root, &span)),
-            problem: one_line(error.message()),
-        }
-    }
-
-    /// A problem of meaning. A key that is not in the file is placed at its section.
-    pub(super) fn refuse(&self, problem: &Problem) -> ConfigError {
-        ConfigError::Invalid {
-            path: self.path.to_owned(),
-            line: line_at(self.text, offset_of(&self.root, &problem.path)),
-            field: render(&problem.path),
-            problem: problem.problem.clone(),
-        }
-    }
+/// Why a configuration was refused.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{file}:{line}: {field}{}{problem}", if .field.is_empty() { "" } else { ": " })]
+pub struct ConfigError {
+    /// The file.
+    pub file: String,
+    /// Line of the offending key, from 1.
+    pub line: usize,
+    /// The offending key as `section.key` or `row[0].key`; empty for bad TOML.
+    pub field: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
 }
 
-fn line_at(text: &str, offset: usize) -> usize {
-    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+/// The configuration as a file, every default filled in.
+///
+/// # Panics
+/// For a map whose keys are no strings, which no configuration has.
+#[must_use]
+pub fn to_toml(config: &impl Serialize) -> String {
+    toml::to_string(config).expect("every section is a table, every key a string")
+}
+
+impl ConfigFile {
+    /// A file's text, and what errors call it.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+
+    /// Reads its shape.
+    ///
+    /// # Errors
+    /// Bad TOML, an unknown or a missing key, a wrong type, a bad value.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        toml::from_str(&self.text).map_err(|error| {
+            let span = error.span().unwrap_or(0..0);
+            let field = DeTable::parse(&self.text).map(|root| path_to(root.get_ref(), &span));
+            self.error(span.start, field.unwrap_or_default(), one_line(error.message()))
+        })
+    }
+
+    /// The error for a value that makes no sense. A key that is not in the file is placed at its
+    /// section.
+    #[must_use]
+    pub fn refuse(&self, problem: &Problem) -> ConfigError {
+        let root = DeTable::parse(&self.text);
+        let offset = root.map_or(0, |root| offset_of(root.get_ref(), &problem.field));
+        self.error(offset, problem.field.clone(), problem.problem.clone())
+    }
+
+    fn error(&self, offset: usize, field: String, problem: String) -> ConfigError {
+        let before = self.text.bytes().take(offset);
+        let line = 1 + before.filter(|byte| *byte == b'\n').count();
+        ConfigError { file: self.name.clone(), line, field, problem }
+    }
 }
 
 fn one_line(message: &str) -> String {
     message.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }
 
-fn render(path: &[Step]) -> String {
-    let mut text = String::new();
-    for step in path {
-        match step {
-            Step::Key(key) if text.is_empty() => text.push_str(key),
-            Step::Key(key) => {
-                text.push('.');
-                text.push_str(key);
-            }
-            Step::Index(index) => text.push_str(&format!("[{index}]")),
-        }
-    }
-    text
-}
-
-/// Start of the deepest part of `path` that the file has.
-fn offset_of(root: &DeTable<'_>, path: &[Step]) -> usize {
+/// Start of the deepest part of a path that the file has.
+fn offset_of(root: &DeTable<'_>, field: &str) -> usize {
     let mut offset = 0;
     let mut table = Some(root);
-    let mut array = None;
-    for step in path {
-        let value = match step {
-            Step::Key(key) => {
-                let entry = table.and_then(|table| table.iter().find(|(k, _)| k.get_ref() == key));
-                let Some((key, value)) = entry else { return offset };
-                offset = key.span().start;
+    let mut array: Option<&DeArray<'_>> = None;
+    for step in field.split(['.', '[']) {
+        let index = step.strip_suffix(']').and_then(|index| index.parse::<usize>().ok());
+        let value = match index {
+            Some(index) => {
+                let Some(value) = array.and_then(|array| array.get(index)) else { return offset };
+                offset = value.span().start;
                 value
             }
-            Step::Index(index) => {
-                let value = array.and_then(|array: &toml::de::DeArray<'_>| array.get(*index));
-                let Some(value) = value else { return offset };
-                offset = value.span().start;
+            None => {
+                let entry = table.and_then(|table| table.iter().find(|(k, _)| k.get_ref() == step));
+                let Some((key, value)) = entry else { return offset };
+                offset = key.span().start;
                 value
             }
         };
@@ -100,33 +107,38 @@ fn offset_of(root: &DeTable<'_>, path: &[Step]) -> usize {
 }
 
 /// Path of the deepest key or value that covers `span`.
-fn path_to(root: &DeTable<'_>, span: &Range<usize>) -> Vec<Step> {
-    let mut path = Vec::new();
+fn path_to(root: &DeTable<'_>, span: &Range<usize>) -> String {
+    let mut path = String::new();
     descend_table(root, span, &mut path);
     path
 }
 
-fn descend_table(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<Step>) -> bool {
+fn descend_table(table: &DeTable<'_>, span: &Range<usize>, path: &mut String) -> bool {
+    let len = path.len();
     for (key, value) in table {
-        path.push(Step::Key(key.get_ref().to_string()));
+        if len > 0 {
+            path.push('.');
+        }
+        path.push_str(key.get_ref());
         if covers(&key.span(), span) || descend(value, span, path) {
             return true;
         }
-        path.pop();
+        path.truncate(len);
     }
     false
 }
 
 /// True when the path now ends at `span`. The values of a table may lie outside of its own span
 /// (`[a.b]` after `[a]`), so these are searched first.
-fn descend(value: &toml::Spanned<DeValue<'_>>, span: &Range<usize>, path: &mut Vec<Step>) -> bool {
+fn descend(value: &toml::Spanned<DeValue<'_>>, span: &Range<usize>, path: &mut String) -> bool {
+    let len = path.len();
     let inside = match value.get_ref() {
         DeValue::Table(table) => descend_table(table, span, path),
         DeValue::Array(array) => array.iter().enumerate().any(|(index, value)| {
-            path.push(Step::Index(index));
+            path.push_str(&format!("[{index}]"));
             let found = descend(value, span, path);
             if !found {
-                path.pop();
+                path.truncate(len);
             }
             found
         }),
@@ -138,3 +150,6 @@ fn descend(value: &toml::Spanned<DeValue<'_>>, span: &Range<usize>, path: &mut V
 fn covers(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end && !inner.is_empty()
 }
+
+#[cfg(test)]
+mod tests;
