@@ -43,12 +43,12 @@ pub const PAGES: &[Page] = &[
     },
     Page {
         file: "controller.md",
-        root: "FileConfig",
+        root: "ControllerConfig",
         sources: &[
-            "controller/daemon/src/config.rs",
-            "controller/engine/src/config.rs",
-            "controller/plan/src/case/options.rs",
-            "proto/rpc/src/tls.rs",
+            "proto/config/src/controller.rs",
+            "proto/config/src/controller",
+            "proto/config/src/format.rs",
+            "proto/config/src/tls.rs",
             "proto/control/src/modes.rs",
             "proto/wire/src/header/code.rs",
         ],

@@ -1,11 +1,12 @@
-//! `weft-controller`: see `--help`, and [`weft_controller::config`] for the configuration file.
+//! `weft-controller`: see `--help`, and [`weft_config::controller`] for the configuration file.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use weft_config::controller::ControllerConfig;
+use weft_config::{ConfigFile, to_toml};
 use weft_controller::cli::Cli;
-use weft_controller::config::FileConfig;
 use weft_controller::daemon::{self, Daemon};
 use weft_controller::error::DaemonError;
 
@@ -20,18 +21,25 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: &Cli) -> Result<(), DaemonError> {
-    let mut config = FileConfig::load(&cli.config)?;
+    let path = &cli.config;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| DaemonError::Unreadable { path: path.clone(), source })?;
+    let file = ConfigFile::new(path.display().to_string(), text);
+    run(cli, file.read()?).map_err(|error| error.in_file(&file))
+}
+
+fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
     config.stats_period_s = cli.stats_period.unwrap_or(config.stats_period_s);
     config.stats_format = cli.format.unwrap_or(config.stats_format);
     if let Some(policy) = &cli.policy {
         config.set_policy(policy);
     }
     if cli.print_config {
-        print!("{}", config.to_toml());
+        print!("{}", to_toml(&config));
         return Ok(());
     }
     if cli.check_config {
-        daemon::check(&cli.config, &config)?;
+        daemon::check(&config)?;
         println!("{}: good", cli.config.display());
         return Ok(());
     }
@@ -55,7 +63,7 @@ fn start(cli: &Cli) -> Result<(), DaemonError> {
                 _ = hangup.recv(), if !is_detached => {}
             }
         };
-        Daemon::bind(&cli.config, config).await?.run(stop).await
+        Daemon::bind(config).await?.run(stop).await
     })?;
     print!("{}", daemon::write(&last, format));
     Ok(())

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use weft_config::controller::JobConfig;
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use weft_plan::case::{HostId, Segment};
 use weft_plan::policy::AnyPolicy;
 
-use super::config::JobConfig;
 use super::message::{GrantSegment, NodeId};
 use super::numbers::Numbers;
 use super::promote::Succession;

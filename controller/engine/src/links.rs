@@ -15,6 +15,7 @@
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
 
+use weft_config::controller::Config;
 use weft_control::{Train, TrainArrival};
 
 use weft_plan::case::{Case, Host, HostId, Rack, RackId};
@@ -26,7 +27,6 @@ use weft_plan::net::estimate::{
 use weft_plan::net::topology::{LinkId, Topology};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
-use super::config::Config;
 use super::message::{ProbeTrain, Telemetry};
 use super::status::HostStatus;
 

@@ -9,8 +9,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-
-use super::config::JobConfig;
+use weft_config::controller::JobConfig;
 
 /// The content of the state file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

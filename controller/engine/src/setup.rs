@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use weft_config::controller::{Config, JobConfig};
 use weft_control::ServerEpoch;
 use weft_wire::{JobId, Rank};
 
@@ -10,7 +11,6 @@ use weft_plan::case::HostId;
 
 use super::accounts::Accounts;
 use super::check::{self, ConfigError};
-use super::config::{Config, JobConfig};
 use super::counters::Counters;
 use super::flights::Flights;
 use super::job::{Job, ReplicaState, Round, Worker};

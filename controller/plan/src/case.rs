@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use crate::spec::CaseSpec;
 
 mod error;
-mod options;
 mod validate;
 mod write;
 
@@ -19,7 +18,7 @@ mod write;
 mod tests;
 
 pub use error::CaseError;
-pub use options::{AggregatorChoice, Objective, Options};
+pub use weft_config::controller::{AggregatorChoice, Objective, Options};
 
 /// Index of a host in [`Case::hosts`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -22,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod controller;
 mod format;
 pub mod node;
 mod problem;
