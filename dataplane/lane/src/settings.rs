@@ -284,3 +284,6 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
 fn position(config: &NodeConfig, row: u16) -> usize {
     config.row.iter().position(|section| section.row == row).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,7 @@ use weft_wire::Nanos;
 pub type Capture = BufWriter<File>;
 
 /// What `[faults]` means.
-#[must_use]
-pub fn fault_config(section: &FaultsSection) -> FaultConfig {
+pub(crate) fn fault_config(section: &FaultsSection) -> FaultConfig {
     let rates = FaultRates {
         loss: section.loss,
         duplicate: section.duplicate,
