@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use weft_config::Problem;
-use weft_config::node::{Io, JobSection, NodeConfig, PushSection, RowSection};
+use weft_config::node::{Io, NodeConfig, RowSection};
 use weft_engine::admit::StrangersQuota;
 use weft_engine::role::gather::{self, PushConfig};
 use weft_engine::role::model::ModelConfigError;
@@ -241,44 +241,33 @@ fn udp_sockets(config: &NodeConfig, source_port: u16) -> Option<usize> {
 
 /// The key that a [`TableError`] is about.
 fn place(config: &NodeConfig, error: &TableError) -> Problem {
-    match (error.entry, error.field) {
-        ("job", field) => {
-            let is_it = |job: &JobSection| u32::from(job.id) == error.index;
-            // A number that is taken is at fault where it appears again.
-            let index = match field {
-                "job" => config.job.iter().rposition(is_it),
-                _ => config.job.iter().position(is_it),
+    let (section, number) = (error.entry, if error.entry == "row" { "row" } else { "job" });
+    let numbers: Vec<u16> = match section {
+        "job" => config.job.iter().map(|job| job.id).collect(),
+        "row" => config.row.iter().map(|row| row.row).collect(),
+        "push" => config.push.iter().map(|push| push.job).collect(),
+        _ => {
+            let field = match error.field {
+                "local" => "port.udp_port",
+                "shards" => "lcores.shards",
+                "jobs" => "job",
+                _ => "row",
             };
-            let key = if field == "job" { "id" } else { field };
-            Problem::of_entry("job", index.unwrap_or(0), key, error.problem)
+            return Problem::new(field, error.problem);
         }
-        ("row", field) => {
-            let is_it = |row: &RowSection| u32::from(row.row) == error.index;
-            let index = match field {
-                "row" => config.row.iter().rposition(is_it),
-                _ => config.row.iter().position(is_it),
-            };
-            let (key, problem) = match field {
-                "weight" => ("members", format!("weight {}", error.problem)),
-                field => (field, error.problem.to_owned()),
-            };
-            Problem::of_entry("row", index.unwrap_or(0), key, problem)
-        }
-        ("push", field) => {
-            let is_it = |push: &PushSection| u32::from(push.job) == error.index;
-            let index = match field {
-                "job" => config.push.iter().rposition(is_it),
-                _ => config.push.iter().position(is_it),
-            };
-            Problem::of_entry("push", index.unwrap_or(0), field, error.problem)
-        }
-        (_, "local") => Problem::new("port.udp_port", error.problem),
-        (_, "shards") => Problem::new("lcores.shards", error.problem),
-        (_, field) => {
-            let section = if field == "jobs" { "job" } else { "row" };
-            Problem::new(section, error.problem)
-        }
-    }
+    };
+    let is_it = |number: &u16| u32::from(*number) == error.index;
+    // A number that is taken is at fault where it appears again.
+    let index = match error.field == number {
+        true => numbers.iter().rposition(is_it),
+        false => numbers.iter().position(is_it),
+    };
+    let (key, problem) = match (section, error.field) {
+        ("job", "job") => ("id", error.problem.to_owned()),
+        ("row", "weight") => ("members", format!("weight {}", error.problem)),
+        (_, field) => (field, error.problem.to_owned()),
+    };
+    Problem::of_entry(section, index.unwrap_or(0), key, problem)
 }
 
 fn position(config: &NodeConfig, row: u16) -> usize {

@@ -108,25 +108,10 @@ const fn default_telemetry_period_ms() -> u64 {
 
 impl ControllerConfig {
     /// A controller that knows of nothing yet.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
-        Self {
-            listen,
-            tls: None,
-            insecure: false,
-            metrics: None,
-            state_file: None,
-            events: None,
-            stats_period_s: 0,
-            stats_format: StatsFormat::default(),
-            telemetry_period_ms: default_telemetry_period_ms(),
-            tuning: Tuning::default(),
-            policies: PoliciesSection::default(),
-            racks: Vec::new(),
-            hosts: Vec::new(),
-            nodes: Vec::new(),
-            jobs: Vec::new(),
-        }
+        section!(listen)
     }
 
     /// Checks that only those call who are meant to. The rest is checked by the engine, which takes

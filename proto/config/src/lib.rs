@@ -22,12 +22,14 @@
 
 extern crate alloc;
 
+#[cfg(feature = "text")]
+#[macro_use]
+mod text;
+
 pub mod controller;
 mod format;
 pub mod node;
 mod problem;
-#[cfg(feature = "text")]
-mod text;
 mod tls;
 
 pub use format::StatsFormat;

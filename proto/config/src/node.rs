@@ -105,25 +105,10 @@ pub struct NodeConfig {
 
 impl NodeConfig {
     /// A node that has nothing but a port.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(port: PortSection) -> Self {
-        Self {
-            node: NodeSection::default(),
-            port,
-            dpdk: DpdkSection::default(),
-            lcores: LcoresSection::default(),
-            idle: IdleSection::default(),
-            strangers: StrangersSection::default(),
-            faults: None,
-            trace: None,
-            bench: None,
-            controller: None,
-            job: Vec::new(),
-            row: Vec::new(),
-            push: Vec::new(),
-            server: Vec::new(),
-            replica: Vec::new(),
-        }
+        section!(port)
     }
 }
 

@@ -42,6 +42,17 @@ pub fn to_toml(config: &impl Serialize) -> String {
     toml::to_string(config).expect("every section is a table, every key a string")
 }
 
+/// A section of what it must say; all else is by default.
+macro_rules! section {
+    ($($key:ident),+) => {{
+        let mut table = toml::Table::new();
+        $(
+            let value = toml::Value::try_from($key).expect("keys have plain values");
+            table.insert(stringify!($key).into(), value);
+        )+
+        table.try_into().expect("these are the keys without a default")
+    }};
+}
 impl ConfigFile {
     /// A file's text, and what errors call it.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_client::Numbers;
 use weft_config::StatsFormat;
 use weft_config::node::{
-    self, DpdkSection, JobSection, LcoresSection, MemberSection, NodeConfig, NodeSection,
-    ParentSection, PortSection, RowSection,
+    self, JobSection, MemberSection, NodeConfig, ParentSection, PortSection, RowSection,
 };
 use weft_wire::header::Operation;
 use weft_wire::hello::Overflow;
@@ -59,16 +58,6 @@ impl Io {
             Self::Udp => "udp",
             Self::AfPacket => "af_packet",
             Self::Dpdk => "dpdk",
-        }
-    }
-
-    /// As a box's file names it, in which there is no port of memory.
-    #[must_use]
-    pub(super) const fn of_node(self) -> node::Io {
-        match self {
-            Self::Memory | Self::Udp => node::Io::Udp,
-            Self::AfPacket => node::Io::AfPacket,
-            Self::Dpdk => node::Io::Dpdk,
         }
     }
 }
@@ -318,48 +307,22 @@ impl Layout<'_> {
 
     /// A box's `node.toml`.
     fn node(&self, index: usize, name: &str) -> NodeConfig {
-        let addr = self.box_addr(index);
-        let mtu = self.scenario.lab.mtu;
-        let mut port = PortSection {
-            udp_port: addr.port(),
-            mtu: u16::try_from(mtu).expect("an MTU is below 65,536"),
-            ..PortSection::new(self.io.of_node(), addr.ip())
-        };
-        let mut dpdk = DpdkSection::default();
-        match self.io {
-            Io::AfPacket => {
-                port.device = Some(self.interface(name).to_owned());
-                port.qdisc_bypass = false;
-            }
-            Io::Dpdk if let Place::Memif { socket, .. } = self.place => {
-                port.device = Some("net_memif0".to_owned());
-                dpdk.memory_mib = 128;
-                dpdk.vdev = vec![format!(
-                    "net_memif0,role=server,id=0,socket={socket},socket-abstract=no,bsize=2048,\
-                     rsize=10"
-                )];
-            }
-            Io::Dpdk => {
-                port.device = Some("net_af_packet0".to_owned());
-                dpdk.vdev = vec![af_packet_vdev(self.interface(name), mtu)];
-            }
-            Io::Memory | Io::Udp => {}
+        let (addr, mtu) = (self.box_addr(index), self.scenario.lab.mtu);
+        let mut config = box_config(name, self.io, addr, mtu, self.interface(name));
+        if let Place::Memif { socket, .. } = self.place {
+            config.port.device = Some("net_memif0".to_owned());
+            config.dpdk.memory_mib = 128;
+            config.dpdk.vdev = vec![format!(
+                "net_memif0,role=server,id=0,socket={socket},socket-abstract=no,bsize=2048,rsize=10"
+            )];
         }
-        let mut row = vec![self.row(index, 0)];
+        config.lcores.shards = self.scenario.aggregation.lanes;
+        config.job = vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }];
+        config.row = vec![self.row(index, 0)];
         if self.scenario.job.scale_exponent == ScaleExponent::Auto {
-            row.push(self.row(index, 1));
+            config.row.push(self.row(index, 1));
         }
-        NodeConfig {
-            node: node_section(name),
-            dpdk,
-            lcores: LcoresSection {
-                shards: self.scenario.aggregation.lanes,
-                ..LcoresSection::default()
-            },
-            job: vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }],
-            row,
-            ..NodeConfig::new(port)
-        }
+        config
     }
 
     /// Row 0 sums gradients, row 1 agrees on exponents.
@@ -401,23 +364,51 @@ impl Layout<'_> {
     }
 }
 
-/// What all boxes of a run are alike in.
-pub(super) fn node_section(name: &str) -> NodeSection {
-    NodeSection { name: name.to_owned(), stats_format: StatsFormat::Json, ..NodeSection::default() }
-}
-
-/// A DPDK device on an interface of the kernel.
-pub(super) fn af_packet_vdev(interface: &str, mtu: u32) -> String {
-    let frame = (mtu + 14 + 66).next_multiple_of(1024);
-    let block = frame.next_multiple_of(4096);
-    format!(
-        "net_af_packet0,iface={interface},qdisc_bypass=0,framesz={frame},blocksz={block},\
-         framecnt=2048"
-    )
+/// A box without a job. `interface` is the kernel's, for ports that need one; queueing disciplines
+/// stay in the path, for they shape the links.
+pub(crate) fn box_config(
+    name: &str,
+    io: Io,
+    addr: SocketAddr,
+    mtu: u32,
+    interface: &str,
+) -> NodeConfig {
+    let of_node = match io {
+        // In a file there is no port of memory.
+        Io::Memory | Io::Udp => node::Io::Udp,
+        Io::AfPacket => node::Io::AfPacket,
+        Io::Dpdk => node::Io::Dpdk,
+    };
+    let mut config = NodeConfig::new(PortSection {
+        udp_port: addr.port(),
+        mtu: u16::try_from(mtu).expect("an MTU is below 65,536"),
+        ..PortSection::new(of_node, addr.ip())
+    });
+    config.node.name = name.to_owned();
+    config.node.stats_format = StatsFormat::Json;
+    match io {
+        Io::AfPacket => {
+            config.port.device = Some(interface.to_owned());
+            config.port.qdisc_bypass = false;
+        }
+        Io::Dpdk => {
+            let frame = (mtu + 14 + 66).next_multiple_of(1024);
+            let block = frame.next_multiple_of(4096);
+            config.port.device = Some("net_af_packet0".to_owned());
+            config.dpdk.vdev = vec![format!(
+                "net_af_packet0,iface={interface},qdisc_bypass=0,framesz={frame},\
+                 blocksz={block},framecnt=2048"
+            )];
+        }
+        Io::Memory | Io::Udp => {}
+    }
+    config
 }
 
 #[cfg(test)]
 mod tests {
+    use weft_config::{ConfigFile, to_toml};
+
     use super::*;
 
     const DIGITS: &str = include_str!("../../scenarios/digits.toml");
@@ -470,5 +461,28 @@ mod tests {
         let plan = Plan::new(&scenario, Io::Udp, Place::Loopback { port_base: 20_000 }, 1).unwrap();
         let rows = &plan.boxes[0].config.row;
         assert_eq!((rows[1].operation, rows[0].exponent), (Operation::Max, None));
+    }
+
+    #[test]
+    fn every_box_can_run_what_is_planned_for_it() {
+        let socket = "memif.sock".to_owned();
+        for (io, place) in [
+            (Io::Udp, Place::Loopback { port_base: 20_000 }),
+            (Io::AfPacket, Place::Lab),
+            (Io::Dpdk, Place::Lab),
+            (Io::Dpdk, Place::Memif { socket, port_base: 20_000 }),
+        ] {
+            for (leaves, mtu) in [(0, 1500), (2, 1500), (2, 9000)] {
+                let mut scenario = scenario(leaves);
+                scenario.lab.mtu = mtu;
+                for planned in Plan::new(&scenario, io, place.clone(), 1).unwrap().boxes {
+                    let file = ConfigFile::new("planned.toml", to_toml(&planned.config));
+                    let config: NodeConfig = file.read().unwrap();
+                    assert_eq!(config, planned.config);
+                    let settings = weft_lane::Settings::new(config);
+                    assert!(settings.is_ok(), "{io:?} {leaves} {mtu}: {settings:?}");
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weft_config::node::{PortSection, ServerSection, StrangersSection};
+use weft_config::node::{JobSection, PortSection, ServerSection, StrangersSection};
 
 use super::*;
 

@@ -314,6 +314,7 @@ impl Tuning {
 
 impl JobConfig {
     /// A job with what has no default, its workers by the names of their hosts.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(
         name: &str,
@@ -322,26 +323,8 @@ impl JobConfig {
         workers: impl IntoIterator<Item = impl Into<String>>,
         server: &str,
     ) -> Self {
-        Self {
-            name: name.to_owned(),
-            index,
-            dimension,
-            element: i32_elements(),
-            elements_per_chunk: None,
-            workers: workers.into_iter().map(|host| WorkerConfig::Host(host.into())).collect(),
-            server: server.to_owned(),
-            aggregators: Vec::new(),
-            ack: AckMode::default(),
-            replica: None,
-            tau_max: None,
-            momentum: 0.0,
-            div_max: None,
-            mode: Mode::default(),
-            partial_count: None,
-            policy: None,
-            weight: one(),
-            options: Options::default(),
-        }
+        let workers: Vec<String> = workers.into_iter().map(Into::into).collect();
+        section!(name, index, dimension, workers, server)
     }
 
     /// Bytes of an element on the wire.

@@ -48,19 +48,10 @@ pub struct BenchSection {
 
 impl BenchSection {
     /// A bench with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(mode: BenchMode) -> Self {
-        Self {
-            mode,
-            lease: LeaseName::default(),
-            pcap: None,
-            seconds: defaults::seconds(),
-            packets: defaults::packets(),
-            frames: defaults::frames(),
-            order: defaults::order(),
-            vlan: false,
-            check_every: defaults::check_every(),
-        }
+        section!(mode)
     }
 }
 

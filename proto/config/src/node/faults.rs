@@ -89,9 +89,11 @@ pub struct TraceSection {
 
 impl TraceSection {
     /// A capture into a file.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(pcap: impl Into<FilePath>) -> Self {
-        Self { pcap: pcap.into(), size_max_mib: defaults::size_max_mib() }
+        let pcap = pcap.into();
+        section!(pcap)
     }
 
     pub(super) fn has_good_size(&self) -> bool {

@@ -32,15 +32,10 @@ pub struct JobSection {
 
 impl JobSection {
     /// A job without a limit of its rate.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(id: u16) -> Self {
-        Self {
-            id,
-            name: None,
-            slots_max: defaults::slots_max(),
-            rate_bytes_per_sec: None,
-            burst_bytes: defaults::burst_bytes(),
-        }
+        section!(id)
     }
 }
 

@@ -66,20 +66,10 @@ pub enum Io {
 
 impl PortSection {
     /// A port with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(io: Io, ip: impl Into<HostAddr>) -> Self {
-        Self {
-            io,
-            device: None,
-            ip: ip.into(),
-            mac: None,
-            udp_port: defaults::udp_port(),
-            mtu: defaults::mtu(),
-            frame_count: defaults::frame_count(),
-            socket_buffer_bytes: defaults::socket_buffer_bytes(),
-            offload: false,
-            ring_bytes: defaults::socket_buffer_bytes(),
-            qdisc_bypass: defaults::yes(),
-        }
+        let ip = ip.into();
+        section!(io, ip)
     }
 }

@@ -67,25 +67,9 @@ pub struct PushSection {
 
 impl PushSection {
     /// A job with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(job: u16, workers: Vec<SocketAddr>, server: SocketAddr, chunks: u32) -> Self {
-        Self {
-            job,
-            name: None,
-            box_index: 0,
-            workers,
-            server,
-            replica: None,
-            chunks,
-            elements: defaults::elements(),
-            element_type: defaults::element_type(),
-            overflow: defaults::overflow(),
-            integrity: Integrity::default(),
-            exponent: None,
-            quota_bytes: defaults::quota_bytes(),
-            pull_cache_bytes: defaults::pull_cache_bytes(),
-            rate_bytes_per_sec: None,
-            burst_bytes: defaults::burst_bytes(),
-        }
+        section!(job, workers, server, chunks)
     }
 }

@@ -66,24 +66,10 @@ pub struct RowSection {
 
 impl RowSection {
     /// A row with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(row: u16, job: u16, members: Vec<MemberSection>) -> Self {
-        Self {
-            row,
-            job,
-            element_type: defaults::element_type(),
-            operation: defaults::operation(),
-            sum_order: SumOrder::default(),
-            overflow: defaults::overflow(),
-            integrity: Integrity::default(),
-            elements: defaults::elements(),
-            window: defaults::window(),
-            chunks_max: defaults::chunks_max(),
-            exponent: None,
-            fan_in: None,
-            members,
-            parent: None,
-        }
+        section!(row, job, members)
     }
 }
 

@@ -215,51 +215,16 @@ pub struct ReplicaSection {
 
 impl ServerSection {
     /// A job with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(job: u16, workers: Vec<SocketAddr>, dimension: usize) -> Self {
-        Self {
-            job,
-            name: None,
-            workers,
-            boxes: Vec::new(),
-            replica: None,
-            dimension,
-            elements: defaults::elements(),
-            exponent: defaults::exponent(),
-            integrity: Integrity::default(),
-            momentum: 0.0,
-            learning_rate: LearningRate::default(),
-            tau_max: None,
-            div_max: None,
-            divergence_wait_ms: defaults::divergence_wait_ms(),
-            commit: CommitMode::default(),
-            conduct: ConductMode::default(),
-            ack: AckMode::default(),
-            rate_bytes_per_sec: None,
-            lateness_ms: defaults::lateness_ms(),
-            fallback_ms: defaults::fallback_ms(),
-            source_timeout_ms: defaults::source_timeout_ms(),
-            groups_open_max: defaults::groups_open_max(),
-            staging_bytes_max: defaults::staging_bytes_max(),
-            log_entries_max: defaults::log_entries_max(),
-            log_bytes_max: defaults::staging_bytes_max(),
-            snapshots_max: None,
-            window_max: defaults::credits_window_max(),
-            credits_max: defaults::credits_max(),
-            rto_min_us: defaults::credit_rto_min_us(),
-            rto_max_us: defaults::rto_max_us(),
-            initial_model: None,
-            initial_version: 0,
-            initial_order: 0,
-            dump_model: None,
-            state_dir: None,
-            journal_bytes_max: defaults::journal_bytes_max(),
-        }
+        section!(job, workers, dimension)
     }
 }
 
 impl ReplicaSection {
     /// A job with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
     pub fn new(
         job: u16,
@@ -268,32 +233,6 @@ impl ReplicaSection {
         workers: Vec<SocketAddr>,
         dimension: usize,
     ) -> Self {
-        Self {
-            job,
-            name: None,
-            box_index,
-            server,
-            workers,
-            boxes: Vec::new(),
-            dimension,
-            elements: defaults::elements(),
-            exponent: defaults::exponent(),
-            integrity: Integrity::default(),
-            momentum: 0.0,
-            learning_rate: LearningRate::default(),
-            groups_open_max: defaults::groups_open_max(),
-            staging_bytes_max: defaults::staging_bytes_max(),
-            copy_grace_us: defaults::copy_grace_us(),
-            status_interval_us: defaults::status_interval_us(),
-            window_max: defaults::window_max(),
-            rto_min_us: defaults::rto_min_us(),
-            rto_max_us: defaults::rto_max_us(),
-            tau_max: None,
-            lateness_ms: defaults::lateness_ms(),
-            initial_model: None,
-            initial_version: 0,
-            initial_order: 0,
-            dump_model: None,
-        }
+        section!(job, box_index, server, workers, dimension)
     }
 }

@@ -5,8 +5,7 @@ use std::path::Path;
 use weft_client::push::TlsFiles;
 use weft_config::controller::{ControllerConfig, HostConfig, JobConfig, RackConfig, Tuning};
 use weft_config::node::{
-    ControllerSection, DpdkSection, IdleSection, NodeConfig, NodeSection, PortSection, PushSection,
-    ReplicaSection, ServerSection,
+    ControllerSection, IdleSection, NodeConfig, PushSection, ReplicaSection, ServerSection,
 };
 use weft_config::{FilePath, StatsFormat, TlsSection};
 use weft_control::{CommitMode, ConductMode, Mode};
@@ -15,22 +14,17 @@ use weft_rpc::identity::Identity;
 use super::certs::node_identity;
 use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::lab::tc::Rate;
-use crate::run::plan::{Io, af_packet_vdev, node_section};
+use crate::run::plan::{Io, box_config};
 use crate::scenario::{CONTROLLER, LinkRates, REPLICA, Replication, SERVER, ScaleExponent};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
 pub(super) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
-    let events = Some(text(&log_path(layout.directory, name)));
-    let mut config = NodeConfig {
-        node: NodeSection { events, ..node_section(name) },
-        ..NodeConfig::new(port(layout, name))
-    };
-    if layout.io == Io::Dpdk {
-        let vdev = vec![af_packet_vdev(layout.interface(name), layout.scenario.lab.mtu)];
-        config.dpdk = DpdkSection { vdev, ..DpdkSection::default() };
-    }
+    let (addr, mtu) = (layout.box_addr(name), layout.scenario.lab.mtu);
+    let mut config = box_config(name, layout.io, addr, mtu, layout.interface(name));
+    config.node.events = Some(text(&log_path(layout.directory, name)));
     if layout.io == Io::Udp {
+        config.port.offload = true;
         // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits
         // for; commands do not wake it.
         config.idle = IdleSection { breaths: 8, pause_max_us: 200, ..IdleSection::default() };
@@ -47,23 +41,6 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
         _ => config.push.push(aggregator(layout, name)),
     }
     config
-}
-
-fn port(layout: &Layout<'_>, name: &str) -> PortSection {
-    let addr = layout.box_addr(name);
-    let device = match layout.io {
-        Io::AfPacket => Some(layout.interface(name).to_owned()),
-        Io::Dpdk => Some("net_af_packet0".to_owned()),
-        Io::Udp | Io::Memory => None,
-    };
-    PortSection {
-        device,
-        udp_port: addr.port(),
-        mtu: u16::try_from(layout.scenario.lab.mtu).expect("an MTU is below 65,536"),
-        qdisc_bypass: layout.io != Io::AfPacket,
-        offload: layout.io == Io::Udp,
-        ..PortSection::new(layout.io.of_node(), addr.ip())
-    }
 }
 
 fn text(path: &Path) -> FilePath {
