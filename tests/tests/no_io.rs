@@ -13,8 +13,10 @@ const ALLOWED: &[&str] = &[
     // Ours.
     "weft-config",
     "weft-control",
+    "weft-controller-engine",
     "weft-engine",
     "weft-kernel",
+    "weft-plan",
     "weft-wire",
     // Data structures, hashes and number formats.
     "arrayvec",
@@ -22,6 +24,8 @@ const ALLOWED: &[&str] = &[
     "half",
     "siphasher",
     "zerocopy",
+    // Functions of floats.
+    "libm",
     // Text in and out, and errors.
     "serde",
     "serde_core",
@@ -46,7 +50,9 @@ const ALLOWED: &[&str] = &[
 const PURE: &[(&str, &str)] = &[
     ("weft-config", "proto/config"),
     ("weft-control", "proto/control"),
+    ("weft-controller-engine", "controller/engine"),
     ("weft-engine", "dataplane/engine"),
+    ("weft-plan", "controller/plan"),
     ("weft-wire", "proto/wire"),
 ];
 

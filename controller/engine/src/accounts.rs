@@ -5,7 +5,7 @@
 //! its replica might have had its place. Invariant: within one life of a box versions and order
 //! numbers only grow. Memory is bounded: [`ROLES_MAX`] roles of a box, a group a row in each.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use weft_control::{Command, Decision, Event, Role};
 use weft_wire::{GroupId, JobId};

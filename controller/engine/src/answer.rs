@@ -1,6 +1,8 @@
 //! Decides what a policy's plan means: which of its groups are taken as they are, and what they
 //! promise of the network.
 
+use alloc::vec::Vec;
+
 use weft_wire::{Members, Rank};
 
 use weft_plan::case::{Case, HostId, Reservation, Segment, UpdateId};

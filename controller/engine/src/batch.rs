@@ -7,6 +7,8 @@
 //! number are never touched: a re-plan takes new numbers, or those that a grant left free
 //! (`numbers`).
 
+use alloc::vec::Vec;
+
 use weft_control::{ConductMode, DropReason, Mode};
 use weft_wire::JobId;
 

@@ -1,6 +1,8 @@
 //! Decides whether a configuration makes sense, field by field; afterwards names are indices.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 
 use thiserror::Error;
 use weft_config::controller::{Config, JobConfig, NodeConfig, RackConfig, Tuning};

@@ -10,7 +10,8 @@
 //! grows; a report that makes no sense changes nothing but where its next interval begins. A report
 //! costs O(reporters of the host).
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use weft_wire::{JobId, Rank};
 
@@ -182,7 +183,7 @@ impl Report {
 /// Two rates that add up.
 struct Sum(f64, f64);
 
-impl std::iter::Sum for Sum {
+impl core::iter::Sum for Sum {
     fn sum<I: Iterator<Item = Self>>(rates: I) -> Self {
         rates.fold(Self(0.0, 0.0), |sum, more| Self(sum.0 + more.0, sum.1 + more.1))
     }

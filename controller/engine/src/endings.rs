@@ -3,6 +3,8 @@
 //!
 //! Invariant: a group leaves the books once, when its order number is decided.
 
+use alloc::vec::Vec;
+
 use weft_control::{AckMode, Command, Decision, Mode, Version};
 use weft_wire::{GroupId, Members, Rank};
 

@@ -3,6 +3,8 @@
 //! Invariant: a decision of order n says that all below are decided too, even if their events were
 //! lost.
 
+use alloc::vec::Vec;
+
 use weft_control::{Command, Decision, Event};
 use weft_wire::{GroupId, JobId, Rank};
 

@@ -12,7 +12,8 @@
 //! 2026-11-22 (`closed_loop`, seeds 1 to 5 and 11 to 50): of 12,400 grants 137 could be raised, and
 //! commits took 292.6 ms in the mean with it and without it, 292.1 instead of 291.2 over the forty.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use weft_wire::{GroupId, JobId, Rank};
 

@@ -2,6 +2,8 @@
 //!
 //! Invariants: segments of an update begin in their order; what waits is released once.
 
+use alloc::vec::Vec;
+
 use weft_wire::GroupId;
 
 use weft_plan::case::{HostId, Segment};

@@ -6,6 +6,8 @@
 //! section 6). An order number whose group the server refused is offered again until it takes it:
 //! numbers are decided in sequence, and a gap would hold all later ones up.
 
+use alloc::vec::Vec;
+
 use weft_control::{
     BoxIndex, Command, GroupDescriptor, GroupMember, OrderNumber, TRAIN_CHUNKS_MAX, Version,
 };
@@ -14,12 +16,12 @@ use weft_wire::quant::exponent_for;
 use weft_wire::{GroupId, JobId};
 
 use weft_plan::case::{HostId, Segment};
+use weft_plan::float;
 
 use super::Controller;
 use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickles};
-use super::job::{Group, GroupState, Job, Member, Pending, Planned};
+use super::job::{Group, GroupState, Job, Member, Offers, Pending, Planned};
 use super::message::{Action, Gate, Grant, GrantSegment, NodeId, Reply, TransferKey};
-use super::refusals::Offers;
 
 impl Controller {
     /// When the next planned group is due by its start.
@@ -108,7 +110,7 @@ impl Controller {
         // A sum moves when its members are there, which only the plan can tell.
         self.flights.insert(TransferKey::Sum(group), sum, via.is_none().then_some(now_ns));
         let waiting = self.install(id, &descriptor, source, planned.copy);
-        let slack_ns = (duration_ns as f64 * self.config.tuning.lateness_share).ceil();
+        let slack_ns = float::ceil(duration_ns as f64 * self.config.tuning.lateness_share);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
         let late_ns = end_ns.saturating_add((slack_ns as u64).max(LATE_SLACK_NS_MIN));
         let entry = Group {

@@ -1,6 +1,7 @@
 //! What the controller knows of a job.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use weft_config::controller::JobConfig;
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
@@ -10,10 +11,13 @@ use weft_plan::case::{HostId, Segment};
 use weft_plan::policy::AnyPolicy;
 
 use super::message::{GrantSegment, NodeId};
-use super::numbers::Numbers;
-use super::promote::Succession;
-use super::refusals::Offers;
 use super::status::JobCounters;
+
+mod numbers;
+mod succession;
+
+pub(super) use numbers::Numbers;
+pub(super) use succession::{Asked, Succession};
 
 /// Names a request; grows with every one.
 pub(super) type Ticket = u64;
@@ -148,6 +152,15 @@ pub(super) enum GroupState {
     Staged,
 }
 
+/// How often a group was offered to its server in vain.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Offers {
+    /// All refusals: how long to wait.
+    pub(super) refused: u32,
+    /// Those that no patience explains.
+    pub(super) in_vain: u32,
+}
+
 /// A member of a group.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
@@ -263,8 +276,8 @@ impl Job {
     }
 }
 
-impl std::fmt::Debug for Job {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Debug for Job {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Job")
             .field("config", &self.config)
             .field("pending", &self.pending)

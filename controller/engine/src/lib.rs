@@ -35,7 +35,18 @@
 //! group; granted ceilings fit the links as they were known; a bad message changes nothing but a
 //! counter (PROTOCOL sections 5 to 7, MLfabric as in facts of the planners).
 
-use std::collections::{BTreeMap, VecDeque};
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_control::{Command, Event, Train};
 use weft_wire::{GroupId, JobId};
@@ -326,8 +337,8 @@ impl Controller {
     }
 }
 
-impl std::fmt::Debug for Controller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Debug for Controller {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Controller")
             .field("jobs", &self.jobs)
             .field("groups", &self.groups)

@@ -15,6 +15,9 @@
 //! Invariant: every rate is at least 1 and at most what a [`Case`] takes, whatever the telemetry
 //! says.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_config::controller::Config;
 use weft_control::{Train, TrainArrival};
 

@@ -1,7 +1,9 @@
 //! What goes into a controller and what comes out of it, free of any encoding.
 
-use std::fmt;
-use std::net::SocketAddr;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
 
 use weft_control::{
     BoxIndex, Command, Decision, DropReason, InstallError, OrderNumber, Role, ServerEpoch, Version,

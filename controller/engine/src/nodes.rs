@@ -4,6 +4,9 @@
 //! knows are adopted, groups that it lost are installed again (PROTOCOL section 5: a restarted
 //! controller first asks servers for next order and open groups).
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_control::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Role, Version};
 use weft_wire::{GroupId, JobId, Members};
 
@@ -11,9 +14,8 @@ use weft_plan::case::HostId;
 
 use super::accounts::ROLES_MAX;
 use super::check;
-use super::job::{Group, GroupState, Member};
+use super::job::{Group, GroupState, Member, Offers};
 use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, RoleState};
-use super::refusals::Offers;
 use super::{Controller, Why};
 
 /// A box.

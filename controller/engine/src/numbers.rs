@@ -10,7 +10,7 @@
 //! Invariants: a number is given once; no granted group gets more before it than it was granted
 //! with.
 
-use std::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use weft_control::{Command, OrderNumber};
 use weft_wire::JobId;
@@ -18,50 +18,6 @@ use weft_wire::JobId;
 use super::Controller;
 use super::job::{Group, GroupState, Job, Pending};
 use super::message::TransferKey;
-
-/// The order numbers of a job.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Numbers {
-    /// Above all that were given.
-    next: u64,
-    /// Below that, and not given.
-    free: BTreeSet<u64>,
-}
-
-impl Numbers {
-    /// The number above all that were given.
-    pub(super) const fn next(&self) -> u64 {
-        self.next
-    }
-
-    /// The lowest that can be given.
-    pub(super) fn lowest(&self) -> u64 {
-        self.free.first().copied().unwrap_or(self.next)
-    }
-
-    /// Gives the lowest from `floor` on; one above all others has `room` free numbers below it.
-    fn give(&mut self, floor: u64, room: u64) -> u64 {
-        if let Some(number) = self.free.range(floor..).next().copied() {
-            self.free.remove(&number);
-            return number;
-        }
-        let number = self.next.max(floor) + room;
-        self.free.extend(number - room..number);
-        self.next = number + 1;
-        number
-    }
-
-    /// None below is to be given any more.
-    pub(super) fn forget_below(&mut self, first: u64) {
-        self.free = self.free.split_off(&first);
-    }
-
-    /// All below are decided, or never to be given.
-    pub(super) fn begin_at(&mut self, first: u64) {
-        self.next = self.next.max(first);
-        self.free = self.free.split_off(&first);
-    }
-}
 
 impl Controller {
     /// The order number of a group whose last byte is at the server at `end_ns` by plan.
@@ -128,7 +84,7 @@ impl Controller {
         let mut skips = Vec::new();
         for job in self.jobs.values_mut() {
             let mut skipped = None;
-            while let Some(lowest) = job.numbers.free.first().copied() {
+            while let Some(lowest) = job.numbers.lowest_free() {
                 let Some((order, group)) = job.open.range(lowest..).next() else { break };
                 let waits = |group: &Group| {
                     group.state != GroupState::Staged && !group.is_doomed && !group.is_deserted()
@@ -136,7 +92,7 @@ impl Controller {
                 if self.groups.get(group).is_none_or(waits) {
                     break;
                 }
-                job.numbers.free = job.numbers.free.split_off(order);
+                job.numbers.forget_below(*order);
                 skipped = Some(*order);
             }
             skips.extend(skipped.map(|below| (job.id, job.server, OrderNumber(below))));

@@ -15,8 +15,9 @@
 //! receiver alone, once; what makes no sense changes nothing but a counter. A look costs O(links x
 //! hosts) while a link needs a train, O(links) otherwise, at most every [`LOOK_NS`].
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use weft_config::controller::Config;
 use weft_plan::case::HostId;
@@ -117,7 +118,7 @@ impl Controller {
         let host = self.reporter_host(from);
         let host = self.checked(host)?;
         let ip = address.ip();
-        let is_broadcast = matches!(ip, std::net::IpAddr::V4(ip) if ip.is_broadcast());
+        let is_broadcast = matches!(ip, core::net::IpAddr::V4(ip) if ip.is_broadcast());
         if ip.is_unspecified() || ip.is_multicast() || is_broadcast || address.port() == 0 {
             let problem = format!("{address} is no host's own \"address:port\"");
             return self.checked(Err(Refusal::new("address", problem)));

@@ -11,47 +11,18 @@
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_control::{Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Rank};
 
-use super::job::{GroupState, Job, Round};
+use super::job::{Asked, GroupState, Job, Round};
 use super::message::{Action, NodeId, Notice, Reply, RoleState};
 use super::{Controller, Why};
 
 mod heir;
 mod lease;
-
-/// How it stands with the server of a job.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Succession {
-    /// How many times the job got another server.
-    pub(super) epoch: ServerEpoch,
-    /// The server before the present one.
-    pub(super) former: Option<NodeId>,
-    /// The replica was told to take over, and has not answered yet.
-    pub(super) asked: Option<Asked>,
-    /// Acknowledgements do not wait for the replica any more.
-    pub(super) is_replica_left: bool,
-    /// The server said that it has not left its replica: to this controller, or to one before it
-    /// whose state this one has.
-    pub(super) is_vouched: bool,
-    /// It was said that nobody can take over.
-    pub(super) is_stranded: bool,
-}
-
-/// A promotion under way.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Asked {
-    pub(super) order: u64,
-    pub(crate) asked_ns: u64,
-}
-
-impl Asked {
-    /// One that a former controller began; it is asked again at once.
-    pub(super) const fn again(order: u64) -> Self {
-        Self { order, asked_ns: 0 }
-    }
-}
 
 /// What became of a replica that was promoted.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +69,7 @@ impl Controller {
     /// Nobody is to take the server's place: acknowledgements do not wait for its replica.
     fn forget_replica(&mut self, id: JobId) {
         let job = self.jobs.get_mut(&id).expect("the caller's job");
-        if !std::mem::replace(&mut job.succession.is_replica_left, true) {
+        if !core::mem::replace(&mut job.succession.is_replica_left, true) {
             job.replica_state.is_held = false;
             let replica = job.replica;
             self.must_save();
@@ -114,7 +85,7 @@ impl Controller {
         if promoted.epoch <= job.succession.epoch {
             return;
         }
-        let former = std::mem::replace(&mut job.server, node);
+        let former = core::mem::replace(&mut job.server, node);
         job.replica = None;
         job.replica_state.is_held = false;
         job.config.server.clone_from(&self.nodes[node.index()].name);

@@ -14,15 +14,6 @@ use super::job::{Group, GroupState};
 use super::message::{Action, NodeId, Notice, Reply};
 use super::{Controller, Why};
 
-/// How often a group was offered to its server in vain.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Offers {
-    /// All refusals: how long to wait.
-    refused: u32,
-    /// Those that no patience explains.
-    in_vain: u32,
-}
-
 impl Controller {
     /// A box refuses a group.
     pub(super) fn refused(&mut self, now_ns: u64, node: NodeId, id: GroupId, error: InstallError) {

@@ -1,6 +1,7 @@
 //! Takes in what workers say, and refuses what makes no sense without touching anything else.
 
-use std::net::IpAddr;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use weft_control::Command;
 use weft_wire::{GroupId, JobId, Rank};

@@ -4,7 +4,8 @@
 //! free longest comes first, and every use of a row raises its generation, so an id comes again
 //! after 2^26 groups at the earliest.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use weft_control::GROUPS_OPEN_MAX;
 use weft_wire::GroupId;

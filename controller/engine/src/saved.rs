@@ -6,7 +6,9 @@
 //! It may be lost without harm to a model: a controller that has none promotes nobody before the
 //! server itself has said that it did not leave its replica.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use weft_config::controller::JobConfig;

@@ -1,7 +1,9 @@
 //! How a controller begins: configuration and saved state become boxes and jobs; jobs that are
 //! registered later go the same way.
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_config::controller::{Config, JobConfig};
 use weft_control::ServerEpoch;
@@ -13,12 +15,11 @@ use super::accounts::Accounts;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
-use super::job::{Job, ReplicaState, Round, Worker};
+use super::job::{Asked, Job, Numbers, ReplicaState, Round, Succession, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::nodes::Node;
 use super::probes::Probes;
-use super::promote::{Asked, Succession};
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
 use super::status::JobCounters;
@@ -50,7 +51,7 @@ impl Controller {
             events: 0,
             commands: 0,
         });
-        let jobs = std::mem::take(&mut config.jobs);
+        let jobs = core::mem::take(&mut config.jobs);
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
             counters: Counters::new(config.hosts.len()),
@@ -173,7 +174,7 @@ impl Controller {
             planned: VecDeque::new(),
             unplanned_since_ns: None,
             open: BTreeMap::new(),
-            numbers: super::numbers::Numbers::default(),
+            numbers: Numbers::default(),
             version: 0,
             momentum_norm: 0.0,
             is_known: false,

@@ -1,6 +1,9 @@
 //! What a controller counts, for reports.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::Serialize;
 

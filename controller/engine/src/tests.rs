@@ -19,6 +19,8 @@ mod properties;
 mod registration;
 mod world;
 
+use alloc::vec::Vec;
+
 use own_policy::policies;
 use weft_control::Mode;
 use world::{Worker, World, job, network};

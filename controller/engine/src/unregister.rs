@@ -4,6 +4,8 @@
 //! boxes, where the server judges VOID what it has not decided. Invariant: afterwards nothing of
 //! the job holds a row, a link or a gate of another one.
 
+use alloc::vec::Vec;
+
 use thiserror::Error;
 use weft_control::DropReason;
 use weft_wire::{GroupId, JobId, Rank};

@@ -4,11 +4,11 @@
 //! instant lies where the planner's integer arithmetic is exact (a size times 1e9 fits 128 bits, an
 //! instant plus any plan fits 64). An error names the field by its path in the JSON.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-
-use crate::spec::CaseSpec;
 
 mod error;
 mod validate;
@@ -177,22 +177,6 @@ pub struct Segment {
 }
 
 impl Case {
-    /// Checks a problem and turns its names into indices.
-    ///
-    /// # Errors
-    /// [`CaseError`] names the first field that makes no sense.
-    pub fn new(spec: &CaseSpec) -> Result<Self, CaseError> {
-        validate::case(spec)
-    }
-
-    /// Reads a problem from JSON and checks it.
-    ///
-    /// # Errors
-    /// [`CaseError`] names the field.
-    pub fn from_json(text: &str) -> Result<Self, CaseError> {
-        Self::new(&CaseSpec::from_json(text)?)
-    }
-
     /// Ids of all updates, in the case's order.
     pub fn update_ids(&self) -> impl ExactSizeIterator<Item = UpdateId> + use<> {
         (0..self.updates.len()).map(UpdateId::from_index)
@@ -235,22 +219,5 @@ impl Case {
     #[must_use]
     pub fn updates_by_name(&self) -> BTreeMap<&str, UpdateId> {
         self.update_ids().map(|id| (self.update(id).name.as_str(), id)).collect()
-    }
-}
-
-impl CaseSpec {
-    /// Reads a problem from JSON without checking it.
-    ///
-    /// # Errors
-    /// [`CaseError::Json`] names the field that is missing, unknown or of the wrong type.
-    pub fn from_json(text: &str) -> Result<Self, CaseError> {
-        let mut reader = serde_json::Deserializer::from_str(text);
-        let spec = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-            CaseError::Json { field: error.path().to_string(), source: error.into_inner() }
-        })?;
-        reader
-            .end()
-            .map_err(|source| CaseError::Json { field: "after the case".to_owned(), source })?;
-        Ok(spec)
     }
 }

@@ -2,7 +2,8 @@
 //! commits.
 //!
 //! Pure: a [`case::Case`] in, a [`plan::Plan`] out. No clock, no randomness, no I/O; the same case
-//! gives the same bytes (I10).
+//! gives the same bytes (I10). Feature `json` reads cases, for programs that do: a reader links
+//! `std`.
 //!
 //! | step | where | question |
 //! | --- | --- | --- |
@@ -18,9 +19,19 @@
 //! The algorithms are MLfabric's ("Network-accelerated Distributed Machine Learning for
 //! Multi-Tenant Settings", SoCC'20) as far as they are public; what had to be settled here is an
 //! option of [`case::Options`] marked *derived*.
+
+#![no_std]
 #![forbid(unsafe_code)]
 
+#[macro_use]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
 pub mod case;
+pub mod float;
+#[cfg(feature = "json")]
+mod json;
 pub mod net;
 pub mod optimum;
 pub mod plan;

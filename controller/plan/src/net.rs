@@ -6,3 +6,4 @@ pub(crate) mod profile;
 pub mod sharing;
 pub mod timeline;
 pub mod topology;
+pub mod units;

@@ -6,6 +6,8 @@
 //! link beyond that may be better still; then it is the best that is known, and its ratio is 1.
 //! Nothing may be dropped: bounds leave room for all. Pure, and the same cases every time.
 
+use alloc::vec::Vec;
+
 use serde::Serialize;
 
 use crate::case::{Case, Objective};

@@ -4,7 +4,10 @@
 //! groups partition the order into consecutive runs; a commit is never earlier than the one before
 //! it at the same server; no link is promised beyond its capacity.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use weft_control::DropReason;
@@ -230,7 +233,7 @@ pub struct PlanDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
     /// Whether the case was too large to compare any.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub candidates_skipped: bool,
     /// Names in commit order.
     pub order: Vec<String>,

@@ -5,9 +5,10 @@
 //! Invariant: a name only finds a policy. What a controller or a server does otherwise under one
 //! policy than under another is a method of [`Policy`].
 
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Deref;
 
 use thiserror::Error;
 use weft_control::ConductMode;

@@ -1,6 +1,9 @@
 //! Made-up planning problems from a seed, for tests, benches and examples: a cluster with unequal
 //! links, workers with updates of unequal sizes, and some that lag behind.
 
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
 use crate::spec::{
     CaseSpec, HostSpec, LinksSpec, RackSpec, ReservationSpec, ServerSpec, UpdateSpec,
 };

@@ -5,14 +5,17 @@
 //! floats without a fraction (`1e9`), as many JSON writers do. A rate may have a fraction where
 //! leaving it out changes less than a millionth: rates are often computed.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
 
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use weft_config::controller::Options;
 
-use crate::case::Options;
+use crate::float;
 
 /// One planning problem: what asks to be sent, over what, to whom.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -236,7 +239,7 @@ impl Visitor<'_> for WholeVisitor {
         if value < 0.0 {
             return Err(E::custom(format_args!("is negative ({value})")));
         }
-        if !value.is_finite() || value > EXACT_MAX || value.fract() != 0.0 {
+        if !value.is_finite() || value > EXACT_MAX || float::floor(value) != value {
             return Err(E::custom(format_args!("is not a whole number ({value})")));
         }
         Ok(value as u64)
@@ -262,7 +265,7 @@ impl Visitor<'_> for RateVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<u64, E> {
-        WholeVisitor.visit_f64(if value >= RATE_FRACTION_MIN { value.floor() } else { value })
+        WholeVisitor.visit_f64(if value >= RATE_FRACTION_MIN { float::floor(value) } else { value })
     }
 }
 

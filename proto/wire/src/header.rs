@@ -20,7 +20,7 @@ mod tests;
 pub use code::{ElementType, Flags, Kind, Operation, Outcome};
 pub use layout::LAYOUT;
 use layout::field;
-pub use template::Template;
+pub use template::{Prepared, Template};
 
 /// Length of the header in bytes.
 pub const HEADER_LEN: usize = field::MEMBERS.end;

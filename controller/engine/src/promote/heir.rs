@@ -48,7 +48,7 @@ impl Controller {
     /// it leave the replica, and from now on that is this one, or one that has its state.
     pub(crate) fn vouch(&mut self, id: JobId) {
         let succession = &mut self.jobs.get_mut(&id).expect("checked").succession;
-        if !std::mem::replace(&mut succession.is_vouched, true) {
+        if !core::mem::replace(&mut succession.is_vouched, true) {
             self.must_save();
         }
     }

@@ -3,6 +3,8 @@
 //! Invariants: a server is given as long as its replica to come back from where both were away; the
 //! controller's own absence is nobody's silence.
 
+use alloc::vec::Vec;
+
 use weft_control::AckMode;
 use weft_wire::{GroupId, JobId};
 
@@ -64,7 +66,7 @@ impl Controller {
         let is_overdue = self.lease_end(server).is_some_and(|end_ns| end_ns <= now_ns);
         let is_away = is_overdue && !self.nodes[server.index()].is_attached;
         let job = self.jobs.get_mut(&id).expect("the caller's job");
-        if std::mem::replace(&mut job.is_server_away, is_away) == is_away {
+        if core::mem::replace(&mut job.is_server_away, is_away) == is_away {
             return;
         }
         let open: Vec<GroupId> = job.open.values().copied().collect();

@@ -1,5 +1,7 @@
 //! Whatever a peer says, it is that peer's error alone.
 
+use alloc::vec::Vec;
+
 use weft_control::{BoxIndex, Decision, Event, Mode, OrderNumber, Role, Version};
 use weft_wire::header::ElementType;
 use weft_wire::{Members, Rank};

@@ -1,5 +1,8 @@
 //! What measurements change: rates of links, plans, grants.
 
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
 use weft_control::{TRAIN_CHUNKS_MAX, TrainArrival};
 use weft_wire::Rank;
 

@@ -3,6 +3,9 @@
 //!
 //! `cargo test -p weft-controller-engine closed_loop -- --nocapture` prints the figures.
 
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
 use weft_control::Mode;
 
 use super::world::{Record, Training, host};
@@ -63,7 +66,7 @@ fn train(policy: &str, mode: Mode, tuning: &Tuning, seed: u64) -> Figures {
         busy: world.bytes_into_server as f64 / span_s / world::rate(40) as f64,
         commits_per_sec: target as f64 / span_s,
     };
-    println!("{policy:8} {mode:?} {seed}: {figures:.2?}");
+    std::println!("{policy:8} {mode:?} {seed}: {figures:.2?}");
     let is_default = *tuning == Tuning::default();
     assert!(
         !is_default || world.load_max <= 1.02,

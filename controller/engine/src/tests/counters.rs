@@ -1,5 +1,7 @@
 //! What the counters of hosts say of others: who may speak, and what several on one host come to.
 
+use alloc::vec::Vec;
+
 use weft_wire::Rank;
 
 use super::world::{World, job, network, rate};

@@ -1,5 +1,9 @@
 //! Boxes that die, refuse or come back; workers that vanish; links that change.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_control::{AckMode, Role, Version};
 
 use super::*;

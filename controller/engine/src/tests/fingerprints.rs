@@ -3,7 +3,8 @@
 //! A change that is to change nothing passes as it is; one that does change something is blessed,
 //! and its commit says why: `WEFT_BLESS=1 cargo test -p weft-controller-engine fingerprints`.
 
-use std::fmt::{Debug, Write as _};
+use alloc::vec::Vec;
+use core::fmt::{Debug, Write as _};
 use std::hash::Hasher;
 use std::path::Path;
 use std::{env, fs};

@@ -1,5 +1,7 @@
 //! A policy of one file and one line plans cases and runs jobs, and no rule asks for its name.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use std::hash::Hasher;
 
 use weft_control::{ConductMode, DropReason, Mode};
@@ -29,7 +31,7 @@ impl Policy for LargestFirst {
         let mut next: Vec<_> =
             case.servers.iter().map(|server| (0, server.commit_from_ns.max(case.now_ns))).collect();
         let mut updates: Vec<_> = case.update_ids().collect();
-        updates.sort_by_key(|id| std::cmp::Reverse(case.update(*id).size_bytes));
+        updates.sort_by_key(|id| core::cmp::Reverse(case.update(*id).size_bytes));
         for id in updates {
             let update = case.update(id);
             let (position, last_ns) = &mut next[update.server.index()];

@@ -1,7 +1,9 @@
 //! Probe trains over idle links: a network that carries them as fast as it truly is.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use weft_control::{BoxIndex, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::{Members, Rank};
@@ -90,7 +92,7 @@ impl Rig {
         let end_ns = self.now_ns + span_ns;
         while self.now_ns < end_ns {
             self.now_ns += MS;
-            for (at_ns, receiver, train) in std::mem::take(&mut self.coming) {
+            for (at_ns, receiver, train) in core::mem::take(&mut self.coming) {
                 match at_ns <= self.now_ns {
                     true => {
                         self.controller.handle_probe_train(self.now_ns, receiver, &train).unwrap()
@@ -164,7 +166,7 @@ impl Rig {
     }
 
     /// Hosts that sent or received trains from then on.
-    fn touched(&self, since_ns: u64) -> std::collections::BTreeSet<&'static str> {
+    fn touched(&self, since_ns: u64) -> alloc::collections::BTreeSet<&'static str> {
         let of = self.sent.iter().filter(|sent| sent.0 > since_ns);
         of.flat_map(|(_, from, to, _)| [*from, *to]).collect()
     }

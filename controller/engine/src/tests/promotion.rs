@@ -1,5 +1,8 @@
 //! Servers that die for good, replicas that take over or are left (SPEC#promotion, DESIGN I9).
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use weft_control::{AckMode, Decision, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::Rank;
 

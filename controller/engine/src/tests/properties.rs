@@ -1,6 +1,8 @@
 //! Random networks, jobs and workers: the world asserts order, acknowledgements before grants, and
 //! that nothing ends twice; here the links and the ends are looked at.
 
+use alloc::vec::Vec;
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,6 +1,8 @@
 //! Jobs that come and go at run time: what a box said of one job changes no other, and what it said
 //! once is not taken for what it says now.
 
+use alloc::vec::Vec;
+
 use weft_control::{AckMode, BoxIndex, Decision, OrderNumber, Role, ServerEpoch, Version};
 use weft_wire::Members;
 

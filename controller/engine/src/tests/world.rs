@@ -1,7 +1,11 @@
 //! Boxes, workers and links in virtual time. Transfers run at the ceiling that they were granted,
 //! so a link that carries more than its rate is the controller's fault.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use siphasher::sip::SipHasher13;
 use weft_control::{

@@ -1,18 +1,19 @@
 //! Why a planning problem is refused.
 
+use alloc::string::String;
+
 use thiserror::Error;
 
 /// A planning problem that makes no sense. The message starts with the path of the field.
 #[derive(Debug, Error)]
 pub enum CaseError {
     /// Not JSON, or not of the format.
-    #[error("{field}: {source}")]
+    #[error("{field}: {problem}")]
     Json {
         /// Path of the field.
         field: String,
         /// What the reader says.
-        #[source]
-        source: serde_json::Error,
+        problem: String,
     },
     /// A name that nothing has.
     #[error("{field}: there is no {kind} `{name}`; {remedy}")]

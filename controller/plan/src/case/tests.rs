@@ -1,4 +1,8 @@
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
 use super::*;
+use crate::spec::CaseSpec;
 
 const GOOD: &str = r#"{
     "schema": 1,

@@ -1,6 +1,9 @@
 //! The checks behind [`Case::new`], field by field.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::spec::{CaseSpec, ReservationSpec, ServerSpec, UpdateSpec};
 
@@ -20,7 +23,17 @@ const VERSION_MAX: u64 = 1 << 62;
 
 type Checked<T> = Result<T, CaseError>;
 
-pub(super) fn case(spec: &CaseSpec) -> Checked<Case> {
+impl Case {
+    /// Checks a problem and turns its names into indices.
+    ///
+    /// # Errors
+    /// [`CaseError`] names the first field that makes no sense.
+    pub fn new(spec: &CaseSpec) -> Result<Self, CaseError> {
+        case(spec)
+    }
+}
+
+fn case(spec: &CaseSpec) -> Checked<Case> {
     if spec.schema != 1 {
         return Err(value("schema", spec.schema, "this planner reads schema 1"));
     }

@@ -1,5 +1,7 @@
 //! A checked case as JSON again: what a policy outside of this program is told.
 
+use alloc::vec::Vec;
+
 use super::{Case, HostId};
 use crate::spec::{
     CaseSpec, HostSpec, LinksSpec, RackSpec, ReservationSpec, ServerSpec, UpdateSpec,

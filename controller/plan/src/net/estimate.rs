@@ -31,7 +31,8 @@ pub mod probe;
 pub mod train;
 mod types;
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use super::topology::{LinkId, Topology};
 use crate::case::{HostId, RackId};

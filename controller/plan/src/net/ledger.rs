@@ -4,13 +4,15 @@
 //! bottleneck), from the instant that it may start. Invariant: no link is promised beyond its
 //! capacity. Instants round up to the nanosecond, so a transfer gets at least the bytes it needs.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::case::{Case, HostId, Reservation, Segment};
 
 use super::profile::Profile;
 use super::timeline::{Edge, Step, Timeline, index_from};
 use super::topology::{LinkId, Path, Topology};
+use super::units::{HORIZON_NS, NS_PER_SEC, div_up};
 
 #[cfg(test)]
 mod tests;
@@ -49,11 +51,6 @@ pub struct Overbooked {
     /// Where.
     pub at_ns: u64,
 }
-
-/// Beyond this nothing is planned.
-pub const HORIZON_NS: u64 = 1 << 62;
-
-pub(crate) const NS_PER_SEC: u64 = 1_000_000_000;
 
 impl Ledger {
     /// The network of a case, less what it says is promised.
@@ -363,13 +360,5 @@ pub(crate) fn append(segments: &mut Vec<Segment>, next: Segment) {
             last.to_ns = next.to_ns;
         }
         _ => segments.push(next),
-    }
-}
-
-/// Division that rounds up; 64-bit where that is enough, which is much faster.
-pub(super) fn div_up(value: u128, by: u64) -> u128 {
-    match u64::try_from(value) {
-        Ok(value) => u128::from(value.div_ceil(by)),
-        Err(_) => value.div_ceil(u128::from(by)),
     }
 }

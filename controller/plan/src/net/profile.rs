@@ -4,10 +4,12 @@
 //! round, whether it is enough by a given instant, it is a line of the capacity in each of a few
 //! bands, and that is what a search rules out most candidates with.
 
+use alloc::vec::Vec;
+
 use crate::case::Segment;
 
-use super::ledger::{HORIZON_NS, NS_PER_SEC, div_up};
 use super::timeline::{Step, Timeline};
+use super::units::{HORIZON_NS, NS_PER_SEC, div_up};
 
 /// What is left, from the first instant on at which that is something.
 #[derive(Clone, Debug, Default)]

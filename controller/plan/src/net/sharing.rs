@@ -5,12 +5,14 @@
 //! What baselines without a schedule do to the network. No link carries more than its residual:
 //! shares round down. One event costs O(flows + links x bottlenecks).
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use crate::case::Segment;
 
-use super::ledger::{HORIZON_NS, Ledger};
+use super::ledger::Ledger;
 use super::topology::{LinkId, Path};
+use super::units::{HORIZON_NS, NS_PER_SEC};
 
 /// Index of a flow, in the order of [`Sharing::start`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -51,8 +53,6 @@ struct Flow {
     segments: Vec<Segment>,
 }
 
-const NS_PER_SEC: u128 = 1_000_000_000;
-
 impl<'a> Sharing<'a> {
     /// No flows yet.
     #[must_use]
@@ -77,7 +77,7 @@ impl<'a> Sharing<'a> {
     /// Begins a flow now.
     pub fn start(&mut self, path: Path, size_bytes: u64) -> FlowId {
         let id = FlowId(self.flows.len());
-        let left = u128::from(size_bytes) * NS_PER_SEC;
+        let left = u128::from(size_bytes) * u128::from(NS_PER_SEC);
         let places: Vec<usize> = path.links().iter().map(|link| self.place(*link)).collect();
         match places.is_empty() {
             true => self.local.push(id),
@@ -99,7 +99,7 @@ impl<'a> Sharing<'a> {
     /// that ever ends.
     pub fn next_ended(&mut self) -> Option<Vec<FlowId>> {
         if !self.local.is_empty() {
-            return Some(std::mem::take(&mut self.local));
+            return Some(core::mem::take(&mut self.local));
         }
         while !self.active.is_empty() {
             self.fill();

@@ -5,7 +5,8 @@
 //! before. Finding an instant costs O(log n), a promise that, the steps it covers, and a move of
 //! those behind.
 
-use std::ops::Range;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::case::Segment;
 

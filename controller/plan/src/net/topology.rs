@@ -1,6 +1,8 @@
 //! Decides which links a transfer crosses: its host's uplink, the receiver's downlink, and between
 //! racks the two racks' links. The core between racks never limits (big-switch model).
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, HostId, RackId};
 
 /// Index of a link in the [`crate::net::ledger::Ledger`].

@@ -1,5 +1,7 @@
 //! Tries every way to plan a small case, and knows the least cost.
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, HostId, Objective};
 use crate::net::ledger::Ledger;
 

@@ -1,5 +1,8 @@
 //! Decides whether a plan obeys its case: what tests and outside policies are held to.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use thiserror::Error;
 
 use crate::case::{Case, HostId, Segment, UpdateId};

@@ -15,7 +15,8 @@
 //! direct. Cost: about three probes per update and `nd` tried; see
 //! [`crate::case::Options::direct_search`].
 
-use std::mem;
+use alloc::vec::Vec;
+use core::mem;
 
 use crate::case::{AggregatorChoice, Case, HostId, Objective, Segment, ServerId, UpdateId};
 use crate::net::ledger::Ledger;

@@ -28,7 +28,9 @@ pub use ring::Ring;
 pub use server_buffering::ServerBuffering;
 pub use tree::Tree;
 
-use std::collections::VecDeque;
+use alloc::borrow::ToOwned;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use weft_control::DropReason;
 

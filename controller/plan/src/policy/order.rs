@@ -26,6 +26,8 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, Objective, Segment, ServerId, Update, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::Path;

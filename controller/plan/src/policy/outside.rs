@@ -5,7 +5,10 @@
 //! so is a delay over `tau_max` (I4). Times are not taken from it: the groups are given the links
 //! in the answer's order, each as fast as what is left allows, so no link is promised twice.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_control::DropReason;
 
@@ -56,7 +59,7 @@ impl Reader<'_> {
             .names
             .get(name)
             .ok_or_else(|| format!("{}: the case has no update `{name}`", field()))?;
-        if std::mem::replace(&mut self.seen[id.index()], true) {
+        if core::mem::replace(&mut self.seen[id.index()], true) {
             return Err(format!("{}: update `{name}` is named twice", field()));
         }
         Ok(id)
@@ -132,7 +135,7 @@ fn schedule(case: &Case, plan: &mut Plan) {
     let mut ledger = Ledger::new(case);
     let mut last_ns: Vec<u64> =
         case.servers.iter().map(|server| server.commit_from_ns.max(case.now_ns)).collect();
-    let groups = std::mem::take(&mut plan.groups);
+    let groups = core::mem::take(&mut plan.groups);
     for group in groups {
         let mark = ledger.mark();
         match send(case, &mut ledger, &group) {
@@ -189,6 +192,8 @@ fn send(case: &Case, ledger: &mut Ledger, group: &Group) -> Option<(Vec<Hop>, Op
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     fn case() -> Case {

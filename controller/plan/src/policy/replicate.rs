@@ -16,7 +16,8 @@ pub mod divergence;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::case::{Case, HostId, Server, ServerId, UpdateId};
 use crate::net::ledger::Ledger;

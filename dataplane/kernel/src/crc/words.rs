@@ -36,6 +36,7 @@ pub(super) fn crc32c<const BLANK: usize>(crc: u32, bytes: &[u8]) -> u32 {
 }
 
 /// Goes on from `state` over the words of a head.
+#[inline]
 #[target_feature(enable = "sse4.2")]
 pub(super) fn blanked<const BLANK: usize>(state: u64, head: &[[u8; 8]]) -> u64 {
     head.iter().enumerate().fold(state, |state, (index, word)| {
@@ -45,6 +46,7 @@ pub(super) fn blanked<const BLANK: usize>(state: u64, head: &[[u8; 8]]) -> u64 {
     })
 }
 
+#[inline]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 fn in_three(mut state: u64, mut words: &[[u8; 8]]) -> u64 {
     while words.len() >= WORTH_IT {
@@ -69,6 +71,7 @@ fn in_three(mut state: u64, mut words: &[[u8; 8]]) -> u64 {
     words.iter().fold(state, |state, word| _mm_crc32_u64(state, u64::from_le_bytes(*word)))
 }
 
+#[inline]
 #[target_feature(enable = "sse2")]
 fn register(word: u64) -> std::arch::x86_64::__m128i {
     _mm_cvtsi64_si128(word.cast_signed())

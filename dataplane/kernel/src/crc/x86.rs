@@ -66,6 +66,7 @@ pub(super) fn crc32c<const BLANK: usize>(crc: u32, bytes: &[u8]) -> u32 {
     !state
 }
 
+#[inline]
 #[target_feature(enable = "avx512f")]
 fn load(block: &[u8; BLOCK]) -> __m512i {
     // SAFETY: the block has the 64 bytes that are read, and any alignment will do.
@@ -73,6 +74,7 @@ fn load(block: &[u8; BLOCK]) -> __m512i {
 }
 
 /// `sum` moved up by what `by` stands for, plus `onto`.
+#[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 fn fold(sum: __m512i, by: __m512i, onto: __m512i) -> __m512i {
     /// Of three operands, the exclusive or.
@@ -83,6 +85,7 @@ fn fold(sum: __m512i, by: __m512i, onto: __m512i) -> __m512i {
 }
 
 /// Folds the four lanes onto the last, and that down to a CRC register.
+#[inline]
 #[target_feature(enable = "avx512f,vpclmulqdq,pclmulqdq,sse4.2")]
 fn last_lane(sum: __m512i) -> u64 {
     const BY: [[u64; 2]; 4] = [fold_by(384), fold_by(256), fold_by(128), [0, 0]];
@@ -98,6 +101,7 @@ fn last_lane(sum: __m512i) -> u64 {
     _mm_crc32_u64(state, _mm_extract_epi64::<1>(lane).cast_unsigned())
 }
 
+#[inline]
 #[target_feature(enable = "avx512f")]
 fn constants(lanes: [[u64; 2]; 4]) -> __m512i {
     let word = |lane: usize, half: usize| lanes[lane][half].cast_signed();

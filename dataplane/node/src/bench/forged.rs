@@ -9,8 +9,8 @@
 use weft_engine::random::SplitMix64;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::{RowConfig, Table};
-use weft_io::pool::{Pool, PoolFrame};
-use weft_io::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
+use weft_io::pool::PoolFrame;
+use weft_io::{BURST_MAX, Frame};
 use weft_kernel::{Kernels, crc32c};
 use weft_lane::AggregatorLane;
 use weft_wire::frame::{Encap, Endpoint};
@@ -20,6 +20,7 @@ use weft_wire::{ChunkIndex, Cookie, GroupId, Members as MemberMask, Nanos};
 
 use super::frames::member_endpoint;
 use super::join::{Members, Session};
+use super::memory::{MemoryDevice, Source};
 use super::replay::{Limit, Outside, Settings};
 use super::{BenchError, Measurement};
 
@@ -38,7 +39,7 @@ pub(super) fn run(
     let members = Members::new(config, row, settings.seed, Nanos(0))?;
     let session = members.join_engines(std::slice::from_mut(&mut engine))?.remove(0);
     let forged = if floods { forged(config.local, row, &session) } else { Vec::new() };
-    let port = Forger {
+    let source = Traffic {
         contributions: contributions(config.local, row, &session),
         forged,
         rate_bytes_per_sec: rate / 100 * PACE_PERCENT,
@@ -47,10 +48,9 @@ pub(super) fn run(
         next: 0,
         next_forged: 0,
         is_forgers_turn: false,
-        pool: Pool::new(8 * BURST_MAX, FRAME_LEN_MAX),
-        stats: PortStats::default(),
+        forges: false,
     };
-    let mut lane = AggregatorLane::new(port, engine);
+    let mut lane = AggregatorLane::new(MemoryDevice::new(source), engine);
     let (begun, cpu) = (outside.now(), outside.cpu());
     let Limit::Time(_) = settings.limit else { return Err(BenchError::Unsupported) };
     let mut now = begun;
@@ -59,8 +59,8 @@ pub(super) fn run(
         lane.breathe(now.saturating_add(JOINED_AT), &mut ());
         now = outside.now();
     }
-    let (port, stats) = (lane.port(), lane.engine().stats());
-    let due = port.due(now.saturating_add(JOINED_AT));
+    let (source, stats) = (&lane.port().source, lane.engine().stats());
+    let due = source.due(now.saturating_add(JOINED_AT));
     let added = lane.engine().jobs().map(|(_, job)| job.contributions_added).sum();
     let drops = weft_engine::drops::DropReason::ALL.iter();
     let drops = drops.map(|(reason, name)| (*name, stats.drops.of(*reason)));
@@ -71,7 +71,7 @@ pub(super) fn run(
         answers: lane.engine().jobs().map(|(_, job)| job.answers_sent).sum(),
         cpu_seconds: outside.cpu().saturating_sub(cpu).as_secs_f64(),
         wall_seconds: std::time::Duration::from_nanos(now.since(begun).0).as_secs_f64(),
-        forged: port.next_forged as u64,
+        forged: source.next_forged as u64,
         drops: drops.filter(|(_, count)| *count > 0).collect(),
         lost: lane.stats().tx_dropped + lane.stats().tx_nombuf,
         isa: kernels.isa().to_string(),
@@ -79,8 +79,8 @@ pub(super) fn run(
     })
 }
 
-/// The device.
-struct Forger {
+/// What the device delivers.
+struct Traffic {
     /// One of each member; the step is written when it is sent.
     contributions: Vec<Vec<u8>>,
     forged: Vec<Vec<u8>>,
@@ -94,11 +94,11 @@ struct Forger {
     /// Forged frames sent.
     next_forged: usize,
     is_forgers_turn: bool,
-    pool: Pool,
-    stats: PortStats,
+    /// This burst is the forger's.
+    forges: bool,
 }
 
-impl Forger {
+impl Traffic {
     /// Contributions that were due by `now`.
     fn due(&self, now: Nanos) -> u64 {
         let span_ns = now.since(self.begun.unwrap_or(now)).0;
@@ -128,57 +128,17 @@ impl Forger {
     }
 }
 
-impl Port for Forger {
-    type Frame = PoolFrame;
-
-    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+impl Source for Traffic {
+    fn has_arrived(&mut self, now: Nanos) -> bool {
         self.begun.get_or_insert(now);
         let is_due = self.due(now) >= self.next + BURST_MAX as u64;
-        let forges = !self.forged.is_empty() && (self.is_forgers_turn || !is_due);
-        self.is_forgers_turn = !forges;
-        if !forges && !is_due {
-            return 0;
-        }
-        while !rx.is_full()
-            && let Some(mut frame) = self.pool.alloc()
-        {
-            if forges {
-                self.forge(&mut frame);
-            } else {
-                self.contribute(&mut frame);
-            }
-            rx.push(frame);
-        }
-        self.stats.rx_packets += rx.len() as u64;
-        rx.len()
+        self.forges = !self.forged.is_empty() && (self.is_forgers_turn || !is_due);
+        self.is_forgers_turn = !self.forges;
+        self.forges || is_due
     }
 
-    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
-        let count = tx.len();
-        self.stats.tx_packets += count as u64;
-        tx.clear();
-        count
-    }
-
-    fn alloc(&mut self) -> Option<PoolFrame> {
-        self.pool.alloc()
-    }
-
-    fn recycles(&self, _frame_len: usize) -> bool {
-        true
-    }
-
-    fn info(&self) -> PortInfo {
-        PortInfo {
-            name: "forger".to_owned(),
-            driver: "memory".to_owned(),
-            mtu: FRAME_LEN_MAX - weft_wire::frame::ETHERNET_LEN,
-            ..PortInfo::default()
-        }
-    }
-
-    fn stats(&self) -> PortStats {
-        self.stats
+    fn deliver(&mut self, frame: &mut PoolFrame) {
+        if self.forges { self.forge(frame) } else { self.contribute(frame) }
     }
 }
 
@@ -265,7 +225,6 @@ const PACE_PERCENT: u64 = 98;
 /// After the last tick of the handshakes' clock.
 const JOINED_AT: Nanos = Nanos(60_000_000_000);
 const PAYLOAD_START: usize = 42;
-const FRAME_LEN_MAX: usize = 2048;
 const FORGED_LIFE: u64 = 0x0666;
 const UNKNOWN_ROW: u16 = 1000;
 

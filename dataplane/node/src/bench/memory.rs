@@ -1,6 +1,6 @@
-//! A device made of memory: delivers the same frames over and over, as net_pcap's `infinite_rx`
-//! does, and frees what is sent. The same run executes the same instructions, whatever the machine
-//! does meanwhile, so they can be counted.
+//! A device made of memory: delivers what a [`Source`] says, and keeps what is sent for the frames
+//! that come. It takes no time but for that, and the same run executes the same instructions,
+//! whatever the machine does meanwhile, so they can be counted.
 
 use weft_io::pool::{Pool, PoolFrame};
 use weft_io::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
@@ -8,33 +8,45 @@ use weft_wire::Nanos;
 
 use super::frames::Frames;
 
+/// What a device of memory delivers.
+pub(super) trait Source {
+    /// True when frames have arrived by `now`: those of a whole burst.
+    fn has_arrived(&mut self, now: Nanos) -> bool;
+
+    /// The next of them.
+    fn deliver(&mut self, frame: &mut PoolFrame);
+}
+
 /// The device.
-pub(super) struct MemoryLoop<'a> {
-    frames: &'a Frames,
-    next: usize,
+pub(super) struct MemoryDevice<S> {
+    pub(super) source: S,
+    /// Frames that were sent or are of no more use.
+    done: Vec<PoolFrame>,
     pool: Pool,
     stats: PortStats,
 }
 
-impl<'a> MemoryLoop<'a> {
-    pub(super) fn new(frames: &'a Frames) -> Self {
+impl<S> MemoryDevice<S> {
+    pub(super) fn new(source: S) -> Self {
         let pool = Pool::new(8 * BURST_MAX, FRAME_LEN_MAX);
-        Self { frames, next: 0, pool, stats: PortStats::default() }
+        let done = Vec::with_capacity(pool.frame_count());
+        Self { source, done, pool, stats: PortStats::default() }
     }
 }
 
-impl Port for MemoryLoop<'_> {
+impl<S: Source> Port for MemoryDevice<S> {
     type Frame = PoolFrame;
 
-    fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        if !self.source.has_arrived(now) {
+            return 0;
+        }
         let before = rx.len();
-        while !rx.is_full() {
-            let Some(mut frame) = self.pool.alloc() else { break };
-            let bytes = self.frames.nth(self.next);
-            frame.set_len(bytes.len());
-            frame.as_mut().copy_from_slice(bytes);
+        while !rx.is_full()
+            && let Some(mut frame) = self.alloc()
+        {
+            self.source.deliver(&mut frame);
             rx.push(frame);
-            self.next = if self.next + 1 < self.frames.len() { self.next + 1 } else { 0 };
         }
         self.stats.rx_packets += (rx.len() - before) as u64;
         rx.len() - before
@@ -43,16 +55,26 @@ impl Port for MemoryLoop<'_> {
     fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
         let count = tx.len();
         self.stats.tx_packets += count as u64;
-        tx.clear();
+        self.free(tx);
         count
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
-        self.pool.alloc()
+        match self.done.pop() {
+            Some(mut frame) => {
+                frame.set_len(0);
+                Some(frame)
+            }
+            None => self.pool.alloc(),
+        }
     }
 
     fn recycles(&self, _frame_len: usize) -> bool {
         true
+    }
+
+    fn free(&mut self, frames: &mut Burst<PoolFrame>) {
+        self.done.extend(frames.drain(..));
     }
 
     fn info(&self) -> PortInfo {
@@ -66,6 +88,31 @@ impl Port for MemoryLoop<'_> {
 
     fn stats(&self) -> PortStats {
         self.stats
+    }
+}
+
+/// The same frames over and over, as net_pcap's `infinite_rx` delivers them.
+pub(super) struct Endless<'a> {
+    frames: &'a Frames,
+    next: usize,
+}
+
+impl<'a> Endless<'a> {
+    pub(super) fn new(frames: &'a Frames) -> Self {
+        Self { frames, next: 0 }
+    }
+}
+
+impl Source for Endless<'_> {
+    fn has_arrived(&mut self, _now: Nanos) -> bool {
+        true
+    }
+
+    fn deliver(&mut self, frame: &mut PoolFrame) {
+        let bytes = self.frames.nth(self.next);
+        frame.set_len(bytes.len());
+        frame.as_mut().copy_from_slice(bytes);
+        self.next = if self.next + 1 < self.frames.len() { self.next + 1 } else { 0 };
     }
 }
 

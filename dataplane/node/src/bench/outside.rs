@@ -12,7 +12,7 @@ use weft_lane::Settings;
 use weft_wire::Nanos;
 
 use super::frames::{Frames, Shape};
-use super::memory::MemoryLoop;
+use super::memory::{Endless, MemoryDevice};
 use super::replay::Limit;
 use super::{BenchError, Measurement, forged, replay, whole};
 use crate::environment;
@@ -63,7 +63,7 @@ pub(super) fn run(settings: &Settings, options: Options) -> Result<Measurement, 
         let table = Table::new(settings.table.clone()).expect("it was judged when it was read");
         let run = replay::Settings { limit: Limit::Packets(bench.packets), seed, check_every };
         let outside = Process { origin: Instant::now(), stop: options.stop };
-        let port = MemoryLoop::new(&frames);
+        let port = MemoryDevice::new(Endless::new(&frames));
         return Ok(match bench.lease {
             LeaseName::Windowed => replay::run(port, &table, &frames, run, kernels, &outside)?,
             LeaseName::Whole => whole::run(port, &table, &frames, run, kernels, &outside)?,

@@ -22,7 +22,7 @@ use weft_wire::header::{HEADER_LEN, Packet};
 use weft_wire::hello::Integrity;
 
 use super::frames::{Frames, Shape};
-use super::memory::MemoryLoop;
+use super::memory::{Endless, MemoryDevice};
 use super::replay::{self, Limit, Outside};
 use super::run;
 use super::{generate, lanes};
@@ -140,7 +140,7 @@ fn sums_of_other_numbers_are_wrong() {
     let expected = Frames::new(table.config(), shape(2));
     let run = replay::Settings { limit: Limit::Packets(3000), seed: 7, check_every: 3 };
     let measured = replay::run(
-        MemoryLoop::new(&sent),
+        MemoryDevice::new(Endless::new(&sent)),
         &table,
         &expected,
         run,
@@ -220,7 +220,7 @@ fn lanes_that_hand_each_other_frames_sum_right() {
         });
         let table = Table::new(settings.table.clone()).unwrap();
         let frames = Frames::new(table.config(), Shape { order, ..shape(1) });
-        let (port, relay) = (MemoryLoop::new(&frames), Arc::new(Ring::new(256)));
+        let (port, relay) = (MemoryDevice::new(Endless::new(&frames)), Arc::new(Ring::new(256)));
         let sender = RelayPort::new(Pool::new(512, 2048), Arc::clone(&relay), port.info());
         let (map, ring_frames) = (&settings.lanes, 256);
         let ground = lanes::Ground { port, senders: vec![sender], relay, map, ring_frames };
@@ -241,7 +241,7 @@ fn lanes_that_hand_each_other_frames_sum_right() {
 /// Makes the aggregator behind it one that stops adding: from one step on the contributions to a
 /// step sum up to what its bank holds.
 struct Idle<'a> {
-    inner: MemoryLoop<'a>,
+    inner: MemoryDevice<Endless<'a>>,
     payload_start: usize,
     members: usize,
     /// What each bank holds, by step modulo their number.
@@ -291,7 +291,7 @@ fn an_aggregator_that_stops_adding_is_noticed_at_every_answer() {
         let (banks, idle_steps) = (2 * u32::from(window), 1000);
         let port = Idle {
             payload_start: frames.payload_start(),
-            inner: MemoryLoop::new(&frames),
+            inner: MemoryDevice::new(Endless::new(&frames)),
             members: usize::from(workers),
             banks: vec![vec![0; 16]; banks as usize],
             summed: banks as usize,
@@ -324,7 +324,7 @@ fn every_so_many_th_answer_is_compared_whatever_bursts_they_leave_in() {
 
 /// Looks at every answer that leaves a device of memory.
 struct Witness<'a> {
-    inner: MemoryLoop<'a>,
+    inner: MemoryDevice<Endless<'a>>,
     frames: &'a Frames,
     seen: &'a RefCell<Seen>,
 }
@@ -374,7 +374,11 @@ fn every_member_gets_each_answer_once_in_a_recycled_frame() {
         let table = Table::new(settings_of(Integrity::Crc32c, workers).table).unwrap();
         let frames = Frames::new(table.config(), shape(1));
         let seen = RefCell::new(Seen::default());
-        let port = Witness { inner: MemoryLoop::new(&frames), frames: &frames, seen: &seen };
+        let port = Witness {
+            inner: MemoryDevice::new(Endless::new(&frames)),
+            frames: &frames,
+            seen: &seen,
+        };
         let run = replay::Settings { limit: Limit::Packets(3200), seed: 7, check_every: 1 };
         replay::run(port, &table, &frames, run, Kernels::detect(), &Ticking::default()).unwrap();
         let seen = seen.into_inner();

@@ -215,10 +215,13 @@ impl From<SocketAddr> for UdpAddr {
 #[inline(always)]
 #[must_use]
 pub fn ipv4_checksum_ok(ip: &[u8; IPV4_LEN]) -> bool {
-    // In any byte order, a sum of words folds to 0xffff if that divides it and it is not 0.
-    let (words, _) = ip.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
-    sum != 0 && sum.is_multiple_of(0xffff)
+    // In any byte order, the sum of all words folds to 0xffff.
+    let (words, _) = ip.as_chunks::<8>();
+    let last = ip.last_chunk::<4>().map_or(0, |word| u64::from(u32::from_ne_bytes(*word)));
+    let (sum, carry) = u64::from_ne_bytes(words[0]).overflowing_add(u64::from_ne_bytes(words[1]));
+    let sum = (sum >> 32) + (sum & 0xffff_ffff) + last + u64::from(carry);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    (sum >> 16) + (sum & 0xffff) == 0xffff
 }
 
 const IPV4_MAPPED: u128 = 0xffff << 32;

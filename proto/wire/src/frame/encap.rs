@@ -94,6 +94,17 @@ impl Encap {
         ETHERNET_LEN + ip_len + UDP_LEN
     }
 
+    /// The first bytes of the payload in a frame with these headers.
+    ///
+    /// # Panics
+    /// If `frame` has fewer bytes behind the headers.
+    #[inline(always)]
+    #[must_use]
+    pub fn payload_mut<'a, const LEN: usize>(&self, frame: &'a mut [u8]) -> &'a mut [u8; LEN] {
+        let payload = &mut frame[self.header_len()..];
+        payload.first_chunk_mut().expect("a frame has room for what it carries")
+    }
+
     /// Writes the headers of a datagram with `payload_len` bytes of payload over the start of
     /// `frame`, and returns the frame's length. The UDP checksum is left 0.
     ///

@@ -20,24 +20,30 @@ impl Template {
         Self(core::array::from_fn(|at| u64::from_be_bytes(words[at])))
     }
 
-    /// Writes the header.
+    /// The header with the fields that are a datagram's own.
     #[inline(always)]
-    pub fn emit(
-        &self,
-        bytes: &mut [u8; HEADER_LEN],
-        flags: Flags,
-        chunk: ChunkIndex,
-        exponent: i8,
-        crc: u32,
-    ) {
+    #[must_use]
+    pub fn with(&self, flags: Flags, chunk: ChunkIndex, exponent: i8, crc: u32) -> Prepared {
         let mut words = self.0;
         words[field::FLAGS / 8] |= u64::from(flags.0) << (56 - field::FLAGS % 8 * 8);
         words[field::CHUNK.start / 8] |= u64::from(chunk.0);
         words[field::EXPONENT / 8] |=
             u64::from(exponent.cast_unsigned()) << (56 - field::EXPONENT % 8 * 8);
         words[field::CRC.start / 8] |= u64::from(crc);
+        Prepared(words)
+    }
+}
+
+/// A header with all its fields, to be written any number of times.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Prepared([u64; WORDS]);
+
+impl Prepared {
+    /// Writes the header.
+    #[inline(always)]
+    pub fn emit(&self, bytes: &mut [u8; HEADER_LEN]) {
         let (to, _) = bytes.as_chunks_mut();
-        for (to, word) in to.iter_mut().zip(words) {
+        for (to, word) in to.iter_mut().zip(self.0) {
             *to = word.to_be_bytes();
         }
     }

@@ -433,7 +433,7 @@ fn a_template_writes_what_its_header_would() {
         header.emit(&mut packet);
         packet.set_crc(crc);
         let mut written = [0xee; HEADER_LEN];
-        Template::of(&contrib()).emit(&mut written, flags, header.chunk, exponent, crc);
+        Template::of(&contrib()).with(flags, header.chunk, exponent, crc).emit(&mut written);
         assert_eq!(written, wanted);
     }
 }

@@ -1,7 +1,10 @@
 //! Transfers in virtual time: at the ceiling that was granted, in the server's order, or fairly
 //! shared.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_control::ConductMode;
 

@@ -1,6 +1,6 @@
 //! The server of a simulated job: stages, decides, tells.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use weft_control::{Decision, GroupDescriptor, Mode, OrderNumber, Version};
 use weft_wire::{Members, Rank};

@@ -1,5 +1,8 @@
 //! What boxes and workers do with what the controller tells them.
 
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
 use weft_wire::Rank;
 
 use super::*;

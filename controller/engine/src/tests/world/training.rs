@@ -1,7 +1,9 @@
 //! Workers that train in a closed loop, as `weft run` has them: pull the model, compute for a time
 //! that the seed draws, ask, send, and go on when the server has told what became of it.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use weft_control::Mode;
 use weft_wire::Rank;

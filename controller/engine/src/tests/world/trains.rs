@@ -1,5 +1,7 @@
 //! The trains that transfers begin with, where the world says what its links can do.
 
+use alloc::boxed::Box;
+
 use super::*;
 
 impl World {

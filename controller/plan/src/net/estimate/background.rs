@@ -4,6 +4,8 @@
 //! interval later. So single intervals may come out negative; only the average is cut at zero, or
 //! those errors would not cancel.
 
+use crate::float;
+
 use super::Refusal;
 
 /// Average of what others put on a link.
@@ -38,7 +40,7 @@ impl Background {
             return Ok(());
         }
         let rate = (total as f64 - own as f64) * 1e9 / interval_ns as f64;
-        let weight = 1.0 - (1.0 - WEIGHT).powf(interval_ns as f64 / INTERVAL_NS);
+        let weight = 1.0 - float::powf(1.0 - WEIGHT, interval_ns as f64 / INTERVAL_NS);
         // The first intervals are averaged evenly: the start at zero must not weigh for a second.
         self.intervals += 1;
         let weight = weight.max(1.0 / self.intervals as f64);

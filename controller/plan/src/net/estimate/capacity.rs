@@ -5,6 +5,8 @@
 //! one. What only one sample has shown is not believed, unless it is all there is.
 //! When a change is found, samples from before it are forgotten.
 
+use alloc::vec::Vec;
+
 use super::change::{Cusum, SPREAD_MIN, Shift};
 use crate::case::HostId;
 

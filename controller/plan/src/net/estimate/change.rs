@@ -6,6 +6,8 @@
 //! two spreads takes five or six samples. Upwards it takes three in a row: a sleeping CPU that
 //! catches up makes trains look fast, and believing too much costs more than believing it late.
 
+use crate::float;
+
 /// The detector of one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cusum {
@@ -33,7 +35,7 @@ impl Cusum {
     /// Takes in `sample` where `level` was expected, both positive; `spread` is the relative
     /// deviation that is usual.
     pub fn handle(&mut self, sample: f64, level: f64, spread: f64) -> Shift {
-        let deviation = (sample / level).ln() / spread.max(SPREAD_MIN);
+        let deviation = float::ln(sample / level) / spread.max(SPREAD_MIN);
         let step = deviation.clamp(-CLIP, CLIP);
         self.up = (self.up + step - SLACK).max(0.0);
         self.down = (self.down - step - SLACK).max(0.0);

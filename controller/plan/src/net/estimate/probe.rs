@@ -18,7 +18,8 @@
 
 mod partners;
 
-use std::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use super::budget::{BUCKET_NS, ProbeBudget};
 use super::train::PACKETS_MAX;

@@ -7,6 +7,8 @@
 
 mod model;
 
+use alloc::vec::Vec;
+
 use model::{Bucket, FRAME, Net, Random, Sent};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -349,7 +351,7 @@ fn half_a_link_is_found_within_a_second() {
     for seed in 0..20 {
         let mut net = star(&[100.0, 100.0, 50.0, 100.0], false, seed);
         net.run(5.0);
-        let told = |net: &mut Net| std::iter::from_fn(|| net.estimator.poll_event()).count();
+        let told = |net: &mut Net| core::iter::from_fn(|| net.estimator.poll_event()).count();
         told(&mut net);
         for link in [0, 1] {
             net.links[link] = Bucket::mbit(50.0);
@@ -496,7 +498,7 @@ fn trains_at_once_share_no_hosts_link() {
     let estimator = Estimator::new(topology.clone());
     let mut plan = ProbePlan::new(&topology, 5, FRAME);
     let orders: Vec<TrainOrder> =
-        std::iter::from_fn(|| plan.poll_train(1, &estimator, |_| true)).collect();
+        core::iter::from_fn(|| plan.poll_train(1, &estimator, |_| true)).collect();
     assert!(orders.len() >= 4, "{orders:?}");
     for (index, order) in orders.iter().enumerate() {
         let others = &orders[..index];

@@ -14,6 +14,8 @@
 //!
 //! O(n) per train; called once per train by its receiver.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use super::capacity::median;

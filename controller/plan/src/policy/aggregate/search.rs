@@ -1,5 +1,7 @@
 //! Which numbers of direct updates, and which waits of the server's link, are tried.
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, ServerId};
 
 use super::{Cost, Cutter};
@@ -35,7 +37,7 @@ impl Cutter<'_> {
         }
         // 0, 1, 2, 4, 8, ..: then halve the gaps beside the best.
         let mut tried = vec![0];
-        tried.extend(std::iter::successors(Some(1), |nd| Some(nd * 2)).take_while(|nd| *nd <= n));
+        tried.extend(core::iter::successors(Some(1), |nd| Some(nd * 2)).take_while(|nd| *nd <= n));
         self.scan(tried.iter().copied(), &mut best);
         for _ in 0..REFINEMENTS {
             let place = tried.partition_point(|nd| *nd < best.1);

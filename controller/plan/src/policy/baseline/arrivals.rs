@@ -1,6 +1,6 @@
 //! Baselines that commit whatever arrives: they differ in who may send.
 
-use std::cmp::Reverse;
+use core::cmp::Reverse;
 
 use weft_control::ConductMode;
 

@@ -1,6 +1,8 @@
 //! Synchronous rounds with backup workers (Chen et al., "Revisiting Distributed Synchronous SGD"):
 //! a round closes with the first K of N updates.
 
+use alloc::vec::Vec;
+
 use weft_control::DropReason;
 
 use super::{Arrival, Commits, in_time, requested, send};

@@ -4,6 +4,8 @@
 //! The replica costs the server's own uplink, and lags by design; the divergence bound is reported,
 //! and nothing waits for it.
 
+use alloc::vec::Vec;
+
 use super::{commit_on_arrival, requested, send};
 use crate::case::{Case, ServerId};
 use crate::net::ledger::Ledger;

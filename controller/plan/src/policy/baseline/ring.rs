@@ -2,14 +2,18 @@
 //! of a part each, all links of the ring at the pace of the slowest. The server takes no part; the
 //! sum "commits" when the ring has ended.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use weft_control::DropReason;
 
 use super::in_time;
 use crate::case::{Case, Segment, UpdateId};
-use crate::net::ledger::{HORIZON_NS, Ledger};
+use crate::net::ledger::Ledger;
 use crate::net::topology::{LinkId, Path};
+use crate::net::units::HORIZON_NS;
 use crate::plan::{Group, Plan, Transfer};
 use crate::policy::{Policy, PolicyError};
 

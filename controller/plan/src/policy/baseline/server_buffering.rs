@@ -1,6 +1,8 @@
 //! Server-side buffering: all send at once, and the server holds back what has arrived while its
 //! commit would make an update that is still on the way too old (MLfabric's figure b).
 
+use alloc::vec::Vec;
+
 use weft_control::DropReason;
 
 use super::{Arrival, Commits, commit_alone, requested, send};

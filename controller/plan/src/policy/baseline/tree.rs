@@ -1,7 +1,9 @@
 //! A fixed aggregation tree: every worker belongs to one aggregator, whose sum goes to the server
 //! when all of its workers' updates are in. Links are shared fairly.
 
-use std::collections::BTreeMap;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use weft_control::DropReason;
 

@@ -16,7 +16,9 @@
 //!
 //! [`Options::candidates_max`]: crate::case::Options::candidates_max
 
-use std::cmp::Ordering;
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 use weft_control::DropReason;
 
@@ -137,9 +139,9 @@ fn with_copies(case: &Case, mut plan: Plan) -> Plan {
     let mut ledger = Ledger::new(case);
     let mut cut = Aggregated {
         groups: vec![Vec::new(); case.servers.len()],
-        transfers: std::mem::take(&mut plan.transfers),
+        transfers: core::mem::take(&mut plan.transfers),
     };
-    for group in std::mem::take(&mut plan.groups) {
+    for group in core::mem::take(&mut plan.groups) {
         let server = case.server(group.server).host;
         for id in &group.members {
             if let Some(transfer) = &cut.transfers[id.index()] {

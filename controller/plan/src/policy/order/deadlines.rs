@@ -7,7 +7,8 @@
 //! whose deadline is behind all slots that there can be is never in such a prefix: it is not in the
 //! tree.
 
-use std::collections::BinaryHeap;
+use alloc::collections::BinaryHeap;
+use alloc::vec::Vec;
 
 use crate::case::{Case, Update, UpdateId};
 use crate::net::ledger::Ledger;

@@ -5,7 +5,8 @@
 //! with it by more than `theta` median transfer times; if fewer than `drop_limit` of the last
 //! `drop_window` updates were dropped; and if its worker did not lose the previous one.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::case::{Case, ServerId, UpdateId};
 use crate::net::ledger::Ledger;

@@ -5,7 +5,8 @@
 //! function of its capacity and the size alone, falling in the one and rising in the other. For
 //! other hosts that function is a lower bound.
 
-use std::slice;
+use alloc::vec::Vec;
+use core::slice;
 
 use crate::case::{Case, Segment};
 use crate::net::ledger::{Ledger, append};

@@ -1,7 +1,8 @@
 //! Orders longest transfer first, as a synchronous round wants it: the transfers that take longest
 //! start first, and the short ones fill what they leave.
 
-use std::cmp::Reverse;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::case::{Case, UpdateId};
 use crate::net::ledger::Ledger;

@@ -1,5 +1,7 @@
 //! A row of numbers that knows its lows: the places whose number is lower than all before them.
 
+use alloc::vec::Vec;
+
 /// Numbers by place, under changes in O(log N) for every low that they make.
 #[derive(Debug)]
 pub(super) struct Row<T> {

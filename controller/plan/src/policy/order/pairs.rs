@@ -1,5 +1,7 @@
 //! Sorts pairs of numbers fast: one number each, of 64 bits where that is enough.
 
+use alloc::vec::Vec;
+
 /// By the first, then by the second.
 pub(super) fn sort(pairs: &mut [(u64, u32)]) {
     let firsts = pairs.iter().map(|(first, _)| *first);

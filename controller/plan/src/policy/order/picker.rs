@@ -4,7 +4,8 @@
 //! everything of their path but the first link. What ends at a known instant anyhow (a worker on
 //! the server's host, a thin flow that is reserved already) is kept apart.
 
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use crate::case::{Case, Segment, UpdateId};
 use crate::net::ledger::Ledger;

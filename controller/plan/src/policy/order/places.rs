@@ -1,6 +1,7 @@
 //! Decides where hosts and updates stand in a [`super::pool::Pool`], as numbers that compare fast.
 
-use std::cmp::Reverse;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::case::{Case, HostId, UpdateId};
 

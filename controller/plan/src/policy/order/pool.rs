@@ -9,9 +9,12 @@
 //! Invariant: [`Pool::best`] is what asking every update would give, ties included. Cost: a few
 //! instructions for each low and each host that is set aside, and a few probes.
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, Segment, UpdateId};
-use crate::net::ledger::{Ledger, NS_PER_SEC};
+use crate::net::ledger::Ledger;
 use crate::net::topology::{LinkId, Path};
+use crate::net::units::NS_PER_SEC;
 
 use super::line::{Line, Offer};
 use super::lows::{Low, NONE, Row};

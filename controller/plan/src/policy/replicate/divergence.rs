@@ -9,7 +9,10 @@
 //! Source: derived from MLfabric's equation 2 and checked against true distances in the tests.
 //! Cost: O(1) per group.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::float;
 
 /// The groups that a replica misses, and the bound that they make.
 #[derive(Clone, Debug)]
@@ -110,7 +113,7 @@ fn geo(momentum: f64, count: usize) -> f64 {
     if momentum >= 1.0 {
         return count as f64;
     }
-    let power = i32::try_from(count).map_or(0.0, |count| momentum.powi(count));
+    let power = u32::try_from(count).map_or(0.0, |count| float::powi(momentum, count));
     (1.0 - power) / (1.0 - momentum)
 }
 
@@ -167,6 +170,6 @@ impl Model {
     #[must_use]
     pub fn distance(&self, other: &Self) -> f64 {
         let squares = self.w.iter().zip(&other.w).map(|(a, b)| (a - b) * (a - b));
-        squares.sum::<f64>().sqrt()
+        float::sqrt(squares.sum())
     }
 }

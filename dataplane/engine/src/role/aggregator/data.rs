@@ -237,11 +237,6 @@ impl Aggregator {
 impl Job {
     /// Takes the frame's bytes from the job's token bucket, so that a greedy job cannot eat the
     /// lcore (PROTOCOL section 10).
-    #[inline(always)]
-    pub(super) fn charge(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
-        if self.bucket.is_none() { Ok(()) } else { self.charge_bucket(now, frame_len) }
-    }
-
     /// Charges for work that is done already: what the bucket lacks is a debt.
     pub(super) fn charge_for(&mut self, now: Nanos, bytes: u64) {
         if let Some(bucket) = &mut self.bucket {
@@ -251,7 +246,7 @@ impl Job {
 
     /// Apart, so that its 128-bit arithmetic does not crowd the registers of jobs without limit.
     #[inline(never)]
-    fn charge_bucket(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
+    pub(super) fn charge(&mut self, now: Nanos, frame_len: usize) -> Result<(), DropReason> {
         if self.bucket.as_mut().is_none_or(|bucket| bucket.take(now, frame_len as u64)) {
             return Ok(());
         }

@@ -65,6 +65,8 @@ pub(super) struct Lease {
     pub(super) masks: Masks,
     /// Its contributions are summed in runs.
     pub(super) takes_runs: bool,
+    /// Its job pays for its frames.
+    pub(super) has_quota: bool,
 }
 
 /// A member of the group, in this lane.
@@ -155,8 +157,12 @@ impl Lease {
             payload_len,
             box_port: config.local.addr.port(),
             upstream,
-            masks: Masks::of(row.exponent),
+            masks: Masks::of(row.exponent, row.integrity),
             takes_runs: false,
+            has_quota: config
+                .jobs
+                .iter()
+                .any(|job| job.job == row.job && job.rate_bytes_per_sec.is_some()),
             row: row.clone(),
         };
         lease.takes_runs = lease.may_take_runs();

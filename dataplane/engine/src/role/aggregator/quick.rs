@@ -12,13 +12,14 @@
 
 use weft_kernel::{PATTERN_LEN, Pattern};
 use weft_wire::frame::{ETHERNET_LEN, Encap, IPV4_LEN, ipv4_checksum_ok};
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::header::{CRC_AT, Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
-use super::Aggregator;
 use super::data::Arrival;
 use super::lease::{Lease, Phase};
+use super::{Aggregator, Job};
 use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
@@ -85,8 +86,9 @@ impl Expected {
 }
 
 impl Masks {
-    /// The masks of a row with this exponent: its header field counts where it is fixed.
-    pub(super) const fn of(exponent: Option<i8>) -> Self {
+    /// The masks of a row with this exponent and integrity. The exponent's field counts where it is
+    /// fixed. The CRC's counts where none is asked for: it is 0 then, and no further check is due.
+    pub(super) const fn of(exponent: Option<i8>, integrity: Integrity) -> Self {
         // Ethernet addresses; type of service; identification; hop limit; IP and UDP checksums;
         // flags and outcome; chunk; CRC. (start, length)
         const IGNORED: [(usize, usize); 9] = [
@@ -113,6 +115,13 @@ impl Masks {
         }
         if exponent.is_none() {
             mask[DATAGRAM + 17] = 0;
+        }
+        if matches!(integrity, Integrity::None) {
+            let mut at = CRC_AT;
+            while at < CRC_AT + 4 {
+                mask[DATAGRAM + at] = 0xff;
+                at += 1;
+            }
         }
         // Of the fragment field the reserved bit and "don't fragment" are free.
         mask[ETHERNET_LEN + 6] = 0x3f;
@@ -146,13 +155,10 @@ impl Aggregator {
     pub(super) fn take_quickly(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Quick {
         let Some((index, arrival)) = self.recognise(now, buffer, len) else { return Quick::Else };
         let lease = &mut self.leases[index.index()];
+        if let Err(reason) = lease.admit(&mut self.jobs, &arrival, buffer) {
+            return Quick::Drop(reason);
+        }
         let job = lease.job(&mut self.jobs);
-        if let Err(reason) = job.charge(now, arrival.frame_len) {
-            return Quick::Drop(reason);
-        }
-        if let Err(reason) = lease.check_integrity(buffer, DATAGRAM..arrival.frame_len) {
-            return Quick::Drop(reason);
-        }
         match lease.take(arrival, buffer, &mut job.stats, &mut self.stats.transitions) {
             Ok(false) => Quick::Hold,
             Ok(true) => Quick::Complete(index, arrival.step),
@@ -216,6 +222,24 @@ impl Lease {
             && len >= LEN + self.payload_len
             && ipv4_checksum_ok(ip);
         is_expected.then_some((head, rank))
+    }
+
+    /// The checks that are left of a recognised contribution: its job's quota, and its integrity
+    /// where more than its pattern tells it.
+    #[inline(always)]
+    pub(super) fn admit(
+        &self,
+        jobs: &mut [Option<Job>],
+        arrival: &Arrival,
+        frame: &[u8],
+    ) -> Result<(), DropReason> {
+        if self.has_quota {
+            self.job(jobs).charge(arrival.now, arrival.frame_len)?;
+        }
+        match self.row.integrity {
+            Integrity::None => Ok(()),
+            _ => self.check_integrity(frame, DATAGRAM..arrival.frame_len),
+        }
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! What goes back to members: answers, kept answers, HAVE and STALE, each written over the frame
 //! that asked for it. Replies go to the address in the table, never to the packet's source.
 
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet, Prepared};
 use weft_wire::{ChunkIndex, Cookie, Members, Rank};
 
 use super::data::INHERITED;
@@ -63,43 +63,17 @@ impl Aggregator {
         buffer: &mut [u8],
     ) -> usize {
         let lease = &self.leases[index.index()];
-        self.emit_answer_header(lease, member, step, 0, buffer);
         let encap = &lease.members[member].encap;
+        self.answer_header(lease, step, 0).emit(encap.payload_mut(buffer));
         dispatch_out(encap, lease.row.integrity, buffer, HEADER_LEN + lease.payload_len)
     }
 
-    /// The same where the payload has a sealed answer already, whose CRC this one shares. It has
-    /// no UDP checksum. Nothing is read that has just been written: such a read waits for all
-    /// stores before it, which are the sum's.
+    /// The header of the answers to `step`, which is the same for every member.
     #[inline(always)]
-    pub(super) fn emit_answer_like(
-        &self,
-        index: LeaseIndex,
-        member: usize,
-        step: u32,
-        crc: u32,
-        buffer: &mut [u8],
-    ) {
-        let lease = &self.leases[index.index()];
-        self.emit_answer_header(lease, member, step, crc, buffer);
-        lease.members[member].encap.emit(buffer, HEADER_LEN + lease.payload_len);
-    }
-
-    #[inline(always)]
-    fn emit_answer_header(
-        &self,
-        lease: &Lease,
-        member: usize,
-        step: u32,
-        crc: u32,
-        buffer: &mut [u8],
-    ) {
+    pub(super) fn answer_header(&self, lease: &Lease, step: u32, crc: u32) -> Prepared {
         let bank = lease.slots.bank(lease.slots.locate(step));
-        let start = lease.members[member].encap.header_len();
-        let header: &mut [u8; HEADER_LEN] =
-            buffer[start..].first_chunk_mut().expect("the payload is in place behind it");
         let chunk = ChunkIndex(bank.step * u32::from(self.shards) + u32::from(self.lane));
-        lease.answer.emit(header, bank.flags.only(INHERITED), chunk, bank.exponent, crc);
+        lease.answer.with(bank.flags.only(INHERITED), chunk, bank.exponent, crc)
     }
 
     /// Header fields that every datagram with elements of this bank has.

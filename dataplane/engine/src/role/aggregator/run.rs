@@ -12,7 +12,7 @@
 
 use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
-use weft_wire::header::{Flags, Packet};
+use weft_wire::header::{Flags, HEADER_LEN, Packet};
 use weft_wire::hello::Integrity;
 
 use super::Aggregator;
@@ -108,17 +108,14 @@ impl Aggregator {
             return Taken::Else;
         }
         self.stats.frames += 1;
-        let job = lease.job(&mut self.jobs);
-        let is_paid = job.charge(now, arrival.frame_len);
-        let is_right =
-            is_paid.and_then(|()| lease.check_integrity(frame, DATAGRAM..arrival.frame_len));
-        if let Err(reason) = is_right {
+        if let Err(reason) = lease.admit(&mut self.jobs, &arrival, frame) {
             self.stats.drops.count(reason);
             return Taken::Drop(reason);
         }
-        job.stats.contributions_marked += u64::from(arrival.congestion);
-        let completes = lease.enter(&arrival);
-        let bank = lease.slots.bank_mut(arrival.place);
+        if arrival.congestion {
+            lease.job(&mut self.jobs).stats.contributions_marked += 1;
+        }
+        let (bank, completes) = lease.enter(&arrival);
         let number = if bank.run == Bank::NO_RUN {
             let RunIndex(number) = RunIndex::lowest(self.runs.free);
             self.runs.free &= self.runs.free - 1;
@@ -243,8 +240,13 @@ impl Aggregator {
         let verdict = self.complete(index, step, last.as_mut());
         if !others.is_empty() && matches!(verdict, Verdict::Multicast { .. }) {
             let crc = Packet::new_unchecked(&last.as_ref()[DATAGRAM..]).crc();
-            for (member, frame) in (1..).zip(others.iter_mut().rev()) {
-                self.emit_answer_like(index, member, step, crc, frame.as_mut());
+            let lease = &self.leases[index.index()];
+            let header = self.answer_header(lease, step, crc);
+            let datagram_len = HEADER_LEN + lease.payload_len;
+            for (member, frame) in lease.members[1..].iter().zip(others.iter_mut().rev()) {
+                let buffer = frame.as_mut();
+                header.emit(member.encap.payload_mut(buffer));
+                member.encap.emit(buffer, datagram_len);
             }
         }
         verdict
@@ -258,10 +260,10 @@ impl Lease {
         self.row.integrity != Integrity::Checksum16 && self.slots.store.adds_runs()
     }
 
-    /// Does a bank's books of a contribution, as [`Lease::take`] does. True when it completes the
-    /// step.
+    /// Does a bank's books of a contribution, as [`Lease::take`] does. Returns the bank, and true
+    /// when that completes the step.
     #[inline(always)]
-    fn enter(&mut self, arrival: &Arrival) -> bool {
+    fn enter(&mut self, arrival: &Arrival) -> (&mut Bank, bool) {
         let bank = self.slots.bank_mut(arrival.place);
         if arrival.first {
             *bank = Bank {
@@ -284,7 +286,7 @@ impl Lease {
         }
         let lag = arrival.now.since(bank.claimed_at);
         self.members[arrival.rank.index()].lag.count(lag);
-        complete
+        (bank, complete)
     }
 }
 

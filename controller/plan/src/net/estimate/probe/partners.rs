@@ -1,5 +1,7 @@
 //! Decides whom to pair for a train that is to try a link.
 
+use alloc::vec::Vec;
+
 use super::{FAST_ENOUGH, FIRST_SAMPLES, Flight, ProbePlan};
 use crate::case::{HostId, RackId};
 use crate::net::estimate::Estimator;
@@ -60,7 +62,7 @@ impl ProbePlan {
             .collect();
         found.sort_by(|a, b| {
             let faster =
-                if a.0 > 0 && b.0 > 0 { std::cmp::Ordering::Equal } else { b.1.total_cmp(&a.1) };
+                if a.0 > 0 && b.0 > 0 { core::cmp::Ordering::Equal } else { b.1.total_cmp(&a.1) };
             b.0.cmp(&a.0).then(faster).then(a.2.cmp(&b.2))
         });
         found.into_iter().map(|(_, _, _, pair)| pair).collect()

@@ -7,6 +7,9 @@
     reason = "times and indices of a model are small and positive"
 )]
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::super::train::{Arrival, Departure, Reading};
 use super::super::{Bound, Context, Estimator, TrainSample};
 use crate::case::{HostId, RackId};

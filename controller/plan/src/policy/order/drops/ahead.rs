@@ -1,6 +1,8 @@
 //! Plans a few transfers to one server ahead: shortest first under their deadlines, as the ordering
 //! would, if there were no others.
 
+use alloc::vec::Vec;
+
 use crate::case::{Case, UpdateId};
 use crate::net::ledger::Ledger;
 use crate::net::topology::Path;

@@ -1,3 +1,5 @@
+use alloc::vec::Vec;
+
 use super::*;
 use crate::policy::order::direct_path;
 use crate::sample::{Numbers, Shape};

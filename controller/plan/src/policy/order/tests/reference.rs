@@ -1,6 +1,8 @@
 //! The rules of the ordering as they are written down: everybody is asked before every pick, and
 //! nothing is kept from one pick to the next.
 
+use alloc::vec::Vec;
+
 use super::*;
 use crate::case::Update;
 
@@ -62,7 +64,7 @@ impl<'a> Reference<'a> {
     /// Drops, from the shortest prefix that has too many, who would end last.
     fn make_fit(&mut self, server: usize) {
         let case = self.case;
-        let mut ids = std::mem::take(&mut self.waiting[server]);
+        let mut ids = core::mem::take(&mut self.waiting[server]);
         ids.sort_by_key(|id| (case.deadline(*id), case.ranks[id.index()]));
         let all = ids.clone();
         while let Some(n) = (0..ids.len()).find(|n| case.deadline(ids[*n]) < *n as i64) {
