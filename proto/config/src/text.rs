@@ -42,7 +42,8 @@ pub fn to_toml(config: &impl Serialize) -> String {
     toml::to_string(config).expect("every section is a table, every key a string")
 }
 
-/// A section of what it must say; all else is by default.
+/// A section of what it must say; all else is by default. Panics on a value that no file could
+/// have, which is a mistake of the caller.
 macro_rules! section {
     ($($key:ident),+) => {{
         let mut table = toml::Table::new();

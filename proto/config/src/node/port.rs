@@ -66,6 +66,9 @@ pub enum Io {
 
 impl PortSection {
     /// A port with what has no default.
+    ///
+    /// # Panics
+    /// If `ip` is no address of one host.
     #[cfg(feature = "text")]
     #[must_use]
     pub fn new(io: Io, ip: impl Into<HostAddr>) -> Self {
