@@ -146,7 +146,7 @@ impl Daemon {
             "tls": certificates.is_some(),
             "metrics": metrics,
         });
-        eprintln!("{ready}");
+        weft_process::say!("{ready}");
         let guarded = Arc::clone(&refusals);
         let server = tonic::transport::Server::builder()
             .layer(layer_fn(move |inner: Routes| Guard::new(inner, Arc::clone(&guarded))))
@@ -180,7 +180,7 @@ fn report(config: &ControllerConfig, reader: Reader) -> impl Future<Output = ()>
         while !period.is_zero() {
             tokio::time::sleep(period).await;
             let Some(snapshot) = reader.read().await else { return };
-            eprint!("{}", write(&snapshot, format));
+            weft_process::say!("{}", write(&snapshot, format).trim_end());
         }
     }
 }

@@ -20,6 +20,8 @@
 //! Invariant: what a peer sends, or a peer that goes away or reads nothing, touches that peer's
 //! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials
 //! again.
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![forbid(unsafe_code)]
 
 pub mod auth;

@@ -1,5 +1,8 @@
 //! `weft-controller`: see `--help`, and [`weft_config::controller`] for the configuration file.
 
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -9,12 +12,14 @@ use weft_config::{ConfigFile, to_toml};
 use weft_controller::cli::Cli;
 use weft_controller::daemon::{self, Daemon};
 use weft_controller::error::DaemonError;
+use weft_process::say;
+use weft_process::signals::ignores_hangup;
 
 fn main() -> ExitCode {
     match start(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weft-controller: {error}");
+            weft_process::say!("weft-controller: {error}");
             ExitCode::from(error.exit_status())
         }
     }
@@ -35,12 +40,12 @@ fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
         config.set_policy(policy);
     }
     if cli.print_config {
-        print!("{}", to_toml(&config));
+        say::out(&to_toml(&config));
         return Ok(());
     }
     if cli.check_config {
         daemon::check(&config)?;
-        println!("{}: good", cli.config.display());
+        say::out(&format!("{}: good\n", cli.config.display()));
         return Ok(());
     }
     let system = |what| move |source| DaemonError::System { what, source };
@@ -65,15 +70,6 @@ fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
         };
         Daemon::bind(config).await?.run(stop).await
     })?;
-    print!("{}", daemon::write(&last, format));
+    say::out(&daemon::write(&last, format));
     Ok(())
-}
-
-/// Whether SIGHUP was ignored when this process was started.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // It is the first signal.
-    mask.is_some_and(|mask| mask & 1 == 1)
 }

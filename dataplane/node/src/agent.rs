@@ -150,7 +150,7 @@ impl Agent {
                 (since, is_told) = (Instant::now(), false);
             } else if !is_told && since.elapsed() > SILENCE_TOLD {
                 is_told = true;
-                eprintln!(
+                weft_process::say!(
                     "weft-node: no controller at {} for {} s, trying on; updates go unplanned until \
                      it answers: is it running, and is there a way to it besides the port?",
                     self.dialler.uri(),
@@ -203,7 +203,10 @@ impl Agent {
     fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = tls::refusal(error);
         if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {
-            eprintln!("weft-node: no stream to the controller at {}: {reason}", self.dialler.uri());
+            weft_process::say!(
+                "weft-node: no stream to the controller at {}: {reason}",
+                self.dialler.uri()
+            );
             self.refused = refused;
         }
         false
@@ -233,7 +236,7 @@ impl Agent {
                             }
                         }
                         Some(v1::command::Command::Refused(refused)) => {
-                            eprintln!(
+                            weft_process::say!(
                                 "weft-node: the controller refused `{}`: {}",
                                 refused.field, refused.problem
                             );
@@ -266,7 +269,9 @@ impl Agent {
             Ok(Some(command)) => command,
             Ok(None) => return,
             Err(invalid) => {
-                eprintln!("weft-node: the controller's command was not understood: {invalid}");
+                weft_process::say!(
+                    "weft-node: the controller's command was not understood: {invalid}"
+                );
                 return;
             }
         };
@@ -339,17 +344,19 @@ fn tell(outbox: &Outbox, message: Message) {
 fn say(job: JobId, event: &Event) {
     let job = job.0;
     match event {
-        Event::Promoted { epoch, applied, version, .. } => eprintln!(
+        Event::Promoted { epoch, applied, version, .. } => weft_process::say!(
             "weft-node: this replica is the server of job {job} now, epoch {}, with all below order \
              {} at version {}; there is no replica any more, replication is not held",
-            epoch.0, applied.0, version.0
+            epoch.0,
+            applied.0,
+            version.0
         ),
-        Event::PromotionRefused { applied } => eprintln!(
+        Event::PromotionRefused { applied } => weft_process::say!(
             "weft-node: this replica cannot become the server of job {job}: it has only what is \
              below order {}",
             applied.0
         ),
-        Event::StoodDown { epoch } => eprintln!(
+        Event::StoodDown { epoch } => weft_process::say!(
             "weft-node: this is not the server of job {job} any more: another one is, in epoch {}; \
              nothing is answered for the job, end this node",
             epoch.0

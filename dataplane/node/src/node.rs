@@ -314,10 +314,11 @@ impl Node<'_> {
         let (name, driver, mtu) = (&info.name, &info.driver, info.mtu);
         let pid = std::process::id();
         match self.settings.config.node.stats_format {
-            StatsFormat::Text => eprintln!(
+            StatsFormat::Text => weft_process::say!(
                 "weft-node ready: port={name} driver={driver} addr={} mac={} mtu={mtu} \
                  shards={shards} pid={pid}",
-                local.addr, local.mac
+                local.addr,
+                local.mac
             ),
             StatsFormat::Json => {
                 let line = serde_json::json!({
@@ -331,7 +332,7 @@ impl Node<'_> {
                     "shards": shards,
                     "pid": pid,
                 });
-                eprintln!("{line}");
+                weft_process::say!("{line}");
             }
         }
     }

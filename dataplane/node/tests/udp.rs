@@ -4,14 +4,15 @@ mod common;
 #[path = "common/member.rs"]
 mod member;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Output;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use member::{Member, join_all};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use weft_config::node::{
     FaultsSection, Io, JobSection, MemberSection, NodeConfig, ParentSection, PortSection,
     RowSection, TraceSection,
@@ -378,4 +379,22 @@ fn faults_and_trace_wrap_the_port() {
     assert_eq!(&capture[..4], &[0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds, little-endian");
     // Three HELLOs of 14 + 20 + 8 + 32 + 72 bytes, each behind a record header of 16.
     assert_eq!(capture.len(), 24 + 3 * (16 + 146));
+}
+
+/// Lines for people go to whoever reads them; when nobody does, the node goes on.
+#[test]
+fn a_node_goes_on_when_nobody_reads_its_stderr() {
+    let setup = setup("unread", 1, |_| ());
+    let mut command = weft_node(&setup.file, &["--stats-period", "1"]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut node = command.spawn().expect("the node starts");
+    let mut lines = BufReader::new(node.stderr.take().expect("piped")).lines();
+    assert!(lines.next().is_some_and(|line| line.is_ok()), "it says that it is ready");
+    drop(lines);
+    // Statistics are written twice meanwhile.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(node.try_wait().expect("a child").is_none(), "it ended");
+    let pid = Pid::from_raw(i32::try_from(node.id()).expect("a process number"));
+    nix::sys::signal::kill(pid, Signal::SIGINT).expect("it runs");
+    assert_eq!(node.wait().expect("a child").code(), Some(0));
 }

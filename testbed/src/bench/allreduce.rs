@@ -245,7 +245,7 @@ struct OwnLab(LabName);
 impl Drop for OwnLab {
     fn drop(&mut self) {
         if let Err(error) = lab::down(&self.0) {
-            eprintln!("weft: {error}; `weft lab down {}`", self.0);
+            weft_process::say!("weft: {error}; `weft lab down {}`", self.0);
         }
     }
 }
@@ -331,7 +331,7 @@ fn own_lab(settings: &Settings) -> Result<(OwnLab, Topology), BenchError> {
     let name = LabName::of_this_process("bench");
     let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
     for warning in &built.warnings {
-        eprintln!("weft: warning: {warning}");
+        weft_process::say!("weft: warning: {warning}");
     }
     Ok((OwnLab(name), topology))
 }

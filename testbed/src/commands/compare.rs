@@ -13,7 +13,8 @@ use weft_testbed::report::{
 };
 
 use super::{Exit, Failure, Format, Outcome, csv_text, emit_csv, emit_json, emit_text, lab, plan};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {

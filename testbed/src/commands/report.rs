@@ -10,7 +10,7 @@ use weft_testbed::report::{
 };
 
 use super::{Exit, Failure, Format, Outcome, compare, emit_csv, emit_json, emit_text};
-use weft_testbed::say;
+use weft_process::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {

@@ -22,7 +22,8 @@ use weft_testbed::scenario::Scenario;
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, RunArgs, load};
 use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_push};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;

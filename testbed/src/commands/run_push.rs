@@ -20,7 +20,7 @@ use super::certs::now_unix_s;
 use super::run::{choose_ground, default_directory, in_lab, progress_bar, record, surroundings};
 use super::run_args::RunArgs;
 use super::{Exit, Failure, Format, Outcome, emit, report, run_ground};
-use weft_testbed::say;
+use weft_process::say;
 
 pub(super) fn run(
     arguments: &RunArgs,

@@ -73,7 +73,7 @@ impl EventLog {
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(line.as_bytes())
         {
-            eprintln!("weft-node: writing the log of events: {error}");
+            weft_process::say!("weft-node: writing the log of events: {error}");
             self.file = None;
         }
     }

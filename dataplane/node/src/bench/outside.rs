@@ -156,7 +156,7 @@ impl replay::Outside for Process {
     }
 
     fn mark(&self, event: &str) {
-        eprintln!("weft-node bench: {event}");
+        weft_process::say!("weft-node bench: {event}");
     }
 
     fn wait_to_end(&self) {

@@ -7,9 +7,9 @@ use serde::Serialize;
 use weft_config::node::PushSection;
 use weft_engine::role::channel::Standing;
 use weft_engine::role::gather::{PushReport as Gathered, PushStats};
+use weft_process::metrics::{head, label};
 
 use super::figures::Figures;
-use super::metrics::{head, label};
 use super::{LaneSnapshot, figures};
 
 /// A push job at one moment.
