@@ -76,7 +76,10 @@ impl BoxPlan {
         }
         self.config.faults.get_or_insert_default().link_delay_us = micros(delay);
         match self.config.port.io {
-            Io::Dpdk => self.config.dpdk.mbuf_count = FRAMES_WITH_DELAY as u32,
+            Io::Dpdk => {
+                let frames = u32::try_from(FRAMES_WITH_DELAY).expect("some thousands");
+                self.config.dpdk.mbuf_count = frames;
+            }
             Io::Udp | Io::AfPacket => self.config.port.frame_count = FRAMES_WITH_DELAY,
         }
     }
