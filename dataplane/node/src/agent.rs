@@ -21,15 +21,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
+use weft_config::node::{Io, NodeConfig};
 use weft_control::Event;
 use weft_rpc::convert;
-use weft_rpc::tls::{self, Dialler};
+use weft_rpc::tls::{self, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
-use crate::config::{Io, NodeConfig};
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
@@ -57,8 +57,8 @@ pub fn start(
 ) -> Result<Option<JoinHandle<()>>, NodeError> {
     let log = match &config.node.events {
         Some(path) => {
-            let failed = |source| NodeError::Events { path: path.clone(), source };
-            Some(EventLog::open(path, config, resumed).map_err(failed)?)
+            let failed = |source| NodeError::Events { path: path.into(), source };
+            Some(EventLog::open(path.as_ref(), config, resumed).map_err(failed)?)
         }
         None => None,
     };
@@ -96,8 +96,9 @@ pub fn start(
             .keep_alive_timeout(KEEPALIVE)
             .keep_alive_while_idle(true)
     };
-    let dialler = Dialler::new(&section.endpoint, section.tls.as_ref(), with)
-        .map_err(|error| failed(&error))?;
+    let tls = section.tls.as_ref().map(TlsFiles::from);
+    let dialler =
+        Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
     let runtime = tokio::runtime::Builder::new_current_thread()

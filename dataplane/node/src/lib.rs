@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`agent`] | speaks with the controller, logs what happens to groups |
 //! | [`mod@bench`] | measures the aggregator instead of serving |
-//! | [`config`] | reads the TOML file; its comments are the manual |
+//! | [`config`] | reads the file that [`weft_config::node`] is the manual of |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |
 //! | [`durable`] | what servers keep on disk, and begin anew with |

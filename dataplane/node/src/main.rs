@@ -1,4 +1,4 @@
-//! `weft-node`: see `--help`, and [`weft_node::config`] for the configuration file.
+//! `weft-node`: see `--help`, and [`weft_config::node`] for the configuration file.
 
 // These macros panic when nobody reads: `weft_process::say` does not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_config::StatsFormat;
 use weft_node::agent;
 use weft_node::bench;
 use weft_node::cli::Invocation;
-use weft_node::config::{self, Format};
+use weft_node::config;
 use weft_node::control::NodeControl;
 use weft_node::durable::Stored;
 use weft_node::environment;
@@ -41,7 +42,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     node.stats_format = cli.format.unwrap_or(node.stats_format);
     let format = node.stats_format;
     if cli.print_config {
-        say::out(&settings.config.to_toml());
+        say::out(&weft_config::to_toml(&settings.config));
         return Ok(());
     }
     if cli.check_config {
@@ -78,10 +79,10 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     Ok(())
 }
 
-fn print_report(report: &Report, format: Format) {
+fn print_report(report: &Report, format: StatsFormat) {
     match format {
-        Format::Text => say::out(&write_text(report)),
-        Format::Json => say::out(&format!("{}\n", report.to_json())),
+        StatsFormat::Text => say::out(&write_text(report)),
+        StatsFormat::Json => say::out(&format!("{}\n", report.to_json())),
     }
 }
 

@@ -8,9 +8,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use weft_config::StatsFormat;
+use weft_config::node::NodeConfig;
 use weft_process::{metrics as http, say};
 
-use crate::config::{Format, NodeConfig};
 use crate::error::NodeError;
 use crate::lane::Shared;
 use crate::stats::{LaneSnapshot, PortReport, Report, metrics, write_text};
@@ -47,8 +48,8 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
             let report = report().with_rates_since(&last.1, last.0.elapsed());
             last = (Instant::now(), report.port.clone());
             match config.node.stats_format {
-                Format::Text => say!("{}", write_text(&report).trim_end()),
-                Format::Json => say!("{}", report.to_json()),
+                StatsFormat::Text => say!("{}", write_text(&report).trim_end()),
+                StatsFormat::Json => say!("{}", report.to_json()),
             }
         }
         if let Some(MetricsListener(listener)) = &metrics {

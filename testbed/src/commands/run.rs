@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weft_config::to_toml;
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
@@ -149,7 +150,11 @@ fn loopback_base() -> u16 {
 fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
-        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+        text += &format!(
+            "# {0}: weft-node --config {0}.toml\n{1}\n",
+            planned.name,
+            to_toml(&planned.config)
+        );
     }
     for worker in &plan.workers {
         text += &format!(
@@ -210,7 +215,7 @@ fn carry_out(
         _ => {}
     };
     if ground.io == Io::Memory {
-        let result = run_in_memory(scenario, plan, arguments.seed, directory, &mut progress);
+        let result = run_in_memory(plan, arguments.seed, directory, &mut progress);
         bar.finish_and_clear();
         return result.map_err(|error| Exit::Usage.because(error));
     }

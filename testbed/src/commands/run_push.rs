@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context as _;
+use weft_config::to_toml;
 use weft_testbed::certs::Folder;
 use weft_testbed::report::{LinkDelay, RunWriter, Verdict};
 use weft_testbed::run::push::{
@@ -101,12 +102,17 @@ pub(super) fn run(
 fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
-        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+        text += &format!(
+            "# {0}: weft-node --config {0}.toml\n{1}\n",
+            planned.name,
+            to_toml(&planned.config)
+        );
     }
     if let Some(planned) = &plan.controller {
         text += &format!(
             "# {0}: weft-controller --config {0}.toml\n{1}\n",
-            planned.name, planned.config
+            planned.name,
+            to_toml(&planned.config)
         );
     }
     for worker in &plan.workers {

@@ -45,6 +45,7 @@ pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
 pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
+pub(crate) use plan::box_config;
 pub use plan::{
     Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError, WorkerPlan,
 };

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use weft_config::node::NodeConfig;
 use weft_control::{Command, Decision, Event};
 use weft_rpc::v1;
 use weft_wire::JobId;
 
-use crate::config::NodeConfig;
 use crate::durable::Resumed;
 
 /// The node's word on itself.
@@ -186,6 +186,9 @@ impl Book {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use weft_config::node::{Io, PortSection, ServerSection};
     use weft_control::{GroupDescriptor, GroupMember, InstallError, OrderNumber, Version};
     use weft_wire::header::ElementType;
     use weft_wire::{GroupId, Members, Rank};
@@ -193,10 +196,15 @@ mod tests {
     use super::*;
 
     fn book() -> Book {
-        let text = "[node]\nname = \"s0\"\n[port]\nio = \"udp\"\nip = \"127.0.0.1/8\"\n\
-            [[server]]\njob = 3\ndimension = 10\nworkers = [\"127.0.0.2:7000\"]\n\
-            initial_version = 5\ninitial_order = 2\n";
-        Book::new(&toml::from_str(text).unwrap(), "s0".into(), 9)
+        let workers = vec!["127.0.0.2:7000".parse().unwrap()];
+        let server = ServerSection {
+            initial_version: 5,
+            initial_order: 2,
+            ..ServerSection::new(3, workers, 10)
+        };
+        let port = PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]));
+        let config = NodeConfig { server: vec![server], ..NodeConfig::new(port) };
+        Book::new(&config, "s0".into(), 9)
     }
 
     fn install(group: GroupId, order: u64) -> Command {

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use weft_config::node::NodeConfig;
 use weft_control::{Command, Decision, Event, GroupDescriptor};
 use weft_wire::{GroupId, JobId, Members};
 
-use crate::config::NodeConfig;
 use crate::durable::Resumed;
 
 /// The log.

@@ -1,5 +1,5 @@
-//! The configuration file: TOML; these comments and those of [`weft_controller_engine::Config`],
-//! which is the rest of it, are its manual. An unknown key is an error.
+//! The controller's file; these comments and those of [`Config`], which is the rest of it, are its
+//! manual.
 //!
 //! ```toml
 //! listen = "10.0.0.1:22342"
@@ -22,30 +22,33 @@
 //! server = "s0"
 //! ```
 
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+mod jobs;
+mod options;
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weft_controller_engine::{
-    Config, ConfigError, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning,
-};
-use weft_rpc::tls::TlsFiles;
 
-use crate::error::DaemonError;
-use crate::exec;
+pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
+pub use options::{AggregatorChoice, Objective, Options};
+
+use crate::{FilePath, Problem, StatsFormat, TlsSection};
 
 /// A whole configuration file.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
-pub struct FileConfig {
+pub struct ControllerConfig {
     /// Where workers, boxes and tools call, "address:port". Port 0 takes a free one; the ready line
     /// names it. One that is not on the loopback needs `tls`, or `insecure`.
     pub listen: SocketAddr,
     /// The controller's certificate, and the CA of those who may call. Default: none; whoever
     /// reaches `listen` may do everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsSection>,
     /// Listen without `tls` where others than this machine may call. Default false.
     #[serde(default)]
     pub insecure: bool,
@@ -55,17 +58,17 @@ pub struct FileConfig {
     pub metrics: Option<SocketAddr>,
     /// File for what the boxes cannot tell after a restart. Default: none is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state_file: Option<PathBuf>,
+    pub state_file: Option<FilePath>,
     /// File that gets a line for every group that a box is told to install, behind what is there.
     /// Default: none is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub events: Option<PathBuf>,
+    pub events: Option<FilePath>,
     /// Seconds between statistics on stderr; 0 is never. Default 0.
     #[serde(default)]
     pub stats_period_s: u64,
     /// `text` (default) or `json`.
     #[serde(default)]
-    pub stats_format: Format,
+    pub stats_format: StatsFormat,
     /// How often boxes and workers send their counters, in milliseconds. Default 100.
     #[serde(default = "default_telemetry_period_ms")]
     pub telemetry_period_ms: u64,
@@ -99,59 +102,37 @@ pub struct PoliciesSection {
     pub exec: Vec<String>,
 }
 
-/// How statistics are written.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// One object per line.
-    Json,
-}
-
 const fn default_telemetry_period_ms() -> u64 {
     100
 }
 
-impl FileConfig {
-    /// Reads a file's shape. What its values mean is checked when the engine takes them.
-    ///
-    /// # Errors
-    /// It cannot be read, or a key is unknown, missing or of the wrong type.
-    pub fn load(path: &Path) -> Result<Self, DaemonError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| DaemonError::Unreadable { path: path.to_owned(), source })?;
-        toml::from_str(&text).map_err(|error| {
-            let problem: Vec<&str> = error.message().lines().map(str::trim).collect();
-            let start = error.span().map_or(0, |span| span.start);
-            let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-            let problem = format!("line {line}: {}", problem.join("; "));
-            DaemonError::Shape { path: path.to_owned(), problem }
-        })
+impl ControllerConfig {
+    /// A controller that knows of nothing yet.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        section!(listen)
     }
 
-    /// Checks that only those call who are meant to.
+    /// Checks that only those call who are meant to. The rest is checked by the engine, which takes
+    /// it.
     ///
     /// # Errors
     /// The field, and what would be right.
-    pub fn check_listener(&self) -> Result<(), ConfigError> {
-        let wrong = |field: &str, problem: String| {
-            Err(ConfigError { field: field.to_owned(), problem, is_taken: false })
-        };
+    pub fn check(&self) -> Result<(), Problem> {
         match &self.tls {
             Some(_) if self.insecure => {
-                wrong("insecure", "contradicts `tls`; remove one of them".to_owned())
+                Err(Problem::new("insecure", "contradicts `tls`; remove one of them"))
             }
-            None if !(self.insecure || self.listen.ip().to_canonical().is_loopback()) => wrong(
-                "listen",
-                format!(
+            None if !(self.insecure || self.listen.ip().to_canonical().is_loopback()) => {
+                let problem = format!(
                     "{} is not on the loopback, and nobody who calls there would be asked for a \
                      name; give tls = {{ ca, cert, key }} (`weft certs` makes them), or insecure = \
                      true if all who reach it may command the cluster",
                     self.listen
-                ),
-            ),
+                );
+                Err(Problem::new("listen", problem))
+            }
             _ => Ok(()),
         }
     }
@@ -168,26 +149,11 @@ impl FileConfig {
         }
     }
 
-    /// The commands that may plan: all that this configuration names.
-    #[must_use]
-    pub fn programs(&self) -> BTreeSet<String> {
-        let own = self.jobs.iter().filter_map(|job| job.policy.as_ref());
-        let own = own.chain([&self.tuning.policy]).filter_map(|name| exec::command_of(name));
-        let listed = self.policies.exec.iter().map(|command| command.trim());
-        own.chain(listed).map(str::to_owned).collect()
-    }
-
     /// Plans every job with this policy.
     pub fn set_policy(&mut self, policy: &str) {
         policy.clone_into(&mut self.tuning.policy);
         for job in &mut self.jobs {
             job.policy = Some(policy.to_owned());
         }
-    }
-
-    /// As a file, with every default filled in.
-    #[must_use]
-    pub fn to_toml(&self) -> String {
-        toml::to_string(self).unwrap_or_default()
     }
 }

@@ -4,6 +4,8 @@
 
 use std::net::SocketAddr;
 
+use weft_config::Problem;
+use weft_config::node::{Io, NodeConfig, RowSection};
 use weft_engine::admit::StrangersQuota;
 use weft_engine::role::gather::{self, PushConfig};
 use weft_engine::role::model::ModelConfigError;
@@ -13,12 +15,13 @@ use weft_engine::table::{
     BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
 };
 use weft_io::udp::SOCKETS_MAX;
-use weft_lane::LaneMap;
 use weft_wire::frame::Endpoint;
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
-use super::{Io, NodeConfig, PushSection, ReplicaSection, RowSection, ServerSection, TraceSection};
+use crate::LaneMap;
+
+mod jobs;
 
 /// A configuration that was found good.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub struct Settings {
     pub config: NodeConfig,
     /// The box. Its Ethernet address is the configured one, else zero until the port is open.
     pub table: BoxConfig,
+    /// What strangers may cost.
+    pub strangers: StrangersQuota,
     /// The push jobs.
     pub pushes: Vec<PushConfig>,
     /// The jobs that are served; their initial models are still in their files.
@@ -40,6 +45,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// What a configuration means.
+    ///
+    /// # Errors
+    /// The first key that cannot be, and what would be right.
+    pub fn new(config: NodeConfig) -> Result<Self, Problem> {
+        resolve(config)
+    }
+
     /// True when a model's payloads are protected by UDP's checksum.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
@@ -49,47 +62,19 @@ impl Settings {
     }
 }
 
-/// A step of the path to a key.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Step {
-    Key(String),
-    Index(usize),
+fn of_parent(row: usize, key: &str, problem: &str) -> Problem {
+    Problem::new(format!("row[{row}].parent.{key}"), problem)
 }
 
-/// What is wrong, and where.
-#[derive(Clone, Debug)]
-pub(super) struct Problem {
-    pub(super) path: Vec<Step>,
-    pub(super) problem: String,
-}
-
-impl Problem {
-    fn of(section: &str, key: &str, problem: impl Into<String>) -> Self {
-        Self { path: vec![name(section), name(key)], problem: problem.into() }
-    }
-
-    fn of_entry(section: &str, index: usize, key: &str, problem: impl Into<String>) -> Self {
-        let path = vec![name(section), Step::Index(index), name(key)];
-        Self { path, problem: problem.into() }
-    }
-
-    fn of_parent(row: usize, key: &str, problem: impl Into<String>) -> Self {
-        let path = vec![name("row"), Step::Index(row), name("parent"), name(key)];
-        Self { path, problem: problem.into() }
-    }
-}
-
-fn name(key: &str) -> Step {
-    Step::Key(key.to_owned())
-}
-
-/// Longest pause that still lets a node end within a second.
-const PAUSE_MAX_US: u64 = 100_000;
-/// IPv4's and IPv6's smallest MTU.
-const MTU_MIN: [u16; 2] = [576, 1280];
-
-pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
-    check_sections(&config)?;
+fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
+    config.check()?;
+    let strangers = StrangersQuota {
+        rate_bytes_per_sec: config.strangers.rate_bytes_per_sec,
+        burst_bytes: config.strangers.burst_bytes,
+    };
+    strangers
+        .check()
+        .map_err(|error| Problem::new(format!("strangers.{}", error.field), error.problem))?;
     let udp_port = config.port.udp_port;
     for row in &mut config.row {
         let weights = row.members.iter().fold(0u32, |sum, m| sum.saturating_add(m.weight));
@@ -126,13 +111,13 @@ pub(super) fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
     let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
     let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
-    Ok(Settings { config, table, pushes, servers, replicas, lanes, udp_sockets })
+    Ok(Settings { config, table, strangers, pushes, servers, replicas, lanes, udp_sockets })
 }
 
 fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {
-    let pushes: Vec<PushConfig> = config.push.iter().map(PushSection::to_config).collect();
+    let pushes: Vec<PushConfig> = config.push.iter().map(jobs::push).collect();
     if !pushes.is_empty() && table.shards > 1 {
-        return Err(Problem::of("lcores", "shards", "must be 1 where there are push jobs"));
+        return Err(Problem::new("lcores.shards", "must be 1 where there are push jobs"));
     }
     for (index, push) in config.push.iter().enumerate() {
         if config.job.iter().any(|job| job.id == push.job) {
@@ -148,11 +133,11 @@ fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConf
 fn check_role(config: &NodeConfig, section: &str, others: &[bool]) -> Result<(), Problem> {
     let problem = "needs a process of its own: start one node per role";
     if others.iter().any(|other| *other) {
-        return Err(Problem { path: vec![name(section)], problem: problem.to_owned() });
+        return Err(Problem::new(section, problem));
     }
     if config.lcores.shards > 1 {
         let problem = format!("must be 1 where there is a [[{section}]]");
-        return Err(Problem::of("lcores", "shards", problem));
+        return Err(Problem::new("lcores.shards", problem));
     }
     Ok(())
 }
@@ -166,7 +151,7 @@ fn resolve_servers(
     }
     let others = [!config.row.is_empty(), !config.push.is_empty(), !config.replica.is_empty()];
     check_role(config, "server", &others)?;
-    let jobs: Vec<_> = config.server.iter().map(ServerSection::to_config).collect();
+    let jobs: Vec<_> = config.server.iter().map(jobs::server).collect();
     for (index, job) in jobs.iter().enumerate() {
         check_job(config.server.iter().map(|section| section.job), "server", index)?;
         job.check(&table.local, table.mtu).map_err(|error| of_field("server", index, &error))?;
@@ -183,7 +168,7 @@ fn resolve_replicas(
     }
     let others = [!config.row.is_empty(), !config.push.is_empty()];
     check_role(config, "replica", &others)?;
-    let jobs: Vec<_> = config.replica.iter().map(ReplicaSection::to_config).collect();
+    let jobs: Vec<_> = config.replica.iter().map(jobs::replica).collect();
     for (index, job) in jobs.iter().enumerate() {
         check_job(config.replica.iter().map(|section| section.job), "replica", index)?;
         job.check(&table.local, table.mtu).map_err(|error| of_field("replica", index, &error))?;
@@ -210,54 +195,6 @@ fn of_field(section: &str, index: usize, error: &ModelConfigError) -> Problem {
     Problem::of_entry(section, index, key, error.problem.replace("_ns", "_us"))
 }
 
-fn check_sections(config: &NodeConfig) -> Result<(), Problem> {
-    let port = &config.port;
-    if port.udp_port == 0 {
-        return Err(Problem::of("port", "udp_port", "must be a port from 1 to 65535"));
-    }
-    if port.io == Io::AfPacket && port.device.is_none() {
-        return Err(Problem::of("port", "device", "must name the interface for af_packet"));
-    }
-    let mtu_min = MTU_MIN[usize::from(port.ip.ip.is_ipv6())];
-    if port.mtu < mtu_min {
-        return Err(Problem::of("port", "mtu", format!("must be at least {mtu_min}")));
-    }
-    if port.frame_count < 64 {
-        return Err(Problem::of("port", "frame_count", "must be at least 64, two bursts"));
-    }
-    let cpus = &config.lcores.cpus;
-    if !cpus.is_empty() && cpus.len() != usize::from(config.lcores.shards) {
-        let shards = config.lcores.shards;
-        let problem = format!("must name one CPU for each of the {shards} shards, or none");
-        return Err(Problem::of("lcores", "cpus", problem));
-    }
-    if config.lcores.ring_frames < 32 {
-        return Err(Problem::of("lcores", "ring_frames", "must hold at least one burst (32)"));
-    }
-    if let Some((key, problem)) = config.faults.and_then(|faults| faults.problem()) {
-        return Err(Problem::of("faults", key, problem));
-    }
-    if let Some((key, problem)) = config.trace.as_ref().and_then(TraceSection::problem) {
-        return Err(Problem::of("trace", key, problem));
-    }
-    if config.trace.is_some() && config.port.io != Io::Udp && config.lcores.shards > 1 {
-        let problem = "is for one lane on ports where each lane sends by itself";
-        return Err(Problem { path: vec![name("trace")], problem: problem.to_owned() });
-    }
-    let strangers: StrangersQuota = config.strangers.into();
-    if let Err(error) = strangers.check() {
-        return Err(Problem::of("strangers", error.field, error.problem));
-    }
-    let idle = &config.idle;
-    if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {
-        return Err(Problem::of("idle", "pause_min_us", "must be from 1 to pause_max_us"));
-    }
-    if idle.pause_max_us > PAUSE_MAX_US {
-        return Err(Problem::of("idle", "pause_max_us", "must be at most 100000"));
-    }
-    Ok(())
-}
-
 fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<RowConfig, Problem> {
     let members = row.members.iter().map(|member| MemberConfig {
         addr: member.addr,
@@ -268,10 +205,10 @@ fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<Ro
         let source_port = parent.source_port.unwrap_or(config.port.udp_port);
         if config.port.io == Io::Udp && udp_sockets(config, source_port).is_none() {
             let problem = "must be port.udp_port, or so close above it that 64 sockets reach it";
-            return Err(Problem::of_parent(index, "source_port", problem));
+            return Err(of_parent(index, "source_port", problem));
         }
         let rank = Rank::new(parent.rank)
-            .ok_or_else(|| Problem::of_parent(index, "rank", "must be from 0 to 63"))?;
+            .ok_or_else(|| of_parent(index, "rank", "must be from 0 to 63"))?;
         let mac = parent.mac.unwrap_or(MacAddr::BROADCAST);
         let endpoint = Endpoint { mac, addr: parent.addr };
         Ok(ParentConfig { endpoint, row: parent.row, rank, source_port })
@@ -304,46 +241,38 @@ fn udp_sockets(config: &NodeConfig, source_port: u16) -> Option<usize> {
 
 /// The key that a [`TableError`] is about.
 fn place(config: &NodeConfig, error: &TableError) -> Problem {
-    match (error.entry, error.field) {
-        ("job", field) => {
-            let is_it = |job: &super::JobSection| u32::from(job.id) == error.index;
-            // A number that is taken is at fault where it appears again.
-            let index = match field {
-                "job" => config.job.iter().rposition(is_it),
-                _ => config.job.iter().position(is_it),
+    let (section, number) = (error.entry, if error.entry == "row" { "row" } else { "job" });
+    let numbers: Vec<u16> = match section {
+        "job" => config.job.iter().map(|job| job.id).collect(),
+        "row" => config.row.iter().map(|row| row.row).collect(),
+        "push" => config.push.iter().map(|push| push.job).collect(),
+        _ => {
+            let field = match error.field {
+                "local" => "port.udp_port",
+                "shards" => "lcores.shards",
+                "jobs" => "job",
+                _ => "row",
             };
-            let key = if field == "job" { "id" } else { field };
-            Problem::of_entry("job", index.unwrap_or(0), key, error.problem)
+            return Problem::new(field, error.problem);
         }
-        ("row", field) => {
-            let is_it = |row: &RowSection| u32::from(row.row) == error.index;
-            let index = match field {
-                "row" => config.row.iter().rposition(is_it),
-                _ => config.row.iter().position(is_it),
-            };
-            let (key, problem) = match field {
-                "weight" => ("members", format!("weight {}", error.problem)),
-                field => (field, error.problem.to_owned()),
-            };
-            Problem::of_entry("row", index.unwrap_or(0), key, problem)
-        }
-        ("push", field) => {
-            let is_it = |push: &PushSection| u32::from(push.job) == error.index;
-            let index = match field {
-                "job" => config.push.iter().rposition(is_it),
-                _ => config.push.iter().position(is_it),
-            };
-            Problem::of_entry("push", index.unwrap_or(0), field, error.problem)
-        }
-        (_, "local") => Problem::of("port", "udp_port", error.problem),
-        (_, "shards") => Problem::of("lcores", "shards", error.problem),
-        (_, field) => {
-            let section = if field == "jobs" { "job" } else { "row" };
-            Problem { path: vec![name(section)], problem: error.problem.to_owned() }
-        }
-    }
+    };
+    let is_it = |number: &u16| u32::from(*number) == error.index;
+    // A number that is taken is at fault where it appears again.
+    let index = match error.field == number {
+        true => numbers.iter().rposition(is_it),
+        false => numbers.iter().position(is_it),
+    };
+    let (key, problem) = match (section, error.field) {
+        ("job", "job") => ("id", error.problem.to_owned()),
+        ("row", "weight") => ("members", format!("weight {}", error.problem)),
+        (_, field) => (field, error.problem.to_owned()),
+    };
+    Problem::of_entry(section, index.unwrap_or(0), key, problem)
 }
 
 fn position(config: &NodeConfig, row: u16) -> usize {
     config.row.iter().position(|section| section.row == row).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! `[bench]`: turns the node into a bench. Never set it on a node that serves.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
+
+use super::defaults;
+use crate::FilePath;
 
 /// `[bench]`: for benches only (`weft bench` writes it). The node measures for `seconds` and ends
 /// with one JSON object; it serves nobody. It needs one lane, and a row for each job.
@@ -22,27 +23,36 @@ pub struct BenchSection {
     pub lease: LeaseName,
     /// `replay`: this file is written before EAL starts, for a device that replays it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pcap: Option<PathBuf>,
+    pub pcap: Option<FilePath>,
     /// How long to measure, after a warm-up of a tenth of it. Default 1.
-    #[serde(default = "default_seconds")]
+    #[serde(default = "defaults::seconds")]
     pub seconds: f64,
     /// `loop`: packets to handle. Default 10000.
-    #[serde(default = "default_packets")]
+    #[serde(default = "defaults::packets")]
     pub packets: u64,
     /// Different frames over all members. Default 256: contributions come from cache, as they would
     /// from a NIC that writes into it.
-    #[serde(default = "default_frames")]
+    #[serde(default = "defaults::frames")]
     pub frames: u32,
     /// `replay`, `loop`: steps that a member sends before it is the next member's turn. Default 1:
     /// the contributions to a step stand one behind another.
-    #[serde(default = "default_order")]
+    #[serde(default = "defaults::order")]
     pub order: u32,
     /// `replay`, `loop`: frames carry a VLAN tag, which an aggregator refuses. Default false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub vlan: bool,
     /// Answers from one that is compared with the reference to the next. Default 61.
-    #[serde(default = "default_check_every")]
+    #[serde(default = "defaults::check_every")]
     pub check_every: u32,
+}
+
+impl BenchSection {
+    /// A bench with what has no default.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(mode: BenchMode) -> Self {
+        section!(mode)
+    }
 }
 
 /// What a bench measures.
@@ -72,24 +82,4 @@ pub enum LeaseName {
     Windowed,
     /// A slot per chunk.
     Whole,
-}
-
-const fn default_seconds() -> f64 {
-    1.0
-}
-
-const fn default_packets() -> u64 {
-    10_000
-}
-
-const fn default_frames() -> u32 {
-    256
-}
-
-const fn default_order() -> u32 {
-    1
-}
-
-const fn default_check_every() -> u32 {
-    61
 }

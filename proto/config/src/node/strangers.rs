@@ -1,7 +1,6 @@
 //! `[strangers]`: what frames that do not show whose they are may cost.
 
 use serde::{Deserialize, Serialize};
-use weft_engine::admit::StrangersQuota;
 
 /// `[strangers]`: handshakes that begin, and frames with another cookie or from another address
 /// than a member's, are answered out of these token buckets and never out of a job's: one for each
@@ -17,14 +16,6 @@ pub struct StrangersSection {
 
 impl Default for StrangersSection {
     fn default() -> Self {
-        let StrangersQuota { rate_bytes_per_sec, burst_bytes } = StrangersQuota::default();
-        Self { rate_bytes_per_sec, burst_bytes }
-    }
-}
-
-impl From<StrangersSection> for StrangersQuota {
-    fn from(section: StrangersSection) -> Self {
-        let StrangersSection { rate_bytes_per_sec, burst_bytes } = section;
-        Self { rate_bytes_per_sec, burst_bytes }
+        Self { rate_bytes_per_sec: 1_000_000, burst_bytes: 64 << 10 }
     }
 }

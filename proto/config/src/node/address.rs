@@ -1,8 +1,10 @@
-//! Values that a configuration writes as text: addresses, and lists of members.
+//! Values that a configuration writes as text: addresses.
 
-use std::fmt;
-use std::net::IpAddr;
-use std::str::FromStr;
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::net::IpAddr;
+use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -21,6 +23,13 @@ impl fmt::Display for HostAddr {
     }
 }
 
+/// In a network of the usual size.
+impl From<IpAddr> for HostAddr {
+    fn from(ip: IpAddr) -> Self {
+        Self { ip, prefix_len: if ip.is_ipv4() { 24 } else { 64 } }
+    }
+}
+
 impl FromStr for HostAddr {
     type Err = String;
 
@@ -31,11 +40,11 @@ impl FromStr for HostAddr {
             None => (text, None),
         };
         let ip: IpAddr = ip.parse().map_err(|_| refused())?;
-        let (longest, default) = if ip.is_ipv4() { (32, 24) } else { (128, 64) };
         let prefix_len = match prefix {
             Some(prefix) => prefix.parse().map_err(|_| refused())?,
-            None => default,
+            None => Self::from(ip).prefix_len,
         };
+        let longest = if ip.is_ipv4() { 32 } else { 128 };
         if prefix_len > longest {
             return Err(format!("a prefix of `{text}` has at most {longest} bits"));
         }
@@ -62,7 +71,7 @@ impl<'de> Deserialize<'de> for HostAddr {
 pub(super) mod optional {
     use super::*;
 
-    pub(in crate::config) fn serialize<T: fmt::Display, S: Serializer>(
+    pub(in crate::node) fn serialize<T: fmt::Display, S: Serializer>(
         value: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
@@ -72,7 +81,7 @@ pub(super) mod optional {
         }
     }
 
-    pub(in crate::config) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    pub(in crate::node) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
     where
         T: FromStr<Err: fmt::Display>,
         D: Deserializer<'de>,

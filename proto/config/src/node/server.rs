@@ -1,18 +1,15 @@
 //! `[[server]]` and `[[replica]]`: jobs whose model this node holds.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
-use weft_control::{
-    AckMode, BoxIndex, CommitMode, ConductMode, LearningRate, OrderNumber, Version,
-};
-use weft_engine::role::model::ModelConfig;
-use weft_engine::role::replica::ReplicaJobConfig;
-use weft_engine::role::server::ServerJobConfig;
-use weft_wire::frame::Endpoint;
+use weft_control::{AckMode, CommitMode, ConductMode, LearningRate};
 use weft_wire::hello::Integrity;
-use weft_wire::{JobId, MacAddr};
+
+use super::defaults;
+use crate::FilePath;
 
 /// `[[server]]`: a job whose parameter server this node is. A node with servers has no rows, push
 /// jobs or replicas: start one process per role. Needs `lcores.shards = 1`.
@@ -35,10 +32,10 @@ pub struct ServerSection {
     /// Parameters of the model.
     pub dimension: usize,
     /// Elements per chunk. Default 256.
-    #[serde(default = "default_elements")]
+    #[serde(default = "defaults::elements")]
     pub elements: u16,
     /// Scale exponent of updates that no controller gave one, -126 to 126. Default -20.
-    #[serde(default = "default_exponent")]
+    #[serde(default = "defaults::exponent")]
     pub exponent: i8,
     /// `crc32c` (default), `checksum16` or `none`.
     #[serde(default)]
@@ -57,7 +54,7 @@ pub struct ServerSection {
     pub div_max: Option<f64>,
     /// How long a commit may wait for the replica for the bound's sake, in milliseconds. Default
     /// 1000.
-    #[serde(default = "default_divergence_wait_ms")]
+    #[serde(default = "defaults::divergence_wait_ms")]
     pub divergence_wait_ms: u64,
     /// `order` (default) or `arrival`.
     #[serde(default)]
@@ -73,27 +70,27 @@ pub struct ServerSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// Lateness bound of updates without a controller, in milliseconds. Default 2000.
-    #[serde(default = "default_lateness_ms")]
+    #[serde(default = "defaults::lateness_ms")]
     pub lateness_ms: u64,
     /// How long the node must have been without its controller before updates that nobody granted
     /// are taken, in milliseconds. Default 1000.
-    #[serde(default = "default_fallback_ms")]
+    #[serde(default = "defaults::fallback_ms")]
     pub fallback_ms: u64,
     /// How long an aggregator may be silent, in milliseconds, before members are asked. Default
     /// 500.
-    #[serde(default = "default_source_timeout_ms")]
+    #[serde(default = "defaults::source_timeout_ms")]
     pub source_timeout_ms: u64,
     /// Groups open at a time, at most 1024. Default 256.
-    #[serde(default = "default_groups_open_max")]
+    #[serde(default = "defaults::groups_open_max")]
     pub groups_open_max: u16,
     /// Memory of updates that are staged. Default 268435456.
-    #[serde(default = "default_staging_bytes_max")]
+    #[serde(default = "defaults::staging_bytes_max")]
     pub staging_bytes_max: u64,
     /// Decisions that the log keeps for the replica. Default 1024.
-    #[serde(default = "default_log_entries_max")]
+    #[serde(default = "defaults::log_entries_max")]
     pub log_entries_max: usize,
     /// Memory of sums that the log keeps for the replica. Default 268435456.
-    #[serde(default = "default_staging_bytes_max")]
+    #[serde(default = "defaults::staging_bytes_max")]
     pub log_bytes_max: u64,
     /// Versions that can be pulled at a time, 1 to 64. Default: one for each worker and box, and
     /// two more, so that everybody can pull another one. Each takes twice the model's memory.
@@ -101,21 +98,21 @@ pub struct ServerSection {
     pub snapshots_max: Option<usize>,
     /// Credits in flight per source. Default 256. A group without a granted rate uses 64 of them,
     /// one with a rate what flows in 6 ms and two of the shortest round trips.
-    #[serde(default = "default_credits_window_max")]
+    #[serde(default = "defaults::credits_window_max")]
     pub window_max: u32,
     /// Credits in flight of all sources together. Default 512.
-    #[serde(default = "default_credits_max")]
+    #[serde(default = "defaults::credits_max")]
     pub credits_max: u32,
     /// Least time before a credit is repeated, in microseconds, where no later answer shows that it
     /// is lost. Default 20000.
-    #[serde(default = "default_credit_rto_min_us")]
+    #[serde(default = "defaults::credit_rto_min_us")]
     pub rto_min_us: u64,
     /// Greatest time before a credit is repeated, in microseconds. Default 200000.
-    #[serde(default = "default_rto_max_us")]
+    #[serde(default = "defaults::rto_max_us")]
     pub rto_max_us: u64,
     /// File with the model to begin with: f32, little-endian, nothing else. Default: zeros.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_model: Option<PathBuf>,
+    pub initial_model: Option<FilePath>,
     /// Version of that model. Default 0.
     #[serde(default)]
     pub initial_version: u64,
@@ -124,17 +121,17 @@ pub struct ServerSection {
     pub initial_order: u64,
     /// File that the model is written to when the node ends, in the same form. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dump_model: Option<PathBuf>,
+    pub dump_model: Option<FilePath>,
     /// Directory where the job is kept: every decision is on disk before anybody is told of it, and
     /// a node that starts again, after whatever end, goes on from there; `initial_*` are then for
     /// the first start only. A file that is missing or damaged there is an error that says what it
     /// costs, never a silent start. Default: none. A server that ends then forgets its momentum,
     /// the commits since its initial model, and what it told its workers: the job must begin anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state_dir: Option<PathBuf>,
+    pub state_dir: Option<FilePath>,
     /// Bytes that the journal in `state_dir` may have before a checkpoint of the model takes its
     /// place; at least eight updates. Default 67108864.
-    #[serde(default = "default_journal_bytes_max")]
+    #[serde(default = "defaults::journal_bytes_max")]
     pub journal_bytes_max: u64,
 }
 
@@ -160,10 +157,10 @@ pub struct ReplicaSection {
     /// Parameters of the model.
     pub dimension: usize,
     /// Elements per chunk. Default 256.
-    #[serde(default = "default_elements")]
+    #[serde(default = "defaults::elements")]
     pub elements: u16,
     /// As at the server. Default -20.
-    #[serde(default = "default_exponent")]
+    #[serde(default = "defaults::exponent")]
     pub exponent: i8,
     /// As at the server. Default `crc32c`.
     #[serde(default)]
@@ -175,36 +172,36 @@ pub struct ReplicaSection {
     #[serde(default)]
     pub learning_rate: LearningRate,
     /// Groups whose copies are staged at a time, at most 1024. Default 256.
-    #[serde(default = "default_groups_open_max")]
+    #[serde(default = "defaults::groups_open_max")]
     pub groups_open_max: u16,
     /// Memory of updates that are staged. Default 268435456.
-    #[serde(default = "default_staging_bytes_max")]
+    #[serde(default = "defaults::staging_bytes_max")]
     pub staging_bytes_max: u64,
     /// How long copies may come after the decision before they are asked for, in microseconds.
     /// Default 5000.
-    #[serde(default = "default_copy_grace_us")]
+    #[serde(default = "defaults::copy_grace_us")]
     pub copy_grace_us: u64,
     /// Time between two questions for what is next, in microseconds. Default 20000.
-    #[serde(default = "default_status_interval_us")]
+    #[serde(default = "defaults::status_interval_us")]
     pub status_interval_us: u64,
     /// Chunks asked for at a time. Default 64.
-    #[serde(default = "default_window_max")]
+    #[serde(default = "defaults::window_max")]
     pub window_max: u32,
     /// Least time before a question is repeated, in microseconds. Default 2000.
-    #[serde(default = "default_rto_min_us")]
+    #[serde(default = "defaults::rto_min_us")]
     pub rto_min_us: u64,
     /// Greatest time before a question is repeated, in microseconds. Default 200000.
-    #[serde(default = "default_rto_max_us")]
+    #[serde(default = "defaults::rto_max_us")]
     pub rto_max_us: u64,
     /// As at the server, in whose place this node may come. Default: twice the workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tau_max: Option<u64>,
     /// As at the server. Default 2000.
-    #[serde(default = "default_lateness_ms")]
+    #[serde(default = "defaults::lateness_ms")]
     pub lateness_ms: u64,
     /// As at the server. Default: zeros.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_model: Option<PathBuf>,
+    pub initial_model: Option<FilePath>,
     /// As at the server. Default 0.
     #[serde(default)]
     pub initial_version: u64,
@@ -213,132 +210,29 @@ pub struct ReplicaSection {
     pub initial_order: u64,
     /// File that the model is written to when the node ends. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dump_model: Option<PathBuf>,
-}
-
-macro_rules! defaults {
-    ($($name:ident: $type:ty = $value:expr;)*) => {
-        $(const fn $name() -> $type { $value })*
-    };
-}
-
-defaults! {
-    default_elements: u16 = 256;
-    default_exponent: i8 = -20;
-    default_divergence_wait_ms: u64 = 1000;
-    default_lateness_ms: u64 = 2000;
-    default_fallback_ms: u64 = 1000;
-    default_source_timeout_ms: u64 = 500;
-    default_groups_open_max: u16 = 256;
-    default_staging_bytes_max: u64 = 256 << 20;
-    default_journal_bytes_max: u64 = 64 << 20;
-    default_log_entries_max: usize = 1024;
-    default_window_max: u32 = 64;
-    default_credits_window_max: u32 = 256;
-    default_credits_max: u32 = 512;
-    default_rto_min_us: u64 = 2000;
-    default_credit_rto_min_us: u64 = 20_000;
-    default_rto_max_us: u64 = 200_000;
-    default_copy_grace_us: u64 = 5000;
-    default_status_interval_us: u64 = 20_000;
-}
-
-const fn millis(ms: u64) -> u64 {
-    ms.saturating_mul(1_000_000)
-}
-
-const fn micros(us: u64) -> u64 {
-    us.saturating_mul(1_000)
+    pub dump_model: Option<FilePath>,
 }
 
 impl ServerSection {
-    /// The job's name in reports.
+    /// A job with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
-    pub fn display_name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| format!("job{}", self.job))
-    }
-
-    /// What the section means; the initial model is still in its file.
-    #[must_use]
-    pub fn to_config(&self) -> ServerJobConfig {
-        let model = ModelConfig {
-            job: JobId(self.job),
-            dimension: self.dimension,
-            elements: self.elements,
-            integrity: self.integrity,
-            exponent: self.exponent,
-            momentum: self.momentum,
-            learning_rate: self.learning_rate,
-        };
-        let plain = ServerJobConfig::new(model, self.workers.clone());
-        ServerJobConfig {
-            boxes: self.boxes.iter().copied().map(Some).collect(),
-            replica: self.replica.map(BoxIndex),
-            tau_max: self.tau_max.unwrap_or(plain.tau_max),
-            div_max: self.div_max,
-            divergence_wait_ns: millis(self.divergence_wait_ms),
-            commit: self.commit,
-            conduct: self.conduct,
-            ack: self.ack,
-            rate_bytes_per_sec: self.rate_bytes_per_sec,
-            lateness_ns: millis(self.lateness_ms),
-            fallback_ns: millis(self.fallback_ms),
-            source_timeout_ns: millis(self.source_timeout_ms),
-            groups_open_max: self.groups_open_max,
-            staging_bytes_max: self.staging_bytes_max,
-            log_entries_max: self.log_entries_max,
-            log_bytes_max: self.log_bytes_max,
-            snapshots_max: self
-                .snapshots_max
-                .unwrap_or_else(|| (self.workers.len() + self.boxes.len() + 2).min(64)),
-            window_max: self.window_max,
-            credits_max: self.credits_max,
-            rto_min_ns: micros(self.rto_min_us),
-            rto_max_ns: micros(self.rto_max_us),
-            initial_version: Version(self.initial_version),
-            initial_order: OrderNumber(self.initial_order),
-            is_durable: self.state_dir.is_some(),
-            ..plain
-        }
+    pub fn new(job: u16, workers: Vec<SocketAddr>, dimension: usize) -> Self {
+        section!(job, workers, dimension)
     }
 }
 
 impl ReplicaSection {
-    /// The job's name in reports.
+    /// A job with what has no default.
+    #[cfg(feature = "text")]
     #[must_use]
-    pub fn display_name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| format!("job{}", self.job))
-    }
-
-    /// What the section means; the initial model is still in its file.
-    #[must_use]
-    pub fn to_config(&self) -> ReplicaJobConfig {
-        let model = ModelConfig {
-            job: JobId(self.job),
-            dimension: self.dimension,
-            elements: self.elements,
-            integrity: self.integrity,
-            exponent: self.exponent,
-            momentum: self.momentum,
-            learning_rate: self.learning_rate,
-        };
-        let server = Endpoint { mac: MacAddr::BROADCAST, addr: self.server };
-        let index = BoxIndex(self.box_index);
-        let plain = ReplicaJobConfig::new(model, index, server, self.workers.clone());
-        ReplicaJobConfig {
-            tau_max: self.tau_max.unwrap_or(plain.tau_max),
-            lateness_ns: millis(self.lateness_ms),
-            boxes: self.boxes.iter().copied().map(Some).collect(),
-            groups_open_max: self.groups_open_max,
-            staging_bytes_max: self.staging_bytes_max,
-            copy_grace_ns: micros(self.copy_grace_us),
-            status_interval_ns: micros(self.status_interval_us),
-            window_max: self.window_max,
-            rto_min_ns: micros(self.rto_min_us),
-            rto_max_ns: micros(self.rto_max_us),
-            initial_version: Version(self.initial_version),
-            initial_order: OrderNumber(self.initial_order),
-            ..plain
-        }
+    pub fn new(
+        job: u16,
+        box_index: u8,
+        server: SocketAddr,
+        workers: Vec<SocketAddr>,
+        dimension: usize,
+    ) -> Self {
+        section!(job, box_index, server, workers, dimension)
     }
 }

@@ -1,7 +1,10 @@
 //! `[controller]`: who commands this node.
 
+use alloc::string::String;
+
 use serde::{Deserialize, Serialize};
-use weft_rpc::tls::TlsFiles;
+
+use crate::TlsSection;
 
 /// `[controller]`. Without it the node serves what its file says.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -16,5 +19,5 @@ pub struct ControllerSection {
     /// called: `tls = { ca = "ca.pem", cert = "node.pem", key = "node.key" }`. Default: none, for a
     /// controller that does not ask who calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsSection>,
 }

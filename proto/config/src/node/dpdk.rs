@@ -1,5 +1,9 @@
 //! `[dpdk]`: what EAL is started with, and how the device is opened.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 /// `[dpdk]`. EAL arguments before a `--` on the command line replace all that this section

@@ -1,7 +1,9 @@
 //! `[faults]` and `[trace]`: what is put around the port, for tests and experiments.
 
 use serde::{Deserialize, Serialize};
-use weft_io::fault::{FaultConfig, FaultRates};
+
+use super::defaults;
+use crate::FilePath;
 
 /// `[faults]`: what happens to Weft's datagrams between the wire and the engine, in both
 /// directions. Rates are probabilities from 0 to 1. The same datagram meets the same fate in every
@@ -50,28 +52,6 @@ impl Default for FaultsSection {
 }
 
 impl FaultsSection {
-    /// As the wrapper takes it.
-    #[must_use]
-    pub fn to_config(&self) -> FaultConfig {
-        let rates = FaultRates {
-            loss: self.loss,
-            duplicate: self.duplicate,
-            reorder: self.reorder,
-            delay: self.delay,
-            corrupt: self.corrupt,
-        };
-        FaultConfig {
-            seed: self.seed,
-            rx: rates,
-            tx: rates,
-            reorder_span: self.reorder_span,
-            delay_min_ns: self.delay_min_us.saturating_mul(1000),
-            delay_max_ns: self.delay_max_us.saturating_mul(1000),
-            link_delay_ns: self.link_delay_us.saturating_mul(1000),
-            ..FaultConfig::default()
-        }
-    }
-
     /// The first key that is out of range.
     pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
         let rates = [
@@ -100,23 +80,25 @@ impl FaultsSection {
 pub struct TraceSection {
     /// File for a capture (pcap with nanoseconds) of what the port received and sent, before and
     /// after `[faults]`; it is overwritten.
-    pub pcap: std::path::PathBuf,
+    pub pcap: FilePath,
     /// Its largest size in MiB. The capture ends with the last frame that has room; how many came
     /// after it is in the statistics. Default 1024.
-    #[serde(default = "default_size_max_mib")]
+    #[serde(default = "defaults::size_max_mib")]
     pub size_max_mib: u64,
 }
 
 impl TraceSection {
-    /// The first key that is out of range.
-    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
-        let in_range = (1..=SIZE_MIB_MAX).contains(&self.size_max_mib);
-        (!in_range).then_some(("size_max_mib", "must be from 1 to 1048576, a TiB"))
+    /// A capture into a file.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(pcap: impl Into<FilePath>) -> Self {
+        let pcap = pcap.into();
+        section!(pcap)
     }
-}
 
-const fn default_size_max_mib() -> u64 {
-    1024
+    pub(super) fn has_good_size(&self) -> bool {
+        (1..=SIZE_MIB_MAX).contains(&self.size_max_mib)
+    }
 }
 
 /// Beyond it a capture is of no use to anybody.

@@ -83,7 +83,9 @@ impl Options {
         self
     }
 
-    pub(crate) fn is_default(&self) -> bool {
+    /// True when nothing is set otherwise than by default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -1,7 +1,9 @@
 //! `[[row]]`: a group as this box serves it.
 
-use std::fmt;
-use std::net::SocketAddr;
+use alloc::format;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -10,7 +12,7 @@ use weft_wire::MacAddr;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 
-use super::text;
+use super::{address, defaults};
 
 /// `[[row]]`
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -21,30 +23,30 @@ pub struct RowSection {
     /// Id of the job that owns it.
     pub job: u16,
     /// `i32` (default), `f32`, or `bf16` (summed in f32).
-    #[serde(default = "default_element_type")]
+    #[serde(default = "defaults::element_type")]
     pub element_type: ElementType,
     /// `sum` (default) or `max` (i32 only).
-    #[serde(default = "default_operation")]
+    #[serde(default = "defaults::operation")]
     pub operation: Operation,
     /// f32 additions as they `arrival` (default, fast) or by `rank` (bit-reproducible; takes a row
     /// of memory per member and slot).
     #[serde(default)]
     pub sum_order: SumOrder,
     /// i32 sums that do not fit: `wrap` (default), or `clamp` each contribution first.
-    #[serde(default = "default_overflow")]
+    #[serde(default = "defaults::overflow")]
     pub overflow: Overflow,
     /// `crc32c` (default), `checksum16` (UDP's, for P4 peers), or `none`.
     #[serde(default)]
     pub integrity: Integrity,
     /// Elements per chunk. Default 256, which fits an MTU of 1500 with 4-byte elements.
-    #[serde(default = "default_elements")]
+    #[serde(default = "defaults::elements")]
     pub elements: u16,
     /// Slots over all lanes, a power of two, at most 2048 per lane, and so few that a handshake of
     /// 104 + a lane's slots / 2 bytes fits the MTU. Default 256.
-    #[serde(default = "default_window")]
+    #[serde(default = "defaults::window")]
     pub window: u16,
     /// Chunks before the group must be formed again, at most 2^31. Default 2^31.
-    #[serde(default = "default_chunks_max")]
+    #[serde(default = "defaults::chunks_max")]
     pub chunks_max: u32,
     /// Job-fixed scale exponent, -126 to 126: a value is element x 2^exponent. Default: the members
     /// agree on one per chunk.
@@ -62,28 +64,13 @@ pub struct RowSection {
     pub parent: Option<ParentSection>,
 }
 
-pub(super) const fn default_element_type() -> ElementType {
-    ElementType::I32
-}
-
-const fn default_operation() -> Operation {
-    Operation::Sum
-}
-
-pub(super) const fn default_overflow() -> Overflow {
-    Overflow::Wrap
-}
-
-const fn default_elements() -> u16 {
-    256
-}
-
-const fn default_window() -> u16 {
-    256
-}
-
-const fn default_chunks_max() -> u32 {
-    1 << 31
+impl RowSection {
+    /// A row with what has no default.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(row: u16, job: u16, members: Vec<MemberSection>) -> Self {
+        section!(row, job, members)
+    }
 }
 
 /// A member of a row.
@@ -95,6 +82,13 @@ pub struct MemberSection {
     pub weight: u32,
     /// True for a leaf aggregator, which may rejoin an open lease. Default false.
     pub is_box: bool,
+}
+
+/// A worker.
+impl From<SocketAddr> for MemberSection {
+    fn from(addr: SocketAddr) -> Self {
+        Self { addr, weight: defaults::weight(), is_box: false }
+    }
 }
 
 impl<'de> Deserialize<'de> for MemberSection {
@@ -114,9 +108,9 @@ impl<'de> de::Visitor<'de> for MemberVisitor {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<MemberSection, E> {
-        let addr =
+        let addr: SocketAddr =
             text.parse().map_err(|_| E::custom(format!("expected \"ip:port\", not \"{text}\"")))?;
-        Ok(MemberSection { addr, weight: 1, is_box: false })
+        Ok(addr.into())
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<MemberSection, A::Error> {
@@ -124,13 +118,10 @@ impl<'de> de::Visitor<'de> for MemberVisitor {
         #[serde(deny_unknown_fields)]
         struct Member {
             addr: SocketAddr,
-            #[serde(default = "one")]
+            #[serde(default = "defaults::weight")]
             weight: u32,
             #[serde(default)]
             is_box: bool,
-        }
-        const fn one() -> u32 {
-            1
         }
         let member = Member::deserialize(MapAccessDeserializer::new(map))?;
         let Member { addr, weight, is_box } = member;
@@ -154,6 +145,6 @@ pub struct ParentSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_port: Option<u16>,
     /// The root's Ethernet address. Default: broadcast until its first answer.
-    #[serde(default, with = "text::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "address::optional", skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
 }

@@ -1,18 +1,15 @@
 //! What a controller is told at its start: hosts, racks, boxes, jobs, and how to plan.
-//!
-//! Parse, don't validate: [`super::Controller::new`] and [`super::Controller::register_job`] check
-//! all of it once ([`super::check`]); an error names the field by its path in the file.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
 
-use weft_plan::case::Options;
-use weft_plan::policy;
+use super::Options;
 
 /// Everything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -50,6 +47,14 @@ pub struct HostConfig {
     /// Its rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+}
+
+impl HostConfig {
+    /// A machine whose links are estimated.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
 }
 
 /// `[[rack]]`: the links that a rack shares.
@@ -158,7 +163,7 @@ pub enum WorkerConfig {
         /// The host's name.
         host: String,
         /// IP address that its calls must come from.
-        address: core::net::IpAddr,
+        address: IpAddr,
     },
 }
 
@@ -173,7 +178,7 @@ impl WorkerConfig {
 
     /// The address that its calls must come from.
     #[must_use]
-    pub const fn address(&self) -> Option<core::net::IpAddr> {
+    pub const fn address(&self) -> Option<IpAddr> {
         match self {
             Self::Host(_) => None,
             Self::At { address, .. } => Some(*address),
@@ -239,7 +244,7 @@ pub struct Tuning {
 impl Default for Tuning {
     fn default() -> Self {
         Self {
-            policy: policy::default().name().to_owned(),
+            policy: POLICY_DEFAULT.to_owned(),
             gather_window_us: 2000,
             batch_max: 128,
             order_room: true,
@@ -264,36 +269,64 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    pub(super) const fn gather_window_ns(&self) -> u64 {
+    /// How long requests are gathered.
+    #[must_use]
+    pub const fn gather_window_ns(&self) -> u64 {
         self.gather_window_us.saturating_mul(1000)
     }
 
-    pub(super) const fn grant_lead_ns(&self) -> u64 {
+    /// How long before its planned start a group is granted.
+    #[must_use]
+    pub const fn grant_lead_ns(&self) -> u64 {
         self.grant_lead_us.saturating_mul(1000)
     }
 
-    pub(super) const fn node_timeout_ns(&self) -> u64 {
+    /// When a box whose stream is broken has failed.
+    #[must_use]
+    pub const fn node_timeout_ns(&self) -> u64 {
         self.node_timeout_ms.saturating_mul(1_000_000)
     }
 
-    pub(super) const fn server_lease_ns(&self) -> u64 {
+    /// When a silent server is dead.
+    #[must_use]
+    pub const fn server_lease_ns(&self) -> u64 {
         self.server_lease_ms.saturating_mul(1_000_000)
     }
 
-    pub(super) const fn install_timeout_ns(&self) -> u64 {
+    /// When a box that does not acknowledge has failed.
+    #[must_use]
+    pub const fn install_timeout_ns(&self) -> u64 {
         self.install_timeout_ms.saturating_mul(1_000_000)
     }
 
-    pub(super) const fn age_limit_ns(&self) -> u64 {
+    /// When an update goes before all others.
+    #[must_use]
+    pub const fn age_limit_ns(&self) -> u64 {
         self.age_limit_ms.saturating_mul(1_000_000)
     }
 
-    pub(super) const fn void_ns_min(&self) -> u64 {
+    /// When a group may become VOID at the earliest.
+    #[must_use]
+    pub const fn void_ns_min(&self) -> u64 {
         self.void_ms_min.saturating_mul(1_000_000)
     }
 }
 
 impl JobConfig {
+    /// A job with what has no default, its workers by the names of their hosts.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(
+        name: &str,
+        index: u16,
+        dimension: u64,
+        workers: impl IntoIterator<Item = impl Into<String>>,
+        server: &str,
+    ) -> Self {
+        let workers: Vec<String> = workers.into_iter().map(Into::into).collect();
+        section!(name, index, dimension, workers, server)
+    }
+
     /// Bytes of an element on the wire.
     fn element_bytes(&self) -> u16 {
         u16::try_from(self.element.len_bytes()).unwrap_or(u16::MAX).max(1)
@@ -332,6 +365,8 @@ impl JobConfig {
     }
 }
 
+/// The rules themselves.
+const POLICY_DEFAULT: &str = "mlfabric";
 /// Payload of a chunk that fits an MTU of 1500.
 const CHUNK_BYTES: u16 = 1024;
 /// Ethernet, IPv4, UDP and Weft's header.
