@@ -1,5 +1,7 @@
 //! `weft`: labs, runs and reports of the Weft dataplane.
 
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -11,7 +13,8 @@ use commands::{
     Exit, Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
     run_args, soak, worker,
 };
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///

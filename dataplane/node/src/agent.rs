@@ -21,16 +21,16 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{Book, Link, LinkAgent, Report};
+use weft_config::node::{Io, NodeConfig};
 use weft_control::{BoxIndex, Event, OrderNumber, Role, RoleState, Version};
 use weft_rpc::convert;
-use weft_rpc::tls::{self, Dialler};
+use weft_rpc::tls::{self, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
 use crate::cli::VERSION;
-use crate::config::{Io, NodeConfig};
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
@@ -58,8 +58,8 @@ pub fn start(
 ) -> Result<Option<JoinHandle<()>>, NodeError> {
     let log = match &config.node.events {
         Some(path) => {
-            let failed = |source| NodeError::Events { path: path.clone(), source };
-            Some(EventLog::open(path, config, resumed).map_err(failed)?)
+            let failed = |source| NodeError::Events { path: path.into(), source };
+            Some(EventLog::open(path.as_ref(), config, resumed).map_err(failed)?)
         }
         None => None,
     };
@@ -97,8 +97,9 @@ pub fn start(
             .keep_alive_timeout(KEEPALIVE)
             .keep_alive_while_idle(true)
     };
-    let dialler = Dialler::new(&section.endpoint, section.tls.as_ref(), with)
-        .map_err(|error| failed(&error))?;
+    let tls = section.tls.as_ref().map(TlsFiles::from);
+    let dialler =
+        Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -150,7 +151,7 @@ impl Agent {
                 (since, is_told) = (Instant::now(), false);
             } else if !is_told && since.elapsed() > SILENCE_TOLD {
                 is_told = true;
-                eprintln!(
+                weft_process::say!(
                     "weft-node: no controller at {} for {} s, trying on; updates go unplanned until \
                      it answers: is it running, and is there a way to it besides the port?",
                     self.dialler.uri(),
@@ -204,7 +205,10 @@ impl Agent {
     fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = tls::refusal(error);
         if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {
-            eprintln!("weft-node: no stream to the controller at {}: {reason}", self.dialler.uri());
+            weft_process::say!(
+                "weft-node: no stream to the controller at {}: {reason}",
+                self.dialler.uri()
+            );
             self.refused = refused;
         }
         false
@@ -234,7 +238,7 @@ impl Agent {
                             }
                         }
                         Some(v1::command::Command::Refused(refused)) => {
-                            eprintln!(
+                            weft_process::say!(
                                 "weft-node: the controller refused `{}`: {}",
                                 refused.field, refused.problem
                             );
@@ -267,7 +271,9 @@ impl Agent {
             Ok(Some(command)) => command,
             Ok(None) => return,
             Err(invalid) => {
-                eprintln!("weft-node: the controller's command was not understood: {invalid}");
+                weft_process::say!(
+                    "weft-node: the controller's command was not understood: {invalid}"
+                );
                 return;
             }
         };
@@ -367,17 +373,19 @@ fn tell(outbox: &Outbox, message: Message) {
 fn say(job: JobId, event: &Event) {
     let job = job.0;
     match event {
-        Event::Promoted { epoch, applied, version, .. } => eprintln!(
+        Event::Promoted { epoch, applied, version, .. } => weft_process::say!(
             "weft-node: this replica is the server of job {job} now, epoch {}, with all below order \
              {} at version {}; there is no replica any more, replication is not held",
-            epoch.0, applied.0, version.0
+            epoch.0,
+            applied.0,
+            version.0
         ),
-        Event::PromotionRefused { applied } => eprintln!(
+        Event::PromotionRefused { applied } => weft_process::say!(
             "weft-node: this replica cannot become the server of job {job}: it has only what is \
              below order {}",
             applied.0
         ),
-        Event::StoodDown { epoch } => eprintln!(
+        Event::StoodDown { epoch } => weft_process::say!(
             "weft-node: this is not the server of job {job} any more: another one is, in epoch {}; \
              nothing is answered for the job, end this node",
             epoch.0

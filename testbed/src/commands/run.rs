@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weft_config::to_toml;
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
@@ -21,7 +22,8 @@ use weft_testbed::scenario::Scenario;
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, Level, RunArgs, load};
 use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet, run_push};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
@@ -157,7 +159,11 @@ fn loopback_base() -> u16 {
 fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
-        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+        text += &format!(
+            "# {0}: weft-node --config {0}.toml\n{1}\n",
+            planned.name,
+            to_toml(&planned.config)
+        );
     }
     for worker in &plan.workers {
         text += &format!(
@@ -226,7 +232,7 @@ fn carry_out(
         return Ok((observed, Some(clock)));
     }
     if ground.io == Io::Memory {
-        let result = run_in_memory(scenario, plan, arguments.seed, directory, &mut progress);
+        let result = run_in_memory(plan, arguments.seed, directory, &mut progress);
         bar.finish_and_clear();
         return result.map(|seen| (seen, None)).map_err(|error| Exit::Usage.because(error));
     }

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use weft_config::Problem;
 use weft_testbed::run::Io;
-use weft_testbed::scenario::{CONTROLLER, Replication, Scenario, ScenarioError};
+use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
 
 use super::{Exit, Failure};
 
@@ -230,22 +231,22 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
         scenario.crash.push(section.map_err(|error| Exit::Usage.because(error))?);
     }
     // The overrides obey the same rules as the file.
-    let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;
-    Scenario::parse(&name, &text)
-        .map_err(|error| Exit::Usage.because(overridden(arguments, &error)))
+    match scenario.check() {
+        Ok(()) => Ok(scenario),
+        Err(problem) => Err(Exit::Usage.because(overridden(arguments, &problem))),
+    }
 }
 
 /// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
-fn overridden(arguments: &RunArgs, error: &ScenarioError) -> anyhow::Error {
+fn overridden(arguments: &RunArgs, Problem { field, problem }: &Problem) -> anyhow::Error {
     let given = arguments.overrides();
-    let field = error.field.as_deref().unwrap_or_default();
-    let section = field.split('.').next().unwrap_or_default();
-    let named = given.iter().find(|(_, of)| *of == field || *of == section);
+    let section = field.split(['.', '[']).next().unwrap_or_default();
+    let named = given.iter().find(|(_, of)| of == field || *of == section);
     let options: Vec<&str> = match named {
         Some((option, _)) => vec![option],
         None => given.iter().map(|(option, _)| *option).collect(),
     };
-    anyhow!("{}: {field} {}", options.join(", "), error.reason)
+    anyhow!("{}: {field} {problem}", options.join(", "))
 }
 
 impl RunArgs {

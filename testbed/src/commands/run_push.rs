@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use weft_config::to_toml;
 use weft_testbed::certs::Folder;
 use weft_testbed::report::{LinkDelay, RunWriter, Verdict};
 use weft_testbed::run::push::{
@@ -23,7 +24,8 @@ use super::lab::listen;
 use super::run::{choose_ground, default_directory, in_lab, progress_bar, record, surroundings};
 use super::run_args::{Level, RunArgs};
 use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 pub(super) fn run(
     arguments: &RunArgs,
@@ -108,12 +110,17 @@ pub(super) fn run(
 fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
-        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+        text += &format!(
+            "# {0}: weft-node --config {0}.toml\n{1}\n",
+            planned.name,
+            to_toml(&planned.config)
+        );
     }
     if let Some(planned) = &plan.controller {
         text += &format!(
             "# {0}: weft-controller --config {0}.toml\n{1}\n",
-            planned.name, planned.config
+            planned.name,
+            to_toml(&planned.config)
         );
     }
     for worker in &plan.workers {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use serde::Serialize;
+use weft_process::say;
 use weft_sim::seeds::{Found, Seed, every, run_all};
-use weft_testbed::{interrupt, say};
+use weft_testbed::interrupt;
 
 use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
 

@@ -75,10 +75,15 @@ impl RunRecord {
     /// What the run is called in pictures: its name and seed.
     #[must_use]
     pub fn title(&self) -> String {
-        let scenario = self.configuration.get("name").and_then(serde_json::Value::as_str);
         // Records of earlier versions have no name.
-        let name = Some(self.name.as_str()).filter(|name| !name.is_empty()).or(scenario);
-        format!("{}, seed {}", name.unwrap_or("a run"), self.seed)
+        let name = if self.name.is_empty() { self.scenario() } else { &self.name };
+        format!("{name}, seed {}", self.seed)
+    }
+
+    /// The scenario's name.
+    #[must_use]
+    pub fn scenario(&self) -> &str {
+        self.configuration.get("name").and_then(serde_json::Value::as_str).unwrap_or("a run")
     }
 }
 

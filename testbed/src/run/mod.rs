@@ -48,6 +48,7 @@ pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
 pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
 pub use packet::{PacketError, VirtualClock, check_virtual_time, run_in_virtual_time};
+pub(crate) use plan::box_config;
 pub use plan::{
     Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError, WorkerPlan,
 };

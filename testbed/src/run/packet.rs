@@ -6,9 +6,9 @@ mod trainee;
 
 use std::path::{Path, PathBuf};
 
-use weft_engine::table::Table;
+use weft_config::Problem;
 use weft_io::fault::FaultRates;
-use weft_node::config;
+use weft_lane::Settings;
 use weft_sim::allreduce::Ended;
 use weft_sim::allreduce::node::BoxNode;
 use weft_sim::allreduce::scenario::Action;
@@ -38,6 +38,9 @@ pub enum PacketError {
         /// What it asks for.
         what: &'static str,
     },
+    /// A box cannot be so.
+    #[error("a box of the scenario: {0}")]
+    Config(Problem),
     /// The initial model could not be made.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
@@ -131,11 +134,8 @@ pub fn run_in_virtual_time(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(Observed, VirtualClock), PacketError> {
     let boxes = plan.boxes.iter().enumerate().map(|(index, planned)| {
-        let settings = config::parse(&planned.name, &planned.config);
-        let mut settings = settings.expect("it was written here");
-        settings.table.local.mac = mac(0, index);
-        let table = Table::new(settings.table).expect("it was judged when it was read");
-        (table, settings.lanes)
+        let settings = Settings::new(planned.config.clone()).map_err(PacketError::Config)?;
+        Ok((settings.table_at(mac(0, index)), settings.lanes))
     });
     let names = plan.boxes.iter().map(|planned| planned.name.clone());
     let hosts = names.chain(plan.workers.iter().map(|worker| format!("w{}", worker.rank)));
@@ -146,7 +146,7 @@ pub fn run_in_virtual_time(
     };
     let site = Site {
         seed,
-        boxes: boxes.collect(),
+        boxes: boxes.collect::<Result<_, PacketError>>()?,
         links: hosts.map(|name| host_link(scenario, &name)).collect(),
         rates: fault_rates(scenario),
         cues: scenario.restart.iter().filter_map(restart).collect(),

@@ -11,10 +11,10 @@ use std::path::Path;
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use weft_config::node::NodeConfig;
 use weft_control::{Command, Decision, Event, GroupDescriptor};
 use weft_wire::{GroupId, JobId, Members};
 
-use crate::config::NodeConfig;
 use crate::durable::Resumed;
 
 /// The log.
@@ -67,7 +67,7 @@ impl EventLog {
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(line.as_bytes())
         {
-            eprintln!("weft-node: writing the log of events: {error}");
+            weft_process::say!("weft-node: writing the log of events: {error}");
             self.file = None;
         }
     }
@@ -83,12 +83,6 @@ impl EventLines {
             .chain(replicas)
             .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
         Self { groups: HashMap::new(), jobs: jobs.collect() }
-    }
-
-    /// Of a job whose updates have this exponent where nobody installs groups.
-    #[must_use]
-    pub fn of_job(job: JobId, exponent: i8) -> Self {
-        Self { groups: HashMap::new(), jobs: HashMap::from([(job, (0, exponent))]) }
     }
 
     /// Remembers what a controller said of a group.

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use weft_engine::role::model::{ModelConfig, ModelConfigError};
-use weft_engine::role::server::{Server, ServerJobConfig};
+use weft_config::Problem;
+use weft_engine::role::model::ModelConfigError;
+use weft_engine::role::server::Server;
 use weft_io::Port;
 use weft_io::memory::{self, MemoryPort};
 use weft_kernel::Kernels;
-use weft_lane::RoleLane;
+use weft_lane::{RoleLane, Settings};
 use weft_node::agent::EventLines;
 use weft_wire::JobId;
-use weft_wire::frame::Endpoint;
 
 use super::log::LogLine;
 use super::message::PushMessage;
@@ -25,7 +25,7 @@ use super::processes::PushObserved;
 use super::until::Until;
 use super::worker::train_over;
 use crate::run::{BoxCounters, breathe_until, monotonic_ns};
-use crate::scenario::{SERVER, ScaleExponent, Scenario};
+use crate::scenario::{SERVER, Scenario};
 use crate::workload::digits::{Trainer, TrainerError, model_bytes};
 
 /// Frames in each ring.
@@ -40,6 +40,9 @@ pub enum MemoryError {
          or use --io udp"
     )]
     Unsupported,
+    /// The scenario does not fit a configuration.
+    #[error("the server: {0}")]
+    Config(#[from] Problem),
     /// The scenario does not fit a server.
     #[error("the server: {0}")]
     Server(ModelConfigError),
@@ -74,7 +77,7 @@ pub fn run_push_in_memory(
     let mut ports = memory::hub(RING_FRAMES, usize::from(plan.workers[0].mtu), &names);
     let port = ports.remove(0);
     let engine = server(scenario, plan, seed, &port)?;
-    let lines = EventLines::of_job(JobId(0), exponent(scenario));
+    let lines = EventLines::new(&plan.boxes[0].config);
     let stop = AtomicBool::new(false);
     let mut until = Until::new(push, &scenario.job);
     let end = AtomicU64::new(plan.workers[0].last_version());
@@ -125,27 +128,16 @@ fn server(
     port: &MemoryPort,
 ) -> Result<Server, MemoryError> {
     let job = &scenario.job;
-    let push = plan.workers[0].push();
     let trainer = Trainer::new(0, usize::from(job.workers), seed, &job.trainer())?;
-    let mut model = ModelConfig::new(JobId(0), trainer.parameter_count());
-    model.elements = plan.elements;
-    model.momentum = job.momentum;
-    model.exponent = exponent(scenario);
-    let workers = plan.workers.iter().map(|worker| worker.local).collect();
-    let mut config = ServerJobConfig::new(model, workers);
-    config.tau_max = push.tau_max(job).into();
-    config.initial = trainer.parameters().to_vec();
-    let local = Endpoint { mac: port.info().mac, addr: plan.workers[0].server };
-    let mtu = plan.workers[0].mtu;
-    Server::new(local, mtu, &[config], seed ^ 0xb0c5, Kernels::detect())
+    let mut config = plan.boxes[0].config.clone();
+    // Here is no disk.
+    config.server.iter_mut().for_each(|section| section.state_dir = None);
+    let mut settings = Settings::new(config)?;
+    settings.servers.iter_mut().for_each(|job| job.initial = trainer.parameters().to_vec());
+    let table = settings.table_at(port.info().mac);
+    let (local, mtu) = (table.config().local, table.config().mtu);
+    Server::new(local, mtu, &settings.servers, seed ^ 0xb0c5, Kernels::detect())
         .map_err(|(_, error)| MemoryError::Server(error))
-}
-
-fn exponent(scenario: &Scenario) -> i8 {
-    match scenario.job.scale_exponent {
-        ScaleExponent::Fixed(exponent) => exponent,
-        ScaleExponent::Auto => 0,
-    }
 }
 
 /// What the server leaves.

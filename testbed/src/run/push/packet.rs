@@ -7,20 +7,18 @@
 
 mod training;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weft_controller::config::FileConfig;
 use weft_controller_engine::built_in_policies;
 use weft_engine::role::push::PusherConfig;
+use weft_lane::Settings;
 use weft_plan::policy::AnyPolicy;
 use weft_sim::push::scenario::{Control, Kind};
 use weft_sim::push::site::{Given, Policies, Site};
 use weft_sim::push::{self as sim, topology};
 use weft_wire::Nanos;
-use weft_wire::frame::Endpoint;
 
 use super::message::PushMessage;
 use super::plan::{PushPlan, PushWorkerPlan};
@@ -45,7 +43,7 @@ pub fn run_push_in_virtual_time(
     let answers = Arc::new(Mutex::new(Answers::default()));
     let kept = Arc::clone(&answers);
     let mut training = Training::new(scenario, plan, directory, kept, progress, interrupted)?;
-    let site = site(scenario, plan, training.initial(), &answers);
+    let site = site(scenario, plan, training.initial(), &answers)?;
     let elements = plan.elements;
     let push = plan.workers[0].push();
     let simulated = sim::scenario::Scenario {
@@ -89,28 +87,27 @@ fn site(
     plan: &PushPlan,
     initial: Vec<f32>,
     answers: &Arc<Mutex<Answers>>,
-) -> Site {
+) -> Result<Site, PacketError> {
     let (mut aggregators, mut server, mut replica) = (Vec::new(), None, None);
     let mut hosts = Vec::new();
     for (index, planned) in plan.boxes.iter().enumerate() {
-        let config = planned.read();
-        let (name, mac) = (planned.name.clone(), mac(0, index));
-        let addr = SocketAddr::new(config.port.ip.ip, config.port.udp_port);
-        let local = Endpoint { mac, addr };
-        if let [job] = config.server.as_slice() {
-            let mut config = job.to_config();
+        let mut config = planned.config.clone();
+        let job = topology::job_id(0).0;
+        config.push.iter_mut().for_each(|section| section.job = job);
+        config.replica.iter_mut().for_each(|section| section.job = job);
+        for section in &mut config.server {
             // What a real one keeps on its disk, a simulated one keeps.
-            (config.model.job, config.is_durable) = (topology::job_id(0), false);
+            (section.job, section.state_dir) = (job, None);
+        }
+        let settings = Settings::new(config).map_err(PacketError::Config)?;
+        let (name, local) = (planned.name.clone(), settings.table_at(mac(0, index)).config().local);
+        if let Some(mut config) = settings.servers.into_iter().next() {
             config.initial.clone_from(&initial);
             server = Some(Given { name, local, config });
-        } else if let [job] = config.replica.as_slice() {
-            let mut config = job.to_config();
-            config.model.job = topology::job_id(0);
+        } else if let Some(mut config) = settings.replicas.into_iter().next() {
             config.initial.clone_from(&initial);
             replica = Some(Given { name, local, config });
-        } else {
-            let mut config = config.push[0].to_config();
-            config.job = topology::job_id(0);
+        } else if let Some(config) = settings.pushes.into_iter().next() {
             aggregators.push(Given { name, local, config });
         }
     }
@@ -118,14 +115,13 @@ fn site(
     hosts.extend(plan.workers.iter().map(|worker| format!("w{}", worker.rank)));
     let client = plan.workers[0].client();
     let controller = plan.controller.as_ref().map(|planned| {
-        let file: FileConfig = toml::from_str(&planned.config).expect("it was written here");
-        let mut config = file.engine();
+        let mut config = planned.config.engine();
         config.jobs[0].index = topology::job_id(0).0;
         config
     });
     let nanos = |span: Duration| Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     let patience = client.controller.as_ref();
-    Site {
+    Ok(Site {
         mtu: plan.workers[0].mtu,
         aggregators,
         server: server.expect("every plan has a server"),
@@ -140,7 +136,7 @@ fn site(
         patience: patience.map_or(Nanos::MAX, |controller| nanos(controller.grant_timeout)),
         links: hosts.iter().map(|name| host_link(scenario, name)).collect(),
         racks: scenario.lab.racks.iter().map(|rack| bytes_per_sec(rack.rates())).collect(),
-    }
+    })
 }
 
 /// Names of the boxes by their places in the simulation: aggregators, server, replica.

@@ -118,7 +118,7 @@ impl<'a> Training<'a> {
                 .boxes
                 .iter()
                 .map(|planned| {
-                    let mut config = planned.read();
+                    let mut config = planned.config.clone();
                     let job = topology::job_id(0).0;
                     config.server.iter_mut().for_each(|section| section.job = job);
                     config.replica.iter_mut().for_each(|section| section.job = job);
