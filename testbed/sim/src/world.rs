@@ -2,8 +2,8 @@
 //! done to nodes when. Every kind of scenario is a [`World`] on it.
 //!
 //! Invariants: what happens depends on the scenario alone (I10); what is queued for one instant
-//! happens in the order in which it was queued; an enemy's frame leaves its receiver as it was (I7);
-//! no node is due at one instant for ever, and every run ends (I9).
+//! happens in the order in which it was queued; an enemy's frame leaves its receiver as it was
+//! (I7); no node is due at one instant for ever, and every run ends (I9).
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

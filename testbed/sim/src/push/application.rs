@@ -73,8 +73,8 @@ pub trait Application {
         let _ = (now, worker, said);
     }
 
-    /// A worker hears what became of an update, before anything follows from it. By default it makes
-    /// no difference.
+    /// A worker hears what became of an update, before anything follows from it. By default
+    /// nobody listens.
     fn decided(&mut self, now: Nanos, worker: Standing, decision: Decision) {
         let _ = (now, worker, decision);
     }

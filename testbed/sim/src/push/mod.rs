@@ -1,9 +1,10 @@
 //! Deterministic simulation of a parameter server job: the real engines of workers, aggregators,
 //! server and replica, and a controller, in virtual time, one seed at a time.
 //!
-//! A [`run`] is a function of its [`scenario::Scenario`]: an event queue by time, a wire that
-//! loses, repeats, reorders, delays and damages frames, an enemy who adds his own, nodes that
-//! restart. After every step the [`judge::Judge`] compares order, models, replica, delays, leases
+//! A [`run`] is a function of its [`scenario::Scenario`], on the simulator of [`crate::world`].
+//! What the workers compute, and who watches, is an [`application::Application`]: a seed's small
+//! numbers, or a training on a [`site::Site`], whose nodes have the configurations that users
+//! give. After every step the [`judge::Judge`] compares order, models, replica, delays, leases
 //! and what workers are told with plain loops (I1 to I6), and what a forged frame leaves with what
 //! there was (I7); that it ends is I9, and a hash of all frames with their times I10.
 //!

@@ -296,8 +296,8 @@ impl Steward {
         told
     }
 
-    /// Until when it waits for a policy that is another program: what it says then is said late, and
-    /// it hears nothing meanwhile.
+    /// Until when it waits for a policy that is another program: what it says is said then, and it
+    /// hears nothing meanwhile.
     #[must_use]
     pub fn busy_until(&self, now: Nanos) -> Option<Nanos> {
         Some(self.busy_until).filter(|until| *until > now)

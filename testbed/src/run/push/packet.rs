@@ -1,5 +1,5 @@
-//! A push run in virtual time: the engines with the configurations that the programs would have, the
-//! workers' training, and what happens to boxes and links on the way, on a simulated network.
+//! A push run in virtual time: the engines with the configurations that the programs would have,
+//! the workers' training, and what happens to boxes and links on the way, on a simulated network.
 //!
 //! It leaves what the programs leave, so that the same proof and report are made of it. No time
 //! passes but on links, in the emulated computing, between processes and in an outside policy's
