@@ -1,5 +1,5 @@
 //! The simulator: a clock, a queue of what happens, nodes on a network, an enemy on it, and what is
-//! done to nodes when. Every kind of scenario is a [`World`] on it.
+//! done to nodes when. Every kind of scenario is a world on it.
 //!
 //! Invariants: what happens depends on the scenario alone (I10); what is queued for one instant
 //! happens in the order in which it was queued; an enemy's frame leaves its receiver as it was
