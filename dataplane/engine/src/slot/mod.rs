@@ -36,6 +36,17 @@ pub enum State {
 }
 
 impl State {
+    /// Its name in SPEC#slot.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "EMPTY",
+            Self::Collecting => "COLLECTING",
+            Self::Sent => "SENT",
+            Self::Answered => "ANSWERED",
+        }
+    }
+
     /// SENT or ANSWERED: the step is complete here.
     #[must_use]
     pub const fn is_complete(self) -> bool {
@@ -200,5 +211,7 @@ impl Slots {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod cells;
 #[cfg(test)]
 mod tests;

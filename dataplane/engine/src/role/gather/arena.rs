@@ -15,20 +15,8 @@ use weft_control::GROUPS_OPEN_MAX;
 use weft_wire::Members;
 use weft_wire::header::Flags;
 
-use crate::slot::BankIndex;
 use crate::slot::accumulate::Store;
-
-/// Where a slot of a whole lease stands.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum SlotState {
-    /// Holds nothing.
-    #[default]
-    Empty,
-    /// Holds a partial sum, or a full one that waits for its credit.
-    Collecting,
-    /// Holds a sum that was sent to the server.
-    Sent,
-}
+use crate::slot::{BankIndex, State};
 
 /// What a slot knows beside its data.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +25,7 @@ pub(super) struct Slot {
     pub(super) members: Members,
     /// The installation that this is of; another one's slot is EMPTY.
     installation: u32,
-    pub(super) state: SlotState,
+    pub(super) state: State,
     /// CLAMPED and CONGESTION, OR-ed over the contributions.
     pub(super) flags: Flags,
     /// The server has asked for the sum.

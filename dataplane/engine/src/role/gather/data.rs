@@ -4,7 +4,7 @@ use weft_control::Event;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
 use weft_wire::{Members, Rank};
 
-use super::arena::{Arena, SlotState};
+use super::arena::Arena;
 use super::group::Group;
 use super::job::Job;
 use super::stats::Transition;
@@ -13,6 +13,7 @@ use crate::drops::{DropCounters, DropReason};
 use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::send::datagram::is_intact;
+use crate::slot::State;
 use crate::slot::accumulate::Contribution;
 
 /// Flags that a sum inherits from its contributions.
@@ -46,11 +47,11 @@ impl Job {
         let slot = self.arena.slot(group.range, group.installation, header.chunk.0);
         let is_in = slot.members.contains(rank.bit());
         // A sum left whole, and masks only shrink: whoever is in the mask is in what was sent.
-        debug_assert!(is_in || slot.state != SlotState::Sent, "a mask has grown");
-        if is_in || slot.state == SlotState::Sent {
+        debug_assert!(is_in || slot.state != State::Sent, "a mask has grown");
+        if is_in || slot.state == State::Sent {
             self.stats.count(match slot.state {
-                SlotState::Sent => Transition::RepeatSent,
-                SlotState::Empty | SlotState::Collecting => Transition::RepeatCollecting,
+                State::Sent | State::Answered => Transition::RepeatSent,
+                State::Empty | State::Collecting => Transition::RepeatCollecting,
             });
             self.stats.duplicates += 1;
             drops.count(DropReason::Duplicate);
@@ -71,7 +72,7 @@ impl Job {
         let chunk = header.chunk.0;
         let mut slot = self.arena.slot(group.range, group.installation, chunk);
         let place = Arena::place(group.range, chunk);
-        let first = slot.state == SlotState::Empty;
+        let first = slot.state == State::Empty;
         slot.members = slot.members.union(rank.bit());
         let is_full = slot.members == group.mask;
         let from = Contribution { rank: rank.index(), limit: group.limit };
@@ -85,7 +86,7 @@ impl Job {
             (false, false) => store.add(place, from, wire),
             (false, true) => store.add_last(place, from, wire),
         };
-        slot.state = SlotState::Collecting;
+        slot.state = State::Collecting;
         slot.flags = slot.flags.union(header.flags.only(INHERITED));
         if clamped {
             slot.flags = slot.flags.union(Flags::CLAMPED);
@@ -180,8 +181,8 @@ impl Job {
             self.stats.count(Transition::CreditStale);
             return self.answer_server(Outcome::Stale, slot.members, arrival);
         }
-        let was_sent = slot.state == SlotState::Sent;
-        let is_full = slot.state != SlotState::Empty && slot.members == group.mask;
+        let was_sent = slot.state == State::Sent;
+        let is_full = slot.state != State::Empty && slot.members == group.mask;
         if is_full && let Some(verdict) = self.send_sum(&group, arrival) {
             self.stats.count(if was_sent {
                 Transition::SendAgain
@@ -193,8 +194,8 @@ impl Job {
         slot.has_credit = true;
         self.arena.set(group.range, chunk, slot);
         self.stats.count(match slot.state {
-            SlotState::Empty => Transition::CreditEmpty,
-            SlotState::Collecting | SlotState::Sent => Transition::CreditCollecting,
+            State::Empty => Transition::CreditEmpty,
+            _ => Transition::CreditCollecting,
         });
         self.answer_server(Outcome::Have, slot.members, arrival)
     }
@@ -204,7 +205,7 @@ impl Job {
     fn send_sum(&mut self, group: &Group, arrival: &mut Arrival<'_>) -> Option<Verdict> {
         let chunk = arrival.header.chunk;
         let mut slot = self.arena.slot(group.range, group.installation, chunk.0);
-        let again = slot.state == SlotState::Sent;
+        let again = slot.state == State::Sent;
         let mut header = Header {
             members: slot.members,
             flags: slot.flags,
@@ -220,7 +221,7 @@ impl Job {
             self.arena.store.emit(Arena::place(group.range, chunk.0), wire);
         }
         let len = self.server.write(&header, arrival.buffer, payload_len)?;
-        slot.state = SlotState::Sent;
+        slot.state = State::Sent;
         self.arena.set(group.range, chunk.0, slot);
         self.stats.sums_sent += 1;
         // Copies are best effort; what a replica misses it asks the server for, not this box.

@@ -24,6 +24,7 @@ use crate::role::channel::{
 };
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
+use crate::slot::State;
 use crate::slot::accumulate::{Arithmetic, Store};
 
 /// A push job.
@@ -288,11 +289,17 @@ impl<'a> PushReport<'a> {
 
     /// State and contributors of a slot, for tests and reports.
     #[must_use]
-    pub fn slot(&self, group: GroupId, chunk: u32) -> Option<(super::SlotState, Members)> {
+    pub fn slot(&self, group: GroupId, chunk: u32) -> Option<(State, Members)> {
+        self.slot_and_credit(group, chunk).map(|(state, members, _)| (state, members))
+    }
+
+    /// The same, and whether the server has asked for its sum.
+    #[must_use]
+    pub fn slot_and_credit(&self, group: GroupId, chunk: u32) -> Option<(State, Members, bool)> {
         let group = self.job.groups.find(group).ok()?;
         let in_range = chunk < group.range.len;
         let slot = in_range.then(|| self.job.arena.slot(group.range, group.installation, chunk))?;
-        Some((slot.state, slot.members))
+        Some((slot.state, slot.members, slot.has_credit))
     }
 
     /// Where the channel to the server stands.

@@ -42,7 +42,6 @@ use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos};
 
-pub use arena::SlotState;
 pub use config::{PushConfig, check};
 pub use copies::Copies;
 pub use job::PushReport;

@@ -1,5 +1,6 @@
 //! The aggregator, cell by cell of SPEC#slot and SPEC#handshake.
 
+mod cells;
 mod hostile;
 mod leaf;
 mod mtu;
