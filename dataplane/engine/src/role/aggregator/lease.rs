@@ -244,7 +244,7 @@ impl Lease {
             let index = self.slots.locate(slot);
             let answered = [index, index.other()].map(|index| {
                 let bank = self.slots.bank(index);
-                (bank.state == crate::slot::State::Answered).then_some(bank.step)
+                (bank.state() == crate::slot::State::Answered).then_some(bank.step())
             });
             answered.into_iter().flatten().max().map_or(slot, |step| step + window)
         };

@@ -133,7 +133,7 @@ impl Aggregator {
         let addresses = leases.iter().flat_map(Lease::addresses);
         let strangers = Strangers::new(StrangersQuota::default(), addresses);
         let timers = Timers::new(leases.len());
-        let len_bytes = |lease: &Lease| lease.slots.store.len_bytes();
+        let len_bytes = |lease: &Lease| lease.slots.store().len_bytes();
         let has_far_slots = leases.iter().map(len_bytes).sum::<usize>() > NEAR_BYTES;
         Self {
             local: config.local,

@@ -17,13 +17,12 @@ use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
-use super::data::Arrival;
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Job};
 use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
-use crate::slot::{BankIndex, State};
+use crate::slot::{Arrival, BankIndex, State};
 
 /// Bytes of Ethernet, IPv4, UDP and Weft header.
 pub(super) const LEN: usize = 42 + HEADER_LEN;
@@ -188,8 +187,8 @@ impl Aggregator {
         let place = lease.slots.locate(step);
         let bank = lease.slots.bank(place);
         let exponent = packet.exponent();
-        let first = if bank.state == State::Collecting && bank.step == step {
-            if bank.members.contains(rank.bit()) || bank.exponent != exponent {
+        let first = if bank.state() == State::Collecting && bank.step() == step {
+            if bank.members().contains(rank.bit()) || bank.exponent() != exponent {
                 return None;
             }
             false

@@ -4,7 +4,6 @@ use weft_control::Event;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
 use weft_wire::{Members, Rank};
 
-use super::arena::Arena;
 use super::group::Group;
 use super::job::Job;
 use super::stats::Transition;
@@ -15,9 +14,8 @@ use crate::role::channel::Peer;
 use crate::send::datagram::is_intact;
 use crate::slot::State;
 use crate::slot::accumulate::Contribution;
-
-/// Flags that a sum inherits from its contributions.
-const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
+use crate::slot::bitmap::{Seen, hold};
+use crate::slot::next_step::{self, NextStep};
 
 impl Job {
     /// CONTRIB of a worker whose channel was checked.
@@ -44,20 +42,22 @@ impl Job {
         if !is_intact(self.config.integrity, arrival.buffer, range) {
             return Err(DropReason::Integrity);
         }
-        let slot = self.arena.slot(group.range, group.installation, header.chunk.0);
-        let is_in = slot.members.contains(rank.bit());
+        let slot = self.arena.slot(group.place(header.chunk.0));
+        let seen = slot.look(rank.bit());
         // A sum left whole, and masks only shrink: whoever is in the mask is in what was sent.
-        debug_assert!(is_in || slot.state != State::Sent, "a mask has grown");
-        if is_in || slot.state == State::Sent {
-            self.stats.count(match slot.state {
-                State::Sent | State::Answered => Transition::RepeatSent,
-                State::Empty | State::Collecting => Transition::RepeatCollecting,
-            });
-            self.stats.duplicates += 1;
-            drops.count(DropReason::Duplicate);
-            return self.have(rank, &header, slot.members, arrival);
+        debug_assert!(seen != Seen::New || slot.state() != State::Sent, "a mask has grown");
+        match next_step::transition(slot.state(), next_step::Event::Contribution(seen), false) {
+            NextStep::Claim | NextStep::Add => self.take(rank, &group, arrival, outbox),
+            _ => {
+                self.stats.count(match slot.state() {
+                    State::Sent | State::Answered => Transition::RepeatSent,
+                    State::Empty | State::Collecting => Transition::RepeatCollecting,
+                });
+                self.stats.duplicates += 1;
+                drops.count(DropReason::Duplicate);
+                self.have(rank, &header, slot.members(), arrival)
+            }
         }
-        self.take(rank, &group, arrival, outbox)
     }
 
     /// Puts a contribution into its slot.
@@ -69,40 +69,23 @@ impl Job {
         outbox: &mut Outbox,
     ) -> Result<Verdict, DropReason> {
         let header = arrival.header;
-        let chunk = header.chunk.0;
-        let mut slot = self.arena.slot(group.range, group.installation, chunk);
-        let place = Arena::place(group.range, chunk);
-        let first = slot.state == State::Empty;
-        slot.members = slot.members.union(rank.bit());
-        let is_full = slot.members == group.mask;
+        let place = group.place(header.chunk.0);
         let from = Contribution { rank: rank.index(), limit: group.limit };
+        let is_marked = arrival.udp.congestion();
+        let flags = header.flags.union(if is_marked { Flags::CONGESTION } else { Flags::NONE });
         let payload_start = arrival.udp.payload_start() + HEADER_LEN;
         let wire = &mut arrival.buffer[payload_start..arrival.udp.payload_range().end];
-        let store = &mut self.arena.store;
-        let releases = is_full && slot.has_credit;
-        let clamped = match (first, releases) {
-            (true, false) => store.first(place, from, wire),
-            (true, true) => store.only(place, from, wire),
-            (false, false) => store.add(place, from, wire),
-            (false, true) => store.add_last(place, from, wire),
-        };
-        slot.state = State::Collecting;
-        slot.flags = slot.flags.union(header.flags.only(INHERITED));
-        if clamped {
-            slot.flags = slot.flags.union(Flags::CLAMPED);
-        }
-        if arrival.udp.congestion() {
-            slot.flags = slot.flags.union(Flags::CONGESTION);
-        }
-        self.arena.set(group.range, chunk, slot);
+        let entered = self.arena.enter(place, from, rank.bit(), group.mask, flags, wire);
         self.stats.contributions_added += 1;
-        self.stats.bytes_accepted += arrival.udp.payload_range().end as u64;
-        self.stats.contributions_clamped += u64::from(clamped);
-        self.stats.contributions_marked += u64::from(arrival.udp.congestion());
-        self.stats.chunks_completed += u64::from(is_full);
-        self.stats.count(if first { Transition::Store } else { Transition::Add });
+        self.stats.bytes_accepted += arrival.len_bytes() as u64;
+        self.stats.contributions_clamped += u64::from(entered.clamped);
+        self.stats.contributions_marked += u64::from(is_marked);
+        self.stats.chunks_completed += u64::from(entered.completes);
+        self.stats.count(if entered.claims { Transition::Store } else { Transition::Add });
         self.advance(rank, group, arrival, outbox);
-        if releases && let Some(verdict) = self.send_sum(group, arrival) {
+        if entered.releases
+            && let Some(verdict) = self.send_sum(group, arrival)
+        {
             self.stats.count(Transition::SendOnContribution);
             // The buffer is the sum now; the member's acknowledgement goes by itself.
             let have = Have {
@@ -110,7 +93,7 @@ impl Job {
                 peer: Peer::Worker(rank),
                 group: group.id,
                 chunk: header.chunk,
-                members: slot.members,
+                members: entered.members,
             };
             if outbox.haves.len() < HAVES_MAX {
                 outbox.haves.push_back(have);
@@ -119,7 +102,7 @@ impl Job {
             }
             return Ok(verdict);
         }
-        self.have(rank, &header, slot.members, arrival)
+        self.have(rank, &header, entered.members, arrival)
     }
 
     /// Counts a chunk of a member's update.
@@ -175,40 +158,42 @@ impl Job {
             self.stats.count(Transition::Narrow);
         }
         let group = self.groups.find(header.group)?;
-        let chunk = header.chunk.0;
-        let mut slot = self.arena.slot(group.range, group.installation, chunk);
-        if stays.is_empty() || !group.mask.contains(slot.members) {
+        let place = group.place(header.chunk.0);
+        let slot = self.arena.slot(place);
+        let mask = if stays.is_empty() { stays } else { group.mask };
+        let credit = next_step::Event::Credit(hold(slot.members(), mask));
+        let next = next_step::transition(slot.state(), credit, false);
+        if next == NextStep::Stale {
             self.stats.count(Transition::CreditStale);
-            return self.answer_server(Outcome::Stale, slot.members, arrival);
+            return self.answer_server(Outcome::Stale, slot.members(), arrival);
         }
-        let was_sent = slot.state == State::Sent;
-        let is_full = slot.state != State::Empty && slot.members == group.mask;
-        if is_full && let Some(verdict) = self.send_sum(&group, arrival) {
-            self.stats.count(if was_sent {
-                Transition::SendAgain
-            } else {
-                Transition::SendOnCredit
+        if matches!(next, NextStep::SumUp | NextStep::SumUpAgain)
+            && let Some(verdict) = self.send_sum(&group, arrival)
+        {
+            self.stats.count(match next {
+                NextStep::SumUp => Transition::SendOnCredit,
+                _ => Transition::SendAgain,
             });
             return Ok(verdict);
         }
-        slot.has_credit = true;
-        self.arena.set(group.range, chunk, slot);
-        self.stats.count(match slot.state {
+        self.arena.remember_credit(place);
+        self.stats.count(match slot.state() {
             State::Empty => Transition::CreditEmpty,
             _ => Transition::CreditCollecting,
         });
-        self.answer_server(Outcome::Have, slot.members, arrival)
+        self.answer_server(Outcome::Have, slot.members(), arrival)
     }
 
     /// Turns the frame into the sum of its chunk, on its way to the server: a credit gets the kept
     /// sum, a contribution has become the sum already. `None` while there is no channel to it.
     fn send_sum(&mut self, group: &Group, arrival: &mut Arrival<'_>) -> Option<Verdict> {
         let chunk = arrival.header.chunk;
-        let mut slot = self.arena.slot(group.range, group.installation, chunk.0);
-        let again = slot.state == State::Sent;
+        let place = group.place(chunk.0);
+        let slot = self.arena.slot(place);
+        let again = slot.state() == State::Sent;
         let mut header = Header {
-            members: slot.members,
-            flags: slot.flags,
+            members: slot.members(),
+            flags: slot.flags(),
             ..self.data_header(group.id, chunk, group.exponent)
         };
         if again {
@@ -218,11 +203,10 @@ impl Job {
         let start = self.server.payload_start();
         if arrival.header.kind == Kind::Pull {
             let wire = arrival.buffer.get_mut(start..start + payload_len)?;
-            self.arena.store.emit(Arena::place(group.range, chunk.0), wire);
+            self.arena.emit(place, wire);
         }
         let len = self.server.write(&header, arrival.buffer, payload_len)?;
-        slot.state = State::Sent;
-        self.arena.set(group.range, chunk.0, slot);
+        self.arena.release(place);
         self.stats.sums_sent += 1;
         // Copies are best effort; what a replica misses it asks the server for, not this box.
         if !group.replicate || again {

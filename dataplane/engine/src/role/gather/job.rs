@@ -8,7 +8,6 @@ use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
-use super::arena::Arena;
 use super::config::{self, PushConfig};
 use super::group::Groups;
 use super::relay::Relay;
@@ -26,6 +25,7 @@ use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
 use crate::slot::State;
 use crate::slot::accumulate::{Arithmetic, Store};
+use crate::slot::whole::Arena;
 
 /// A push job.
 #[derive(Debug)]
@@ -298,8 +298,8 @@ impl<'a> PushReport<'a> {
     pub fn slot_and_credit(&self, group: GroupId, chunk: u32) -> Option<(State, Members, bool)> {
         let group = self.job.groups.find(group).ok()?;
         let in_range = chunk < group.range.len;
-        let slot = in_range.then(|| self.job.arena.slot(group.range, group.installation, chunk))?;
-        Some((slot.state, slot.members, slot.has_credit))
+        let slot = in_range.then(|| self.job.arena.slot(group.place(chunk)))?;
+        Some((slot.state(), slot.members(), slot.has_credit()))
     }
 
     /// Where the channel to the server stands.

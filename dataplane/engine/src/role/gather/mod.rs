@@ -7,7 +7,6 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `config.rs` | what a job may use |
-//! | `arena.rs` | where a group's slots lie |
 //! | `group.rs` | which groups are open, with whom |
 //! | `admit.rs` | whose a frame is, and who pays for it |
 //! | `job.rs` | what a controller's word and the server's decisions change |
@@ -21,7 +20,6 @@
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
 mod admit;
-mod arena;
 mod config;
 mod copies;
 mod data;

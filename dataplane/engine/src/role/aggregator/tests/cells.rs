@@ -125,12 +125,12 @@ impl World for Windowed {
             places.map(|place| {
                 let bank = slots.bank(place);
                 (
-                    bank.state,
-                    bank.step,
-                    bank.members,
-                    bank.exponent,
-                    bank.completed_by,
-                    bank.has_data,
+                    bank.state(),
+                    bank.step(),
+                    bank.members(),
+                    bank.exponent(),
+                    bank.completed_by(),
+                    bank.has_data(),
                 )
             })
         )
@@ -152,8 +152,8 @@ impl World for Windowed {
         }
         let bank = lease.slots.bank(lease.slots.locate(step));
         let bit = rank.map_or(Members::EMPTY, |rank| self.group[rank].rank.bit());
-        let is_current = bank.state != State::Empty && bank.step == step;
-        let is_in = bank.members.contains(bit);
+        let is_current = bank.state() != State::Empty && bank.step() == step;
+        let is_in = bank.members().contains(bit);
         let relation = match (is_current, rank.is_some()) {
             (true, false) => "current",
             (true, true) if is_in => "in",
@@ -161,21 +161,21 @@ impl World for Windowed {
             (false, _) if lease.slots.is_claimable(step) => "claimable",
             (false, _) => "foreign",
         };
-        let before = if is_current { bank.members } else { Members::EMPTY };
+        let before = if is_current { bank.members() } else { Members::EMPTY };
         let is_full = before.union(bit) == lease.mask;
         let is_contribution = name == "contribution";
         let adds =
-            (relation == "new" && bank.state == State::Collecting) || relation == "claimable";
+            (relation == "new" && bank.state() == State::Collecting) || relation == "claimable";
         let fills = is_contribution && adds && is_full;
         let differs = matches!(event, Event::Contribution { exponent, .. }
-            if relation == "new" && exponent != bank.exponent);
-        let completed_it = bank.state == State::Sent
+            if relation == "new" && exponent != bank.exponent());
+        let completed_it = bank.state() == State::Sent
             && relation == "in"
-            && Some(usize::from(bank.completed_by)) == rank
+            && Some(usize::from(bank.completed_by())) == rank
             && matches!(name, "contribution" | "status");
-        let is_virtual = is_current && bank.state == State::Answered && !bank.has_data;
+        let is_virtual = is_current && bank.state() == State::Answered && !bank.has_data();
         let mut when = Vec::new();
-        if differs && bank.state == State::Collecting {
+        if differs && bank.state() == State::Collecting {
             when.push("other_exponent");
         } else if fills {
             when.push("fills");
@@ -193,7 +193,7 @@ impl World for Windowed {
         Some(Cell {
             lease: self.lease,
             event: name,
-            state: bank.state.name(),
+            state: bank.state().name(),
             step: relation,
             when,
         })
@@ -222,7 +222,7 @@ impl World for Windowed {
         let bank = lease.slots.bank(lease.slots.locate(step));
         Fate {
             transitions: counted(&transitions, self::transitions(&self.aggregator)),
-            next: bank.state.name().to_owned(),
+            next: bank.state().name().to_owned(),
             out,
             drop: counted(&drops, self::drops(&self.aggregator)).join(" "),
         }
