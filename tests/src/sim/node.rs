@@ -119,7 +119,8 @@ impl BoxNode {
         let lane = &self.lanes[self.lane_of(frame)];
         let banks = |lease: weft_engine::role::aggregator::LeaseReport<'_>| {
             let banks = lease.slots().occupied();
-            let banks = banks.map(|bank| (bank.step(), bank.members().0, bank.state().is_complete()));
+            let banks =
+                banks.map(|bank| (bank.step(), bank.members().0, bank.state().is_complete()));
             (lease.row().job.0, banks.collect())
         };
         lane.leases().map(banks).collect()

@@ -9,8 +9,8 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
 use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
-use super::quick::{Expected, Masks};
 use super::upstream::Upstream;
+use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::plain_header;

@@ -17,7 +17,7 @@ use weft_wire::hello::Integrity;
 
 use super::Aggregator;
 use super::lease::Lease;
-use super::quick::{DATAGRAM, LEN};
+use crate::admit::expected::{DATAGRAM, LEN};
 use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
 use crate::slot::counter::Transition;

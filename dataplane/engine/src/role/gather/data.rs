@@ -1,8 +1,8 @@
 //! What a contribution or a credit does to its slot: SPEC#push's table, cell by cell.
 
 use weft_control::Event;
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
-use weft_wire::{Members, Rank};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Operation, Outcome};
+use weft_wire::{ChunkIndex, GroupId, Members, Nanos, Rank};
 
 use super::group::Group;
 use super::job::Job;
@@ -16,6 +16,20 @@ use crate::slot::State;
 use crate::slot::accumulate::Contribution;
 use crate::slot::bitmap::{Seen, hold};
 use crate::slot::next_step::{self, NextStep};
+
+/// What is known of a contribution when it has passed all checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contributed {
+    pub(super) rank: Rank,
+    pub(super) chunk: ChunkIndex,
+    pub(super) flags: Flags,
+    /// It met congestion.
+    pub(super) is_marked: bool,
+    pub(super) payload_start: usize,
+    /// Bytes up to the end of the datagram.
+    pub(super) frame_len: usize,
+    pub(super) now: Nanos,
+}
 
 impl Job {
     /// CONTRIB of a worker whose channel was checked.
@@ -47,7 +61,18 @@ impl Job {
         // A sum left whole, and masks only shrink: whoever is in the mask is in what was sent.
         debug_assert!(seen != Seen::New || slot.state() != State::Sent, "a mask has grown");
         match next_step::transition(slot.state(), next_step::Event::Contribution(seen), false) {
-            NextStep::Claim | NextStep::Add => self.take(rank, &group, arrival, outbox),
+            NextStep::Claim | NextStep::Add => {
+                let from = Contributed {
+                    rank,
+                    chunk: header.chunk,
+                    flags: header.flags,
+                    is_marked: arrival.udp.congestion(),
+                    payload_start: arrival.udp.payload_start() + HEADER_LEN,
+                    frame_len: arrival.len_bytes(),
+                    now: arrival.now,
+                };
+                self.take(&from, &group, arrival.buffer, outbox)
+            }
             _ => {
                 self.stats.count(match slot.state() {
                     State::Sent | State::Answered => Transition::RepeatSent,
@@ -55,36 +80,35 @@ impl Job {
                 });
                 self.stats.duplicates += 1;
                 drops.count(DropReason::Duplicate);
-                self.have(rank, &header, slot.members(), arrival)
+                self.have(rank, group.id, header.chunk, slot.members(), arrival.buffer)
             }
         }
     }
 
     /// Puts a contribution into its slot.
-    fn take(
+    pub(super) fn take(
         &mut self,
-        rank: Rank,
+        from: &Contributed,
         group: &Group,
-        arrival: &mut Arrival<'_>,
+        buffer: &mut [u8],
         outbox: &mut Outbox,
     ) -> Result<Verdict, DropReason> {
-        let header = arrival.header;
-        let place = group.place(header.chunk.0);
-        let from = Contribution { rank: rank.index(), limit: group.limit };
-        let is_marked = arrival.udp.congestion();
-        let flags = header.flags.union(if is_marked { Flags::CONGESTION } else { Flags::NONE });
-        let payload_start = arrival.udp.payload_start() + HEADER_LEN;
-        let wire = &mut arrival.buffer[payload_start..arrival.udp.payload_range().end];
-        let entered = self.arena.enter(place, from, rank.bit(), group.mask, flags, wire);
+        let Contributed { rank, chunk, is_marked, .. } = *from;
+        let place = group.place(chunk.0);
+        let whose = Contribution { rank: rank.index(), limit: group.limit };
+        let mark = if is_marked { Flags::CONGESTION } else { Flags::NONE };
+        let flags = from.flags.union(mark);
+        let wire = &mut buffer[from.payload_start..from.frame_len];
+        let entered = self.arena.enter(place, whose, rank.bit(), group.mask, flags, wire);
         self.stats.contributions_added += 1;
-        self.stats.bytes_accepted += arrival.len_bytes() as u64;
+        self.stats.bytes_accepted += from.frame_len as u64;
         self.stats.contributions_clamped += u64::from(entered.clamped);
         self.stats.contributions_marked += u64::from(is_marked);
         self.stats.chunks_completed += u64::from(entered.completes);
         self.stats.count(if entered.claims { Transition::Store } else { Transition::Add });
-        self.advance(rank, group, arrival, outbox);
+        self.advance(from, group, outbox);
         if entered.releases
-            && let Some(verdict) = self.send_sum(group, arrival)
+            && let Some(verdict) = self.send_sum(group, chunk, buffer, false)
         {
             self.stats.count(Transition::SendOnContribution);
             // The buffer is the sum now; the member's acknowledgement goes by itself.
@@ -92,7 +116,7 @@ impl Job {
                 push: self.push,
                 peer: Peer::Worker(rank),
                 group: group.id,
-                chunk: header.chunk,
+                chunk,
                 members: entered.members,
             };
             if outbox.haves.len() < HAVES_MAX {
@@ -102,21 +126,21 @@ impl Job {
             }
             return Ok(verdict);
         }
-        self.have(rank, &header, entered.members, arrival)
+        self.have(rank, group.id, chunk, entered.members, buffer)
     }
 
     /// Counts a chunk of a member's update.
-    fn advance(&mut self, rank: Rank, group: &Group, arrival: &Arrival<'_>, outbox: &mut Outbox) {
-        let now = arrival.now;
+    #[inline]
+    fn advance(&mut self, from: &Contributed, group: &Group, outbox: &mut Outbox) {
+        let Contributed { rank, now, .. } = *from;
         let progress = self.groups.progress_mut(group.id, rank);
         if progress.chunks == 0 {
             progress.first_at = now;
         }
         progress.chunks += 1;
-        let header = &arrival.header;
-        if header.chunk.0 < u32::from(group.train_chunks) {
+        if from.chunk.0 < u32::from(group.train_chunks) {
             let id = (self.config.job, group.id, Some(rank));
-            let is_repeat = header.flags.contains(Flags::RETRANSMIT);
+            let is_repeat = from.flags.contains(Flags::RETRANSMIT);
             outbox.trains.on_chunk(id, group.train_chunks, self.frame_len, is_repeat);
         }
         if progress.chunks < group.range.len {
@@ -168,7 +192,7 @@ impl Job {
             return self.answer_server(Outcome::Stale, slot.members(), arrival);
         }
         if matches!(next, NextStep::SumUp | NextStep::SumUpAgain)
-            && let Some(verdict) = self.send_sum(&group, arrival)
+            && let Some(verdict) = self.send_sum(&group, header.chunk, arrival.buffer, true)
         {
             self.stats.count(match next {
                 NextStep::SumUp => Transition::SendOnCredit,
@@ -186,8 +210,13 @@ impl Job {
 
     /// Turns the frame into the sum of its chunk, on its way to the server: a credit gets the kept
     /// sum, a contribution has become the sum already. `None` while there is no channel to it.
-    fn send_sum(&mut self, group: &Group, arrival: &mut Arrival<'_>) -> Option<Verdict> {
-        let chunk = arrival.header.chunk;
+    fn send_sum(
+        &mut self,
+        group: &Group,
+        chunk: ChunkIndex,
+        buffer: &mut [u8],
+        is_credit: bool,
+    ) -> Option<Verdict> {
         let place = group.place(chunk.0);
         let slot = self.arena.slot(place);
         let again = slot.state() == State::Sent;
@@ -201,11 +230,11 @@ impl Job {
         }
         let payload_len = header.payload_len();
         let start = self.server.payload_start();
-        if arrival.header.kind == Kind::Pull {
-            let wire = arrival.buffer.get_mut(start..start + payload_len)?;
+        if is_credit {
+            let wire = buffer.get_mut(start..start + payload_len)?;
             self.arena.emit(place, wire);
         }
-        let len = self.server.write(&header, arrival.buffer, payload_len)?;
+        let len = self.server.write(&header, buffer, payload_len)?;
         self.arena.release(place);
         self.stats.sums_sent += 1;
         // Copies are best effort; what a replica misses it asks the server for, not this box.
@@ -257,16 +286,17 @@ impl Job {
     }
 
     /// Acknowledges a contribution.
+    #[inline]
     fn have(
         &self,
         rank: Rank,
-        header: &Header,
+        group: GroupId,
+        chunk: ChunkIndex,
         members: Members,
-        arrival: &mut Arrival<'_>,
+        buffer: &mut [u8],
     ) -> Result<Verdict, DropReason> {
-        let state =
-            Header { chunk: header.chunk, ..self.state(Outcome::Have, header.group, members) };
-        let len = self.workers.write(Peer::Worker(rank), &state, arrival.buffer, 0);
+        let state = Header { chunk, ..self.state(Outcome::Have, group, members) };
+        let len = self.workers.write(Peer::Worker(rank), &state, buffer, 0);
         len.map_or(Err(DropReason::StaleEpoch), |len| Ok(Verdict::Send { len }))
     }
 

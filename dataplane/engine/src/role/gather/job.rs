@@ -1,5 +1,6 @@
 //! One push job at an aggregator: what a controller's word and the server's decisions change.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_control::{Command, Event, SumOrder};
@@ -14,6 +15,7 @@ use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::upstream::channel;
 use super::{Have, Outbox};
+use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::PushIndex;
@@ -37,6 +39,12 @@ pub(super) struct Job {
     pub(super) life: u64,
     /// Bytes of a contribution's frame.
     pub(super) frame_len: u64,
+    /// Bytes of elements in a contribution.
+    pub(super) payload_len: usize,
+    /// What each worker's contributions begin with.
+    pub(super) expected: Vec<Expected>,
+    /// Which bits of that count.
+    pub(super) masks: Masks,
     pub(super) workers: ChannelHost,
     pub(super) server: ChannelClient,
     pub(super) replica: Option<ChannelClient>,
@@ -90,6 +98,9 @@ impl Job {
             local,
             life,
             frame_len: config::frame_len(config),
+            payload_len: elements * config.element_type.len_bytes(),
+            expected: vec![Expected::NOTHING; config.workers.len()],
+            masks: Masks::of(None, config.integrity).with_any_group(),
             server: client(config.server),
             replica: config.replica.map(client),
             bucket: config

@@ -11,6 +11,7 @@
 //! | `admit.rs` | whose a frame is, and who pays for it |
 //! | `job.rs` | what a controller's word and the server's decisions change |
 //! | `upstream.rs` | which server and replica sums go to |
+//! | `quick.rs` | whether a frame is an ordinary contribution |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
 //! | `copies.rs` | what a copy's header says |
@@ -26,6 +27,7 @@ mod data;
 mod group;
 mod job;
 mod pull;
+mod quick;
 mod relay;
 mod stats;
 mod upstream;

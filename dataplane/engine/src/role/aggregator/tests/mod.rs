@@ -5,7 +5,7 @@ mod hostile;
 mod leaf;
 mod mtu;
 mod numbers;
-mod quick;
+pub(crate) mod quick;
 mod quota;
 mod rig;
 mod run;

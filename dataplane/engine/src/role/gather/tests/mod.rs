@@ -4,6 +4,7 @@ mod cells;
 mod groups;
 mod hostile;
 mod pulls;
+mod quick;
 mod rig;
 
 use alloc::vec;
