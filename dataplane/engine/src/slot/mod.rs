@@ -92,7 +92,7 @@ const _: () = assert!(size_of::<Bank>() == 32);
 
 impl Bank {
     /// No run waits.
-    const NO_RUN: u8 = u8::MAX;
+    pub(crate) const NO_RUN: u8 = u8::MAX;
 
     /// Where it stands.
     #[inline(always)]
@@ -154,10 +154,10 @@ impl Bank {
         self.state == State::Answered && self.step == step && self.has_data
     }
 
-    /// The run that waits to be summed into it.
+    /// The run that waits to be summed into it, or [`Bank::NO_RUN`].
     #[inline(always)]
-    pub(crate) fn run(&self) -> Option<u8> {
-        (self.run != Self::NO_RUN).then_some(self.run)
+    pub(crate) const fn run(&self) -> u8 {
+        self.run
     }
 
     /// Has a run wait for it.

@@ -1,12 +1,12 @@
 //! Whole leases: a job's memory for them, one slot per chunk, one bank, groups in contiguous ranges
 //! (SPEC#push, PROTOCOL section 2).
 //!
-//! Decides which range a group gets, and enters what comes: contributions and credits. A slot's place is the group's first plus
-//! the chunk. Everything is taken at the start, to the byte quota of the job; a group that finds no
-//! range is refused (I8). Installing costs no time per slot: a slot belongs to a group only while
-//! it carries the number of that group's installation, so what another group left there counts as
-//! EMPTY. Invariant: a slot's `members` are exactly the ranks whose contributions its data holds
-//! (I1, I2). O(1) per packet, O(open groups) per installation.
+//! Decides which range a group gets, and enters what comes: contributions and credits. A slot's
+//! place is the group's first plus the chunk. Everything is taken at the start, to the byte quota
+//! of the job; a group that finds no range is refused (I8). Installing costs no time per slot: a
+//! slot belongs to a group only while it carries the number of that group's installation, so what
+//! another group left there counts as EMPTY. Invariant: a slot's `members` are exactly the ranks
+//! whose contributions its data holds (I1, I2). O(1) per packet, O(open groups) per installation.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
 //! Windowed leases: the slots of one lease in one lane, two banks each (SPEC#slot, PROTOCOL section
 //! 2).
 //!
-//! Decides where a step lies and whether it may take its bank, and enters what comes: contributions,
-//! answers from elsewhere, and the frontiers of a formation.
+//! Decides where a step lies and whether it may take its bank, and enters what comes:
+//! contributions, answers from elsewhere, and the frontiers of a formation.
 
 use alloc::vec;
 use alloc::vec::Vec;

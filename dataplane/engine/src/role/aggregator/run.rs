@@ -21,7 +21,7 @@ use crate::admit::expected::{DATAGRAM, LEN};
 use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
 use crate::slot::counter::Transition;
-use crate::slot::{Arrival, BankIndex, Entered, Run};
+use crate::slot::{Arrival, Bank, BankIndex, Entered, Run};
 
 /// What became of a frame of a burst. Small, so that it travels in a register.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,21 +115,22 @@ impl Aggregator {
         }
         let (bank, Entered { completes, lag, .. }) = lease.slots.enter(&arrival, lease.mask);
         lease.members[arrival.rank.index()].lag.count(lag);
-        let number = if let Some(number) = bank.run() {
-            let run = &mut self.runs.waiting[usize::from(number) % RUNS_MAX];
-            run.count += 1;
-            run.completes = completes;
-            if run.count as usize == RUN_MAX {
-                return Taken::Sum(RunIndex(number));
-            }
-            number
-        } else {
+        let number = if bank.run() == Bank::NO_RUN {
             let RunIndex(number) = RunIndex::lowest(self.runs.free);
             self.runs.free &= self.runs.free - 1;
             bank.begin_run(number);
             let (place, claims) = (arrival.place, arrival.first);
             self.runs.waiting[usize::from(number) % RUNS_MAX] =
                 Waiting { lease: index, place, claims, completes, count: 1 };
+            number
+        } else {
+            let number = bank.run();
+            let run = &mut self.runs.waiting[usize::from(number) % RUNS_MAX];
+            run.count += 1;
+            run.completes = completes;
+            if run.count as usize == RUN_MAX {
+                return Taken::Sum(RunIndex(number));
+            }
             number
         };
         let run = RunIndex(number);

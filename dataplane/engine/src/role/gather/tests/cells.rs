@@ -125,7 +125,7 @@ impl World for Whole {
                 cell("contribution", step, when)
             }
             // Of what a credit does elsewhere only the mask matters here.
-            Event::Credit { chunk, .. } if chunk == 1 => None,
+            Event::Credit { chunk: 1, .. } => None,
             _ if !self.can_send_up => None,
             Event::Credit { group, .. } if group.row() != open().row() => {
                 none("credit", vec!["no_group"])
