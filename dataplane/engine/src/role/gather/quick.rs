@@ -2,9 +2,9 @@
 //! parse and a dozen checks, as for windowed leases. It ends in the same transition.
 //!
 //! What a worker's contributions begin with is known while its channel is open, but for the group.
-//! A frame that is anything else, or whose slot wants anything but a sum, goes the long way; nothing
-//! was changed by then. Invariant: the short way accepts nothing that the long way refuses, and both
-//! do the same (tests/quick.rs holds them against each other).
+//! A frame that is anything else, or whose slot wants anything but a sum, goes the long way;
+//! nothing was changed by then. Invariant: the short way accepts nothing that the long way refuses,
+//! and both do the same (tests/quick.rs holds them against each other).
 
 use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
