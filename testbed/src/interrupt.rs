@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use weft_node::signals::ignores_hangup;
+use weft_process::signals::ignores_hangup;
 
 /// The exit status of an interrupted command.
 pub const STATUS: u8 = 130;

@@ -4,6 +4,8 @@
 //! pieces: the scenario file, the lab of network namespaces, the workloads with their independent
 //! reference, the run directory with its reports, and the doctor.
 
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -14,7 +16,6 @@ pub mod lab;
 pub mod probe;
 pub mod report;
 pub mod run;
-pub mod say;
 pub mod scenario;
 pub mod traffic;
 pub mod workload;

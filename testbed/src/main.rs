@@ -1,5 +1,7 @@
 //! `weft`: labs, runs and reports of the Weft dataplane.
 
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -9,9 +11,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
     Exit, Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
-    run_args, worker,
+    run_args, soak, worker,
 };
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 /// Labs, runs and reports of Weft, the in-network gradient aggregation dataplane.
 ///
@@ -37,6 +40,13 @@ enum Command {
     /// reference. The exit status is 0 when all are right, 1 when the verdict is failed, 3 when the
     /// run was right but degraded: over another port than asked for.
     Run(run_args::RunArgs),
+    /// Run seeds of the simulated system without end, and judge them by its invariants
+    ///
+    /// The real engines of workers, aggregators, servers, replicas and the controller in virtual
+    /// time; a seed decides who is there, what the network does to frames, who forges some and who
+    /// crashes. The exit status is 1 when an invariant was broken; a signal ends it early, with a
+    /// report of what was tried.
+    Soak(soak::SoakArgs),
     /// Run a scenario under several policies and seeds, and put them beside each other
     ///
     /// Medians over the seeds, 95 % intervals of the means, 99th percentiles over all updates, and
@@ -90,6 +100,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Lab(command) => lab::run(command, cli.format),
         Command::Run(arguments) => run::run(&arguments, cli.format),
+        Command::Soak(arguments) => soak::run(&arguments, cli.format),
         Command::Compare(arguments) => compare::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),

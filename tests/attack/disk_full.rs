@@ -101,7 +101,7 @@ fn a_server_whose_disk_is_full_ends_by_name_and_goes_on_when_there_is_room() {
     let (stop, told) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         // The journal grows until there is no room.
-        let config = job.config(&disk.path, "");
+        let config = job.config(&disk.path, None);
         let mut server = job.start(&config).expect("there is room for a start");
         let train = |rank| job.train(rank, &stop, &told).expect("the job goes on");
         let workers: Vec<_> = (0..WORKERS).map(|rank| scope.spawn(move || train(rank))).collect();

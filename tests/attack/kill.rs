@@ -23,7 +23,7 @@ fn a_server_that_is_killed_again_and_again_keeps_every_update_that_it_acknowledg
     println!("WEFT_ATTACK_SEED={seed}");
     let job = Job::new(WORKERS);
     // Checkpoints come after a few updates.
-    let config = job.config(&job.directory().join("state"), "journal_bytes_max = 1");
+    let config = job.config(&job.directory().join("state"), Some(1));
     let (stop, told) = (AtomicBool::new(false), AtomicU64::new(0));
     let (versions, ended) = thread::scope(|scope| {
         let mut server = job.start(&config).expect("it serves");

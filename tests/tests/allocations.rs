@@ -14,8 +14,8 @@ use weft_io::pool::PoolFrame;
 use weft_io::{Burst, Frame, Port, forward_port};
 use weft_kernel::{Kernels, crc32c};
 use weft_lane::AggregatorLane;
-use weft_tests::sim::scenario::{Kind, Scenario};
-use weft_tests::sim::topology;
+use weft_sim::allreduce::scenario::{Kind, Scenario};
+use weft_sim::allreduce::topology;
 use weft_wire::Nanos;
 use weft_wire::header::Flags;
 
@@ -92,7 +92,7 @@ const CHUNKS: u32 = 100;
 fn scenario() -> Scenario {
     let plain = |seed: &u64| {
         let scenario = Scenario::new(Kind::Late, *seed);
-        let wrap = scenario.numbers == weft_tests::sim::data::Numbers::Wrap;
+        let wrap = scenario.numbers == weft_sim::allreduce::data::Numbers::Wrap;
         wrap && scenario.levels == 1 && scenario.shards == 1 && scenario.exponent_fixed
     };
     Scenario::new(Kind::Late, (0..).find(plain).expect("one of the first few hundred"))

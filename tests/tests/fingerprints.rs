@@ -10,25 +10,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
-use weft_tests::transcript::Fingerprint;
-use weft_tests::{push_sim, sim};
+use weft_sim::transcript::Fingerprint;
+use weft_sim::{allreduce, push};
 use weft_wire::Nanos;
 
 /// One run of one seed.
 type Run<K> = fn(K, u64) -> (Fingerprint, Nanos);
 
-const ALLREDUCE: [sim::scenario::Kind; 7] = {
-    use sim::scenario::Kind::{Death, Faults, Greedy, Killed, Late, Restart, Return};
+const ALLREDUCE: [allreduce::scenario::Kind; 7] = {
+    use allreduce::scenario::Kind::{Death, Faults, Greedy, Killed, Late, Restart, Return};
     [Faults, Restart, Death, Return, Late, Greedy, Killed]
 };
 
-fn run_allreduce(kind: sim::scenario::Kind, seed: u64) -> (Fingerprint, Nanos) {
-    let report = sim::run(&sim::scenario::Scenario::new(kind, seed), false);
+fn run_allreduce(kind: allreduce::scenario::Kind, seed: u64) -> (Fingerprint, Nanos) {
+    let report = allreduce::run(&allreduce::scenario::Scenario::new(kind, seed), false);
     (report.fingerprint, report.ended_at)
 }
 
-fn run_push(kind: push_sim::scenario::Kind, seed: u64) -> (Fingerprint, Nanos) {
-    let report = push_sim::run(&push_sim::scenario::Scenario::new(kind, seed), false);
+fn run_push(kind: push::scenario::Kind, seed: u64) -> (Fingerprint, Nanos) {
+    let report = push::run(&push::scenario::Scenario::new(kind, seed), false);
     (report.fingerprint, report.ended_at)
 }
 
@@ -78,7 +78,7 @@ fn allreduce_does_what_it_did() {
 
 #[test]
 fn push_does_what_it_did() {
-    compare("push.csv", &lines(&push_sim::scenario::Kind::ALL, run_push));
+    compare("push.csv", &lines(&push::scenario::Kind::ALL, run_push));
 }
 
 /// Of each simulation, at least.

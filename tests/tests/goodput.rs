@@ -4,8 +4,9 @@
 
 use std::thread;
 
-use weft_tests::push_sim;
-use weft_tests::push_sim::scenario::{Rack, Scenario};
+use weft_sim::push;
+use weft_sim::push::scenario::Scenario;
+use weft_sim::push::site::Rack;
 
 const GBIT: u64 = 125_000_000;
 
@@ -13,7 +14,7 @@ const GBIT: u64 = 125_000_000;
 /// of any kind while an update was wanted; frames, and parameters, over all of the time.
 fn busy_server(rack: Rack, workers: usize, loss: f64) -> [f64; 3] {
     let scenario = Scenario::busy_server(rack, workers, UPDATES, loss);
-    let report = push_sim::run(&scenario, false);
+    let report = push::run(&scenario, false);
     assert_eq!(report.violations, Vec::<String>::new());
     let eighth = report.downlink.len() / 8;
     let last = report.downlink.len() - eighth - 1;

@@ -124,7 +124,13 @@ fn a_policy_that_crashes_does_not_take_the_others_of_a_comparison_along() {
         assert!(rows[1][key].as_f64() > Some(0.0), "{key}: {rows}");
     }
     assert!(rows[1]["time_to_loss_s"].is_null(), "no target was given: {rows}");
+    let picture = Path::new(&out).join("compare.svg");
+    let drawn = fs::read_to_string(&picture).expect("it was drawn");
+    fs::remove_file(&picture).expect("it is there");
     let again = weft(&["report", &out, "--format", "json"]);
     let again: Value = serde_json::from_slice(&again.stdout).expect("rows");
     assert_eq!(again, rows);
+    let lines = |svg: &str| svg.matches("<polyline").count();
+    let redrawn = fs::read_to_string(&picture).expect("it was drawn again");
+    assert_eq!(lines(&redrawn), lines(&drawn), "the same curves");
 }

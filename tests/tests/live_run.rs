@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
+use weft_config::node::{Io, NodeConfig, PortSection};
+use weft_config::to_toml;
 use weft_tests::live::run::{Ended, Run, changed, digits, ended, weft};
 use weft_tests::live::{PATIENCE, has_dpdk, has_lab, program};
 
@@ -298,8 +300,8 @@ fn a_port_in_use_is_named() {
     let _taken = std::net::UdpSocket::bind((ip, 22341)).expect("a free port");
     let temporary = tempfile::tempdir().expect("a temporary directory");
     let config = temporary.path().join("node.toml");
-    let text = format!("[port]\nio = \"udp\"\nip = \"{ip}\"\n[[job]]\nid = 0\n");
-    fs::write(&config, text).expect("a file in a temporary directory");
+    let node = NodeConfig::new(PortSection::new(Io::Udp, std::net::IpAddr::from(ip)));
+    fs::write(&config, to_toml(&node)).expect("a file in a temporary directory");
     let mut command = Command::new(program("weft-node"));
     command.arg("--config").arg(config);
     let refusal = ended(&mut command, PATIENCE);

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use weft_config::ConfigFile;
+use weft_config::controller::ControllerConfig;
 use weft_tests::live::run::{Run, changed};
 use weft_tests::live::{PATIENCE, eventually};
 
@@ -45,8 +47,9 @@ fn a_run_calls_its_controller_with_certificates_of_its_own() {
     assert!(eventually(PATIENCE, is_ready), "no controller");
     let ready: Value = serde_json::from_str(line(&read(&log), "\"ready\":true").unwrap()).unwrap();
     assert_eq!(ready["tls"], true, "{ready}");
-    let config: toml::Table = read(&run.out().join("controller.toml")).parse().expect("TOML");
-    let key = config["tls"]["key"].as_str().expect("a path").to_owned();
+    let config = ConfigFile::new("controller.toml", read(&run.out().join("controller.toml")));
+    let config: ControllerConfig = config.read().expect("it was written by the run");
+    let key = config.tls.expect("it wants certificates").key;
     assert!(Path::new(&key).is_file(), "{key}");
 
     // A stranger without a certificate is turned away while the run goes on.

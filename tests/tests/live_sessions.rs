@@ -3,6 +3,7 @@
 //!
 //! Needs `weft-node` beside this test (`.ci/test` builds it); the MTU test needs namespaces.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +11,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_client::{Config, Error, Numbers, Session};
+use weft_config::node::{Io, JobSection, NodeConfig, PortSection, RowSection};
+use weft_config::to_toml;
+use weft_control::SumOrder;
 use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_testbed::lab::topology::{Star, Topology};
@@ -17,6 +21,7 @@ use weft_testbed::lab::{self, LabName, netns, rootless};
 use weft_tests::live::member::RawMember;
 use weft_tests::live::node::{self, Node};
 use weft_tests::live::{PATIENCE, program, skip, together};
+use weft_wire::header::{ElementType, Operation};
 
 /// A worker's integers in a round: every bit of them counts.
 fn integers(rank: u8, round: u32, len: usize) -> Vec<i32> {
@@ -57,11 +62,16 @@ fn lossy(config: &Config) -> Fault<UdpPort> {
     Fault::new(port, &FaultConfig { seed, rx: rates, tx: rates, ..FaultConfig::default() })
 }
 
+/// A row whose place and members the node says.
+fn any_row() -> RowSection {
+    RowSection::new(0, 0, Vec::new())
+}
+
 #[test]
 fn two_lanes_with_loss_give_the_right_sums() {
     const CHUNKS: usize = 330;
-    let row = "elements = 64\nwindow = 64\nexponent = 0";
-    let node = Node::start(&node::Config::new(2).job(0, "").row(0, 0, 3, row));
+    let row = &RowSection { elements: 64, window: 64, exponent: Some(0), ..any_row() };
+    let node = Node::start(&node::Config::new(2).job(JobSection::new(0)).row(0, 0, 3, row));
     let fired = together(3, |rank| {
         let config = node.client(0, 0, rank).lanes(2);
         let mut session = Session::over(lossy(&config), &config).expect("joins");
@@ -85,8 +95,14 @@ fn two_lanes_with_loss_give_the_right_sums() {
 #[test]
 fn floats_are_summed_in_rank_order_bit_for_bit() {
     const LEN: usize = 5000;
-    let row = "elements = 128\nwindow = 32\nelement_type = \"f32\"\nsum_order = \"rank\"";
-    let node = Node::start(&node::Config::new(1).job(0, "").row(0, 0, 4, row));
+    let row = &RowSection {
+        elements: 128,
+        window: 32,
+        element_type: ElementType::F32,
+        sum_order: SumOrder::Rank,
+        ..any_row()
+    };
+    let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 4, row));
     let sums = together(4, |rank| {
         let mut session =
             Session::connect(&node.client(0, 0, rank).numbers(Numbers::F32)).expect("joins");
@@ -116,8 +132,9 @@ fn floats_are_summed_in_rank_order_bit_for_bit() {
 #[test]
 fn bf16_sums_are_rounded_once() {
     const LEN: usize = 3001;
-    let row = "elements = 256\nwindow = 32\nelement_type = \"bf16\"";
-    let node = Node::start(&node::Config::new(1).job(0, "").row(0, 0, 2, row));
+    let row =
+        &RowSection { elements: 256, window: 32, element_type: ElementType::Bf16, ..any_row() };
+    let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 2, row));
     let sums = together(2, |rank| {
         let mut session =
             Session::connect(&node.client(0, 0, rank).numbers(Numbers::Bf16)).expect("joins");
@@ -146,10 +163,17 @@ fn bf16_sums_are_rounded_once() {
 fn a_lease_that_runs_out_is_renewed_within_a_round() {
     const ROUNDS: u32 = 12;
     // 20 chunks a round: 64 steps last for three rounds, and the exponents' row for 64.
-    let data = "elements = 64\nwindow = 16\nchunks_max = 64";
-    let exponents = "elements = 64\nwindow = 16\noperation = \"max\"\nexponent = 0";
-    let node =
-        Node::start(&node::Config::new(1).job(0, "").row(0, 0, 3, data).row(1, 0, 3, exponents));
+    let data = &RowSection { elements: 64, window: 16, chunks_max: 64, ..any_row() };
+    let exponents = &RowSection {
+        elements: 64,
+        window: 16,
+        operation: Operation::Max,
+        exponent: Some(0),
+        ..any_row()
+    };
+    let node = Node::start(
+        &node::Config::new(1).job(JobSection::new(0)).row(0, 0, 3, data).row(1, 0, 3, exponents),
+    );
     together(3, |rank| {
         let numbers = Numbers::Block { exponent_row: 1 };
         let mut config = node.client(0, 0, rank).numbers(numbers);
@@ -175,8 +199,9 @@ fn a_lease_that_runs_out_is_renewed_within_a_round() {
 
 #[test]
 fn a_round_longer_than_any_lease_is_refused() {
-    let row = "elements = 64\nwindow = 16\nchunks_max = 64\nexponent = 0";
-    let node = Node::start(&node::Config::new(1).job(0, "").row(0, 0, 1, row));
+    let row =
+        &RowSection { elements: 64, window: 16, chunks_max: 64, exponent: Some(0), ..any_row() };
+    let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 1, row));
     let mut session = Session::connect(&node.client(0, 0, 0)).expect("joins");
     let error = session.allreduce_i32(&mut vec![0; 65 * 64]).expect_err("65 chunks of 64");
     assert!(matches!(error, Error::Round(_)), "{error}");
@@ -186,8 +211,8 @@ fn a_round_longer_than_any_lease_is_refused() {
 #[test]
 fn a_late_worker_costs_the_others_a_window_at_most() {
     const WINDOW: u64 = 64;
-    let row = format!("elements = 256\nwindow = {WINDOW}\nexponent = 0");
-    let node = Node::start(&node::Config::new(1).job(0, "").row(0, 0, 3, &row));
+    let row = &RowSection { elements: 256, window: 64, exponent: Some(0), ..any_row() };
+    let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 3, row));
     let ready = Barrier::new(3);
     let repeats = together(3, |rank| {
         let mut config = node.client(0, 0, rank);
@@ -220,8 +245,8 @@ fn a_late_worker_costs_the_others_a_window_at_most() {
 
 #[test]
 fn a_worker_that_comes_back_ends_the_others_session() {
-    let row = "elements = 64\nwindow = 16\nexponent = 0";
-    let node = Node::start(&node::Config::new(1).job(0, "").row(0, 0, 3, row));
+    let row = &RowSection { elements: 64, window: 16, exponent: Some(0), ..any_row() };
+    let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 3, row));
     let begun = Instant::now();
     let errors = together(3, |rank| {
         let mut session = Session::connect(&node.client(0, 0, rank)).expect("joins");
@@ -260,16 +285,22 @@ fn quiet_job(node: &Node, row: u16) -> Vec<Vec<Vec<i32>>> {
     })
 }
 
+fn named(id: u16, name: &str) -> JobSection {
+    JobSection { name: Some(name.to_owned()), ..JobSection::new(id) }
+}
+
 #[test]
 fn a_greedy_job_and_a_dying_one_change_nothing_for_a_third() {
-    let row = "elements = 64\nwindow = 16\nexponent = 0";
+    let row = &RowSection { elements: 64, window: 16, exponent: Some(0), ..any_row() };
     let config = node::Config::new(1)
-        .job(
-            0,
-            "name = \"greedy\"\nslots_max = 16\nrate_bytes_per_sec = 1000000\nburst_bytes = 4096",
-        )
-        .job(1, "name = \"dying\"")
-        .job(2, "name = \"quiet\"")
+        .job(JobSection {
+            slots_max: 16,
+            rate_bytes_per_sec: Some(1_000_000),
+            burst_bytes: 4096,
+            ..named(0, "greedy")
+        })
+        .job(named(1, "dying"))
+        .job(named(2, "quiet"))
         .row(0, 0, 1, row)
         .row(1, 1, 2, row)
         .row(2, 2, 3, row);
@@ -325,8 +356,8 @@ fn a_greedy_job_and_a_dying_one_change_nothing_for_a_third() {
 
 #[test]
 fn a_configuration_that_does_not_fit_is_one_line_in_seconds() {
-    let row = "elements = 256\nwindow = 16\nexponent = 0";
-    let node = Node::start(&node::Config::new(2).job(0, "").row(0, 0, 1, row));
+    let row = &RowSection { elements: 256, window: 16, exponent: Some(0), ..any_row() };
+    let node = Node::start(&node::Config::new(2).job(JobSection::new(0)).row(0, 0, 1, row));
     let refusal = |config: &Config| {
         let begun = Instant::now();
         let error = Session::connect(config).expect_err("this cannot work");
@@ -381,13 +412,13 @@ fn a_link_with_a_smaller_mtu_is_found_in_seconds() {
     let ip = |host: &str| topology.host(host).and_then(|host| host.ip).expect("an address").address;
     let directory = tempfile::tempdir().expect("a temporary directory");
     let file = directory.path().join("node.toml");
-    let text = format!(
-        "[port]\nio = \"udp\"\nip = \"{}/24\"\n[[job]]\nid = 0\n[[row]]\nrow = 0\njob = 0\n\
-         exponent = 0\nmembers = [\"{}:7000\"]\n",
-        ip("a0"),
-        ip("w0")
-    );
-    std::fs::write(&file, text).expect("a file in a temporary directory");
+    let members = vec![SocketAddr::from((ip("w0"), 7000)).into()];
+    let node = NodeConfig {
+        job: vec![JobSection::new(0)],
+        row: vec![RowSection { exponent: Some(0), ..RowSection::new(0, 0, members) }],
+        ..NodeConfig::new(PortSection::new(Io::Udp, ip("a0")))
+    };
+    std::fs::write(&file, to_toml(&node)).expect("a file in a temporary directory");
     let node = program("weft-node");
     let mut command = netns::command(&lab.0.namespace("a0"), node.to_str().expect("UTF-8"));
     let mut child = command

@@ -11,6 +11,7 @@ use std::process::Command;
 /// Crates whose whole normal dependency tree is without I/O, as far as the engines use it.
 const ALLOWED: &[&str] = &[
     // Ours.
+    "weft-config",
     "weft-control",
     "weft-controller-engine",
     "weft-engine",
@@ -47,6 +48,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 const PURE: &[(&str, &str)] = &[
+    ("weft-config", "proto/config"),
     ("weft-control", "proto/control"),
     ("weft-controller-engine", "controller/engine"),
     ("weft-engine", "dataplane/engine"),

@@ -6,17 +6,15 @@
 //! `WEFT_SIM_SCALE=10` runs ten times as many seeds, `WEFT_SIM_COUNT=20` twenty of each kind,
 //! `WEFT_SIM_KIND=workers` one kind.
 
-use std::collections::BTreeMap;
 use std::env;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use weft_tests::push_sim::run;
-use weft_tests::push_sim::scenario::{Kind, Scenario};
-use weft_tests::sim::coverage::Coverage;
+use weft_sim::coverage::Coverage;
+use weft_sim::push::run;
+use weft_sim::push::scenario::{Kind, Scenario};
+use weft_sim::seeds::{self, Found, Seed, run_all};
 
-/// Every kind with its name and how many of its seeds are run.
+/// Every kind with how many of its seeds are run.
 const KINDS: [(Kind, &str, u64); 8] = [
     (Kind::Faults, "faults", 500),
     (Kind::Aggregators, "aggregators", 350),
@@ -33,7 +31,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The runs that the environment asks for; true when it leaves nothing out.
-fn chosen() -> (Vec<(Kind, &'static str, u64)>, bool) {
+fn chosen() -> (Vec<Seed>, bool) {
     let one = number("WEFT_SIM_SEED");
     let count = number("WEFT_SIM_COUNT");
     let scale = number("WEFT_SIM_SCALE").unwrap_or(1);
@@ -44,39 +42,9 @@ fn chosen() -> (Vec<(Kind, &'static str, u64)>, bool) {
             continue;
         }
         let seeds = one.map_or_else(|| 0..count.unwrap_or(usual * scale), |seed| seed..seed + 1);
-        runs.extend(seeds.map(|seed| (kind, name, seed)));
+        runs.extend(seeds.map(|seed| Seed { kind: seeds::Kind::Push(kind), seed }));
     }
     (runs, one.is_none() && count.is_none() && only.is_none())
-}
-
-/// Runs all of them on all processors.
-fn run_all(
-    runs: &[(Kind, &'static str, u64)],
-    log: bool,
-) -> (Coverage, BTreeMap<(&'static str, u64), Vec<String>>) {
-    let next = AtomicUsize::new(0);
-    let found = Mutex::new((Coverage::default(), BTreeMap::new()));
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((kind, name, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let scenario = Scenario::new(*kind, *seed);
-                    if log {
-                        println!("{scenario:#?}");
-                    }
-                    let report = run(&scenario, log);
-                    let mut found = found.lock().expect("nobody panics with it");
-                    found.0.merge(&report.coverage);
-                    if !report.violations.is_empty() {
-                        found.1.insert((*name, *seed), report.violations);
-                    }
-                }
-            });
-        }
-    });
-    found.into_inner().expect("nobody panics with it")
 }
 
 #[test]
@@ -84,14 +52,11 @@ fn seeds() {
     let (runs, is_whole) = chosen();
     assert!(!runs.is_empty(), "WEFT_SIM_KIND names no kind; there are {KINDS:?}");
     let log = number("WEFT_SIM_SEED").is_some();
-    let (coverage, failures) = run_all(&runs, log);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let Found { coverage, failures, .. } = run_all(runs.into_iter(), threads, log, &|| false);
     println!("{coverage}");
-    for ((name, seed), violations) in failures.iter().take(20) {
-        println!("{name}, seed {seed}: {violations:#?}");
-        println!(
-            "replay: WEFT_SIM_KIND={name} WEFT_SIM_SEED={seed} cargo test -p weft-tests --test \
-             push_simulation seeds -- --exact --nocapture"
-        );
+    for (seed, violations) in failures.iter().take(20) {
+        println!("{seed}: {violations:#?}\nreplay: weft soak --replay {seed}");
     }
     assert!(failures.is_empty(), "{} of {} seeds failed", failures.len(), coverage.seeds);
     if is_whole {

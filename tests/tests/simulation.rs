@@ -7,42 +7,28 @@
 use std::env;
 
 use weft_io::fault::FaultRates;
-use weft_tests::sim::coverage::Coverage;
-use weft_tests::sim::data::{Numbers, Place};
-use weft_tests::sim::scenario::{Kind, Scenario};
-use weft_tests::sim::{Report, run};
+use weft_sim::allreduce::data::{Numbers, Place};
+use weft_sim::allreduce::scenario::{Kind, Scenario};
+use weft_sim::allreduce::{Report, run};
+use weft_sim::coverage::Coverage;
+use weft_sim::seeds::{self, Found, Seed, run_all};
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
 /// Runs the seeds of a kind, or the one that the environment names.
-fn seeds(kind: Kind, name: &str, count: u64) -> Coverage {
+fn seeds(kind: Kind, name: &str, count: u64) {
     let one = number("WEFT_SIM_SEED");
     let scale = number("WEFT_SIM_SCALE").unwrap_or(1);
-    let mut coverage = Coverage::default();
-    let mut failures = Vec::new();
-    for seed in one.map_or(0..count * scale, |seed| seed..seed + 1) {
-        let scenario = Scenario::new(kind, seed);
-        if one.is_some() {
-            println!("{scenario:#?}");
-        }
-        let report = run(&scenario, one.is_some());
-        coverage.merge(&report.coverage);
-        if !report.violations.is_empty() {
-            failures.push((seed, report.violations));
-        }
-    }
+    let seeds = one.map_or(0..count * scale, |seed| seed..seed + 1);
+    let seeds = seeds.map(|seed| Seed { kind: seeds::Kind::Allreduce(kind), seed });
+    let Found { coverage, failures, .. } = run_all(seeds, 1, one.is_some(), &|| false);
     println!("{name}: {coverage}");
     for (seed, violations) in failures.iter().take(20) {
-        println!("seed {seed}: {violations:#?}");
-        println!(
-            "replay: WEFT_SIM_SEED={seed} cargo test -p weft-tests --test simulation {name} -- \
-             --exact --nocapture"
-        );
+        println!("{seed}: {violations:#?}\nreplay: weft soak --replay {seed}");
     }
     assert!(failures.is_empty(), "{} of {} seeds failed", failures.len(), coverage.seeds);
-    coverage
 }
 
 #[test]
@@ -134,7 +120,7 @@ fn every_transition_and_drop_reason_is_hit() {
         "reorder",
         "delay",
         "corrupt",
-        "hostile",
+        "forged",
         "restart_root",
         "restart_leaf",
         "kill",

@@ -5,12 +5,15 @@
 //! this process, which acknowledges, stages and commits every group at once.
 
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
+use weft_config::controller::{ControllerConfig, HostConfig, JobConfig};
+use weft_config::to_toml;
 use weft_rpc::v1;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_rpc::v1::worker_message::Message as Said;
@@ -25,7 +28,7 @@ fn main() {
     let directory = std::env::temp_dir().join(format!("weft-load-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a temporary directory");
     let path = directory.join("controller.toml");
-    std::fs::write(&path, config()).expect("a configuration");
+    std::fs::write(&path, to_toml(&config())).expect("a configuration");
     let mut child = Command::new(env!("CARGO_BIN_EXE_weft-controller"))
         .arg("--config")
         .arg(&path)
@@ -74,23 +77,22 @@ fn cpu_s(child: &Child) -> f64 {
     (ticks(12).unwrap_or(0.0) + ticks(13).unwrap_or(0.0)) / 100.0
 }
 
-fn config() -> String {
-    let mut text = String::from("listen = \"127.0.0.1:0\"\n");
-    let hosts: Vec<String> = (0..WORKERS).map(|i| format!("w{i}")).chain(["s0".into()]).collect();
-    for host in &hosts {
+fn config() -> ControllerConfig {
+    let workers: Vec<String> = (0..WORKERS).map(|rank| format!("w{rank}")).collect();
+    let host = |name: String| HostConfig {
         // A link on which 1,000 updates of about 1.1 kB are little.
-        text += &format!(
-            "[[host]]\nname = \"{host}\"\nup_bytes_per_sec = 1250000000\n\
-             down_bytes_per_sec = 1250000000\n"
-        );
+        up_bytes_per_sec: Some(1_250_000_000),
+        down_bytes_per_sec: Some(1_250_000_000),
+        ..HostConfig::named(name)
+    };
+    ControllerConfig {
+        hosts: workers.iter().cloned().chain(["s0".into()]).map(host).collect(),
+        jobs: vec![JobConfig {
+            tau_max: Some(1_000_000),
+            ..JobConfig::new("load", 0, 256, workers, "s0")
+        }],
+        ..ControllerConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
     }
-    let workers: Vec<String> =
-        hosts[..hosts.len() - 1].iter().map(|host| format!("\"{host}\"")).collect();
-    text + &format!(
-        "[[job]]\nname = \"load\"\nindex = 0\ndimension = 256\nserver = \"s0\"\n\
-         tau_max = 1000000\nworkers = [{}]\n",
-        workers.join(", ")
-    )
 }
 
 async fn load(endpoint: &str) -> (u64, u64) {

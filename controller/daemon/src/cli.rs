@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-
-use crate::config::Format;
+use weft_config::StatsFormat;
 
 /// Plans the transfers of training jobs: who may send, when, where and how fast.
 ///
@@ -34,7 +33,7 @@ pub struct Cli {
     pub stats_period: Option<u64>,
     /// How statistics are written. Overrides `stats_format`.
     #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<StatsFormat>,
 }
 
 /// Version and commit, as `--version` prints them.

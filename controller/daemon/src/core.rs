@@ -21,7 +21,7 @@ use weft_wire::{JobId, Rank};
 use crate::events::Events;
 use crate::state;
 
-pub mod convert;
+mod convert;
 mod input;
 mod nodes;
 mod probes;
@@ -183,7 +183,7 @@ impl Core {
         let Some(path) = &self.state_file else { return };
         if let Err(error) = state::write(path, saved) {
             self.snapshot.save_failures += 1;
-            eprintln!("weft-controller: {error}");
+            weft_process::say!("weft-controller: {error}");
         }
     }
 
@@ -213,14 +213,16 @@ impl Core {
     fn note(&mut self, command: &Command) {
         let (Some(events), Command::Install(group)) = (&mut self.events, command) else { return };
         if let Err(error) = events.installed(group) {
-            eprintln!("weft-controller: cannot write events: {error}; no more are written");
+            weft_process::say!(
+                "weft-controller: cannot write events: {error}; no more are written"
+            );
             self.events = None;
         }
     }
 
     fn log(&self, job: JobId, notice: &Notice) {
         let job = self.controller.job(job).map_or("?", |job| &job.name);
-        eprintln!("weft-controller: job `{job}`: {notice}");
+        weft_process::say!("weft-controller: job `{job}`: {notice}");
     }
 
     fn handle(&mut self, input: Input) {

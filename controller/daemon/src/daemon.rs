@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tonic::service::Routes;
 use tower_layer::layer_fn;
-use weft_controller_engine::{Controller, PolicySource, Saved, built_in_policies};
+use weft_config::controller::ControllerConfig;
+use weft_config::{Problem, StatsFormat};
+use weft_controller_engine::{ConfigError, Controller, PolicySource, Saved, built_in_policies};
 use weft_plan::policy::AnyPolicy;
 use weft_rpc::v1::nodes_server::NodesServer;
 use weft_rpc::v1::status_server::StatusServer;
@@ -20,11 +22,10 @@ use crate::auth::Refusals;
 use crate::auth::certificates::Certificates;
 use crate::auth::listener::connections;
 use crate::auth::rights::Guard;
-use crate::config::{FileConfig, Format};
 use crate::core::{Core, INPUTS_MAX, Input, Snapshot};
 use crate::error::DaemonError;
 use crate::events::Events;
-use crate::exec::{ExecPolicy, TIMEOUT_DEFAULT};
+use crate::exec::{self, ExecPolicy, TIMEOUT_DEFAULT};
 use crate::northbound::Northbound;
 use crate::southbound::node::Southbound;
 use crate::state;
@@ -34,29 +35,29 @@ use crate::status::{Reader, serve_metrics, write_json, write_text};
 ///
 /// # Errors
 /// The first field that makes no sense.
-pub fn check(path: &Path, config: &FileConfig) -> Result<(), DaemonError> {
-    certificates(path, config)?;
+pub fn check(config: &ControllerConfig) -> Result<(), DaemonError> {
+    certificates(config)?;
     let fresh = Saved::fresh(0);
-    Controller::new(config.engine(), &fresh, policies(config))
-        .map(|_| ())
-        .map_err(|source| DaemonError::Config { path: path.to_owned(), source })
+    Controller::new(config.engine(), &fresh, policies(config)).map(|_| ()).map_err(refused)
 }
 
 /// The certificate that a configuration names; none where it needs none.
-fn certificates(path: &Path, config: &FileConfig) -> Result<Option<Certificates>, DaemonError> {
-    config
-        .check_listener()
-        .map_err(|source| DaemonError::Config { path: path.to_owned(), source })?;
-    let loaded = config.tls.clone().map(Certificates::load).transpose();
-    loaded.map_err(|source| DaemonError::Tls { path: path.to_owned(), source })
+fn certificates(config: &ControllerConfig) -> Result<Option<Certificates>, DaemonError> {
+    config.check()?;
+    let loaded = config.tls.as_ref().map(|files| Certificates::load(files.into())).transpose();
+    Ok(loaded.map_err(|error| Problem::new("tls", error.to_string()))?)
+}
+
+fn refused(error: ConfigError) -> DaemonError {
+    Problem::new(error.field, error.problem).into()
 }
 
 /// The policies that jobs can have, whoever names them: those built in, and `exec:CMD` for the
 /// programs of the configuration. Any other would let whoever can register a job, or write the
 /// state file, run a program here.
-fn policies(config: &FileConfig) -> PolicySource {
+fn policies(config: &ControllerConfig) -> PolicySource {
     let built_in = built_in_policies();
-    let programs = config.programs();
+    let programs = exec::programs(config);
     Box::new(move |name| match ExecPolicy::from_name(name, TIMEOUT_DEFAULT) {
         Some(program) if programs.contains(program.command()) => {
             Ok(AnyPolicy::Own(Arc::new(program)))
@@ -86,7 +87,7 @@ pub struct Daemon {
     listener: TcpListener,
     certificates: Option<Certificates>,
     controller: Controller,
-    config: FileConfig,
+    config: ControllerConfig,
     /// Where it listens.
     pub addr: SocketAddr,
 }
@@ -96,17 +97,17 @@ impl Daemon {
     ///
     /// # Errors
     /// The configuration, the state or the address cannot be used.
-    pub async fn bind(path: &Path, config: FileConfig) -> Result<Self, DaemonError> {
-        let certificates = certificates(path, &config)?;
-        let known = config.state_file.as_deref().map(state::read).transpose()?.flatten();
+    pub async fn bind(config: ControllerConfig) -> Result<Self, DaemonError> {
+        let certificates = certificates(&config)?;
+        let known =
+            config.state_file.as_deref().map(Path::new).map(state::read).transpose()?.flatten();
         let saved = known.unwrap_or_else(|| Saved::fresh(seed()));
         let policies = policies(&config);
         check_registered(&saved, &policies).map_err(|problem| DaemonError::State {
-            path: config.state_file.clone().unwrap_or_default(),
+            path: config.state_file.clone().unwrap_or_default().into(),
             problem,
         })?;
-        let controller = Controller::new(config.engine(), &saved, policies)
-            .map_err(|source| DaemonError::Config { path: path.to_owned(), source })?;
+        let controller = Controller::new(config.engine(), &saved, policies).map_err(refused)?;
         let addr = config.listen;
         let listen = |source| DaemonError::Listen { addr, what: "gRPC", source };
         let listener = TcpListener::bind(addr).await.map_err(listen)?;
@@ -122,10 +123,11 @@ impl Daemon {
         let Self { listener, certificates, controller, config, addr } = self;
         let (core, inputs) = mpsc::channel(INPUTS_MAX);
         let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
-        let mut running = Core::new(controller, config.state_file.clone(), period_ns, random());
+        let state_file = config.state_file.clone().map(PathBuf::from);
+        let mut running = Core::new(controller, state_file, period_ns, random());
         if let Some(path) = &config.events {
-            let events = Events::open(path)
-                .map_err(|source| DaemonError::Events { path: path.clone(), source })?;
+            let events = Events::open(path.as_ref())
+                .map_err(|source| DaemonError::Events { path: path.into(), source })?;
             running.record(events);
         }
         let running = tokio::spawn(running.run(inputs));
@@ -144,7 +146,7 @@ impl Daemon {
             "tls": certificates.is_some(),
             "metrics": metrics,
         });
-        eprintln!("{ready}");
+        weft_process::say!("{ready}");
         let guarded = Arc::clone(&refusals);
         let server = tonic::transport::Server::builder()
             .layer(layer_fn(move |inner: Routes| Guard::new(inner, Arc::clone(&guarded))))
@@ -171,24 +173,24 @@ impl Daemon {
 }
 
 /// Periodic statistics on stderr.
-fn report(config: &FileConfig, reader: Reader) -> impl Future<Output = ()> + use<> {
+fn report(config: &ControllerConfig, reader: Reader) -> impl Future<Output = ()> + use<> {
     let period = Duration::from_secs(config.stats_period_s);
     let format = config.stats_format;
     async move {
         while !period.is_zero() {
             tokio::time::sleep(period).await;
             let Some(snapshot) = reader.read().await else { return };
-            eprint!("{}", write(&snapshot, format));
+            weft_process::say!("{}", write(&snapshot, format).trim_end());
         }
     }
 }
 
 /// The figures, with a line end.
 #[must_use]
-pub fn write(snapshot: &Snapshot, format: Format) -> String {
+pub fn write(snapshot: &Snapshot, format: StatsFormat) -> String {
     match format {
-        Format::Text => write_text(snapshot),
-        Format::Json => write_json(snapshot) + "\n",
+        StatsFormat::Text => write_text(snapshot),
+        StatsFormat::Json => write_json(snapshot) + "\n",
     }
 }
 

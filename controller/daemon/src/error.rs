@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use weft_controller_engine::ConfigError;
-use weft_rpc::tls::DialError;
+use weft_config::{ConfigError, ConfigFile, Problem};
 
 /// Why the controller could not run.
 #[derive(Debug, Error)]
@@ -19,23 +18,13 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
-    /// It is not TOML, or has a key too many, too few, or of the wrong type.
-    #[error("{path}: {problem}")]
-    Shape {
-        /// The file.
-        path: PathBuf,
-        /// Where and what.
-        problem: String,
-    },
-    /// A key's value makes no sense.
-    #[error("{path}: {source}")]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// Which and why.
-        #[source]
-        source: ConfigError,
-    },
+    /// It is not TOML, has a key too many, too few, or of the wrong type, or a value that makes no
+    /// sense.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A value makes no sense; [`DaemonError::in_file`] finds where it stands.
+    #[error(transparent)]
+    Problem(#[from] Problem),
     /// The state file cannot be read or is not one.
     #[error("cannot use the state in {path}: {problem}; move it away to begin without it")]
     State {
@@ -73,15 +62,6 @@ pub enum DaemonError {
         #[source]
         source: std::io::Error,
     },
-    /// The controller's certificate.
-    #[error("{path}: tls: {source}", path = .path.display())]
-    Tls {
-        /// The configuration.
-        path: PathBuf,
-        /// Which file and why.
-        #[source]
-        source: DialError,
-    },
     /// The runtime or a signal handler.
     #[error("cannot {what}: {source}")]
     System {
@@ -97,14 +77,20 @@ pub enum DaemonError {
 }
 
 impl DaemonError {
+    /// The error with the line of the key that is at fault.
+    #[must_use]
+    pub fn in_file(self, file: &ConfigFile) -> Self {
+        match self {
+            Self::Problem(problem) => Self::Config(file.refuse(&problem)),
+            other => other,
+        }
+    }
+
     /// Exit status: 2 for usage and configuration, 3 where this machine cannot run it.
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {
-            Self::Unreadable { .. }
-            | Self::Shape { .. }
-            | Self::Config { .. }
-            | Self::Tls { .. } => 2,
+            Self::Unreadable { .. } | Self::Config(_) | Self::Problem(_) => 2,
             _ => 3,
         }
     }

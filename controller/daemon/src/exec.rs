@@ -6,6 +6,7 @@
 //! or answers nonsense gives an error within the timeout; the caller falls back and counts it, and
 //! the next plan starts the program anew.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
@@ -13,6 +14,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use weft_config::controller::ControllerConfig;
 use weft_plan::case::Case;
 use weft_plan::plan::{Plan, PlanDocument};
 use weft_plan::policy::{Policy, PolicyError, outside};
@@ -69,6 +71,15 @@ impl ExecPolicy {
         *slot = Some(process);
         Ok(answer)
     }
+}
+
+/// The commands that may plan: all that a configuration names.
+#[must_use]
+pub fn programs(config: &ControllerConfig) -> BTreeSet<String> {
+    let own = config.jobs.iter().filter_map(|job| job.policy.as_ref());
+    let own = own.chain([&config.tuning.policy]).filter_map(|name| command_of(name));
+    let listed = config.policies.exec.iter().map(|command| command.trim());
+    own.chain(listed).map(str::to_owned).collect()
 }
 
 /// The command in `exec:CMD`; `None` for names without that prefix, or without a command.

@@ -3,7 +3,6 @@
 //! | module | does |
 //! | --- | --- |
 //! | [`cli`] | the command line |
-//! | [`config`] | reads the TOML file; its comments are the manual |
 //! | [`core`] | the one task that owns the engine: messages in, actions out, their words |
 //! | [`auth`] | who calls, and what a caller may do |
 //! | `stream` | takes what workers and boxes say to the core |
@@ -16,16 +15,17 @@
 //! | [`daemon`] | starts and ends it all |
 //!
 //! Dependencies go one way: [`northbound`], [`southbound`] and [`status`] see [`core`], [`daemon`]
-//! sees all, [`config`] none of these.
+//! sees all.
 //!
 //! Invariant: what a peer sends, or a peer that goes away or reads nothing, touches that peer's
 //! stream only. Every queue is bounded; a peer whose queue is full loses its stream and dials
 //! again.
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![forbid(unsafe_code)]
 
 pub mod auth;
 pub mod cli;
-pub mod config;
 pub mod core;
 pub mod daemon;
 pub mod error;

@@ -1,38 +1,51 @@
-//! `weft-controller`: see `--help`, and [`weft_controller::config`] for the configuration file.
+//! `weft-controller`: see `--help`, and [`weft_config::controller`] for the configuration file.
+
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
+use weft_config::controller::ControllerConfig;
+use weft_config::{ConfigFile, to_toml};
 use weft_controller::cli::Cli;
-use weft_controller::config::FileConfig;
 use weft_controller::daemon::{self, Daemon};
 use weft_controller::error::DaemonError;
+use weft_process::say;
+use weft_process::signals::ignores_hangup;
 
 fn main() -> ExitCode {
     match start(&Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weft-controller: {error}");
+            weft_process::say!("weft-controller: {error}");
             ExitCode::from(error.exit_status())
         }
     }
 }
 
 fn start(cli: &Cli) -> Result<(), DaemonError> {
-    let mut config = FileConfig::load(&cli.config)?;
+    let path = &cli.config;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| DaemonError::Unreadable { path: path.clone(), source })?;
+    let file = ConfigFile::new(path.display().to_string(), text);
+    run(cli, file.read()?).map_err(|error| error.in_file(&file))
+}
+
+fn run(cli: &Cli, mut config: ControllerConfig) -> Result<(), DaemonError> {
     config.stats_period_s = cli.stats_period.unwrap_or(config.stats_period_s);
     config.stats_format = cli.format.unwrap_or(config.stats_format);
     if let Some(policy) = &cli.policy {
         config.set_policy(policy);
     }
     if cli.print_config {
-        print!("{}", config.to_toml());
+        say::out(&to_toml(&config));
         return Ok(());
     }
     if cli.check_config {
-        daemon::check(&cli.config, &config)?;
-        println!("{}: good", cli.config.display());
+        daemon::check(&config)?;
+        say::out(&format!("{}: good\n", cli.config.display()));
         return Ok(());
     }
     let system = |what| move |source| DaemonError::System { what, source };
@@ -55,17 +68,8 @@ fn start(cli: &Cli) -> Result<(), DaemonError> {
                 _ = hangup.recv(), if !is_detached => {}
             }
         };
-        Daemon::bind(&cli.config, config).await?.run(stop).await
+        Daemon::bind(config).await?.run(stop).await
     })?;
-    print!("{}", daemon::write(&last, format));
+    say::out(&daemon::write(&last, format));
     Ok(())
-}
-
-/// Whether SIGHUP was ignored when this process was started.
-fn ignores_hangup() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // It is the first signal.
-    mask.is_some_and(|mask| mask & 1 == 1)
 }

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
+use weft_process::metrics as http;
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
 
@@ -219,21 +220,12 @@ pub async fn serve_metrics(addr: SocketAddr, reader: Reader) -> Result<SocketAdd
 }
 
 async fn answer(mut stream: TcpStream, reader: &Reader) -> std::io::Result<()> {
-    let mut request = [0; 1024];
+    let mut request = [0; http::REQUEST_LEN_MAX];
     let len = stream.read(&mut request).await?;
-    let is_scrape = request[..len].starts_with(b"GET /metrics ");
+    let is_scrape = http::is_scrape(&request[..len]);
     let snapshot = if is_scrape { Reader::read(reader).await } else { None };
-    let (status, body) = match snapshot {
-        Some(snapshot) => ("200 OK", write_metrics(&snapshot)),
-        None => ("404 Not Found", "only GET /metrics is served\n".to_owned()),
-    };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await
+    let page = snapshot.as_ref().map(write_metrics);
+    stream.write_all(http::response(page.as_deref()).as_bytes()).await
 }
 
 /// How long a scraper may take.

@@ -1,12 +1,13 @@
 //! The daemon over loopback gRPC, with boxes and workers that are only their streams.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Channel;
-use weft_controller::config::FileConfig;
+use weft_config::controller::{ControllerConfig, HostConfig, JobConfig};
 use weft_controller::daemon::Daemon;
 use weft_rpc::v1;
 use weft_rpc::v1::command::Command;
@@ -16,29 +17,20 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-const CONFIG: &str = r#"
-listen = "127.0.0.1:0"
-[[host]]
-name = "w0"
-[[host]]
-name = "w1"
-[[host]]
-name = "s0"
-[[job]]
-name = "digits"
-index = 1
-dimension = 1000
-workers = ["w0", "w1"]
-server = "s0"
-"#;
-
 const PATIENCE: Duration = Duration::from_secs(20);
 
+fn config() -> ControllerConfig {
+    ControllerConfig {
+        hosts: ["w0", "w1", "s0"].map(HostConfig::named).into(),
+        jobs: vec![JobConfig::new("digits", 1, 1000, ["w0", "w1"], "s0")],
+        ..ControllerConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+    }
+}
+
 /// A controller on a free port, for as long as the test's runtime lives.
-async fn controller(config: &str) -> Channel {
-    let mut config: FileConfig = toml::from_str(config).unwrap();
+async fn controller(mut config: ControllerConfig) -> Channel {
     config.telemetry_period_ms = 50;
-    let daemon = Daemon::bind("test.toml".as_ref(), config).await.unwrap();
+    let daemon = Daemon::bind(config).await.unwrap();
     let addr = daemon.addr;
     tokio::spawn(daemon.run(std::future::pending()));
     let endpoint = Channel::from_shared(format!("http://{addr}")).unwrap();
@@ -166,7 +158,7 @@ impl Box {
 
 #[tokio::test]
 async fn an_update_is_asked_for_granted_and_delivered() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 0, 0).await;
     let mut worker = Worker::welcome(&channel, 1).await;
     worker.ask(request(5)).await;
@@ -182,7 +174,7 @@ async fn an_update_is_asked_for_granted_and_delivered() {
 
 #[tokio::test]
 async fn a_controller_goes_on_where_the_server_is() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 41, 40).await;
     let worker = Worker::welcome(&channel, 0).await;
     worker.ask(v1::TransferRequest { version: 40, ..request(1) }).await;
@@ -196,7 +188,7 @@ async fn a_controller_goes_on_where_the_server_is() {
 
 #[tokio::test]
 async fn a_bad_request_is_its_senders_error_alone() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 0, 0).await;
     let mut bad = Worker::welcome(&channel, 0).await;
     let mut good = Worker::welcome(&channel, 1).await;
@@ -226,7 +218,7 @@ async fn a_bad_request_is_its_senders_error_alone() {
 
 #[tokio::test]
 async fn strangers_are_turned_away() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     for (field, hello) in [
         ("job", v1::WorkerHello { job: 9, ..hello(0) }),
         ("job", v1::WorkerHello { job: 1 << 20, ..hello(0) }),
@@ -250,7 +242,7 @@ async fn strangers_are_turned_away() {
 
 #[tokio::test]
 async fn a_worker_that_dies_leaves_the_others_alone() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 0, 0).await;
     let dying = Worker::welcome(&channel, 0).await;
     let mut living = Worker::welcome(&channel, 1).await;
@@ -270,8 +262,9 @@ async fn a_worker_that_dies_leaves_the_others_alone() {
 /// A host without a box: its worker is the only one who can tell of others' traffic.
 #[tokio::test]
 async fn a_workers_counters_lower_what_its_uplink_has_to_give() {
-    let config = CONFIG.replace("\"w0\"\n", "\"w0\"\nup_bytes_per_sec = 1000000\n");
-    let channel = controller(&config).await;
+    let mut config = config();
+    config.hosts[0].up_bytes_per_sec = Some(1_000_000);
+    let channel = controller(config).await;
     let mut worker = Worker::welcome(&channel, 0).await;
     let tell = |telemetry| v1::WorkerMessage { message: Some(Said::Telemetry(telemetry)) };
     let counters = |step: u64| v1::Telemetry {
@@ -295,7 +288,7 @@ async fn a_workers_counters_lower_what_its_uplink_has_to_give() {
 
 #[tokio::test]
 async fn figures_can_be_read() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 0, 0).await;
     let mut worker = Worker::welcome(&channel, 0).await;
     worker.ask(request(1)).await;
@@ -313,7 +306,7 @@ async fn figures_can_be_read() {
 
 #[tokio::test]
 async fn a_job_registered_at_run_time_is_served() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut client = WorkersClient::new(channel.clone());
     let job = v1::RegisterJobRequest {
         name: "more".into(),
@@ -354,7 +347,7 @@ fn more() -> v1::RegisterJobRequest {
 /// They were taken for the defaults.
 #[tokio::test]
 async fn a_code_that_is_not_listed_is_an_error() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut client = WorkersClient::new(channel.clone());
     for (field, job) in [
         ("mode", v1::RegisterJobRequest { mode: 77, ..more() }),
@@ -378,7 +371,7 @@ async fn a_code_that_is_not_listed_is_an_error() {
 
 #[tokio::test]
 async fn a_job_that_is_unregistered_is_over_for_its_workers() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut server = Box::attach(&channel, 0, 0).await;
     let mut client = WorkersClient::new(channel.clone());
     client.register_job(more()).await.unwrap();
@@ -416,7 +409,7 @@ async fn a_job_that_is_unregistered_is_over_for_its_workers() {
 /// 4,000 of them took 70 MB, for ever.
 #[tokio::test]
 async fn streams_that_say_nothing_are_few_and_end() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut client = WorkersClient::new(channel.clone());
     let mut silent = Vec::new();
     let refused = loop {
@@ -448,7 +441,7 @@ async fn streams_that_say_nothing_are_few_and_end() {
 /// Whoever takes a rank's place ends the stream before it, which is not read any more.
 #[tokio::test]
 async fn a_stream_whose_place_is_taken_ends() {
-    let channel = controller(CONFIG).await;
+    let channel = controller(config()).await;
     let mut old = Worker::welcome(&channel, 1).await;
     let _new = Worker::welcome(&channel, 1).await;
     assert_eq!(old.hear().await, None);

@@ -1,14 +1,14 @@
 //! Programs as policies: only the configuration file says which may run here, not who registers a
 //! job, and not the state file.
 
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 use tonic::transport::Channel;
-use weft_controller::config::FileConfig;
+use weft_config::controller::{ControllerConfig, HostConfig};
 use weft_controller::daemon::Daemon;
 use weft_rpc::v1;
 use weft_rpc::v1::nodes_client::NodesClient;
@@ -16,14 +16,18 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-const NETWORK: &str = "listen = \"127.0.0.1:0\"\n\
-    [[host]]\nname = \"w0\"\n[[host]]\nname = \"s0\"\n";
+/// A network whose controller may start these programs.
+fn config(programs: &[&str]) -> ControllerConfig {
+    let mut config = ControllerConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    config.hosts = ["w0", "s0"].map(HostConfig::named).into();
+    config.policies.exec = programs.iter().map(|command| (*command).to_owned()).collect();
+    config
+}
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn start(config: &str) -> Channel {
-    let config: FileConfig = toml::from_str(config).unwrap();
-    let daemon = Daemon::bind("test.toml".as_ref(), config).await.unwrap();
+async fn start(config: ControllerConfig) -> Channel {
+    let daemon = Daemon::bind(config).await.unwrap();
     let addr = daemon.addr;
     tokio::spawn(daemon.run(std::future::pending()));
     Channel::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap()
@@ -82,7 +86,7 @@ async fn ask(channel: &Channel) -> Heard {
 async fn a_client_cannot_name_a_program() {
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("mark");
-    let channel = start(NETWORK).await;
+    let channel = start(config(&[])).await;
     let policy = format!("exec:touch {}", mark.display());
     let outcome = WorkersClient::new(channel.clone()).register_job(job(&policy)).await;
     if outcome.is_ok() {
@@ -101,7 +105,7 @@ async fn a_client_can_ask_for_a_program_that_the_configuration_lists() {
     let directory = tempfile::tempdir().unwrap();
     let mark = directory.path().join("mark");
     let listed = format!("touch {}", mark.display());
-    let channel = start(&format!("{NETWORK}[policies]\nexec = [\"{listed}\"]\n")).await;
+    let channel = start(config(&[listed.as_str()])).await;
     let mut client = WorkersClient::new(channel.clone());
     // As it is listed, not with more.
     let longer = format!("exec:{listed} /tmp/other");
@@ -120,15 +124,12 @@ async fn a_client_can_ask_for_a_program_that_the_configuration_lists() {
 async fn a_state_file_cannot_name_a_program() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("state.json");
-    let config = |listed: &str| {
-        let text = format!(
-            "state_file = \"{}\"\n{NETWORK}[policies]\nexec = [{listed}]\n",
-            state.display()
-        );
-        toml::from_str::<FileConfig>(&text).unwrap()
+    let config = |programs: &[&str]| ControllerConfig {
+        state_file: Some(state.to_str().unwrap().to_owned()),
+        ..config(programs)
     };
     // A controller whose configuration lists the program keeps the job.
-    let daemon = Daemon::bind(Path::new("test.toml"), config("\"./plan.py\"")).await.unwrap();
+    let daemon = Daemon::bind(config(&["./plan.py"])).await.unwrap();
     let addr = daemon.addr;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = tokio::spawn(daemon.run(async {
@@ -141,9 +142,9 @@ async fn a_state_file_cannot_name_a_program() {
     running.await.unwrap().unwrap();
     assert!(std::fs::read_to_string(&state).unwrap().contains("exec:./plan.py"));
 
-    let refused = Daemon::bind(Path::new("test.toml"), config("")).await.unwrap_err().to_string();
+    let refused = Daemon::bind(config(&[])).await.unwrap_err().to_string();
     for word in ["state.json", "`more`", "`exec:./plan.py`", "[policies] exec"] {
         assert!(refused.contains(word), "{refused}");
     }
-    Daemon::bind(Path::new("test.toml"), config("\"./plan.py\"")).await.unwrap();
+    Daemon::bind(config(&["./plan.py"])).await.unwrap();
 }

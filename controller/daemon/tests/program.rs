@@ -35,18 +35,21 @@ fn a_configuration_can_be_checked_and_printed() {
 }
 
 #[test]
-fn a_bad_configuration_names_its_field_and_exits_2() {
+fn a_bad_configuration_names_line_and_field_and_exits_2() {
     for (word, config) in [
-        ("momentum", CONFIG.to_owned() + "momentum = 2.0\n"),
-        ("line", CONFIG.to_owned() + "mometum = 0.0\n"),
-        ("policy", CONFIG.to_owned() + "policy = \"wishful\"\n"),
-        ("server", CONFIG.replace("server = \"s0\"", "server = \"s9\"")),
+        ("13: job[0].momentum: is 2", CONFIG.to_owned() + "momentum = 2.0\n"),
+        ("13: job[0].mometum: unknown field", CONFIG.to_owned() + "mometum = 0.0\n"),
+        ("13: job[0].policy: ", CONFIG.to_owned() + "policy = \"wishful\"\n"),
+        (
+            "12: job[0].server: there is no node",
+            CONFIG.replace("server = \"s0\"", "server = \"s9\""),
+        ),
     ] {
         let (_directory, mut command) = program(&config, &["--check-config"]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(word), "{said}");
+        assert!(said.contains(&format!("controller.toml:{word}")), "{said}");
     }
 }
 

@@ -9,7 +9,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status, Streaming};
-use weft_controller::config::FileConfig;
+use weft_config::TlsSection;
+use weft_config::controller::{ControllerConfig, HostConfig, JobConfig};
 use weft_controller::daemon::Daemon;
 use weft_rpc::certs::{Authority, Issued, Validity};
 use weft_rpc::identity::Identity;
@@ -21,21 +22,6 @@ use weft_rpc::v1::worker_message::Message as Said;
 use weft_rpc::v1::worker_reply::Message as Heard;
 use weft_rpc::v1::workers_client::WorkersClient;
 
-const NETWORK: &str = r#"
-[[host]]
-name = "w0"
-[[host]]
-name = "w1"
-[[host]]
-name = "s0"
-[[job]]
-name = "digits"
-index = 1
-dimension = 1000
-workers = ["w0", "w1"]
-server = "s0"
-"#;
-
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[expect(clippy::disallowed_methods, reason = "certificates are valid by the time of day")]
@@ -45,6 +31,14 @@ fn now_unix_s() -> i64 {
 
 fn days(days: u32) -> Validity {
     Validity::days(now_unix_s(), days)
+}
+
+fn config(listen: &str) -> ControllerConfig {
+    ControllerConfig {
+        hosts: ["w0", "w1", "s0"].map(HostConfig::named).into(),
+        jobs: vec![JobConfig::new("digits", 1, 1000, ["w0", "w1"], "s0")],
+        ..ControllerConfig::new(listen.parse().unwrap())
+    }
 }
 
 /// A CA and the folder with what it signed.
@@ -99,12 +93,15 @@ async fn dial(at: &str, files: &TlsFiles) -> Result<Channel, weft_rpc::tls::Dial
     Dialler::new(&endpoint, Some(files), |endpoint| endpoint).unwrap().dial().await
 }
 
+fn section(files: &TlsFiles) -> TlsSection {
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    TlsSection { ca: text(&files.ca), cert: text(&files.cert), key: text(&files.key) }
+}
+
 /// A controller with this certificate; returns where it listens.
 async fn controller(tls: Option<&TlsFiles>) -> String {
-    let mut config: FileConfig =
-        toml::from_str(&format!("listen = \"127.0.0.1:0\"\n{NETWORK}")).unwrap();
-    config.tls = tls.cloned();
-    let daemon = Daemon::bind("test.toml".as_ref(), config).await.unwrap();
+    let config = ControllerConfig { tls: tls.map(section), ..config("127.0.0.1:0") };
+    let daemon = Daemon::bind(config).await.unwrap();
     let addr = daemon.addr;
     tokio::spawn(daemon.run(std::future::pending()));
     addr.to_string()
@@ -360,29 +357,24 @@ async fn a_renewal_drops_no_stream_and_is_used_from_then_on() {
 #[tokio::test]
 async fn a_listener_for_others_needs_tls_or_a_word() {
     let pki = Pki::new();
-    let load = |text: &str| {
-        let text = format!("{text}\n{NETWORK}");
-        toml::from_str::<FileConfig>(&text).unwrap()
-    };
-    let bind = async |config: FileConfig| Daemon::bind("test.toml".as_ref(), config).await;
     for listen in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let refused = bind(load(&format!("listen = \"{listen}\""))).await.unwrap_err();
+        let refused = Daemon::bind(config(listen)).await.unwrap_err();
         assert_eq!(refused.exit_status(), 2);
         let refused = refused.to_string();
         for word in ["listen", "loopback", "tls", "insecure"] {
             assert!(refused.contains(word), "{refused}");
         }
     }
-    bind(load("listen = \"0.0.0.0:0\"\ninsecure = true")).await.unwrap();
-    bind(load("listen = \"127.0.0.2:0\"")).await.unwrap();
-    bind(load("listen = \"[::ffff:127.0.0.1]:0\"")).await.unwrap();
-    let mut config = load("listen = \"0.0.0.0:0\"");
-    config.tls = Some(pki.files("controller"));
-    bind(config.clone()).await.unwrap();
+    Daemon::bind(ControllerConfig { insecure: true, ..config("0.0.0.0:0") }).await.unwrap();
+    Daemon::bind(config("127.0.0.2:0")).await.unwrap();
+    Daemon::bind(config("[::ffff:127.0.0.1]:0")).await.unwrap();
+    let mut config = config("0.0.0.0:0");
+    config.tls = Some(section(&pki.files("controller")));
+    Daemon::bind(config.clone()).await.unwrap();
     config.insecure = true;
-    assert!(bind(config.clone()).await.unwrap_err().to_string().contains("insecure"));
+    assert!(Daemon::bind(config.clone()).await.unwrap_err().to_string().contains("insecure"));
     config.insecure = false;
-    config.tls = Some(pki.files("nobody"));
-    let refused = bind(config).await.unwrap_err().to_string();
+    config.tls = Some(section(&pki.files("nobody")));
+    let refused = Daemon::bind(config).await.unwrap_err().to_string();
     assert!(refused.contains("nobody.pem"), "{refused}");
 }

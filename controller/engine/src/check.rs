@@ -5,9 +5,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use thiserror::Error;
+use weft_config::controller::{Config, JobConfig, NodeConfig, RackConfig, Tuning};
 use weft_control::{Mode, UPDATE_CHUNKS_MAX, is_pushed};
-
-use super::config::{Config, JobConfig, NodeConfig, RackConfig, Tuning};
 
 /// A configuration, or a job, that makes no sense.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -283,3 +282,14 @@ const AGGREGATORS_MAX: usize = 64;
 const BATCH_MAX: usize = 1024;
 const WEIGHT_MIN: f64 = 0.001;
 const WEIGHT_MAX: f64 = 1000.0;
+
+#[cfg(test)]
+mod tests {
+    use weft_config::controller::Tuning;
+    use weft_plan::policy;
+
+    #[test]
+    fn the_configurations_default_policy_is_the_planners() {
+        assert_eq!(Tuning::default().policy, policy::default().name());
+    }
+}

@@ -3,13 +3,13 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use weft_config::controller::JobConfig;
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
 use weft_plan::case::{HostId, Segment};
 use weft_plan::policy::AnyPolicy;
 
-use super::config::JobConfig;
 use super::message::{GrantSegment, NodeId};
 use super::status::JobCounters;
 

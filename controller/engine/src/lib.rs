@@ -58,7 +58,6 @@ mod accounts;
 mod answer;
 mod batch;
 mod check;
-mod config;
 mod counters;
 mod endings;
 mod events;
@@ -83,7 +82,6 @@ mod tests;
 mod unregister;
 
 pub use check::{ConfigError, shown};
-pub use config::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, ProbeTrain, Refusal,
     Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
@@ -91,6 +89,9 @@ pub use message::{
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
 pub use unregister::{UnregisterError, Unregistered};
+pub use weft_config::controller::{
+    Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig,
+};
 
 use accounts::Accounts;
 use counters::Counters;

@@ -18,6 +18,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use weft_config::controller::Config;
 use weft_control::{Train, TrainArrival};
 
 use weft_plan::case::{Case, Host, HostId, Rack, RackId};
@@ -29,7 +30,6 @@ use weft_plan::net::estimate::{
 use weft_plan::net::topology::{LinkId, Topology};
 
 use super::check::RATE_BYTES_PER_SEC_MAX;
-use super::config::Config;
 use super::message::{ProbeTrain, Telemetry};
 use super::status::HostStatus;
 

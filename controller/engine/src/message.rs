@@ -6,9 +6,10 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    BoxIndex, Command, Decision, DropReason, InstallError, OrderNumber, Role, ServerEpoch, Version,
+    BoxIndex, Command, Decision, DropReason, InstallError, OrderNumber, ServerEpoch, Version,
 };
-use weft_wire::{GroupId, JobId, Members, Rank};
+pub use weft_control::{NodeHello, OpenGroup, RoleState};
+use weft_wire::{GroupId, JobId, Rank};
 
 use weft_plan::net::estimate::train::{Arrival, Reading};
 
@@ -60,57 +61,6 @@ pub struct TransferRequest {
     pub norm: f64,
     /// Largest absolute value.
     pub max_abs: f64,
-}
-
-/// What a box says when it attaches.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeHello {
-    /// Its name.
-    pub name: String,
-    /// New with each start of the process.
-    pub life: u64,
-    /// What it is in each job, and what it knows of it.
-    pub roles: Vec<RoleState>,
-}
-
-/// One job at a box.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RoleState {
-    /// The job.
-    pub job: JobId,
-    /// What it is there.
-    pub role: Role,
-    /// Its position among aggregators and replicas.
-    pub box_index: BoxIndex,
-    /// "address:port" of its data port.
-    pub address: String,
-    /// Server, replica: the first order number that is not decided.
-    pub next_order: OrderNumber,
-    /// Server, replica: version of the model.
-    pub version: Version,
-    /// Server, replica: norm of the momentum term.
-    pub momentum_norm: f64,
-    /// Server: its epoch.
-    pub epoch: ServerEpoch,
-    /// Replica: it knows that it has all that workers were told of.
-    pub is_fit: bool,
-    /// Server: this life of it has met the present life of its replica.
-    pub has_met_replica: bool,
-    /// Server: it acknowledges without its replica, for it was told to.
-    pub has_left_replica: bool,
-    /// Groups that are installed and not ended.
-    pub open_groups: Vec<OpenGroup>,
-}
-
-/// A group that a box still knows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct OpenGroup {
-    /// Its id.
-    pub group: GroupId,
-    /// Its order number.
-    pub order: OrderNumber,
-    /// Its members.
-    pub members: Members,
 }
 
 /// A port's counters.

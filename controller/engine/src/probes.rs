@@ -19,6 +19,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use weft_config::controller::Config;
 use weft_plan::case::HostId;
 use weft_plan::net::estimate::Refusal as Useless;
 use weft_plan::net::estimate::probe::{FLIGHT_NS_MAX, ProbePlan, TrainOrder};
@@ -26,7 +27,6 @@ use weft_plan::net::estimate::train::PACKETS_MAX;
 use weft_plan::net::topology::LinkId;
 
 use super::Controller;
-use super::config::Config;
 use super::links::CONFIDENCE_FULL;
 use super::message::{Action, ProbeTrain, Refusal, Reporter};
 

@@ -11,8 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
-
-use super::config::JobConfig;
+use weft_config::controller::JobConfig;
 
 /// The content of the state file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use weft_config::controller::{Config, JobConfig};
 use weft_control::ServerEpoch;
 use weft_wire::{JobId, Rank};
 
@@ -12,7 +13,6 @@ use weft_plan::case::HostId;
 
 use super::accounts::Accounts;
 use super::check::{self, ConfigError};
-use super::config::{Config, JobConfig};
 use super::counters::Counters;
 use super::flights::Flights;
 use super::job::{Asked, Job, Numbers, ReplicaState, Round, Succession, Worker};

@@ -17,8 +17,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use crate::options::{AggregatorChoice, Objective, Options};
 pub use error::CaseError;
+pub use weft_config::controller::{AggregatorChoice, Objective, Options};
 
 /// Index of a host in [`Case::hosts`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

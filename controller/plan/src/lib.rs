@@ -34,7 +34,6 @@ pub mod float;
 mod json;
 pub mod net;
 pub mod optimum;
-mod options;
 pub mod plan;
 pub mod policy;
 pub mod sample;

@@ -13,9 +13,9 @@ use core::marker::PhantomData;
 
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use weft_config::controller::Options;
 
 use crate::float;
-use crate::options::Options;
 
 /// One planning problem: what asks to be sent, over what, to whom.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

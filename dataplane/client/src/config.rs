@@ -153,7 +153,10 @@ impl Config {
     }
 
     /// The engine's configuration for one row of this worker.
-    pub(crate) fn worker(
+    ///
+    /// # Errors
+    /// [`Error::Config`] names the field that makes no sense.
+    pub fn worker(
         &self,
         row: u16,
         operation: Operation,

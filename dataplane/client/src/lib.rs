@@ -20,6 +20,7 @@
 //! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
 //! | [`Error`] | why not; names the members that are missing |
+//! | [`payload`] | the caller's vectors, as engines take and give them |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
 //! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the
@@ -30,7 +31,7 @@ mod config;
 mod error;
 mod group;
 mod io;
-mod payload;
+pub mod payload;
 pub mod push;
 mod session;
 

@@ -19,14 +19,19 @@ fn place(chunk: u32, elements: usize, len: usize) -> Range<usize> {
 
 /// i32 as they are: for integers, and for block exponents.
 #[derive(Debug)]
-pub(crate) struct Integers<'a> {
-    pub(crate) kernels: &'static Kernels,
-    pub(crate) elements: usize,
-    pub(crate) data: &'a mut [i32],
+pub struct Integers<'a> {
+    /// The arithmetic.
+    pub kernels: &'static Kernels,
+    /// Elements of a chunk.
+    pub elements: usize,
+    /// The vector.
+    pub data: &'a mut [i32],
     /// Padding of the last chunk: the operation's neutral element.
-    pub(crate) padding: i32,
-    pub(crate) exponent: i8,
-    pub(crate) clamped: u64,
+    pub padding: i32,
+    /// The row's exponent.
+    pub exponent: i8,
+    /// Sums in which an element of some contribution was clamped.
+    pub clamped: u64,
 }
 
 impl Payload for Integers<'_> {
@@ -50,18 +55,24 @@ impl Payload for Integers<'_> {
 
 /// f32 as i32 fixed point: one exponent for all chunks, or one per chunk.
 #[derive(Debug)]
-pub(crate) struct FixedPoint<'a> {
-    pub(crate) kernels: &'static Kernels,
-    pub(crate) elements: usize,
-    pub(crate) data: &'a mut [f32],
-    pub(crate) limit: i32,
-    pub(crate) exponents: Exponents<'a>,
-    pub(crate) clamped: u64,
+pub struct FixedPoint<'a> {
+    /// The arithmetic.
+    pub kernels: &'static Kernels,
+    /// Elements of a chunk.
+    pub elements: usize,
+    /// The vector.
+    pub data: &'a mut [f32],
+    /// Largest magnitude that a contribution keeps.
+    pub limit: i32,
+    /// The exponents of its chunks.
+    pub exponents: Exponents<'a>,
+    /// Sums in which an element of some contribution was clamped.
+    pub clamped: u64,
 }
 
 /// Where the exponents come from.
 #[derive(Debug)]
-pub(crate) enum Exponents<'a> {
+pub enum Exponents<'a> {
     /// The lease's.
     Job(i8),
     /// Encoded ones, agreed by MAX; one per chunk.
@@ -101,11 +112,15 @@ impl Payload for FixedPoint<'_> {
 
 /// f32 or bf16 on the wire.
 #[derive(Debug)]
-pub(crate) struct Floats<'a> {
-    pub(crate) kernels: &'static Kernels,
-    pub(crate) elements: usize,
-    pub(crate) data: &'a mut [f32],
-    pub(crate) bf16: bool,
+pub struct Floats<'a> {
+    /// The arithmetic.
+    pub kernels: &'static Kernels,
+    /// Elements of a chunk.
+    pub elements: usize,
+    /// The vector.
+    pub data: &'a mut [f32],
+    /// bf16, not f32.
+    pub bf16: bool,
 }
 
 impl Payload for Floats<'_> {
@@ -135,7 +150,7 @@ impl Payload for Floats<'_> {
 
 /// What a member that has no round under way gives and takes: nothing.
 #[derive(Debug)]
-pub(crate) struct Nothing;
+pub struct Nothing;
 
 impl Payload for Nothing {
     fn write_chunk(&self, _: u32, _: &mut [u8]) -> ChunkMeta {

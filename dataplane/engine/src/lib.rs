@@ -15,8 +15,8 @@
 //! | 9 | [`role::Verdict`] | drop, hold, send, or multicast, in place |
 //! | 10 | `RoleLane`, `Port::tx_burst` | out |
 //!
-//! The same slot stages in the same order make up the P4 program; `proto/vectors/slot.toml` says what
-//! they come to, cell by cell.
+//! The same slot stages in the same order make up the P4 program; `proto/vectors/slot.toml` says
+//! what they come to, cell by cell.
 //!
 //! Nothing here reads a clock, a socket or a random device: time and seeds are arguments (I10).
 //! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lease is

@@ -14,6 +14,8 @@
 //! counters of interfaces.
 //!
 //! [`pool`] is where the software ports take their frames from.
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![deny(unsafe_code)]
 
 pub mod af_packet;

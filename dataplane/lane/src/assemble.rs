@@ -1,35 +1,106 @@
-//! Engines of what a configuration says.
+//! Engines and ports of what a configuration means.
 //!
 //! Decides nothing that the configuration leaves open: what it names is judged by the engines'
 //! crate. Servers and replicas are made by [`Server::new`](weft_engine::role::server::Server::new)
 //! and [`Replica::new`](weft_engine::role::replica::Replica::new) alone.
 
-use weft_engine::admit::StrangersQuota;
-use weft_engine::role::aggregator::Aggregator;
-use weft_engine::role::gather::{Gather, PushConfig};
-use weft_engine::table::{Table, TableError};
-use weft_kernel::Kernels;
-use weft_wire::Nanos;
+use std::sync::Arc;
 
-/// Makes lane `lane` of an aggregator that reduces the rows of `table` and gathers `pushes`. Takes
-/// all memory that it will ever use. `seed` must differ from start to start.
-///
-/// # Errors
-/// [`TableError`], where a push job cannot be.
-pub fn aggregator(
-    table: &Table,
-    pushes: &[PushConfig],
-    strangers: StrangersQuota,
-    lane: u16,
-    seed: u64,
-    kernels: &'static Kernels,
-) -> Result<Aggregator, TableError> {
-    let engine = Aggregator::new(table, lane, seed, kernels).with_strangers(strangers);
-    if pushes.is_empty() {
-        return Ok(engine);
+use weft_engine::role::aggregator::Aggregator;
+use weft_engine::role::gather::Gather;
+use weft_engine::table::Table;
+use weft_io::Port;
+use weft_kernel::Kernels;
+use weft_wire::{MacAddr, Nanos};
+
+use crate::wrap::{Capture, Wrapped, fault_config};
+use crate::{LanePort, Relay, Ring, Settings, steer};
+
+/// The port of lane 0 and those of the others.
+pub type LanePorts<P, S> = (LanePort<P>, Vec<LanePort<S>>);
+
+impl Settings {
+    /// The table of a box whose port has this address, unless the configuration gives it another.
+    ///
+    /// # Panics
+    /// If the table was changed since it was judged.
+    #[must_use]
+    pub fn table_at(&self, mac: MacAddr) -> Table {
+        let mut config = self.table.clone();
+        config.local.mac = self.config.port.mac.unwrap_or(mac);
+        Table::new(config).expect(JUDGED)
     }
-    let config = table.config();
-    // What reduces and what gathers must not draw the same numbers.
-    let gather = Gather::new(config.local, config.mtu, pushes, !seed, Nanos(0), kernels)?;
-    Ok(engine.with_pushes(gather))
+
+    /// Makes lane `lane` of an aggregator that reduces the rows of `table` and gathers the push
+    /// jobs. Takes all memory that it will ever use. `seed` must differ from start to start.
+    ///
+    /// # Panics
+    /// If the push jobs were changed since they were judged.
+    #[must_use]
+    pub fn aggregator(
+        &self,
+        table: &Table,
+        lane: u16,
+        seed: u64,
+        kernels: &'static Kernels,
+    ) -> Aggregator {
+        let engine = Aggregator::new(table, lane, seed, kernels).with_strangers(self.strangers);
+        if self.pushes.is_empty() {
+            return engine;
+        }
+        let config = table.config();
+        // What reduces and what gathers must not draw the same numbers.
+        let gather = Gather::new(config.local, config.mtu, &self.pushes, !seed, Nanos(0), kernels);
+        engine.with_pushes(gather.expect(JUDGED))
+    }
+
+    /// Puts `[faults]`, and the capture that `[trace]` asks for, around a port. The capture goes to
+    /// an open file; its clock begins at this Unix time.
+    ///
+    /// # Errors
+    /// If the capture cannot be begun.
+    pub fn wrap<P: Port>(
+        &self,
+        port: P,
+        capture: Option<(Capture, Nanos)>,
+    ) -> std::io::Result<Wrapped<P>> {
+        let faults = self.config.faults.as_ref().map(fault_config);
+        let (Some(trace), Some((output, origin))) = (&self.config.trace, capture) else {
+            return Ok(Wrapped::without_capture(port, faults.as_ref()));
+        };
+        let bytes_max = trace.size_max_mib << 20;
+        Wrapped::with_capture(port, faults.as_ref(), output, bytes_max, origin)
+    }
+
+    /// The ring that lanes without a queue of their own send through.
+    #[must_use]
+    pub fn relay<F>(&self) -> Relay<F> {
+        Arc::new(Ring::new(self.config.lcores.ring_frames))
+    }
+
+    /// Lanes that all send through the port of lane 0, by this relay.
+    pub fn steer_relayed<P: Port, S: Port<Frame = P::Frame>>(
+        &self,
+        first: Wrapped<P>,
+        senders: Vec<S>,
+        relay: Relay<P::Frame>,
+    ) -> LanePorts<P, S> {
+        let senders = senders.into_iter().map(Wrapped::Plain).collect();
+        steer(first, senders, false, &self.lanes, self.config.lcores.ring_frames, Some(relay))
+    }
+
+    /// Lanes on ports that send, and perhaps receive, by themselves.
+    pub fn steer_receiving<P: Port>(
+        &self,
+        first: Wrapped<P>,
+        others: Vec<P>,
+        others_receive: bool,
+    ) -> LanePorts<P, P> {
+        let faults = self.config.faults.as_ref().map(fault_config);
+        let wrap = |port| Wrapped::without_capture(port, faults.as_ref());
+        let others = others.into_iter().map(wrap).collect();
+        steer(first, others, others_receive, &self.lanes, self.config.lcores.ring_frames, None)
+    }
 }
+
+const JUDGED: &str = "it was judged when the configuration was read";

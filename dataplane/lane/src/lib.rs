@@ -2,7 +2,7 @@
 //!
 //! | what | does |
 //! | --- | --- |
-//! | [`aggregator`] | makes an engine of what a configuration says |
+//! | [`Settings`] | are what a configuration means, and make engines and lanes of it |
 //! | [`RoleLane`] | breathes: receives a burst, lets its engine decide, sends what it says |
 //! | [`LaneEngine`] | is what a lane asks of its engine |
 //! | [`LaneMap`] | decides which lane a frame belongs to |
@@ -15,13 +15,15 @@
 mod assemble;
 mod breath;
 mod engine;
+mod settings;
 mod steer;
 mod steered;
 mod wrap;
 
-pub use assemble::aggregator;
+pub use assemble::LanePorts;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
 pub use engine::LaneEngine;
+pub use settings::Settings;
 pub use steer::{Conflict, LaneMap};
 pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
 pub use wrap::{Capture, Wrapped};

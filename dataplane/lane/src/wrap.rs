@@ -4,13 +4,35 @@
 use std::fs::File;
 use std::io::BufWriter;
 
-use weft_io::fault::{Fault, FaultConfig, FaultCounts};
+use weft_config::node::FaultsSection;
+use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates};
 use weft_io::trace::{Trace, TraceCounts};
 use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
 
 /// Where a capture goes.
 pub type Capture = BufWriter<File>;
+
+/// What `[faults]` means.
+pub(crate) fn fault_config(section: &FaultsSection) -> FaultConfig {
+    let rates = FaultRates {
+        loss: section.loss,
+        duplicate: section.duplicate,
+        reorder: section.reorder,
+        delay: section.delay,
+        corrupt: section.corrupt,
+    };
+    FaultConfig {
+        seed: section.seed,
+        rx: rates,
+        tx: rates,
+        reorder_span: section.reorder_span,
+        delay_min_ns: section.delay_min_us.saturating_mul(1000),
+        delay_max_ns: section.delay_max_us.saturating_mul(1000),
+        link_delay_ns: section.link_delay_us.saturating_mul(1000),
+        ..FaultConfig::default()
+    }
+}
 
 /// A port with the wrappers that were asked for.
 pub enum Wrapped<P: Port> {

@@ -1,16 +1,16 @@
 //! The controller's agent: a thread that speaks gRPC for the lanes.
 //!
-//! It dials the controller, tells it what the node knows ([`book`]), hands commands to lane 0 and
+//! It dials the controller, tells it what the node knows ([`Book`]), hands commands to lane 0 and
 //! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait
 //! for it: both queues are bounded, and without a controller the lanes go on with what is
 //! installed. Events that found no controller are kept, the newest `EVENTS_KEPT_MAX`, and told
 //! after the next hello. With `node.events` every event is logged too, whether there is a
 //! controller or not.
 
-pub mod book;
 mod log;
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,20 +20,21 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
-use weft_agent::{Link, LinkAgent, Report};
-use weft_control::Event;
+use weft_agent::{Book, Link, LinkAgent, Report};
+use weft_config::node::{Io, NodeConfig};
+use weft_control::{BoxIndex, Event, OrderNumber, Role, RoleState, Version};
 use weft_rpc::convert;
-use weft_rpc::tls::{self, Dialler};
+use weft_rpc::tls::{self, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
-use crate::config::{Io, NodeConfig};
+use crate::cli::VERSION;
 use crate::control::NodeControl;
 use crate::durable::Resumed;
 use crate::error::NodeError;
-use book::Book;
+pub use log::EventLines;
 use log::EventLog;
 
 /// Whether there is anybody to tell of events.
@@ -57,8 +58,8 @@ pub fn start(
 ) -> Result<Option<JoinHandle<()>>, NodeError> {
     let log = match &config.node.events {
         Some(path) => {
-            let failed = |source| NodeError::Events { path: path.clone(), source };
-            Some(EventLog::open(path, config, resumed).map_err(failed)?)
+            let failed = |source| NodeError::Events { path: path.into(), source };
+            Some(EventLog::open(path.as_ref(), config, resumed).map_err(failed)?)
         }
         None => None,
     };
@@ -96,8 +97,9 @@ pub fn start(
             .keep_alive_timeout(KEEPALIVE)
             .keep_alive_while_idle(true)
     };
-    let dialler = Dialler::new(&section.endpoint, section.tls.as_ref(), with)
-        .map_err(|error| failed(&error))?;
+    let tls = section.tls.as_ref().map(TlsFiles::from);
+    let dialler =
+        Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -107,7 +109,7 @@ pub fn start(
     let agent = Agent {
         dialler,
         refused: None,
-        book: Book::new(config, name, life).resume(resumed),
+        book: Book::new(name, life, roles(config, resumed)),
         control,
         link,
         log,
@@ -149,7 +151,7 @@ impl Agent {
                 (since, is_told) = (Instant::now(), false);
             } else if !is_told && since.elapsed() > SILENCE_TOLD {
                 is_told = true;
-                eprintln!(
+                weft_process::say!(
                     "weft-node: no controller at {} for {} s, trying on; updates go unplanned until \
                      it answers: is it running, and is there a way to it besides the port?",
                     self.dialler.uri(),
@@ -179,7 +181,8 @@ impl Agent {
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
         self.keep_events();
         let lost = self.lost + self.control.events_lost();
-        let hello = Message::Hello(self.book.hello(lost));
+        let hello = convert::hello_to_proto(&self.book.hello(), VERSION, lost);
+        let hello = Message::Hello(hello);
         if outbox.send(v1::NodeMessage { message: Some(hello) }).await.is_err() {
             return false;
         }
@@ -202,7 +205,10 @@ impl Agent {
     fn not_accepted(&mut self, error: &(dyn std::error::Error + 'static)) -> bool {
         let refused = tls::refusal(error);
         if let Some(reason) = refused.as_ref().filter(|_| refused != self.refused) {
-            eprintln!("weft-node: no stream to the controller at {}: {reason}", self.dialler.uri());
+            weft_process::say!(
+                "weft-node: no stream to the controller at {}: {reason}",
+                self.dialler.uri()
+            );
             self.refused = refused;
         }
         false
@@ -232,7 +238,7 @@ impl Agent {
                             }
                         }
                         Some(v1::command::Command::Refused(refused)) => {
-                            eprintln!(
+                            weft_process::say!(
                                 "weft-node: the controller refused `{}`: {}",
                                 refused.field, refused.problem
                             );
@@ -265,7 +271,9 @@ impl Agent {
             Ok(Some(command)) => command,
             Ok(None) => return,
             Err(invalid) => {
-                eprintln!("weft-node: the controller's command was not understood: {invalid}");
+                weft_process::say!(
+                    "weft-node: the controller's command was not understood: {invalid}"
+                );
                 return;
             }
         };
@@ -322,6 +330,33 @@ impl Agent {
     }
 }
 
+/// What the node is in its jobs when it starts: as configured, or where former lives stopped.
+fn roles(config: &NodeConfig, resumed: &[Resumed]) -> Vec<RoleState> {
+    let address = SocketAddr::new(config.port.ip.ip, config.port.udp_port).to_string();
+    let role =
+        |job: u16, role, index| RoleState::new(JobId(job), role, BoxIndex(index), address.clone());
+    let begin = |state: RoleState, order: u64, version: u64| {
+        let resumed = resumed.iter().find(|resumed| resumed.job == state.job);
+        RoleState {
+            next_order: resumed.map_or(OrderNumber(order), |resumed| resumed.next_order),
+            version: resumed.map_or(Version(version), |resumed| resumed.version),
+            momentum_norm: resumed.map_or(0.0, |resumed| resumed.momentum_norm),
+            ..state
+        }
+    };
+    let servers = config
+        .server
+        .iter()
+        .map(|job| begin(role(job.job, Role::Server, 0), job.initial_order, job.initial_version));
+    let replicas = config.replica.iter().map(|job| {
+        let state = role(job.job, Role::Replica, job.box_index);
+        begin(state, job.initial_order, job.initial_version)
+    });
+    let aggregators =
+        (config.push.iter()).map(|job| role(job.job, Role::Aggregator, job.box_index));
+    servers.chain(replicas).chain(aggregators).collect()
+}
+
 /// The link of a node's port. One without a kernel (DPDK) names no interface.
 fn link(config: &NodeConfig) -> Link {
     let port = &config.port;
@@ -338,17 +373,19 @@ fn tell(outbox: &Outbox, message: Message) {
 fn say(job: JobId, event: &Event) {
     let job = job.0;
     match event {
-        Event::Promoted { epoch, applied, version, .. } => eprintln!(
+        Event::Promoted { epoch, applied, version, .. } => weft_process::say!(
             "weft-node: this replica is the server of job {job} now, epoch {}, with all below order \
              {} at version {}; there is no replica any more, replication is not held",
-            epoch.0, applied.0, version.0
+            epoch.0,
+            applied.0,
+            version.0
         ),
-        Event::PromotionRefused { applied } => eprintln!(
+        Event::PromotionRefused { applied } => weft_process::say!(
             "weft-node: this replica cannot become the server of job {job}: it has only what is \
              below order {}",
             applied.0
         ),
-        Event::StoodDown { epoch } => eprintln!(
+        Event::StoodDown { epoch } => weft_process::say!(
             "weft-node: this is not the server of job {job} any more: another one is, in epoch {}; \
              nothing is answered for the job, end this node",
             epoch.0

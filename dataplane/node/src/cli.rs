@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
-
-use crate::config::Format;
+use weft_config::StatsFormat;
 
 /// Sums gradients of training jobs on their way: the aggregator of Weft.
 ///
@@ -36,7 +35,7 @@ pub struct Cli {
     pub stats_period: Option<u64>,
     /// How statistics are written. Overrides `node.stats_format`.
     #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<StatsFormat>,
 }
 
 #[cfg(feature = "dpdk-static")]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use weft_config::node::{DpdkSection, NodeConfig, PortSection};
 use weft_dpdk::{
     DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
 };
 use weft_io::{Port, PortInfo};
-use weft_lane::{FramePool, Relay, RelayPort, Ring, Wrapped, steer};
+use weft_lane::{FramePool, Relay, RelayPort};
 
-use crate::config::{DpdkSection, NodeConfig, PortSection};
 use crate::environment;
 use crate::error::NodeError;
 use crate::host::Host;
@@ -31,18 +31,15 @@ impl Node<'_> {
         let lcore = |cpu| -> Result<Lcore, NodeError> { Ok(handle.register_lcore(cpu)?) };
         if queues.is_empty() {
             // One queue for all lanes: lane 0 sends for the others.
-            let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
-            let relay: Relay<Mbuf> = Arc::new(Ring::new(ring_frames));
-            let sender = |_| -> Result<_, NodeError> {
-                Ok(Wrapped::Plain(relay_port(&eal, &port, &relay, info.clone())?))
-            };
+            let relay = self.settings.relay();
+            let sender = |_| relay_port(&eal, &port, &relay, info.clone());
             let senders = (1..config.lcores.shards).map(sender).collect::<Result<_, _>>()?;
-            let (front, sides) =
-                steer(self.wrap(first)?, senders, false, map, ring_frames, Some(relay));
+            let (front, sides) = self.settings.steer_relayed(self.wrap(first)?, senders, relay);
             return self.run_lanes(front, sides, host, lcore);
         }
         let others_receive = queues[0].receives();
-        let (front, sides) = self.steer_receiving(first, queues, others_receive)?;
+        let (front, sides) =
+            self.settings.steer_receiving(self.wrap(first)?, queues, others_receive);
         self.run_lanes(front, sides, host, lcore)
     }
 }

@@ -21,6 +21,7 @@ mod writer;
 mod tests;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 use weft_control::{Decision, Event, OrderNumber, Version};
@@ -29,9 +30,9 @@ use weft_engine::role::model::journal::{Checkpoint, JournalHeader, record_len_ma
 use weft_engine::role::model::{ModelState, Replay, WorkerOutcomes};
 use weft_engine::role::server::ServerJobConfig;
 use weft_kernel::Kernels;
+use weft_lane::Settings;
 use weft_wire::JobId;
 
-use crate::config::Settings;
 use crate::error::NodeError;
 use crate::model;
 use directory::{Directory, Journal};
@@ -82,7 +83,7 @@ impl Stored {
         let jobs = model::server_jobs(settings)?;
         let sections = settings.config.server.iter().zip(jobs);
         let stored = sections.filter_map(|(section, job)| {
-            let path = section.state_dir.as_ref()?.join(format!("job-{}", section.job));
+            let path = Path::new(section.state_dir.as_ref()?).join(format!("job-{}", section.job));
             let open = |path| {
                 let disk = Arc::new(LockedDirectory::open(path)?);
                 StoredJob::open(job, section.journal_bytes_max, disk)

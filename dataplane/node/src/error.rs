@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
+use weft_config::ConfigError;
 use weft_io::af_packet::AfPacketError;
 use weft_io::udp::UdpError;
-
-use crate::config::ConfigError;
 
 /// Why a node did not run. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +13,14 @@ pub enum NodeError {
     /// The controller's agent could not be started.
     #[error("cannot start the controller's agent: {0}; check `controller.endpoint`")]
     Controller(String),
+    /// The configuration cannot be read.
+    #[error("reading {path}: {source}; name a readable file with --config")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
     /// The configuration was refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -116,7 +123,7 @@ impl NodeError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::UnusedEalArgs => 2,
+            Self::Unreadable { .. } | Self::Config(_) | Self::UnusedEalArgs => 2,
             Self::Bench(error) => error.exit_status(),
             _ => 3,
         }

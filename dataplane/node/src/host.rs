@@ -8,13 +8,12 @@ use smoltcp::iface::{Config, Interface, SocketSet};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr};
+use weft_config::node::HostAddr;
 use weft_engine::send::pacer::TokenBucket;
 use weft_io::{Frame, Port};
 use weft_lane::HostSide;
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
-
-use crate::config::HostAddr;
 
 /// What the host side did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, serde::Serialize)]

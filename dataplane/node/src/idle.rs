@@ -1,7 +1,7 @@
 //! When a polling lcore sleeps, and for how long: not at all while frames come, then ever longer.
 //! Decides only; the caller sleeps.
 
-use crate::config::IdleSection;
+use weft_config::node::IdleSection;
 
 /// Back-off of one lane.
 #[derive(Clone, Copy, Debug)]

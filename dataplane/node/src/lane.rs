@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
+use weft_config::node::IdleSection;
 use weft_io::Port;
 use weft_lane::{LaneEngine, LanePort, RoleLane};
 use weft_wire::Nanos;
 
-use crate::config::IdleSection;
 use crate::control::NodeControl;
 use crate::durable::Keeper;
 use crate::host::Host;

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`agent`] | speaks with the controller, logs what happens to groups |
 //! | [`mod@bench`] | measures the aggregator instead of serving |
-//! | [`config`] | reads the TOML file; its comments are the manual |
+//! | [`config`] | reads the file that [`weft_config::node`] is the manual of |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |
 //! | [`durable`] | what servers keep on disk, and begin anew with |
@@ -18,6 +18,8 @@
 //! | [`stats`] | snapshots, reports, text, metrics |
 //!
 //! The binary is `main.rs`; everything here can be tested without it.
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -36,5 +38,4 @@ pub mod lane;
 pub mod model;
 pub mod node;
 mod reporter;
-pub mod signals;
 pub mod stats;

@@ -1,19 +1,24 @@
-//! `weft-node`: see `--help`, and [`weft_node::config`] for the configuration file.
+//! `weft-node`: see `--help`, and [`weft_config::node`] for the configuration file.
+
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_config::StatsFormat;
 use weft_node::agent;
 use weft_node::bench;
 use weft_node::cli::Invocation;
-use weft_node::config::{self, Format};
+use weft_node::config;
 use weft_node::control::NodeControl;
 use weft_node::durable::Stored;
 use weft_node::environment;
 use weft_node::error::NodeError;
 use weft_node::node::{self, Options};
 use weft_node::stats::{Report, write_text};
+use weft_process::say;
 
 fn main() -> ExitCode {
     let invocation = match Invocation::parse(std::env::args_os()) {
@@ -23,7 +28,7 @@ fn main() -> ExitCode {
     match start(invocation) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("weft-node: {}", one_line(&error));
+            weft_process::say!("weft-node: {}", one_line(&error));
             ExitCode::from(error.exit_status())
         }
     }
@@ -37,16 +42,17 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     node.stats_format = cli.format.unwrap_or(node.stats_format);
     let format = node.stats_format;
     if cli.print_config {
-        print!("{}", settings.config.to_toml());
+        say::out(&weft_config::to_toml(&settings.config));
         return Ok(());
     }
     if cli.check_config {
-        println!("{}: good", cli.config.display());
+        say::out(&format!("{}: good\n", cli.config.display()));
         return Ok(());
     }
     let mut options = Options { eal_args, stop: stop_on_signals()?, control: None };
     if settings.config.bench.is_some() {
-        println!("{}", bench::run(&settings, options)?.to_json());
+        let measured = bench::run(&settings, options)?;
+        say::out(&format!("{}\n", measured.to_json()));
         return Ok(());
     }
     let stored = Stored::open(&settings)?;
@@ -73,10 +79,10 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     Ok(())
 }
 
-fn print_report(report: &Report, format: Format) {
+fn print_report(report: &Report, format: StatsFormat) {
     match format {
-        Format::Text => print!("{}", write_text(report)),
-        Format::Json => println!("{}", report.to_json()),
+        StatsFormat::Text => say::out(&write_text(report)),
+        StatsFormat::Json => say::out(&format!("{}\n", report.to_json())),
     }
 }
 
@@ -85,7 +91,7 @@ fn print_report(report: &Report, format: Format) {
 fn stop_on_signals() -> Result<Arc<AtomicBool>, NodeError> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    let is_heard = |signal: &i32| *signal != SIGHUP || !weft_node::signals::ignores_hangup();
+    let is_heard = |signal: &i32| *signal != SIGHUP || !weft_process::signals::ignores_hangup();
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard) {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))

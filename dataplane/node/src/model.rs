@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use weft_config::node::{ReplicaSection, ServerSection};
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::{ModelView, ServerJobConfig};
+use weft_lane::Settings;
 
-use crate::config::Settings;
 use crate::error::NodeError;
 
 /// The server jobs of a node, with their initial models.
@@ -14,7 +15,7 @@ use crate::error::NodeError;
 /// [`NodeError::Model`].
 pub fn server_jobs(settings: &Settings) -> Result<Vec<ServerJobConfig>, NodeError> {
     let sections = settings.config.server.iter().zip(&settings.servers);
-    let job = |(section, job): (&crate::config::ServerSection, &ServerJobConfig)| {
+    let job = |(section, job): (&ServerSection, &ServerJobConfig)| {
         let initial = read(section.initial_model.as_deref(), job.model.dimension)?;
         Ok(ServerJobConfig { initial, ..job.clone() })
     };
@@ -27,15 +28,15 @@ pub fn server_jobs(settings: &Settings) -> Result<Vec<ServerJobConfig>, NodeErro
 /// [`NodeError::Model`].
 pub fn replica_jobs(settings: &Settings) -> Result<Vec<ReplicaJobConfig>, NodeError> {
     let sections = settings.config.replica.iter().zip(&settings.replicas);
-    let job = |(section, job): (&crate::config::ReplicaSection, &ReplicaJobConfig)| {
+    let job = |(section, job): (&ReplicaSection, &ReplicaJobConfig)| {
         let initial = read(section.initial_model.as_deref(), job.model.dimension)?;
         Ok(ReplicaJobConfig { initial, ..job.clone() })
     };
     sections.map(job).collect()
 }
 
-fn read(path: Option<&Path>, dimension: usize) -> Result<Vec<f32>, NodeError> {
-    let Some(path) = path else { return Ok(Vec::new()) };
+fn read(path: Option<&str>, dimension: usize) -> Result<Vec<f32>, NodeError> {
+    let Some(path) = path.map(Path::new) else { return Ok(Vec::new()) };
     let failed = |problem: String| NodeError::Model { path: path.to_owned(), problem };
     let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
     let (words, rest) = bytes.as_chunks::<4>();
@@ -49,8 +50,8 @@ fn read(path: Option<&Path>, dimension: usize) -> Result<Vec<f32>, NodeError> {
 ///
 /// # Errors
 /// [`NodeError::Model`].
-pub fn dump(path: Option<&Path>, view: Option<ModelView<'_>>) -> Result<(), NodeError> {
-    let (Some(path), Some(view)) = (path, view) else { return Ok(()) };
+pub fn dump(path: Option<&str>, view: Option<ModelView<'_>>) -> Result<(), NodeError> {
+    let (Some(path), Some(view)) = (path.map(Path::new), view) else { return Ok(()) };
     let bytes: Vec<u8> = view.weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
     let failed = |error: std::io::Error| NodeError::Model {
         path: path.to_owned(),

@@ -11,6 +11,8 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
+use weft_config::StatsFormat;
+use weft_config::node::Io;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::table::Table;
@@ -20,12 +22,11 @@ use weft_io::pool::Pool;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, LanePort, RelayPort, Ring, RoleLane, Wrapped, aggregator, steer};
+use weft_lane::{AggregatorLane, LanePort, RelayPort, RoleLane, Settings, Wrapped};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
-use crate::config::{Format, Io, Settings};
 use crate::control::NodeControl;
 use crate::durable::{JournalLink, Stored};
 use crate::environment;
@@ -91,9 +92,6 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     Ok(Report::new(config, start.elapsed().as_secs_f64(), &lanes))
 }
 
-/// The port of lane 0 and those of the others.
-type LanePorts<P> = (LanePort<P>, Vec<LanePort<P>>);
-
 /// What opening a port and starting lanes needs.
 pub(crate) struct Node<'a> {
     pub(crate) settings: &'a Settings,
@@ -122,16 +120,13 @@ impl Node<'_> {
                 || self.settings.has_checksums(),
             ..UdpConfig::new(self.settings.table.local.addr)
         })?;
-        let lanes = &self.settings.config.lcores;
-        let relay = Arc::new(Ring::new(lanes.ring_frames));
+        let relay = self.settings.relay();
         let sender = |_| {
             let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);
-            Wrapped::Plain(RelayPort::new(pool, Arc::clone(&relay), port.info()))
+            RelayPort::new(pool, Arc::clone(&relay), port.info())
         };
-        let senders = (1..lanes.shards).map(sender).collect();
-        let port = self.wrap(port)?;
-        let (map, ring_frames) = (&self.settings.lanes, lanes.ring_frames);
-        let (front, sides) = steer(port, senders, false, map, ring_frames, Some(relay));
+        let senders = (1..self.settings.table.shards).map(sender).collect();
+        let (front, sides) = self.settings.steer_relayed(self.wrap(port)?, senders, relay);
         self.run_lanes(front, sides, Host::silent(), |cpu| cpu.map_or(Ok(()), pin))
     }
 
@@ -164,23 +159,8 @@ impl Node<'_> {
         let first = ports.remove(0);
         let mac = section.mac.unwrap_or_else(|| first.info().mac);
         let host = Host::answering(section.ip, mac, section.mtu, self.seed);
-        let (front, sides) = self.steer_receiving(first, ports, true)?;
+        let (front, sides) = self.settings.steer_receiving(self.wrap(first)?, ports, true);
         self.run_lanes(front, sides, host, |cpu| cpu.map_or(Ok(()), pin))
-    }
-
-    /// Lanes on ports that send, and perhaps receive, by themselves.
-    pub(crate) fn steer_receiving<P: Port>(
-        &self,
-        first: P,
-        others: Vec<P>,
-        others_receive: bool,
-    ) -> Result<LanePorts<P>, NodeError> {
-        let config = &self.settings.config;
-        let faults = config.faults.map(|faults| faults.to_config());
-        let wrap = |port| Wrapped::without_capture(port, faults.as_ref());
-        let others = others.into_iter().map(wrap).collect();
-        let (map, ring_frames) = (&self.settings.lanes, config.lcores.ring_frames);
-        Ok(steer(self.wrap(first)?, others, others_receive, map, ring_frames, None))
     }
 
     #[cfg(not(feature = "dpdk"))]
@@ -202,7 +182,7 @@ impl Node<'_> {
         S: Port<Frame: Send> + Send,
     {
         let info = front.info();
-        let table = self.table(&info);
+        let table = self.settings.table_at(info.mac);
         if !(self.settings.servers.is_empty() && self.settings.replicas.is_empty()) {
             let cpu = self.settings.config.lcores.cpus.first().copied();
             let guard = prepare(cpu).map_err(|error| self.stop(error))?;
@@ -300,26 +280,16 @@ impl Node<'_> {
 
     /// Puts `[trace]` and `[faults]` around a port.
     pub(crate) fn wrap<P: Port>(&self, port: P) -> Result<Wrapped<P>, NodeError> {
-        let config = &self.settings.config;
-        let faults = config.faults.map(|faults| faults.to_config());
-        let Some(trace) = &config.trace else {
-            return Ok(Wrapped::without_capture(port, faults.as_ref()));
+        let Some(trace) = &self.settings.config.trace else {
+            return Ok(self.settings.wrap(port, None).expect("nothing is written"));
         };
-        let failed = |source| NodeError::Capture { path: trace.pcap.clone(), source };
+        let failed = |source| NodeError::Capture { path: trace.pcap.clone().into(), source };
         let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
         #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();
         let origin = Nanos(u64::try_from(origin).unwrap_or(0));
-        let bytes_max = trace.size_max_mib << 20;
-        Wrapped::with_capture(port, faults.as_ref(), output, bytes_max, origin).map_err(failed)
-    }
-
-    /// The table with the address that the port turned out to have.
-    fn table(&self, info: &PortInfo) -> Table {
-        let mut config = self.settings.table.clone();
-        config.local.mac = self.settings.config.port.mac.unwrap_or(info.mac);
-        Table::new(config).expect("it was judged when the configuration was read")
+        self.settings.wrap(port, Some((output, origin))).map_err(failed)
     }
 
     fn lane<P: Port>(
@@ -329,9 +299,8 @@ impl Node<'_> {
         lane: usize,
     ) -> AggregatorLane<LanePort<P>> {
         let lane = u16::try_from(lane).expect("the table bounds the shards");
-        let (pushes, strangers) = (&self.settings.pushes, self.settings.config.strangers.into());
-        let engine = aggregator(table, pushes, strangers, lane, self.seed, Kernels::detect());
-        AggregatorLane::new(port, engine.expect("it was judged when the configuration was read"))
+        let engine = self.settings.aggregator(table, lane, self.seed, Kernels::detect());
+        AggregatorLane::new(port, engine)
     }
 
     fn stop(&self, error: NodeError) -> NodeError {
@@ -345,12 +314,13 @@ impl Node<'_> {
         let (name, driver, mtu) = (&info.name, &info.driver, info.mtu);
         let pid = std::process::id();
         match self.settings.config.node.stats_format {
-            Format::Text => eprintln!(
+            StatsFormat::Text => weft_process::say!(
                 "weft-node ready: port={name} driver={driver} addr={} mac={} mtu={mtu} \
                  shards={shards} pid={pid}",
-                local.addr, local.mac
+                local.addr,
+                local.mac
             ),
-            Format::Json => {
+            StatsFormat::Json => {
                 let line = serde_json::json!({
                     "ready": true,
                     "node": self.settings.config.node.name,
@@ -362,7 +332,7 @@ impl Node<'_> {
                     "shards": shards,
                     "pid": pid,
                 });
-                eprintln!("{line}");
+                weft_process::say!("{line}");
             }
         }
     }

@@ -8,7 +8,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::config::{Format, NodeConfig};
+use weft_config::StatsFormat;
+use weft_config::node::NodeConfig;
+use weft_process::{metrics as http, say};
+
 use crate::error::NodeError;
 use crate::lane::Shared;
 use crate::stats::{LaneSnapshot, PortReport, Report, metrics, write_text};
@@ -45,8 +48,8 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
             let report = report().with_rates_since(&last.1, last.0.elapsed());
             last = (Instant::now(), report.port.clone());
             match config.node.stats_format {
-                Format::Text => eprint!("{}", write_text(&report)),
-                Format::Json => eprintln!("{}", report.to_json()),
+                StatsFormat::Text => say!("{}", write_text(&report).trim_end()),
+                StatsFormat::Json => say!("{}", report.to_json()),
             }
         }
         if let Some(MetricsListener(listener)) = &metrics {
@@ -63,19 +66,10 @@ fn answer(mut stream: TcpStream, report: &Report) -> std::io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
-    let mut request = [0; 1024];
+    let mut request = [0; http::REQUEST_LEN_MAX];
     let len = stream.read(&mut request)?;
-    let is_scrape = request[..len].starts_with(b"GET /metrics ");
-    let (status, body) = match is_scrape {
-        true => ("200 OK", metrics::write_metrics(report)),
-        false => ("404 Not Found", "only GET /metrics is served\n".to_owned()),
-    };
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        metrics::CONTENT_TYPE,
-        body.len()
-    )
+    let page = http::is_scrape(&request[..len]).then(|| metrics::write_metrics(report));
+    stream.write_all(http::response(page.as_deref()).as_bytes())
 }
 
 /// How often it looks for something to do.

@@ -9,10 +9,12 @@ mod member;
 
 use common::ConfigFile;
 use lab::{Lab, serves};
+use weft_config::node::Io;
 
 fn config(name: &str, interface: &str, mtu: u16) -> ConfigFile {
-    let port = format!("io = \"af_packet\"\ninterface = \"{interface}\"\nmtu = {mtu}");
-    lab::config(name, &port, "")
+    let mut config = lab::config(Io::AfPacket, mtu);
+    config.port.device = Some(interface.to_owned());
+    ConfigFile::new(name, &config)
 }
 
 #[test]

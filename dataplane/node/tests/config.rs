@@ -4,7 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use weft_node::config::{ConfigError, NodeConfig, parse};
+use weft_config::node::NodeConfig;
+use weft_config::{ConfigError, ConfigFile, to_toml};
+use weft_lane::Settings;
+use weft_node::config;
+use weft_node::error::NodeError;
 
 const GOOD: &str = r#"[node]
 name = "n"
@@ -22,6 +26,10 @@ window = 64
 members = ["10.0.0.2:4000", { addr = "10.0.0.3:4000", weight = 1 }]
 "#;
 
+fn parse(name: &str, text: &str) -> Result<Settings, ConfigError> {
+    config::parse(&ConfigFile::new(name, text))
+}
+
 /// `good` with `from` replaced by `to` is refused in one line, which begins as expected.
 fn assert_refused(good: &str, cases: &[(&str, &str, &str)]) {
     for (from, to, expected) in cases {
@@ -38,7 +46,7 @@ fn assert_refused(good: &str, cases: &[(&str, &str, &str)]) {
 /// What is printed reads back as the same.
 fn assert_prints_itself(text: &str) {
     let first = parse("a.toml", text).expect("it is good");
-    let again = parse("b.toml", &first.config.to_toml()).expect("what was printed is good");
+    let again = parse("b.toml", &to_toml(&first.config)).expect("what was printed is good");
     assert_eq!(first.config, again.config);
     assert_eq!(first.table, again.table);
 }
@@ -221,7 +229,7 @@ fn words_are_those_of_the_manual() {
              workers = [\"10.0.0.2:4000\"]\ndimension = 100\n{key} = \"{word}\"\n"
         );
         let settings = parse("a.toml", &text).unwrap_or_else(|error| panic!("{error}"));
-        let printed = settings.config.to_toml();
+        let printed = to_toml(&settings.config);
         assert!(printed.contains(&format!("{key} = \"{word}\"")), "{printed}");
     }
 }
@@ -251,8 +259,8 @@ fn defaults_are_as_documented() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let error = weft_node::config::load(Path::new("/nonexistent/node.toml")).unwrap_err();
-    assert!(matches!(error, ConfigError::Read { .. }));
+    let error = config::load(Path::new("/nonexistent/node.toml")).unwrap_err();
+    assert!(matches!(error, NodeError::Unreadable { .. }));
     assert!(error.to_string().starts_with("reading /nonexistent/node.toml: "), "{error}");
 }
 

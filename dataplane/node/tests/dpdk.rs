@@ -14,14 +14,18 @@ use std::time::Instant;
 use common::{ConfigFile, PATIENCE, Running};
 use lab::{Lab, serves};
 use nix::sys::signal::Signal;
+use weft_config::node::{DpdkSection, Io, NodeConfig};
 
 fn config(name: &str, interface: &str, mtu: u16) -> ConfigFile {
-    let port = format!("io = \"dpdk\"\nmtu = {mtu}");
-    let more = format!(
-        "[dpdk]\nvdev = [\"net_af_packet0,iface={interface}\"]\nmemory_mib = 64\n\
-         rx_descriptors = 256\ntx_descriptors = 256\nmbuf_count = 1024"
-    );
-    lab::config(name, &port, &more)
+    let dpdk = DpdkSection {
+        vdev: vec![format!("net_af_packet0,iface={interface}")],
+        memory_mib: 64,
+        rx_descriptors: 256,
+        tx_descriptors: 256,
+        mbuf_count: 1024,
+        ..DpdkSection::default()
+    };
+    ConfigFile::new(name, &NodeConfig { dpdk, ..lab::config(Io::Dpdk, mtu) })
 }
 
 #[test]

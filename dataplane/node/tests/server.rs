@@ -3,13 +3,14 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
 use weft_client::push::{Outcome, PushConfig, PushSession};
+use weft_config::node::{Io, NodeConfig, PortSection, ReplicaSection, ServerSection};
 use weft_engine::figures::FigureKind;
 use weft_engine::role::server::ServerJobStats;
 
@@ -47,15 +48,8 @@ impl Place {
         loopback(self.first_host + 2 + u8::try_from(rank).unwrap(), self.port)
     }
 
-    fn shape(&self) -> String {
-        let workers: Vec<String> =
-            (0..self.workers).map(|rank| format!("\"{}\"", self.worker(rank))).collect();
-        format!(
-            "job = 1\nname = \"j\"\nworkers = [{}]\nboxes = [\"{}\"]\ndimension = {DIMENSION}\n\
-             momentum = 0.5\nstaging_bytes_max = 1000000\n",
-            workers.join(", "),
-            self.replica()
-        )
+    fn workers(&self) -> Vec<SocketAddr> {
+        (0..self.workers).map(|rank| self.worker(rank)).collect()
     }
 
     fn dump(&self, role: &str) -> PathBuf {
@@ -63,17 +57,42 @@ impl Place {
         std::env::temp_dir().join(file)
     }
 
-    fn config(&self, role: &str, more: &str) -> ConfigFile {
-        let host = if role == "server" { self.server() } else { self.replica() };
-        let text = format!(
-            "[node]\nname = \"{role}\"\n[port]\nio = \"udp\"\nip = \"{}\"\nudp_port = {}\n\
-             [[{role}]]\n{}dump_model = \"{}\"\n{more}\n",
-            host.ip(),
-            self.port,
-            self.shape(),
-            self.dump(role).display()
-        );
-        ConfigFile::new(&format!("{}-{role}", self.name), &text)
+    fn node(&self, role: &str, at: SocketAddr) -> NodeConfig {
+        let port = PortSection { udp_port: at.port(), ..PortSection::new(Io::Udp, at.ip()) };
+        let mut config = NodeConfig::new(port);
+        config.node.name = role.to_owned();
+        config
+    }
+
+    /// The server's file; `change` has the last word on its section.
+    fn server_file(&self, change: impl FnOnce(&mut ServerSection)) -> ConfigFile {
+        ConfigFile::new(&format!("{}-server", self.name), &self.server_config(change))
+    }
+
+    fn server_config(&self, change: impl FnOnce(&mut ServerSection)) -> NodeConfig {
+        let mut section = ServerSection {
+            name: Some("j".to_owned()),
+            boxes: vec![self.replica()],
+            momentum: 0.5,
+            staging_bytes_max: 1_000_000,
+            dump_model: Some(self.dump("server").display().to_string()),
+            ..ServerSection::new(1, self.workers(), DIMENSION)
+        };
+        change(&mut section);
+        NodeConfig { server: vec![section], ..self.node("server", self.server()) }
+    }
+
+    fn replica_file(&self) -> ConfigFile {
+        let section = ReplicaSection {
+            name: Some("j".to_owned()),
+            boxes: vec![self.replica()],
+            momentum: 0.5,
+            staging_bytes_max: 1_000_000,
+            dump_model: Some(self.dump("replica").display().to_string()),
+            ..ReplicaSection::new(1, 0, self.server(), self.workers(), DIMENSION)
+        };
+        let config = NodeConfig { replica: vec![section], ..self.node("replica", self.replica()) };
+        ConfigFile::new(&format!("{}-replica", self.name), &config)
     }
 
     fn train_all(&self) -> Training {
@@ -124,9 +143,11 @@ fn train(server: SocketAddr, local: SocketAddr, rank: u8) -> u64 {
 #[test]
 fn a_server_commits_what_sessions_push_and_its_replica_follows() {
     let place = Place { name: "follow", port: free_port(), first_host: 31, workers: 3 };
-    let server_config = place.config("server", "replica = 0\ntau_max = 100");
-    let more = format!("box_index = 0\nserver = \"{}\"", place.server());
-    let replica_config = place.config("replica", &more);
+    let server_config = place.server_file(|section| {
+        section.replica = Some(0);
+        section.tau_max = Some(100);
+    });
+    let replica_config = place.replica_file();
     let server = Running::start(&mut weft_node(&server_config, &["--format", "json"]));
     let replica = Running::start(&mut weft_node(&replica_config, &["--format", "json"]));
     assert!(replica.ready.contains("\"node\":\"replica\""), "{}", replica.ready);
@@ -166,8 +187,10 @@ fn an_initial_model_is_served_and_dumped() {
     let path = place.dump("initial");
     let bytes: Vec<u8> = initial.iter().flat_map(|w| w.to_le_bytes()).collect();
     std::fs::write(&path, bytes).unwrap();
-    let more = format!("initial_model = \"{}\"\ninitial_version = 70000", path.display());
-    let config = place.config("server", &more);
+    let config = place.server_file(|section| {
+        section.initial_model = Some(path.display().to_string());
+        section.initial_version = 70_000;
+    });
     let server = Running::start(&mut weft_node(&config, &["--format", "json"]));
     let push = PushConfig::new(place.worker(0), place.server()).rank(0).job(1);
     let mut session = PushSession::connect(&push).expect("the server answers");
@@ -186,9 +209,9 @@ fn an_initial_model_is_served_and_dumped() {
 fn metrics_and_text_name_servers_and_replicas() {
     let place = Place { name: "metrics", port: free_port(), first_host: 51, workers: 1 };
     let metrics = free_port();
-    let text = std::fs::read_to_string(place.config("server", "replica = 0").path()).unwrap();
-    let text = text.replace("[node]\n", &format!("[node]\nmetrics = \"127.0.0.1:{metrics}\"\n"));
-    let config = ConfigFile::new("metrics-server-2", &text);
+    let mut config = place.server_config(|section| section.replica = Some(0));
+    config.node.metrics = Some(loopback(1, metrics));
+    let config = ConfigFile::new("metrics-server", &config);
     let server = Running::start(&mut weft_node(&config, &[]));
     let deadline = Instant::now() + PATIENCE;
     let body = loop {
@@ -230,17 +253,26 @@ fn configurations_that_cannot_be_are_refused_by_name() {
         ("[[row]]\nrow = 0\njob = 1\nmembers = [\"127.0.0.1:1\"]\n[[job]]\nid = 1", "server"),
     ];
     for (more, field) in cases {
-        let config = place.config("server", more);
+        let text = format!(
+            "[port]\nio = \"udp\"\nip = \"{}\"\n[[server]]\njob = 1\nworkers = [\"{}\"]\n\
+             dimension = 9\n{more}\n",
+            place.server().ip(),
+            place.worker(0)
+        );
+        let config = ConfigFile::with_text("bad-server", &text);
         let output = run_to_end(&mut weft_node(&config, &["--check-config"]));
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{more}: {stderr}");
         assert!(stderr.contains(&format!("{field}: ")), "{more}: {stderr}");
     }
-    let good = place.config("server", "replica = 0\ndiv_max = 1.0");
+    let good = place.server_file(|section| {
+        section.replica = Some(0);
+        section.div_max = Some(1.0);
+    });
     let output = run_to_end(&mut weft_node(&good, &["--print-config"]));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(printed.contains("learning_rate = \"plain\""), "{printed}");
-    let again = ConfigFile::new("bad-again", &printed);
+    let again = ConfigFile::with_text("bad-again", &printed);
     let output = run_to_end(&mut weft_node(&again, &["--check-config"]));
     assert_eq!(output.status.code(), Some(0), "what is printed can be read");
 }
@@ -251,11 +283,11 @@ fn configurations_that_cannot_be_are_refused_by_name() {
 fn a_killed_server_goes_on_from_its_directory() {
     let place = Place { name: "durable", port: free_port(), first_host: 71, workers: 3 };
     let directory = tempfile::tempdir().unwrap();
-    let more = format!(
-        "tau_max = 1000\nstate_dir = \"{}\"\njournal_bytes_max = 1",
-        directory.path().display()
-    );
-    let config = place.config("server", &more);
+    let config = place.server_file(|section| {
+        section.tau_max = Some(1000);
+        section.state_dir = Some(directory.path().display().to_string());
+        section.journal_bytes_max = 1;
+    });
     let mut server = Running::start(&mut weft_node(&config, &["--format", "json"]));
     let training = place.train_all();
     for _ in 0..3 {
@@ -295,16 +327,19 @@ fn refused(config: &ConfigFile) -> String {
 fn a_state_that_does_not_fit_is_refused_by_file() {
     let place = Place { name: "state", port: free_port(), first_host: 81, workers: 1 };
     let directory = tempfile::tempdir().unwrap();
-    let more = format!("state_dir = \"{}\"", directory.path().display());
-    let config = place.config("server", &more);
+    let durable = |state_dir: &Path| {
+        place.server_config(|section| section.state_dir = Some(state_dir.display().to_string()))
+    };
+    let mut other = durable(directory.path());
+    let config = ConfigFile::new("state-server", &other);
+    other.server[0].dimension = 30;
+    let other = ConfigFile::new("state-other", &other);
     let server = Running::start(&mut weft_node(&config, &[]));
     let stderr = refused(&config);
     assert!(stderr.contains("another weft-node serves from it"), "{stderr}");
     assert_eq!(train(place.server(), place.worker(0), 0), 12);
     server.end(Signal::SIGKILL);
     let job = directory.path().join("job-1");
-    let text = std::fs::read_to_string(config.path()).unwrap();
-    let other = ConfigFile::new("state-other", &text.replace("dimension = 3000", "dimension = 30"));
     let stderr = refused(&other);
     let words = ["job-1/checkpoint: is of job 1 with 3000 parameters", "has job 1 with 30"];
     assert!(words.iter().all(|words| stderr.contains(words)), "{stderr}");
@@ -342,7 +377,6 @@ fn a_state_that_does_not_fit_is_refused_by_file() {
     assert_eq!(report["servers"][0]["version"], 11, "{report}");
     let file = directory.path().join("a-file");
     std::fs::write(&file, "").unwrap();
-    let more = format!("state_dir = \"{}\"", file.display());
-    let stderr = refused(&place.config("server", &more));
+    let stderr = refused(&ConfigFile::new("state-file", &durable(&file)));
     assert!(stderr.contains("cannot be written") && stderr.contains("a-file/job-1"), "{stderr}");
 }

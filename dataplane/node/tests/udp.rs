@@ -4,14 +4,19 @@ mod common;
 #[path = "common/member.rs"]
 mod member;
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::Output;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use member::{Member, join_all};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use weft_config::node::{
+    FaultsSection, Io, JobSection, MemberSection, NodeConfig, ParentSection, PortSection,
+    RowSection, TraceSection,
+};
 
 const ELEMENTS: usize = 8;
 
@@ -32,22 +37,36 @@ fn free_ports(count: u16) -> u16 {
 
 /// A node with `shards` lanes and two members, each with as many ports.
 struct Setup {
-    config: ConfigFile,
+    file: ConfigFile,
     node: SocketAddr,
     members: [u16; 2],
 }
 
-fn setup(name: &str, shards: u16, more: &str) -> Setup {
+/// `change` has the last word on the node's configuration.
+fn setup(name: &str, shards: u16, change: impl FnOnce(&mut NodeConfig)) -> Setup {
     let first = free_ports(3 * shards);
     let (node, members) = (first, [first + shards, first + 2 * shards]);
-    let [one, other] = members;
-    let text = format!(
-        "[port]\nio = \"udp\"\nip = \"127.0.0.1\"\nudp_port = {node}\n[lcores]\nshards = {shards}\n\
-         {more}\n[[job]]\nid = 1\nname = \"j\"\n[[row]]\nrow = 0\njob = 1\nelements = {ELEMENTS}\n\
-         window = 16\nexponent = 0\nmembers = [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]\n"
-    );
-    let node = SocketAddr::from(([127, 0, 0, 1], node));
-    Setup { config: ConfigFile::new(name, &text), node, members }
+    let mut config = config(node, shards, row(members.map(|port| loopback(port).into()).into()));
+    config.job[0].name = Some("j".to_owned());
+    change(&mut config);
+    let file = ConfigFile::new(name, &config);
+    Setup { file, node: loopback(node), members }
+}
+
+fn row(members: Vec<MemberSection>) -> RowSection {
+    let elements = u16::try_from(ELEMENTS).expect("few");
+    RowSection { elements, window: 16, exponent: Some(0), ..RowSection::new(0, 1, members) }
+}
+
+fn config(port: u16, shards: u16, row: RowSection) -> NodeConfig {
+    let mut config = NodeConfig::new(PortSection {
+        udp_port: port,
+        ..PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]))
+    });
+    config.lcores.shards = shards;
+    config.job.push(JobSection::new(1));
+    config.row.push(row);
+    config
 }
 
 fn loopback(port: u16) -> SocketAddr {
@@ -60,8 +79,8 @@ fn values(rank: i32) -> Vec<i32> {
 
 #[test]
 fn two_members_get_the_sum_and_the_statistics_match() {
-    let setup = setup("sum", 1, "");
-    let node = Running::start(&mut weft_node(&setup.config, &["--format", "json"]));
+    let setup = setup("sum", 1, |_| ());
+    let node = Running::start(&mut weft_node(&setup.file, &["--format", "json"]));
     let ready: serde_json::Value = serde_json::from_str(&node.ready).expect("JSON");
     assert_eq!(ready["ready"], true);
     assert_eq!(ready["addr"], setup.node.to_string());
@@ -108,8 +127,8 @@ fn two_members_get_the_sum_and_the_statistics_match() {
 
 #[test]
 fn a_terminated_node_prints_testpmds_block() {
-    let setup = setup("text", 1, "");
-    let node = Running::start(&mut weft_node(&setup.config, &["--stats-period", "1"]));
+    let setup = setup("text", 1, |_| ());
+    let node = Running::start(&mut weft_node(&setup.file, &["--stats-period", "1"]));
     assert!(node.ready.starts_with("weft-node ready: "), "{}", node.ready);
     std::thread::sleep(Duration::from_millis(2300));
     let ended = node.end(Signal::SIGTERM);
@@ -134,8 +153,8 @@ fn a_terminated_node_prints_testpmds_block() {
 #[test]
 fn four_lanes_share_one_udp_port() {
     const LANES: u16 = 4;
-    let setup = setup("lanes", LANES, "");
-    let node = Running::start(&mut weft_node(&setup.config, &["--format", "json"]));
+    let setup = setup("lanes", LANES, |_| ());
+    let node = Running::start(&mut weft_node(&setup.file, &["--format", "json"]));
     let mut members = Vec::new();
     for lane in 0..LANES {
         for rank in [0, 1] {
@@ -170,21 +189,17 @@ fn a_leaf_sends_its_sum_up_and_brings_the_roots_answer_down() {
     const LANES: u16 = 2;
     let first = free_ports(4 * LANES);
     let [root, leaf, one, other] = [0, 1, 2, 3].map(|index| first + index * LANES);
-    let section = |port: u16, row: &str| {
-        format!(
-            "[port]\nio = \"udp\"\nip = \"127.0.0.1\"\nudp_port = {port}\n[lcores]\n\
-             shards = {LANES}\n[[job]]\nid = 1\n[[row]]\nrow = 0\njob = 1\nelements = {ELEMENTS}\n\
-             window = 16\nexponent = 0\nfan_in = 2\n{row}\n"
-        )
+    let leaf_at_root = MemberSection { addr: loopback(leaf), weight: 2, is_box: true };
+    let at_root = RowSection { fan_in: Some(2), ..row(vec![leaf_at_root]) };
+    let parent =
+        ParentSection { addr: loopback(root), row: 0, rank: 0, source_port: None, mac: None };
+    let at_leaf = RowSection {
+        fan_in: Some(2),
+        parent: Some(parent),
+        ..row([one, other].map(|port| loopback(port).into()).into())
     };
-    let member =
-        format!("members = [{{ addr = \"127.0.0.1:{leaf}\", weight = 2, is_box = true }}]");
-    let root_config = ConfigFile::new("root", &section(root, &member));
-    let parent = format!(
-        "members = [\"127.0.0.1:{one}\", \"127.0.0.1:{other}\"]\n\
-         parent = {{ addr = \"127.0.0.1:{root}\", row = 0, rank = 0 }}"
-    );
-    let leaf_config = ConfigFile::new("leaf", &section(leaf, &parent));
+    let root_config = ConfigFile::new("root", &config(root, LANES, at_root));
+    let leaf_config = ConfigFile::new("leaf", &config(leaf, LANES, at_leaf));
     let root_node = Running::start(&mut weft_node(&root_config, &["--format", "json"]));
     let leaf_node = Running::start(&mut weft_node(&leaf_config, &["--format", "json"]));
 
@@ -213,8 +228,8 @@ fn a_leaf_sends_its_sum_up_and_brings_the_roots_answer_down() {
 
 #[test]
 fn an_idle_node_leaves_the_cpu_alone() {
-    let setup = setup("idle", 2, "");
-    let node = Running::start(&mut weft_node(&setup.config, &[]));
+    let setup = setup("idle", 2, |_| ());
+    let node = Running::start(&mut weft_node(&setup.file, &[]));
     let before = cpu_ticks(node.pid());
     std::thread::sleep(Duration::from_secs(2));
     let ticks = cpu_ticks(node.pid()) - before;
@@ -225,8 +240,8 @@ fn an_idle_node_leaves_the_cpu_alone() {
 
 #[test]
 fn a_node_told_never_to_sleep_polls() {
-    let setup = setup("poll", 1, "[idle]\nbreaths = 0");
-    let node = Running::start(&mut weft_node(&setup.config, &[]));
+    let setup = setup("poll", 1, |config| config.idle.breaths = 0);
+    let node = Running::start(&mut weft_node(&setup.file, &[]));
     let before = cpu_ticks(node.pid());
     let deadline = Instant::now() + PATIENCE;
     while cpu_ticks(node.pid()) - before < 10 {
@@ -262,33 +277,37 @@ fn assert_refusal(output: &Output, code: i32, words: &str) {
 
 #[test]
 fn what_this_machine_lacks_is_one_line_and_status_3() {
-    let taken = setup("taken", 1, "");
+    let taken = setup("taken", 1, |_| ());
     let _holder = UdpSocket::bind(taken.node).expect("the port is free");
-    assert_refusal(&refused(&taken.config, &[]), 3, "is in use");
+    assert_refusal(&refused(&taken.file, &[]), 3, "is in use");
 
-    let text = std::fs::read_to_string(taken.config.path()).expect("it is there");
-    let elsewhere = text.replace("127.0.0.1", "192.0.2.7");
-    let elsewhere = ConfigFile::new("elsewhere", &elsewhere);
-    assert_refusal(&refused(&elsewhere, &[]), 3, "no interface of this host has the address");
+    let elsewhere = setup("elsewhere", 1, |config| {
+        let at = IpAddr::from([192, 0, 2, 7]);
+        config.port.ip = at.into();
+        config.row[0].members.iter_mut().for_each(|member| member.addr.set_ip(at));
+    });
+    assert_refusal(&refused(&elsewhere.file, &[]), 3, "no interface of this host has the address");
 
-    let pinned = setup("pinned", 1, "cpus = [1000]");
-    assert_refusal(&refused(&pinned.config, &[]), 3, "pinning a lane to CPU 1000");
-    let pinned = setup("pinned-side", 2, "cpus = [0, 1000]");
-    assert_refusal(&refused(&pinned.config, &[]), 3, "pinning a lane to CPU 1000");
+    let pinned = setup("pinned", 1, |config| config.lcores.cpus = vec![1000]);
+    assert_refusal(&refused(&pinned.file, &[]), 3, "pinning a lane to CPU 1000");
+    let pinned = setup("pinned-side", 2, |config| config.lcores.cpus = vec![0, 1000]);
+    assert_refusal(&refused(&pinned.file, &[]), 3, "pinning a lane to CPU 1000");
 
-    let capture = setup("capture", 1, "[trace]\npcap = \"/nonexistent/a.pcap\"");
-    assert_refusal(&refused(&capture.config, &[]), 3, "writing the capture /nonexistent/a.pcap");
+    let capture = setup("capture", 1, |config| {
+        config.trace = Some(TraceSection::new("/nonexistent/a.pcap"));
+    });
+    assert_refusal(&refused(&capture.file, &[]), 3, "writing the capture /nonexistent/a.pcap");
 
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
-    let metrics = setup("metrics-taken", 1, &format!("[node]\nmetrics = \"{addr}\""));
-    assert_refusal(&refused(&metrics.config, &[]), 3, "for /metrics");
+    let metrics = setup("metrics-taken", 1, |config| config.node.metrics = Some(addr));
+    assert_refusal(&refused(&metrics.file, &[]), 3, "for /metrics");
 
-    let eal = weft_node(&setup("eal", 1, "").config, &[]).get_program().to_owned();
-    let setup = setup("eal-args", 1, "");
+    let eal = weft_node(&setup("eal", 1, |_| ()).file, &[]).get_program().to_owned();
+    let setup = setup("eal-args", 1, |_| ());
     let output = std::process::Command::new(eal)
         .args(["-l", "0", "--", "--config"])
-        .arg(setup.config.path())
+        .arg(setup.file.path())
         .output()
         .expect("weft-node runs");
     assert_refusal(&output, 2, "EAL arguments came before `--`");
@@ -297,10 +316,8 @@ fn what_this_machine_lacks_is_one_line_and_status_3() {
 #[cfg(not(feature = "dpdk"))]
 #[test]
 fn a_build_without_dpdk_says_so() {
-    let setup = setup("nodpdk", 1, "");
-    let text = std::fs::read_to_string(setup.config.path()).expect("it is there");
-    let dpdk = ConfigFile::new("nodpdk2", &text.replace("\"udp\"", "\"dpdk\""));
-    assert_refusal(&refused(&dpdk, &[]), 3, "built without DPDK");
+    let setup = setup("nodpdk", 1, |config| config.port.io = Io::Dpdk);
+    assert_refusal(&refused(&setup.file, &[]), 3, "built without DPDK");
 }
 
 #[test]
@@ -308,9 +325,11 @@ fn metrics_are_served_and_nothing_else() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("bound");
     drop(listener);
-    let setup =
-        setup("metrics", 1, &format!("[node]\nname = \"a \\\"b\\\"\"\nmetrics = \"{addr}\""));
-    let node = Running::start(&mut weft_node(&setup.config, &[]));
+    let setup = setup("metrics", 1, |config| {
+        config.node.name = "a \"b\"".to_owned();
+        config.node.metrics = Some(addr);
+    });
+    let node = Running::start(&mut weft_node(&setup.file, &[]));
     let body = get(addr, "/metrics");
     assert!(body.starts_with("HTTP/1.1 200 OK"), "{body}");
     for line in [
@@ -341,9 +360,11 @@ fn get(addr: SocketAddr, path: &str) -> String {
 #[test]
 fn faults_and_trace_wrap_the_port() {
     let pcap = std::env::temp_dir().join(format!("weft-node-{}.pcap", std::process::id()));
-    let more = format!("[faults]\nloss = 1.0\n[trace]\npcap = {:?}", pcap.display().to_string());
-    let setup = setup("faults", 1, &more);
-    let node = Running::start(&mut weft_node(&setup.config, &["--format", "json"]));
+    let setup = setup("faults", 1, |config| {
+        config.faults = Some(FaultsSection { loss: 1.0, ..FaultsSection::default() });
+        config.trace = Some(TraceSection::new(pcap.display().to_string()));
+    });
+    let node = Running::start(&mut weft_node(&setup.file, &["--format", "json"]));
     let mut member = Member::new(loopback(setup.members[0]), setup.node, 0, 0);
     for _ in 0..3 {
         assert!(!member.join(), "every datagram is lost");
@@ -358,4 +379,22 @@ fn faults_and_trace_wrap_the_port() {
     assert_eq!(&capture[..4], &[0x4d, 0x3c, 0xb2, 0xa1], "nanoseconds, little-endian");
     // Three HELLOs of 14 + 20 + 8 + 32 + 72 bytes, each behind a record header of 16.
     assert_eq!(capture.len(), 24 + 3 * (16 + 146));
+}
+
+/// Lines for people go to whoever reads them; when nobody does, the node goes on.
+#[test]
+fn a_node_goes_on_when_nobody_reads_its_stderr() {
+    let setup = setup("unread", 1, |_| ());
+    let mut command = weft_node(&setup.file, &["--stats-period", "1"]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut node = command.spawn().expect("the node starts");
+    let mut lines = BufReader::new(node.stderr.take().expect("piped")).lines();
+    assert!(lines.next().is_some_and(|line| line.is_ok()), "it says that it is ready");
+    drop(lines);
+    // Statistics are written twice meanwhile.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(node.try_wait().expect("a child").is_none(), "it ended");
+    let pid = Pid::from_raw(i32::try_from(node.id()).expect("a process number"));
+    nix::sys::signal::kill(pid, Signal::SIGINT).expect("it runs");
+    assert_eq!(node.wait().expect("a child").code(), Some(0));
 }

@@ -13,10 +13,12 @@ use weft_wire::{GroupId, JobId, Members, Rank};
 use crate::v1;
 
 mod codes;
+mod hello;
 mod train;
 
 use codes::bound;
 pub use codes::{Code, code, decision, decision_to_proto, drop_reason};
+pub use hello::{hello, hello_to_proto};
 pub use train::{train, train_to_proto};
 
 /// A message that does not fit: which field, and what about it.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tokio_rustls::rustls;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use weft_config::TlsSection;
 
 /// Where a certificate is, in PEM.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -21,6 +22,13 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// Its key. Nobody else should be able to read it.
     pub key: PathBuf,
+}
+
+impl From<&TlsSection> for TlsFiles {
+    fn from(section: &TlsSection) -> Self {
+        let TlsSection { ca, cert, key } = section;
+        Self { ca: ca.into(), cert: cert.into(), key: key.into() }
+    }
 }
 
 /// What is in the files.

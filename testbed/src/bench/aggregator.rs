@@ -15,9 +15,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_config::node::{BenchMode, BenchSection};
 
 use super::case::{Case, Frames, Lease, Order, Source};
-use super::config::{BenchSpec, NodeSpec};
+use super::config::NodeSpec;
 use super::interrupt;
 use super::process::{BenchError, Measurement, Node, Running, testpmd};
 use super::statistics::median;
@@ -178,11 +179,10 @@ fn pcap_round(
 ) -> Result<Round, BenchError> {
     let pcap = directory.join("contributions.pcap");
     let vdev = format!("net_pcap0,rx_pcap={},infinite_rx=1", pcap.display());
-    let bench = BenchSpec {
-        mode: "replay",
-        pcap: Some(&pcap),
-        seconds: Some(settings.seconds),
-        ..BenchSpec::default()
+    let bench = BenchSection {
+        pcap: Some(pcap.display().to_string()),
+        seconds: settings.seconds,
+        ..BenchSection::new(BenchMode::Replay)
     };
     let [lane, main] = settings.cpus;
     if case.lcores > 1 && lane == main {
@@ -273,8 +273,8 @@ fn generate(
     device: &Running,
     echo: bool,
 ) -> Result<(Running, f64), BenchError> {
-    let mode = if echo { "echo" } else { "generate" };
-    let bench = BenchSpec { mode, seconds: Some(settings.seconds), ..BenchSpec::default() };
+    let mode = if echo { BenchMode::Echo } else { BenchMode::Generate };
+    let bench = BenchSection { seconds: settings.seconds, ..BenchSection::new(mode) };
     let spec = NodeSpec {
         vdev: memif(socket, "client"),
         cpus: vec![settings.cpus[1]],

@@ -12,25 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde::Serialize;
-use weft_control::SumOrder;
-use weft_engine::role::aggregator::Aggregator;
-use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table};
+use weft_config::node::{JobSection, NodeConfig, RowSection};
+use weft_config::to_toml;
 use weft_io::Port;
-use weft_io::memory::{self, MemoryPort};
+use weft_io::memory;
 use weft_kernel::Kernels;
 use weft_lane::AggregatorLane;
-use weft_wire::JobId;
-use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
-use weft_wire::header::Operation;
-use weft_wire::hello::{Integrity, Overflow};
 
 use super::member::{self, MemberPlan, MemberResult};
 use super::process::{BenchError, Node, Running};
 use super::statistics::median;
 use crate::lab::topology::{Star, Topology};
 use crate::lab::{self, LabName, netns, tc::Rate};
-use crate::run::{Io, breathe_until};
+use crate::run::{Io, box_config, breathe_until};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -187,14 +182,14 @@ fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> 
     let plans = member_plans(settings, aggregator, |rank| {
         SocketAddr::from(([10, 0, 1, rank + 1], MEMBER_PORT))
     });
-    let table = Table::new(box_config(settings, &plans, &box_port)).map_err(|error| {
-        BenchError::Process {
-            program: "the aggregator".to_owned(),
-            how: "refused its table".to_owned(),
-            stderr: error.to_string(),
-        }
+    let meant = weft_lane::Settings::new(config(settings, &plans, "lo"));
+    let meant = meant.map_err(|problem| BenchError::Process {
+        program: "the aggregator".to_owned(),
+        how: "refused its configuration".to_owned(),
+        stderr: problem.to_string(),
     })?;
-    let engine = Aggregator::new(&table, 0, u64::from(std::process::id()), Kernels::detect());
+    let (table, seed) = (meant.table_at(box_port.info().mac), u64::from(std::process::id()));
+    let engine = meant.aggregator(&table, 0, seed, Kernels::detect());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -225,35 +220,19 @@ fn failed_member(stderr: String) -> BenchError {
     BenchError::Process { program: "a worker".to_owned(), how: "failed".to_owned(), stderr }
 }
 
-fn box_config(settings: &Settings, plans: &[MemberPlan], port: &MemoryPort) -> BoxConfig {
-    let member = |plan: &MemberPlan| MemberConfig { addr: plan.local, weight: 1, is_box: false };
-    BoxConfig {
-        local: Endpoint { mac: port.info().mac, addr: plans[0].aggregator },
-        shards: 1,
-        mtu: 1500,
-        jobs: vec![JobConfig {
-            job: JobId(0),
-            slots_max: 4096,
-            rate_bytes_per_sec: None,
-            burst_bytes: 0,
-        }],
-        rows: vec![RowConfig {
-            row: 0,
-            job: JobId(0),
-            members: plans.iter().map(member).collect(),
-            element_type: settings.element_type,
-            operation: Operation::Sum,
-            sum_order: SumOrder::Arrival,
-            overflow: Overflow::Wrap,
-            integrity: Integrity::Crc32c,
-            elements: elements(settings.element_type),
-            window: WINDOW,
-            chunks_max: 1 << 31,
-            exponent: (settings.element_type == ElementType::I32).then_some(0),
-            fan_in: u32::from(settings.workers),
-            parent: None,
-        }],
-    }
+/// The aggregator's configuration.
+fn config(settings: &Settings, plans: &[MemberPlan], interface: &str) -> NodeConfig {
+    let members = plans.iter().map(|plan| plan.local.into()).collect();
+    let row = RowSection {
+        element_type: settings.element_type,
+        elements: elements(settings.element_type),
+        window: WINDOW,
+        exponent: (settings.element_type == ElementType::I32).then_some(0),
+        ..RowSection::new(0, 0, members)
+    };
+    let mut config = box_config("a0", settings.io, plans[0].aggregator, 1500, interface);
+    config.dpdk.memory_mib = 128;
+    NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config }
 }
 
 fn elements(element_type: ElementType) -> u16 {
@@ -266,7 +245,7 @@ struct OwnLab(LabName);
 impl Drop for OwnLab {
     fn drop(&mut self) {
         if let Err(error) = lab::down(&self.0) {
-            eprintln!("weft: {error}; `weft lab down {}`", self.0);
+            weft_process::say!("weft: {error}; `weft lab down {}`", self.0);
         }
     }
 }
@@ -305,11 +284,12 @@ fn in_processes(
     let plans = member_plans(settings, aggregator, local);
     let namespace = |name: &str| lab.as_ref().map(|(lab, _)| lab.0.namespace(name));
     let interface = lab.as_ref().map(|(_, topology)| interface_of(topology, "a0"));
-    let config = directory.join("aggregator.toml");
-    std::fs::write(&config, node_toml(settings, &plans, interface.as_deref()))
-        .map_err(BenchError::system(format!("writing {}", config.display())))?;
+    let file = directory.join("aggregator.toml");
+    let config = config(settings, &plans, interface.as_deref().unwrap_or("lo"));
+    std::fs::write(&file, to_toml(&config))
+        .map_err(BenchError::system(format!("writing {}", file.display())))?;
     let mut command = program(node.path(), namespace("a0").as_deref());
-    command.arg("--config").arg(&config).env("RUNTIME_DIRECTORY", directory);
+    command.arg("--config").arg(&file).env("RUNTIME_DIRECTORY", directory);
     let mut aggregator = Running::start("weft-node", &mut command)?;
     aggregator.wait_for("\"ready\":true")?;
     let this = std::env::current_exe().map_err(BenchError::system("finding this program"))?;
@@ -351,7 +331,7 @@ fn own_lab(settings: &Settings) -> Result<(OwnLab, Topology), BenchError> {
     let name = LabName::of_this_process("bench");
     let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
     for warning in &built.warnings {
-        eprintln!("weft: warning: {warning}");
+        weft_process::say!("weft: warning: {warning}");
     }
     Ok((OwnLab(name), topology))
 }
@@ -367,33 +347,6 @@ fn program(path: &Path, namespace: Option<&str>) -> Command {
         Some(namespace) => netns::command(namespace, &path.to_string_lossy()),
         None => Command::new(path),
     }
-}
-
-/// The aggregator's `node.toml`. Queueing disciplines stay in the path, for they shape the links.
-fn node_toml(settings: &Settings, plans: &[MemberPlan], interface: Option<&str>) -> String {
-    let (io, addr) = (settings.io.name(), plans[0].aggregator);
-    let members: Vec<String> = plans.iter().map(|plan| format!("\"{}\"", plan.local)).collect();
-    let interface = interface.unwrap_or("lo");
-    let port = match settings.io {
-        Io::AfPacket => format!("interface = \"{interface}\"\nqdisc_bypass = false\n"),
-        Io::Dpdk => format!(
-            "device = \"net_af_packet0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 128\nvdev = \
-             [\"net_af_packet0,iface={interface},qdisc_bypass=0,framesz=2048,blocksz=4096,\
-             framecnt=2048\"]\n"
-        ),
-        Io::Memory | Io::Udp => String::new(),
-    };
-    let exponent = if settings.element_type == ElementType::I32 { "exponent = 0\n" } else { "" };
-    format!(
-        "[node]\nstats_format = \"json\"\n\n[port]\nio = \"{io}\"\nip = \"{}/24\"\nudp_port = {}\n\
-         {port}\n[[job]]\nid = 0\n\n[[row]]\nrow = 0\njob = 0\nelement_type = \"{}\"\nelements = \
-         {}\nwindow = {WINDOW}\n{exponent}members = [{}]\n",
-        addr.ip(),
-        addr.port(),
-        settings.element_type,
-        elements(settings.element_type),
-        members.join(", ")
-    )
 }
 
 /// Runs the worker that standard input describes, over UDP sockets; results go to standard output.

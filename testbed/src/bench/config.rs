@@ -1,85 +1,83 @@
 //! The node's configuration for a bench: a row for each job, no hugepages.
 
-use std::fmt::Write as _;
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr};
+
+use weft_config::StatsFormat;
+use weft_config::node::{
+    BenchSection, DpdkSection, HostAddr, Io, JobSection, LcoresSection, LeaseName, NodeConfig,
+    PortSection, RowSection,
+};
+use weft_wire::MacAddr;
+use weft_wire::hello::Integrity;
 
 use super::case::{Case, Frames, Lease};
 
 /// What is special about one node of a bench.
 #[derive(Clone, Debug)]
-pub(super) struct NodeSpec<'a> {
+pub(super) struct NodeSpec {
     /// EAL's virtual device.
     pub(super) vdev: String,
     /// The lanes' CPUs.
     pub(super) cpus: Vec<u32>,
-    /// `[bench]`, or nothing for a node that serves.
-    pub(super) bench: Option<BenchSpec<'a>>,
+    /// `[bench]`, as far as the case does not say it; nothing for a node that serves.
+    pub(super) bench: Option<BenchSection>,
 }
 
-/// `[bench]`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BenchSpec<'a> {
-    pub(super) mode: &'static str,
-    pub(super) pcap: Option<&'a Path>,
-    pub(super) seconds: Option<f64>,
-    pub(super) packets: Option<u64>,
-}
-
-/// Writes the file's text.
-pub(super) fn toml(case: &Case, spec: &NodeSpec<'_>) -> String {
-    let is_v6 = case.frames == Frames::Ipv6;
-    let ip = if is_v6 { "fd77::100/64" } else { "10.77.0.100/16" };
-    let mut text = format!(
-        "[node]\nstats_format = \"json\"\n\n\
-         [port]\nio = \"dpdk\"\nip = {ip:?}\nmac = \"02:57:45:00:00:64\"\n\n\
-         [dpdk]\nvdev = [{:?}]\nmemory_mib = 128\nlog_level = \"error\"\n\n\
-         [lcores]\nshards = {}\ncpus = {:?}\n\n\
-         [idle]\nbreaths = 0\n\n",
-        spec.vdev, case.lcores, spec.cpus
-    );
-    if let Some(bench) = &spec.bench {
-        let _ = write!(text, "[bench]\nmode = \"{}\"\n", bench.mode);
-        if case.lease == Lease::Whole {
-            text.push_str("lease = \"whole\"\n");
+/// The node's configuration.
+pub(super) fn config(case: &Case, spec: &NodeSpec) -> NodeConfig {
+    // Hosts of the bench by job and rank; the node is rank 100 of none.
+    let host = |net: u8, rank: u8| match case.frames {
+        Frames::Ipv6 => IpAddr::from([0xfd77, 0, 0, 0, 0, 0, net.into(), rank.into()]),
+        _ => IpAddr::from([10, 77, net, rank]),
+    };
+    let prefix_len = if case.frames == Frames::Ipv6 { 64 } else { 16 };
+    let row = |job: u8| {
+        let members = (1..=case.workers).map(|rank| SocketAddr::new(host(job + 1, rank), 7000));
+        RowSection {
+            exponent: Some(0),
+            integrity: if case.crc { Integrity::Crc32c } else { Integrity::None },
+            elements: case.elements,
+            window: case.window,
+            ..RowSection::new(job.into(), job.into(), members.map(Into::into).collect())
         }
-        if case.order.steps() > 1 {
-            let _ = writeln!(text, "order = {}", case.order.steps());
+    };
+    let job = |job: u8| match JobSection::new(job.into()) {
+        job if case.quota => {
+            JobSection { rate_bytes_per_sec: Some(QUOTA), burst_bytes: QUOTA, ..job }
         }
-        if case.frames == Frames::Vlan {
-            text.push_str("vlan = true\n");
-        }
-        if let Some(seconds) = bench.seconds {
-            let _ = writeln!(text, "seconds = {seconds:?}");
-        }
-        if let Some(packets) = bench.packets {
-            let _ = writeln!(text, "packets = {packets}");
-        }
-        if let Some(pcap) = bench.pcap {
-            let _ = writeln!(text, "pcap = {:?}", pcap.display().to_string());
-        }
-        text.push('\n');
-    }
-    for job in 0..case.jobs {
-        let member = |rank| match is_v6 {
-            true => format!("\"[fd77::{}:{rank}]:7000\"", job + 1),
-            false => format!("\"10.77.{}.{rank}:7000\"", job + 1),
-        };
-        let members: Vec<String> = (1..=case.workers).map(member).collect();
-        let _ = writeln!(text, "[[job]]\nid = {job}");
-        if case.quota {
-            let _ = writeln!(text, "rate_bytes_per_sec = {QUOTA}\nburst_bytes = {QUOTA}");
-        }
-        let _ = write!(
-            text,
-            "\n[[row]]\nrow = {job}\njob = {job}\nexponent = 0\nintegrity = \"{}\"\nelements = \
-             {}\nwindow = {}\nmembers = [{}]\n\n",
-            if case.crc { "crc32c" } else { "none" },
-            case.elements,
-            case.window,
-            members.join(", ")
-        );
-    }
-    text
+        job => job,
+    };
+    let mut config = NodeConfig {
+        dpdk: DpdkSection {
+            vdev: vec![spec.vdev.clone()],
+            memory_mib: 128,
+            log_level: "error".to_owned(),
+            ..DpdkSection::default()
+        },
+        lcores: LcoresSection {
+            shards: case.lcores.into(),
+            cpus: spec.cpus.clone(),
+            ..LcoresSection::default()
+        },
+        bench: spec.bench.clone().map(|bench| BenchSection {
+            lease: match case.lease {
+                Lease::Whole => LeaseName::Whole,
+                Lease::Windowed => LeaseName::Windowed,
+            },
+            order: case.order.steps(),
+            vlan: case.frames == Frames::Vlan,
+            ..bench
+        }),
+        job: (0..case.jobs).map(job).collect(),
+        row: (0..case.jobs).map(row).collect(),
+        ..NodeConfig::new(PortSection {
+            mac: Some(MacAddr([2, 0x57, 0x45, 0, 0, 0x64])),
+            ..PortSection::new(Io::Dpdk, HostAddr { ip: host(0, 100), prefix_len })
+        })
+    };
+    config.node.stats_format = StatsFormat::Json;
+    config.idle.breaths = 0;
+    config
 }
 
 /// Bytes per second that no row reaches: what the account costs is measured, not what it refuses.

@@ -2,10 +2,16 @@
 //! a sum, alone and among forged frames, in interleaved rounds on a device of memory.
 
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use weft_config::node::{
+    BenchMode, BenchSection, HostAddr, Io, JobSection, NodeConfig, PortSection, RowSection,
+};
+use weft_config::{StatsFormat, to_toml};
+use weft_wire::hello::Integrity;
 
 use super::process::{BenchError, Node, Running};
 use super::statistics::median;
@@ -74,8 +80,8 @@ impl Measured {
 pub fn run(node: &Node, settings: &Settings, directory: &Path) -> Result<Row, BenchError> {
     let mut rounds = Vec::new();
     for _ in 0..settings.rounds {
-        let alone = measure(node, settings, directory, "quota")?;
-        rounds.push((alone, measure(node, settings, directory, "forged")?));
+        let alone = measure(node, settings, directory, BenchMode::Quota)?;
+        rounds.push((alone, measure(node, settings, directory, BenchMode::Forged)?));
     }
     Ok(row(settings, &rounds))
 }
@@ -102,13 +108,13 @@ fn measure(
     node: &Node,
     settings: &Settings,
     directory: &Path,
-    mode: &str,
+    mode: BenchMode,
 ) -> Result<Measured, BenchError> {
-    let config = directory.join(format!("{mode}.toml"));
-    fs::write(&config, toml(settings, mode))
-        .map_err(BenchError::system(format!("writing {}", config.display())))?;
+    let path = directory.join("forged.toml");
+    fs::write(&path, to_toml(&config(settings, mode)))
+        .map_err(BenchError::system(format!("writing {}", path.display())))?;
     let mut command = Command::new(node.path());
-    command.arg("--config").arg(&config);
+    command.arg("--config").arg(&path);
     let stdout = Running::start("weft-node", &mut command)?.finish()?;
     serde_json::from_str(stdout.trim()).map_err(|error| BenchError::Process {
         program: "weft-node".to_owned(),
@@ -117,17 +123,24 @@ fn measure(
     })
 }
 
-fn toml(settings: &Settings, mode: &str) -> String {
-    let members = (1..=settings.workers).map(|rank| format!("\"10.77.1.{rank}:7000\""));
-    let members = members.collect::<Vec<_>>().join(", ");
-    format!(
-        "[node]\nstats_format = \"json\"\n\n[port]\nio = \"udp\"\nip = \"10.77.0.100/16\"\n\n\
-         [bench]\nmode = \"{mode}\"\nseconds = {:?}\n\n\
-         [[job]]\nid = 0\nrate_bytes_per_sec = {}\n\n\
-         [[row]]\nrow = 0\njob = 0\nexponent = 0\nintegrity = \"none\"\nelements = 256\n\
-         window = 256\nmembers = [{members}]\n",
-        settings.seconds, settings.rate_bytes_per_sec,
-    )
+fn config(settings: &Settings, mode: BenchMode) -> NodeConfig {
+    let members = (1..=settings.workers).map(|rank| SocketAddr::from(([10, 77, 1, rank], 7000)));
+    let row = RowSection {
+        exponent: Some(0),
+        integrity: Integrity::None,
+        ..RowSection::new(0, 0, members.map(Into::into).collect())
+    };
+    let job =
+        JobSection { rate_bytes_per_sec: Some(settings.rate_bytes_per_sec), ..JobSection::new(0) };
+    let ip = HostAddr { ip: IpAddr::from([10, 77, 0, 100]), prefix_len: 16 };
+    let mut config = NodeConfig {
+        bench: Some(BenchSection { seconds: settings.seconds, ..BenchSection::new(mode) }),
+        job: vec![job],
+        row: vec![row],
+        ..NodeConfig::new(PortSection::new(Io::Udp, ip))
+    };
+    config.node.stats_format = StatsFormat::Json;
+    config
 }
 
 /// A forger may cost a job this much.

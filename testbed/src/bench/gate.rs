@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
+use weft_config::node::{BenchMode, BenchSection};
+use weft_config::{ConfigFile, to_toml};
 
 use super::case::Case;
-use super::config::{BenchSpec, NodeSpec, toml};
+use super::config::{self, NodeSpec};
 use super::process::{BenchError, Node, Running};
 
 /// The committed figures.
@@ -93,7 +95,8 @@ impl Figures {
     pub fn read(path: &Path) -> Result<Self, GateError> {
         let failed = |reason: String| GateError::Figures { path: path.to_owned(), reason };
         let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-        ::toml::from_str(&text).map_err(|error| failed(error.message().to_owned()))
+        let file = ConfigFile::new(path.display().to_string(), text);
+        file.read().map_err(|error| failed(error.problem))
     }
 
     /// Holds a count against them.
@@ -138,11 +141,11 @@ fn count(
         isa: String,
     }
     let case = Case { crc, ..Case::default() };
-    let bench = BenchSpec { mode: "loop", packets: Some(packets), ..BenchSpec::default() };
+    let bench = BenchSection { packets, ..BenchSection::new(BenchMode::Loop) };
     let spec = NodeSpec { vdev: String::new(), cpus: vec![0], bench: Some(bench) };
     let config = directory.join("loop.toml");
     let output = directory.join("callgrind.out");
-    fs::write(&config, toml(&case, &spec))
+    fs::write(&config, to_toml(&config::config(&case, &spec)))
         .map_err(BenchError::system(format!("writing {}", config.display())))?;
     let mut command = Command::new("valgrind");
     command
@@ -181,7 +184,7 @@ mod tests {
     fn a_change_beyond_the_tolerance_is_told_in_both_directions() {
         let text = "tolerance = 0.02\nisa = \"avx2\"\n\
                     [instructions_per_packet]\ncrc_off = 1000.0\ncrc_on = 2000.0\n";
-        let figures: Figures = ::toml::from_str(text).unwrap();
+        let figures: Figures = ConfigFile::new("figures.toml", text).read().unwrap();
         assert!(figures.judge(false, 1019.0).within);
         assert!(!figures.judge(false, 1021.0).within);
         assert!(!figures.judge(false, 979.0).within);

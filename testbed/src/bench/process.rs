@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Deserialize;
+use weft_config::to_toml;
 
 use super::case::Case;
-use super::config::{NodeSpec, toml};
+use super::config::{self, NodeSpec};
 use super::interrupt;
 use crate::doctor::find_weft_node;
 
@@ -125,10 +126,10 @@ impl Node {
         directory: &Path,
         name: &str,
         case: &Case,
-        spec: &NodeSpec<'_>,
+        spec: &NodeSpec,
     ) -> Result<Running, BenchError> {
         let config = directory.join(format!("{name}.toml"));
-        fs::write(&config, toml(case, spec))
+        fs::write(&config, to_toml(&config::config(case, spec)))
             .map_err(BenchError::system(format!("writing {}", config.display())))?;
         let mut command = favoured(&self.path);
         command.arg("--config").arg(&config).env("RUNTIME_DIRECTORY", directory);

@@ -145,7 +145,8 @@ pub(crate) fn run(arguments: &AggregatorArgs, format: Format) -> Outcome {
     let mut valid = true;
     for case in cases {
         let name = case.name();
-        let progress = |round| eprintln!("weft: {name}: round {round}/{}", settings.rounds);
+        let progress =
+            |round| weft_process::say!("weft: {name}: round {round}/{}", settings.rounds);
         let row = match aggregator::run(&node, &case, &settings, directory.path(), progress) {
             Ok(row) => row,
             Err(error) => {
@@ -155,9 +156,11 @@ pub(crate) fn run(arguments: &AggregatorArgs, format: Format) -> Outcome {
         };
         rows.row(&row, text)?;
         if let Some(failure) = &row.failure {
-            eprintln!("weft: {name}: FAILED: {failure}");
+            weft_process::say!("weft: {name}: FAILED: {failure}");
         } else if !row.is_valid() {
-            eprintln!("weft: {name}: packets were refused, or sums were wrong or unchecked");
+            weft_process::say!(
+                "weft: {name}: packets were refused, or sums were wrong or unchecked"
+            );
         }
         valid &= row.is_valid();
     }

@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     let mut rows = Rows::begin(format, &header(&Machine::read()))?;
     let mut right = true;
     for &workers in &arguments.workers {
-        eprintln!("weft: {} workers over {}", workers, io.name());
+        weft_process::say!("weft: {} workers over {}", workers, io.name());
         let settings = Settings {
             io,
             workers,
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
             right &= row.is_valid();
         }
         if let Some(failure) = measured.iter().find_map(|row| row.failure.as_ref()) {
-            eprintln!("weft: {workers} workers over {}: FAILED: {failure}", io.name());
+            weft_process::say!("weft: {workers} workers over {}: FAILED: {failure}", io.name());
         }
     }
     rows.end()?;

@@ -45,7 +45,9 @@ pub(crate) fn run(arguments: &ForgedArgs, format: Format) -> Outcome {
         Format::Csv => emit_csv(&[&row])?,
     }
     if !row.is_valid() {
-        eprintln!("weft: the forger cost the job a twentieth or more, or there was no flood");
+        weft_process::say!(
+            "weft: the forger cost the job a twentieth or more, or there was no flood"
+        );
     }
     Ok(if row.is_valid() { 0 } else { Exit::Failed as u8 })
 }

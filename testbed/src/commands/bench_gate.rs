@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &GateArgs, format: Format) -> Outcome {
     }
     let within = rows.iter().all(|row| row.within);
     if !within {
-        eprintln!(
+        weft_process::say!(
             "weft: instructions per packet changed; if that is meant, commit the new figures in \
              {} with the reason",
             arguments.figures.display()

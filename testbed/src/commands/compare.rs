@@ -1,10 +1,10 @@
 //! `weft compare`: one scenario under several policies and seeds, in turns, and one table.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -13,7 +13,8 @@ use weft_testbed::report::{
 };
 
 use super::{Exit, Failure, Format, Outcome, csv_text, emit_csv, emit_json, emit_text, lab, plan};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -76,7 +77,7 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     let rows: Vec<CompareRow> = compare(&runs).iter().map(CompareRow::from).collect();
     write(&out, &rows)?;
     show(&rows, format)?;
-    draw(&out, &stem, &runs, &rows)?;
+    draw(&out.join(PICTURE), &stem, &runs, &rows)?;
     let failed = rows.iter().any(|row| row.runs_ok < row.runs);
     Ok(match (failed, is_degraded) {
         (true, _) => Exit::Failed as u8,
@@ -93,8 +94,13 @@ fn show(rows: &[CompareRow], format: Format) -> Result<(), Failure> {
     }
 }
 
-/// Shows a comparison again, if the directory holds one; whether all its runs were ok.
-pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, Failure> {
+/// Shows a comparison again, if the directory holds one, and draws its picture from its runs;
+/// whether all of them were ok.
+pub(super) fn present(
+    directory: &Path,
+    svg: Option<&Path>,
+    format: Format,
+) -> Result<Option<bool>, Failure> {
     let path = directory.join(ROWS_JSON);
     if !path.is_file() {
         return Ok(None);
@@ -106,7 +112,40 @@ pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, 
         .with_context(|| format!("{} is no comparison", path.display()))
         .map_err(|error| Exit::Usage.because(error))?;
     show(&rows, format)?;
+    let runs = kept_runs(directory, &rows)?;
+    let name = runs.iter().find_map(|(_, ended)| Some(ended.as_ref().ok()?.record.scenario()));
+    match name {
+        Some(name) => {
+            let path = svg.map_or_else(|| directory.join(PICTURE), Path::to_owned);
+            draw(&path, name, &runs, &rows)?;
+        }
+        None if svg.is_some() => {
+            return Err(Exit::Failed.because(anyhow!("its runs are gone, so no picture")));
+        }
+        None => {}
+    }
     Ok(Some(rows.iter().all(|row| row.runs_ok == row.runs)))
+}
+
+/// The runs of a comparison that are still beside its rows, in the order of their names.
+fn kept_runs(out: &Path, rows: &[CompareRow]) -> Result<Vec<(String, Ended)>, Failure> {
+    let reading = |error| {
+        let error = anyhow::Error::new(error).context(format!("reading {}", out.display()));
+        Exit::Usage.because(error)
+    };
+    let entries = fs::read_dir(out).map_err(reading)?;
+    let mut names = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<io::Result<Vec<String>>>()
+        .map_err(reading)?;
+    names.sort();
+    let run = |name: &String| {
+        let (of, _seed) = name.rsplit_once('-')?;
+        let row = rows.iter().find(|row| file_name(&row.policy) == of)?;
+        let files = RunFiles::read(&out.join(name)).map_err(|error| error.to_string());
+        Some((row.policy.clone(), files))
+    };
+    Ok(names.iter().filter_map(run).collect())
 }
 
 /// Keeps the rows beside the runs, as JSON and as CSV.
@@ -184,8 +223,8 @@ fn attend(mut child: Child) -> Result<ExitStatus, Failure> {
 }
 
 fn draw(
-    out: &Path,
-    stem: &str,
+    path: &Path,
+    name: &str,
     runs: &[(String, Ended)],
     rows: &[CompareRow],
 ) -> Result<(), Failure> {
@@ -200,10 +239,9 @@ fn draw(
     let kinds: Vec<LossCurves> = rows.iter().map(kind).collect();
     let target = rows.iter().find_map(|row| row.target_loss);
     let svg =
-        losses_svg(&format!("Loss of the model over time, by policy: {stem}"), target, &kinds)
+        losses_svg(&format!("Loss of the model over time, by policy: {name}"), target, &kinds)
             .map_err(|error| Exit::Failed.because(error))?;
-    let path = out.join("compare.svg");
-    fs::write(&path, svg)
+    fs::write(path, svg)
         .with_context(|| format!("writing {}", path.display()))
         .map_err(|error| Exit::Failed.because(error))?;
     say!("weft: loss against time in {}", path.display());
@@ -232,6 +270,8 @@ fn file_name(policy: &str) -> String {
 /// The rows, beside the runs.
 const ROWS_JSON: &str = "compare.json";
 const ROWS_CSV: &str = "compare.csv";
+/// Loss against time, beside them.
+const PICTURE: &str = "compare.svg";
 /// What stands for no controller among the policies.
 const DIRECT: &str = "direct";
 /// Between two looks at a run.

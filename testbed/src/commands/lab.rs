@@ -16,7 +16,8 @@ use weft_testbed::lab::{self, LabError, LabName, Topology, left, netns};
 use weft_testbed::scenario::Scenario;
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {

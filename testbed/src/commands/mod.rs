@@ -18,7 +18,9 @@ mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_ground;
+mod run_packet;
 mod run_push;
+pub(crate) mod soak;
 pub(crate) mod worker;
 
 use std::io::Write as _;

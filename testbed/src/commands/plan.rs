@@ -17,7 +17,7 @@ use weft_plan::spec::CaseSpec;
 use weft_testbed::report::{duration, gantt_svg, plan_picture};
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, plan_optimum};
-use weft_testbed::say;
+use weft_process::say;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

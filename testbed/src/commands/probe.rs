@@ -14,7 +14,8 @@ use weft_testbed::probe::{
 
 use super::lab::{explain, listen, load, tell_left};
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
-use weft_testbed::{interrupt, say};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("network").required(true))]

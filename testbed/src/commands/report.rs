@@ -10,14 +10,15 @@ use weft_testbed::report::{
 };
 
 use super::{Exit, Failure, Format, Outcome, compare, emit_csv, emit_json, emit_text};
-use weft_testbed::say;
+use weft_process::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The run's directory, or that of a comparison.
     #[arg(required_unless_present = "columns")]
     directory: Option<PathBuf>,
-    /// Write the histogram here [default: round_times.svg in the run's directory].
+    /// Write the histogram here [default: round_times.svg in the run's directory], or a
+    /// comparison's picture [default: compare.svg in its directory].
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
     /// Explain the columns of a run directory's files instead.
@@ -30,7 +31,7 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
         Some(directory) if !arguments.columns => directory,
         _ => return columns(format),
     };
-    if let Some(ok) = compare::present(directory, format)? {
+    if let Some(ok) = compare::present(directory, arguments.svg.as_deref(), format)? {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
     let report = present(directory, arguments.svg.as_deref(), format)?;

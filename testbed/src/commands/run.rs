@@ -3,28 +3,31 @@
 use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weft_config::to_toml;
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{LinkDelay, Machine, RunRecord, RunWriter, Verdict};
 use weft_testbed::run::{
     DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, Observed, Place,
-    Plan, ProcessError, Proof, WorkerMessage, captures, find_node, monotonic_ns, recording_path,
-    run_in_memory, run_processes, verify,
+    Plan, ProcessError, Proof, VirtualClock, WorkerMessage, captures, find_node, monotonic_ns,
+    recording_path, run_in_memory, run_in_virtual_time, run_processes, verify,
 };
 use weft_testbed::scenario::Scenario;
 
 use super::lab::{listen, tell_left};
-use super::run_args::{IoName, RunArgs, load};
-use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_push};
-use weft_testbed::{interrupt, say};
+use super::run_args::{IoName, Level, RunArgs, load};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet, run_push};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
+    run_packet::check(arguments, &scenario)?;
     if scenario.push.is_some() {
         // A server, a replica and aggregators on DPDK would each keep a core busy.
         let requested = arguments.io.unwrap_or(IoName::Udp).io();
@@ -37,7 +40,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     let mut plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
         .map_err(|error| Exit::Usage.because(error))?;
-    let delayed_by = run_ground::delayed_by(&scenario, &ground);
+    let delayed_by = run_ground::delayed_by(&scenario, &ground, arguments.level);
     if delayed_by == Some(DelayedBy::FaultPorts) {
         plan.delay_by_fault_ports(&scenario);
     }
@@ -54,8 +57,9 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let writer = RunWriter::create(&directory, record(&scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
     let begun_ns = monotonic_ns();
-    let observed = carry_out(&scenario, &plan, &ground, arguments, &directory)?;
+    let (observed, clock) = carry_out(&scenario, &plan, &ground, arguments, &directory)?;
     let wall_ns = monotonic_ns() - begun_ns;
+    let begun_ns = if clock.is_some() { 0 } else { begun_ns };
     let proof = prove(&scenario, &plan, arguments.seed, &directory, &observed);
     if !arguments.keep_recordings {
         for worker in &plan.workers {
@@ -68,9 +72,12 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         plan: &plan,
         ground: &ground,
         observed: &observed,
-        wall_ns,
+        wall_ns: clock.as_ref().map_or(wall_ns, |clock| clock.virtual_ns),
     };
     let mut outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    if let Some(clock) = clock {
+        run_packet::note(&mut outcome, clock, Duration::from_nanos(wall_ns));
+    }
     outcome.surroundings.link_delay = link_delay;
     outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let failed = outcome.verdict == Verdict::Failed;
@@ -92,6 +99,10 @@ pub(super) fn choose_ground(
     arguments: &RunArgs,
 ) -> Result<Ground, Failure> {
     let at = |io, place| Ok(Ground { io, place, degraded: None });
+    if arguments.level == Level::Packet {
+        // Nodes are configured as those of a lab with plain ports.
+        return at(Io::Udp, Place::Lab);
+    }
     let port_base = loopback_base();
     if requested == Io::Memory {
         return at(Io::Memory, Place::Loopback { port_base });
@@ -148,7 +159,11 @@ fn loopback_base() -> u16 {
 fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
-        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+        text += &format!(
+            "# {0}: weft-node --config {0}.toml\n{1}\n",
+            planned.name,
+            to_toml(&planned.config)
+        );
     }
     for worker in &plan.workers {
         text += &format!(
@@ -198,7 +213,7 @@ fn carry_out(
     ground: &Ground,
     arguments: &RunArgs,
     directory: &Path,
-) -> Result<Observed, Failure> {
+) -> Result<(Observed, Option<VirtualClock>), Failure> {
     let bar = progress_bar(u64::from(scenario.job.rounds));
     let mut progress = |rank: usize, message: &WorkerMessage| match message {
         WorkerMessage::Round(round) if rank == 0 => {
@@ -208,15 +223,23 @@ fn carry_out(
         WorkerMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
         _ => {}
     };
-    if ground.io == Io::Memory {
-        let result = run_in_memory(scenario, plan, arguments.seed, directory, &mut progress);
+    if arguments.level == Level::Packet {
+        listen()?;
+        let (seed, stop) = (arguments.seed, &interrupt::is_raised);
+        let run = run_in_virtual_time(scenario, plan, seed, directory, &mut progress, stop);
         bar.finish_and_clear();
-        return result.map_err(|error| Exit::Usage.because(error));
+        let (observed, clock) = run.map_err(run_packet::failed)?;
+        return Ok((observed, Some(clock)));
+    }
+    if ground.io == Io::Memory {
+        let result = run_in_memory(plan, arguments.seed, directory, &mut progress);
+        bar.finish_and_clear();
+        return result.map(|seen| (seen, None)).map_err(|error| Exit::Usage.because(error));
     }
     let result = in_lab(plan.topology.as_ref(), &bar, |lab, interrupted| {
         run_processes(plan, lab, &scenario.restart, directory, &mut progress, interrupted)
     })?;
-    result.map_err(|error| match error {
+    result.map(|seen| (seen, None)).map_err(|error| match error {
         ProcessError::Interrupted => Exit::Interrupted.because(error),
         ProcessError::Silence(_) => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),

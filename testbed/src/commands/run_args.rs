@@ -5,15 +5,16 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use weft_config::Problem;
 use weft_testbed::run::Io;
-use weft_testbed::scenario::{CONTROLLER, Replication, Scenario, ScenarioError};
+use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
 
 use super::{Exit, Failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// The scenario (TOML).
-    scenario: PathBuf,
+    pub(super) scenario: PathBuf,
     /// Port that carries the frames: DPDK on veth when it can, else UDP on loopback, which is
     /// reported as degraded [default: dpdk].
     #[arg(long, value_enum)]
@@ -53,10 +54,10 @@ pub(crate) struct RunArgs {
     /// Keep the recorded gradients and sums in the run directory.
     #[arg(long)]
     pub(super) keep_recordings: bool,
-    /// How the run is carried out: on this machine's real network stack and clock. Simulation in
-    /// virtual time is not there yet.
+    /// How the run is carried out: `live` on this machine's network stack and clock, or `packet` by
+    /// the same engines in virtual time, on links without a machine behind them (docs/run.md).
     #[arg(long, value_enum, default_value_t)]
-    level: Level,
+    pub(super) level: Level,
     /// Overrides push.policy: how transfers are planned.
     #[arg(long, help_heading = "Overrides")]
     policy: Option<String>,
@@ -141,6 +142,8 @@ pub(super) enum Level {
     /// Processes, in real time.
     #[default]
     Live,
+    /// One process, in virtual time, the same for the same seed.
+    Packet,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -228,22 +231,22 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
         scenario.crash.push(section.map_err(|error| Exit::Usage.because(error))?);
     }
     // The overrides obey the same rules as the file.
-    let text = toml::to_string(&scenario).map_err(|error| Exit::Usage.because(error))?;
-    Scenario::parse(&name, &text)
-        .map_err(|error| Exit::Usage.because(overridden(arguments, &error)))
+    match scenario.check() {
+        Ok(()) => Ok(scenario),
+        Err(problem) => Err(Exit::Usage.because(overridden(arguments, &problem))),
+    }
 }
 
 /// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
-fn overridden(arguments: &RunArgs, error: &ScenarioError) -> anyhow::Error {
+fn overridden(arguments: &RunArgs, Problem { field, problem }: &Problem) -> anyhow::Error {
     let given = arguments.overrides();
-    let field = error.field.as_deref().unwrap_or_default();
-    let section = field.split('.').next().unwrap_or_default();
-    let named = given.iter().find(|(_, of)| *of == field || *of == section);
+    let section = field.split(['.', '[']).next().unwrap_or_default();
+    let named = given.iter().find(|(_, of)| of == field || *of == section);
     let options: Vec<&str> = match named {
         Some((option, _)) => vec![option],
         None => given.iter().map(|(option, _)| *option).collect(),
     };
-    anyhow!("{}: {field} {}", options.join(", "), error.reason)
+    anyhow!("{}: {field} {problem}", options.join(", "))
 }
 
 impl RunArgs {

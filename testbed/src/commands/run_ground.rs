@@ -5,7 +5,7 @@ use weft_testbed::doctor::{Qdisc, QdiscState, try_qdisc};
 use weft_testbed::run::{DelayedBy, Ground, Io, Place};
 use weft_testbed::scenario::Scenario;
 
-use super::run_args::RunArgs;
+use super::run_args::{Level, RunArgs};
 use super::{Exit, Failure};
 
 /// Refuses a run that needs links of a lab and has none, instead of leaving out what needs them.
@@ -48,9 +48,12 @@ pub(super) fn check(
 }
 
 /// Who makes the delays of links, if there are any.
-pub(super) fn delayed_by(scenario: &Scenario, ground: &Ground) -> Option<DelayedBy> {
+pub(super) fn delayed_by(scenario: &Scenario, ground: &Ground, level: Level) -> Option<DelayedBy> {
     if scenario.delays().is_empty() {
         return None;
+    }
+    if level == Level::Packet {
+        return Some(DelayedBy::Packet);
     }
     let has_netem = ground.place == Place::Lab && try_qdisc(Qdisc::Netem) == QdiscState::Works;
     Some(if has_netem { DelayedBy::Netem } else { DelayedBy::FaultPorts })

@@ -2,24 +2,30 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use weft_config::to_toml;
 use weft_testbed::certs::Folder;
 use weft_testbed::report::{LinkDelay, RunWriter, Verdict};
 use weft_testbed::run::push::{
     Evidence, LIVES_MAX, PushFinished, PushMessage, PushObserved, PushPlan, PushProof,
     UpdateOutcome, initial_path, make_certificates, model_path, run_push_in_memory,
-    run_push_processes, updates_path, verify_push,
+    run_push_in_virtual_time, run_push_processes, updates_path, verify_push,
 };
-use weft_testbed::run::{DelayedBy, Ground, Io, Place, ProcessError, captures, monotonic_ns};
+use weft_testbed::run::{
+    DelayedBy, Ground, Io, Place, ProcessError, VirtualClock, captures, monotonic_ns,
+};
 use weft_testbed::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 use weft_testbed::workload::digits::{Trainer, model_bytes};
 
 use super::certs::now_unix_s;
+use super::lab::listen;
 use super::run::{choose_ground, default_directory, in_lab, progress_bar, record, surroundings};
-use super::run_args::RunArgs;
-use super::{Exit, Failure, Format, Outcome, emit, report, run_ground};
-use weft_testbed::say;
+use super::run_args::{Level, RunArgs};
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet};
+use weft_process::say;
+use weft_testbed::interrupt;
 
 pub(super) fn run(
     arguments: &RunArgs,
@@ -33,7 +39,7 @@ pub(super) fn run(
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     // Boxes are told whole paths, for they may run elsewhere than here.
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
-    let has_calls = ground.io != Io::Memory;
+    let has_calls = ground.io != Io::Memory && arguments.level == Level::Live;
     let keys = (has_calls && !arguments.dry_run)
         .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
         .transpose()
@@ -45,7 +51,7 @@ pub(super) fn run(
     let mut plan =
         PushPlan::new(scenario, ground.io, &ground.place, arguments.seed, &absolute, certs)
             .map_err(|error| Exit::Usage.because(error))?;
-    let delayed_by = run_ground::delayed_by(scenario, &ground);
+    let delayed_by = run_ground::delayed_by(scenario, &ground, arguments.level);
     if delayed_by == Some(DelayedBy::FaultPorts) {
         plan.delay_by_fault_ports(scenario);
     }
@@ -67,7 +73,7 @@ pub(super) fn run(
             .map_err(|error| Exit::CannotRun.because(error))?;
     }
     let begun_ns = monotonic_ns();
-    let observed = carry_out(scenario, &plan, &ground, arguments.seed, &absolute)?;
+    let (observed, clock) = carry_out(scenario, &plan, &ground, arguments, &absolute)?;
     let wall_ns = monotonic_ns() - begun_ns;
     drop(keys);
     let proof = prove(scenario, arguments.seed, &directory, &observed);
@@ -80,10 +86,13 @@ pub(super) fn run(
         ground: &ground,
         observed: &observed,
         proof,
-        begun_ns,
-        wall_ns,
+        begun_ns: if clock.is_some() { 0 } else { begun_ns },
+        wall_ns: clock.as_ref().map_or(wall_ns, |clock| clock.virtual_ns),
     };
     let mut outcome = run.outcome(requested, arguments.seed);
+    if let Some(clock) = clock {
+        run_packet::note(&mut outcome, clock, Duration::from_nanos(wall_ns));
+    }
     outcome.surroundings.link_delay = link_delay;
     outcome.surroundings.captures = captures(&directory, &observed.boxes);
     let is_degraded = !run.degraded().is_empty();
@@ -101,12 +110,17 @@ pub(super) fn run(
 fn print_plan(plan: &PushPlan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
     for planned in &plan.boxes {
-        text += &format!("# {0}: weft-node --config {0}.toml\n{1}\n", planned.name, planned.config);
+        text += &format!(
+            "# {0}: weft-node --config {0}.toml\n{1}\n",
+            planned.name,
+            to_toml(&planned.config)
+        );
     }
     if let Some(planned) = &plan.controller {
         text += &format!(
             "# {0}: weft-controller --config {0}.toml\n{1}\n",
-            planned.name, planned.config
+            planned.name,
+            to_toml(&planned.config)
         );
     }
     for worker in &plan.workers {
@@ -133,9 +147,10 @@ fn carry_out(
     scenario: &Scenario,
     plan: &PushPlan,
     ground: &Ground,
-    seed: u64,
+    arguments: &RunArgs,
     directory: &Path,
-) -> Result<PushObserved, Failure> {
+) -> Result<(PushObserved, Option<VirtualClock>), Failure> {
+    let seed = arguments.seed;
     let push = plan.workers[0].push();
     let per_round = u64::from(push.updates_per_round(&scenario.job));
     let bar = progress_bar(u64::from(scenario.job.rounds));
@@ -147,16 +162,24 @@ fn carry_out(
         PushMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
         _ => {}
     };
+    if arguments.level == Level::Packet {
+        listen()?;
+        let stop = &interrupt::is_raised;
+        let run = run_push_in_virtual_time(scenario, plan, seed, directory, &mut progress, stop);
+        bar.finish_and_clear();
+        let (observed, clock) = run.map_err(run_packet::failed)?;
+        return Ok((observed, Some(clock)));
+    }
     if ground.io == Io::Memory {
         let result = run_push_in_memory(scenario, plan, seed, directory, &mut progress);
         bar.finish_and_clear();
-        return result.map_err(|error| Exit::Usage.because(error));
+        return result.map(|seen| (seen, None)).map_err(|error| Exit::Usage.because(error));
     }
     let topology = plan.topology.as_ref().filter(|_| ground.place == Place::Lab);
     let result = in_lab(topology, &bar, |lab, interrupted| {
         run_push_processes(plan, lab, scenario, directory, &mut progress, interrupted)
     })?;
-    result.map_err(|error| match error {
+    result.map(|seen| (seen, None)).map_err(|error| match error {
         ProcessError::Interrupted => Exit::Interrupted.because(error),
         ProcessError::Silence(_) | ProcessError::Log { .. } => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),

@@ -43,7 +43,7 @@ pub use pictures::{Picture, pictures};
 pub use plan_picture::plan_picture;
 pub use push::{PushOutcome, PushReport};
 pub use render::{duration, metrics, text};
-pub use surroundings::{CaptureRow, FlowRow, LinkDelay, Surroundings};
+pub use surroundings::{CaptureRow, FlowRow, LinkDelay, Surroundings, VirtualTime};
 pub use svg::round_times_svg;
 pub use table::table;
 
@@ -75,10 +75,15 @@ impl RunRecord {
     /// What the run is called in pictures: its name and seed.
     #[must_use]
     pub fn title(&self) -> String {
-        let scenario = self.configuration.get("name").and_then(serde_json::Value::as_str);
         // Records of earlier versions have no name.
-        let name = Some(self.name.as_str()).filter(|name| !name.is_empty()).or(scenario);
-        format!("{}, seed {}", name.unwrap_or("a run"), self.seed)
+        let name = if self.name.is_empty() { self.scenario() } else { &self.name };
+        format!("{name}, seed {}", self.seed)
+    }
+
+    /// The scenario's name.
+    #[must_use]
+    pub fn scenario(&self) -> &str {
+        self.configuration.get("name").and_then(serde_json::Value::as_str).unwrap_or("a run")
     }
 }
 
@@ -162,7 +167,8 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates: Option<PushReport>,
     /// How often each kind of event was recorded.
-    pub events: BTreeMap<String, u64>,
+    #[serde(flatten)]
+    pub recorded: Recorded,
     /// Version of Weft.
     pub weft_version: String,
     /// Commit that the binary was built from.
@@ -174,6 +180,34 @@ pub struct Report {
     /// Times of rounds for the histogram; in `rounds.csv` for scripts.
     #[serde(skip)]
     pub round_times_ns: Vec<u64>,
+}
+
+/// How often each kind of event was recorded. In virtual time `events` are those of the simulator.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are those of the key")]
+pub enum Recorded {
+    Events(BTreeMap<String, u64>),
+    RecordedEvents(BTreeMap<String, u64>),
+}
+
+impl Recorded {
+    fn new(files: &RunFiles) -> Self {
+        let mut counts = BTreeMap::new();
+        for row in &files.events {
+            *counts.entry(row.event.clone()).or_insert(0) += 1;
+        }
+        let outcome = files.record.outcome.as_ref();
+        match outcome.and_then(|outcome| outcome.surroundings.virtual_time.as_ref()) {
+            None => Self::Events(counts),
+            Some(_) => Self::RecordedEvents(counts),
+        }
+    }
+
+    fn counts(&self) -> &BTreeMap<String, u64> {
+        let (Self::Events(counts) | Self::RecordedEvents(counts)) = self;
+        counts
+    }
 }
 
 /// How late one worker was, compared with the first worker of each round.
@@ -192,10 +226,6 @@ impl Report {
     #[must_use]
     pub fn new(files: &RunFiles) -> Self {
         let round_times_ns: Vec<u64> = files.rounds.iter().map(|row| row.duration_ns).collect();
-        let mut events = BTreeMap::new();
-        for row in &files.events {
-            *events.entry(row.event.clone()).or_insert(0) += 1;
-        }
         let record = &files.record;
         Self {
             name: record.name.clone(),
@@ -208,7 +238,7 @@ impl Report {
                 Vec::new()
             },
             updates: PushReport::new(files),
-            events,
+            recorded: Recorded::new(files),
             weft_version: record.weft_version.clone(),
             commit: record.commit.clone(),
             arguments: record.arguments.clone(),

@@ -29,9 +29,10 @@ pub fn text(report: &Report) -> String {
             let _ = writeln!(out, "{rank:>6}{p50:>12}{p99:>12}{max:>12}{last:>12}");
         }
     }
-    if !report.events.is_empty() {
+    let events = report.recorded.counts();
+    if !events.is_empty() {
         let _ = writeln!(out, "\nevents");
-        for (event, count) in &report.events {
+        for (event, count) in events {
             let _ = writeln!(out, "{count:>8}  {event}");
         }
     }

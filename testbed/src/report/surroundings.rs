@@ -20,6 +20,24 @@ pub struct Surroundings {
     /// What boxes captured.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub captures: Vec<CaptureRow>,
+    /// The clock, where it was not this machine's.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub virtual_time: Option<VirtualTime>,
+}
+
+/// The clock of a run in virtual time.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct VirtualTime {
+    /// How the run was carried out: `packet`.
+    pub level: String,
+    /// How long it took by its own clock.
+    pub virtual_seconds: f64,
+    /// Events that happened: frames that arrived, messages, timers.
+    pub events: u64,
+    /// How long it took this machine.
+    pub wall_seconds: f64,
+    /// Hash of all frames, events and messages with their times: the same for the same seed.
+    pub fingerprint: String,
 }
 
 /// A flow of others' traffic. Rates are of frames, Mbit/s, over the time that it was sent.
@@ -44,7 +62,8 @@ pub struct FlowRow {
 /// The delays of links, and who made them.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct LinkDelay {
-    /// `netem`, for every frame, or `fault_ports`: workers and boxes, for Weft's datagrams.
+    /// `netem`, for every frame; `fault_ports`: workers and boxes, for Weft's datagrams; `packet`:
+    /// the simulated links.
     pub by: String,
     /// How long a frame took in each direction, in milliseconds, by host.
     pub hosts_ms: BTreeMap<String, f64>,
@@ -56,6 +75,7 @@ impl LinkDelay {
     pub fn words(&self) -> String {
         let by = match self.by.as_str() {
             "netem" => "netem",
+            "packet" => "the simulated links",
             _ => "the fault ports of workers and boxes (Weft's datagrams alone)",
         };
         let hosts = self.hosts_ms.iter().map(|(host, delay_ms)| format!("{host} {delay_ms} ms"));
@@ -100,6 +120,15 @@ pub(super) fn text(out: &mut String, surroundings: &Surroundings) {
     }
     if let Some(delay) = &surroundings.link_delay {
         let _ = writeln!(out, "\n{}", delay.words());
+    }
+    if let Some(VirtualTime { virtual_seconds, events, wall_seconds, fingerprint, .. }) =
+        &surroundings.virtual_time
+    {
+        let _ = writeln!(
+            out,
+            "\nvirtual time: {virtual_seconds:.3} s, {events} events, in {wall_seconds:.1} s; \
+             fingerprint {fingerprint}"
+        );
     }
     if !surroundings.captures.is_empty() {
         let _ = writeln!(out, "\ncaptures in the run directory");

@@ -248,6 +248,7 @@ fn what_surrounded_the_job_is_told() {
             capture,
             CaptureRow { file: "a0.life0.pcap".to_owned(), ..CaptureRow::default() },
         ],
+        virtual_time: None,
     };
     let report = Report::new(&files);
     let found = text(&report);

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weft_config::node::{Io, TraceSection};
 use weft_io::fault::LINK_FRAMES_MAX;
 
-use super::plan::{BoxPlan, Io, Plan};
+use super::plan::{BoxPlan, Plan};
 use super::push::PushPlan;
 use crate::lab::Topology;
 use crate::report::LinkDelay;
@@ -19,6 +20,8 @@ pub enum DelayedBy {
     Netem,
     /// The fault ports of workers and boxes, for Weft's datagrams.
     FaultPorts,
+    /// The simulated links of a run in virtual time.
+    Packet,
 }
 
 impl DelayedBy {
@@ -28,6 +31,7 @@ impl DelayedBy {
         let by = match self {
             Self::Netem => "netem",
             Self::FaultPorts => "fault_ports",
+            Self::Packet => "packet",
         };
         // What the controller hears and says passes no port of ours.
         let is_delayed = |host: &str| self == Self::Netem || host != CONTROLLER;
@@ -44,7 +48,7 @@ macro_rules! additions {
             /// Lets the fault ports of workers and boxes make the delays of links.
             pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
                 self.topology.iter_mut().for_each(Topology::clear_delays);
-                self.boxes.iter_mut().for_each(|planned| planned.delay(self.io, scenario));
+                self.boxes.iter_mut().for_each(|planned| planned.delay(scenario));
                 for worker in &mut self.workers {
                     worker.link_delay_us = worker_delay_us(scenario, worker.rank);
                 }
@@ -64,35 +68,23 @@ additions!(Plan PushPlan);
 impl BoxPlan {
     fn capture(&mut self, directory: &Path, size_max_mib: u64) {
         let path = capture_path(directory, &self.name).to_string_lossy().into_owned();
-        let size = i64::try_from(size_max_mib).unwrap_or(i64::MAX);
-        let fields = [("pcap", path.into()), ("size_max_mib", size.into())];
-        self.change("trace", &fields);
+        self.config.trace = Some(TraceSection { size_max_mib, ..TraceSection::new(path) });
     }
 
     /// Lets its fault port delay every frame, and gives it buffers for all that are under way.
-    fn delay(&mut self, io: Io, scenario: &Scenario) {
+    fn delay(&mut self, scenario: &Scenario) {
         let delay = scenario.lab.delay(&self.name);
         if delay.is_zero() {
             return;
         }
-        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX).into();
-        self.change("faults", &[("link_delay_us", number(micros(delay)))]);
-        let frames = number(FRAMES_WITH_DELAY as u64);
-        match io {
-            Io::Dpdk => self.change("dpdk", &[("mbuf_count", frames)]),
-            Io::Udp | Io::AfPacket | Io::Memory => self.change("port", &[("frame_count", frames)]),
+        self.config.faults.get_or_insert_default().link_delay_us = micros(delay);
+        match self.config.port.io {
+            Io::Dpdk => {
+                let frames = u32::try_from(FRAMES_WITH_DELAY).expect("some thousands");
+                self.config.dpdk.mbuf_count = frames;
+            }
+            Io::Udp | Io::AfPacket => self.config.port.frame_count = FRAMES_WITH_DELAY,
         }
-    }
-
-    /// Sets fields of a section of its file.
-    fn change(&mut self, section: &str, fields: &[(&str, toml::Value)]) {
-        let mut table: toml::Table = self.config.parse().expect("it was written here");
-        let there = table.entry(section).or_insert_with(|| toml::Table::new().into());
-        for (key, value) in fields {
-            let there = there.as_table_mut().expect("a section is a table");
-            there.insert((*key).to_owned(), value.clone());
-        }
-        self.config = toml::to_string(&table).expect("a table of plain values");
     }
 }
 
@@ -123,7 +115,7 @@ pub(super) fn life_path(capture: &Path, life: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::plan::Place;
+    use crate::run::plan::{Io, Place};
 
     fn scenario() -> Scenario {
         let text = include_str!("../../scenarios/digits.toml");
@@ -138,12 +130,9 @@ mod tests {
     fn what_is_added_leaves_the_rest_of_a_file_alone() {
         let (before, mut after) = (plan(), plan());
         after.capture(Path::new("out/x"), 7);
-        let read = |plan: &Plan| plan.boxes[0].config.parse::<toml::Table>().expect("TOML");
-        let (before, mut after) = (read(&before), read(&after));
-        let trace = after.remove("trace").expect("a capture");
-        assert_eq!(trace["pcap"].as_str(), Some("out/x/a0.pcap"));
-        assert_eq!(trace["size_max_mib"].as_integer(), Some(7));
-        assert_eq!(before, after);
+        let trace = after.boxes[0].config.trace.take().expect("a capture");
+        assert_eq!((trace.pcap.as_str(), trace.size_max_mib), ("out/x/a0.pcap", 7));
+        assert_eq!(before.boxes, after.boxes);
     }
 
     #[test]
@@ -160,11 +149,10 @@ mod tests {
             assert_eq!(delays(&plan), 4);
             plan.delay_by_fault_ports(&scenario);
             assert_eq!(delays(&plan), 0, "not twice");
-            let config = plan.boxes[0].config.parse::<toml::Table>().expect("TOML");
-            assert_eq!(config["faults"]["link_delay_us"].as_integer(), Some(2500));
-            let (section, key) =
-                if io == Io::Dpdk { ("dpdk", "mbuf_count") } else { ("port", "frame_count") };
-            assert_eq!(config[section][key].as_integer(), Some(18_432));
+            let config = &plan.boxes[0].config;
+            assert_eq!(config.faults.unwrap().link_delay_us, 2500);
+            let buffers = (config.dpdk.mbuf_count, config.port.frame_count);
+            assert_eq!(buffers, if io == Io::Dpdk { (18_432, 2048) } else { (2048, 18_432) });
             let workers: Vec<u64> = plan.workers.iter().map(|w| w.link_delay_us).collect();
             assert_eq!(workers, [2500, 0, 2500, 2500]);
         }

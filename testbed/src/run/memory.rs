@@ -8,21 +8,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use weft_control::SumOrder;
+use weft_config::Problem;
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::table::{BoxConfig, JobConfig, MemberConfig, RowConfig, Table, TableError};
 use weft_io::Port;
 use weft_io::memory::{self, MemoryPort};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, LaneEngine, RoleLane};
-use weft_wire::frame::Endpoint;
-use weft_wire::header::{ElementType, Operation};
-use weft_wire::hello::{Integrity, Overflow};
-use weft_wire::{JobId, Nanos};
+use weft_lane::{AggregatorLane, LaneEngine, RoleLane, Settings};
+use weft_wire::Nanos;
 
 use super::plan::Plan;
 use super::{BoxCounters, Observed, WorkerMessage, worker};
-use crate::scenario::{ScaleExponent, Scenario};
 
 /// Frames in each ring.
 const RING_FRAMES: usize = 4096;
@@ -32,22 +27,22 @@ const IDLE_NS: u64 = 50_000;
 /// Runs a one-level scenario in this process. `progress` sees every worker message.
 ///
 /// # Errors
-/// [`TableError`] when the scenario does not fit a box.
+/// When the scenario does not fit a box: what of its configuration cannot be.
 pub fn run_in_memory(
-    scenario: &Scenario,
     plan: &Plan,
     seed: u64,
     directory: &Path,
     progress: &mut dyn FnMut(usize, &WorkerMessage),
-) -> Result<Observed, TableError> {
+) -> Result<Observed, Problem> {
     let names: Vec<String> = std::iter::once("a0".to_owned())
         .chain(plan.workers.iter().map(|worker| format!("w{}", worker.rank)))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut ports = memory::hub(RING_FRAMES, usize::from(plan.workers[0].mtu), &names);
     let box_port = ports.remove(0);
-    let table = Table::new(box_config(scenario, plan, &box_port))?;
-    let engine = Aggregator::new(&table, 0, seed ^ 0xb0c5, Kernels::detect());
+    let settings = Settings::new(plan.boxes[0].config.clone())?;
+    let table = settings.table_at(box_port.info().mac);
+    let engine = settings.aggregator(&table, 0, seed ^ 0xb0c5, Kernels::detect());
     let stop = AtomicBool::new(false);
     let (sender, receiver) = mpsc::channel();
     let mut observed = Observed::default();
@@ -106,48 +101,4 @@ fn serve(port: MemoryPort, engine: Aggregator, stop: &AtomicBool) -> BoxCounters
         counters.duplicates += job.duplicates;
     }
     counters
-}
-
-fn box_config(scenario: &Scenario, plan: &Plan, port: &MemoryPort) -> BoxConfig {
-    let members: Vec<MemberConfig> = plan
-        .workers
-        .iter()
-        .map(|worker| MemberConfig { addr: worker.local, weight: 1, is_box: false })
-        .collect();
-    let fixed = match scenario.job.scale_exponent {
-        ScaleExponent::Fixed(exponent) => Some(exponent),
-        ScaleExponent::Auto => None,
-    };
-    let gradients = RowConfig {
-        row: 0,
-        job: JobId(0),
-        members,
-        element_type: ElementType::I32,
-        operation: Operation::Sum,
-        sum_order: SumOrder::Arrival,
-        overflow: Overflow::Clamp,
-        integrity: Integrity::Crc32c,
-        elements: plan.elements,
-        window: scenario.aggregation.window,
-        chunks_max: 1 << 31,
-        exponent: fixed,
-        fan_in: u32::from(scenario.job.workers),
-        parent: None,
-    };
-    let mut rows = vec![gradients.clone()];
-    if fixed.is_none() {
-        rows.push(RowConfig { row: 1, operation: Operation::Max, exponent: Some(0), ..gradients });
-    }
-    BoxConfig {
-        local: Endpoint { mac: port.info().mac, addr: plan.workers[0].aggregator },
-        shards: 1,
-        mtu: plan.workers[0].mtu,
-        jobs: vec![JobConfig {
-            job: JobId(0),
-            slots_max: 4096,
-            rate_bytes_per_sec: None,
-            burst_bytes: 0,
-        }],
-        rows,
-    }
 }

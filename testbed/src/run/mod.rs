@@ -11,12 +11,13 @@
 //! | `process` | a child process that is gone when its owner is |
 //! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
+//! | `packet` | the same in virtual time, on a simulated network |
 //! | `additions` | captures and delays, as boxes and workers are told of them (pure) |
 //! | `captures` | the captures that boxes left |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
 //!
-//! Both ways of running give the same messages, recordings and report.
+//! All ways of running give the same messages, recordings and report.
 
 mod additions;
 mod background;
@@ -25,6 +26,7 @@ mod captures;
 mod finished;
 mod memory;
 mod message;
+mod packet;
 mod plan;
 mod process;
 mod processes;
@@ -45,6 +47,8 @@ pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
 pub use memory::run_in_memory;
 pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
+pub use packet::{PacketError, VirtualClock, check_virtual_time, run_in_virtual_time};
+pub(crate) use plan::box_config;
 pub use plan::{
     Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError, WorkerPlan,
 };

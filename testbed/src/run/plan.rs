@@ -1,12 +1,17 @@
 //! Decides what a live run consists of: boxes, workers, and each one's configuration. Pure: the
 //! same scenario and options give the same files and commands, which `--dry-run` prints.
 
-use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_client::Numbers;
+use weft_config::StatsFormat;
+use weft_config::node::{
+    self, JobSection, MemberSection, NodeConfig, ParentSection, PortSection, RowSection,
+};
+use weft_wire::header::Operation;
+use weft_wire::hello::Overflow;
 
 use super::background::FlowPlan;
 use crate::lab::topology::{Topology, TopologyError};
@@ -24,7 +29,7 @@ pub const LOOPBACK_STRIDE: u16 = 16;
 /// UDP ports that a run on loopback may use from its base on.
 pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
 /// Row of the gradients, and of the block exponents.
-const ROWS: [u16; 2] = [0, 1];
+pub(super) const ROWS: [u16; 2] = [0, 1];
 /// Least retransmission timeout of workers that share CPUs and lose nothing on purpose.
 const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(5);
 /// Bytes of IPv4, UDP and Weft headers.
@@ -104,13 +109,13 @@ pub struct Plan {
     pub background: Vec<FlowPlan>,
 }
 
-/// A box.
+/// A box, or the controller.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BoxPlan {
+pub struct BoxPlan<C = NodeConfig> {
     /// Its name, and its host in the lab.
     pub name: String,
-    /// Its `node.toml`.
-    pub config: String,
+    /// Its configuration file.
+    pub config: C,
 }
 
 /// A worker: everything that its process is told.
@@ -301,103 +306,109 @@ impl Layout<'_> {
     }
 
     /// A box's `node.toml`.
-    fn node(&self, index: usize, name: &str) -> String {
-        let mut text = format!("[node]\nname = \"{name}\"\nstats_format = \"json\"\n\n[port]\n");
-        let mtu = self.scenario.lab.mtu;
-        let io = self.io.name();
-        let addr = self.box_addr(index);
-        let (ip, port) = (addr.ip(), addr.port());
-        let _ = write!(text, "io = \"{io}\"\nip = \"{ip}/24\"\nudp_port = {port}\nmtu = {mtu}\n");
-        match self.io {
-            Io::AfPacket => {
-                let _ = write!(
-                    text,
-                    "interface = \"{}\"\nqdisc_bypass = false\n",
-                    self.interface(name)
-                );
-            }
-            Io::Dpdk if let Place::Memif { socket, .. } = self.place => {
-                let _ = write!(
-                    text,
-                    "device = \"net_memif0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 128\n\
-                     vdev = [\"net_memif0,role=server,id=0,socket={socket},socket-abstract=no,\
-                     bsize=2048,rsize=10\"]\n"
-                );
-            }
-            Io::Dpdk => {
-                let frame = (mtu + 14 + 66).next_multiple_of(1024);
-                let block = frame.next_multiple_of(4096);
-                let _ = write!(
-                    text,
-                    "device = \"net_af_packet0\"\n\n[dpdk]\nno_huge = true\nmemory_mib = 256\n\
-                     vdev = [\"net_af_packet0,iface={},qdisc_bypass=0,framesz={frame},\
-                     blocksz={block},framecnt=2048\"]\n",
-                    self.interface(name)
-                );
-                if mtu > 1500 {
-                    let _ = writeln!(text, "mbuf_data_room_bytes = {}", frame + 128);
-                }
-            }
-            Io::Memory | Io::Udp => {}
+    fn node(&self, index: usize, name: &str) -> NodeConfig {
+        let (addr, mtu) = (self.box_addr(index), self.scenario.lab.mtu);
+        let mut config = box_config(name, self.io, addr, mtu, self.interface(name));
+        if let Place::Memif { socket, .. } = self.place {
+            config.port.device = Some("net_memif0".to_owned());
+            config.dpdk.memory_mib = 128;
+            config.dpdk.vdev = vec![format!(
+                "net_memif0,role=server,id=0,socket={socket},socket-abstract=no,bsize=2048,rsize=10"
+            )];
         }
-        let _ = writeln!(text, "\n[lcores]\nshards = {}", self.scenario.aggregation.lanes);
-        text.push_str("\n[[job]]\nid = 0\nname = \"train\"\n");
-        self.row(&mut text, index, 0);
+        config.lcores.shards = self.scenario.aggregation.lanes;
+        config.job = vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }];
+        config.row = vec![self.row(index, 0)];
         if self.scenario.job.scale_exponent == ScaleExponent::Auto {
-            self.row(&mut text, index, 1);
+            config.row.push(self.row(index, 1));
         }
-        text
+        config
     }
 
     /// Row 0 sums gradients, row 1 agrees on exponents.
-    fn row(&self, text: &mut String, index: usize, row: usize) {
+    fn row(&self, index: usize, row: usize) -> RowSection {
         let workers = self.scenario.job.workers;
-        let _ = write!(
-            text,
-            "\n[[row]]\nrow = {}\njob = 0\nelements = {}\nwindow = {}\nfan_in = {workers}\n\
-             overflow = \"clamp\"\n",
-            ROWS[row],
-            self.elements(),
-            self.scenario.aggregation.window,
-        );
-        match (row, self.scenario.job.scale_exponent) {
-            (1, _) => text.push_str("operation = \"max\"\nexponent = 0\n"),
-            (_, ScaleExponent::Fixed(exponent)) => {
-                let _ = writeln!(text, "exponent = {exponent}");
-            }
-            (_, ScaleExponent::Auto) => {}
-        }
-        let members: Vec<String> = if index == 0 && self.leaves() > 0 {
-            (1..=usize::from(self.leaves()))
-                .map(|leaf| {
-                    let weight = self.workers_per_box();
-                    format!(
-                        "{{ addr = \"{}\", weight = {weight}, is_box = true }}",
-                        self.box_addr(leaf)
-                    )
-                })
-                .collect()
+        let members = if self.leaves() > 0 && index == 0 {
+            let leaf = |leaf: u8| MemberSection {
+                addr: self.box_addr(leaf.into()),
+                weight: self.workers_per_box().into(),
+                is_box: true,
+            };
+            (1..=self.leaves()).map(leaf).collect()
         } else {
-            (0..workers)
-                .filter(|rank| self.box_of(*rank).0 == index)
-                .map(|rank| format!("\"{}\"", self.worker_addr(rank)))
-                .collect()
+            let own = (0..workers).filter(|rank| self.box_of(*rank).0 == index);
+            own.map(|rank| self.worker_addr(rank).into()).collect()
         };
-        let _ = writeln!(text, "members = [{}]", members.join(", "));
-        if index > 0 {
-            let _ = writeln!(
-                text,
-                "parent = {{ addr = \"{}\", row = {}, rank = {} }}",
-                self.box_addr(0),
-                ROWS[row],
-                index - 1
-            );
+        let (operation, exponent) = match self.scenario.job.scale_exponent {
+            _ if row == 1 => (Operation::Max, Some(0)),
+            ScaleExponent::Fixed(exponent) => (Operation::Sum, Some(exponent)),
+            ScaleExponent::Auto => (Operation::Sum, None),
+        };
+        let parent = (index > 0).then(|| ParentSection {
+            addr: self.box_addr(0),
+            row: ROWS[row],
+            rank: u8::try_from(index - 1).expect("few boxes"),
+            source_port: None,
+            mac: None,
+        });
+        RowSection {
+            operation,
+            overflow: Overflow::Clamp,
+            elements: self.elements(),
+            window: self.scenario.aggregation.window,
+            exponent,
+            fan_in: Some(workers.into()),
+            parent,
+            ..RowSection::new(ROWS[row], 0, members)
         }
     }
 }
 
+/// A box without a job. `interface` is the kernel's, for ports that need one; queueing disciplines
+/// stay in the path, for they shape the links.
+pub(crate) fn box_config(
+    name: &str,
+    io: Io,
+    addr: SocketAddr,
+    mtu: u32,
+    interface: &str,
+) -> NodeConfig {
+    let of_node = match io {
+        // In a file there is no port of memory.
+        Io::Memory | Io::Udp => node::Io::Udp,
+        Io::AfPacket => node::Io::AfPacket,
+        Io::Dpdk => node::Io::Dpdk,
+    };
+    let mut config = NodeConfig::new(PortSection {
+        udp_port: addr.port(),
+        mtu: u16::try_from(mtu).expect("an MTU is below 65,536"),
+        ..PortSection::new(of_node, addr.ip())
+    });
+    config.node.name = name.to_owned();
+    config.node.stats_format = StatsFormat::Json;
+    match io {
+        Io::AfPacket => {
+            config.port.device = Some(interface.to_owned());
+            config.port.qdisc_bypass = false;
+        }
+        Io::Dpdk => {
+            let frame = (mtu + 14 + 66).next_multiple_of(1024);
+            let block = frame.next_multiple_of(4096);
+            config.port.device = Some("net_af_packet0".to_owned());
+            config.dpdk.vdev = vec![format!(
+                "net_af_packet0,iface={interface},qdisc_bypass=0,framesz={frame},\
+                 blocksz={block},framecnt=2048"
+            )];
+        }
+        Io::Memory | Io::Udp => {}
+    }
+    config
+}
+
 #[cfg(test)]
 mod tests {
+    use weft_config::{ConfigFile, to_toml};
+
     use super::*;
 
     const DIGITS: &str = include_str!("../../scenarios/digits.toml");
@@ -413,9 +424,8 @@ mod tests {
         let plan = Plan::new(&scenario(0), Io::Dpdk, Place::Lab, 1).unwrap();
         assert_eq!(plan.boxes.len(), 1);
         assert_eq!(plan.elements, 256);
-        let config: toml::Table = plan.boxes[0].config.parse().unwrap();
-        assert_eq!(config["row"][0]["members"].as_array().unwrap().len(), 4);
-        assert_eq!(config["row"][0]["exponent"].as_integer(), Some(-20));
+        let row = &plan.boxes[0].config.row[0];
+        assert_eq!((row.members.len(), row.exponent), (4, Some(-20)));
         assert!(plan.workers.iter().all(|worker| worker.aggregator == plan.workers[0].aggregator));
     }
 
@@ -428,11 +438,9 @@ mod tests {
         let ranks: Vec<u8> = plan.workers.iter().map(|worker| worker.box_rank).collect();
         assert_eq!(ranks, [0, 1, 0, 1]);
         assert_ne!(plan.workers[1].aggregator, plan.workers[2].aggregator);
-        let root: toml::Table = plan.boxes[0].config.parse().unwrap();
-        assert_eq!(root["row"][0]["members"][0]["weight"].as_integer(), Some(2));
-        let leaf: toml::Table = plan.boxes[2].config.parse().unwrap();
-        assert_eq!(leaf["row"][0]["parent"]["rank"].as_integer(), Some(1));
-        assert_eq!(leaf["row"][0]["fan_in"].as_integer(), Some(4));
+        assert_eq!(plan.boxes[0].config.row[0].members[0].weight, 2);
+        let leaf = &plan.boxes[2].config.row[0];
+        assert_eq!((leaf.parent.unwrap().rank, leaf.fan_in), (1, Some(4)));
     }
 
     #[test]
@@ -451,8 +459,30 @@ mod tests {
         let mut scenario = scenario(0);
         scenario.job.scale_exponent = ScaleExponent::Auto;
         let plan = Plan::new(&scenario, Io::Udp, Place::Loopback { port_base: 20_000 }, 1).unwrap();
-        let config: toml::Table = plan.boxes[0].config.parse().unwrap();
-        assert_eq!(config["row"][1]["operation"].as_str(), Some("max"));
-        assert!(!config["row"][0].as_table().unwrap().contains_key("exponent"));
+        let rows = &plan.boxes[0].config.row;
+        assert_eq!((rows[1].operation, rows[0].exponent), (Operation::Max, None));
+    }
+
+    #[test]
+    fn every_box_can_run_what_is_planned_for_it() {
+        let socket = "memif.sock".to_owned();
+        for (io, place) in [
+            (Io::Udp, Place::Loopback { port_base: 20_000 }),
+            (Io::AfPacket, Place::Lab),
+            (Io::Dpdk, Place::Lab),
+            (Io::Dpdk, Place::Memif { socket, port_base: 20_000 }),
+        ] {
+            for (leaves, mtu) in [(0, 1500), (2, 1500), (2, 9000)] {
+                let mut scenario = scenario(leaves);
+                scenario.lab.mtu = mtu;
+                for planned in Plan::new(&scenario, io, place.clone(), 1).unwrap().boxes {
+                    let file = ConfigFile::new("planned.toml", to_toml(&planned.config));
+                    let config: NodeConfig = file.read().unwrap();
+                    assert_eq!(config, planned.config);
+                    let settings = weft_lane::Settings::new(config);
+                    assert!(settings.is_ok(), "{io:?} {leaves} {mtu}: {settings:?}");
+                }
+            }
+        }
     }
 }

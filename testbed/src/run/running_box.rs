@@ -8,6 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use serde::Serialize;
+use weft_config::to_toml;
 
 use super::BoxCounters;
 use super::additions::{capture_path, life_path};
@@ -24,7 +26,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// A box's process.
 #[derive(Debug)]
 pub(super) struct RunningBox {
-    plan: BoxPlan,
+    name: String,
     namespace: Option<String>,
     node: PathBuf,
     config: PathBuf,
@@ -38,25 +40,25 @@ pub(super) struct RunningBox {
 impl RunningBox {
     pub(super) fn start(
         node: &Path,
-        plan: &BoxPlan,
+        plan: &BoxPlan<impl Serialize>,
         lab: Option<&LabName>,
         directory: &Path,
     ) -> Result<Self, ProcessError> {
         let config = directory.join(format!("{}.toml", plan.name));
-        fs::write(&config, &plan.config).map_err(io("writing a box's configuration"))?;
+        fs::write(&config, to_toml(&plan.config)).map_err(io("writing a box's configuration"))?;
         let log = directory.join(format!("{}.log", plan.name));
         let namespace = lab.map(|lab| lab.namespace(&plan.name));
         let process = spawn_box(node, &config, &log, namespace.as_deref())?;
-        let (plan, node) = (plan.clone(), node.to_owned());
-        Ok(Self { plan, namespace, node, config, log, process, is_dead: false, restarts: 0 })
+        let (name, node) = (plan.name.clone(), node.to_owned());
+        Ok(Self { name, namespace, node, config, log, process, is_dead: false, restarts: 0 })
     }
 
     pub(super) fn wait_until_ready(&mut self) -> Result<(), ProcessError> {
-        wait_until_ready(&mut self.process, &self.plan.name, &self.log)
+        wait_until_ready(&mut self.process, &self.name, &self.log)
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.plan.name
+        &self.name
     }
 
     /// Kills the box without a word and starts it again: it comes back knowing nothing.
@@ -64,8 +66,7 @@ impl RunningBox {
         let _ = self.process.0.kill();
         let _ = self.process.0.wait();
         fs::write(&self.log, "").map_err(io("emptying a box's log"))?;
-        let capture =
-            capture_path(self.log.parent().unwrap_or_else(|| Path::new("")), &self.plan.name);
+        let capture = capture_path(self.log.parent().unwrap_or_else(|| Path::new("")), &self.name);
         // The next life writes its own; most boxes have none.
         let _ = fs::rename(&capture, life_path(&capture, self.restarts));
         self.restarts += 1;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_config::Problem;
 
-use super::{Invalid, refuse};
+use super::refuse;
 use crate::lab::tc::Rate;
 
 /// `[[background]]`: traffic of others while the job runs, which takes its share of every link from
@@ -44,8 +45,8 @@ impl BackgroundSection {
         (Duration::from_secs_f64(self.begin_s), self.end_s.map(Duration::from_secs_f64))
     }
 
-    pub(super) fn validate(&self, hosts: &[String]) -> Result<(), Invalid> {
-        let refused = |key: &str, reason: String| refuse("background", key, reason);
+    pub(super) fn validate(&self, section: &str, hosts: &[String]) -> Result<(), Problem> {
+        let refused = |key: &str, reason: String| refuse(section, key, reason);
         for (key, host) in [("from", &self.from), ("to", &self.to)] {
             if !hosts.contains(host) {
                 let reason = format!("names no host: {host}; there are {}", hosts.join(", "));

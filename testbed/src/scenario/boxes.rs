@@ -1,9 +1,10 @@
 //! `[aggregation]`, `[faults]` and `[[restart]]`: the boxes of an allreduce, and what goes wrong.
 
 use serde::{Deserialize, Serialize};
+use weft_config::Problem;
 
 use super::job::JobSection;
-use super::{Invalid, refuse};
+use super::refuse;
 
 /// `[aggregation]`: the boxes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -31,7 +32,7 @@ impl AggregationSection {
         (0..=self.leaves).map(|index| format!("a{index}")).collect()
     }
 
-    pub(super) fn validate(&self, job: &JobSection) -> Result<(), Invalid> {
+    pub(super) fn validate(&self, job: &JobSection) -> Result<(), Problem> {
         let leaves = self.leaves;
         if leaves > 0 && (leaves > job.workers || !job.workers.is_multiple_of(leaves)) {
             let reason = format!("is {leaves}; expected a divisor of the {} workers", job.workers);
@@ -68,10 +69,10 @@ pub struct RestartSection {
 impl RestartSection {
     pub(super) fn validate(
         &self,
-        section: &'static str,
+        section: &str,
         job: &JobSection,
         names: &[String],
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), Problem> {
         if self.after_round >= job.rounds {
             let reason = format!("is {}; the last round is {}", self.after_round, job.rounds - 1);
             return refuse(section, "after_round", reason);
@@ -98,7 +99,7 @@ pub struct FaultSection {
 }
 
 impl FaultSection {
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Problem> {
         for (key, value) in [
             ("loss", self.loss),
             ("duplicate", self.duplicate),

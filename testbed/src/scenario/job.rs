@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use weft_config::Problem;
 
-use super::{Invalid, refuse};
+use super::refuse;
 use crate::workload::digits::{TrainerConfig, TrainerError};
 use weft_wire::header::ElementType;
 
@@ -57,7 +58,7 @@ impl JobSection {
     }
 
     /// Finds the first value that makes no sense.
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
+    pub(super) fn validate(&self) -> Result<(), Problem> {
         if !(1..=WORKERS_MAX).contains(&self.workers) {
             let reason = format!("is {}; expected 1 to {WORKERS_MAX}", self.workers);
             return refuse("job", "workers", reason);
@@ -76,7 +77,7 @@ impl JobSection {
                 TrainerError::Batch { .. } => "batch",
                 _ => "workers",
             };
-            Invalid::new("job", key, error.to_string())
+            Problem::new(format!("job.{key}"), error.to_string())
         })?;
         if !(1..=MEMBER_TIMEOUT_S_MAX).contains(&self.member_timeout_s) {
             let reason =

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_config::Problem;
 
-use super::{Invalid, Scenario, refuse};
+use super::{Scenario, refuse};
 use crate::lab::tc::Rate;
 use crate::lab::topology::{DELAY_MAX, Rack, Rates, Star, Topology, TopologyError};
 
@@ -117,8 +118,8 @@ impl RateStepSection {
         [self.up, self.down].map(Rate::from_mbit)
     }
 
-    pub(super) fn validate(&self, scenario: &Scenario) -> Result<(), Invalid> {
-        let refused = |key: &str, reason: String| refuse("rate_step", key, reason);
+    pub(super) fn validate(&self, section: &str, scenario: &Scenario) -> Result<(), Problem> {
+        let refused = |key: &str, reason: String| refuse(section, key, reason);
         let is_shaped = scenario.lab.rates(&self.name).iter().all(Option::is_some);
         if scenario.push.is_none() || !scenario.hosts().contains(&self.name) || !is_shaped {
             let reason = "names no host of a [push] job whose link has a rate";
@@ -155,7 +156,7 @@ impl LabSection {
         Duration::try_from_secs_f64(delay_ms / 1e3).unwrap_or_default()
     }
 
-    fn validate_delays(&self, hosts: &[String]) -> Result<(), Invalid> {
+    fn validate_delays(&self, hosts: &[String]) -> Result<(), Problem> {
         let most_ms = DELAY_MAX.as_secs_f64() * 1e3;
         let expected = |delay_ms: f64| {
             let in_range = (0.0..=most_ms).contains(&delay_ms);
@@ -176,7 +177,7 @@ impl LabSection {
         Ok(())
     }
 
-    pub(super) fn validate(&self, hosts: &[String]) -> Result<(), Invalid> {
+    pub(super) fn validate(&self, hosts: &[String]) -> Result<(), Problem> {
         self.validate_delays(hosts)?;
         let out_of_range = |mbit: f64| {
             let reason = format!("is {mbit}; expected 0.01 to 100000 Mbit/s");
@@ -199,9 +200,8 @@ impl LabSection {
         }
         let mut placed = BTreeSet::new();
         for (index, rack) in self.racks.iter().enumerate() {
-            let refuse = |key: &str, reason: String| {
-                refuse("lab.rack", key, reason).map_err(|invalid| invalid.at(index))
-            };
+            let refuse =
+                |key: &str, reason: String| refuse(&format!("lab.rack[{index}]"), key, reason);
             let misplaced =
                 rack.hosts.iter().find(|host| !hosts.contains(host) || !placed.insert(*host));
             if let Some(host) = misplaced {

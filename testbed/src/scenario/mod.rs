@@ -10,18 +10,15 @@
 //! | `background` | `[[background]]`: traffic of others |
 //! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
-//! | `locate` | the line and the field of a mistake |
 
 mod background;
 mod boxes;
 mod job;
 mod lab;
-mod locate;
 mod push;
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use weft_config::{ConfigError, ConfigFile, Problem};
 
 use background::BACKGROUND_MAX;
 pub use background::BackgroundSection;
@@ -69,19 +66,10 @@ impl Scenario {
     ///
     /// # Errors
     /// Names the file, the line and the field.
-    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
-        let scenario: Self = toml::from_str(text).map_err(|error| {
-            let offset = error.span().map(|span| span.start);
-            let (line, field) = offset.map_or((1, None), |offset| locate::locate(text, offset));
-            let reason = error.message().trim().to_owned();
-            ScenarioError { file: file.to_owned(), line, field, reason }
-        })?;
-        scenario.validate().map_err(|Invalid { section, index, key, reason }| {
-            let line = locate::line_of(text, section, index, &key);
-            let dot = if section.is_empty() { "" } else { "." };
-            let field = Some(format!("{section}{dot}{key}"));
-            ScenarioError { file: file.to_owned(), line, field, reason }
-        })?;
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let file = ConfigFile::new(file, text);
+        let scenario: Self = file.read()?;
+        scenario.check().map_err(|problem| file.refuse(&problem))?;
         Ok(scenario)
     }
 
@@ -89,20 +77,20 @@ impl Scenario {
     ///
     /// # Errors
     /// Says what was expected.
-    pub fn restart(option: &str, text: &str) -> Result<RestartSection, ScenarioError> {
+    pub fn restart(option: &str, text: &str) -> Result<RestartSection, Problem> {
         let parsed = text.split_once('@').and_then(|(name, round)| {
             Some(RestartSection { name: name.to_owned(), after_round: round.parse().ok()? })
         });
-        parsed.ok_or_else(|| ScenarioError {
-            file: option.to_owned(),
-            line: 1,
-            field: None,
-            reason: format!("expected BOX@ROUND such as a1@40, not `{text}`"),
+        parsed.ok_or_else(|| {
+            Problem::new(option, format!("expected BOX@ROUND such as a1@40, not `{text}`"))
         })
     }
 
-    /// Finds the first value that makes no sense: its section, its key and why.
-    fn validate(&self) -> Result<(), Invalid> {
+    /// Finds the first value that makes no sense.
+    ///
+    /// # Errors
+    /// The key, and why.
+    pub fn check(&self) -> Result<(), Problem> {
         if self.name.is_empty() {
             return refuse("", "name", "must not be empty");
         }
@@ -112,32 +100,32 @@ impl Scenario {
         }
         self.lab.validate(&self.hosts())?;
         if self.push.is_none() && !self.lab.racks.is_empty() {
-            return refuse("lab.rack", "hosts", "are for a scenario with [push]");
+            return refuse("lab.rack[0]", "hosts", "are for a scenario with [push]");
         }
         self.aggregation.validate(&self.job)?;
-        self.topology().map_err(|error| Invalid::new("lab", "mtu", error.to_string()))?;
+        self.topology().map_err(|error| Problem::new("lab.mtu", error.to_string()))?;
         for (index, restart) in self.restart.iter().enumerate() {
-            restart
-                .validate("restart", &self.job, &self.restartable())
-                .map_err(|invalid| invalid.at(index))?;
+            let section = format!("restart[{index}]");
+            restart.validate(&section, &self.job, &self.restartable())?;
             if restart.name == SERVER && self.push.as_ref().is_some_and(|push| !push.durable) {
                 let reason = "is the server, which forgets the job; set durable = true in [push]";
-                return refuse("restart", "box", reason).map_err(|invalid| invalid.at(index));
+                return refuse(&section, "box", reason);
             }
         }
         let mortal = self.push.as_ref().map(PushSection::boxes).unwrap_or_default();
         for (index, crash) in self.crash.iter().enumerate() {
-            crash.validate("crash", &self.job, &mortal).map_err(|invalid| invalid.at(index))?;
+            crash.validate(&format!("crash[{index}]"), &self.job, &mortal)?;
         }
         for (index, step) in self.rate_step.iter().enumerate() {
-            step.validate(self).map_err(|invalid| invalid.at(index))?;
+            step.validate(&format!("rate_step[{index}]"), self)?;
         }
         let hosts = self.hosts();
         for (index, flow) in self.background.iter().enumerate() {
-            flow.validate(&hosts).map_err(|invalid| invalid.at(index))?;
+            let section = format!("background[{index}]");
+            flow.validate(&section, &hosts)?;
             if index == BACKGROUND_MAX {
                 let reason = format!("is flow {}; expected at most {BACKGROUND_MAX}", index + 1);
-                return refuse("background", "from", reason).map_err(|invalid| invalid.at(index));
+                return refuse(&section, "from", reason);
             }
         }
         self.faults.validate()
@@ -158,54 +146,10 @@ impl Scenario {
     }
 }
 
-/// A value that makes no sense: where, and why.
-#[derive(Debug)]
-struct Invalid {
-    section: &'static str,
-    /// Which of several sections of that name.
-    index: usize,
-    key: String,
-    reason: String,
+fn refuse(section: &str, key: &str, reason: impl Into<String>) -> Result<(), Problem> {
+    let dot = if section.is_empty() { "" } else { "." };
+    Err(Problem::new(format!("{section}{dot}{key}"), reason))
 }
-
-impl Invalid {
-    fn new(section: &'static str, key: &str, reason: impl Into<String>) -> Self {
-        Self { section, index: 0, key: key.to_owned(), reason: reason.into() }
-    }
-
-    fn at(self, index: usize) -> Self {
-        Self { index, ..self }
-    }
-}
-
-fn refuse(section: &'static str, key: &str, reason: impl Into<String>) -> Result<(), Invalid> {
-    Err(Invalid::new(section, key, reason))
-}
-
-/// What is wrong with a scenario file, and where.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct ScenarioError {
-    /// The file.
-    pub file: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// The field, with its section.
-    pub field: Option<String>,
-    /// What is wrong.
-    pub reason: String,
-}
-
-impl fmt::Display for ScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: ", self.file, self.line)?;
-        if let Some(field) = &self.field {
-            write!(f, "{field}: ")?;
-        }
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for ScenarioError {}
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_config::Problem;
 use weft_control::{AckMode, ConductMode, Mode};
 use weft_plan::policy;
 
 use super::job::JobSection;
-use super::{Invalid, refuse};
+use super::refuse;
 use crate::scenario::ScaleExponent;
 
 /// `[push]`: a parameter server takes the updates.
@@ -162,7 +163,7 @@ impl PushSection {
         Duration::from_millis(self.lateness_ms.into())
     }
 
-    pub(super) fn validate(&self, job: &JobSection) -> Result<(), Invalid> {
+    pub(super) fn validate(&self, job: &JobSection) -> Result<(), Problem> {
         let refused = |key: &str, reason: String| refuse("push", key, reason);
         if job.scale_exponent == ScaleExponent::Auto {
             let reason = "is \"auto\"; a push has an exponent for the job".to_owned();

@@ -51,7 +51,7 @@ fn mistakes_name_file_line_and_field() {
     for (from, to, field, reason) in table {
         let error = Scenario::parse("d.toml", &DIGITS.replace(from, to)).unwrap_err();
         assert_eq!(error.line, line(from), "{error}");
-        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+        assert_eq!(error.field, field, "{error}");
         let text = error.to_string();
         assert!(text.starts_with(&format!("d.toml:{}: {field}: ", error.line)), "{text}");
         assert!(text.contains(reason), "{text:?} lacks {reason:?}");
@@ -79,8 +79,8 @@ fn lanes_and_restarts_fit_their_run() {
 fn a_missing_field_points_at_its_section() {
     let text = DIGITS.replace("batch = 32 ", "# ");
     let error = Scenario::parse("d.toml", &text).unwrap_err();
-    assert!(error.reason.contains("`batch`"), "{error}");
-    assert_eq!(error.field.as_deref(), Some("job"), "{error}");
+    assert!(error.problem.contains("`batch`"), "{error}");
+    assert_eq!(error.field, "job", "{error}");
     let error = Scenario::parse("d.toml", "name = \"x\"\n[job\n").unwrap_err();
     assert_eq!(error.line, 2, "{error}");
 }
@@ -144,8 +144,8 @@ fn mistakes_in_a_push_name_their_field() {
     ] {
         assert!(text.contains(from), "{from}");
         let error = Scenario::parse(name, &text.replacen(from, to, 1)).unwrap_err();
-        assert_eq!(error.field.as_deref(), Some(field), "{error}");
-        assert!(error.reason.contains(reason), "{error}");
+        assert_eq!(error.field, field, "{error}");
+        assert!(error.problem.contains(reason), "{error}");
     }
 }
 
@@ -156,17 +156,17 @@ fn a_crash_names_a_box_and_an_ack_of_the_replica_needs_one() {
     assert_eq!((scenario.crash[0].name.as_str(), scenario.crash[0].after_round), ("server", 6));
     assert_eq!(scenario.push.unwrap().ack, weft_control::AckMode::Replica);
     for (from, to, field) in [
-        ("box = \"server\"", "box = \"w1\"", "crash.box"),
-        ("after_round = 6", "after_round = 16", "crash.after_round"),
+        ("box = \"server\"", "box = \"w1\"", "crash[0].box"),
+        ("after_round = 6", "after_round = 16", "crash[0].after_round"),
         ("replication = \"network\"", "replication = \"none\"", "push.ack"),
         ("replication = \"network\"", "replication = \"chain\"", "push.ack"),
     ] {
         assert!(failover.contains(from), "{from}");
         let error = Scenario::parse("failover.toml", &failover.replace(from, to)).unwrap_err();
-        assert_eq!(error.field.as_deref(), Some(field), "{error}");
+        assert_eq!(error.field, field, "{error}");
     }
     assert_eq!(Scenario::restart("--crash", "server@4").unwrap().after_round, 4);
-    assert_eq!(Scenario::restart("--crash", "server").unwrap_err().file, "--crash");
+    assert_eq!(Scenario::restart("--crash", "server").unwrap_err().field, "--crash");
 }
 
 const ASYNC: &str = include_str!("../../scenarios/async.toml");
@@ -189,9 +189,9 @@ fn hosts_of_a_push_lie_in_racks_that_share_an_uplink() {
         topology.hosts.iter().filter_map(|host| host.ip).map(|ip| ip.address).collect();
     assert_eq!(addresses.len(), topology.hosts.len());
     for (more, words) in [
-        ("[[lab.rack]]\nhosts = [\"w99\"]\n", "lab.rack.hosts: has w99"),
-        ("[[lab.rack]]\nhosts = [\"w0\", \"w0\"]\n", "lab.rack.hosts: has w0"),
-        ("[[lab.rack]]\nhosts = [\"w0\"]\ndown = 0\n", "lab.rack.down: is 0"),
+        ("[[lab.rack]]\nhosts = [\"w99\"]\n", "lab.rack[0].hosts: has w99"),
+        ("[[lab.rack]]\nhosts = [\"w0\", \"w0\"]\n", "lab.rack[0].hosts: has w0"),
+        ("[[lab.rack]]\nhosts = [\"w0\"]\ndown = 0\n", "lab.rack[0].down: is 0"),
     ] {
         let error = parse(more).unwrap_err().to_string();
         assert!(error.contains(words), "{words} in {error}");
@@ -230,11 +230,14 @@ fn background_flows_name_hosts_rates_and_times_that_make_sense() {
         let error = Scenario::parse("d.toml", &format!("{DIGITS}{good}{bad}")).unwrap_err();
         assert_eq!(error.line, before + 5 + line, "{error}");
         let text = error.to_string();
-        assert!(text.contains("background.") && text.contains(words), "{text:?} lacks {words:?}");
+        assert!(
+            text.contains("background[1].") && text.contains(words),
+            "{text:?} lacks {words:?}"
+        );
     }
     let many = good.repeat(33);
     let error = Scenario::parse("d.toml", &format!("{DIGITS}{many}")).unwrap_err();
-    assert!(error.reason.contains("at most 32"), "{error}");
+    assert!(error.problem.contains("at most 32"), "{error}");
     assert_eq!(error.line, before + 32 * 4 + 2, "{error}");
 }
 

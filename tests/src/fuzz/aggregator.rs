@@ -16,7 +16,7 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
-use crate::frames::sealed;
+use weft_sim::frames::sealed;
 
 /// Runs the operations that `data` spells, five bytes each.
 pub fn aggregator_frames(data: &[u8]) {

@@ -5,7 +5,7 @@
 //! server meanwhile.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,6 +15,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 use weft_client::push::{Outcome, PushConfig, PushSession};
+use weft_config::node::{Io, NodeConfig, PortSection, ServerSection};
+use weft_config::{StatsFormat, to_toml};
 
 use super::node::{NODE_PORT, own_address};
 use super::{PATIENCE, eventually, program};
@@ -74,26 +76,25 @@ impl Job {
         self.directory().join("model.f32")
     }
 
-    /// Writes the server's configuration; `more` has further keys.
+    /// Writes the server's configuration, whose journals are so long at most.
     ///
     /// # Panics
     /// When the file cannot be written.
     #[must_use]
-    pub fn config(&self, state_dir: &Path, more: &str) -> PathBuf {
-        let workers: Vec<_> =
-            (0..self.workers).map(|rank| format!("\"{}\"", self.worker(rank))).collect();
-        let text = format!(
-            "[node]\nstats_format = \"json\"\n[port]\nio = \"udp\"\nip = \"{}\"\n[[server]]\n\
-             job = 0\nworkers = [{}]\ndimension = {}\ntau_max = 100000\nstate_dir = \"{}\"\n\
-             dump_model = \"{}\"\n{more}\n",
-            self.ip,
-            workers.join(", "),
-            SHARE * usize::from(self.workers),
-            state_dir.display(),
-            self.model().display()
-        );
+    pub fn config(&self, state_dir: &Path, journal_bytes_max: Option<u64>) -> PathBuf {
+        let workers = (0..self.workers).map(|rank| self.worker(rank)).collect();
+        let mut section = ServerSection {
+            tau_max: Some(100_000),
+            state_dir: Some(state_dir.display().to_string()),
+            dump_model: Some(self.model().display().to_string()),
+            ..ServerSection::new(0, workers, SHARE * usize::from(self.workers))
+        };
+        section.journal_bytes_max = journal_bytes_max.unwrap_or(section.journal_bytes_max);
+        let mut config = NodeConfig::new(PortSection::new(Io::Udp, IpAddr::from(self.ip)));
+        config.node.stats_format = StatsFormat::Json;
+        config.server.push(section);
         let path = self.directory().join("server.toml");
-        fs::write(&path, text).expect("a file in a temporary directory");
+        fs::write(&path, to_toml(&config)).expect("a file in a temporary directory");
         path
     }
 

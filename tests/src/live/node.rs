@@ -3,10 +3,9 @@
 //! Every node gets an address of its own in 127/8 and its members live on it too, so tests that
 //! run at the same time never meet.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Read as _;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,6 +14,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
+use weft_config::node::{Io, JobSection, NodeConfig, PortSection, RowSection};
+use weft_config::{StatsFormat, to_toml};
 
 use super::{PATIENCE, eventually, program};
 
@@ -36,7 +37,7 @@ pub fn own_address() -> Ipv4Addr {
 #[derive(Debug)]
 pub struct Config {
     ip: Ipv4Addr,
-    text: String,
+    file: NodeConfig,
 }
 
 impl Config {
@@ -44,28 +45,24 @@ impl Config {
     #[must_use]
     pub fn new(shards: u16) -> Self {
         let ip = own_address();
-        let text = format!(
-            "[node]\nstats_format = \"json\"\n[port]\nio = \"udp\"\nip = \"{ip}\"\n\
-             [lcores]\nshards = {shards}\n"
-        );
-        Self { ip, text }
+        let mut file = NodeConfig::new(PortSection::new(Io::Udp, IpAddr::from(ip)));
+        file.node.stats_format = StatsFormat::Json;
+        file.lcores.shards = shards;
+        Self { ip, file }
     }
 
-    /// Adds a job; `more` has further keys.
+    /// Adds a job.
     #[must_use]
-    pub fn job(mut self, id: u16, more: &str) -> Self {
-        let _ = writeln!(self.text, "[[job]]\nid = {id}\n{more}");
+    pub fn job(mut self, job: JobSection) -> Self {
+        self.file.job.push(job);
         self
     }
 
-    /// Adds a row of `job` with `workers` members; `more` has further keys.
+    /// Adds a row of `job` with `workers` members, of which `like` says the rest.
     #[must_use]
-    pub fn row(mut self, row: u16, job: u16, workers: u8, more: &str) -> Self {
-        let members: Vec<String> =
-            (0..workers).map(|rank| format!("\"{}\"", member(self.ip, job, rank))).collect();
-        let members = members.join(", ");
-        let _ =
-            writeln!(self.text, "[[row]]\nrow = {row}\njob = {job}\nmembers = [{members}]\n{more}");
+    pub fn row(mut self, row: u16, job: u16, workers: u8, like: &RowSection) -> Self {
+        let members = (0..workers).map(|rank| member(self.ip, job, rank).into()).collect();
+        self.file.row.push(RowSection { row, job, members, ..like.clone() });
         self
     }
 }
@@ -91,7 +88,7 @@ impl Node {
     pub fn start(config: &Config) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (file, log) = (directory.path().join("node.toml"), directory.path().join("log"));
-        fs::write(&file, &config.text).expect("a file in a temporary directory");
+        fs::write(&file, to_toml(&config.file)).expect("a file in a temporary directory");
         let child = Command::new(program("weft-node"))
             .arg("--config")
             .arg(file)

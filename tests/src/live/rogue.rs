@@ -22,7 +22,7 @@ use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Packet};
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{ChunkIndex, GroupId, Nanos, quant};
 
-use crate::sim::hostile::assemble;
+use weft_sim::hostile::assemble;
 
 /// What it has sent.
 #[derive(Clone, Copy, Debug, Default)]

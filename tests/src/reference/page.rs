@@ -143,7 +143,7 @@ fn plain(name: &str) -> &str {
         "SocketAddr" => "`\"ip:port\"`",
         "IpAddr" | "HostAddr" => "IP address",
         "MacAddr" => "Ethernet address",
-        "PathBuf" => "path",
+        "FilePath" | "PathBuf" => "path",
         "String" => "string",
         _ => UNKNOWN,
     }

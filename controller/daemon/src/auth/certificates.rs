@@ -53,10 +53,12 @@ impl Certificates {
             match configure(&self.files) {
                 Ok(config) => {
                     used.config = config;
-                    eprintln!("weft-controller: the certificate was read anew");
+                    weft_process::say!("weft-controller: the certificate was read anew");
                 }
                 Err(error) => {
-                    eprintln!("weft-controller: {error}; the certificate before stays in use");
+                    weft_process::say!(
+                        "weft-controller: {error}; the certificate before stays in use"
+                    );
                 }
             }
         }

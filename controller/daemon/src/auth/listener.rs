@@ -110,7 +110,9 @@ impl Door {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|told| told.elapsed() > TELL_PERIOD) {
             *told = Some(Instant::now());
-            eprintln!("weft-controller: no connection for {addr}: {reason} ({count} refused)");
+            weft_process::say!(
+                "weft-controller: no connection for {addr}: {reason} ({count} refused)"
+            );
         }
     }
 }

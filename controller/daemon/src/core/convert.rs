@@ -1,15 +1,13 @@
 //! Between the interface's messages and what the engine takes and gives.
 
-use weft_control::{OrderNumber, ServerEpoch, Version};
+use weft_control::ServerEpoch;
 use weft_controller_engine::{
-    Gate, Grant, JobConfig, NodeHello, OpenGroup, ProbeTrain, Refusal, Reply, RoleState, Telemetry,
-    TransferKey,
+    Gate, Grant, JobConfig, ProbeTrain, Refusal, Reply, Telemetry, TransferKey,
 };
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
-use weft_rpc::convert::{box_index, code, decision_to_proto, job, magnitude, rank_to_proto};
+use weft_rpc::convert::{decision_to_proto, rank_to_proto};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_reply::Message;
-use weft_wire::{GroupId, Members};
 
 /// The engine's refusal in the interface's words.
 pub(super) fn refused(refusal: Refusal) -> v1::Refused {
@@ -98,36 +96,6 @@ pub(super) fn describe(
         telemetry_period_ns,
         probe_nonce,
     }
-}
-
-/// Reads a hello.
-///
-/// # Errors
-/// The first field that makes no sense.
-pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, v1::Refused> {
-    let mut roles = Vec::with_capacity(hello.roles.len());
-    for role in &hello.roles {
-        let open_groups = role.open_groups.iter().map(|open| OpenGroup {
-            group: GroupId(open.group),
-            order: OrderNumber(open.order),
-            members: Members(open.members),
-        });
-        roles.push(RoleState {
-            job: job(role.job)?,
-            role: code(role.role)?,
-            box_index: box_index("box_index", role.box_index)?,
-            address: role.address.clone(),
-            next_order: OrderNumber(role.next_order),
-            version: Version(role.version),
-            momentum_norm: magnitude("momentum_norm", role.momentum_norm)?,
-            epoch: ServerEpoch(role.epoch),
-            is_fit: role.is_fit,
-            has_met_replica: role.has_met_replica,
-            has_left_replica: role.has_left_replica,
-            open_groups: open_groups.collect(),
-        });
-    }
-    Ok(NodeHello { name: hello.name.clone(), life: hello.life, roles })
 }
 
 /// Reads counters.

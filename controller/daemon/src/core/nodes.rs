@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 use weft_controller_engine::Reporter;
-use weft_rpc::convert::{event, train};
+use weft_rpc::convert::{event, hello as read_hello, train};
 use weft_rpc::v1;
 
 use super::{Core, Ended, NodeKey, Outbox, Peer, convert};
@@ -13,7 +13,7 @@ impl Core {
         hello: &v1::NodeHello,
         outbox: Outbox<v1::Command>,
     ) -> Result<(NodeKey, Ended), v1::Refused> {
-        let read = convert::hello(hello)?;
+        let read = read_hello(hello)?;
         let attached = self.controller.handle_node(self.now_ns(), &read);
         let node = attached.map_err(convert::refused)?;
         self.streams += 1;
@@ -26,7 +26,7 @@ impl Core {
         let _ = outbox.try_send(Ok(v1::Command { command }));
         let (end, ended) = oneshot::channel();
         self.nodes.insert(node, Peer { stream: self.streams, outbox, _end: end });
-        eprintln!("weft-controller: box `{}` attached", hello.name);
+        weft_process::say!("weft-controller: box `{}` attached", hello.name);
         Ok((NodeKey { node, stream: self.streams }, ended))
     }
 
@@ -73,7 +73,7 @@ impl Core {
         if self.nodes.get(&key.node).is_some_and(|peer| peer.stream == key.stream) {
             self.nodes.remove(&key.node);
             self.controller.handle_node_gone(self.now_ns(), key.node);
-            eprintln!("weft-controller: the stream of box {} ended", key.node.0);
+            weft_process::say!("weft-controller: the stream of box {} ended", key.node.0);
         }
     }
 }

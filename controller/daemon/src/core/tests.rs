@@ -3,6 +3,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
+use weft_config::controller::{Config, HostConfig, JobConfig};
 use weft_plan::case::Case;
 use weft_plan::plan::Plan;
 use weft_plan::policy::mlfabric::Mlfabric;
@@ -10,21 +11,6 @@ use weft_plan::policy::{AnyPolicy, Policy, PolicyError};
 
 use super::*;
 use crate::auth::{Caller, Peer};
-use crate::config::FileConfig;
-
-const CONFIG: &str = r#"
-listen = "127.0.0.1:0"
-[[host]]
-name = "w0"
-[[host]]
-name = "s0"
-[[job]]
-name = "digits"
-index = 1
-dimension = 1000
-workers = ["w0"]
-server = "s0"
-"#;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -96,8 +82,12 @@ async fn others_go_on_while_a_policy_waits() {
     let policies = Box::new(move |_: &str| -> Result<AnyPolicy, String> {
         Ok(AnyPolicy::Own(Arc::new(Shared(shared.clone()))))
     });
-    let config: FileConfig = toml::from_str(CONFIG).unwrap();
-    let controller = Controller::new(config.engine(), &Saved::fresh(1), policies).unwrap();
+    let config = Config {
+        hosts: ["w0", "s0"].map(HostConfig::named).into(),
+        jobs: vec![JobConfig::new("digits", 1, 1000, ["w0"], "s0")],
+        ..Config::default()
+    };
+    let controller = Controller::new(config, &Saved::fresh(1), policies).unwrap();
     let (core, inputs) = mpsc::channel(INPUTS_MAX);
     tokio::spawn(Core::new(controller, None, 1_000_000_000, 1).run(inputs));
     let (mut commands, _replies, worker) = attach(&core).await;

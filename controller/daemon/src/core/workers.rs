@@ -160,9 +160,10 @@ impl Core {
             }
             *job != ended.job
         });
-        eprintln!(
+        weft_process::say!(
             "weft-controller: job `{name}` is over: {} updates dropped, {} groups taken back",
-            ended.dropped, ended.groups
+            ended.dropped,
+            ended.groups
         );
         Ok(ended)
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use weft_controller_engine::{HostStatus, JobStatus, NodeStatus};
+use weft_process::metrics::{head, label as quoted};
 
 use crate::core::Snapshot;
 
@@ -151,11 +152,12 @@ pub fn write_metrics(snapshot: &Snapshot) -> String {
         ),
     ];
     for (name, kind, help, value) in plain {
-        head(&mut text, name, kind, help);
+        let _ = head(&mut text, name, kind, help);
         // Writing to a string does not fail.
         let _ = writeln!(text, "{name} {value}");
     }
-    head(&mut text, "weft_messages_refused_total", "counter", "Messages refused, by field.");
+    let _ =
+        head(&mut text, "weft_messages_refused_total", "counter", "Messages refused, by field.");
     for (field, count) in &status.refused {
         let _ = writeln!(text, "weft_messages_refused_total{{field=\"{field}\"}} {count}");
     }
@@ -170,15 +172,10 @@ fn rows<T>(
     name_of: fn(&T) -> &String,
 ) {
     for (name, kind, help, value) in rows {
-        head(text, name, kind, help);
+        let _ = head(text, name, kind, help);
         for one in of {
-            let escaped = name_of(one).replace('\\', "\\\\").replace('"', "\\\"");
-            let escaped = escaped.replace('\n', "\\n");
-            let _ = writeln!(text, "{name}{{{label}=\"{escaped}\"}} {}", value(one));
+            let whose = quoted(name_of(one));
+            let _ = writeln!(text, "{name}{{{label}={whose}}} {}", value(one));
         }
     }
-}
-
-fn head(text: &mut String, name: &str, kind: &str, help: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }

@@ -189,7 +189,10 @@ impl PushNumbers {
 
 impl PushConfig {
     /// The engine's configuration for a port with this Ethernet address.
-    pub(super) fn pusher(&self, mac: MacAddr) -> Result<PusherConfig, PushError> {
+    ///
+    /// # Errors
+    /// [`PushError::Config`] names the field that makes no sense.
+    pub fn pusher(&self, mac: MacAddr) -> Result<PusherConfig, PushError> {
         let rank = Rank::new(self.rank)
             .ok_or(PushError::Config { field: "rank", problem: "must be 0 to 63" })?;
         if self.updates_open_max == 0 {

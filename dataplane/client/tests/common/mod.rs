@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weft_control::{BoxIndex, Command, Event};
-use weft_engine::admit::StrangersQuota;
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather;
 use weft_engine::role::model::ModelConfig;
 use weft_engine::role::server::{Server, ServerJobConfig};
@@ -22,7 +22,7 @@ use weft_io::Port;
 use weft_io::fault::{Fault, FaultConfig, FaultRates, member_seed};
 use weft_io::memory::{self, MemoryPort};
 use weft_kernel::Kernels;
-use weft_lane::{LaneEngine, RoleLane, aggregator};
+use weft_lane::{LaneEngine, RoleLane};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::hello::{Integrity, Overflow};
@@ -146,9 +146,9 @@ fn run_box(
         rate_bytes_per_sec: None,
         burst_bytes: 0,
     };
-    let (table, strangers) = (table.unwrap(), StrangersQuota::default());
-    let engine = aggregator(&table, &[push], strangers, 0, 8, Kernels::detect());
-    run(port, engine.unwrap(), stop)
+    let gather = gather::Gather::new(local, 1500, &[push], 9, Nanos(0), Kernels::detect());
+    let engine = Aggregator::new(&table.unwrap(), 0, 8, Kernels::detect());
+    run(port, engine.with_pushes(gather.unwrap()), stop)
 }
 
 fn run<P: Port + Send + 'static, E: LaneEngine + Send + 'static>(

@@ -1,5 +1,6 @@
 //! Opens the sockets of a UDP port: addresses, buffer sizes, ECN, DF, drop counters.
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
@@ -63,7 +64,11 @@ impl Socket {
     pub(super) fn refuse_runs(&mut self, errno: Errno) {
         self.takes_runs = false;
         let addr = self.addr;
-        eprintln!("weft: UDP port {addr} sends datagrams one by one: no segmentation ({errno})");
+        // Whoever read standard error may have gone: that is no reason to end.
+        let _ = writeln!(
+            io::stderr(),
+            "weft: UDP port {addr} sends datagrams one by one: no segmentation ({errno})"
+        );
     }
 
     /// Datagrams that the kernel dropped at this socket, most for want of buffer. A merged
@@ -81,8 +86,8 @@ impl Socket {
             inner.set_only_v6(true).map_err(failed("set IPV6_V6ONLY"))?;
         }
         inner.bind(&SockAddr::from(addr)).map_err(|source| match source.kind() {
-            std::io::ErrorKind::AddrInUse => UdpError::InUse { addr },
-            std::io::ErrorKind::AddrNotAvailable => UdpError::NoSuchAddress { ip: addr.ip() },
+            io::ErrorKind::AddrInUse => UdpError::InUse { addr },
+            io::ErrorKind::AddrNotAvailable => UdpError::NoSuchAddress { ip: addr.ip() },
             _ => failed("bind a socket")(source),
         })?;
         configure(&inner, addr).map_err(failed("set ECN and path MTU options"))?;
@@ -139,7 +144,7 @@ pub(super) fn wait(sockets: &[Socket], waker: Option<&Waker>, timeout_ns: u64) {
     }
 }
 
-fn configure(socket: &socket2::Socket, addr: SocketAddr) -> std::io::Result<()> {
+fn configure(socket: &socket2::Socket, addr: SocketAddr) -> io::Result<()> {
     setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
     if addr.is_ipv4() {
         socket.set_tos_v4(ECT0)?;

@@ -11,16 +11,22 @@ use std::path::Path;
 
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use weft_config::node::NodeConfig;
 use weft_control::{Command, Decision, Event, GroupDescriptor};
 use weft_wire::{GroupId, JobId, Members};
 
-use crate::config::NodeConfig;
 use crate::durable::Resumed;
 
 /// The log.
 #[derive(Debug)]
 pub(super) struct EventLog {
     file: Option<File>,
+    lines: EventLines,
+}
+
+/// The lines of a log, whoever keeps it. Pure.
+#[derive(Debug)]
+pub struct EventLines {
     /// Descriptors of groups that are not decided, for what events leave out.
     groups: HashMap<(JobId, GroupId), GroupDescriptor>,
     /// Of each job: the version last told, and the exponent of groups that nobody installed.
@@ -40,42 +46,61 @@ impl EventLog {
     ) -> std::io::Result<Self> {
         cut_last_line(path)?;
         let file = File::options().create(true).append(true).open(path)?;
-        let servers = config.server.iter().map(|s| (s.job, s.initial_version, s.exponent));
-        let replicas = config.replica.iter().map(|s| (s.job, s.initial_version, s.exponent));
-        let jobs = servers
-            .chain(replicas)
-            .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
-        let mut jobs: HashMap<JobId, (u64, i8)> = jobs.collect();
+        let mut lines = EventLines::new(config);
         for job in resumed {
-            jobs.entry(job.job).or_default().0 = job.version_before.0;
+            lines.jobs.entry(job.job).or_default().0 = job.version_before.0;
         }
-        Ok(Self { file: Some(file), groups: HashMap::new(), jobs })
+        Ok(Self { file: Some(file), lines })
     }
 
     /// Remembers what a controller said of a group.
     pub(super) fn command(&mut self, command: &Command) {
-        if let Command::Install(group) = command {
-            self.groups.insert((group.job, group.group), group.clone());
-        }
+        self.lines.command(command);
     }
 
     /// Writes an event, with the bytes that the port has received by now. A file that cannot be
     /// written is given up, with a line that says so.
     pub(super) fn event(&mut self, job: JobId, event: &Event, rx_bytes: u64) {
-        let mut line = self.describe(job, event);
-        if let Value::Object(fields) = &mut line {
-            fields.insert("t_ns".to_owned(), monotonic_ns().into());
-            fields.insert("job".to_owned(), job.0.into());
-            fields.insert("rx_bytes".to_owned(), rx_bytes.into());
-        }
+        let line = self.lines.event(monotonic_ns(), job, event, rx_bytes);
         // At once, so that a box that is killed leaves whole lines.
         let line = format!("{line}\n");
         if let Some(file) = &mut self.file
             && let Err(error) = file.write_all(line.as_bytes())
         {
-            eprintln!("weft-node: writing the log of events: {error}");
+            weft_process::say!("weft-node: writing the log of events: {error}");
             self.file = None;
         }
+    }
+}
+
+impl EventLines {
+    /// Of a node that has just begun.
+    #[must_use]
+    pub fn new(config: &NodeConfig) -> Self {
+        let servers = config.server.iter().map(|s| (s.job, s.initial_version, s.exponent));
+        let replicas = config.replica.iter().map(|s| (s.job, s.initial_version, s.exponent));
+        let jobs = servers
+            .chain(replicas)
+            .map(|(job, version, exponent)| (JobId(job), (version, exponent)));
+        Self { groups: HashMap::new(), jobs: jobs.collect() }
+    }
+
+    /// Remembers what a controller said of a group.
+    pub fn command(&mut self, command: &Command) {
+        if let Command::Install(group) = command {
+            self.groups.insert((group.job, group.group), group.clone());
+        }
+    }
+
+    /// The line of an event at a time, with the bytes that the port has received by then.
+    pub fn event(&mut self, t_ns: u64, job: JobId, event: &Event, rx_bytes: u64) -> Value {
+        let mut line = self.describe(job, event);
+        if let Value::Object(fields) = &mut line {
+            fields.insert("t_ns".to_owned(), t_ns.into());
+            fields.insert("job".to_owned(), job.0.into());
+            fields.insert("rx_bytes".to_owned(), rx_bytes.into());
+        }
+        line
     }
 
     fn describe(&mut self, job: JobId, event: &Event) -> Value {

@@ -231,7 +231,11 @@ const UNKNOWN_ROW: u16 = 1000;
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::net::{IpAddr, SocketAddr};
     use std::time::Duration;
+
+    use weft_config::node::{Io, JobSection, NodeConfig, PortSection, RowSection};
+    use weft_wire::hello::Integrity;
 
     use super::*;
 
@@ -254,12 +258,23 @@ mod tests {
     }
 
     fn measure(floods: bool) -> Measurement {
-        let text = "[port]\nio = \"udp\"\nip = \"10.77.0.100/16\"\n\n[[job]]\nid = 0\n\
-                    rate_bytes_per_sec = 100000000\nburst_bytes = 65536\n\n[[row]]\nrow = 0\n\
-                    job = 0\nexponent = 0\nwindow = 64\nelements = 16\nintegrity = \"none\"\n\
-                    members = [\"10.77.1.1:7000\", \"10.77.1.2:7000\", \"10.77.1.3:7000\"]\n";
-        let settings = crate::config::parse("forged.toml", text).unwrap();
-        let table = Table::new(settings.table).unwrap();
+        let job = JobSection {
+            rate_bytes_per_sec: Some(100_000_000),
+            burst_bytes: 65_536,
+            ..JobSection::new(0)
+        };
+        let members = (1..=3).map(|rank| SocketAddr::from(([10, 77, 1, rank], 7000)).into());
+        let row = RowSection {
+            exponent: Some(0),
+            window: 64,
+            elements: 16,
+            integrity: Integrity::None,
+            ..RowSection::new(0, 0, members.collect())
+        };
+        let port = PortSection::new(Io::Udp, IpAddr::from([10, 77, 0, 100]));
+        let config = NodeConfig { job: vec![job], row: vec![row], ..NodeConfig::new(port) };
+        let table = weft_lane::Settings::new(config).unwrap().table;
+        let table = Table::new(table).unwrap();
         let limit = Limit::Time(Duration::from_millis(50));
         let settings = Settings { limit, seed: 7, check_every: 1 };
         run(&table, settings, floods, Kernels::detect(), &Ticking(Cell::new(0))).unwrap()

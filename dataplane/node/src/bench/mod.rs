@@ -41,8 +41,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
+use weft_lane::Settings;
 
-use crate::config::Settings;
 use crate::error::NodeError;
 use crate::node::Options;
 

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
+use weft_config::node::{BenchMode, BenchSection, LeaseName};
 use weft_engine::table::Table;
 use weft_kernel::Kernels;
+use weft_lane::Settings;
 use weft_wire::Nanos;
 
 use super::frames::{Frames, Shape};
 use super::memory::{Endless, MemoryDevice};
 use super::replay::Limit;
 use super::{BenchError, Measurement, forged, replay, whole};
-use crate::config::{BenchMode, BenchSection, LeaseName, Settings};
 use crate::environment;
 use crate::error::NodeError;
 use crate::node::Options;
@@ -96,11 +97,11 @@ fn on_device(
 
     let config = &settings.config;
     let time = Duration::try_from_secs_f64(bench.seconds).map_err(|_| BenchError::Unsupported)?;
-    if time.is_zero() || config.port.io != crate::config::Io::Dpdk {
+    if time.is_zero() || config.port.io != weft_config::node::Io::Dpdk {
         return Err(BenchError::Unsupported.into());
     }
     if let Some(path) = &bench.pcap {
-        frames.write(path)?;
+        frames.write(path.as_ref())?;
     }
     let (eal, device) = crate::dpdk::start(config, options.eal_args)?;
     let mut queues = crate::dpdk::open(&eal, &device, 1)?;
@@ -155,7 +156,7 @@ impl replay::Outside for Process {
     }
 
     fn mark(&self, event: &str) {
-        eprintln!("weft-node bench: {event}");
+        weft_process::say!("weft-node bench: {event}");
     }
 
     fn wait_to_end(&self) {

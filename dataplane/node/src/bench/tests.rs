@@ -2,66 +2,89 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weft_config::node::{
+    BenchMode, BenchSection, Io, JobSection, LeaseName, NodeConfig, PortSection, RowSection,
+};
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::memory::{MemoryPort, link};
 use weft_io::pool::{Pool, PoolFrame};
 use weft_io::{Burst, Port, forward_port};
 use weft_kernel::Kernels;
-use weft_lane::{AggregatorLane, RelayPort, Ring};
+use weft_lane::{AggregatorLane, RelayPort, Ring, Settings};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
 use weft_wire::header::{HEADER_LEN, Packet};
+use weft_wire::hello::Integrity;
 
 use super::frames::{Frames, Shape};
 use super::memory::{Endless, MemoryDevice};
 use super::replay::{self, Limit, Outside};
 use super::run;
 use super::{generate, lanes};
-use crate::config::{self, LeaseName, Settings};
 use crate::node::Options;
 
-fn settings(integrity: &str) -> Settings {
+fn settings(integrity: Integrity) -> Settings {
     settings_of(integrity, 3)
 }
 
-fn settings_of(integrity: &str, workers: u8) -> Settings {
-    settings_with(integrity, workers, "10.77", "", &[""])
+fn settings_of(integrity: Integrity, workers: u8) -> Settings {
+    settings_with(integrity, workers, false, &[JobSection::new(0)], |_| ())
 }
 
-/// A job for each of `jobs`, which are further lines of it; `bench` are further lines of `[bench]`.
-fn settings_with(integrity: &str, workers: u8, net: &str, bench: &str, jobs: &[&str]) -> Settings {
-    let (local, of_member): (_, fn(&str, usize, u8) -> String) = if net.starts_with("fd") {
-        (format!("{net}::100/64"), |net, job, rank| format!("\"[{net}::{job}:{rank}]:7000\""))
-    } else {
-        (format!("{net}.0.100/16"), |net, job, rank| format!("\"{net}.{}.{rank}:7000\"", job + 1))
+/// A row for each of `jobs`; `change` has the last word on all else.
+fn settings_with(
+    integrity: Integrity,
+    workers: u8,
+    is_v6: bool,
+    jobs: &[JobSection],
+    change: impl Fn(&mut NodeConfig),
+) -> Settings {
+    let addr = |job: u16, rank: u16| match is_v6 {
+        true => IpAddr::from([0xfd77, 0, 0, 0, 0, 0, job, rank]),
+        false => IpAddr::from([10, 77, job.to_be_bytes()[1], rank.to_be_bytes()[1]]),
     };
-    let mut text = format!(
-        "[port]\nio = \"udp\"\nip = \"{local}\"\n\n[bench]\nmode = \"loop\"\npackets = \
-         3000\ncheck_every = 3\n{bench}\n"
-    );
-    for (id, more) in jobs.iter().enumerate() {
-        let members: Vec<_> = (1..=workers).map(|rank| of_member(net, id, rank)).collect();
-        let members = members.join(", ");
-        text += &format!("[[job]]\nid = {id}\n{more}\n");
-        text += &format!(
-            "[[row]]\nrow = {id}\njob = {id}\nexponent = 0\nwindow = 64\nelements = 16\n\
-             integrity = \"{integrity}\"\nmembers = [{members}]\n"
-        );
-    }
-    config::parse("bench.toml", &text).unwrap()
+    let row = |job: &JobSection| {
+        let members = (1..=u16::from(workers)).map(|rank| (addr(job.id + 1, rank), 7000));
+        RowSection {
+            exponent: Some(0),
+            window: 64,
+            elements: 16,
+            integrity,
+            ..RowSection::new(
+                job.id,
+                job.id,
+                members.map(|at| SocketAddr::from(at).into()).collect(),
+            )
+        }
+    };
+    let bench =
+        BenchSection { packets: 3000, check_every: 3, ..BenchSection::new(BenchMode::Loop) };
+    let mut config = NodeConfig {
+        bench: Some(bench),
+        job: jobs.to_vec(),
+        row: jobs.iter().map(row).collect(),
+        ..NodeConfig::new(PortSection::new(Io::Udp, addr(0, 100)))
+    };
+    change(&mut config);
+    Settings::new(config).unwrap()
+}
+
+/// Lets the members take turns after so many steps.
+fn ordered(order: u32) -> impl Fn(&mut NodeConfig) {
+    move |config| config.bench.as_mut().unwrap().order = order
 }
 
 #[test]
 fn every_replayed_contribution_enters_a_right_sum() {
-    for integrity in ["none", "crc32c", "checksum16"] {
+    for integrity in [Integrity::None, Integrity::Crc32c, Integrity::Checksum16] {
         let options = Options::default();
         let measured = run(&settings(integrity), options).unwrap();
-        if integrity == "checksum16" {
+        if integrity == Integrity::Checksum16 {
             // The restamping does not mend UDP checksums, and the bench says so.
             assert_eq!(measured.contributions_added, 0);
             assert!(measured.drops["integrity"] >= 3000);
@@ -75,7 +98,7 @@ fn every_replayed_contribution_enters_a_right_sum() {
 
 #[test]
 fn every_replayed_contribution_enters_a_whole_lease() {
-    for integrity in ["none", "crc32c"] {
+    for integrity in [Integrity::None, Integrity::Crc32c] {
         let mut settings = settings(integrity);
         let bench = settings.config.bench.as_mut().unwrap();
         // More than a group's, so that groups change and sums are released.
@@ -112,7 +135,7 @@ impl Outside for Ticking {
 
 #[test]
 fn sums_of_other_numbers_are_wrong() {
-    let table = Table::new(settings("none").table).unwrap();
+    let table = Table::new(settings(Integrity::None).table).unwrap();
     let sent = Frames::new(table.config(), shape(1));
     let expected = Frames::new(table.config(), shape(2));
     let run = replay::Settings { limit: Limit::Packets(3000), seed: 7, check_every: 3 };
@@ -132,21 +155,26 @@ fn sums_of_other_numbers_are_wrong() {
 
 #[test]
 fn any_order_and_any_mix_of_jobs_is_summed_right() {
-    let fast = "rate_bytes_per_sec = 1000000000000\nburst_bytes = 1000000000";
-    for (net, order, jobs) in [
-        ("10.77", 2, &[""][..]),
-        ("10.77", 8, &[""]),
-        ("10.77", 64, &[""]),
-        ("10.77", 1, &["", ""]),
-        ("10.77", 4, &["", ""]),
-        ("10.77", 1, &[fast]),
-        ("10.77", 2, &[fast, ""]),
-        ("fd77", 1, &[""]),
-        ("fd77", 2, &["", fast]),
+    let slow = JobSection::new;
+    let fast = |id| JobSection {
+        rate_bytes_per_sec: Some(1_000_000_000_000),
+        burst_bytes: 1_000_000_000,
+        ..slow(id)
+    };
+    for (is_v6, order, jobs) in [
+        (false, 2, &[slow(0)][..]),
+        (false, 8, &[slow(0)]),
+        (false, 64, &[slow(0)]),
+        (false, 1, &[slow(0), slow(1)]),
+        (false, 4, &[slow(0), slow(1)]),
+        (false, 1, &[fast(0)]),
+        (false, 2, &[fast(0), slow(1)]),
+        (true, 1, &[slow(0)]),
+        (true, 2, &[slow(0), fast(1)]),
     ] {
-        for integrity in ["none", "crc32c"] {
-            let case = format!("{net} {order} {jobs:?} {integrity}");
-            let settings = settings_with(integrity, 4, net, &format!("order = {order}"), jobs);
+        for integrity in [Integrity::None, Integrity::Crc32c] {
+            let case = format!("{is_v6} {order} {jobs:?} {integrity}");
+            let settings = settings_with(integrity, 4, is_v6, jobs, ordered(order));
             let measured = run(&settings, Options::default())
                 .unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!(measured.contributions_added, measured.packets, "{case}: {measured:?}");
@@ -157,7 +185,9 @@ fn any_order_and_any_mix_of_jobs_is_summed_right() {
 
 #[test]
 fn tagged_frames_are_refused_as_such() {
-    let settings = settings_with("none", 4, "10.77", "vlan = true", &[""]);
+    let settings = settings_with(Integrity::None, 4, false, &[JobSection::new(0)], |config| {
+        config.bench.as_mut().unwrap().vlan = true;
+    });
     let measured = run(&settings, Options::default()).unwrap();
     assert_eq!((measured.contributions_added, measured.refused), (0, 0), "{measured:?}");
     assert!(measured.drops["vlan"] >= measured.packets, "{measured:?}");
@@ -182,9 +212,12 @@ impl Outside for Clock {
 
 #[test]
 fn lanes_that_hand_each_other_frames_sum_right() {
-    for (order, jobs) in [(1, &[""][..]), (8, &["", ""])] {
-        let bench = format!("order = {order}\n[lcores]\nshards = 2");
-        let settings = settings_with("crc32c", 4, "10.77", &bench, jobs);
+    let jobs = [JobSection::new(0), JobSection::new(1)];
+    for (order, jobs) in [(1, &jobs[..1]), (8, &jobs[..])] {
+        let settings = settings_with(Integrity::Crc32c, 4, false, jobs, |config| {
+            ordered(order)(config);
+            config.lcores.shards = 2;
+        });
         let table = Table::new(settings.table.clone()).unwrap();
         let frames = Frames::new(table.config(), Shape { order, ..shape(1) });
         let (port, relay) = (MemoryDevice::new(Endless::new(&frames)), Arc::new(Ring::new(256)));
@@ -250,7 +283,7 @@ impl Port for Idle<'_> {
 #[test]
 fn an_aggregator_that_stops_adding_is_noticed_at_every_answer() {
     for (workers, window) in [(2, 8), (4, 8), (4, 256), (3, 4), (16, 8)] {
-        let mut table = settings_of("none", workers).table;
+        let mut table = settings_of(Integrity::None, workers).table;
         table.rows[0].window = window;
         let table = Table::new(table).unwrap();
         let frames = Frames::new(table.config(), shape(1));
@@ -280,7 +313,7 @@ fn an_aggregator_that_stops_adding_is_noticed_at_every_answer() {
 #[test]
 fn every_so_many_th_answer_is_compared_whatever_bursts_they_leave_in() {
     for check_every in [1, 7, 32, 61] {
-        let mut settings = settings_of("none", 4);
+        let mut settings = settings_of(Integrity::None, 4);
         settings.config.bench.as_mut().unwrap().check_every = check_every;
         let measured = run(&settings, Options::default()).unwrap();
         // Answers of the warm-up, a tenth of it, are compared too.
@@ -338,7 +371,7 @@ impl Port for Witness<'_> {
 #[test]
 fn every_member_gets_each_answer_once_in_a_recycled_frame() {
     for workers in [1, 2, 3, 4, 5, 8, 16] {
-        let table = Table::new(settings_of("crc32c", workers).table).unwrap();
+        let table = Table::new(settings_of(Integrity::Crc32c, workers).table).unwrap();
         let frames = Frames::new(table.config(), shape(1));
         let seen = RefCell::new(Seen::default());
         let port = Witness {
@@ -402,7 +435,7 @@ impl Port for Wire {
 }
 
 fn generate_over(lost: [&'static [u64]; 2]) -> Result<super::Measurement, super::BenchError> {
-    let table = Table::new(settings("crc32c").table).unwrap();
+    let table = Table::new(settings(Integrity::Crc32c).table).unwrap();
     let frames = Frames::new(table.config(), shape(1));
     let (near, far) = link(1024, 1500, ["near", "far"]);
     let far = AggregatorLane::new(far, Aggregator::new(&table, 0, 5, Kernels::detect()));

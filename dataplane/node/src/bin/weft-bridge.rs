@@ -5,6 +5,9 @@
 //! `weft-node` at the other end of the memif, and the answers back. It changes nothing and decides
 //! nothing: a frame that does not fit is lost, and the protocol recovers it.
 
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,11 +49,11 @@ const MEMORY_MIB: u32 = 64;
 fn main() -> ExitCode {
     match bridge(&Cli::parse()) {
         Ok((up, down)) => {
-            eprintln!("weft-bridge: {up} frames up, {down} frames down");
+            weft_process::say!("weft-bridge: {up} frames up, {down} frames down");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("weft-bridge: {error}");
+            weft_process::say!("weft-bridge: {error}");
             ExitCode::from(3)
         }
     }
@@ -81,7 +84,7 @@ fn bridge(cli: &Cli) -> Result<(u64, u64), Box<dyn std::error::Error>> {
     let config = PortConfig { mtu: cli.mtu, ..PortConfig::named("net_memif0") };
     let mut queues = DpdkPort::open(&eal, &config)?;
     let mut memif: DpdkQueue = queues.remove(0);
-    eprintln!("{{\"ready\":true,\"addr\":\"{}\"}}", cli.addr);
+    weft_process::say!("{{\"ready\":true,\"addr\":\"{}\"}}", cli.addr);
     let origin = Instant::now();
     let (mut up, mut down, mut idle) = (0, 0, 0);
     while !stop.load(Ordering::Relaxed) {

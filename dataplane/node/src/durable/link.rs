@@ -2,6 +2,9 @@
 //! the lane neither waits nor allocates. When all buffers are on their way, decisions wait and that
 //! is counted (I8).
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

@@ -1,6 +1,7 @@
 //! A node that is stopped at any system call, and files that somebody has harmed.
 
 mod disk;
+mod files;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,14 +17,16 @@ use weft_kernel::Kernels;
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{GroupId, JobId, Members};
 
-use self::disk::{FakeDisk, Loss, Random};
+pub(super) use self::disk::FakeDisk;
+use self::disk::{Loss, Random};
+use super::disk::Disk;
 use super::writer::{Compaction, Parcel, Start, Work, Writer, start_thread};
 use super::{StoredJob, initial};
 use crate::error::NodeError;
 
 const JOB: JobId = JobId(3);
 
-fn config() -> ServerJobConfig {
+pub(super) fn config() -> ServerJobConfig {
     let model = ModelConfig { momentum: 0.5, ..ModelConfig::new(JOB, 300) };
     let workers = vec!["127.0.0.1:7000".parse().unwrap(), "127.0.0.2:7000".parse().unwrap()];
     ServerJobConfig::new(model, workers)
@@ -103,10 +106,18 @@ struct Judge {
 }
 
 impl Judge {
+    fn new(orders: u64) -> Self {
+        Self { states: states(orders), told: 0, kept: 0 }
+    }
+
     /// A life of a node: starts, and decides until the end or `orders`.
     fn live(&mut self, disk: &FakeDisk, orders: u64, start: Start) -> Result<(), NodeError> {
+        self.live_on(Arc::new(disk.clone()), orders, start)
+    }
+
+    fn live_on(&mut self, disk: Arc<dyn Disk>, orders: u64, start: Start) -> Result<(), NodeError> {
         let mut random = Random(self.told);
-        let stored = StoredJob::open(config(), 1, Arc::new(disk.clone()))?;
+        let stored = StoredJob::open(config(), 1, disk)?;
         let found = stored.state.clone().unwrap_or_else(|| initial(&config()));
         let next = found.next_order.0;
         assert!(self.told <= next, "told of all below {}, kept all below {next}", self.told);
@@ -198,8 +209,9 @@ fn a_node_that_is_stopped_at_any_system_call_starts_again_with_all_that_was_told
 /// The files of a job that has a checkpoint and several journals.
 fn chain() -> (BTreeMap<String, Vec<u8>>, ModelState) {
     let disk = FakeDisk::new(9);
-    let mut judge = Judge { states: states(ORDERS + 12), told: 0, kept: 0 };
+    let mut judge = Judge::new(ORDERS + 12);
     judge.live(&disk, 12, at_once).unwrap();
+    assert_eq!(journals(&disk.files()).len(), 1, "what a checkpoint holds is gone");
     judge.live(&disk, ORDERS + 6, never).unwrap();
     let files = disk.files();
     let (last, others) = journals(&files).split_last().map(|(l, o)| (l.clone(), o.len())).unwrap();
@@ -309,7 +321,7 @@ fn a_journal_of_another_number_is_not_taken_for_the_one_that_is_named() {
 #[test]
 fn a_job_without_its_checkpoint_never_begins_anew() {
     let disk = FakeDisk::new(9);
-    let mut judge = Judge { states: states(ORDERS + 12), told: 0, kept: 0 };
+    let mut judge = Judge::new(ORDERS + 12);
     judge.live(&disk, 12, at_once).unwrap();
     // A start alone leaves a journal without records.
     judge.live(&disk, 0, at_once).unwrap();

@@ -85,7 +85,7 @@ pub(super) fn write_metrics(
             FigureKind::Gauge => ("", "gauge"),
         };
         let name = format!("weft_{family}_{name}{suffix}");
-        super::metrics::head(out, &name, kind, help.trim_end_matches('.'))?;
+        weft_process::metrics::head(out, &name, kind, help.trim_end_matches('.'))?;
         for (labels, figures) in things {
             writeln!(out, "{name}{labels} {}", figures.0[index].value)?;
         }

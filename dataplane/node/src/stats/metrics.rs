@@ -2,10 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::{Report, figures};
+use weft_process::metrics::{head, label};
 
-/// What the body of a scrape is.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use super::{Report, figures};
 
 /// Writes every counter of a report.
 #[must_use]
@@ -90,14 +89,4 @@ fn write_members(out: &mut String, report: &Report) -> fmt::Result {
         }
     }
     Ok(())
-}
-
-pub(super) fn head(out: &mut String, name: &str, kind: &str, help: &str) -> fmt::Result {
-    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
-}
-
-/// A quoted label value.
-pub(super) fn label(value: &str) -> String {
-    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    format!("\"{escaped}\"")
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use serde::Serialize;
+use weft_config::node::PushSection;
 use weft_engine::role::channel::Standing;
 use weft_engine::role::gather::{PushReport as Gathered, PushStats};
+use weft_process::metrics::{head, label};
 
 use super::figures::Figures;
-use super::metrics::{head, label};
 use super::{LaneSnapshot, figures};
-use crate::config::PushSection;
 
 /// A push job at one moment.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
+use weft_config::node::NodeConfig;
 use weft_engine::drops::DropReason;
 use weft_engine::figures::Figure;
 use weft_engine::role::aggregator::{JobStats, Phase};
@@ -16,7 +17,6 @@ use weft_wire::Rank;
 
 use super::figures::{Figures, table};
 use super::{LaneSnapshot, PushReport, ReplicaReport, ServerReport, push, server};
-use crate::config::NodeConfig;
 use crate::host::HostStats;
 
 /// Everything that a node knows about itself at one moment.
@@ -234,7 +234,7 @@ fn lane(lane: &LaneSnapshot) -> LaneReport {
     LaneReport { lane: lane.lane, frames: lane.engine.frames, figures }
 }
 
-fn job_report(job: &crate::config::JobSection, lanes: &[LaneSnapshot]) -> JobReport {
+fn job_report(job: &weft_config::node::JobSection, lanes: &[LaneSnapshot]) -> JobReport {
     let stats = lanes.iter().flat_map(|lane| &lane.jobs).filter(|(id, _)| *id == job.id);
     JobReport {
         id: job.id,
@@ -246,7 +246,7 @@ fn job_report(job: &crate::config::JobSection, lanes: &[LaneSnapshot]) -> JobRep
 /// Row `index` of the configuration; a lane's leases are in the order of the rows.
 fn row(config: &NodeConfig, index: usize, lanes: &[LaneSnapshot]) -> RowReport {
     let leases = || lanes.iter().map(move |lane| &lane.leases[index]);
-    let member = |(rank, member): (usize, &crate::config::MemberSection)| {
+    let member = |(rank, member): (usize, &weft_config::node::MemberSection)| {
         let bit = u8::try_from(rank).ok().and_then(Rank::new).map(Rank::bit);
         let mut lag = Lag::default();
         for lane in leases().map(|lease| lease.lags[rank]) {

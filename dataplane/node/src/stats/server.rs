@@ -4,13 +4,13 @@ use std::fmt::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
+use weft_config::node::{NodeConfig, ReplicaSection};
 use weft_engine::role::replica::ReplicaJobStats;
 use weft_engine::role::server::ServerJobStats;
+use weft_process::metrics::{head, label};
 
 use super::figures::Figures;
-use super::metrics::{head, label};
 use super::{LaneSnapshot, figures};
-use crate::config::{NodeConfig, ReplicaSection};
 
 /// A job of a server or a replica at one moment.
 #[derive(Clone, Copy, Debug)]

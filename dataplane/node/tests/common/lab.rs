@@ -2,12 +2,13 @@
 //! its port must do in it.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::Signal;
+use weft_config::node::{Io, JobSection, NodeConfig, PortSection, RowSection};
 
 use crate::common::{ConfigFile, Running, run_to_end, weft_node};
 use crate::member::{Member, join_all};
@@ -92,14 +93,20 @@ pub(crate) fn ip(args: &[&str]) -> Output {
 
 pub(crate) const LANES: u16 = 2;
 
-/// A node of [`LANES`] lanes and two members on the port that `port` and `more` describe.
-pub(crate) fn config(name: &str, port: &str, more: &str) -> ConfigFile {
-    let text = format!(
-        "[port]\nip = \"10.77.0.1/24\"\n{port}\n{more}\n[lcores]\nshards = {LANES}\n[[job]]\nid = 1\n\
-         [[row]]\nrow = 0\njob = 1\nelements = 8\nwindow = 16\nexponent = 0\n\
-         members = [\"10.77.0.2:4000\", \"10.77.0.2:4100\"]\n"
-    );
-    ConfigFile::new(name, &text)
+/// A node of [`LANES`] lanes and two members.
+pub(crate) fn config(io: Io, mtu: u16) -> NodeConfig {
+    let members = [4000, 4100].map(|port| SocketAddr::from(([10, 77, 0, 2], port)).into());
+    let row = RowSection {
+        elements: 8,
+        window: 16,
+        exponent: Some(0),
+        ..RowSection::new(0, 1, members.into())
+    };
+    let port = PortSection { mtu, ..PortSection::new(io, IpAddr::from([10, 77, 0, 1])) };
+    let mut config =
+        NodeConfig { job: vec![JobSection::new(1)], row: vec![row], ..NodeConfig::new(port) };
+    config.lcores.shards = LANES;
+    config
 }
 
 /// Starts a node, pings it, sums on every lane, ends it. `one_queue`: only lane 0 receives.

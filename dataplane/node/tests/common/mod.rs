@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weft_config::node::NodeConfig;
+use weft_config::to_toml;
 
 /// How long anything may take. The machine may be busy; nothing here takes a second on its own.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -111,7 +113,11 @@ pub(crate) fn run_to_end(command: &mut Command) -> Output {
 pub(crate) struct ConfigFile(PathBuf);
 
 impl ConfigFile {
-    pub(crate) fn new(name: &str, text: &str) -> Self {
+    pub(crate) fn new(name: &str, config: &NodeConfig) -> Self {
+        Self::with_text(name, &to_toml(config))
+    }
+
+    pub(crate) fn with_text(name: &str, text: &str) -> Self {
         let file = format!("weft-node-{name}-{}.toml", std::process::id());
         let path = std::env::temp_dir().join(file);
         std::fs::write(&path, text).expect("a file in the temporary directory");

@@ -18,6 +18,13 @@ pub struct LogLine {
     pub event: BoxEvent,
 }
 
+impl LogLine {
+    /// Of what a node says.
+    pub(super) fn of(line: serde_json::Value) -> Self {
+        serde_json::from_value(line).expect("a line of a node's log")
+    }
+}
+
 /// What happened at a box. Group ids, orders and versions are the wire's.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]

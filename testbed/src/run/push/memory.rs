@@ -8,24 +8,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use weft_control::{Decision, Event};
-use weft_engine::role::model::{ModelConfig, ModelConfigError};
-use weft_engine::role::server::{Server, ServerJobConfig};
+use weft_config::Problem;
+use weft_engine::role::model::ModelConfigError;
+use weft_engine::role::server::Server;
 use weft_io::Port;
 use weft_io::memory::{self, MemoryPort};
 use weft_kernel::Kernels;
-use weft_lane::RoleLane;
-use weft_wire::frame::Endpoint;
-use weft_wire::{JobId, Rank};
+use weft_lane::{RoleLane, Settings};
+use weft_node::agent::EventLines;
+use weft_wire::JobId;
 
-use super::log::{BoxEvent, LogLine, LoggedDecision};
+use super::log::LogLine;
 use super::message::PushMessage;
 use super::plan::{PushPlan, model_path};
 use super::processes::PushObserved;
 use super::until::Until;
 use super::worker::train_over;
 use crate::run::{BoxCounters, breathe_until, monotonic_ns};
-use crate::scenario::{SERVER, ScaleExponent, Scenario};
+use crate::scenario::{SERVER, Scenario};
 use crate::workload::digits::{Trainer, TrainerError, model_bytes};
 
 /// Frames in each ring.
@@ -40,6 +40,9 @@ pub enum MemoryError {
          or use --io udp"
     )]
     Unsupported,
+    /// The scenario does not fit a configuration.
+    #[error("the server: {0}")]
+    Config(#[from] Problem),
     /// The scenario does not fit a server.
     #[error("the server: {0}")]
     Server(ModelConfigError),
@@ -74,14 +77,14 @@ pub fn run_push_in_memory(
     let mut ports = memory::hub(RING_FRAMES, usize::from(plan.workers[0].mtu), &names);
     let port = ports.remove(0);
     let engine = server(scenario, plan, seed, &port)?;
-    let exponent = exponent(scenario);
+    let lines = EventLines::new(&plan.boxes[0].config);
     let stop = AtomicBool::new(false);
     let mut until = Until::new(push, &scenario.job);
     let end = AtomicU64::new(plan.workers[0].last_version());
     let (sender, receiver) = mpsc::channel();
     let mut observed = PushObserved::default();
     let served = thread::scope(|scope| {
-        let lane = scope.spawn(|| serve(port, engine, exponent, &stop));
+        let lane = scope.spawn(|| serve(port, engine, lines, &stop));
         for (plan, port) in plan.workers.iter().zip(ports) {
             let (sender, end) = (sender.clone(), &end);
             scope.spawn(move || {
@@ -125,69 +128,16 @@ fn server(
     port: &MemoryPort,
 ) -> Result<Server, MemoryError> {
     let job = &scenario.job;
-    let push = plan.workers[0].push();
     let trainer = Trainer::new(0, usize::from(job.workers), seed, &job.trainer())?;
-    let mut model = ModelConfig::new(JobId(0), trainer.parameter_count());
-    model.elements = plan.elements;
-    model.momentum = job.momentum;
-    model.exponent = exponent(scenario);
-    let workers = plan.workers.iter().map(|worker| worker.local).collect();
-    let mut config = ServerJobConfig::new(model, workers);
-    config.tau_max = push.tau_max(job).into();
-    config.initial = trainer.parameters().to_vec();
-    let local = Endpoint { mac: port.info().mac, addr: plan.workers[0].server };
-    let mtu = plan.workers[0].mtu;
-    Server::new(local, mtu, &[config], seed ^ 0xb0c5, Kernels::detect())
+    let mut config = plan.boxes[0].config.clone();
+    // Here is no disk.
+    config.server.iter_mut().for_each(|section| section.state_dir = None);
+    let mut settings = Settings::new(config)?;
+    settings.servers.iter_mut().for_each(|job| job.initial = trainer.parameters().to_vec());
+    let table = settings.table_at(port.info().mac);
+    let (local, mtu) = (table.config().local, table.config().mtu);
+    Server::new(local, mtu, &settings.servers, seed ^ 0xb0c5, Kernels::detect())
         .map_err(|(_, error)| MemoryError::Server(error))
-}
-
-fn exponent(scenario: &Scenario) -> i8 {
-    match scenario.job.scale_exponent {
-        ScaleExponent::Fixed(exponent) => exponent,
-        ScaleExponent::Auto => 0,
-    }
-}
-
-/// The log that the server would write as a process.
-struct Log {
-    exponent: i8,
-    version: u64,
-    lines: Vec<LogLine>,
-}
-
-impl Log {
-    fn take(&mut self, event: &Event) {
-        let event = match *event {
-            Event::Staged { group } => BoxEvent::Staged { group: group.0 },
-            Event::Transferred { group, rank, bytes, duration_ns, wait_ns, idle_ns } => {
-                let rank = rank.map(rank_number);
-                BoxEvent::Transferred { group: group.0, rank, bytes, duration_ns, wait_ns, idle_ns }
-            }
-            Event::MemberLost { rank, .. } => BoxEvent::MemberLost { rank: rank_number(rank) },
-            Event::Decided { group, order, decision, members, norm, momentum_norm } => {
-                let decision = match decision {
-                    Decision::Committed(version) => {
-                        self.version = version.0;
-                        LoggedDecision::Committed
-                    }
-                    Decision::Void => LoggedDecision::Void,
-                    Decision::Dropped => LoggedDecision::Dropped,
-                };
-                BoxEvent::Decided {
-                    group: group.0,
-                    order: order.0,
-                    decision,
-                    version: self.version,
-                    members: members.0,
-                    exponent: self.exponent,
-                    norm,
-                    momentum_norm,
-                }
-            }
-            _ => return,
-        };
-        self.lines.push(LogLine { t_ns: monotonic_ns(), rx_bytes: 0, event });
-    }
 }
 
 /// What the server leaves.
@@ -197,19 +147,19 @@ struct Served {
     counters: BoxCounters,
 }
 
-fn serve(port: MemoryPort, engine: Server, exponent: i8, stop: &AtomicBool) -> Served {
+fn serve(port: MemoryPort, engine: Server, mut lines: EventLines, stop: &AtomicBool) -> Served {
     let mut lane = RoleLane::new(port, engine);
-    let mut log = Log { exponent, version: 0, lines: Vec::new() };
+    let mut log = Vec::new();
     breathe_until(stop, &mut lane, |server| {
-        while let Some((_, event)) = server.poll_event() {
-            log.take(&event);
+        while let Some((job, event)) = server.poll_event() {
+            log.push(LogLine::of(lines.event(monotonic_ns(), job, &event, 0)));
         }
     });
     let stats = lane.port().stats();
     let view = lane.engine().model(JobId(0));
     Served {
         model: view.map(|view| view.weights.to_vec()).unwrap_or_default(),
-        log: log.lines,
+        log,
         counters: BoxCounters {
             rx_packets: stats.rx_packets,
             rx_bytes: stats.rx_bytes,
@@ -218,8 +168,4 @@ fn serve(port: MemoryPort, engine: Server, exponent: i8, stop: &AtomicBool) -> S
             ..BoxCounters::default()
         },
     }
-}
-
-fn rank_number(rank: Rank) -> u8 {
-    u8::try_from(rank.index()).expect("a rank is below 64")
 }

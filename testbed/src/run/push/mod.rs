@@ -8,6 +8,8 @@
 //! | `recording` | the updates that a worker leaves behind for the proof |
 //! | `processes` | starts, restarts and stops all processes |
 //! | `memory` | the same in one process, over memory ports, without a controller |
+//! | `packet` | the same in virtual time, on a simulated network |
+//! | `recorded` | outside policies there: their answers are kept |
 //! | `log` | what boxes write about their groups |
 //! | `sequence` | what the server's log says (pure) |
 //! | `losses` | when a run ends that commits nothing (pure) |
@@ -29,8 +31,10 @@ mod log;
 mod losses;
 mod memory;
 mod message;
+mod packet;
 mod plan;
 mod processes;
+mod recorded;
 mod recording;
 mod replica;
 mod sequence;
@@ -46,6 +50,7 @@ pub use finished::PushFinished;
 pub use log::{BoxEvent, LogError, LogLine, LoggedDecision};
 pub use memory::{MemoryError, run_push_in_memory};
 pub use message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
+pub use packet::run_push_in_virtual_time;
 pub use plan::{PushPlan, PushWorkerPlan, initial_path, log_path, model_path};
 pub use processes::{PushObserved, find_controller, run_push_processes};
 pub use recording::{RecordedUpdate, UpdateReader, UpdateRecording, read_model, updates_path};

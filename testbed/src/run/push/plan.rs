@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
+use weft_config::controller as config;
 use weft_rpc::identity::Identity;
 
 use super::certs::worker_identity;
@@ -42,7 +43,7 @@ pub struct PushPlan {
     /// Server, replica and aggregators: `weft-node`.
     pub boxes: Vec<BoxPlan>,
     /// The controller: `weft-controller`.
-    pub controller: Option<BoxPlan>,
+    pub controller: Option<BoxPlan<config::ControllerConfig>>,
     /// Where the controller is called.
     pub controller_addr: SocketAddr,
     /// The workers by rank.
@@ -252,6 +253,11 @@ impl Layout<'_> {
                 self.loopback_base() + LOOPBACK_WORKERS + u16::from(rank),
             )),
         }
+    }
+
+    /// Where the workers send from, by rank.
+    pub(super) fn worker_addrs(&self) -> Vec<SocketAddr> {
+        (0..self.scenario.job.workers).map(|rank| self.worker_addr(rank)).collect()
     }
 
     /// The interface of a box in its namespace.

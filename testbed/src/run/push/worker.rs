@@ -232,6 +232,6 @@ fn summary(statistics: &PushStatistics) -> PushSummary {
 }
 
 /// Stream of randomness for emulated computing.
-const STREAM_COMPUTE: u64 = 64;
+pub(in crate::run::push) const STREAM_COMPUTE: u64 = 64;
 /// Steps between the minibatches of one life of a worker and those of the next.
-const STEPS_OF_A_LIFE: u64 = 1 << 20;
+pub(in crate::run::push) const STEPS_OF_A_LIFE: u64 = 1 << 20;

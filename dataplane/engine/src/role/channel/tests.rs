@@ -1,3 +1,5 @@
+mod exact;
+
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -5,7 +7,7 @@ use core::net::SocketAddr;
 use weft_wire::frame::{Datagram, Endpoint};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{Cookie, GroupId, JobId, MacAddr, Members, Nanos, Rank};
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
 use super::*;
 use crate::random::SplitMix64;
@@ -174,12 +176,15 @@ fn a_restarted_host_makes_its_peers_handshake_again() {
     let mut host2 = host(2);
     assert_eq!(answer(&mut host2, &old_join), Err(DropReason::Token));
     let status = plain_header(Kind::Status, JobId(3), GroupId::new(4, 1), worker(1).bit());
+    let status = Header { chunk: ChunkIndex(77), ..status };
     let mut frame = vec![0; 1514];
     let len = client.write(&status, &mut frame, 0).unwrap();
     let (udp, header) = parse(&frame[..len]);
     let source = udp.source(&frame);
     assert_eq!(host2.identify(worker(1), header.cookie, source), Err(DropReason::StaleEpoch));
     let len = host2.refuse_stale(worker(1), &udp, &header, &mut frame).unwrap();
+    let (_, stale) = parse(&frame[..len]);
+    assert_eq!((stale.group, stale.chunk), (header.group, header.chunk));
     let now = Nanos::from_millis(2000);
     assert_eq!(deliver(&mut client, now, &frame[..len]), Ok(ClientEvent::Lost));
     assert_eq!(client.standing(), Standing::Opening);

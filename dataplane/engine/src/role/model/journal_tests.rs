@@ -141,6 +141,22 @@ fn long() -> (Vec<u8>, usize) {
     (bytes, start)
 }
 
+/// The head of a record may be what was never written.
+#[test]
+fn zeros_behind_a_whole_sector_are_what_a_crash_leaves() {
+    let mut bytes = begun();
+    let len = |sum: &[u8]| {
+        let mut record = Vec::new();
+        Record::Decision(decision(9, sum)).write(&mut record);
+        record.len()
+    };
+    let sum = vec![1; 1024 - bytes.len() - len(&[])];
+    Record::Decision(decision(9, &sum)).write(&mut bytes);
+    assert_eq!(bytes.len(), 1024);
+    bytes.resize(1024 + 64, 0);
+    assert_eq!(read(&bytes), Ok((1, End::Torn)));
+}
+
 #[test]
 fn a_sector_that_was_never_written_is_what_a_crash_leaves() {
     let (bytes, start) = long();
@@ -181,6 +197,14 @@ fn what_is_before_a_mark_was_durable() {
         damaged[at] ^= 1;
         assert_eq!(read(&damaged), Err(end as u64), "byte {at} of the mark");
         assert_eq!(read(&bytes[..at]), Ok((1, if at == end { End::Open } else { End::Torn })));
+    }
+    // Nor does a mark that is damaged, behind a record that may be the remains of a crash.
+    for at in end..whole {
+        let mut torn = bytes.clone();
+        torn[40..end].fill(0);
+        assert_eq!(read(&torn), Err(40), "it is whole");
+        torn[at] ^= 1;
+        assert_eq!(read(&torn), Ok((0, End::Torn)), "byte {at} of the mark");
     }
     // The mark of another place marks nothing.
     let mut moved = bytes[..end - 7].to_vec();
@@ -281,4 +305,55 @@ fn a_run_of_unused_numbers_is_one_record() {
     assert_eq!(replay.state().next_order.0, next + 5_000_000);
     let backwards = replay.apply(&run(next + 5_000_000, next));
     assert!(backwards.is_err(), "it ends before it begins");
+}
+
+#[test]
+fn the_longest_record_has_the_whole_sum_and_the_lives_of_all() {
+    let model = ModelConfig { elements: 4, ..ModelConfig::new(JobId(4), 10) };
+    let sum = [1; 3 * 4 * 4];
+    let mut bytes = Vec::new();
+    let all = DecisionRecord {
+        audience: Members(u64::MAX),
+        lives: Lives::Numbers(&[7; 64]),
+        ..decision(9, &sum)
+    };
+    Record::Decision(all).write(&mut bytes);
+    assert_eq!(bytes.len(), record_len_max(&model));
+}
+
+#[test]
+fn a_record_of_every_element_type_comes_back_and_says_where_it_ends() {
+    for element_type in [ElementType::None, ElementType::I32, ElementType::F32] {
+        let mut bytes = begun();
+        let written = DecisionRecord { element_type, ..decision(9, &[]) };
+        Record::Decision(written).write(&mut bytes);
+        let end = bytes.len() as u64;
+        Record::Decision(written).write(&mut bytes);
+        let (_, mut records) = Records::new(&bytes).unwrap();
+        assert_eq!(records.offset(), 40);
+        let read = records.next_record().unwrap();
+        assert!(matches!(read, Some(Record::Decision(read)) if read.element_type == element_type));
+        assert_eq!(records.offset(), end);
+    }
+}
+
+/// Files are known by what they begin with, in every version.
+#[test]
+fn a_file_of_another_kind_or_version_is_refused_by_name() {
+    let mut checkpoint = Vec::new();
+    write_checkpoint(&JournalHeader::new(&model(), 2), 12, &state(), &mut checkpoint);
+    assert_eq!((&begun()[..8], &checkpoint[..8]), (&b"WEFTJNL2"[..], &b"WEFTCKP2"[..]));
+    let other = "it is no such file of Weft's";
+    assert_eq!(Records::new(&checkpoint).unwrap_err().problem, other);
+    assert_eq!(read_checkpoint(&begun()).unwrap_err().problem, other);
+    let mut later = begun();
+    later[7] = b'3';
+    assert_eq!(Records::new(&later).unwrap_err().problem, "it is of another version of Weft");
+    // Version 1 has no number.
+    let mut older = begun()[..28].to_vec();
+    older[7] = b'1';
+    older.extend(weft_kernel::crc32c(&older).to_le_bytes());
+    let (header, records) = Records::new(&older).unwrap();
+    assert_eq!((header, records.number()), (JournalHeader::new(&model(), 2), None));
+    assert_eq!(records.offset(), 32);
 }

@@ -20,7 +20,7 @@ pub(super) enum Loss {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct FakeDisk(Arc<Mutex<State>>);
+pub(in super::super) struct FakeDisk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
@@ -69,7 +69,7 @@ impl Random {
 }
 
 impl FakeDisk {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(in super::super) fn new(seed: u64) -> Self {
         Self(Arc::new(Mutex::new(State {
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
@@ -86,7 +86,7 @@ impl FakeDisk {
     }
 
     /// Ends at the call after so many.
-    pub(super) fn end_after(&self, calls: usize) {
+    pub(in super::super) fn end_after(&self, calls: usize) {
         self.state().calls_left = calls;
     }
 

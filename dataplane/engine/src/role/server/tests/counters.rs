@@ -3,6 +3,7 @@
 use weft_control::{Command, GroupMember, Version};
 
 use super::super::ServerJobConfig;
+use super::super::stats::DELAYS_MAX;
 use super::rig::*;
 
 #[test]
@@ -48,4 +49,26 @@ fn every_end_of_an_update_is_counted_once_under_its_name() {
     assert_eq!(stats.commit_latency_total_ns, 40 * MS);
     assert_eq!((stats.replica_lag, stats.replica_lag_max), (4, 4), "it has said nothing yet");
     assert_eq!((stats.acks_lost, stats.journal_records), (0, 0));
+}
+
+/// The last place is for all that are as late, or later.
+#[test]
+fn delays_beyond_the_last_place_are_counted_there() {
+    let config = || ServerJobConfig { tau_max: 10_000, ..job() };
+    let mut rig = Rig::new(config());
+    let mut state = rig.server.state(JOB).unwrap();
+    state.version = Version(1_000);
+    rig.server.restore(JOB, &state).unwrap();
+    for (order, version) in [(0, 0), (1, 1_001 - DELAYS_MAX as u64 + 1), (2, 1_002 - 3)] {
+        let mut late = descriptor(order, &[0], false);
+        late.members[0].version = Version(version);
+        rig.install(late).unwrap();
+        rig.pulls();
+        for chunk in 0..CHUNKS {
+            rig.direct(1, group(order), chunk).unwrap();
+        }
+        rig.poll();
+    }
+    let stats = rig.stats();
+    assert_eq!((stats.delays[DELAYS_MAX - 1], stats.delays[3], stats.delay_max), (2, 1, 1_000));
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::rig::{CHUNKS, JOB as RIG_JOB, Out, Rig, descriptor, group, job, rank};
+use super::rig::{CHUNKS, JOB as RIG_JOB, Out, REPLICA_BIT, Rig, descriptor, group, job, rank};
 use super::world::{AGGREGATOR, Faults, JOB, REPLICA, Setup, World};
 use super::*;
 use crate::drops::DropReason;
@@ -10,9 +10,9 @@ use crate::role::model::journal::record_len_max;
 use crate::role::model::{DecidedUpdate, WorkerOutcomes};
 use crate::send::datagram::plain_header;
 use weft_control::{AckMode, InstallError, LearningRate};
-use weft_wire::GroupId;
-use weft_wire::header::{ElementType, Kind, Outcome};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
 use weft_wire::rows::ROW_MODEL;
+use weft_wire::{GroupId, Members};
 
 fn committed(workers: &[WorkerOutcomes]) -> Vec<Vec<DecidedUpdate>> {
     let of = |worker: &WorkerOutcomes| {
@@ -116,7 +116,10 @@ fn nothing_is_told_before_it_is_durable() {
     let mut record = Vec::new();
     assert!(!rig.poll().iter().any(is_ack));
     assert_eq!(rig.version(), 2, "it is committed");
+    assert!(rig.server.awaits_journal());
     assert_eq!(rig.server.poll_journal(&mut record), Some((RIG_JOB, 1)));
+    let stats = rig.stats();
+    assert_eq!((stats.journal_records, stats.journal_bytes), (1, record.len() as u64));
     assert!(!rig.poll().iter().any(is_ack));
     assert!(core::iter::from_fn(|| rig.server.poll_event()).all(|event| !is_decided(&event)));
     assert_eq!(rig.status(1, group(0)).header.outcome, Outcome::Wait);
@@ -124,6 +127,7 @@ fn nothing_is_told_before_it_is_durable() {
     let ask = rig.frame(1, &ask, &[]);
     assert!(rig.send(&ask).unwrap().is_none(), "version 2 may yet be lost");
     rig.server.handle_durable(RIG_JOB, 1);
+    assert!(!rig.server.awaits_journal());
     let out = rig.poll();
     let told: Vec<u8> = out.iter().filter(|out| is_ack(out)).map(|out| out.to).collect();
     assert_eq!(told, [REPLICA, AGGREGATOR, 1, 2, 1]);
@@ -217,4 +221,52 @@ fn the_state_of_another_job_is_refused() {
     other.workers.pop();
     assert_eq!(rig.server.restore(RIG_JOB, &other).unwrap_err().field, "workers");
     assert_eq!(rig.server.restore(JobId(77), &state).unwrap_err().field, "job");
+}
+
+/// Also of one that has the same weights and is further in the sequence.
+#[test]
+fn every_peer_that_asked_hears_of_a_version_when_it_is_durable() {
+    let mut rig = Rig::new(ServerJobConfig { is_durable: true, ..job() });
+    rig.sum_first_group();
+    rig.poll();
+    let ask = |rig: &mut Rig, host: u8, flags: Flags, bit: Members| {
+        let header = plain_header(Kind::Status, RIG_JOB, GroupId::new(ROW_MODEL, 0), bit);
+        let frame = rig.frame(host, &Header { flags, ..header }, &[]);
+        rig.send(&frame).unwrap()
+    };
+    let offers = |rig: &mut Rig| -> Vec<(u8, u32, u64)> {
+        let out = rig.poll().into_iter().filter(|out| out.header.group.row() == ROW_MODEL);
+        out.map(|out| (out.to, out.header.chunk.0, out.header.members.0)).collect()
+    };
+    for (host, flags, bit) in [
+        (1, Flags::NONE, rank(0).bit()),
+        (2, Flags::NONE, rank(1).bit()),
+        (REPLICA, Flags::REPLICA, REPLICA_BIT),
+    ] {
+        assert!(ask(&mut rig, host, flags, bit).is_none(), "host {host}");
+    }
+    rig.server.poll_journal(&mut Vec::new()).unwrap();
+    assert_eq!(offers(&mut rig), []);
+    rig.server.handle_durable(RIG_JOB, 1);
+    let told: Vec<_> = offers(&mut rig).iter().map(|(to, version, _)| (*to, *version)).collect();
+    assert_eq!(told, [(1, 2), (2, 2), (REPLICA, 2)]);
+    rig.void(1);
+    assert!(ask(&mut rig, REPLICA, Flags::REPLICA, REPLICA_BIT).is_none(), "2 may be lost");
+    rig.server.poll_journal(&mut Vec::new()).unwrap();
+    rig.server.handle_durable(RIG_JOB, 2);
+    assert_eq!(offers(&mut rig), [(REPLICA, 2, 2)]);
+}
+
+#[test]
+fn that_a_group_is_not_known_is_told_when_it_is_durable() {
+    let config = || ServerJobConfig { is_durable: true, ..job() };
+    let mut rig = Rig::new(config());
+    rig.crash(config());
+    let outcome = |rig: &mut Rig| rig.status(2, group(0)).header.outcome;
+    assert_eq!(outcome(&mut rig), Outcome::Wait);
+    assert_eq!(outcome(&mut rig), Outcome::Wait);
+    assert_eq!(rig.server.poll_journal(&mut Vec::new()), Some((RIG_JOB, 1)));
+    assert_eq!(outcome(&mut rig), Outcome::Wait);
+    rig.server.handle_durable(RIG_JOB, 1);
+    assert_eq!(outcome(&mut rig), Outcome::Void);
 }

@@ -2,12 +2,15 @@
 //! DESIGN section 3 that it is about.
 
 mod announce;
+mod answer;
 mod bound;
-mod cells;
+mod conduct;
 mod counters;
+mod decide;
 mod durable;
 mod hostile;
 mod line;
+mod open;
 mod promotion;
 mod rig;
 mod trains;
@@ -80,7 +83,7 @@ fn float_updates_are_the_same_bits_at_the_replica() {
 /// aggregator made before it died.
 #[test]
 fn copies_of_sums_that_the_server_put_together_are_not_used() {
-    let (mut unusable, mut composed) = (0, 0);
+    let (mut unusable, mut composed, mut repeated) = (0, 0, 0);
     for seed in 0..40 {
         let setup = Setup {
             faults: Faults { loss: 200, ..Faults::default() },
@@ -95,9 +98,12 @@ fn copies_of_sums_that_the_server_put_together_are_not_used() {
         world.aggregator = None;
         world.finish();
         composed += world.stats().chunks_composed;
-        unusable += world.replica.as_ref().unwrap().jobs().next().unwrap().1.copies_unusable;
+        let stats = world.replica.as_ref().unwrap().jobs().next().unwrap().1;
+        unusable += stats.copies_unusable;
+        repeated += stats.questions_repeated;
     }
     assert!(composed > 0 && unusable > 0, "{composed} {unusable}");
+    assert!(repeated > 0, "questions were lost");
 }
 
 #[test]

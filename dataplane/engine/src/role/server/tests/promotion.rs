@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::rig::{JOB as RIG_JOB, Rig, group, job};
-use super::world::{Faults, JOB, REPLICA, REPLICA_BOX, Setup, World};
+use super::rig::{JOB as RIG_JOB, REPLICA_BIT, Rig, group, job, parse};
+use super::world::{FRAME_LEN, Faults, JOB, REPLICA, REPLICA_BOX, Setup, World};
 use super::*;
 use crate::drops::DropReason;
 use crate::role::channel::Peer;
@@ -54,14 +54,17 @@ fn the_replica_goes_on_with_all_that_workers_were_told_of() {
     assert!(lost > 0, "the servers died with commits that nobody else had");
 }
 
-const REPLICA_BIT: Members = Peer::Box(REPLICA_BOX).bit();
-
 /// Asks the replica of a world to take over.
 fn ask(world: &mut World) -> Option<Event> {
+    ask_from(world, OrderNumber(1_000))
+}
+
+/// Asks it to go on with this order number.
+fn ask_from(world: &mut World, order: OrderNumber) -> Option<Event> {
     let now = world.now;
     let replica = world.replica.as_mut().unwrap();
     while replica.poll_event().is_some() {}
-    let (epoch, order) = (ServerEpoch(1), OrderNumber(1_000));
+    let epoch = ServerEpoch(1);
     replica.handle_command(now, Command::Promote { job: JOB, epoch, order });
     core::iter::from_fn(|| replica.poll_event()).map(|(_, event)| event).last()
 }
@@ -177,6 +180,24 @@ fn a_server_of_an_earlier_epoch_stands_down_and_says_nothing_more() {
     assert!(rig.poll().is_empty(), "it answers nothing");
 }
 
+/// A word that was meant for the server before it may come late.
+#[test]
+fn an_heir_stands_down_for_a_later_server_alone() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 5);
+    world.run(|world| world.model().version.0 >= 4 && is_fit(world));
+    world.promote();
+    let now = world.now;
+    let heir = world.heir.as_mut().unwrap();
+    let mut stands_down = |epoch| {
+        heir.handle_command(now, Command::StandDown { job: JOB, epoch });
+        let mut events = core::iter::from_fn(|| heir.poll_event());
+        events.any(|(_, event)| event == Event::StoodDown { epoch })
+    };
+    assert!(!stands_down(ServerEpoch(0)) && !stands_down(ServerEpoch(1)));
+    assert!(stands_down(ServerEpoch(2)));
+}
+
 /// I9: acknowledgements that wait for a replica do not wait for a dead one.
 #[test]
 fn a_replica_that_is_left_holds_up_nobody() {
@@ -246,4 +267,67 @@ fn an_heir_takes_no_announcements_while_its_controller_is_there() {
     // The judge takes every announcement for a number; here most were refused.
     world.run_for(3_000_000_000, World::all_done);
     assert!(world.model().version > before);
+}
+
+/// No order number comes twice.
+#[test]
+fn a_replica_takes_over_behind_all_that_it_has_applied() {
+    let setup = Setup { adjust: acknowledged_by_the_replica, ..Setup::new(2) };
+    let mut world = World::new(setup, 5);
+    world.run(|world| world.model().version.0 >= 4 && is_fit(world));
+    let Some(Event::PromotionRefused { applied }) = ask_from(&mut world, OrderNumber(0)) else {
+        panic!("it has applied some");
+    };
+    let refused = ask_from(&mut world, OrderNumber(applied.0 - 1));
+    assert_eq!(refused, Some(Event::PromotionRefused { applied }));
+    let Some(Event::Promoted { order, .. }) = ask_from(&mut world, applied) else {
+        panic!("nothing is taken back");
+    };
+    assert_eq!(order, applied);
+    let promotions = world.replica.as_ref().unwrap().jobs().map(|(_, stats)| stats.promotions);
+    assert_eq!(promotions.sum::<u64>(), 1);
+}
+
+#[test]
+fn members_are_told_once_when_the_replica_has_their_updates() {
+    let mut rig = Rig::new(ServerJobConfig { ack: AckMode::Replica, ..job() });
+    rig.sum_first_group();
+    let told = |rig: &mut Rig| -> Vec<u8> { rig.acks().iter().map(|(to, ..)| *to).collect() };
+    assert_eq!(told(&mut rig), [50]);
+    rig.follow(1);
+    assert_eq!(told(&mut rig), [1, 2]);
+    rig.follow(1);
+    assert_eq!(told(&mut rig), [0; 0]);
+}
+
+/// Else it would have to take a whole version, which a server in trouble may not live to send.
+#[test]
+fn decisions_wait_while_the_log_is_full_of_what_the_replica_needs() {
+    let config = ServerJobConfig { ack: AckMode::Replica, log_entries_max: 2, ..job() };
+    let mut rig = Rig::new(config);
+    (0..3).for_each(|order| rig.void(order));
+    assert_eq!(rig.next_order(), 2);
+    rig.follow(1);
+    rig.poll();
+    assert_eq!(rig.next_order(), 3);
+}
+
+/// It may be another server by now, which knows nothing of the channel.
+#[test]
+fn a_replica_asks_a_server_that_answers_nothing_who_it_is() {
+    let mut world = World::new(Setup::new(2), 9);
+    world.finish();
+    let mut replica = world.replica.take().unwrap();
+    let mut kinds = Vec::new();
+    let mut frame = alloc::vec![0; FRAME_LEN];
+    let mut now = world.now;
+    while kinds.len() < 40 {
+        now = replica.poll_timeout().max(now);
+        while let Some(len) = replica.poll_transmit(now, &mut frame) {
+            kinds.push(parse(&frame[..len]).1.kind);
+        }
+    }
+    let questions = kinds.iter().take_while(|kind| **kind == Kind::Status).count();
+    assert!((7..=9).contains(&questions), "{kinds:?}");
+    assert_eq!(kinds[questions], Kind::Hello);
 }

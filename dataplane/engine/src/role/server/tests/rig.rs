@@ -10,10 +10,10 @@ use weft_control::{
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::rows::ROW_DIRECT;
+use weft_wire::rows::{ROW_DIRECT, ROW_LOG};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
-use super::super::{ModelState, Server, ServerJobConfig};
+use super::super::{ModelState, Server, ServerJobConfig, ServerJobStats};
 use super::world::{AGGREGATOR, BOX, FRAME_LEN, REPLICA, REPLICA_BOX, SERVER, addr, endpoint};
 use crate::drops::DropReason;
 use crate::role::Verdict;
@@ -24,6 +24,8 @@ use crate::send::datagram::plain_header;
 pub(super) const JOB: JobId = JobId(3);
 pub(super) const ELEMENTS: u16 = 2;
 pub(super) const CHUNKS: u32 = 3;
+/// The replica among the boxes.
+pub(super) const REPLICA_BIT: Members = Peer::Box(REPLICA_BOX).bit();
 pub(super) const MS: u64 = 1_000_000;
 
 /// A frame that left the server.
@@ -242,6 +244,34 @@ impl Rig {
         };
         let frame = self.frame(worker, &header, &[]);
         self.send(&frame).unwrap().expect("a question is answered")
+    }
+
+    /// The replica says that it has applied all before `wanted`.
+    pub(super) fn follow(&mut self, wanted: u32) -> Out {
+        let header = plain_header(Kind::Status, JOB, GroupId::new(ROW_LOG, 0), REPLICA_BIT);
+        let header = Header { flags: Flags::REPLICA, chunk: ChunkIndex(wanted), ..header };
+        let frame = self.frame(REPLICA, &header, &[]);
+        self.send(&frame).unwrap().expect("a question is answered")
+    }
+
+    /// A group of this order number is installed and removed: one decision that changes nothing.
+    pub(super) fn void(&mut self, order: u64) {
+        self.install(descriptor(order, &[0], false)).unwrap();
+        self.server.handle_command(self.now, Command::Remove { job: JOB, group: group(order) });
+        self.poll();
+    }
+
+    pub(super) fn next_order(&self) -> u64 {
+        self.server.model(JOB).unwrap().next_order.0
+    }
+
+    pub(super) fn stats(&self) -> ServerJobStats {
+        *self.server.jobs().next().unwrap().1
+    }
+
+    /// What it has said since this was asked last.
+    pub(super) fn events(&mut self) -> Vec<Event> {
+        core::iter::from_fn(|| self.server.poll_event()).map(|(_, event)| event).collect()
     }
 
     pub(super) fn version(&self) -> u64 {

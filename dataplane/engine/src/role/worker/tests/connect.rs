@@ -198,6 +198,28 @@ fn unusable_leases_are_refused() {
     }
 }
 
+/// More than a datagram carries, where no probe says so before.
+#[test]
+fn a_chunk_longer_than_a_datagram_is_refused() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.fake.elements = 16_369;
+    sim.replace(0, WorkerConfig { probe_len: 0, ..config(0) }, 5);
+    assert_eq!(failure(&mut sim, 0), WorkerError::BadLease(LeaseFault::Elements));
+}
+
+/// What was summed before would be read by other rules.
+#[test]
+fn a_box_that_comes_back_with_another_lease_ends_the_session() {
+    let mut sim = Sim::new(1, 4, 1);
+    sim.connect();
+    sim.begin_all(8);
+    sim.finish_round(Nanos::from_millis(100));
+    sim.fake.step_count -= 1;
+    sim.fake.restart();
+    sim.begin_all(8);
+    assert_eq!(failure(&mut sim, 0), WorkerError::BadLease(LeaseFault::Changed));
+}
+
 #[test]
 fn a_row_that_the_box_does_not_serve_is_an_error_at_once() {
     let mut sim = Sim::new(2, 4, 1);

@@ -2,6 +2,7 @@
 
 mod connect;
 mod fake_box;
+mod handshake;
 mod hostile;
 mod resync;
 mod rounds;

@@ -1,0 +1,278 @@
+//! From the shape of a configuration to its meaning: decides what a [`NodeConfig`] stands for, or
+//! which key of it cannot be. Jobs and rows are judged by [`Table`] alone; its errors are mapped
+//! to the keys they came from.
+
+use std::net::SocketAddr;
+
+use weft_config::Problem;
+use weft_config::node::{Io, NodeConfig, RowSection};
+use weft_engine::admit::StrangersQuota;
+use weft_engine::role::gather::{self, PushConfig};
+use weft_engine::role::model::ModelConfigError;
+use weft_engine::role::replica::ReplicaJobConfig;
+use weft_engine::role::server::ServerJobConfig;
+use weft_engine::table::{
+    BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
+};
+use weft_io::udp::SOCKETS_MAX;
+use weft_wire::frame::Endpoint;
+use weft_wire::hello::Integrity;
+use weft_wire::{JobId, MacAddr, Rank};
+
+use crate::LaneMap;
+
+mod jobs;
+
+/// A configuration that was found good.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The file, with every default filled in.
+    pub config: NodeConfig,
+    /// The box. Its Ethernet address is the configured one, else zero until the port is open.
+    pub table: BoxConfig,
+    /// What strangers may cost.
+    pub strangers: StrangersQuota,
+    /// The push jobs.
+    pub pushes: Vec<PushConfig>,
+    /// The jobs that are served; their initial models are still in their files.
+    pub servers: Vec<ServerJobConfig>,
+    /// The jobs that are followed.
+    pub replicas: Vec<ReplicaJobConfig>,
+    /// Which lane a frame belongs to.
+    pub lanes: LaneMap,
+    /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
+    pub udp_sockets: usize,
+}
+
+impl Settings {
+    /// What a configuration means.
+    ///
+    /// # Errors
+    /// The first key that cannot be, and what would be right.
+    pub fn new(config: NodeConfig) -> Result<Self, Problem> {
+        resolve(config)
+    }
+
+    /// True when a model's payloads are protected by UDP's checksum.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        let servers = self.servers.iter().map(|job| job.model.integrity);
+        let mut all = servers.chain(self.replicas.iter().map(|job| job.model.integrity));
+        all.any(|integrity| integrity == Integrity::Checksum16)
+    }
+}
+
+fn of_parent(row: usize, key: &str, problem: &str) -> Problem {
+    Problem::new(format!("row[{row}].parent.{key}"), problem)
+}
+
+fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
+    config.check()?;
+    let strangers = StrangersQuota {
+        rate_bytes_per_sec: config.strangers.rate_bytes_per_sec,
+        burst_bytes: config.strangers.burst_bytes,
+    };
+    strangers
+        .check()
+        .map_err(|error| Problem::new(format!("strangers.{}", error.field), error.problem))?;
+    let udp_port = config.port.udp_port;
+    for row in &mut config.row {
+        let weights = row.members.iter().fold(0u32, |sum, m| sum.saturating_add(m.weight));
+        row.fan_in.get_or_insert(weights);
+        if let Some(parent) = &mut row.parent {
+            parent.source_port.get_or_insert(udp_port);
+        }
+    }
+    let jobs = config.job.iter().map(|job| JobConfig {
+        job: JobId(job.id),
+        slots_max: job.slots_max,
+        rate_bytes_per_sec: job.rate_bytes_per_sec,
+        burst_bytes: job.burst_bytes,
+    });
+    let rows = config.row.iter().enumerate().map(|(index, row)| resolve_row(&config, index, row));
+    let table = BoxConfig {
+        local: Endpoint {
+            mac: config.port.mac.unwrap_or_default(),
+            addr: SocketAddr::new(config.port.ip.ip, udp_port),
+        },
+        shards: config.lcores.shards,
+        mtu: config.port.mtu,
+        jobs: jobs.collect(),
+        rows: rows.collect::<Result<_, _>>()?,
+    };
+    let table = Table::new(table).map_err(|error| place(&config, &error))?.config().clone();
+    let lanes = LaneMap::new(&table).map_err(|conflict| {
+        let index = position(&config, conflict.row);
+        Problem::of_entry("row", index, "members", conflict.to_string())
+    })?;
+    let pushes = resolve_pushes(&config, &table)?;
+    let servers = resolve_servers(&config, &table)?;
+    let replicas = resolve_replicas(&config, &table)?;
+    let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
+    let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
+    let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
+    Ok(Settings { config, table, strangers, pushes, servers, replicas, lanes, udp_sockets })
+}
+
+fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {
+    let pushes: Vec<PushConfig> = config.push.iter().map(jobs::push).collect();
+    if !pushes.is_empty() && table.shards > 1 {
+        return Err(Problem::new("lcores.shards", "must be 1 where there are push jobs"));
+    }
+    for (index, push) in config.push.iter().enumerate() {
+        if config.job.iter().any(|job| job.id == push.job) {
+            let problem = "is a [[job]] too; a job is either pushed or reduced at a box";
+            return Err(Problem::of_entry("push", index, "job", problem));
+        }
+    }
+    gather::check(table.local, table.mtu, &pushes).map_err(|error| place(config, &error))?;
+    Ok(pushes)
+}
+
+/// A node is an aggregator, or serves models, or follows servers.
+fn check_role(config: &NodeConfig, section: &str, others: &[bool]) -> Result<(), Problem> {
+    let problem = "needs a process of its own: start one node per role";
+    if others.iter().any(|other| *other) {
+        return Err(Problem::new(section, problem));
+    }
+    if config.lcores.shards > 1 {
+        let problem = format!("must be 1 where there is a [[{section}]]");
+        return Err(Problem::new("lcores.shards", problem));
+    }
+    Ok(())
+}
+
+fn resolve_servers(
+    config: &NodeConfig,
+    table: &BoxConfig,
+) -> Result<Vec<ServerJobConfig>, Problem> {
+    if config.server.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = [!config.row.is_empty(), !config.push.is_empty(), !config.replica.is_empty()];
+    check_role(config, "server", &others)?;
+    let jobs: Vec<_> = config.server.iter().map(jobs::server).collect();
+    for (index, job) in jobs.iter().enumerate() {
+        check_job(config.server.iter().map(|section| section.job), "server", index)?;
+        job.check(&table.local, table.mtu).map_err(|error| of_field("server", index, &error))?;
+    }
+    Ok(jobs)
+}
+
+fn resolve_replicas(
+    config: &NodeConfig,
+    table: &BoxConfig,
+) -> Result<Vec<ReplicaJobConfig>, Problem> {
+    if config.replica.is_empty() {
+        return Ok(Vec::new());
+    }
+    let others = [!config.row.is_empty(), !config.push.is_empty()];
+    check_role(config, "replica", &others)?;
+    let jobs: Vec<_> = config.replica.iter().map(jobs::replica).collect();
+    for (index, job) in jobs.iter().enumerate() {
+        check_job(config.replica.iter().map(|section| section.job), "replica", index)?;
+        job.check(&table.local, table.mtu).map_err(|error| of_field("replica", index, &error))?;
+    }
+    Ok(jobs)
+}
+
+fn check_job(jobs: impl Iterator<Item = u16>, section: &str, index: usize) -> Result<(), Problem> {
+    let ids: Vec<u16> = jobs.take(index + 1).collect();
+    let is_good = usize::from(ids[index]) < JOBS_MAX && !ids[..index].contains(&ids[index]);
+    let problem = "must be below 256, and different for each job";
+    if is_good { Ok(()) } else { Err(Problem::of_entry(section, index, "job", problem)) }
+}
+
+/// The key that a field of an engine's configuration is written as.
+fn of_field(section: &str, index: usize, error: &ModelConfigError) -> Problem {
+    let key = match error.field {
+        "rto_min_ns" => "rto_min_us",
+        "status_interval_ns" => "status_interval_us",
+        "initial" => "initial_model",
+        "index" => "box_index",
+        field => field,
+    };
+    Problem::of_entry(section, index, key, error.problem.replace("_ns", "_us"))
+}
+
+fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<RowConfig, Problem> {
+    let members = row.members.iter().map(|member| MemberConfig {
+        addr: member.addr,
+        weight: member.weight,
+        is_box: member.is_box,
+    });
+    let parent = row.parent.as_ref().map(|parent| {
+        let source_port = parent.source_port.unwrap_or(config.port.udp_port);
+        if config.port.io == Io::Udp && udp_sockets(config, source_port).is_none() {
+            let problem = "must be port.udp_port, or so close above it that 64 sockets reach it";
+            return Err(of_parent(index, "source_port", problem));
+        }
+        let rank = Rank::new(parent.rank)
+            .ok_or_else(|| of_parent(index, "rank", "must be from 0 to 63"))?;
+        let mac = parent.mac.unwrap_or(MacAddr::BROADCAST);
+        let endpoint = Endpoint { mac, addr: parent.addr };
+        Ok(ParentConfig { endpoint, row: parent.row, rank, source_port })
+    });
+    Ok(RowConfig {
+        row: row.row,
+        job: JobId(row.job),
+        members: members.collect(),
+        element_type: row.element_type,
+        operation: row.operation,
+        sum_order: row.sum_order,
+        overflow: row.overflow,
+        integrity: row.integrity,
+        elements: row.elements,
+        window: row.window,
+        chunks_max: row.chunks_max,
+        exponent: row.exponent,
+        fan_in: row.fan_in.unwrap_or(0),
+        parent: parent.transpose()?,
+    })
+}
+
+/// Sockets on consecutive ports from `port.udp_port` on that a box needs whose lanes send from
+/// `source_port` too.
+fn udp_sockets(config: &NodeConfig, source_port: u16) -> Option<usize> {
+    let above = usize::from(source_port.checked_sub(config.port.udp_port)?);
+    let count = above + usize::from(config.lcores.shards);
+    (count <= SOCKETS_MAX).then_some(count)
+}
+
+/// The key that a [`TableError`] is about.
+fn place(config: &NodeConfig, error: &TableError) -> Problem {
+    let (section, number) = (error.entry, if error.entry == "row" { "row" } else { "job" });
+    let numbers: Vec<u16> = match section {
+        "job" => config.job.iter().map(|job| job.id).collect(),
+        "row" => config.row.iter().map(|row| row.row).collect(),
+        "push" => config.push.iter().map(|push| push.job).collect(),
+        _ => {
+            let field = match error.field {
+                "local" => "port.udp_port",
+                "shards" => "lcores.shards",
+                "jobs" => "job",
+                _ => "row",
+            };
+            return Problem::new(field, error.problem);
+        }
+    };
+    let is_it = |number: &u16| u32::from(*number) == error.index;
+    // A number that is taken is at fault where it appears again.
+    let index = match error.field == number {
+        true => numbers.iter().rposition(is_it),
+        false => numbers.iter().position(is_it),
+    };
+    let (key, problem) = match (section, error.field) {
+        ("job", "job") => ("id", error.problem.to_owned()),
+        ("row", "weight") => ("members", format!("weight {}", error.problem)),
+        (_, field) => (field, error.problem.to_owned()),
+    };
+    Problem::of_entry(section, index.unwrap_or(0), key, problem)
+}
+
+fn position(config: &NodeConfig, row: u16) -> usize {
+    config.row.iter().position(|section| section.row == row).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Which values make no sense by themselves, whoever reads them. Jobs, rows and quotas are judged
+//! where engines are made of them.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::{Io, NodeConfig};
+use crate::Problem;
+
+/// Longest pause that still lets a node end within a second.
+const PAUSE_MAX_US: u64 = 100_000;
+/// IPv4's and IPv6's smallest MTU.
+const MTU_MIN: [u16; 2] = [576, 1280];
+
+impl NodeConfig {
+    /// Finds the first value that makes no sense by itself.
+    ///
+    /// # Errors
+    /// The key, and what would be right.
+    pub fn check(&self) -> Result<(), Problem> {
+        let refuse = |field: &str, problem: &str| Err(Problem::new(field, String::from(problem)));
+        let port = &self.port;
+        if port.udp_port == 0 {
+            return refuse("port.udp_port", "must be a port from 1 to 65535");
+        }
+        if port.io == Io::AfPacket && port.device.is_none() {
+            return refuse("port.device", "must name the interface for af_packet");
+        }
+        let mtu_min = MTU_MIN[usize::from(port.ip.ip.is_ipv6())];
+        if port.mtu < mtu_min {
+            return refuse("port.mtu", &format!("must be at least {mtu_min}"));
+        }
+        if port.frame_count < 64 {
+            return refuse("port.frame_count", "must be at least 64, two bursts");
+        }
+        let lcores = &self.lcores;
+        if !lcores.cpus.is_empty() && lcores.cpus.len() != usize::from(lcores.shards) {
+            let shards = lcores.shards;
+            let problem = format!("must name one CPU for each of the {shards} shards, or none");
+            return refuse("lcores.cpus", &problem);
+        }
+        if lcores.ring_frames < 32 {
+            return refuse("lcores.ring_frames", "must hold at least one burst (32)");
+        }
+        if let Some((key, problem)) = self.faults.and_then(|faults| faults.problem()) {
+            return refuse(&format!("faults.{key}"), problem);
+        }
+        if let Some(trace) = &self.trace {
+            if !trace.has_good_size() {
+                return refuse("trace.size_max_mib", "must be from 1 to 1048576, a TiB");
+            }
+            if port.io != Io::Udp && lcores.shards > 1 {
+                return refuse("trace", "is for one lane on ports where each lane sends by itself");
+            }
+        }
+        let idle = &self.idle;
+        if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {
+            return refuse("idle.pause_min_us", "must be from 1 to pause_max_us");
+        }
+        if idle.pause_max_us > PAUSE_MAX_US {
+            return refuse("idle.pause_max_us", "must be at most 100000");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! `[port]`: the port, and the box's address on it.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+use weft_wire::MacAddr;
+
+use super::{HostAddr, address, defaults};
+
+/// `[port]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortSection {
+    /// `udp` (kernel sockets, no privileges), `af_packet` (an interface's packet ring, CAP_NET_RAW)
+    /// or `dpdk`.
+    pub io: Io,
+    /// The device. `dpdk`: EAL's name for it, such as `net_af_packet0` or a PCI address; by default
+    /// the only one that EAL knows. `af_packet`: the interface. `udp` needs none.
+    #[serde(default, alias = "interface", skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The box's IPv4 or IPv6 address with its prefix length, such as `10.0.0.1/24`. On `udp` the
+    /// kernel must have it; on the others the kernel must not, for the node answers ARP, NDP and
+    /// ping itself. Without a prefix length: 24, or 64 for IPv6.
+    pub ip: HostAddr,
+    /// The box's Ethernet address. Default: the port's own.
+    #[serde(default, with = "address::optional", skip_serializing_if = "Option::is_none")]
+    pub mac: Option<MacAddr>,
+    /// UDP port that the box listens on. Default 22341 (0x5745, "WE").
+    #[serde(default = "defaults::udp_port")]
+    pub udp_port: u16,
+    /// Largest IP packet in bytes. Default 1500.
+    #[serde(default = "defaults::mtu")]
+    pub mtu: u16,
+    /// `udp`, `af_packet`: frame buffers per lane, of `mtu + 14` bytes each. Default 2048.
+    #[serde(default = "defaults::frame_count")]
+    pub frame_count: usize,
+    /// `udp`: bytes of socket buffer asked for in each direction. Default 4194304.
+    #[serde(default = "defaults::socket_buffer_bytes")]
+    pub socket_buffer_bytes: usize,
+    /// `udp`: hand runs of frames to the kernel, and take them from it, as one message each. On a
+    /// wire they are the same datagrams, for less CPU; a bridge or queueing discipline of this host
+    /// sees packets of up to 64 KiB, and so does an `af_packet` or `dpdk` box, or BMv2, at a veth
+    /// whose offloads are on: leave it off beside those. Default false.
+    #[serde(default)]
+    pub offload: bool,
+    /// `af_packet`: bytes of each lane's receive ring. Default 4194304.
+    #[serde(default = "defaults::socket_buffer_bytes")]
+    pub ring_bytes: usize,
+    /// `af_packet`: send past the interface's queueing discipline: faster, but a rate limit set
+    /// with `tc` does not apply. Default true.
+    #[serde(default = "defaults::yes")]
+    pub qdisc_bypass: bool,
+}
+
+/// Which kind of port.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Io {
+    /// The kernel's UDP sockets.
+    Udp,
+    /// A packet ring on a network interface.
+    AfPacket,
+    /// A DPDK device.
+    Dpdk,
+}
+
+impl PortSection {
+    /// A port with what has no default.
+    ///
+    /// # Panics
+    /// If `ip` is no address of one host.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(io: Io, ip: impl Into<HostAddr>) -> Self {
+        let ip = ip.into();
+        section!(io, ip)
+    }
+}

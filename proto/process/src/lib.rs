@@ -1,0 +1,13 @@
+//! What every program of Weft does alike as a process.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`say`](mod@say) | lines for people, which end nothing when nobody reads them |
+//! | [`signals`] | whether a hang-up is to be heard |
+//! | [`metrics`] | a page for Prometheus and its answer to a request; the sockets are each program's |
+
+#![forbid(unsafe_code)]
+
+pub mod metrics;
+pub mod say;
+pub mod signals;
