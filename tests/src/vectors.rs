@@ -274,8 +274,9 @@ of every implementation (Rust, the Wireshark dissector) read it. The verdict is 
 check that refuses the frame: `frame/...` before the UDP payload, `header/...` in the 32-byte
 header, `hello` in a handshake body, `crc` and `checksum` in the integrity check.
 
-All of this folder is made by `cargo run -p weft-tests --example make_vectors`; a test fails when
-that would change a byte. A frame changes only together with `proto/SPEC.md`.
+All of this is made by `cargo run -p weft-tests --example make_vectors`; a test fails when that
+would change a byte. A frame changes only together with `proto/SPEC.md`. `slot.toml` alone is
+written by hand: the transition table of a slot, one row a cell; its head says what columns mean.
 
 | file | what | verdict | bytes | fields |
 | --- | --- | --- | --- | --- |

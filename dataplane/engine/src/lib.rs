@@ -9,13 +9,14 @@
 //! | 3 | [`weft_wire::header::Header::parse`] | is it well-formed |
 //! | 4 | [`role::aggregator::Aggregator::handle_frame`], [`admit`] | whose is it: row, rank, cookie, lane, quota |
 //! | 5 | [`slot::bitmap`] | seen already? |
-//! | 6 | [`slot::next_step`] | add, answer, or refuse |
+//! | 6 | [`slot::counter`] | what happened, for the record |
 //! | 7 | [`slot::accumulate`] | the sum |
-//! | 8 | [`slot::counter`] | what happened, for the record |
+//! | 8 | [`slot::next_step`] | what comes of it: add, answer, send up, or refuse |
 //! | 9 | [`role::Verdict`] | drop, hold, send, or multicast, in place |
 //! | 10 | `RoleLane`, `Port::tx_burst` | out |
 //!
-//! The same slot stages in the same order make up the P4 program.
+//! The same slot stages in the same order make up the P4 program; `proto/vectors/slot.toml` says
+//! what they come to, cell by cell.
 //!
 //! Nothing here reads a clock, a socket or a random device: time and seeds are arguments (I10).
 //! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lease is

@@ -155,7 +155,7 @@ impl Rig {
     fn snapshot(&self) -> Vec<(u32, u64, bool)> {
         let leases = self.aggregator.leases();
         let banks = leases.flat_map(|lease| lease.slots().occupied());
-        banks.map(|bank| (bank.step, bank.members.0, bank.state.is_complete())).collect()
+        banks.map(|bank| (bank.step(), bank.members().0, bank.state().is_complete())).collect()
     }
 }
 

@@ -110,6 +110,25 @@ impl Store {
         }
     }
 
+    /// Stores or adds a contribution. `first`, `last`: of its step; the last one's packet becomes
+    /// the sum. True when an element was clamped.
+    #[inline(always)]
+    pub(crate) fn put(
+        &mut self,
+        bank: BankIndex,
+        from: Contribution,
+        wire: &mut [u8],
+        first: bool,
+        last: bool,
+    ) -> bool {
+        match (first, last) {
+            (true, false) => self.first(bank, from, wire),
+            (true, true) => self.only(bank, from, wire),
+            (false, false) => self.add(bank, from, wire),
+            (false, true) => self.add_last(bank, from, wire),
+        }
+    }
+
     /// Stores a step's first contribution, behind which others come. True when an element was
     /// clamped.
     #[inline]

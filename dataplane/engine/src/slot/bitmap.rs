@@ -3,7 +3,7 @@
 
 use weft_wire::Members;
 
-use super::{Slots, State};
+use super::Slots;
 
 /// How a step and a rank relate to the bank that arithmetic chose.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -23,11 +23,35 @@ pub enum Seen {
 #[must_use]
 pub fn look(slots: &Slots, step: u32, bit: Members) -> Seen {
     let bank = slots.bank(slots.locate(step));
-    if bank.state != State::Empty && bank.step == step {
+    if bank.is_of(step) {
         if bank.members.contains(bit) { Seen::Repeat } else { Seen::New }
     } else if slots.is_claimable(step) {
         Seen::Claimable
     } else {
         Seen::Foreign
+    }
+}
+
+/// How what a bank holds relates to the members of its group.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Held {
+    /// Some of them.
+    Part,
+    /// All of them.
+    Full,
+    /// One who is no member any more.
+    Outside,
+}
+
+/// Compares contributors with a mask.
+#[inline]
+#[must_use]
+pub fn hold(members: Members, mask: Members) -> Held {
+    if mask.is_empty() || !mask.contains(members) {
+        Held::Outside
+    } else if members == mask {
+        Held::Full
+    } else {
+        Held::Part
     }
 }

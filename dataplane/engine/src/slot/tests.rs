@@ -10,7 +10,7 @@ use weft_wire::hello::Overflow;
 use super::accumulate::{Arithmetic, Contribution, Store};
 use super::bitmap::{Seen, look};
 use super::counter::{Lag, Transition, TransitionCounters};
-use super::next_step::{NextStep, of_contribution, of_status};
+use super::next_step::{Event, NextStep, transition};
 use super::*;
 
 fn store(element_type: ElementType, sum_order: SumOrder, members: usize) -> Store {
@@ -29,7 +29,7 @@ fn from(rank: usize) -> Contribution {
 
 fn complete(slots: &mut Slots, step: u32) {
     let index = slots.locate(step);
-    let bank = slots.bank_mut(index);
+    let (bank, _) = slots.bank_and_store(index);
     bank.state = State::Answered;
     bank.step = step;
 }
@@ -71,7 +71,7 @@ fn an_incomplete_predecessor_bars_its_successor() {
         (State::Answered, true),
     ] {
         let bank = slots.locate(1);
-        *slots.bank_mut(bank) = Bank { state, step: 1, ..Bank::default() };
+        *slots.bank_and_store(bank).0 = Bank { state, step: 1, ..Bank::default() };
         assert_eq!(slots.is_claimable(5), may_claim, "{state:?}");
     }
 }
@@ -106,11 +106,15 @@ fn what_goes_out_follows_from_the_bank_and_what_was_seen() {
     ] {
         let cell = (state, seen);
         assert_eq!(
-            [false, true].map(|it| of_contribution(state, seen, it)),
+            [false, true].map(|it| transition(state, Event::Contribution(seen), it)),
             contribution,
             "{cell:?}"
         );
-        assert_eq!([false, true].map(|it| of_status(state, seen, it)), status, "{cell:?}");
+        assert_eq!(
+            [false, true].map(|it| transition(state, Event::Status(seen), it)),
+            status,
+            "{cell:?}"
+        );
     }
 }
 
@@ -121,7 +125,7 @@ fn the_bank_tells_whether_a_rank_is_in_its_step() {
     assert_eq!(look(&slots, 1, bit), Seen::Claimable);
     assert_eq!(look(&slots, 0, bit), Seen::Claimable, "EMPTY banks have the tag 0");
     let bank = slots.locate(1);
-    *slots.bank_mut(bank) =
+    *slots.bank_and_store(bank).0 =
         Bank { state: State::Collecting, step: 1, members: Members(1), ..Bank::default() };
     assert_eq!(look(&slots, 1, bit), Seen::New);
     assert_eq!(look(&slots, 1, Members(1)), Seen::Repeat);

@@ -104,7 +104,8 @@ impl BoxNode {
     pub fn snapshot(&self, frame: &[u8]) -> Snapshot {
         let banks = |lease: weft_engine::role::aggregator::LeaseReport<'_>| {
             let banks = lease.slots().occupied();
-            let banks = banks.map(|bank| (bank.step, bank.members.0, bank.state.is_complete()));
+            let banks =
+                banks.map(|bank| (bank.step(), bank.members().0, bank.state().is_complete()));
             (lease.row().job.0, banks.collect())
         };
         let lane = aggregator(&self.lanes[self.lane_of(frame)]);

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::{Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
@@ -11,14 +11,10 @@ use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::is_intact;
-use crate::slot::accumulate::Contribution;
+use crate::slot::Arrival;
 use crate::slot::bitmap::look;
 use crate::slot::counter::{Transition, TransitionCounters};
-use crate::slot::next_step::{NextStep, of_contribution, of_status};
-use crate::slot::{Bank, BankIndex, State};
-
-/// Flags that a sum inherits from its contributions.
-pub(super) const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
+use crate::slot::next_step::{Event, LeaseKind, NextStep, transition};
 
 impl Aggregator {
     /// CONTRIB and STATUS of a member.
@@ -44,12 +40,9 @@ impl Aggregator {
         lease.check_integrity(incoming.buffer, incoming.udp.payload_range())?;
         let seen = look(&lease.slots, step, rank.bit());
         let bank = lease.slots.bank(lease.slots.locate(step));
-        let completed_it = usize::from(bank.completed_by) == rank.index();
-        let next = if is_status {
-            of_status(bank.state, seen, completed_it)
-        } else {
-            of_contribution(bank.state, seen, completed_it)
-        };
+        let completed_it = usize::from(bank.completed_by()) == rank.index();
+        let event = if is_status { Event::Status(seen) } else { Event::Contribution(seen) };
+        let next = transition(bank.state(), event, completed_it);
         match next {
             NextStep::Claim | NextStep::Add => {
                 let arrival = Arrival {
@@ -84,6 +77,9 @@ impl Aggregator {
             NextStep::Have | NextStep::HaveAndResend => {
                 Ok(self.have(index, rank, step, seen, next, incoming))
             }
+            NextStep::Drop(reason) => Err(reason),
+            // Comes of other kinds.
+            NextStep::Keep | NextStep::SumUp | NextStep::SumUpAgain => Err(DropReason::Kind),
         }
     }
 
@@ -109,15 +105,15 @@ impl Aggregator {
         if !lease.wanted.has_bit(step) || !lease.members[rank.index()].held.holds(step) {
             return Err(DropReason::Unwanted);
         }
-        let place = lease.slots.locate(step);
-        let bank = lease.slots.bank(place);
-        let current = bank.state != State::Empty && bank.step == step;
-        if current && bank.state == State::Answered {
-            self.stats.drops.count(DropReason::Duplicate);
-            return self.repeat_answer(index, rank, step, incoming);
-        }
-        if !current && !lease.slots.is_claimable(step) {
-            return Err(DropReason::StaleStep);
+        let seen = look(&lease.slots, step, rank.bit());
+        let state = lease.slots.bank(lease.slots.locate(step)).state();
+        match transition(state, Event::HandOver(seen), false) {
+            NextStep::Drop(reason) => return Err(reason),
+            NextStep::KeptAnswer => {
+                self.stats.drops.count(DropReason::Duplicate);
+                return self.repeat_answer(index, rank, step, incoming);
+            }
+            _ => {}
         }
         self.stats.transitions.count(Transition::HandOver);
         self.job_mut(index).stats.hand_overs += 1;
@@ -140,14 +136,14 @@ impl Aggregator {
         if let Some(upstream) = &mut lease.upstream {
             upstream.hand_over_done(step);
         }
-        let place = lease.slots.locate(step);
-        let bank = lease.slots.bank(place);
-        let current = bank.state != State::Empty && bank.step == step;
-        if current && bank.state == State::Answered {
-            return Err(DropReason::Duplicate);
-        }
-        if lease.phase != Phase::Open || !(current || lease.slots.is_claimable(step)) {
-            return Err(DropReason::StaleStep);
+        let seen = look(&lease.slots, step, Members::EMPTY);
+        let state = lease.slots.bank(lease.slots.locate(step)).state();
+        let next = transition(state, Event::Answer(seen), false);
+        // While the lease is not open its slots are of the session before.
+        match next {
+            NextStep::Drop(reason) => return Err(reason),
+            _ if lease.phase != Phase::Open => return Err(DropReason::StaleStep),
+            _ => {}
         }
         self.stats.transitions.count(Transition::AnswerFromRoot);
         Ok(self.install_answer(index, step, incoming))
@@ -190,10 +186,8 @@ impl Aggregator {
     pub(super) fn complete(&mut self, index: LeaseIndex, step: u32, buffer: &mut [u8]) -> Verdict {
         let lease = &mut self.leases[index.index()];
         let place = lease.slots.locate(step);
-        let has_root = lease.upstream.is_some();
-        let bank = lease.slots.bank_mut(place);
-        if has_root {
-            bank.state = State::Sent;
+        if lease.upstream.is_some() {
+            lease.slots.complete(place, LeaseKind::Leaf);
             self.stats.transitions.count(Transition::CompleteLeaf);
             return match self.emit_up(index, step, buffer, true) {
                 Some(len) => Verdict::Send { len },
@@ -201,7 +195,7 @@ impl Aggregator {
                 None => Verdict::Hold,
             };
         }
-        bank.state = State::Answered;
+        lease.slots.complete(place, LeaseKind::Root);
         self.stats.transitions.count(Transition::CompleteRoot);
         self.multicast(index, step, buffer)
     }
@@ -215,21 +209,8 @@ impl Aggregator {
     ) -> Verdict {
         let header = incoming.header;
         let lease = &mut self.leases[index.index()];
-        let mask = lease.mask;
-        let place = lease.slots.locate(step);
-        let (bank, store) = lease.slots.bank_and_store(place);
-        store.keep(place, &incoming.datagram()[HEADER_LEN..]);
-        *bank = Bank {
-            state: State::Answered,
-            has_data: true,
-            exponent: header.exponent,
-            flags: header.flags.only(INHERITED),
-            step,
-            members: mask,
-            completed_by: bank.completed_by,
-            run: Bank::NO_RUN,
-            claimed_at: bank.claimed_at,
-        };
+        let sum = &incoming.datagram()[HEADER_LEN..];
+        lease.slots.keep_answer(step, &header, lease.mask, sum);
         self.multicast(index, step, incoming.buffer)
     }
 }
@@ -273,52 +254,17 @@ impl Lease {
         job: &mut JobStats,
         transitions: &mut TransitionCounters,
     ) -> Result<bool, DropReason> {
-        let Arrival { rank, step, place, first, now, .. } = arrival;
-        let (bank, store) = self.slots.bank_and_store(place);
-        if !first && bank.exponent != arrival.exponent {
-            return Err(DropReason::Exponent);
-        }
-        let before = if first { Members::EMPTY } else { bank.members };
-        let members = before.union(rank.bit());
-        let complete = members == self.mask;
-        let member = &mut self.members[rank.index()];
-        let from = Contribution { rank: rank.index(), limit: member.limit };
+        let member = &mut self.members[arrival.rank.index()];
         let wire = &mut buffer[arrival.payload_start..arrival.frame_len];
-        if first {
-            *bank = Bank {
-                state: State::Collecting,
-                has_data: true,
-                exponent: arrival.exponent,
-                step,
-                claimed_at: now,
-                ..Bank::default()
-            };
-        }
-        bank.members = members;
-        bank.flags = bank.flags.union(arrival.flags.only(INHERITED));
-        member.lag.count(now.since(bank.claimed_at));
+        let entered = self.slots.take(&arrival, self.mask, member.limit, wire)?;
+        member.lag.count(entered.lag);
         job.contributions_added += 1;
         job.bytes_accepted += arrival.frame_len as u64;
-        transitions.count(if first { Transition::Claim } else { Transition::Add });
-        let clamped = match (first, complete) {
-            (true, false) => store.first(place, from, wire),
-            (true, true) => store.only(place, from, wire),
-            (false, false) => store.add(place, from, wire),
-            (false, true) => store.add_last(place, from, wire),
-        };
-        if clamped {
-            bank.flags = bank.flags.union(Flags::CLAMPED);
-            job.contributions_clamped += 1;
-        }
-        if arrival.congestion {
-            bank.flags = bank.flags.union(Flags::CONGESTION);
-            job.contributions_marked += 1;
-        }
-        if complete {
-            job.chunks_completed += 1;
-            bank.completed_by = u8::try_from(rank.index()).expect("a rank is below 64");
-        }
-        Ok(complete)
+        transitions.count(if arrival.first { Transition::Claim } else { Transition::Add });
+        job.contributions_clamped += u64::from(entered.clamped);
+        job.contributions_marked += u64::from(arrival.congestion);
+        job.chunks_completed += u64::from(entered.completes);
+        Ok(entered.completes)
     }
 
     fn check_elements(&self, header: &Header) -> Result<(), DropReason> {
@@ -347,22 +293,4 @@ impl Lease {
         let ok = is_intact(self.row.integrity, buffer, range);
         if ok { Ok(()) } else { Err(DropReason::Integrity) }
     }
-}
-
-/// What is known of a contribution when it has passed all checks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    pub(super) rank: Rank,
-    pub(super) step: u32,
-    /// The step's bank.
-    pub(super) place: BankIndex,
-    /// It claims its bank.
-    pub(super) first: bool,
-    pub(super) exponent: i8,
-    pub(super) flags: Flags,
-    pub(super) congestion: bool,
-    pub(super) payload_start: usize,
-    /// Bytes up to the end of the datagram.
-    pub(super) frame_len: usize,
-    pub(super) now: Nanos,
 }

@@ -9,8 +9,8 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
 use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
 
-use super::quick::{Expected, Masks};
 use super::upstream::Upstream;
+use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::plain_header;
@@ -244,7 +244,7 @@ impl Lease {
             let index = self.slots.locate(slot);
             let answered = [index, index.other()].map(|index| {
                 let bank = self.slots.bank(index);
-                (bank.state == crate::slot::State::Answered).then_some(bank.step)
+                (bank.state() == crate::slot::State::Answered).then_some(bank.step())
             });
             answered.into_iter().flatten().max().map_or(slot, |step| step + window)
         };

@@ -133,7 +133,7 @@ impl Aggregator {
         let addresses = leases.iter().flat_map(Lease::addresses);
         let strangers = Strangers::new(StrangersQuota::default(), addresses);
         let timers = Timers::new(leases.len());
-        let len_bytes = |lease: &Lease| lease.slots.store.len_bytes();
+        let len_bytes = |lease: &Lease| lease.slots.store().len_bytes();
         let has_far_slots = leases.iter().map(len_bytes).sum::<usize>() > NEAR_BYTES;
         Self {
             local: config.local,
@@ -188,6 +188,11 @@ impl Aggregator {
     /// answer. Never panics on any content.
     pub fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
         self.stats.frames += 1;
+        if !self.gather.is_empty()
+            && let Some(result) = self.gather.take_quickly(now, buffer, len)
+        {
+            return result.unwrap_or_else(|reason| self.refuse(reason));
+        }
         match self.take_quickly(now, buffer, len) {
             Quick::Hold => Verdict::Hold,
             Quick::Complete(index, step) => self.complete(index, step, buffer),
@@ -328,4 +333,4 @@ impl Aggregator {
 const NEAR_BYTES: usize = 8 << 20;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,139 +10,52 @@
 //!
 //! IPv4 only; IPv6 always goes the long way.
 
-use weft_kernel::{PATTERN_LEN, Pattern};
-use weft_wire::frame::{ETHERNET_LEN, Encap, IPV4_LEN, ipv4_checksum_ok};
-use weft_wire::header::{CRC_AT, Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
+use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
-use super::data::Arrival;
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Job};
+use crate::admit::expected::{DATAGRAM, Expected, LEN};
 use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
-use crate::slot::{BankIndex, State};
+use crate::slot::{Arrival, BankIndex, State};
 
-/// Bytes of Ethernet, IPv4, UDP and Weft header.
-pub(super) const LEN: usize = 42 + HEADER_LEN;
-/// Of the Ethernet addresses nothing counts, so the comparison may start among them.
-const START: usize = LEN - PATTERN_LEN;
-const _: () = assert!(START <= 12);
-pub(super) const DATAGRAM: usize = LEN - HEADER_LEN;
-
-/// What a member's contributions begin with, under the lease's [`Masks`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Expected(Pattern);
-
-/// Which bits of a contribution's headers count.
-#[derive(Debug)]
-pub(super) struct Masks(Pattern);
-
-impl Expected {
-    /// Matches nothing, for no mask is all ones: for IPv6, and while a lease is not open.
-    pub(super) const NOTHING: Self = Self(Pattern([0xff; PATTERN_LEN]));
-
-    /// What `rank` of an open lease sends.
-    fn of(lease: &Lease, rank: usize) -> Self {
-        let member = &lease.members[rank];
-        let (from, to) = (member.encap.target(), member.encap.source());
+impl Lease {
+    /// What a member sends while the lease is open.
+    fn expected_of(&self, rank: usize) -> Expected {
+        let member = &self.members[rank];
+        let (from, mut to) = (member.encap.target(), member.encap.source());
         // The member sends to the box's port whatever the lane.
-        let mut to = to;
-        to.addr.set_port(lease.box_port);
-        if !from.addr.is_ipv4() || lease.is_from_root(member.addr) {
-            return Self::NOTHING;
+        to.addr.set_port(self.box_port);
+        if self.is_from_root(member.addr) {
+            return Expected::NOTHING;
         }
-        let Some(encap) = Encap::new(from, to) else { return Self::NOTHING };
         let header = Header {
             kind: Kind::Contrib,
             flags: Flags::NONE,
             outcome: Outcome::None,
-            job: lease.row.job,
+            job: self.row.job,
             cookie: member.cookie_up,
-            group: lease.group,
+            group: self.group,
             chunk: ChunkIndex(0),
-            element_type: lease.row.element_type,
-            operation: lease.row.operation,
-            exponent: lease.row.exponent.unwrap_or(0),
-            count: lease.row.elements,
+            element_type: self.row.element_type,
+            operation: self.row.operation,
+            exponent: self.row.exponent.unwrap_or(0),
+            count: self.row.elements,
             members: Members(1 << rank),
         };
-        let mut bytes = [0; LEN];
-        header.emit(&mut Packet::new_unchecked(&mut bytes[DATAGRAM..]));
-        encap.emit(&mut bytes, HEADER_LEN + header.payload_len());
-        let mut pattern = *compared(&bytes);
-        for (byte, mask) in pattern.iter_mut().zip(&lease.masks.0.0) {
-            *byte &= mask;
-        }
-        Self(Pattern(pattern))
+        Expected::new(from, to, &header, &self.masks)
     }
 
-    #[inline(always)]
-    pub(super) fn matches(&self, masks: &Masks, head: &[u8; LEN]) -> bool {
-        self.0.matches(&masks.0, compared(head))
-    }
-}
-
-impl Masks {
-    /// The masks of a row with this exponent and integrity. The exponent's field counts where it is
-    /// fixed. The CRC's counts where none is asked for: it is 0 then, and no further check is due.
-    pub(super) const fn of(exponent: Option<i8>, integrity: Integrity) -> Self {
-        // Ethernet addresses; type of service; identification; hop limit; IP and UDP checksums;
-        // flags and outcome; chunk; CRC. (start, length)
-        const IGNORED: [(usize, usize); 9] = [
-            (0, 12),
-            (ETHERNET_LEN + 1, 1),
-            (ETHERNET_LEN + 4, 2),
-            (ETHERNET_LEN + 8, 1),
-            (ETHERNET_LEN + 10, 2),
-            (ETHERNET_LEN + IPV4_LEN + 6, 2),
-            (DATAGRAM + 1, 1),
-            (DATAGRAM + 12, 4),
-            (DATAGRAM + 20, 4),
-        ];
-        let mut mask = [0xff_u8; LEN];
-        let mut range = 0;
-        while range < IGNORED.len() {
-            let (start, len) = IGNORED[range];
-            let mut at = start;
-            while at < start + len {
-                mask[at] = 0;
-                at += 1;
-            }
-            range += 1;
-        }
-        if exponent.is_none() {
-            mask[DATAGRAM + 17] = 0;
-        }
-        if matches!(integrity, Integrity::None) {
-            let mut at = CRC_AT;
-            while at < CRC_AT + 4 {
-                mask[DATAGRAM + at] = 0xff;
-                at += 1;
-            }
-        }
-        // Of the fragment field the reserved bit and "don't fragment" are free.
-        mask[ETHERNET_LEN + 6] = 0x3f;
-        Self(Pattern(*compared(&mask)))
-    }
-}
-
-#[inline(always)]
-const fn compared(head: &[u8; LEN]) -> &[u8; PATTERN_LEN] {
-    match head.last_chunk() {
-        Some(bytes) => bytes,
-        None => unreachable!(),
-    }
-}
-
-impl Lease {
     /// To be called whenever a cookie, the group or the phase has changed.
     pub(super) fn renew_expected(&mut self) {
         for rank in 0..self.members.len() {
             self.members[rank].expected = match self.phase {
-                Phase::Open => Expected::of(self, rank),
+                Phase::Open => self.expected_of(rank),
                 Phase::Forming | Phase::AwaitingRoot => Expected::NOTHING,
             };
         }
@@ -188,8 +101,8 @@ impl Aggregator {
         let place = lease.slots.locate(step);
         let bank = lease.slots.bank(place);
         let exponent = packet.exponent();
-        let first = if bank.state == State::Collecting && bank.step == step {
-            if bank.members.contains(rank.bit()) || bank.exponent != exponent {
+        let first = if bank.state() == State::Collecting && bank.step() == step {
+            if bank.members().contains(rank.bit()) || bank.exponent() != exponent {
                 return None;
             }
             false
@@ -289,7 +202,7 @@ impl Aggregator {
     }
 
     /// What [`Aggregator::handle_frame`] did if there were no short way.
-    pub(super) fn handle_frame_the_long_way(
+    pub(crate) fn handle_frame_the_long_way(
         &mut self,
         now: Nanos,
         buffer: &mut [u8],

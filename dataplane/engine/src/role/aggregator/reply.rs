@@ -4,7 +4,6 @@
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet, Prepared};
 use weft_wire::{ChunkIndex, Cookie, Members, Rank};
 
-use super::data::INHERITED;
 use super::lease::Lease;
 use super::{Aggregator, Incoming, dispatch_out};
 use crate::admit::quota::Payer;
@@ -13,7 +12,7 @@ use crate::role::{LeaseIndex, Verdict};
 use crate::slot::bitmap::Seen;
 use crate::slot::counter::Transition;
 use crate::slot::next_step::NextStep;
-use crate::slot::{Bank, State};
+use crate::slot::{Bank, INHERITED, State};
 
 impl Aggregator {
     /// Turns the frame, whose payload is the answer, into the answer to member 0.
@@ -33,7 +32,7 @@ impl Aggregator {
     ) -> Result<Verdict, DropReason> {
         let lease = &self.leases[index.index()];
         let place = lease.slots.locate(step);
-        if !lease.slots.bank(place).has_data {
+        if !lease.slots.bank(place).has_data() {
             // The virtual predecessor: every member said that it holds this sum.
             self.stats.drops.count(DropReason::StaleStep);
             return Ok(self.state(index, rank, Outcome::Stale, Members::EMPTY, None, incoming));
@@ -41,7 +40,7 @@ impl Aggregator {
         let start = lease.members[rank.index()].encap.header_len() + HEADER_LEN;
         let payload_len = usize::from(lease.row.elements) * lease.row.element_type.len_bytes();
         let wire = incoming.buffer.get_mut(start..start + payload_len).ok_or(DropReason::Length)?;
-        lease.slots.store.emit(place, wire);
+        lease.slots.store().emit(place, wire);
         self.stats.transitions.count(Transition::RepeatAnswered);
         let is_contribution = incoming.header.kind == Kind::Contrib;
         let stats = &mut self.job_mut(index).stats;
@@ -72,8 +71,8 @@ impl Aggregator {
     #[inline(always)]
     pub(super) fn answer_header(&self, lease: &Lease, step: u32, crc: u32) -> Prepared {
         let bank = lease.slots.bank(lease.slots.locate(step));
-        let chunk = ChunkIndex(bank.step * u32::from(self.shards) + u32::from(self.lane));
-        lease.answer.with(bank.flags.only(INHERITED), chunk, bank.exponent, crc)
+        let chunk = ChunkIndex(bank.step() * u32::from(self.shards) + u32::from(self.lane));
+        lease.answer.with(bank.flags().only(INHERITED), chunk, bank.exponent(), crc)
     }
 
     /// Header fields that every datagram with elements of this bank has.
@@ -81,15 +80,15 @@ impl Aggregator {
         let lane = u32::from(self.lane);
         Header {
             kind,
-            flags: bank.flags.only(INHERITED),
+            flags: bank.flags().only(INHERITED),
             outcome: Outcome::None,
             job: lease.row.job,
             cookie: Cookie::default(),
             group: lease.group,
-            chunk: ChunkIndex(bank.step * u32::from(self.shards) + lane),
+            chunk: ChunkIndex(bank.step() * u32::from(self.shards) + lane),
             element_type: lease.row.element_type,
             operation: lease.row.operation,
-            exponent: bank.exponent,
+            exponent: bank.exponent(),
             count: lease.row.elements,
             members: Members::EMPTY,
         }
@@ -106,7 +105,7 @@ impl Aggregator {
     ) -> Verdict {
         let lease = &mut self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
-        let (state, known) = (bank.state, bank.members);
+        let (state, known) = (bank.state(), bank.members());
         let members = if seen == Seen::Claimable { Members::EMPTY } else { known };
         if next == NextStep::HaveAndResend
             && let Some(upstream) = &mut lease.upstream

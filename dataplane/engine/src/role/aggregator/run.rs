@@ -12,18 +12,16 @@
 
 use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
-use weft_wire::header::{Flags, HEADER_LEN, Packet};
+use weft_wire::header::{HEADER_LEN, Packet};
 use weft_wire::hello::Integrity;
 
 use super::Aggregator;
-use super::data::{Arrival, INHERITED};
 use super::lease::Lease;
-use super::quick::{DATAGRAM, LEN};
+use crate::admit::expected::{DATAGRAM, LEN};
 use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
-use crate::slot::accumulate::Contribution;
 use crate::slot::counter::Transition;
-use crate::slot::{Bank, BankIndex, State};
+use crate::slot::{Arrival, Bank, BankIndex, Entered, Run};
 
 /// What became of a frame of a burst. Small, so that it travels in a register.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,23 +113,25 @@ impl Aggregator {
         if arrival.congestion {
             lease.job(&mut self.jobs).stats.contributions_marked += 1;
         }
-        let (bank, completes) = lease.enter(&arrival);
-        let number = if bank.run == Bank::NO_RUN {
+        let (bank, Entered { completes, lag, .. }) = lease.slots.enter(&arrival, lease.mask);
+        lease.members[arrival.rank.index()].lag.count(lag);
+        let number = if bank.run() == Bank::NO_RUN {
             let RunIndex(number) = RunIndex::lowest(self.runs.free);
             self.runs.free &= self.runs.free - 1;
-            bank.run = number;
+            bank.begin_run(number);
             let (place, claims) = (arrival.place, arrival.first);
             self.runs.waiting[usize::from(number) % RUNS_MAX] =
                 Waiting { lease: index, place, claims, completes, count: 1 };
             number
         } else {
-            let run = &mut self.runs.waiting[usize::from(bank.run) % RUNS_MAX];
+            let number = bank.run();
+            let run = &mut self.runs.waiting[usize::from(number) % RUNS_MAX];
             run.count += 1;
             run.completes = completes;
             if run.count as usize == RUN_MAX {
-                return Taken::Sum(RunIndex(bank.run));
+                return Taken::Sum(RunIndex(number));
             }
-            bank.run
+            number
         };
         let run = RunIndex(number);
         if completes {
@@ -156,11 +156,11 @@ impl Aggregator {
         let lease = self.leases.get(index.index())?;
         let (head, rank) = lease.recognise_member(frame, frame.len())?;
         let bank = lease.slots.bank(place);
-        if bank.members.contains(rank.bit()) {
+        if bank.members().contains(rank.bit()) {
             return None;
         }
-        let arrival = lease.arrival(now, head, rank, place, bank.step, false);
-        (arrival.exponent == bank.exponent).then_some((index, arrival))
+        let arrival = lease.arrival(now, head, rank, place, bank.step(), false);
+        (arrival.exponent == bank.exponent()).then_some((index, arrival))
     }
 
     /// A run that waits.
@@ -195,36 +195,8 @@ impl Aggregator {
         let first = u64::from(claims);
         self.stats.transitions.count_many(Transition::Claim, first);
         self.stats.transitions.count_many(Transition::Add, count - first);
-        let (bank, store) = lease.slots.bank_and_store(place);
-        bank.run = Bank::NO_RUN;
-        let step = bank.step;
-        // Whose a single one is matters in rank order alone; and none of these rows clamps.
-        let from = Contribution { rank: 0, limit: 0 };
-        match (&mut *frames, completes) {
-            ([one], _) => {
-                let wire = &mut one.as_mut()[LEN..frame_len];
-                let _clamped = match (completes, claims) {
-                    (true, true) => store.only(place, from, wire),
-                    (true, false) => store.add_last(place, from, wire),
-                    (false, true) => store.first(place, from, wire),
-                    (false, false) => store.add(place, from, wire),
-                };
-            }
-            (frames, true) => {
-                let mut wires: [&mut [u8]; RUN_MAX] = Default::default();
-                for (wire, frame) in wires.iter_mut().zip(&mut *frames) {
-                    *wire = &mut frame.as_mut()[LEN..frame_len];
-                }
-                store.add_run_emit(place, claims, &mut wires[..len]);
-            }
-            (frames, false) => {
-                let mut wires: [&[u8]; RUN_MAX] = Default::default();
-                for (wire, frame) in wires.iter_mut().zip(&*frames) {
-                    *wire = &frame.as_ref()[LEN..frame_len];
-                }
-                store.add_run(place, claims, &wires[..len]);
-            }
-        }
+        let run = Run { claims, completes };
+        let step = lease.slots.sum_run(place, run, frames, LEN..frame_len);
         if completes { self.complete_run(index, step, frames) } else { Verdict::Hold }
     }
 
@@ -257,36 +229,7 @@ impl Lease {
     /// True when a row's contributions are summed in runs. An answer with a UDP checksum is no
     /// matter of headers.
     pub(super) fn may_take_runs(&self) -> bool {
-        self.row.integrity != Integrity::Checksum16 && self.slots.store.adds_runs()
-    }
-
-    /// Does a bank's books of a contribution, as [`Lease::take`] does. Returns the bank, and true
-    /// when that completes the step.
-    #[inline(always)]
-    fn enter(&mut self, arrival: &Arrival) -> (&mut Bank, bool) {
-        let bank = self.slots.bank_mut(arrival.place);
-        if arrival.first {
-            *bank = Bank {
-                state: State::Collecting,
-                has_data: true,
-                exponent: arrival.exponent,
-                step: arrival.step,
-                claimed_at: arrival.now,
-                ..Bank::default()
-            };
-        }
-        bank.members = bank.members.union(arrival.rank.bit());
-        bank.flags = bank.flags.union(arrival.flags.only(INHERITED));
-        if arrival.congestion {
-            bank.flags = bank.flags.union(Flags::CONGESTION);
-        }
-        let complete = bank.members == self.mask;
-        if complete {
-            bank.completed_by = arrival.rank.number();
-        }
-        let lag = arrival.now.since(bank.claimed_at);
-        self.members[arrival.rank.index()].lag.count(lag);
-        (bank, complete)
+        self.row.integrity != Integrity::Checksum16 && self.slots.store().adds_runs()
     }
 }
 

@@ -20,7 +20,6 @@ use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::{LeaseIndex, Verdict};
-use crate::slot::State;
 use crate::steps::StepSet;
 use crate::table::{BoxConfig, ParentConfig, RowConfig};
 
@@ -306,8 +305,7 @@ impl Lease {
             for j in 0..upstream.hand_over.capacity() {
                 let step = hello.low_step.saturating_add(j);
                 let bank = self.slots.bank(self.slots.locate(step));
-                let keeps = bank.state == State::Answered && bank.step == step && bank.has_data;
-                if !keeps {
+                if !bank.keeps_answer(step) {
                     upstream.hand_over.remove(step);
                 }
             }

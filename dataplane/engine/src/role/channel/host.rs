@@ -89,6 +89,8 @@ impl ChannelHost {
         let entry = |addr: SocketAddr| {
             let target = Endpoint { mac: MacAddr::default(), addr };
             let encap = Encap::new(config.local, target).expect("one address family");
+            // Most of what a host sends is a header alone.
+            let encap = encap.with_payload_len(HEADER_LEN);
             Entry {
                 addr: addr.into(),
                 encap,
@@ -212,6 +214,12 @@ impl ChannelHost {
     pub fn path(&self, peer: Peer) -> Option<(&Encap, Cookie)> {
         let entry = self.entry(peer).filter(|entry| entry.is_open())?;
         Some((&entry.encap, entry.cookie_down))
+    }
+
+    /// The way from `peer`, and the cookie on its frames; `None` while it has no channel.
+    pub(crate) fn way_in(&self, peer: Peer) -> Option<(&Encap, Cookie)> {
+        let entry = self.entry(peer).filter(|entry| entry.is_open())?;
+        Some((&entry.encap, entry.cookie_up))
     }
 
     /// Where the payload of a frame to `peer` starts.

@@ -68,6 +68,9 @@ impl Job {
                 _ => strangers.take(source, now, len_bytes),
             }
         })?;
+        if reply.change.is_some() {
+            self.renew_expected();
+        }
         if let Some(PeerChange::NewLife(Peer::Worker(rank))) = reply.change {
             if let Some(bucket) = &mut self.bucket {
                 bucket.charge(now, formation_bytes(0, 0));
@@ -146,7 +149,11 @@ impl Job {
 }
 
 /// Takes bytes from a job's token bucket, if it has one.
-fn take(bucket: &mut Option<TokenBucket>, now: Nanos, bytes: usize) -> Result<(), DropReason> {
+pub(super) fn take(
+    bucket: &mut Option<TokenBucket>,
+    now: Nanos,
+    bytes: usize,
+) -> Result<(), DropReason> {
     let has = bucket.as_mut().is_none_or(|bucket| bucket.take(now, bytes as u64));
     if has { Ok(()) } else { Err(DropReason::OverQuota) }
 }

@@ -10,7 +10,7 @@ use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
-use super::arena::Arena;
+use crate::slot::whole::Arena;
 use crate::table::{JOBS_MAX, TableError};
 
 /// A job whose updates this aggregator gathers, and whose pulls it relays.

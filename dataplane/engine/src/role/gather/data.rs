@@ -1,10 +1,9 @@
 //! What a contribution or a credit does to its slot: SPEC#push's table, cell by cell.
 
 use weft_control::Event;
-use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
-use weft_wire::{Members, Rank};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Operation, Outcome};
+use weft_wire::{ChunkIndex, GroupId, Members, Nanos, Rank};
 
-use super::arena::{Arena, SlotState};
 use super::group::Group;
 use super::job::Job;
 use super::stats::Transition;
@@ -13,10 +12,24 @@ use crate::drops::{DropCounters, DropReason};
 use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::send::datagram::is_intact;
+use crate::slot::State;
 use crate::slot::accumulate::Contribution;
+use crate::slot::bitmap::{Seen, hold};
+use crate::slot::next_step::{self, NextStep};
 
-/// Flags that a sum inherits from its contributions.
-const INHERITED: Flags = Flags::CLAMPED.union(Flags::CONGESTION);
+/// What is known of a contribution when it has passed all checks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contributed {
+    pub(super) rank: Rank,
+    pub(super) chunk: ChunkIndex,
+    pub(super) flags: Flags,
+    /// It met congestion.
+    pub(super) is_marked: bool,
+    pub(super) payload_start: usize,
+    /// Bytes up to the end of the datagram.
+    pub(super) frame_len: usize,
+    pub(super) now: Nanos,
+}
 
 impl Job {
     /// CONTRIB of a worker whose channel was checked.
@@ -43,73 +56,68 @@ impl Job {
         if !is_intact(self.config.integrity, arrival.buffer, range) {
             return Err(DropReason::Integrity);
         }
-        let slot = self.arena.slot(group.range, group.installation, header.chunk.0);
-        let is_in = slot.members.contains(rank.bit());
+        let slot = self.arena.slot(group.place(header.chunk.0));
+        let seen = slot.look(rank.bit());
         // A sum left whole, and masks only shrink: whoever is in the mask is in what was sent.
-        debug_assert!(is_in || slot.state != SlotState::Sent, "a mask has grown");
-        if is_in || slot.state == SlotState::Sent {
-            self.stats.count(match slot.state {
-                SlotState::Sent => Transition::RepeatSent,
-                SlotState::Empty | SlotState::Collecting => Transition::RepeatCollecting,
-            });
-            self.stats.duplicates += 1;
-            drops.count(DropReason::Duplicate);
-            return self.have(rank, &header, slot.members, arrival);
+        debug_assert!(seen != Seen::New || slot.state() != State::Sent, "a mask has grown");
+        match next_step::transition(slot.state(), next_step::Event::Contribution(seen), false) {
+            NextStep::Claim | NextStep::Add => {
+                let from = Contributed {
+                    rank,
+                    chunk: header.chunk,
+                    flags: header.flags,
+                    is_marked: arrival.udp.congestion(),
+                    payload_start: arrival.udp.payload_start() + HEADER_LEN,
+                    frame_len: arrival.len_bytes(),
+                    now: arrival.now,
+                };
+                self.take(&from, &group, arrival.buffer, outbox)
+            }
+            _ => {
+                self.stats.count(match slot.state() {
+                    State::Sent | State::Answered => Transition::RepeatSent,
+                    State::Empty | State::Collecting => Transition::RepeatCollecting,
+                });
+                self.stats.duplicates += 1;
+                drops.count(DropReason::Duplicate);
+                self.have(rank, group.id, header.chunk, slot.members(), arrival.buffer)
+            }
         }
-        self.take(rank, &group, arrival, outbox)
     }
 
     /// Puts a contribution into its slot.
-    fn take(
+    pub(super) fn take(
         &mut self,
-        rank: Rank,
+        from: &Contributed,
         group: &Group,
-        arrival: &mut Arrival<'_>,
+        buffer: &mut [u8],
         outbox: &mut Outbox,
     ) -> Result<Verdict, DropReason> {
-        let header = arrival.header;
-        let chunk = header.chunk.0;
-        let mut slot = self.arena.slot(group.range, group.installation, chunk);
-        let place = Arena::place(group.range, chunk);
-        let first = slot.state == SlotState::Empty;
-        slot.members = slot.members.union(rank.bit());
-        let is_full = slot.members == group.mask;
-        let from = Contribution { rank: rank.index(), limit: group.limit };
-        let payload_start = arrival.udp.payload_start() + HEADER_LEN;
-        let wire = &mut arrival.buffer[payload_start..arrival.udp.payload_range().end];
-        let store = &mut self.arena.store;
-        let releases = is_full && slot.has_credit;
-        let clamped = match (first, releases) {
-            (true, false) => store.first(place, from, wire),
-            (true, true) => store.only(place, from, wire),
-            (false, false) => store.add(place, from, wire),
-            (false, true) => store.add_last(place, from, wire),
-        };
-        slot.state = SlotState::Collecting;
-        slot.flags = slot.flags.union(header.flags.only(INHERITED));
-        if clamped {
-            slot.flags = slot.flags.union(Flags::CLAMPED);
-        }
-        if arrival.udp.congestion() {
-            slot.flags = slot.flags.union(Flags::CONGESTION);
-        }
-        self.arena.set(group.range, chunk, slot);
+        let Contributed { rank, chunk, is_marked, .. } = *from;
+        let place = group.place(chunk.0);
+        let whose = Contribution { rank: rank.index(), limit: group.limit };
+        let mark = if is_marked { Flags::CONGESTION } else { Flags::NONE };
+        let flags = from.flags.union(mark);
+        let wire = &mut buffer[from.payload_start..from.frame_len];
+        let entered = self.arena.enter(place, whose, rank.bit(), group.mask, flags, wire);
         self.stats.contributions_added += 1;
-        self.stats.bytes_accepted += arrival.udp.payload_range().end as u64;
-        self.stats.contributions_clamped += u64::from(clamped);
-        self.stats.contributions_marked += u64::from(arrival.udp.congestion());
-        self.stats.chunks_completed += u64::from(is_full);
-        self.stats.count(if first { Transition::Store } else { Transition::Add });
-        self.advance(rank, group, arrival, outbox);
-        if releases && let Some(verdict) = self.send_sum(group, arrival) {
+        self.stats.bytes_accepted += from.frame_len as u64;
+        self.stats.contributions_clamped += u64::from(entered.clamped);
+        self.stats.contributions_marked += u64::from(is_marked);
+        self.stats.chunks_completed += u64::from(entered.completes);
+        self.stats.count(if entered.claims { Transition::Store } else { Transition::Add });
+        self.advance(from, group, outbox);
+        if entered.releases
+            && let Some(verdict) = self.send_sum(group, chunk, buffer, false)
+        {
             self.stats.count(Transition::SendOnContribution);
             // The buffer is the sum now; the member's acknowledgement goes by itself.
             let have = Have {
                 push: self.push,
                 peer: Peer::Worker(rank),
                 group: group.id,
-                chunk: header.chunk,
-                members: slot.members,
+                chunk,
+                members: entered.members,
             };
             if outbox.haves.len() < HAVES_MAX {
                 outbox.haves.push_back(have);
@@ -118,21 +126,21 @@ impl Job {
             }
             return Ok(verdict);
         }
-        self.have(rank, &header, slot.members, arrival)
+        self.have(rank, group.id, chunk, entered.members, buffer)
     }
 
     /// Counts a chunk of a member's update.
-    fn advance(&mut self, rank: Rank, group: &Group, arrival: &Arrival<'_>, outbox: &mut Outbox) {
-        let now = arrival.now;
+    #[inline]
+    fn advance(&mut self, from: &Contributed, group: &Group, outbox: &mut Outbox) {
+        let Contributed { rank, now, .. } = *from;
         let progress = self.groups.progress_mut(group.id, rank);
         if progress.chunks == 0 {
             progress.first_at = now;
         }
         progress.chunks += 1;
-        let header = &arrival.header;
-        if header.chunk.0 < u32::from(group.train_chunks) {
+        if from.chunk.0 < u32::from(group.train_chunks) {
             let id = (self.config.job, group.id, Some(rank));
-            let is_repeat = header.flags.contains(Flags::RETRANSMIT);
+            let is_repeat = from.flags.contains(Flags::RETRANSMIT);
             outbox.trains.on_chunk(id, group.train_chunks, self.frame_len, is_repeat);
         }
         if progress.chunks < group.range.len {
@@ -174,40 +182,47 @@ impl Job {
             self.stats.count(Transition::Narrow);
         }
         let group = self.groups.find(header.group)?;
-        let chunk = header.chunk.0;
-        let mut slot = self.arena.slot(group.range, group.installation, chunk);
-        if stays.is_empty() || !group.mask.contains(slot.members) {
+        let place = group.place(header.chunk.0);
+        let slot = self.arena.slot(place);
+        let mask = if stays.is_empty() { stays } else { group.mask };
+        let credit = next_step::Event::Credit(hold(slot.members(), mask));
+        let next = next_step::transition(slot.state(), credit, false);
+        if next == NextStep::Stale {
             self.stats.count(Transition::CreditStale);
-            return self.answer_server(Outcome::Stale, slot.members, arrival);
+            return self.answer_server(Outcome::Stale, slot.members(), arrival);
         }
-        let was_sent = slot.state == SlotState::Sent;
-        let is_full = slot.state != SlotState::Empty && slot.members == group.mask;
-        if is_full && let Some(verdict) = self.send_sum(&group, arrival) {
-            self.stats.count(if was_sent {
-                Transition::SendAgain
-            } else {
-                Transition::SendOnCredit
+        if matches!(next, NextStep::SumUp | NextStep::SumUpAgain)
+            && let Some(verdict) = self.send_sum(&group, header.chunk, arrival.buffer, true)
+        {
+            self.stats.count(match next {
+                NextStep::SumUp => Transition::SendOnCredit,
+                _ => Transition::SendAgain,
             });
             return Ok(verdict);
         }
-        slot.has_credit = true;
-        self.arena.set(group.range, chunk, slot);
-        self.stats.count(match slot.state {
-            SlotState::Empty => Transition::CreditEmpty,
-            SlotState::Collecting | SlotState::Sent => Transition::CreditCollecting,
+        self.arena.remember_credit(place);
+        self.stats.count(match slot.state() {
+            State::Empty => Transition::CreditEmpty,
+            _ => Transition::CreditCollecting,
         });
-        self.answer_server(Outcome::Have, slot.members, arrival)
+        self.answer_server(Outcome::Have, slot.members(), arrival)
     }
 
     /// Turns the frame into the sum of its chunk, on its way to the server: a credit gets the kept
     /// sum, a contribution has become the sum already. `None` while there is no channel to it.
-    fn send_sum(&mut self, group: &Group, arrival: &mut Arrival<'_>) -> Option<Verdict> {
-        let chunk = arrival.header.chunk;
-        let mut slot = self.arena.slot(group.range, group.installation, chunk.0);
-        let again = slot.state == SlotState::Sent;
+    fn send_sum(
+        &mut self,
+        group: &Group,
+        chunk: ChunkIndex,
+        buffer: &mut [u8],
+        is_credit: bool,
+    ) -> Option<Verdict> {
+        let place = group.place(chunk.0);
+        let slot = self.arena.slot(place);
+        let again = slot.state() == State::Sent;
         let mut header = Header {
-            members: slot.members,
-            flags: slot.flags,
+            members: slot.members(),
+            flags: slot.flags(),
             ..self.data_header(group.id, chunk, group.exponent)
         };
         if again {
@@ -215,13 +230,12 @@ impl Job {
         }
         let payload_len = header.payload_len();
         let start = self.server.payload_start();
-        if arrival.header.kind == Kind::Pull {
-            let wire = arrival.buffer.get_mut(start..start + payload_len)?;
-            self.arena.store.emit(Arena::place(group.range, chunk.0), wire);
+        if is_credit {
+            let wire = buffer.get_mut(start..start + payload_len)?;
+            self.arena.emit(place, wire);
         }
-        let len = self.server.write(&header, arrival.buffer, payload_len)?;
-        slot.state = SlotState::Sent;
-        self.arena.set(group.range, chunk.0, slot);
+        let len = self.server.write(&header, buffer, payload_len)?;
+        self.arena.release(place);
         self.stats.sums_sent += 1;
         // Copies are best effort; what a replica misses it asks the server for, not this box.
         if !group.replicate || again {
@@ -272,16 +286,17 @@ impl Job {
     }
 
     /// Acknowledges a contribution.
+    #[inline]
     fn have(
         &self,
         rank: Rank,
-        header: &Header,
+        group: GroupId,
+        chunk: ChunkIndex,
         members: Members,
-        arrival: &mut Arrival<'_>,
+        buffer: &mut [u8],
     ) -> Result<Verdict, DropReason> {
-        let state =
-            Header { chunk: header.chunk, ..self.state(Outcome::Have, header.group, members) };
-        let len = self.workers.write(Peer::Worker(rank), &state, arrival.buffer, 0);
+        let state = Header { chunk, ..self.state(Outcome::Have, group, members) };
+        let len = self.workers.write(Peer::Worker(rank), &state, buffer, 0);
         len.map_or(Err(DropReason::StaleEpoch), |len| Ok(Verdict::Send { len }))
     }
 

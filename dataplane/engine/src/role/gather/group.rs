@@ -10,9 +10,9 @@ use weft_control::{GROUPS_OPEN_MAX, GroupDescriptor, InstallError};
 use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, Members, Nanos, Rank};
 
-use super::arena::{Arena, Range};
 use super::config::PushConfig;
 use crate::drops::DropReason;
+use crate::slot::whole::{Arena, Place, Range};
 
 /// An open group.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,14 @@ pub(super) struct Group {
     pub(super) train_chunks: u16,
     pub(super) range: Range,
     pub(super) installation: u32,
+}
+
+impl Group {
+    /// The slot of one of its chunks.
+    #[inline]
+    pub(super) const fn place(&self, chunk: u32) -> Place {
+        self.range.place(self.installation, chunk)
+    }
 }
 
 /// How far a member's update has come.

@@ -1,5 +1,6 @@
 //! One push job at an aggregator: what a controller's word and the server's decisions change.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_control::{Command, Event, SumOrder};
@@ -8,13 +9,13 @@ use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
-use super::arena::Arena;
 use super::config::{self, PushConfig};
 use super::group::Groups;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::upstream::channel;
 use super::{Have, Outbox};
+use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::PushIndex;
@@ -24,7 +25,9 @@ use crate::role::channel::{
 };
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
+use crate::slot::State;
 use crate::slot::accumulate::{Arithmetic, Store};
+use crate::slot::whole::Arena;
 
 /// A push job.
 #[derive(Debug)]
@@ -36,6 +39,12 @@ pub(super) struct Job {
     pub(super) life: u64,
     /// Bytes of a contribution's frame.
     pub(super) frame_len: u64,
+    /// Bytes of elements in a contribution.
+    pub(super) payload_len: usize,
+    /// What each worker's contributions begin with.
+    pub(super) expected: Vec<Expected>,
+    /// Which bits of that count.
+    pub(super) masks: Masks,
     pub(super) workers: ChannelHost,
     pub(super) server: ChannelClient,
     pub(super) replica: Option<ChannelClient>,
@@ -89,6 +98,9 @@ impl Job {
             local,
             life,
             frame_len: config::frame_len(config),
+            payload_len: elements * config.element_type.len_bytes(),
+            expected: vec![Expected::NOTHING; config.workers.len()],
+            masks: Masks::of(None, config.integrity).with_any_group(),
             server: client(config.server),
             replica: config.replica.map(client),
             bucket: config
@@ -288,11 +300,17 @@ impl<'a> PushReport<'a> {
 
     /// State and contributors of a slot, for tests and reports.
     #[must_use]
-    pub fn slot(&self, group: GroupId, chunk: u32) -> Option<(super::SlotState, Members)> {
+    pub fn slot(&self, group: GroupId, chunk: u32) -> Option<(State, Members)> {
+        self.slot_and_credit(group, chunk).map(|(state, members, _)| (state, members))
+    }
+
+    /// The same, and whether the server has asked for its sum.
+    #[must_use]
+    pub fn slot_and_credit(&self, group: GroupId, chunk: u32) -> Option<(State, Members, bool)> {
         let group = self.job.groups.find(group).ok()?;
         let in_range = chunk < group.range.len;
-        let slot = in_range.then(|| self.job.arena.slot(group.range, group.installation, chunk))?;
-        Some((slot.state, slot.members))
+        let slot = in_range.then(|| self.job.arena.slot(group.place(chunk)))?;
+        Some((slot.state(), slot.members(), slot.has_credit()))
     }
 
     /// Where the channel to the server stands.

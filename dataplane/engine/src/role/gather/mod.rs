@@ -7,11 +7,11 @@
 //! | file | decides |
 //! | --- | --- |
 //! | `config.rs` | what a job may use |
-//! | `arena.rs` | where a group's slots lie |
 //! | `group.rs` | which groups are open, with whom |
 //! | `admit.rs` | whose a frame is, and who pays for it |
 //! | `job.rs` | what a controller's word and the server's decisions change |
 //! | `upstream.rs` | which server and replica sums go to |
+//! | `quick.rs` | whether a frame is an ordinary contribution |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
 //! | `copies.rs` | what a copy's header says |
@@ -21,13 +21,13 @@
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
 mod admit;
-mod arena;
 mod config;
 mod copies;
 mod data;
 mod group;
 mod job;
 mod pull;
+mod quick;
 mod relay;
 mod stats;
 mod upstream;
@@ -42,7 +42,6 @@ use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos};
 
-pub use arena::SlotState;
 pub use config::{PushConfig, check};
 pub use copies::Copies;
 pub use job::PushReport;

@@ -28,6 +28,7 @@ impl Job {
         self.replica = None;
         self.config.server = target;
         self.config.replica = None;
+        self.renew_expected();
         self.relay.forget();
         let open: Vec<GroupId> = self.groups.iter().map(|group| group.id).collect();
         for group in open {

@@ -15,13 +15,18 @@ use crate::role::Verdict;
 use crate::slot::counter::Transition;
 use crate::table::{BoxConfig, MemberConfig, ParentConfig, RowConfig};
 
-fn root_endpoint() -> Endpoint {
+pub(super) fn root_endpoint() -> Endpoint {
     Endpoint { mac: MacAddr([2, 0, 0, 0, 0, 0xee]), addr: "10.0.0.200:22341".parse().unwrap() }
 }
 
 /// Root with one leaf, leaf with two members.
 fn configs() -> (BoxConfig, BoxConfig) {
-    let mut leaf_row = row(0, 0, 2);
+    configs_of(2, |row| row)
+}
+
+/// The same with so many members, and rows of another shape.
+fn configs_of(members: u8, shape: impl Fn(RowConfig) -> RowConfig) -> (BoxConfig, BoxConfig) {
+    let mut leaf_row = shape(row(0, 0, members));
     leaf_row.parent = Some(ParentConfig {
         endpoint: root_endpoint(),
         row: 3,
@@ -31,18 +36,18 @@ fn configs() -> (BoxConfig, BoxConfig) {
     let mut leaf_addr = box_endpoint().addr;
     leaf_addr.set_port(9000);
     let root_row = RowConfig {
-        members: vec![MemberConfig { addr: leaf_addr, weight: 2, is_box: true }],
-        fan_in: 2,
-        ..row(3, 0, 1)
+        members: vec![MemberConfig { addr: leaf_addr, weight: members.into(), is_box: true }],
+        fan_in: members.into(),
+        ..shape(row(3, 0, 1))
     };
     let mut root = config(vec![root_row]);
     root.local = root_endpoint();
     (root, config(vec![leaf_row]))
 }
 
-struct Tree {
-    root: Aggregator,
-    leaf: Aggregator,
+pub(super) struct Tree {
+    pub(super) root: Aggregator,
+    pub(super) leaf: Aggregator,
     /// Frames that the leaf sent to its members.
     down: Vec<Out>,
 }
@@ -73,7 +78,7 @@ impl Tree {
         }
     }
 
-    fn at_leaf(&mut self, frame: Vec<u8>) -> Option<Vec<u8>> {
+    pub(super) fn at_leaf(&mut self, frame: Vec<u8>) -> Option<Vec<u8>> {
         let out = step(&mut self.leaf, frame)?;
         let read = read(&out);
         if read.target == root_endpoint().addr {
@@ -98,7 +103,7 @@ fn step(aggregator: &mut Aggregator, frame: Vec<u8>) -> Option<Vec<u8>> {
     }
 }
 
-fn join(tree: &mut Tree, member: &mut Member, held: Option<(u32, &[u8])>) -> Hello {
+pub(super) fn join(tree: &mut Tree, member: &mut Member, held: Option<(u32, &[u8])>) -> Hello {
     tree.deliver(member.hello(Hello::new(Step::Hello), &[]));
     let mut body = Hello::new(Step::Join);
     body.token = tree.last().hello.unwrap().token;
@@ -122,13 +127,28 @@ fn join(tree: &mut Tree, member: &mut Member, held: Option<(u32, &[u8])>) -> Hel
 }
 
 fn open_tree() -> (Tree, Vec<Member>) {
-    let (root, leaf) = configs();
+    open_tree_of(2, |row| row, &[])
+}
+
+/// The same with so many members, and rows of another shape; `held` says which steps each of them
+/// brings from a session before.
+pub(super) fn open_tree_of(
+    members: u8,
+    shape: impl Fn(RowConfig) -> RowConfig,
+    held: &[(u32, u8)],
+) -> (Tree, Vec<Member>) {
+    let (root, leaf) = configs_of(members, shape);
     let row = leaf.rows[0].clone();
     let mut tree = Tree { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() };
-    let mut group = vec![Member::new(&row, 0, 1), Member::new(&row, 1, 2)];
+    let mut group: Vec<Member> =
+        (0..members).map(|rank| Member::new(&row, rank, 1 + u64::from(rank))).collect();
     for _ in 0..2 {
-        for member in &mut group {
-            join(&mut tree, member, None);
+        for (rank, member) in group.iter_mut().enumerate() {
+            let bits = held.get(rank).map(|(low, bits)| (*low, [*bits]));
+            if bits.is_some() {
+                member.session = 777;
+            }
+            join(&mut tree, member, bits.as_ref().map(|(low, bits)| (*low, &bits[..])));
         }
     }
     assert_ne!(group[0].session, 0);

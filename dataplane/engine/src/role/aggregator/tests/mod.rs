@@ -1,10 +1,11 @@
 //! The aggregator, cell by cell of SPEC#slot and SPEC#handshake.
 
+mod cells;
 mod hostile;
 mod leaf;
 mod mtu;
 mod numbers;
-mod quick;
+pub(crate) mod quick;
 mod quota;
 mod rig;
 mod run;
@@ -50,7 +51,7 @@ fn a_repeat_gets_have_then_the_kept_answer() {
     let have = send(&mut aggregator, group[0].contribution(0, 5)).unwrap();
     assert_eq!((have.header.kind, have.header.outcome), (Kind::State, Outcome::Have));
     assert_eq!(have.header.members, group[0].rank.bit());
-    assert_eq!(have.values, []);
+    assert!(have.values.is_empty());
     let absent = send(&mut aggregator, group[1].status(0)).unwrap();
     assert_eq!(absent.header.members, group[0].rank.bit(), "the asker is not in it");
     send(&mut aggregator, group[1].contribution(0, 6)).unwrap();

@@ -115,7 +115,7 @@ proptest! {
     }
 }
 
-pub(super) fn mend(frame: &mut [u8], ip: bool, crc: bool) {
+pub(crate) fn mend(frame: &mut [u8], ip: bool, crc: bool) {
     if crc {
         weft_wire::header::Packet::new_unchecked(&mut frame[42..]).seal(weft_kernel::crc32c);
     }

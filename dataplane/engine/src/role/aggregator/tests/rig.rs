@@ -282,7 +282,7 @@ pub(super) fn snapshot(aggregator: &Aggregator) -> Vec<(u32, u64, bool)> {
             lease
                 .slots()
                 .occupied()
-                .map(|bank| (bank.step, bank.members.0, bank.state.is_complete()))
+                .map(|bank| (bank.step(), bank.members().0, bank.state().is_complete()))
                 .collect::<Vec<_>>()
         })
         .collect()

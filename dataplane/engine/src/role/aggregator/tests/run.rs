@@ -132,8 +132,8 @@ fn state(aggregator: &Aggregator) -> Vec<String> {
         lines.extend(lease.members().map(|member| format!("{member:?}")));
         for bank in lease.slots().occupied() {
             let mut data = vec![0; usize::from(ELEMENTS) * lease.row().element_type.len_bytes()];
-            if bank.has_data {
-                lease.slots().store.emit(lease.slots().locate(bank.step), &mut data);
+            if bank.has_data() {
+                lease.slots().store().emit(lease.slots().locate(bank.step()), &mut data);
             }
             lines.push(format!("{bank:?} {data:?}"));
         }

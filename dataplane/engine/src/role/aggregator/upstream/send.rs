@@ -93,7 +93,7 @@ impl Aggregator {
     fn emit_status_up(&self, index: LeaseIndex, frame: &mut [u8]) -> Option<usize> {
         let lease = &self.leases[index.index()];
         let upstream = lease.upstream.as_ref()?;
-        let bank = lease.slots.occupied().find(|bank| bank.state == State::Sent);
+        let bank = lease.slots.occupied().find(|bank| bank.state() == State::Sent);
         let bank = bank.or_else(|| lease.slots.occupied().next()).copied().unwrap_or_default();
         let header = Header {
             cookie: upstream.cookie_up,
@@ -135,7 +135,7 @@ impl Aggregator {
     ) -> Option<usize> {
         let lease = &self.leases[index.index()];
         let bank = lease.slots.bank(lease.slots.locate(step));
-        if bank.state != State::Sent || bank.step != step {
+        if bank.state() != State::Sent || bank.step() != step {
             return None;
         }
         self.emit_data_up(index, step, Kind::Contrib, frame, in_place)
@@ -169,7 +169,7 @@ impl Aggregator {
         let datagram_len = HEADER_LEN + header.payload_len();
         let datagram = frame.get_mut(start..start + datagram_len)?;
         if !in_place {
-            lease.slots.store.emit(place, &mut datagram[HEADER_LEN..]);
+            lease.slots.store().emit(place, &mut datagram[HEADER_LEN..]);
         }
         header.emit(&mut Packet::new_unchecked(datagram));
         Some(dispatch_out(&upstream.encap, lease.row.integrity, frame, datagram_len))

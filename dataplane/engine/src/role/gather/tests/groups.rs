@@ -7,10 +7,11 @@ use weft_control::{BoxIndex, Command, Event, GroupDescriptor, InstallError};
 use weft_wire::header::{ElementType, Outcome};
 use weft_wire::{Members, Rank};
 
-use super::super::{PushConfig, SlotState, Transition};
+use super::super::{PushConfig, Transition};
 use super::rig::*;
 use crate::drops::DropReason;
 use crate::role::channel::Standing;
+use crate::slot::State;
 
 fn refused(rig: &mut Rig, descriptor: GroupDescriptor) -> Option<InstallError> {
     match rig.install(descriptor) {
@@ -74,7 +75,7 @@ fn a_quota_that_is_used_up_refuses_and_a_freed_lease_serves_again() {
     assert!(rig.ask(&rig.contribution(0, group(0, 1), 1, 5)).is_state(Outcome::Stale, 0));
     assert_eq!(refused(&mut rig, third), None);
     // Its slots are where the first group's were, and empty.
-    assert_eq!(rig.report(0).slot(group(2, 1), 0), Some((SlotState::Empty, Members::EMPTY)));
+    assert_eq!(rig.report(0).slot(group(2, 1), 0), Some((State::Empty, Members::EMPTY)));
     assert_eq!(
         rig.send(&rig.ack(group(0, 1), Outcome::Committed)).unwrap_err(),
         DropReason::StaleGroup
@@ -153,7 +154,7 @@ fn a_generation_that_is_over_gets_stale() {
     rig.send(&rig.ack(group(5, 1), Outcome::Void)).unwrap();
     rig.install(descriptor(1, now, &[0, 1]));
     assert!(rig.ask(&rig.contribution(0, group(5, 1), 0, 5)).is_state(Outcome::Stale, 0));
-    assert_eq!(rig.report(0).slot(now, 0), Some((SlotState::Empty, Members::EMPTY)));
+    assert_eq!(rig.report(0).slot(now, 0), Some((State::Empty, Members::EMPTY)));
     assert_eq!(rig.aggregator.stats().drops.of(DropReason::StaleGroup), 1);
 }
 

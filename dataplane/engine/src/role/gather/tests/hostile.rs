@@ -16,7 +16,7 @@ use crate::role::channel::Standing;
 use crate::send::datagram::plain_header;
 
 /// Everything that a contribution may change.
-fn snapshot(rig: &Rig, id: GroupId) -> Vec<Option<(super::SlotState, Members)>> {
+fn snapshot(rig: &Rig, id: GroupId) -> Vec<Option<(crate::slot::State, Members)>> {
     (0..CHUNKS).map(|chunk| rig.report(0).slot(id, chunk)).collect()
 }
 

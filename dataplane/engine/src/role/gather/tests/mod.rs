@@ -1,8 +1,10 @@
 //! Whole leases and the pull relay, cell by cell of SPEC#push and SPEC#pull.
 
+mod cells;
 mod groups;
 mod hostile;
 mod pulls;
+mod quick;
 mod rig;
 
 use alloc::vec;
@@ -15,9 +17,10 @@ use weft_wire::{Cookie, Members, Rank};
 
 use rig::*;
 
-use super::{SlotState, Transition};
+use super::Transition;
 use crate::drops::DropReason;
 use crate::role::channel::Peer;
+use crate::slot::State;
 
 fn installed() -> (Rig, weft_wire::GroupId) {
     let mut rig = Rig::of_two();
@@ -35,8 +38,8 @@ fn a_contribution_is_stored_added_and_acknowledged() {
     assert_eq!(have.target, rig.jobs[0].config.workers[0]);
     let have = rig.ask(&rig.contribution(1, id, 2, 7));
     assert!(have.is_state(Outcome::Have, 0b11));
-    assert_eq!(rig.report(0).slot(id, 2), Some((SlotState::Collecting, Members(0b11))));
-    assert_eq!(rig.report(0).slot(id, 1), Some((SlotState::Empty, Members::EMPTY)));
+    assert_eq!(rig.report(0).slot(id, 2), Some((State::Collecting, Members(0b11))));
+    assert_eq!(rig.report(0).slot(id, 1), Some((State::Empty, Members::EMPTY)));
     let stats = rig.report(0).stats();
     assert_eq!((stats.contributions_added, stats.chunks_completed), (2, 1));
 }
@@ -71,7 +74,7 @@ fn a_full_slot_waits_for_its_credit() {
     let source = weft_wire::frame::UdpAddr::from(box_endpoint().addr);
     let peer = Peer::Box(rig.jobs[0].config.box_index);
     assert_eq!(rig.jobs[0].server.identify(peer, sum.header.cookie, source), Ok(()));
-    assert_eq!(rig.report(0).slot(id, 1), Some((SlotState::Sent, Members(0b11))));
+    assert_eq!(rig.report(0).slot(id, 1), Some((State::Sent, Members(0b11))));
 }
 
 #[test]
@@ -226,7 +229,7 @@ fn a_status_of_a_group_is_refused_and_changes_nothing() {
     let header =
         crate::send::datagram::plain_header(Kind::Status, weft_wire::JobId(1), id, Members::EMPTY);
     assert_eq!(rig.send(&rig.worker_frame(0, 0, &header, &[])).unwrap_err(), DropReason::Kind);
-    assert_eq!(rig.report(0).slot(id, 0), Some((SlotState::Collecting, Members(0b10))));
+    assert_eq!(rig.report(0).slot(id, 0), Some((State::Collecting, Members(0b10))));
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn jobs_share_nothing() {
     rig.install(descriptor(1, id, &[0, 1]));
     rig.install(descriptor(3, id, &[0, 1]));
     rig.ask(&rig.contribution(0, id, 0, 5));
-    assert_eq!(rig.report(1).slot(id, 0), Some((SlotState::Empty, Members::EMPTY)));
+    assert_eq!(rig.report(1).slot(id, 0), Some((State::Empty, Members::EMPTY)));
     // The first job's quota is used up; the second's is its own.
     rig.install(descriptor(1, group(6, 1), &[0]));
     let full = rig.install(descriptor(1, group(7, 1), &[0]));

@@ -1,12 +1,12 @@
-//! The memory of a job's whole leases: one slot per chunk, one bank, groups in contiguous ranges
+//! Whole leases: a job's memory for them, one slot per chunk, one bank, groups in contiguous ranges
 //! (SPEC#push, PROTOCOL section 2).
 //!
-//! Decides which range a group gets and what a slot holds; a slot's place is the group's first plus
-//! the chunk. Everything is taken at the start, to the byte quota of the job; a group that finds no
-//! range is refused (I8). Installing costs no time per slot: a slot belongs to a group only while
-//! it carries the number of that group's installation, so what another group left there counts as
-//! EMPTY. Invariant: a slot's `members` are exactly the ranks whose contributions its data holds
-//! (I1, I2). O(1) per packet, O(open groups) per installation.
+//! Decides which range a group gets, and enters what comes: contributions and credits. A slot's
+//! place is the group's first plus the chunk. Everything is taken at the start, to the byte quota
+//! of the job; a group that finds no range is refused (I8). Installing costs no time per slot: a
+//! slot belongs to a group only while it carries the number of that group's installation, so what
+//! another group left there counts as EMPTY. Invariant: a slot's `members` are exactly the ranks
+//! whose contributions its data holds (I1, I2). O(1) per packet, O(open groups) per installation.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,47 +15,91 @@ use weft_control::GROUPS_OPEN_MAX;
 use weft_wire::Members;
 use weft_wire::header::Flags;
 
-use crate::slot::BankIndex;
-use crate::slot::accumulate::Store;
-
-/// Where a slot of a whole lease stands.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum SlotState {
-    /// Holds nothing.
-    #[default]
-    Empty,
-    /// Holds a partial sum, or a full one that waits for its credit.
-    Collecting,
-    /// Holds a sum that was sent to the server.
-    Sent,
-}
+use super::accumulate::{Contribution, Store};
+use super::bitmap::Seen;
+use super::next_step::{self, LeaseKind};
+use super::{BankIndex, INHERITED, State};
 
 /// What a slot knows beside its data.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// Whose contributions the data holds.
-    pub(super) members: Members,
+    members: Members,
     /// The installation that this is of; another one's slot is EMPTY.
     installation: u32,
-    pub(super) state: SlotState,
+    state: State,
     /// CLAMPED and CONGESTION, OR-ed over the contributions.
-    pub(super) flags: Flags,
+    flags: Flags,
     /// The server has asked for the sum.
-    pub(super) has_credit: bool,
+    has_credit: bool,
+}
+
+impl Slot {
+    /// Where it stands.
+    pub(crate) const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whose contributions its data holds.
+    pub(crate) const fn members(&self) -> Members {
+        self.members
+    }
+
+    /// CLAMPED and CONGESTION of its contributions.
+    pub(crate) const fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// True when the server has asked for the sum.
+    pub(crate) const fn has_credit(&self) -> bool {
+        self.has_credit
+    }
+
+    /// How a rank relates to it.
+    #[inline]
+    pub(crate) fn look(&self, bit: Members) -> Seen {
+        match self.state {
+            State::Empty => Seen::Claimable,
+            _ if self.members.contains(bit) => Seen::Repeat,
+            _ => Seen::New,
+        }
+    }
+}
+
+/// A slot of an open group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    index: u32,
+    installation: u32,
+}
+
+/// What a contribution was to its slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entered {
+    /// Whose contributions the slot holds now.
+    pub(crate) members: Members,
+    /// It was the slot's first.
+    pub(crate) claims: bool,
+    /// It was the last, so the sum is there.
+    pub(crate) completes: bool,
+    /// And the server has asked for it: the contribution's payload is the sum too.
+    pub(crate) releases: bool,
+    /// An element of it was clamped.
+    pub(crate) clamped: bool,
 }
 
 /// Slots `start .. start + len` of an arena.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Range {
-    pub(super) start: u32,
-    pub(super) len: u32,
+pub(crate) struct Range {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
 }
 
 /// A job's slots.
 #[derive(Debug)]
-pub(super) struct Arena {
+pub(crate) struct Arena {
     slots: Vec<Slot>,
-    pub(super) store: Store,
+    store: Store,
     /// Free ranges by start; no two touch.
     free: Vec<Range>,
     installation: u32,
@@ -63,13 +107,13 @@ pub(super) struct Arena {
 
 impl Arena {
     /// Bytes that one slot of `elements` numbers takes.
-    pub(super) const fn slot_len_bytes(elements: u16) -> u64 {
+    pub(crate) const fn slot_len_bytes(elements: u16) -> u64 {
         // Four bytes a number, in whole cache lines.
         (elements as u64 * 4).next_multiple_of(64) + size_of::<Slot>() as u64
     }
 
     /// Takes `slot_count` slots, whose data `store` holds in as many banks.
-    pub(super) fn new(slot_count: u32, mut store: Store) -> Self {
+    pub(crate) fn new(slot_count: u32, mut store: Store) -> Self {
         store.touch();
         let mut free = Vec::with_capacity(usize::from(GROUPS_OPEN_MAX) + 2);
         free.push(Range { start: 0, len: slot_count });
@@ -78,7 +122,7 @@ impl Arena {
 
     /// Finds room for a group: the first range that is long enough. Returns it with the number of
     /// the installation; `None` when none is.
-    pub(super) fn take(&mut self, len: u32) -> Option<(Range, u32)> {
+    pub(crate) fn take(&mut self, len: u32) -> Option<(Range, u32)> {
         let index = self.free.iter().position(|range| range.len >= len)?;
         let range = &mut self.free[index];
         let taken = Range { start: range.start, len };
@@ -100,7 +144,7 @@ impl Arena {
     }
 
     /// Gives a group's range back.
-    pub(super) fn give_back(&mut self, range: Range) {
+    pub(crate) fn give_back(&mut self, range: Range) {
         let index = self.free.partition_point(|free| free.start < range.start);
         self.free.insert(index, range);
         let joins = |left: &Range, right: &Range| left.start + left.len == right.start;
@@ -114,29 +158,64 @@ impl Arena {
         }
     }
 
-    /// The slot of a chunk of the group in `range`, as EMPTY if another group left it.
-    pub(super) fn slot(&self, range: Range, installation: u32, chunk: u32) -> Slot {
-        let slot = self.slots[(range.start + chunk) as usize];
-        if slot.installation == installation {
+    /// The slot there, as EMPTY if another group left it.
+    #[inline]
+    pub(crate) fn slot(&self, place: Place) -> Slot {
+        let slot = self.slots[place.index as usize];
+        if slot.installation == place.installation {
             slot
         } else {
-            Slot { installation, ..Slot::default() }
+            Slot { installation: place.installation, ..Slot::default() }
         }
     }
 
-    /// Writes back what [`Arena::slot`] gave.
-    pub(super) fn set(&mut self, range: Range, chunk: u32, slot: Slot) {
-        self.slots[(range.start + chunk) as usize] = slot;
+    /// Puts a contribution into its slot. `flags`: CONGESTION is among them where it was marked.
+    #[inline]
+    pub(crate) fn enter(
+        &mut self,
+        place: Place,
+        from: Contribution,
+        bit: Members,
+        mask: Members,
+        flags: Flags,
+        wire: &mut [u8],
+    ) -> Entered {
+        let mut slot = self.slot(place);
+        let claims = slot.state == State::Empty;
+        slot.members = slot.members.union(bit);
+        let completes = slot.members == mask;
+        let releases = completes && slot.has_credit;
+        let clamped = self.store.put(place.bank(), from, wire, claims, releases);
+        slot.state = State::Collecting;
+        slot.flags = slot.flags.union(flags.only(INHERITED));
+        if clamped {
+            slot.flags = slot.flags.union(Flags::CLAMPED);
+        }
+        self.slots[place.index as usize] = slot;
+        Entered { members: slot.members, claims, completes, releases, clamped }
     }
 
-    /// Where a chunk's data lies in the store.
-    pub(super) const fn place(range: Range, chunk: u32) -> BankIndex {
-        BankIndex((range.start + chunk) as usize)
+    /// The server has asked for a sum that is not there yet.
+    pub(crate) fn remember_credit(&mut self, place: Place) {
+        let slot = Slot { has_credit: true, ..self.slot(place) };
+        self.slots[place.index as usize] = slot;
+    }
+
+    /// The sum is on its way to the server.
+    pub(crate) fn release(&mut self, place: Place) {
+        let state = next_step::of_full(LeaseKind::Whole { is_released: true });
+        let slot = Slot { state, ..self.slot(place) };
+        self.slots[place.index as usize] = slot;
+    }
+
+    /// Writes the sum that a slot keeps.
+    pub(crate) fn emit(&self, place: Place, wire: &mut [u8]) {
+        self.store.emit(place.bank(), wire);
     }
 
     /// Hints that a chunk's slot will be used soon.
     #[inline]
-    pub(super) fn prefetch(&self, range: Range, chunk: u32) {
+    pub(crate) fn prefetch(&self, range: Range, chunk: u32) {
         let index = (range.start + chunk) as usize;
         if let Some(slot) = self.slots.get(index..=index) {
             weft_kernel::prefetch_write(slot);
@@ -145,13 +224,27 @@ impl Arena {
     }
 
     /// All slots.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// Slots that no group has.
-    pub(super) fn free_len(&self) -> usize {
+    pub(crate) fn free_len(&self) -> usize {
         self.free.iter().map(|range| range.len as usize).sum()
+    }
+}
+
+impl Range {
+    /// The slot of a chunk of the group that was installed here under this number.
+    #[inline]
+    pub(crate) const fn place(self, installation: u32, chunk: u32) -> Place {
+        Place { index: self.start + chunk, installation }
+    }
+}
+
+impl Place {
+    const fn bank(self) -> BankIndex {
+        BankIndex(self.index as usize)
     }
 }
 
@@ -164,8 +257,8 @@ mod tests {
     use weft_wire::header::{ElementType, Operation};
     use weft_wire::hello::Overflow;
 
+    use super::super::accumulate::Arithmetic;
     use super::*;
-    use crate::slot::accumulate::Arithmetic;
     use weft_control::SumOrder;
 
     fn arena(slot_count: u32) -> Arena {
@@ -179,16 +272,20 @@ mod tests {
         Arena::new(slot_count, store)
     }
 
+    fn put(arena: &mut Arena, place: Place) {
+        let from = Contribution { rank: 0, limit: i32::MAX };
+        arena.enter(place, from, Members(1), Members(3), Flags::NONE, &mut [0; 4]);
+    }
+
     #[test]
     fn what_another_group_left_counts_as_empty() {
         let mut arena = arena(4);
         let (range, first) = arena.take(4).unwrap();
-        let slot = Slot { members: Members(1), ..arena.slot(range, first, 2) };
-        arena.set(range, 2, slot);
-        assert_eq!(arena.slot(range, first, 2).members, Members(1));
+        put(&mut arena, range.place(first, 2));
+        assert_eq!(arena.slot(range.place(first, 2)).members, Members(1));
         arena.give_back(range);
         let (range, second) = arena.take(3).unwrap();
-        assert_eq!(arena.slot(range, second, 2).members, Members::EMPTY);
+        assert_eq!(arena.slot(range.place(second, 2)).members, Members::EMPTY);
     }
 
     #[test]
@@ -196,13 +293,12 @@ mod tests {
         let mut arena = arena(1);
         arena.installation = 0;
         let (range, first) = arena.take(1).unwrap();
-        let slot = Slot { members: Members(1), ..arena.slot(range, first, 0) };
-        arena.set(range, 0, slot);
+        put(&mut arena, range.place(first, 0));
         arena.give_back(range);
         arena.installation = u32::MAX;
         let (range, again) = arena.take(1).unwrap();
         assert_eq!(again, first);
-        assert_eq!(arena.slot(range, again, 0).members, Members::EMPTY);
+        assert_eq!(arena.slot(range.place(again, 0)).members, Members::EMPTY);
     }
 
     proptest! {
