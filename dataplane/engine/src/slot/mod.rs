@@ -2,8 +2,8 @@
 //!
 //! Its stages, in the order that the P4 program has them too: [`bitmap`] (seen already?),
 //! [`counter`] (which transition is it), [`accumulate`] (the sum), [`next_step`] (what goes out).
-//! Its inputs are frames of windowed leases ([`windowed`], two banks a slot), of whole leases
-//! ([`whole`], one bank a slot, and credits), and contributions that are summed together ([`run`]).
+//! Its inputs are frames of windowed leases (`windowed`, two banks a slot), of whole leases
+//! (`whole`, one bank a slot, and credits), and contributions that are summed together (`run`).
 //! Nothing outside this folder writes a bank. Slots hold no timers and are only a cache; the ends
 //! hold the truth. All memory is taken when a lease is made, none per packet.
 //!
