@@ -219,7 +219,11 @@ impl Lane {
                 let named = header.members.contains(ctx.config.rank.bit());
                 // Steps above the lowest may lack members who are only behind.
                 if step == steps.low() || self.missing.is_none() {
-                    self.missing = Some(mask.without(header.members));
+                    // A word that names fewer than one before it is older: contributors of a step
+                    // only become more.
+                    let awaited = self.missing.filter(|_| self.missing_at == Some(step));
+                    self.missing = Some(awaited.unwrap_or(mask).without(header.members));
+                    self.missing_at = Some(step);
                 }
                 match steps.take_have(step, named) {
                     Have::Known(sent) => {

@@ -159,6 +159,7 @@ impl Lane {
                 self.poll.unanswered = 0;
                 let mask = ctx.lease.as_ref().map_or(hello.mask, |lease| lease.mask);
                 self.missing = Some(mask.without(header.members));
+                self.missing_at = None;
                 let first = self.waiting_since.replace(self.waiting_since.unwrap_or(now));
                 let lost = first.is_none() && self.terms.is_some();
                 Ok(if lost { LaneEvent::Lost } else { LaneEvent::None })
@@ -270,6 +271,8 @@ impl Lane {
             return LaneEvent::None;
         }
         self.terms = Some(terms);
+        // Steps are collected anew.
+        self.missing_at = None;
         if let Some(steps) = &mut self.steps {
             let wanted = (0..hello.step_bits)
                 .filter(|&bit| step_bit(bitmap, bit))

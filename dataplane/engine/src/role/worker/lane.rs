@@ -69,6 +69,8 @@ pub(super) struct Lane {
     pub(super) waiting_since: Option<Nanos>,
     /// Members missing in the last WAITING or HAVE.
     pub(super) missing: Option<Members>,
+    /// The step that they are missing from in this epoch; none after a WAITING.
+    pub(super) missing_at: Option<u32>,
     /// When the box last said anything that could be believed.
     pub(super) word_at: Option<Nanos>,
     pub(super) silence: Silence,
@@ -179,6 +181,7 @@ impl Lane {
             started_at: now,
             waiting_since: None,
             missing: None,
+            missing_at: None,
             word_at: None,
             silence: Silence::default(),
             quiet_since: now,

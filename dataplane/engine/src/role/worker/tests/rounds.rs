@@ -236,6 +236,27 @@ fn a_member_that_never_contributes_is_named() {
     assert!(sim.now.since(begun) <= Nanos::from_millis(3_100));
 }
 
+/// Whoever was only late is not named by a word of the box that others have overtaken.
+#[test]
+fn an_old_word_names_nobody_who_has_come_since() {
+    let mut sim = Sim::new(3, 1, 1);
+    sim.connect();
+    sim.begin_all(1);
+    let begun = sim.now;
+    sim.asleep_until[1] = Nanos::MAX;
+    sim.asleep_until[2] = begun.saturating_add(Nanos::from_millis(100));
+    sim.hook = Box::new(move |p| match p.header.kind {
+        Kind::State if p.rank == 0 && p.header.members == FakeBox::rank(0).bit() => {
+            Fate::Delay(Nanos::from_millis(2_500))
+        }
+        Kind::State if p.rank == 0 && p.now.since(begun) > SECOND => Fate::Drop,
+        _ => Fate::Pass,
+    });
+    let failed = Event::Failed(WorkerError::MembersMissing { missing: FakeBox::rank(1).bit() });
+    sim.run(Nanos::from_millis(4_000), |sim| !sim.events[0].is_empty());
+    assert!(sim.events[0].contains(&failed), "{:?}", sim.events[0]);
+}
+
 #[test]
 fn a_dead_box_is_an_error_that_says_so() {
     let mut sim = Sim::new(2, 4, 1);
