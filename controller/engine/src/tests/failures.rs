@@ -130,27 +130,16 @@ fn a_controller_that_was_away_calls_nobody_silent() {
     network.jobs = vec![replicated];
     let fresh = Saved::fresh(1);
     let mut controller = Controller::new(network, &fresh, built_in_policies()).unwrap();
-    let role = |role, index, is_server: bool| RoleState {
-        job: JobId(0),
-        role,
-        box_index: weft_control::BoxIndex(index),
-        address: "10.0.0.1:1".into(),
-        next_order: weft_control::OrderNumber(0),
-        version: Version(0),
-        momentum_norm: 0.0,
-        epoch: weft_control::ServerEpoch(0),
-        is_fit: !is_server,
-        has_met_replica: is_server,
-        has_left_replica: false,
-        open_groups: Vec::new(),
+    let role = |role| RoleState {
+        is_fit: role == Role::Replica,
+        has_met_replica: role == Role::Server,
+        ..RoleState::new(JobId(0), role, weft_control::BoxIndex(0), "10.0.0.1:1".into())
     };
     let mut now_ns = 1_000_000_000;
-    let ids = [("s0", role(Role::Server, 0, true)), ("r0", role(Role::Replica, 0, false))].map(
-        |(name, role)| {
-            let hello = NodeHello { name: name.into(), life: 1, roles: vec![role] };
-            controller.handle_node(now_ns, &hello).unwrap()
-        },
-    );
+    let ids = [("s0", role(Role::Server)), ("r0", role(Role::Replica))].map(|(name, role)| {
+        let hello = NodeHello { name: name.into(), life: 1, roles: vec![role] };
+        controller.handle_node(now_ns, &hello).unwrap()
+    });
     let mut run = |now_ns: &mut u64, span_ms: u64, speaks: &[NodeId]| {
         let mut notices = Vec::new();
         for _ in 0..span_ms / 100 {

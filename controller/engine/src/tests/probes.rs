@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use weft_control::{BoxIndex, OrderNumber, Role, ServerEpoch, Version};
+use weft_control::{BoxIndex, OrderNumber, Role, Version};
 use weft_wire::{Members, Rank};
 
 use weft_plan::net::estimate::train::{Arrival, Reading};
@@ -53,20 +53,7 @@ impl Rig {
     fn new(config: Config) -> Self {
         let mut controller =
             Controller::new(config, &Saved::fresh(7), built_in_policies()).unwrap();
-        let role = RoleState {
-            job: JobId(0),
-            role: Role::Server,
-            box_index: BoxIndex(0),
-            address: String::new(),
-            next_order: OrderNumber(0),
-            version: Version(0),
-            momentum_norm: 0.0,
-            epoch: ServerEpoch(0),
-            is_fit: false,
-            has_met_replica: false,
-            has_left_replica: false,
-            open_groups: Vec::new(),
-        };
+        let role = RoleState::new(JobId(0), Role::Server, BoxIndex(0), String::new());
         let hello = NodeHello { name: "s0".into(), life: 1, roles: vec![role] };
         let server = Reporter::Box(controller.handle_node(0, &hello).unwrap());
         for rank in 0..3 {

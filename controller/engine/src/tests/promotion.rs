@@ -49,19 +49,13 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
         "r0" => (Role::Replica, 1),
         _ => (Role::Aggregator, 0),
     };
+    let address = format!("10.0.0.{}:22341", name.as_bytes()[0]);
     RoleState {
-        job: JobId(0),
-        role,
-        box_index: weft_control::BoxIndex(index),
-        address: format!("10.0.0.{}:22341", name.as_bytes()[0]),
         next_order: OrderNumber(next_order),
         version: Version(version),
-        momentum_norm: 0.0,
         epoch: ServerEpoch(epoch),
-        is_fit: false,
         has_met_replica: name == "s0",
-        has_left_replica: false,
-        open_groups: Vec::new(),
+        ..RoleState::new(JobId(0), role, weft_control::BoxIndex(index), address)
     }
 }
 

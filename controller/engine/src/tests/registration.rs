@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use weft_control::{AckMode, BoxIndex, Decision, OrderNumber, Role, ServerEpoch, Version};
+use weft_control::{AckMode, BoxIndex, Decision, OrderNumber, Role, Version};
 use weft_wire::Members;
 
 use super::*;
@@ -293,19 +293,13 @@ impl Pair {
         let truth = &self.boxes[node];
         let role = |job: u16| {
             let (next_order, version) = truth.at[usize::from(job)];
+            let role = if node == 0 { Role::Server } else { Role::Replica };
+            let address = format!("10.0.0.{node}:1");
             RoleState {
-                job: JobId(job),
-                role: if node == 0 { Role::Server } else { Role::Replica },
-                box_index: BoxIndex(0),
-                address: format!("10.0.0.{node}:1"),
                 next_order: OrderNumber(next_order),
                 version: Version(version),
-                momentum_norm: 0.0,
-                epoch: ServerEpoch(0),
-                is_fit: false,
                 has_met_replica: node == 0,
-                has_left_replica: false,
-                open_groups: Vec::new(),
+                ..RoleState::new(JobId(job), role, BoxIndex(0), address)
             }
         };
         let roles = (0..3).filter(|job| !self.promoted[usize::from(*job)]).map(role).collect();

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use siphasher::sip::SipHasher13;
 use weft_control::{
-    AckMode, BoxIndex, Decision, GroupDescriptor, Mode, OrderNumber, Role, ServerEpoch, Version,
+    AckMode, BoxIndex, Decision, GroupDescriptor, Mode, OrderNumber, Role, Version,
 };
 use weft_wire::Rank;
 use weft_wire::header::ElementType;
@@ -235,18 +235,10 @@ impl World {
                 continue;
             };
             roles.push(RoleState {
-                job: JobId(job.index),
-                role,
-                box_index,
-                address: format!("{name}:22341"),
                 next_order: OrderNumber(server.next_order),
                 version: Version(server.version),
-                momentum_norm: 0.0,
-                epoch: ServerEpoch(0),
-                is_fit: false,
-                has_met_replica: false,
-                has_left_replica: false,
                 open_groups,
+                ..RoleState::new(JobId(job.index), role, box_index, format!("{name}:22341"))
             });
         }
         NodeHello { name: name.to_owned(), life, roles }
