@@ -20,9 +20,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
+use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
@@ -37,13 +37,12 @@ use crate::table::{JOBS_MAX, ROWS_MAX, Table};
 use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
-pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;
 use quick::Quick;
 use roots::Roots;
-use run::Runs;
+use run::WindowedRuns;
 
 /// The aggregator of one lane.
 #[derive(Debug)]
@@ -63,11 +62,13 @@ pub struct Aggregator {
     /// When each lease's leaf has something to say to its root.
     timers: Timers,
     strangers: Strangers,
-    runs: Runs,
+    runs: WindowedRuns,
     gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
     has_far_slots: bool,
+    /// What [`Aggregator::prefetch`] was asked for last.
+    prefetched: (GroupId, ChunkIndex),
     stats: Stats,
 }
 
@@ -147,11 +148,12 @@ impl Aggregator {
             timers,
             strangers,
             leases,
-            runs: Runs::new(),
+            runs: WindowedRuns::new(),
             gather: Gather::none(),
             random,
             secret,
             has_far_slots,
+            prefetched: Default::default(),
             stats,
         }
     }
@@ -243,9 +245,15 @@ impl Aggregator {
     /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
     /// is in cache by then. Reads the header without judging it.
     #[inline]
-    pub fn prefetch(&self, frame: &[u8]) {
+    pub fn prefetch(&mut self, frame: &[u8]) {
         let Some(head) = frame.first_chunk::<{ 42 + HEADER_LEN }>() else { return };
         let packet = Packet::new_unchecked(&head[42..]);
+        // Of the contributions to a step, which come together, the first is enough.
+        let target = (packet.group(), packet.chunk());
+        if target == self.prefetched {
+            return;
+        }
+        self.prefetched = target;
         if let Some(push) = self.gather.find(packet.job()) {
             return self.gather.prefetch(push, &packet);
         }
