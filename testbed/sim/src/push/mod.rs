@@ -200,7 +200,7 @@ impl<'a> Push<'a> {
         }
         self.app.said(self.core.now, self.workers[index].standing(), &said);
         match said {
-            Said::Told(uid, decision) => self.judge.told(uid, decision),
+            Said::Told(uid, decision) => self.judge.told(&self.scenario, uid, decision),
             Said::Shown(version, weights) => {
                 self.judge.shown(self.workers[index].job, version, &weights);
             }
