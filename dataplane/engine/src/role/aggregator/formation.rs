@@ -14,7 +14,7 @@ use crate::admit::quota::{Payer, formation_bytes};
 use crate::drops::DropReason;
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::is_intact;
-use crate::session::life::{TokenInput, token};
+use crate::session::token::{TokenInput, token};
 use crate::slot::counter::Transition;
 
 /// What to answer a handshake datagram with.

@@ -14,7 +14,7 @@ use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::plain_header;
-use crate::session::life::Lives;
+use crate::session::token::Lives;
 use crate::slot::Slots;
 use crate::slot::accumulate::{Arithmetic, Store};
 use crate::slot::counter::Lag;

@@ -18,7 +18,7 @@ use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::{is_intact, plain_header};
-use crate::session::life::{Lives, TokenInput, token};
+use crate::session::token::{Lives, TokenInput, token};
 
 /// The peers that may open channels, and what they are told.
 #[derive(Clone, Debug, PartialEq)]

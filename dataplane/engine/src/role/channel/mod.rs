@@ -25,9 +25,11 @@ use weft_wire::hello::Integrity;
 use weft_wire::rows::{ROW_BOX_CHANNEL, ROW_WORKER_CHANNEL};
 use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
 
-pub use client::{ChannelClient, ClientEvent, Standing};
+pub use client::{ChannelClient, ClientEvent};
 pub use config::{ChannelClientConfig, ChannelError};
 pub use host::{ChannelHost, ChannelHostConfig, HostReply, PeerChange};
+
+pub use crate::session::client::Standing;
 
 use crate::drops::DropReason;
 
