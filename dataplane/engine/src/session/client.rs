@@ -51,6 +51,8 @@ pub(crate) struct ClientConfig {
     pub(crate) join_suspends: bool,
     /// A WELCOME is believed although HELLO goes again by now.
     pub(crate) takes_late_welcome: bool,
+    /// Pauses are short again when HELLO goes again.
+    pub(crate) doubt_shortens_pauses: bool,
     pub(crate) unheard_close: UnheardClose,
 }
 
@@ -224,6 +226,9 @@ impl Client {
             // The host that gave the token may be gone.
             self.has_token = false;
             self.has_joined &= self.config.takes_late_welcome;
+            if self.config.doubt_shortens_pauses {
+                self.backoff.start(now);
+            }
         }
         match self.standing {
             Standing::Open if !self.is_asking => None,

@@ -56,6 +56,7 @@ impl ChannelClientConfig {
             probe_len: self.probe_len,
             join_suspends: false,
             takes_late_welcome: false,
+            doubt_shortens_pauses: false,
             unheard_close: UnheardClose::Repeat,
         }
     }

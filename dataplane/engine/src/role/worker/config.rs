@@ -88,6 +88,7 @@ impl WorkerConfig {
             probe_len: if lane == 0 { self.probe_len } else { 0 },
             join_suspends: true,
             takes_late_welcome: true,
+            doubt_shortens_pauses: false,
             unheard_close: UnheardClose::AskBetween,
         }
     }

@@ -15,6 +15,7 @@ fn config() -> ClientConfig {
         probe_len: 0,
         join_suspends: false,
         takes_late_welcome: true,
+        doubt_shortens_pauses: false,
         unheard_close: UnheardClose::Repeat,
     }
 }
@@ -153,13 +154,15 @@ fn a_challenge_with_the_same_token_is_a_copy_and_another_one_is_another_hosts() 
 }
 
 #[test]
-fn pauses_grow_and_begin_again_with_the_token() {
-    let mut client = opening(config());
-    let sent: Vec<u64> = (0..5).map(|_| due(&mut client).1.0).collect();
-    assert_eq!(sent, [0, 20, 60, 140, 220]);
-    hear(&mut client, word(Phase::Challenge, 5)).unwrap();
-    let sent: Vec<u64> = (0..5).map(|_| due(&mut client).1.0).collect();
-    assert_eq!(sent, [1_000, 1_020, 1_060, 1_140, 1_220], "the fourth is a HELLO");
+fn pauses_grow_and_begin_again_with_the_token_or_with_the_doubt() {
+    for (doubt_shortens_pauses, at) in [(false, 1_220), (true, 1_160)] {
+        let mut client = opening(ClientConfig { doubt_shortens_pauses, ..config() });
+        let sent: Vec<u64> = (0..5).map(|_| due(&mut client).1.0).collect();
+        assert_eq!(sent, [0, 20, 60, 140, 220]);
+        hear(&mut client, word(Phase::Challenge, 5)).unwrap();
+        let sent: Vec<u64> = (0..5).map(|_| due(&mut client).1.0).collect();
+        assert_eq!(sent, [1_000, 1_020, 1_060, 1_140, at], "the fourth is a HELLO");
+    }
 }
 
 #[test]
