@@ -61,6 +61,11 @@ impl Peer {
         }
     }
 
+    /// The place of that bit.
+    const fn rank(self) -> usize {
+        self.bit().0.trailing_zeros() as usize
+    }
+
     /// The peer that the header of a handshake names.
     ///
     /// # Errors
