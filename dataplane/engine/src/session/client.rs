@@ -132,16 +132,6 @@ impl Client {
         self.token
     }
 
-    /// True from a JOIN to its WELCOME.
-    pub(crate) fn has_joined(&self) -> bool {
-        self.has_joined
-    }
-
-    /// True while the host of an open session is asked whether it still knows it.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.is_asking
-    }
-
     /// True when the CHALLENGE that was asked for has come.
     pub(crate) fn has_token(&self) -> bool {
         self.has_token

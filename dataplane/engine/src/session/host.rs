@@ -72,6 +72,12 @@ impl<A: Copy + PartialEq> Peer<A> {
         self.lives.end();
     }
 
+    /// Says in a WELCOME what its frames and the host's carry in this epoch.
+    pub(crate) fn tell(&self, epoch: Epoch, cookie_down: Cookie, welcome: &mut Hello) {
+        welcome.epoch = epoch;
+        (welcome.cookie_up, welcome.cookie_down) = (self.cookie_up, cookie_down);
+    }
+
     /// Draws the cookie of a new epoch or life.
     pub(crate) fn draw_cookie(&mut self, epoch: Epoch, random: &mut SplitMix64) {
         self.cookie_up = Cookie::new(epoch, random.next_u32());
@@ -133,20 +139,6 @@ impl Host {
         };
         let Hello { probe_len, life, .. } = *asked;
         Hello { probe_len, life, token, ..Hello::new(phase) }
-    }
-
-    /// The same for a WELCOME to this epoch.
-    pub(crate) fn welcome<A: Copy + PartialEq>(
-        &self,
-        rank: usize,
-        peer: &Peer<A>,
-        asked: &Hello,
-        epoch: Epoch,
-        cookie_down: Cookie,
-    ) -> Hello {
-        let cookie_up = peer.cookie_up;
-        let reply = self.reply(rank, peer, asked, Phase::Welcome);
-        Hello { epoch, cookie_up, cookie_down, ..reply }
     }
 
     fn token<A>(&self, rank: usize, peer: &Peer<A>, life: u64) -> u64 {

@@ -13,10 +13,9 @@ use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Nanos};
 
 use super::config::{ChannelClientConfig, ChannelError};
-use super::frame::write;
 use super::{ChannelTerms, Peer};
 use crate::drops::DropReason;
-use crate::send::datagram::is_intact;
+use crate::send::datagram::{is_intact, write};
 use crate::session::client::{Client, Standing};
 
 /// What an incoming frame was.

@@ -12,12 +12,11 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Phase};
 use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 
-use super::frame::{write, write_hello};
 use super::{BOXES_MAX, JobTerms, Peer};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::send::datagram::{is_intact, plain_header};
+use crate::send::datagram::{is_intact, plain_header, write, write_hello};
 use crate::session::host as session;
 use crate::session::token::Lives;
 
@@ -311,7 +310,7 @@ impl ChannelHost {
         let (session, rank) = (self.session(peer), peer.rank());
         let mut body = session.reply(rank, &entry.peer, hello, phase);
         if phase == Phase::Welcome {
-            body = session.welcome(rank, &entry.peer, hello, self.epoch, entry.cookie_down);
+            entry.peer.tell(self.epoch, entry.cookie_down, &mut body);
             body.elements = self.terms.elements;
             body.integrity = self.terms.integrity;
             body.exponent = self.terms.exponent.unwrap_or(0);
@@ -326,7 +325,7 @@ impl ChannelHost {
         let group = GroupId::new(peer.row(), 0);
         let header = plain_header(Kind::Hello, self.terms.job, group, peer.bit());
         let encap = entry.encap.with_target_mac(mac);
-        write_hello(&encap, &header, &body, buffer)
+        write_hello(&encap, &header, &body, &[], buffer)
     }
 
     fn session(&self, peer: Peer) -> session::Host {

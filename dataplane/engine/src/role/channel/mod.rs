@@ -13,7 +13,6 @@
 
 mod client;
 mod config;
-mod frame;
 mod host;
 mod opening;
 #[cfg(test)]

@@ -7,10 +7,9 @@ use weft_wire::{GroupId, MacAddr, Nanos};
 
 use super::client::{ChannelClient, ClientEvent};
 use super::config::ChannelError;
-use super::frame::write_hello;
 use super::{ChannelTerms, JobTerms};
 use crate::drops::DropReason;
-use crate::send::datagram::{is_intact, plain_header};
+use crate::send::datagram::{is_intact, plain_header, write_hello};
 use crate::session::client::Standing;
 
 impl ChannelClient {
@@ -107,7 +106,7 @@ impl ChannelClient {
             Phase::Hello => self.encap.with_target_mac(self.config.target.mac),
             _ => self.encap,
         };
-        write_hello(&encap, &header, body, frame)
+        write_hello(&encap, &header, body, &[], frame)
     }
 }
 

@@ -4,9 +4,9 @@
 //! From its JOIN to the WELCOME the lane takes no sums: the box forms the lease by what the JOIN says
 //! is held, and a sum taken behind its back would be waited for by the others for ever.
 
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};
-use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Nanos};
+use weft_wire::{ChunkIndex, GroupId, MacAddr, Nanos};
 
 use super::config::LeaseInfo;
 use super::event::{LeaseFault, Refusal, WorkerError};
@@ -14,6 +14,7 @@ use super::lane::{Inbound, Lane, Shared};
 use super::stats::WorkerStats;
 use super::steps::Steps;
 use super::{LANES_MAX, WINDOW_MAX};
+use crate::send::datagram::plain_header;
 use crate::send::window::CongestionWindow;
 use crate::session::client::Standing;
 use crate::steps::{handshake_len, set_step_bit, step_bit};
@@ -66,19 +67,10 @@ impl Lane {
             Phase::Close => hello.token = self.session.token(),
             _ => {}
         }
+        let group = GroupId::new(ctx.config.row, 0);
         let header = Header {
-            kind: Kind::Hello,
-            flags: Flags::NONE,
-            outcome: Outcome::None,
-            job: ctx.config.job,
-            cookie: Cookie::default(),
-            group: GroupId::new(ctx.config.row, 0),
             chunk: ChunkIndex(u32::from(self.index)),
-            element_type: ElementType::None,
-            operation: Operation::None,
-            exponent: 0,
-            count: 0,
-            members: ctx.config.rank.bit(),
+            ..plain_header(Kind::Hello, ctx.config.job, group, ctx.config.rank.bit())
         };
         let start = self.encap.header_len();
         let body_len = hello.body_len();

@@ -7,6 +7,16 @@ use super::*;
 
 const GROUP: GroupId = GroupId::new(3, 1);
 
+impl Client {
+    pub(crate) fn has_joined(&self) -> bool {
+        self.has_joined
+    }
+
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+}
+
 fn config() -> ClientConfig {
     ClientConfig {
         pause_min: Nanos(20),

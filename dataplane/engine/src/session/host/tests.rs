@@ -37,7 +37,9 @@ impl Hosting {
                     self.peer.draw_cookie(EPOCH, &mut self.random);
                     self.cookie_down = Cookie::new(EPOCH, self.random.next_u32());
                 }
-                self.host.welcome(RANK, &self.peer, hello, EPOCH, self.cookie_down)
+                let mut welcome = self.host.reply(RANK, &self.peer, hello, Phase::Welcome);
+                self.peer.tell(EPOCH, self.cookie_down, &mut welcome);
+                welcome
             }
             Phase::Close => {
                 self.peer.end();

@@ -1,11 +1,12 @@
 //! What a leaf sends to its root: the handshake, hand-overs, and sums again when asked.
 
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::{Hello, Integrity, Phase as Step};
-use weft_wire::{ChunkIndex, Cookie, GroupId, Nanos};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Packet};
+use weft_wire::hello::{Hello, Phase as Step};
+use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use super::super::{Aggregator, dispatch_out};
 use crate::role::LeaseIndex;
+use crate::send::datagram::{plain_header, write_hello};
 use crate::session::client::Standing;
 use crate::slot::State;
 use crate::steps::StepSet;
@@ -48,26 +49,12 @@ impl Aggregator {
         }
         // A root closes a life, whatever epoch and cookie it names: a leaf has always named none.
         (body.epoch, body.cookie_up) = Default::default();
+        let group = GroupId::new(upstream.row, 0);
         let header = Header {
-            kind: Kind::Hello,
-            flags: Flags::NONE,
-            outcome: Outcome::None,
-            job: upstream.job,
-            cookie: Cookie::default(),
-            group: GroupId::new(upstream.row, 0),
             chunk: ChunkIndex(u32::from(self.lane)),
-            element_type: ElementType::None,
-            operation: Operation::None,
-            exponent: 0,
-            count: 0,
-            members: upstream.bit,
+            ..plain_header(Kind::Hello, upstream.job, group, upstream.bit)
         };
-        let start = upstream.encap.header_len();
-        let datagram_len = HEADER_LEN + body.body_len();
-        let mut packet = Packet::new_unchecked(frame.get_mut(start..start + datagram_len)?);
-        header.emit(&mut packet);
-        body.emit(held.bitmap(), packet.payload_mut());
-        Some(dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len))
+        write_hello(&upstream.encap, &header, &body, held.bitmap(), frame)
     }
 
     /// Asks the root for a step, whichever it is, to learn whether the root still knows this leaf:
