@@ -45,7 +45,7 @@ pub(crate) fn write(
     dispatch_out(encap, integrity, buffer, datagram_len)
 }
 
-/// Writes a handshake datagram with its bitmap of steps; `None` when the buffer is too short for it.
+/// Writes a handshake datagram with its bitmap of steps; `None` when the buffer is too short.
 pub(crate) fn write_hello(
     encap: &Encap,
     header: &Header,

@@ -56,6 +56,22 @@ pub(crate) struct ClientConfig {
     pub(crate) unheard_close: UnheardClose,
 }
 
+impl ClientConfig {
+    /// A datagram every so often, up to four times as rarely; and nothing special.
+    pub(crate) fn every(interval_ns: u64, probe_len: u16) -> Self {
+        Self {
+            pause_min: Nanos(interval_ns),
+            pause_max: Nanos(interval_ns.saturating_mul(4)),
+            unanswered_max: 4,
+            probe_len,
+            join_suspends: false,
+            takes_late_welcome: false,
+            doubt_shortens_pauses: false,
+            unheard_close: UnheardClose::Repeat,
+        }
+    }
+}
+
 /// What follows on CLOSEs without an answer. A host that has begun anew does not answer them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum UnheardClose {
@@ -184,7 +200,8 @@ impl Client {
         }
     }
 
-    /// Begins to close an open session. Who asks between its CLOSEs goes on with what it asked before.
+    /// Begins to close an open session. Who asks between its CLOSEs still takes the answer to a
+    /// HELLO from before.
     pub(crate) fn close(&mut self, now: Nanos) {
         if self.standing == Standing::Open {
             let asks_on = self.is_asking && self.config.unheard_close == UnheardClose::AskBetween;

@@ -1,13 +1,13 @@
 //! The answering end of a session (SPEC#handshake): a box towards its members, and a host of
 //! channels.
 //!
-//! Decides which handshake datagram of a peer is good, and says in the reply what all replies say. A
-//! HELLO costs no state: only a JOIN that proves a fresh round trip does. What a JOIN opens, and
+//! Decides which handshake datagram of a peer is good, and says in the reply what all replies say.
+//! A HELLO costs no state: only a JOIN that proves a fresh round trip does. What a JOIN opens, and
 //! when, is decided above: a channel opens at once, a lease when all have joined.
 //!
-//! It sees bodies, and addresses that it only compares: whatever carries them. Time is no concern of
-//! this end; randomness is an argument. Three words and two cookies for each peer of a table, nothing
-//! for strangers. O(1) per call.
+//! It sees bodies, and addresses that it only compares, whatever carries them. It has no timer;
+//! randomness is an argument. A few words for each peer of a table, nothing for strangers. O(1) per
+//! call.
 
 use weft_wire::hello::{Hello, Phase};
 use weft_wire::{Cookie, Epoch, JobId};

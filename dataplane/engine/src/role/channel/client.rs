@@ -16,7 +16,7 @@ use super::config::{ChannelClientConfig, ChannelError};
 use super::{ChannelTerms, Peer};
 use crate::drops::DropReason;
 use crate::send::datagram::{is_intact, write};
-use crate::session::client::{Client, Standing};
+use crate::session::client::{Client, ClientConfig, Standing};
 
 /// What an incoming frame was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +61,8 @@ impl ChannelClient {
             config.probe_len = config.probe_len.max(PROBE_LEN_MIN);
         }
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
-        let mut session = Client::new(config.session(), life.max(1));
+        let rules = ClientConfig::every(config.hello_interval_ns, config.probe_len);
+        let mut session = Client::new(rules, life.max(1));
         session.begin(0, now);
         let target = config.target.addr.into();
         Ok(Self { config, encap, target, session, terms: None, error: None })

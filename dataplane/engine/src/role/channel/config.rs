@@ -6,7 +6,6 @@ use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
 use super::Peer;
-use crate::session::client::{ClientConfig, UnheardClose};
 
 /// One end of one channel.
 #[derive(Clone, Copy, Debug)]
@@ -44,26 +43,6 @@ impl ChannelClientConfig {
         }
     }
 }
-
-impl ChannelClientConfig {
-    /// The rules of the channel's handshake.
-    pub(super) fn session(&self) -> ClientConfig {
-        let pause_min = Nanos(self.hello_interval_ns);
-        ClientConfig {
-            pause_min,
-            pause_max: Nanos(pause_min.0.saturating_mul(4)),
-            unanswered_max: UNANSWERED_MAX,
-            probe_len: self.probe_len,
-            join_suspends: false,
-            takes_late_welcome: false,
-            doubt_shortens_pauses: false,
-            unheard_close: UnheardClose::Repeat,
-        }
-    }
-}
-
-/// Datagrams without an answer before the token is doubted.
-const UNANSWERED_MAX: u32 = 4;
 
 /// Why a channel is not open.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

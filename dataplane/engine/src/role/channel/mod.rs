@@ -6,6 +6,7 @@
 //! | `host.rs` | [`ChannelHost`]: answers; a server, a replica and an aggregator are hosts |
 //! | `client.rs`, `opening.rs` | [`ChannelClient`]: opens; workers towards all of them, boxes towards servers and replicas |
 //!
+//! Both ends stand on `session/`: what is theirs is the row, the terms and the frames.
 //! A channel is a pair of cookies that belong to one life of each end. There is no group to form:
 //! JOIN is answered with WELCOME at once. Both ends are sans-IO and serve one job; a role owns as
 //! many as it has jobs or partners. Invariant: a frame of an earlier life of either end is refused

@@ -6,7 +6,6 @@ use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, Members, Nanos, Rank};
 
 use super::handshake::HANDSHAKE_LEN_MAX;
-use crate::session::client::{ClientConfig, UnheardClose};
 
 /// Configuration of one member of one group at one box.
 #[derive(Clone, Copy, Debug)]
@@ -76,26 +75,6 @@ impl WorkerConfig {
         }
     }
 }
-
-impl WorkerConfig {
-    /// The rules of a lane's handshake.
-    pub(super) fn session(&self, lane: u16) -> ClientConfig {
-        ClientConfig {
-            pause_min: Nanos(self.hello_interval_ns),
-            pause_max: Nanos(self.hello_interval_ns.saturating_mul(4)),
-            unanswered_max: UNANSWERED_MAX,
-            // One lane finds out for all.
-            probe_len: if lane == 0 { self.probe_len } else { 0 },
-            join_suspends: true,
-            takes_late_welcome: true,
-            doubt_shortens_pauses: false,
-            unheard_close: UnheardClose::AskBetween,
-        }
-    }
-}
-
-/// Datagrams without an answer before the lane doubts that the box is still the same.
-const UNANSWERED_MAX: u32 = 3;
 
 /// The caller's data, chunk by chunk, in place: a chunk's place holds the contribution until its
 /// sum has arrived, then the sum. The worker keeps its own copy of sums that others may need.

@@ -1,8 +1,8 @@
 //! The handshake half of a lane: HELLO, JOIN and CLOSE going up, and what comes back
 //! (SPEC "Handshake", "Resync").
 //!
-//! From its JOIN to the WELCOME the lane takes no sums: the box forms the lease by what the JOIN says
-//! is held, and a sum taken behind its back would be waited for by the others for ever.
+//! From its JOIN to the WELCOME the lane takes no sums: the box forms the lease by what the JOIN
+//! says is held, and a sum taken behind its back would be waited for by the others for ever.
 
 use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};

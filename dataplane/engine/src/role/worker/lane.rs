@@ -17,7 +17,7 @@ use super::steps::Steps;
 use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
-use crate::session::client::{Client, Standing};
+use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
 
 /// Computes the CRC32C of octets.
 pub type Crc32c = fn(&[u8]) -> u32;
@@ -98,7 +98,16 @@ impl Lane {
         life: u64,
         now: Nanos,
     ) -> Self {
-        let mut session = Client::new(config.session(index), life);
+        // One lane finds out for all whether the path is wide enough.
+        let probe_len = if index == 0 { config.probe_len } else { 0 };
+        let rules = ClientConfig {
+            unanswered_max: UNANSWERED_MAX,
+            join_suspends: true,
+            takes_late_welcome: true,
+            unheard_close: UnheardClose::AskBetween,
+            ..ClientConfig::every(config.hello_interval_ns, probe_len)
+        };
+        let mut session = Client::new(rules, life);
         session.begin(0, now);
         Self {
             index,
@@ -238,6 +247,8 @@ impl Lane {
     }
 }
 
+/// Datagrams without an answer before the lane doubts that the box is still the same.
+const UNANSWERED_MAX: u32 = 3;
 /// An idle lane asks the box this often within `member_timeout`.
 const KEEPALIVES_PER_TIMEOUT: u64 = 8;
 /// Timeouts in a row without a word before a HELLO asks who the box is.

@@ -18,16 +18,7 @@ impl Client {
 }
 
 fn config() -> ClientConfig {
-    ClientConfig {
-        pause_min: Nanos(20),
-        pause_max: Nanos(80),
-        unanswered_max: 3,
-        probe_len: 0,
-        join_suspends: false,
-        takes_late_welcome: true,
-        doubt_shortens_pauses: false,
-        unheard_close: UnheardClose::Repeat,
-    }
+    ClientConfig { unanswered_max: 3, takes_late_welcome: true, ..ClientConfig::every(20, 0) }
 }
 
 fn opening(config: ClientConfig) -> Client {

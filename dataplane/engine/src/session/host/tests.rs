@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use weft_wire::hello::Hello;
 use weft_wire::{GroupId, Nanos};
 
-use super::super::client::{Client, ClientConfig, Standing, UnheardClose};
+use super::super::client::{Client, ClientConfig, Standing};
 use super::*;
 
 const EPOCH: Epoch = Epoch(0x0703);
@@ -64,16 +64,8 @@ fn hello(life: u64, phase: Phase) -> Hello {
 }
 
 fn client(life: u64) -> Client {
-    let config = ClientConfig {
-        pause_min: Nanos(20),
-        pause_max: Nanos(80),
-        unanswered_max: 3,
-        probe_len: 0,
-        join_suspends: false,
-        takes_late_welcome: true,
-        doubt_shortens_pauses: false,
-        unheard_close: UnheardClose::Repeat,
-    };
+    let config =
+        ClientConfig { unanswered_max: 3, takes_late_welcome: true, ..ClientConfig::every(20, 0) };
     let mut client = Client::new(config, life);
     client.begin(0, Nanos(0));
     client
