@@ -1,8 +1,8 @@
 //! A leaf's membership of the root's lease (SPEC#two-levels).
 //!
 //! The leaf is a member like any other, with the session of one: it JOINs with the sums it keeps
-//! and hands over what the root wants. It has timers for these only; its sums are sent again when the
-//! completing rank repeats itself, so slots stay free of timers.
+//! and hands over what the root wants. It has timers for these only; its sums are sent again when
+//! the completing rank repeats itself, so slots stay free of timers.
 
 mod send;
 

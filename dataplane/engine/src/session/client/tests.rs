@@ -1,4 +1,3 @@
-use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_wire::{Cookie, Epoch};
@@ -312,7 +311,7 @@ fn a_close_names_what_the_last_welcome_agreed_and_an_answer_counts_as_heard() {
 
 #[test]
 fn only_an_open_session_closes_or_asks() {
-    for mut client in vec![Client::new(config(), 7), opening(config())] {
+    for mut client in [Client::new(config(), 7), opening(config())] {
         let standing = client.standing();
         client.close(Nanos(1));
         client.ask(Nanos(1));
