@@ -15,6 +15,9 @@
 //! | 9 | [`role::Verdict`] | drop, hold, send, or multicast, in place |
 //! | 10 | `RoleLane`, `Port::tx_burst` | out |
 //!
+//! What a frame must show at step 4 was agreed by a handshake: `session/client.rs` opens it,
+//! `session/host.rs` answers, and above them stand a lease's formation and the channels.
+//!
 //! The same slot stages in the same order make up the P4 program; `proto/vectors/slot.toml` says
 //! what they come to, cell by cell.
 //!

@@ -14,7 +14,8 @@ use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::plain_header;
-use crate::session::life::Lives;
+use crate::session::host::Peer;
+use crate::session::token::Lives;
 use crate::slot::Slots;
 use crate::slot::accumulate::{Arithmetic, Store};
 use crate::slot::counter::Lag;
@@ -72,17 +73,15 @@ pub(super) struct Lease {
 /// A member of the group, in this lane.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// Its address in this lane.
-    pub(super) addr: UdpAddr,
+    /// Its address in this lane, and its present life.
+    pub(super) peer: Peer<UdpAddr>,
     pub(super) encap: Encap,
     /// What its contributions begin with while the lease is open.
     pub(super) expected: Expected,
     pub(super) is_box: bool,
     /// Clamp limit of its contributions.
     pub(super) limit: i32,
-    pub(super) lives: Lives,
     pub(super) session: u64,
-    pub(super) cookie_up: Cookie,
     pub(super) held: StepSet,
     pub(super) lag: Lag,
 }
@@ -118,16 +117,14 @@ impl Lease {
                 let target = Endpoint { mac: MacAddr::default(), addr };
                 let weight = i32::try_from(member.weight).expect("at most the fan-in");
                 Member {
-                    addr: addr.into(),
+                    peer: Peer::new(addr.into(), Lives::default()),
                     encap: Encap::new(source, target)
                         .expect("the table admits one address family")
                         .with_payload_len(HEADER_LEN + payload_len),
                     expected: Expected::NOTHING,
                     is_box: member.is_box,
                     limit: unit * weight,
-                    lives: Lives::default(),
                     session: 0,
-                    cookie_up: Cookie::default(),
                     held: StepSet::new(u32::from(window)),
                     lag: Lag::default(),
                 }
@@ -172,7 +169,7 @@ impl Lease {
     /// Where its members and its root speak from.
     pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
         let root = self.upstream.iter().map(|upstream| upstream.root_addr().into());
-        self.members.iter().map(|member| member.addr).chain(root)
+        self.members.iter().map(|member| member.peer.addr()).chain(root)
     }
 
     /// Bytes of the frame of an answer to a member.
@@ -194,7 +191,7 @@ impl Lease {
     pub(super) fn end_session(&mut self) {
         let was_open = self.phase == Phase::Open;
         for member in self.members.iter_mut().filter(|member| was_open || member.session != 0) {
-            member.lives.end();
+            member.peer.end();
         }
         self.phase = Phase::Forming;
         self.joined = Members::EMPTY;
@@ -207,7 +204,7 @@ impl Lease {
         self.group = GroupId::new(self.row.row, self.group.generation().wrapping_add(1));
         self.cookie_down = Cookie::new(self.epoch, random.next_u32());
         for member in &mut self.members {
-            member.cookie_up = Cookie::new(self.epoch, random.next_u32());
+            member.peer.draw_cookie(self.epoch, random);
         }
         self.answer = self.answer_header();
         self.closed = Members::EMPTY;
@@ -237,28 +234,6 @@ impl Lease {
         })
     }
 
-    /// What this box can say upwards about the sums it keeps.
-    pub(super) fn held(&self, into: &mut StepSet) {
-        let window = u32::from(self.window);
-        let frontier = |slot: u32| {
-            let index = self.slots.locate(slot);
-            let answered = [index, index.other()].map(|index| {
-                let bank = self.slots.bank(index);
-                (bank.state() == crate::slot::State::Answered).then_some(bank.step())
-            });
-            answered.into_iter().flatten().max().map_or(slot, |step| step + window)
-        };
-        let low = (0..window).map(frontier).min().unwrap_or(0);
-        into.reset(low);
-        for slot in 0..window {
-            let mut step = low + (slot.wrapping_sub(low) & (window - 1));
-            while step < frontier(slot) {
-                into.insert(step);
-                step += window;
-            }
-        }
-    }
-
     /// The member whose bit a header carries.
     pub(super) fn named_by(&self, header: &Header) -> Result<Rank, DropReason> {
         let rank = header.members.single().filter(|rank| self.mask.contains(rank.bit()));
@@ -266,7 +241,7 @@ impl Lease {
     }
 
     pub(super) fn member_at(&self, addr: UdpAddr) -> Option<Rank> {
-        let rank = self.members.iter().position(|member| member.addr == addr)?;
+        let rank = self.members.iter().position(|member| member.peer.addr() == addr)?;
         Rank::new(u8::try_from(rank).ok()?)
     }
 

@@ -8,6 +8,8 @@
 mod admit;
 mod data;
 mod formation;
+mod held;
+mod hello;
 mod lease;
 mod quick;
 mod reply;

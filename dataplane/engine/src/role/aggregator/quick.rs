@@ -31,7 +31,7 @@ impl Lease {
         let (from, mut to) = (member.encap.target(), member.encap.source());
         // The member sends to the box's port whatever the lane.
         to.addr.set_port(self.box_port);
-        if self.is_from_root(member.addr) {
+        if self.is_from_root(member.peer.addr()) {
             return Expected::NOTHING;
         }
         let header = Header {
@@ -39,7 +39,7 @@ impl Lease {
             flags: Flags::NONE,
             outcome: Outcome::None,
             job: self.row.job,
-            cookie: member.cookie_up,
+            cookie: member.peer.cookie_up(),
             group: self.group,
             chunk: ChunkIndex(0),
             element_type: self.row.element_type,
