@@ -69,7 +69,7 @@ impl Controller {
         };
         let requests: Vec<Pending> =
             planned.members.iter().filter_map(|(ticket, _)| job.pending.remove(ticket)).collect();
-        job.round.granted += u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        job.round.grant(requests.len());
         let end_ns = planned.sum.last().map_or(now_ns, |last| last.to_ns);
         let order = self.give_number(now_ns, id, &requests, end_ns);
         let job = self.jobs.get_mut(&id).expect("the caller's job");
@@ -178,7 +178,7 @@ impl Controller {
         let duration_ns = planned.sum.last().map_or(0, |last| last.to_ns - start_ns);
         let tuning = &self.config.tuning;
         let lateness_ns = duration_ns.saturating_mul(tuning.void_factor).max(tuning.void_ns_min());
-        let replica = job.replica.filter(|node| self.nodes[node.index()].is_attached);
+        let replica = job.replica.filter(|node| self.nodes[node.index()].is_attached());
         GroupDescriptor {
             job: id,
             group,

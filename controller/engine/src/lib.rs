@@ -67,6 +67,7 @@ mod grants;
 mod job;
 mod links;
 mod message;
+mod node;
 mod nodes;
 mod numbers;
 mod probes;
@@ -98,7 +99,7 @@ use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
 use links::Links;
-use nodes::Node;
+use node::Node;
 use probes::Probes;
 use rows::Rows;
 
@@ -163,10 +164,7 @@ impl Controller {
                 .then_some(group.late_ns);
             [installing, late, group.retry_ns].into_iter().flatten()
         });
-        let nodes = self
-            .nodes
-            .iter()
-            .filter_map(|node| Some(node.gone_ns?.saturating_add(tuning.node_timeout_ns())));
+        let nodes = self.nodes.iter().filter_map(|node| node.fails_ns(tuning.node_timeout_ns()));
         let acknowledged = (!self.acknowledged.is_empty()).then_some(0);
         groups
             .chain(nodes)
@@ -292,15 +290,15 @@ impl Controller {
     fn command(&mut self, node: NodeId, command: Command) {
         let known = &mut self.nodes[node.index()];
         // What a box misses while it is away is settled when it is back.
-        if known.is_attached {
-            known.commands += 1;
+        if known.is_attached() {
+            known.count_command();
             self.accounts.note_command(node, &command);
             self.actions.push_back(Action::Command { node, command });
         }
     }
 
     fn host_of(&self, node: NodeId) -> HostId {
-        self.nodes[node.index()].host
+        self.nodes[node.index()].host()
     }
 
     /// Tells servers what their link may receive for each job, where that has changed.
@@ -309,7 +307,7 @@ impl Controller {
         for id in jobs {
             let job = &self.jobs[&id];
             let (node, host) = (job.server, self.host_of(job.server));
-            if !self.nodes[node.index()].is_attached || !job.is_known {
+            if !self.nodes[node.index()].is_attached() || !job.is_known {
                 continue;
             }
             let down = self.links.topology().down(host);

@@ -179,8 +179,8 @@ impl Controller {
     fn reporter_host(&self, reporter: Reporter) -> Result<HostId, Refusal> {
         match reporter {
             Reporter::Box(node) => {
-                let node = self.nodes.get(node.index()).filter(|node| node.is_attached);
-                node.map(|node| node.host)
+                let node = self.nodes.get(node.index()).filter(|node| node.is_attached());
+                node.map(|node| node.host())
                     .ok_or_else(|| Refusal::new("name", "attach before reporting"))
             }
             Reporter::Worker(job, rank) => self.attached_worker_host(job, rank),
