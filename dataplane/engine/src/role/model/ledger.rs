@@ -76,7 +76,13 @@ impl Ledger {
 
     /// The model without padding, to look at from outside.
     pub(crate) fn view(&self) -> ModelView<'_> {
-        self.model.view(self.shape.dimension, self.next_order)
+        let (weights, momentum) = self.model.parts();
+        ModelView {
+            version: Version(self.model.version()),
+            next_order: OrderNumber(self.next_order),
+            weights: &weights[..self.shape.dimension],
+            momentum: &momentum[..self.shape.dimension],
+        }
     }
 
     /// Everything that must survive. Copies the model.

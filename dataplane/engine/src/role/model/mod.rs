@@ -14,18 +14,18 @@
 //! | `state.rs` | what of all this must survive |
 //! | `journal.rs`, `replay.rs` | its form on disk, and the model made again from it |
 //! | `counter.rs` | the bits of a counter that travel |
-//! | `events.rs` | events that wait to be taken |
+//! | `queue.rs` | what waits to be taken: events, acknowledgements |
 //! | `bound.rs` | the distance of server and replica |
 
 mod bound;
 mod config;
 mod counter;
-mod events;
 mod jobs;
 pub mod journal;
 mod ledger;
 mod outcomes;
 mod params;
+mod queue;
 mod rate;
 mod replay;
 mod snapshot;
@@ -44,12 +44,12 @@ pub use replay::{Replay, ReplayError};
 pub use state::{DecidedUpdate, ModelState, WorkerOutcomes};
 
 pub(crate) use counter::{generation_of, low_bits, near};
-pub(crate) use events::Events;
 pub(crate) use jobs::{Incoming, Jobs, ModelJob, Refusal};
 pub(crate) use ledger::{Entry, Ledger};
-pub(crate) use outcomes::{Decided, direct_rank, outcome_of};
+pub(crate) use outcomes::{Decided, direct_rank};
 #[cfg(test)]
 pub(crate) use params::Model;
+pub(crate) use queue::{EVENTS_MAX, Queue};
 #[cfg(test)]
 pub(crate) use rate::scale;
 pub(crate) use snapshot::{Offer, Snapshots};

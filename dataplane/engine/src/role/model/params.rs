@@ -83,16 +83,6 @@ impl Model {
         }
     }
 
-    /// The first `dimension` parameters, without padding.
-    pub(super) fn view(&self, dimension: usize, next_order: u64) -> ModelView<'_> {
-        ModelView {
-            version: Version(self.version),
-            next_order: OrderNumber(next_order),
-            weights: &self.w[..dimension],
-            momentum: &self.h[..dimension],
-        }
-    }
-
     /// Takes in a stored model, whose length was checked. Parameters that it lacks stay.
     pub(super) fn load(&mut self, version: u64, weights: &[f32], momentum: &[f32]) {
         self.version = version;

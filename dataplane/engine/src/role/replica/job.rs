@@ -19,7 +19,7 @@ use super::stats::ReplicaJobStats;
 use crate::random::SplitMix64;
 use crate::role::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost};
-use crate::role::model::{Events, Incoming, Ledger, ModelJob, Refusal};
+use crate::role::model::{EVENTS_MAX, Incoming, Ledger, ModelJob, Queue, Refusal};
 
 /// A job at its replica.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Job {
     pub(super) fitness: Fitness,
     /// When the server last said anything.
     pub(super) heard_at: Nanos,
-    events: Events,
+    events: Queue<Event>,
     pub(super) stats: ReplicaJobStats,
     pub(super) is_dirty: bool,
     /// When something becomes due by itself.
@@ -141,7 +141,7 @@ impl Job {
             is_anew: false,
             fitness: Fitness::default(),
             heard_at: Nanos(0),
-            events: Events::new(),
+            events: Queue::new(EVENTS_MAX),
             stats: ReplicaJobStats::default(),
             is_dirty: true,
             grace_until: Nanos::MAX,

@@ -1,7 +1,7 @@
 //! Frames of a job at its replica: copies from workers and aggregators, and what the server says.
 
 use weft_control::Event;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
 use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use weft_wire::{Members, Nanos};
 
@@ -11,7 +11,6 @@ use crate::drops::DropReason;
 use crate::role::Verdict;
 use crate::role::channel::{ClientEvent, Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged, generation_of, low_bits, near};
-use crate::send::datagram::is_intact;
 
 impl Job {
     pub(super) fn receive(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
@@ -162,7 +161,7 @@ impl Job {
         &mut self,
         now: Nanos,
         header: &Header,
-        incoming: &Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<(), DropReason> {
         let Phase::Copy { generation } = self.phase else { return Err(DropReason::Unsolicited) };
         if header.group.generation() != generation {
@@ -179,8 +178,7 @@ impl Job {
             return Err(DropReason::Duplicate);
         }
         self.fetch.answer(now, header.chunk.0);
-        let range = incoming.udp.payload_range();
-        let wire = &incoming.buffer[range.start + HEADER_LEN..range.end];
+        let (wire, _) = incoming.payload();
         self.stats.snapshot_chunks += 1;
         if self.draft.add(header.chunk.0, wire, self.ledger.model().kernels()) {
             self.adopt_draft();
@@ -201,10 +199,8 @@ impl Job {
         if header.group != decision.group || header.members != decision.members {
             return Err(DropReason::StaleGroup);
         }
-        self.check_chunk(header, decision.element_type, decision.exponent)?;
-        let range = incoming.udp.payload_range();
-        let frame_len = range.end as u64;
-        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
+        self.config.model.check_chunk(header, decision.element_type, decision.exponent)?;
+        let (wire, frame_len) = incoming.payload();
         let (chunk, kind) = (header.chunk.0, decision.element_type);
         if !self.copies.add_repair(chunk, kind, decision.members, wire) {
             return Err(DropReason::Duplicate);
@@ -212,30 +208,6 @@ impl Job {
         self.fetch.answer(now, chunk);
         self.stats.chunks_repaired += 1;
         self.stats.replica_repair_bytes += frame_len;
-        Ok(())
-    }
-
-    fn check_chunk(
-        &self,
-        header: &Header,
-        element_type: ElementType,
-        exponent: i8,
-    ) -> Result<(), DropReason> {
-        if header.chunk.0 >= self.chunks {
-            return Err(DropReason::ChunkOutOfRange);
-        }
-        if header.count != self.config.model.elements {
-            return Err(DropReason::ElementCount);
-        }
-        if header.element_type != element_type {
-            return Err(DropReason::ElementType);
-        }
-        if header.operation != Operation::Sum {
-            return Err(DropReason::Operation);
-        }
-        if element_type == ElementType::I32 && header.exponent != exponent {
-            return Err(DropReason::Exponent);
-        }
         Ok(())
     }
 
@@ -250,26 +222,13 @@ impl Job {
         let peer = match (is_direct, via) {
             (true, _) => Peer::worker(header.members)?,
             (false, Some(via)) => Peer::Box(via),
-            (false, None) => match self.host.peer_at(incoming.source()) {
-                Some(peer @ Peer::Box(_)) => peer,
-                _ => return Err(DropReason::WrongSource.into()),
-            },
+            (false, None) => incoming.box_at_source(&self.host)?,
         };
-        let source = incoming.source();
-        self.host.identify(peer, header.cookie, source).map_err(|reason| {
-            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
-            let udp = incoming.udp;
-            let reply = lost.then(|| self.host.refuse_stale(peer, &udp, &header, incoming.buffer));
-            Refusal { reason, reply: reply.flatten() }
-        })?;
+        incoming.identify(&self.host, peer)?;
         let group = self.copies.get(header.group).ok_or(DropReason::StaleGroup)?;
-        self.check_chunk(&header, group.element_type, group.exponent)?;
-        let range = incoming.udp.payload_range();
-        if !is_intact(self.config.model.integrity, incoming.buffer, range.clone()) {
-            return Err(DropReason::Integrity.into());
-        }
-        let frame_len = range.end as u64;
-        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
+        self.config.model.check_chunk(&header, group.element_type, group.exponent)?;
+        incoming.check_intact(self.config.model.integrity)?;
+        let (wire, frame_len) = incoming.payload();
         self.stage_copy(&header, frame_len, wire)?;
         Ok(Verdict::Hold)
     }

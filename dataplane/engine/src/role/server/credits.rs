@@ -63,6 +63,13 @@ struct Call {
     called_at: Option<Nanos>,
 }
 
+/// What decides besides the credits themselves.
+struct View<'a> {
+    now: Nanos,
+    staging: &'a Staging,
+    host: &'a ChannelHost,
+}
+
 impl Call {
     /// True while the next credit belongs to the train that the transfer begins with.
     fn is_in_train(&self, group: &Group) -> bool {
@@ -202,28 +209,21 @@ impl Credits {
         due.min(self.ready_at)
     }
 
-    /// Writes the next PULL: one that is repeated, or a new one.
+    /// The next PULL, one that is repeated or a new one, and to whom.
     pub(super) fn poll(
         &mut self,
         now: Nanos,
         staging: &Staging,
         host: &ChannelHost,
-        frame: &mut [u8],
         stats: &mut ServerJobStats,
-    ) -> Option<usize> {
-        let repeated = self.repeat(now, staging, host, frame, stats);
-        repeated.or_else(|| self.next(now, staging, host, frame, stats))
+    ) -> Option<(Peer, Header)> {
+        let view = &View { now, staging, host };
+        self.repeat(view, stats).or_else(|| self.next(view, stats))
     }
 
-    /// Repeats a PULL that was not answered in time; leaves an aggregator that is silent.
-    fn repeat(
-        &mut self,
-        now: Nanos,
-        staging: &Staging,
-        host: &ChannelHost,
-        frame: &mut [u8],
-        stats: &mut ServerJobStats,
-    ) -> Option<usize> {
+    /// A PULL again that was not answered in time. Leaves an aggregator that is silent.
+    fn repeat(&mut self, view: &View<'_>, stats: &mut ServerJobStats) -> Option<(Peer, Header)> {
+        let View { now, staging, host } = *view;
         for (place, peer) in self.places.all().enumerate() {
             while now >= self.sources[place].due_at() {
                 if let Peer::Box(index) = peer
@@ -252,9 +252,8 @@ impl Credits {
                 let is_reduced = group.is_flowing() && self.sources[place].lose(now, &expired);
                 stats.window_reductions += u64::from(is_reduced);
                 stats.credits_repeated += 1;
-                let header = self.pull(group, expired.chunk, peer, Flags::RETRANSMIT);
-                if let Some(len) = host.write(peer, &header, frame, 0) {
-                    return Some(len);
+                if host.is_open(peer) {
+                    return Some((peer, self.pull(group, expired.chunk, peer, Flags::RETRANSMIT)));
                 }
             }
         }
@@ -295,15 +294,9 @@ impl Credits {
         }
     }
 
-    /// Writes the next new PULL, if a source may send.
-    fn next(
-        &mut self,
-        now: Nanos,
-        staging: &Staging,
-        host: &ChannelHost,
-        frame: &mut [u8],
-        stats: &mut ServerJobStats,
-    ) -> Option<usize> {
+    /// The next new PULL, if a source may send.
+    fn next(&mut self, view: &View<'_>, stats: &mut ServerJobStats) -> Option<(Peer, Header)> {
+        let View { now, staging, .. } = *view;
         self.ready_at = Nanos::MAX;
         let in_flight: usize = self.sources.iter().map(Source::credits).sum();
         if in_flight >= self.credits_max {
@@ -323,12 +316,10 @@ impl Credits {
             let at = (first + position) % plan.len();
             let (index, group) = (plan[at], staging.get(plan[at]));
             let waits = link_at > now && !self.call(index).is_in_train(group);
-            if waits || !self.may_send(now, index, staging, host, stats) {
+            if waits || !self.may_send(index, view, stats) {
                 continue;
             }
-            let Some((peer, chunk)) = self.want(index, staging, host) else { continue };
-            let header = self.pull(group, chunk, peer, Flags::NONE);
-            let Some(len) = host.write(peer, &header, frame, 0) else { continue };
+            let Some((peer, chunk)) = self.want(index, view) else { continue };
             if let Some(bucket) = &mut self.bucket {
                 bucket.charge(now, bytes);
             }
@@ -344,20 +335,14 @@ impl Credits {
             self.sources[self.places.of(peer)].send(now, index, chunk);
             stats.credits_sent += 1;
             self.turn = at + 1;
-            return Some(len);
+            return Some((peer, self.pull(group, chunk, peer, Flags::NONE)));
         }
         None
     }
 
     /// The group's gate is open and its rate not spent.
-    fn may_send(
-        &mut self,
-        now: Nanos,
-        index: OpenIndex,
-        staging: &Staging,
-        host: &ChannelHost,
-        stats: &mut ServerJobStats,
-    ) -> bool {
+    fn may_send(&mut self, index: OpenIndex, view: &View<'_>, stats: &mut ServerJobStats) -> bool {
+        let View { now, staging, host } = *view;
         let group = staging.get(index);
         if group.is_staged || group.mask.is_empty() {
             return false;
@@ -396,12 +381,8 @@ impl Credits {
     }
 
     /// The next chunk that the group lacks and no source was asked for, and whom to ask.
-    fn want(
-        &mut self,
-        index: OpenIndex,
-        staging: &Staging,
-        host: &ChannelHost,
-    ) -> Option<(Peer, u32)> {
+    fn want(&mut self, index: OpenIndex, view: &View<'_>) -> Option<(Peer, u32)> {
+        let View { staging, host, .. } = *view;
         let group = staging.get(index);
         let (places, sources, frame_len) = (self.places, &self.sources, self.frame_len);
         let call = self.calls[index.index()].as_mut()?;

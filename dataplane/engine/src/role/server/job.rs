@@ -6,6 +6,7 @@
 use weft_control::{Command, Event, ServerEpoch};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
+use weft_wire::header::Header;
 use weft_wire::{JobId, Nanos};
 
 use super::config::ServerJobConfig;
@@ -14,7 +15,6 @@ use super::holes::Holes;
 use super::journal::Journal;
 use super::link::ReplicaLink;
 use super::log::Log;
-use super::outbox::Outbox;
 use super::places::Places;
 use super::presence::Presence;
 use super::staging::Staging;
@@ -22,9 +22,9 @@ use super::stats::ServerJobStats;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::Verdict;
-use crate::role::channel::ChannelHost;
+use crate::role::channel::{ChannelHost, Peer};
 use crate::role::model::{
-    Events, Incoming, Ledger, ModelConfigError, ModelJob, ModelState, Refusal, Snapshots,
+    EVENTS_MAX, Incoming, Ledger, ModelConfigError, ModelJob, ModelState, Queue, Refusal, Snapshots,
 };
 
 /// A job at its server.
@@ -48,8 +48,9 @@ pub(crate) struct Job {
     pub(super) journal: Option<Journal>,
     /// Versions that are being pulled.
     pub(super) snapshots: Snapshots,
-    pub(super) outbox: Outbox,
-    events: Events,
+    /// Header-only frames that wait to be sent.
+    pub(super) outbox: Queue<(Peer, Header)>,
+    events: Queue<Event>,
     pub(super) stats: ServerJobStats,
     /// How many servers the job had before this one.
     pub(super) epoch: ServerEpoch,
@@ -153,8 +154,8 @@ impl Job {
             replica: ReplicaLink::new(config),
             journal: config.is_durable.then(|| Journal::new(config, places)),
             snapshots: Snapshots::new(kernels, copies, chunks, elements, idle_ns),
-            outbox: Outbox::new(outbox_max),
-            events: Events::new(),
+            outbox: Queue::new(outbox_max),
+            events: Queue::new(EVENTS_MAX),
             stats: ServerJobStats::default(),
             epoch: ServerEpoch(0),
             presence: Presence::default(),
@@ -208,7 +209,8 @@ impl Job {
                 return Some(len);
             }
         }
-        let len = self.credits.poll(now, &self.staging, &self.host, frame, &mut self.stats);
+        let pull = self.credits.poll(now, &self.staging, &self.host, &mut self.stats);
+        let len = pull.and_then(|(peer, header)| self.host.write(peer, &header, frame, 0));
         self.is_dirty = len.is_some();
         len
     }

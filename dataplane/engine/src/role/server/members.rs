@@ -70,6 +70,6 @@ impl Job {
     }
 
     pub(super) fn queue(&mut self, peer: Peer, header: Header) {
-        self.outbox.push(peer, header, &mut self.stats.acks_lost);
+        self.outbox.push((peer, header), &mut self.stats.acks_lost);
     }
 }

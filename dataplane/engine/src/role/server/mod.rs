@@ -13,7 +13,7 @@
 //! | `journal.rs` | what must be kept before it is told |
 //! | `holes.rs` | order numbers that no group has |
 //! | `presence.rs` | whether a controller plans the job |
-//! | `outbox.rs`, `places.rs` | frames that wait to be sent; where a peer stands in a table |
+//! | `places.rs` | where a peer stands in a table |
 //!
 //! The rest hands the findings of one part to the next:
 //!
@@ -51,7 +51,6 @@ mod journal;
 mod link;
 mod log;
 mod members;
-mod outbox;
 mod places;
 mod presence;
 mod pull;
@@ -78,7 +77,6 @@ use crate::send::train::Trains;
 
 pub use crate::role::model::{ModelState, ModelView};
 
-pub(crate) use config::check_peers;
 pub use config::{SNAPSHOTS_MAX, ServerJobConfig, WINDOW_MAX};
 pub(crate) use presence::Presence;
 pub use stats::{DELAYS_MAX, ServerJobStats, ServerStats};

@@ -2,7 +2,7 @@
 //! before anything changes (I7).
 
 use weft_control::{BoxIndex, Event, GROUPS_OPEN_MAX};
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::header::{Flags, Kind, Outcome};
 use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use weft_wire::{GroupId, Nanos, Rank};
 
@@ -12,7 +12,6 @@ use crate::drops::DropReason;
 use crate::role::Verdict;
 use crate::role::channel::{Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged};
-use crate::send::datagram::is_intact;
 
 /// Whom a frame of a group's row can be from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,23 +98,11 @@ impl Job {
 
     /// Checks cookie and source; a peer that lost its channel is told so.
     pub(super) fn identify(&self, peer: Peer, incoming: &mut Incoming<'_>) -> Result<(), Refusal> {
-        let source = incoming.source();
-        self.host.identify(peer, incoming.header.cookie, source).map_err(|reason| {
-            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
-            let (udp, header) = (incoming.udp, incoming.header);
-            let reply = lost.then(|| self.host.refuse_stale(peer, &udp, &header, incoming.buffer));
-            Refusal { reason, reply: reply.flatten() }
-        })
+        incoming.identify(&self.host, peer)
     }
 
-    pub(super) fn check_intact(&self, incoming: &mut Incoming<'_>) -> Result<(), Refusal> {
-        let range = incoming.udp.payload_range();
-        let integrity = self.config.model.integrity;
-        if is_intact(integrity, incoming.buffer, range) {
-            Ok(())
-        } else {
-            Err(DropReason::Integrity.into())
-        }
+    pub(super) fn check_intact(&self, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        incoming.check_intact(self.config.model.integrity)
     }
 
     /// The worker or the aggregator that a frame about a group is from, identified.
@@ -132,10 +119,7 @@ impl Job {
             _ => match self.open_in_place(header.group).and_then(|group| group.via) {
                 Some(via) => Peer::Box(via),
                 // A late frame of a group that is decided.
-                None => match self.host.peer_at(incoming.source()) {
-                    Some(peer @ Peer::Box(_)) => peer,
-                    _ => return Err(DropReason::WrongSource.into()),
-                },
+                None => incoming.box_at_source(&self.host)?,
             },
         };
         self.identify(peer, incoming)?;
@@ -157,10 +141,7 @@ impl Job {
         {
             return Err(DropReason::BadMembers.into());
         }
-        if header.chunk.0 >= self.chunks {
-            return Err(DropReason::ChunkOutOfRange.into());
-        }
-        check_elements(group.element_type, group.exponent, self.config.model.elements, &header)?;
+        self.config.model.check_chunk(&header, group.element_type, group.exponent)?;
         self.check_intact(incoming)?;
         self.take_chunk(peer, index, incoming)?;
         self.is_dirty = true;
@@ -175,15 +156,13 @@ impl Job {
         incoming: &mut Incoming<'_>,
     ) -> Result<(), Refusal> {
         let (now, header) = (incoming.now, incoming.header);
-        let range = incoming.udp.payload_range();
-        let frame_len = range.end as u64;
-        self.stats.chunk_bytes += frame_len;
         let chunk = header.chunk.0;
         let congested = incoming.udp.congestion() || header.flags.contains(Flags::CONGESTION);
         let answered = self.credits.answer(now, peer, index, chunk, congested);
         self.stats.window_reductions += u64::from(answered.is_some_and(|a| a.is_halved));
         let is_in_turn = answered.is_some_and(|answered| answered.is_in_turn);
-        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
+        let (wire, frame_len) = incoming.payload();
+        self.stats.chunk_bytes += frame_len;
         let arrival = self.staging.add(now, index, &header, frame_len, wire);
         match arrival.staged {
             Staged::Added(_) => {
@@ -264,10 +243,7 @@ impl Job {
             RowKind::Installed if incoming.header.flags.contains(Flags::DIRECT) => {
                 Peer::worker(incoming.header.members)?
             }
-            RowKind::Installed => match self.host.peer_at(incoming.source()) {
-                Some(peer @ Peer::Box(_)) => peer,
-                _ => return Err(DropReason::WrongSource.into()),
-            },
+            RowKind::Installed => incoming.box_at_source(&self.host)?,
             RowKind::Direct(rank) => Peer::Worker(rank),
             _ => return Err(DropReason::Kind.into()),
         };
@@ -299,25 +275,4 @@ impl Job {
         }
         Ok(Verdict::Hold)
     }
-}
-
-fn check_elements(
-    element_type: ElementType,
-    exponent: i8,
-    elements: u16,
-    header: &Header,
-) -> Result<(), DropReason> {
-    if header.count != elements {
-        return Err(DropReason::ElementCount);
-    }
-    if header.element_type != element_type {
-        return Err(DropReason::ElementType);
-    }
-    if header.operation != Operation::Sum {
-        return Err(DropReason::Operation);
-    }
-    if header.element_type == ElementType::I32 && header.exponent != exponent {
-        return Err(DropReason::Exponent);
-    }
-    Ok(())
 }

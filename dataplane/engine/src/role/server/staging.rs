@@ -27,10 +27,8 @@ pub(super) struct Staging {
     open_max: usize,
     pool: StagePool,
     groups: Vec<Option<Group>>,
-    /// Rows of installed groups.
-    rows: Vec<Option<OpenIndex>>,
-    /// Open direct groups of each worker, by the low bits of their generation.
-    direct: Vec<[Option<OpenIndex>; DIRECT_OPEN_MAX]>,
+    /// By [`place_of`] their ids.
+    places: Vec<Option<OpenIndex>>,
     /// Open groups in the order of their numbers.
     plan: Vec<OpenIndex>,
     /// When the last chunk came.
@@ -60,35 +58,15 @@ impl Staging {
             open_max: config.stages_open() as usize,
             pool: StagePool::new(kernels, stages, chunks as usize, elements),
             groups: core::iter::repeat_with(|| None).take(groups_max).collect(),
-            rows: vec![None; usize::from(GROUPS_OPEN_MAX)],
-            direct: vec![[None; DIRECT_OPEN_MAX]; config.workers.len()],
+            places: vec![None; ROWS + config.workers.len() * DIRECT_OPEN_MAX],
             plan: Vec::with_capacity(groups_max),
             chunk_at: None,
         }
     }
 
-    /// The place of groups with this id; none if no group can have it.
-    fn place(&mut self, id: GroupId) -> Option<&mut Option<OpenIndex>> {
-        let row = id.row();
-        match row.checked_sub(ROW_DIRECT) {
-            None => self.rows.get_mut(usize::from(row)),
-            Some(rank) => {
-                let worker = self.direct.get_mut(usize::from(rank))?;
-                worker.get_mut(usize::from(id.generation()) % DIRECT_OPEN_MAX)
-            }
-        }
-    }
-
-    /// The group that is open in the place of this id, whatever its generation.
+    /// The group that is open in the row of this id, whatever its generation.
     pub(super) fn in_place(&self, id: GroupId) -> Option<OpenIndex> {
-        let row = id.row();
-        match row.checked_sub(ROW_DIRECT) {
-            None => self.rows.get(usize::from(row)).copied().flatten(),
-            Some(rank) => {
-                let worker = self.direct.get(usize::from(rank))?;
-                worker[usize::from(id.generation()) % DIRECT_OPEN_MAX]
-            }
-        }
+        self.places.get(place_of(id)?).copied().flatten()
     }
 
     /// The open group with this id.
@@ -138,9 +116,9 @@ impl Staging {
         }
         let stage = self.pool.take().ok_or(InstallError::Full)?;
         let index = OpenIndex(u16::try_from(free).expect("at most 1024 groups"));
-        if let Some(place) = self.place(opening.id) {
-            debug_assert!(place.is_none(), "the caller found the place free");
-            *place = Some(index);
+        if let Some(place) = place_of(opening.id) {
+            debug_assert!(self.places[place].is_none(), "the caller found the place free");
+            self.places[place] = Some(index);
         }
         let members: ArrayVec<_, MEMBERS_MAX> = opening.members.iter().copied().collect();
         let granted = mask_of(opening.members);
@@ -241,8 +219,8 @@ impl Staging {
     pub(super) fn shut(&mut self, index: OpenIndex) -> Group {
         let group = self.groups[index.index()].take().expect("only open groups are decided");
         self.plan.retain(|other| *other != index);
-        if let Some(place) = self.place(group.id) {
-            *place = None;
+        if let Some(place) = place_of(group.id) {
+            self.places[place] = None;
         }
         group
     }
@@ -278,5 +256,17 @@ pub(super) fn mask_of(members: &[GroupMember]) -> Members {
     members.iter().fold(Members::EMPTY, |mask, member| mask.union(member.rank.bit()))
 }
 
+/// Where groups with this id stand: installed ones by their row, then each worker's direct ones by
+/// the low bits of their generation.
+fn place_of(id: GroupId) -> Option<usize> {
+    let Some(rank) = id.row().checked_sub(ROW_DIRECT) else {
+        return Some(usize::from(id.row())).filter(|row| *row < ROWS);
+    };
+    let direct = usize::from(id.generation()) % DIRECT_OPEN_MAX;
+    Some(ROWS + usize::from(rank) * DIRECT_OPEN_MAX + direct)
+}
+
+/// Rows of installed groups.
+const ROWS: usize = GROUPS_OPEN_MAX as usize;
 /// Direct updates that one worker may have open.
 const DIRECT_OPEN_MAX: usize = 4;

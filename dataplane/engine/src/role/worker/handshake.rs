@@ -10,7 +10,7 @@ use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation,
 use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};
 use weft_wire::{ChunkIndex, Cookie, GroupId, MacAddr, Nanos};
 
-use super::config::LeaseInfo;
+use super::config::{LeaseInfo, PROBE_LEN_DEFAULT};
 use super::event::{LeaseFault, Refusal, WorkerError};
 use super::lane::{Inbound, Lane, LanePhase, Poll, Shared, Terms};
 use super::stats::WorkerStats;
@@ -329,6 +329,7 @@ impl Lane {
 
 /// Longest UDP payload of any handshake datagram that is not a probe.
 pub(super) const HANDSHAKE_LEN_MAX: usize = handshake_len(WINDOW_MAX as u32);
+const _: () = assert!(PROBE_LEN_DEFAULT as usize == HANDSHAKE_LEN_MAX);
 /// Polls without an answer before the lane doubts that the box is still the same.
 const UNANSWERED_MAX: u32 = 3;
 /// What UDP over IPv4 carries.
