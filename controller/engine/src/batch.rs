@@ -213,13 +213,13 @@ impl Controller {
             let server = self.nodes[job.server.index()].host();
             for (ticket, segments) in &group.members {
                 let pending = &job.pending[ticket];
-                let from = job.workers[pending.rank.index()].host;
+                let from = job.workers[pending.rank.index()].host();
                 turn.virtual_bytes += pending.size_bytes as f64 / job.config.weight;
                 let to = via.unwrap_or(server);
                 reserve(&mut case.reservations, from, to, segments);
             }
             let last = group.members.last().map(|(ticket, _)| job.pending[ticket].rank);
-            let source = via.or_else(|| last.map(|rank| job.workers[rank.index()].host));
+            let source = via.or_else(|| last.map(|rank| job.workers[rank.index()].host()));
             if let Some(source) = source {
                 if via.is_some() {
                     reserve(&mut case.reservations, source, server, &group.sum);
@@ -278,11 +278,11 @@ impl Controller {
                     // Tickets grow, so names sort as requests came.
                     name: format!("{ticket:016}"),
                     server: ServerId(0),
-                    host: worker.host,
+                    host: worker.host(),
                     size_bytes: pending.size_bytes,
                     version: pending.version.min(version),
                     norm: pending.norm,
-                    dropped_before: worker.dropped_before,
+                    dropped_before: worker.is_dropped_before(),
                 }
             })
             .collect();
@@ -324,7 +324,7 @@ impl Controller {
         job.note_decision(true);
         job.end_update(pending.rank);
         if let Some(worker) = job.worker_mut(pending.rank) {
-            worker.dropped_before = true;
+            worker.note_decision(true);
         }
         self.is_saved = false;
         let reply = Reply::Drop { update_id: pending.update_id, reason };

@@ -271,7 +271,7 @@ impl Controller {
         let boxes = (0u16..).zip(&self.nodes).filter(|(_, node)| is_here(node));
         let workers = self.jobs.values().flat_map(|job| {
             let ranks = (0u8..).zip(&job.workers);
-            let here = ranks.filter(|(_, worker)| worker.host == host && worker.is_attached);
+            let here = ranks.filter(|(_, worker)| worker.host() == host && worker.is_attached());
             here.filter_map(|(rank, _)| Some(Reporter::Worker(job.id, Rank::new(rank)?)))
         });
         boxes.map(|(index, _)| Reporter::Box(NodeId(index))).chain(workers).collect()

@@ -257,7 +257,7 @@ impl Controller {
         let group = self.groups.get(&id)?;
         let job = &self.jobs[&group.job];
         let via = group.descriptor.via.and_then(|via| job.aggregators.get(usize::from(via.0)));
-        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host);
+        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host());
         let from = match (rank, via) {
             (Some(rank), _) => worker(rank),
             (None, Some(via)) => Some(self.host_of(*via)),

@@ -7,7 +7,7 @@ use weft_config::controller::JobConfig;
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
-use weft_plan::case::{HostId, Segment};
+use weft_plan::case::Segment;
 use weft_plan::policy::AnyPolicy;
 
 use super::message::{GrantSegment, NodeId};
@@ -17,11 +17,13 @@ mod numbers;
 mod promotion;
 mod replica;
 mod round;
+mod worker;
 
 pub(super) use numbers::Numbers;
 pub(super) use promotion::Promotion;
 pub(super) use replica::ReplicaProgress;
 pub(super) use round::Round;
+pub(super) use worker::Worker;
 
 /// Names a request; grows with every one.
 pub(super) type Ticket = u64;
@@ -64,19 +66,6 @@ pub(super) struct Job {
     /// What the server's box was last told to receive at most.
     pub(super) told_rate_bytes_per_sec: u64,
     pub(super) counters: JobCounters,
-}
-
-/// A worker of a job.
-#[derive(Clone, Debug)]
-pub(super) struct Worker {
-    pub(super) host: HostId,
-    pub(super) life: Option<u64>,
-    pub(super) is_attached: bool,
-    pub(super) last_update_id: Option<u64>,
-    /// Updates that it asked for and was not told the end of.
-    pub(super) outstanding: usize,
-    /// Its last update was dropped by a plan.
-    pub(super) dropped_before: bool,
 }
 
 /// A request that is not granted.
@@ -251,7 +240,7 @@ impl Job {
     /// An update has come to its end.
     pub(super) fn end_update(&mut self, rank: Rank) {
         if let Some(worker) = self.worker_mut(rank) {
-            worker.outstanding = worker.outstanding.saturating_sub(1);
+            worker.end_update();
         }
     }
 

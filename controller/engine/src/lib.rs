@@ -27,6 +27,9 @@
 //! | `accounts` | what each box has in each of its jobs, as it told |
 //! | `unregister` | what becomes of a job that ends at run time |
 //! | `rows` | group ids |
+//! | `node`, `job/worker` | what is known of a box, and of a worker |
+//! | `job/promotion`, `job/replica` | which server a job has; how far its replica is |
+//! | `job/round`, `job/numbers` | which updates a round has room for; which order numbers are free |
 //! | `check` | whether a configuration makes sense |
 //!
 //! Invariants: no order number is given twice; a granted update is never planned again (no

@@ -122,7 +122,7 @@ impl Controller {
         }
         let job = &self.jobs[&id];
         let address = self.nodes[job.server.index()].address().to_owned();
-        let ranks = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_attached);
+        let ranks = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_attached());
         let ranks: Vec<Rank> = ranks.filter_map(|(rank, _)| Rank::new(rank)).collect();
         let epoch = job.promotion.epoch();
         for rank in ranks {

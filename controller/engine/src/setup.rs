@@ -136,13 +136,9 @@ impl Controller {
             (job.replica, job.div_max) = (None, None);
         }
         let server = node(&job.server);
-        let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
-            host: self.links.host(worker.host()).unwrap_or(HostId(0)),
-            life: None,
-            is_attached: false,
-            last_update_id: None,
-            outstanding: 0,
-            dropped_before: known.dropped_before.contains(&rank),
+        let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| {
+            let host = self.links.host(worker.host()).unwrap_or(HostId(0));
+            Worker::new(host, known.dropped_before.contains(&rank))
         });
         let entry = Job {
             id,
@@ -187,7 +183,8 @@ impl Controller {
         self.saved_jobs = self.registered.len();
         let jobs = self.jobs.values().map(|job| {
             let recent = job.recent.iter().map(|is_drop| if *is_drop { 'x' } else { '.' });
-            let dropped = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.dropped_before);
+            let dropped =
+                (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_dropped_before());
             let mut saved = SavedJob {
                 recent: recent.collect(),
                 dropped_before: dropped.map(|(rank, _)| rank).collect(),
@@ -236,7 +233,7 @@ impl Controller {
     #[must_use]
     pub fn is_worker_attached(&self, job: JobId, rank: Rank) -> bool {
         let worker = self.jobs.get(&job).and_then(|job| job.workers.get(rank.index()));
-        worker.is_some_and(|worker| worker.is_attached)
+        worker.is_some_and(Worker::is_attached)
     }
 }
 
