@@ -60,7 +60,7 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
 }
 
 /// The replica's, once it was level with its server.
-fn heir(next_order: u64, version: u64) -> RoleState {
+fn successor(next_order: u64, version: u64) -> RoleState {
     RoleState { is_fit: true, ..role("r0", next_order, version, 0) }
 }
 

@@ -215,7 +215,7 @@ impl Staging {
         group.head_since.get_or_insert(now).saturating_add(Nanos(group.lateness_ns))
     }
 
-    /// Takes a group that is decided out of all tables. Its stage is the caller's, to be given back.
+    /// Takes a group that is decided out of all tables. Its stage is the caller's to give back.
     pub(super) fn shut(&mut self, index: OpenIndex) -> Group {
         let group = self.groups[index.index()].take().expect("only open groups are decided");
         self.plan.retain(|other| *other != index);
