@@ -9,11 +9,11 @@ use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
+use super::channels::channel;
 use super::config::{self, PushConfig};
 use super::group::Groups;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
-use super::upstream::channel;
 use super::{Have, Outbox};
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;

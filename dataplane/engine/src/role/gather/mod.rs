@@ -11,6 +11,7 @@
 //! | `admit.rs` | whose a frame is, and who pays for it |
 //! | `job.rs` | what a controller's word and the server's decisions change |
 //! | `upstream.rs` | which server and replica sums go to |
+//! | `channels.rs` | how a channel to them is opened |
 //! | `quick.rs` | whether a frame is an ordinary contribution |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
@@ -21,6 +22,7 @@
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
 mod admit;
+mod channels;
 mod config;
 mod copies;
 mod data;

@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 
 use weft_control::{Command, Event, InstallError};
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
-use weft_wire::header::Header;
+use weft_wire::header::{HEADER_LEN, Header};
+use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
 use crate::admit::StrangersQuota;
@@ -18,7 +19,9 @@ use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::classify::{Class, classify};
 use crate::drops::{DropCounters, DropReason};
 use crate::role::Verdict;
+use crate::role::channel::{ChannelHost, Peer};
 use crate::role::model::ModelConfigError;
+use crate::send::datagram::is_intact;
 use crate::send::train::Trains;
 use crate::table::JOBS_MAX;
 
@@ -34,6 +37,33 @@ pub(crate) struct Incoming<'a> {
 impl Incoming<'_> {
     pub(crate) fn source(&self) -> UdpAddr {
         self.udp.source(self.buffer)
+    }
+
+    /// Checks cookie and source; a peer that lost its channel is told so.
+    pub(crate) fn identify(&mut self, host: &ChannelHost, peer: Peer) -> Result<(), Refusal> {
+        let source = self.source();
+        host.identify(peer, self.header.cookie, source).map_err(|reason| {
+            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
+            let reply = lost.then(|| host.refuse_stale(peer, &self.udp, &self.header, self.buffer));
+            Refusal { reason, reply: reply.flatten() }
+        })
+    }
+
+    /// The box that a frame is from which names none, by its address.
+    pub(crate) fn box_at_source(&self, host: &ChannelHost) -> Result<Peer, DropReason> {
+        let peer = host.peer_at(self.source()).filter(|peer| matches!(peer, Peer::Box(_)));
+        peer.ok_or(DropReason::WrongSource)
+    }
+
+    pub(crate) fn check_intact(&self, integrity: Integrity) -> Result<(), DropReason> {
+        let is_intact = is_intact(integrity, self.buffer, self.udp.payload_range());
+        if is_intact { Ok(()) } else { Err(DropReason::Integrity) }
+    }
+
+    /// The payload behind the header, and the length of the frame.
+    pub(crate) fn payload(&mut self) -> (&mut [u8], u64) {
+        let range = self.udp.payload_range();
+        (&mut self.buffer[range.start + HEADER_LEN..range.end], range.end as u64)
     }
 }
 

@@ -8,7 +8,7 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
 use weft_wire::hello::{Hello, Phase, Reason, STEP_BITS_MAX};
 use weft_wire::{ChunkIndex, GroupId, MacAddr, Nanos};
 
-use super::config::LeaseInfo;
+use super::config::{LeaseInfo, PROBE_LEN_DEFAULT};
 use super::event::{LeaseFault, Refusal, WorkerError};
 use super::lane::{Inbound, Lane, Shared};
 use super::stats::WorkerStats;
@@ -240,5 +240,6 @@ impl Lane {
 
 /// Longest UDP payload of any handshake datagram that is not a probe.
 pub(super) const HANDSHAKE_LEN_MAX: usize = handshake_len(WINDOW_MAX as u32);
+const _: () = assert!(PROBE_LEN_DEFAULT as usize == HANDSHAKE_LEN_MAX);
 /// What UDP over IPv4 carries.
 const DATAGRAM_LEN_MAX: usize = 65_507;

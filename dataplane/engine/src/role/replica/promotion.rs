@@ -1,4 +1,4 @@
-//! A job's place at a replica: followed, or served since its server died (SPEC#promotion).
+//! A job at a replica: followed, or served since its server died (SPEC#promotion).
 //!
 //! Decides what of the replica's becomes the server's: what is applied, and what can be applied
 //! from what is here; never what only the dead server could say. Invariant (I1, I3): the server
@@ -18,12 +18,12 @@ use super::job::Job;
 use super::stats::ReplicaJobStats;
 use crate::random::SplitMix64;
 use crate::role::Verdict;
-use crate::role::model::{Incoming, ModelJob, ModelState, ModelView, Refusal};
+use crate::role::model::{Incoming, Ledger, ModelJob, Refusal};
 use crate::role::server::{self, Presence, ServerJobStats};
 
 /// A job at a replica.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ReplicaJob {
     local: Endpoint,
     kernels: &'static Kernels,
     random: SplitMix64,
@@ -49,7 +49,7 @@ struct Serving {
     stats: ReplicaJobStats,
 }
 
-impl Seat {
+impl ReplicaJob {
     pub(super) fn new(
         job: Job,
         local: Endpoint,
@@ -64,7 +64,7 @@ impl Seat {
     pub(super) fn note_controller(&mut self, now: Nanos, is_there: bool) {
         self.presence.note_controller(now, is_there);
         if let Role::Serving(serving) = &mut self.role {
-            serving.job.presence.note_controller(now, is_there);
+            serving.job.note_controller(now, is_there);
         }
     }
 
@@ -83,17 +83,11 @@ impl Seat {
         }
     }
 
-    pub(super) fn view(&self) -> ModelView<'_> {
+    /// What was applied, or decided.
+    pub(super) fn ledger(&self) -> &Ledger {
         match &self.role {
-            Role::Following(job) => job.view(),
-            Role::Serving(serving) => serving.job.view(),
-        }
-    }
-
-    pub(super) fn state(&self) -> ModelState {
-        match &self.role {
-            Role::Following(job) => job.state(),
-            Role::Serving(serving) => serving.job.state(),
+            Role::Following(job) => job.ledger(),
+            Role::Serving(serving) => serving.job.ledger(),
         }
     }
 
@@ -123,9 +117,9 @@ impl Seat {
             }
         };
         job.apply_what_is_here(now);
-        let state = job.state();
+        let state = job.ledger().state();
         // One that does not know all that is in its model cannot say what became of an update.
-        let applied = if job.is_patchy { OrderNumber(0) } else { state.next_order };
+        let applied = if job.fitness.is_patchy() { OrderNumber(0) } else { state.next_order };
         if !job.is_fit() || order < applied {
             job.tell(Event::PromotionRefused { applied });
             return;
@@ -133,12 +127,11 @@ impl Seat {
         let config = job.config.as_server();
         let random = SplitMix64::new(self.random.next_u64());
         let mut successor = server::Job::new(&config, self.local, random, self.kernels);
-        if successor.succeed(&state, epoch, order).is_err() {
+        if successor.succeed(&state, epoch, order, self.presence).is_err() {
             // Model and workers are of one configuration; a state of another shape cannot be.
             job.tell(Event::PromotionRefused { applied });
             return;
         }
-        successor.presence = self.presence;
         // What was said as a replica is still to be heard, and before the rest.
         while let Some(event) = job.poll_event() {
             successor.tell(event);
@@ -150,7 +143,7 @@ impl Seat {
     }
 }
 
-impl ModelJob for Seat {
+impl ModelJob for ReplicaJob {
     fn id(&self) -> JobId {
         self.any().id()
     }

@@ -12,8 +12,7 @@ impl Controller {
     /// True when the replica has all that workers were told of.
     pub(crate) fn is_fit(&self, id: JobId) -> bool {
         let job = &self.jobs[&id];
-        let succession = &job.succession;
-        let is_followed = succession.is_vouched && !succession.is_replica_left;
+        let is_followed = job.promotion.is_replica_followed();
         let account = job.replica.and_then(|replica| self.accounts.get(replica, id));
         let says_so = account.is_some_and(|state| state.is_fit);
         says_so && is_followed && job.config.ack == AckMode::Replica
@@ -24,7 +23,7 @@ impl Controller {
         self.accounts.get(replica, id).map_or(0, |state| state.next_order.0)
     }
 
-    /// A replica came. A new life of it is another heir, and was never asked to take over.
+    /// A replica came. A new life of it is another box, and was never asked to take over.
     pub(crate) fn take_replica(
         &mut self,
         now_ns: u64,
@@ -33,8 +32,8 @@ impl Controller {
         is_new_here: bool,
     ) {
         let id = state.job;
-        let succession = &self.jobs[&id].succession;
-        let (is_left, is_asked) = (succession.is_replica_left, succession.asked.is_some());
+        let promotion = &self.jobs[&id].promotion;
+        let (is_left, is_asked) = (promotion.is_replica_left(), promotion.is_pending());
         if is_left {
             self.command(node, Command::LeaveReplica { job: id });
         }
@@ -46,9 +45,9 @@ impl Controller {
 
     /// The server has said that acknowledgements wait for its replica. Only a controller can have
     /// it leave the replica, and from now on that is this one, or one that has its state.
-    pub(crate) fn vouch(&mut self, id: JobId) {
-        let succession = &mut self.jobs.get_mut(&id).expect("checked").succession;
-        if !core::mem::replace(&mut succession.is_vouched, true) {
+    pub(crate) fn confirm_replica(&mut self, id: JobId) {
+        let job = self.jobs.get_mut(&id).expect("checked");
+        if job.promotion.confirm_replica() {
             self.must_save();
         }
     }
