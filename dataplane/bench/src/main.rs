@@ -1,4 +1,5 @@
-//! Measures the aggregator from inside a node; `weft bench aggregator` starts it (`[bench]`).
+//! `weft-bench`: measures the aggregator's lane instead of serving; `weft bench` and the instruction
+//! gate start it with a node's configuration that has a `[bench]`.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -17,6 +18,10 @@
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
 //! its time. A sum is compared with `frames`, which shares no code with slots and kernels, and
 //! whose numbers no bank meets twice in a row.
+
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+#![forbid(unsafe_code)]
 
 mod checked;
 mod forged;
@@ -38,17 +43,65 @@ mod whole;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Parser;
 use serde::Serialize;
-use weft_lane::Settings;
+use weft_node::cli::{VERSION, split_eal_args};
+use weft_node::config;
+use weft_node::error::{NodeError, one_line};
+use weft_process::{say, signals};
 
-use crate::error::NodeError;
-use crate::node::Options;
+/// Measures the aggregator of Weft as the configuration's `[bench]` says, and ends with one JSON
+/// object on stdout.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weft-bench",
+    version = VERSION,
+    override_usage = "weft-bench --config <FILE>\n       weft-bench <EAL ARGUMENTS>… -- --config <FILE>",
+    after_help = "Exit status: 0 measured; 1 the measurement failed; 2 usage or configuration; 3 cannot run here; 130 ended at once by a second signal."
+)]
+struct Cli {
+    /// Configuration file (TOML) of a node, with a section `[bench]`.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let parsed = split_eal_args(std::env::args_os())
+        .and_then(|(arguments, eal_args)| Ok((Cli::try_parse_from(arguments)?, eal_args)));
+    let (cli, eal_args) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => error.exit(),
+    };
+    match measure(&cli, eal_args) {
+        Ok(measured) => {
+            say::out(&format!("{}\n", measured.to_json()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            say!("weft-bench: {}", one_line(&error));
+            ExitCode::from(error.exit_status())
+        }
+    }
+}
+
+fn measure(cli: &Cli, eal_args: Option<Vec<String>>) -> Result<Measurement, BenchError> {
+    let settings = config::load(&cli.config)?;
+    let stop = signals::stop_flag().map_err(NodeError::Signals)?;
+    outside::run(&settings, eal_args, stop)
+}
 
 /// Why a bench gave no figure.
 #[derive(Debug, thiserror::Error)]
-pub enum BenchError {
+enum BenchError {
+    /// It did not begin, as a node would not.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// There is nothing to measure.
+    #[error("the configuration has no [bench]; `weft-node` serves it")]
+    NoBench,
     /// The section asks for more than benches do.
     #[error(
         "[bench] needs seconds > 0, and rows without parent that have as many \
@@ -82,10 +135,10 @@ pub enum BenchError {
 impl BenchError {
     /// The process's exit status: 2 for the configuration, 3 for what this machine lacks, 1 for a
     /// measurement that failed.
-    #[must_use]
-    pub fn exit_status(&self) -> u8 {
+    fn exit_status(&self) -> u8 {
         match self {
-            Self::Unsupported => 2,
+            Self::Node(error) => error.exit_status(),
+            Self::NoBench | Self::Unsupported => 2,
             Self::Pcap { .. } => 3,
             Self::Join(_) | Self::Lane(_) | Self::Stalled(..) => 1,
         }
@@ -94,51 +147,42 @@ impl BenchError {
 
 /// One measurement, as the node prints it.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Measurement {
+struct Measurement {
     /// `replay`, `generate`, `echo`, `quota` or `forged`.
-    pub mode: &'static str,
+    mode: &'static str,
     /// Frames received (replay) or sent (generate, echo), or contributions due (quota, forged).
-    pub packets: u64,
+    packets: u64,
     /// Contributions that entered a sum (replay), or were answered (generate, echo).
-    pub contributions_added: u64,
+    contributions_added: u64,
     /// Answers sent (replay) or received.
-    pub answers: u64,
+    answers: u64,
     /// CPU time of the thread that measured.
-    pub cpu_seconds: f64,
+    cpu_seconds: f64,
     /// Time that passed meanwhile.
-    pub wall_seconds: f64,
+    wall_seconds: f64,
     /// Answers that were compared with the reference.
-    pub checked: u64,
+    checked: u64,
     /// Answers that differed from it.
-    pub wrong: u64,
+    wrong: u64,
     /// Frames that the restamping refused.
-    pub refused: u64,
+    refused: u64,
     /// Frames that the engine refused, by reason; only reasons that happened.
-    pub drops: BTreeMap<&'static str, u64>,
+    drops: BTreeMap<&'static str, u64>,
     /// Frames that were sent again because no answer came (generate, echo).
-    pub repeated: u64,
+    repeated: u64,
     /// Forged frames received.
-    pub forged: u64,
+    forged: u64,
     /// Frames lost because a transmit ring was full or a pool empty.
-    pub lost: u64,
+    lost: u64,
     /// Instruction set of the arithmetic.
-    pub isa: String,
+    isa: String,
 }
 
 impl Measurement {
     /// The measurement as one line of JSON.
-    #[must_use]
-    pub fn to_json(&self) -> String {
+    fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and names can be written")
     }
-}
-
-/// Measures what `[bench]` says.
-///
-/// # Errors
-/// [`NodeError`], as a node's.
-pub fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
-    outside::run(settings, options)
 }
 
 #[cfg(test)]
