@@ -18,8 +18,12 @@ use super::{BenchError, Measurement, forged, replay, whole};
 use weft_node::environment;
 use weft_node::error::NodeError;
 
-/// Measures what `[bench]` says, until `stop` is set at most. `eal_args` replace the generated ones.
-pub(super) fn run(
+/// Measures what `[bench]` says, until `stop` is set at most. `eal_args` replace those that the
+/// configuration gives.
+///
+/// # Errors
+/// [`BenchError`].
+pub fn run(
     settings: &Settings,
     eal_args: Option<Vec<String>>,
     stop: Arc<AtomicBool>,

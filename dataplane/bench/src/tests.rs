@@ -24,8 +24,8 @@ use weft_wire::hello::Integrity;
 use super::frames::{Frames, Shape};
 use super::memory::{Endless, MemoryDevice};
 use super::replay::{self, Limit, Outside};
+use super::run;
 use super::{generate, lanes};
-use crate::outside::run;
 
 fn settings(integrity: Integrity) -> Settings {
     settings_of(integrity, 3)

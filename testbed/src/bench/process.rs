@@ -1,4 +1,5 @@
-//! Processes of a bench: weft-node, weft-bench and dpdk-testpmd, and the CPU time of their polling threads.
+//! Processes of a bench: weft-node, weft-bench and dpdk-testpmd, and the CPU time of their polling
+//! threads.
 //!
 //! Each is ended by its own handle, also when the bench fails or is interrupted.
 

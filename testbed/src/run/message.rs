@@ -108,8 +108,8 @@ pub struct WorkerSummary {
     pub accuracy: f64,
     /// Allreduce: SHA-256 of the final model.
     pub model_sha256: String,
-    /// Chunks sent: an allreduce's for the first time in their epoch, a push's once for each turn of
-    /// their update, which then are direct + aggregated + dropped + voided + undecided.
+    /// Chunks sent: an allreduce's for the first time in their epoch, a push's once for each turn
+    /// of their update, which then are direct + aggregated + dropped + voided + undecided.
     pub chunks_sent: u64,
     /// Chunks that went to the server by themselves.
     pub chunks_direct: u64,

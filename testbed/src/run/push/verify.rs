@@ -269,12 +269,12 @@ struct Recordings {
 struct Life {
     life: u32,
     reader: UpdateReader,
-    updates: Vec<Told>,
+    updates: Vec<UpdateRecord>,
     next: usize,
 }
 
 /// A recorded update, what its worker was told, and whether it is in the sequence.
-struct Told {
+struct UpdateRecord {
     number: u64,
     version: u64,
     outcome: UpdateOutcome,
@@ -304,7 +304,13 @@ impl Recordings {
                         let (outcome, committed_version) =
                             told.get(&key).copied().unwrap_or_default();
                         let (number, version) = (recorded.number, recorded.version);
-                        Told { number, version, outcome, committed_version, is_taken: false }
+                        UpdateRecord {
+                            number,
+                            version,
+                            outcome,
+                            committed_version,
+                            is_taken: false,
+                        }
                     })
                     .collect();
                 of_rank.push(Life { life, reader, updates, next: 0 });
@@ -322,7 +328,7 @@ impl Recordings {
         committed_version: u64,
     ) -> Result<Option<Found>, RecordingError> {
         for life in self.lives.entry(rank).or_default() {
-            let fits = |told: &Told| {
+            let fits = |told: &UpdateRecord| {
                 version.is_none_or(|version| version == told.version)
                     && match told.outcome {
                         UpdateOutcome::Committed => told.committed_version == committed_version,

@@ -16,7 +16,7 @@ use weft_sim::push::application::{Application, Next, Standing, Update};
 use weft_sim::push::node::BoxNode;
 use weft_sim::push::scenario::Action;
 use weft_sim::push::topology;
-use weft_sim::push::worker::{Said, WorkerNode};
+use weft_sim::push::worker::{WorkerNode, WorkerOutput};
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{JobId, Nanos};
 
@@ -322,26 +322,29 @@ impl Application for Training<'_> {
         Some(Update { span, values, units: Vec::new(), norm, max_abs: max_abs.into() })
     }
 
-    fn said(&mut self, now: Nanos, worker: Standing, said: &Said) {
+    fn said(&mut self, now: Nanos, worker: Standing, said: &WorkerOutput) {
         let has_controller = self.plan.controller.is_some();
         let known = self.worker(worker);
         match said {
-            Said::Request(_) => known.asked_at = now,
-            Said::Joined(group, _) if group.row() < ROW_DIRECT => {
+            WorkerOutput::Request(_) => known.asked_at = now,
+            WorkerOutput::Joined(group, _) if group.row() < ROW_DIRECT => {
                 let (waited_ns, summary) = (now.since(known.asked_at).0, &mut known.summary);
                 known.granted_at = Some(now);
                 summary.request_to_grant_count += 1;
                 summary.request_to_grant_total_ns += waited_ns;
             }
-            Said::Joined(..) => {
+            WorkerOutput::Joined(..) => {
                 known.granted_at = None;
                 known.summary.controller_fallbacks += u64::from(has_controller);
             }
-            Said::Failed(error) => {
+            WorkerOutput::Failed(error) => {
                 let rank = u8::try_from(worker.rank).expect("a rank is below 64");
                 self.observed.failures.push((now.0, rank, error.clone()));
             }
-            Said::Cancel(_) | Said::Pulled(_) | Said::Shown(..) | Said::Told(..) => {}
+            WorkerOutput::Cancel(_)
+            | WorkerOutput::Pulled(_)
+            | WorkerOutput::Shown(..)
+            | WorkerOutput::Told(..) => {}
         }
     }
 
