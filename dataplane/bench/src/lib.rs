@@ -1,5 +1,5 @@
-//! `weft-bench`: measures the aggregator's lane. `weft bench` and the instruction gate start it with
-//! a node's configuration that has a `[bench]`.
+//! `weft-bench`: measures the aggregator's lane. `weft bench` and the instruction gate start it
+//! with a node's configuration that has a `[bench]`.
 //!
 //! | module | what it does |
 //! | --- | --- |
