@@ -309,3 +309,14 @@ fn the_version_names_commit_and_features() {
     assert!(text.starts_with("weft-node 0.") && text.contains("(commit "), "{text}");
     assert!(text.contains(features), "{text}");
 }
+
+#[test]
+fn a_bench_is_for_another_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.toml");
+    std::fs::write(&path, format!("{GOOD}[bench]\nmode = \"loop\"\n")).unwrap();
+    let output = weft_node(&["--config", &path.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("start weft-bench with it"), "{said}");
+}

@@ -11,7 +11,7 @@
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
 //! | `[controller]` | [`ControllerSection`]: who installs groups |
-//! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
+//! | `[bench]` | [`BenchSection`]: what `weft-bench` measures |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |

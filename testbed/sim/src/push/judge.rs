@@ -18,7 +18,7 @@ use weft_control::{Decision, Event, GroupDescriptor, OrderNumber};
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, JobId, Members};
 
-use truth::{Known, Truth};
+use truth::{PlannedGroup, Truth};
 
 use super::node::BoxNode;
 use super::scenario::Scenario;
@@ -103,7 +103,7 @@ impl Judge {
             self.violations.push(format!("job {job}: {order:?} is given twice"));
         }
         let ranks = descriptor.members.iter().map(|member| member.rank.index()).collect();
-        let mut known = Known::new(Some(order), ranks);
+        let mut known = PlannedGroup::new(Some(order), ranks);
         known.ungranted =
             descriptor.members.iter().map(|m| (m.rank.index(), m.version.0)).collect();
         truth.groups.insert(group, known);
@@ -114,7 +114,7 @@ impl Judge {
         let Uid { job, rank, .. } = offer.uid;
         let truth = &mut self.jobs[job];
         if group.row() >= ROW_DIRECT {
-            let mut known = Known::new(None, vec![rank]);
+            let mut known = PlannedGroup::new(None, vec![rank]);
             known.offers.push(offer);
             truth.groups.insert(group, known);
             return;

@@ -26,7 +26,7 @@ pub(super) struct Truth {
     pub(super) refused: BTreeSet<Uid>,
     /// Too old, or dropped by a plan: these may be told that they are dropped.
     pub(super) dropped: BTreeSet<Uid>,
-    pub(super) groups: BTreeMap<GroupId, Known>,
+    pub(super) groups: BTreeMap<GroupId, PlannedGroup>,
     /// The order numbers that the controller of now gave away.
     pub(super) orders: BTreeSet<OrderNumber>,
     /// The replica serves it.
@@ -39,7 +39,7 @@ pub(super) struct Truth {
 
 /// A group as it was planned, and what its members sent.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct PlannedGroup {
     /// None for a direct update: the server decides.
     pub(super) order: Option<OrderNumber>,
     /// Ranks in the group's order.
@@ -52,7 +52,7 @@ pub(super) struct Known {
     pub(super) dropped_at: Option<u64>,
 }
 
-impl Known {
+impl PlannedGroup {
     /// A group of which nobody has sent anything.
     pub(super) fn new(order: Option<OrderNumber>, ranks: Vec<usize>) -> Self {
         let bit = |rank: &usize| topology::rank(*rank).bit();

@@ -1,4 +1,5 @@
-//! Measures the aggregator from inside a node; `weft bench aggregator` starts it (`[bench]`).
+//! `weft-bench`: measures the aggregator's lane. `weft bench` and the instruction gate start it
+//! with a node's configuration that has a `[bench]`.
 //!
 //! | module | what it does |
 //! | --- | --- |
@@ -17,6 +18,10 @@
 //! restamping of replayed frames and the comparison of sampled sums run on its lcore and count as
 //! its time. A sum is compared with `frames`, which shares no code with slots and kernels, and
 //! whose numbers no bank meets twice in a row.
+
+// These macros panic when nobody reads: `weft_process::say` does not.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
+#![forbid(unsafe_code)]
 
 mod checked;
 mod forged;
@@ -41,14 +46,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
-use weft_lane::Settings;
-
-use crate::error::NodeError;
-use crate::node::Options;
+use weft_node::error::NodeError;
 
 /// Why a bench gave no figure.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
+    /// It did not begin, as a node would not.
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    /// There is nothing to measure.
+    #[error("the configuration has no [bench]; `weft-node` serves it")]
+    NoBench,
     /// The section asks for more than benches do.
     #[error(
         "[bench] needs seconds > 0, and rows without parent that have as many \
@@ -85,7 +93,8 @@ impl BenchError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Unsupported => 2,
+            Self::Node(error) => error.exit_status(),
+            Self::NoBench | Self::Unsupported => 2,
             Self::Pcap { .. } => 3,
             Self::Join(_) | Self::Lane(_) | Self::Stalled(..) => 1,
         }
@@ -133,13 +142,7 @@ impl Measurement {
     }
 }
 
-/// Measures what `[bench]` says.
-///
-/// # Errors
-/// [`NodeError`], as a node's.
-pub fn run(settings: &Settings, options: Options) -> Result<Measurement, NodeError> {
-    outside::run(settings, options)
-}
+pub use outside::run;
 
 #[cfg(test)]
 mod tests;

@@ -26,7 +26,6 @@ use super::memory::{Endless, MemoryDevice};
 use super::replay::{self, Limit, Outside};
 use super::run;
 use super::{generate, lanes};
-use crate::node::Options;
 
 fn settings(integrity: Integrity) -> Settings {
     settings_of(integrity, 3)
@@ -82,8 +81,7 @@ fn ordered(order: u32) -> impl Fn(&mut NodeConfig) {
 #[test]
 fn every_replayed_contribution_enters_a_right_sum() {
     for integrity in [Integrity::None, Integrity::Crc32c, Integrity::Checksum16] {
-        let options = Options::default();
-        let measured = run(&settings(integrity), options).unwrap();
+        let measured = run(&settings(integrity), None, Arc::default()).unwrap();
         if integrity == Integrity::Checksum16 {
             // The restamping does not mend UDP checksums, and the bench says so.
             assert_eq!(measured.contributions_added, 0);
@@ -103,7 +101,7 @@ fn every_replayed_contribution_enters_a_whole_lease() {
         let bench = settings.config.bench.as_mut().unwrap();
         // More than a group's, so that groups change and sums are released.
         (bench.lease, bench.packets) = (LeaseName::Whole, 5_000);
-        let measured = run(&settings, Options::default()).unwrap();
+        let measured = run(&settings, None, Arc::default()).unwrap();
         assert!(measured.packets >= 5_000, "{integrity}");
         assert_eq!(measured.contributions_added, measured.packets, "{integrity}");
         assert!(measured.checked > 20 && measured.wrong == 0, "{integrity} {measured:?}");
@@ -175,7 +173,7 @@ fn any_order_and_any_mix_of_jobs_is_summed_right() {
         for integrity in [Integrity::None, Integrity::Crc32c] {
             let case = format!("{is_v6} {order} {jobs:?} {integrity}");
             let settings = settings_with(integrity, 4, is_v6, jobs, ordered(order));
-            let measured = run(&settings, Options::default())
+            let measured = run(&settings, None, Arc::default())
                 .unwrap_or_else(|error| panic!("{case}: {error}"));
             assert_eq!(measured.contributions_added, measured.packets, "{case}: {measured:?}");
             assert!(measured.checked > 90 && measured.wrong == 0, "{case}: {measured:?}");
@@ -188,7 +186,7 @@ fn tagged_frames_are_refused_as_such() {
     let settings = settings_with(Integrity::None, 4, false, &[JobSection::new(0)], |config| {
         config.bench.as_mut().unwrap().vlan = true;
     });
-    let measured = run(&settings, Options::default()).unwrap();
+    let measured = run(&settings, None, Arc::default()).unwrap();
     assert_eq!((measured.contributions_added, measured.refused), (0, 0), "{measured:?}");
     assert!(measured.drops["vlan"] >= measured.packets, "{measured:?}");
 }
@@ -315,7 +313,7 @@ fn every_so_many_th_answer_is_compared_whatever_bursts_they_leave_in() {
     for check_every in [1, 7, 32, 61] {
         let mut settings = settings_of(Integrity::None, 4);
         settings.config.bench.as_mut().unwrap().check_every = check_every;
-        let measured = run(&settings, Options::default()).unwrap();
+        let measured = run(&settings, None, Arc::default()).unwrap();
         // Answers of the warm-up, a tenth of it, are compared too.
         let expected = measured.answers * 4 * 11 / 10 / u64::from(check_every);
         assert!(measured.checked.abs_diff(expected) <= expected / 20 + 32, "{measured:?}");

@@ -15,11 +15,11 @@ use weft_wire::frame::{ETHERNET_LEN, Udp};
 use weft_wire::header::{Operation, Packet};
 use weft_wire::{Nanos, quant};
 
-use super::{PacketError, mac};
-use crate::run::message::{RoundMessage, WorkerMessage, WorkerSummary};
-use crate::run::plan::{ROWS, WorkerPlan};
+use crate::run::packet::{PacketError, mac};
+use crate::run::plan::WorkerPlan;
 use crate::run::recording::Recording;
-use crate::run::recording_path;
+use crate::run::reduce::configs::ROWS;
+use crate::run::{RoundMessage, WorkerMessage, WorkerSummary, recording_path};
 use crate::workload::digits::Trainer;
 
 /// Where a worker stands.
@@ -54,7 +54,6 @@ pub(super) struct Trainee<'a> {
     clamped: u64,
     /// Retransmissions and duplicates before this round.
     before: [u64; 2],
-    frames_sent: u64,
     messages: Vec<(Nanos, WorkerMessage)>,
 }
 
@@ -77,7 +76,6 @@ impl<'a> Trainee<'a> {
             start: Nanos(0),
             clamped: 0,
             before: [0; 2],
-            frames_sent: 0,
             messages: Vec::new(),
         })
     }
@@ -99,7 +97,7 @@ impl<'a> Trainee<'a> {
     /// The group that is at work and what it sums; the other has nothing to do meanwhile.
     fn work<T>(&mut self, f: impl FnOnce(&mut [Worker], usize, &mut dyn Payload) -> T) -> T {
         let kernels = Kernels::detect();
-        let is_fixed = !self.plan.block_exponents;
+        let is_fixed = !self.plan.has_block_exponents();
         match self.stage {
             Stage::Agreeing => {
                 let lease = *self.groups[1].lease().expect("an open worker has a lease");
@@ -177,7 +175,7 @@ impl<'a> Trainee<'a> {
         self.loss = self.trainer.gradient(u64::from(self.round), &mut self.gradient);
         self.values.copy_from_slice(&self.gradient);
         self.start = now;
-        if !self.plan.block_exponents {
+        if !self.plan.has_block_exponents() {
             return self.sum(now);
         }
         let (lease, kernels) = (self.lease(), Kernels::detect());
@@ -205,7 +203,7 @@ impl<'a> Trainee<'a> {
     }
 
     fn end_round(&mut self, now: Nanos) {
-        let exponents: Vec<i8> = match self.plan.block_exponents {
+        let exponents: Vec<i8> = match self.plan.has_block_exponents() {
             true => self
                 .encoded
                 .iter()
@@ -241,22 +239,16 @@ impl<'a> Trainee<'a> {
 
     fn finish(&mut self, now: Nanos) {
         self.stage = Stage::Over;
-        let stats = self.groups[0].stats().clone();
+        let stats = self.groups[0].stats();
         let summary = WorkerSummary {
             accuracy: self.trainer.accuracy(),
             model_sha256: self.trainer.model_sha256(),
             chunks_sent: stats.chunks_sent,
-            answers: stats.answers,
+            chunks_aggregated: stats.answers,
             retransmissions: self.before[0],
-            status_probes: stats.status_probes,
-            resyncs: stats.resyncs,
-            hand_overs: stats.handovers_done,
-            refused: stats.refused.iter().sum(),
-            smoothed_rtt_ns: stats.smoothed_rtt.0,
-            tx_packets: self.frames_sent,
             ..WorkerSummary::default()
         };
-        self.say(now, WorkerMessage::Done(summary));
+        self.say(now, WorkerMessage::Done(Box::new(summary)));
     }
 }
 
@@ -270,7 +262,7 @@ impl Member for Trainee<'_> {
         let mac = mac(1, self.plan.rank.into());
         let seed = member_seed(self.plan.seed, self.plan.rank);
         let rows = [(ROWS[0], Operation::Sum, seed), (ROWS[1], Operation::Max, !seed)];
-        let count = 1 + usize::from(self.plan.block_exponents);
+        let count = 1 + usize::from(self.plan.has_block_exponents());
         for (row, operation, seed) in rows.into_iter().take(count) {
             let config = client.worker(row, operation, mac).expect("a plan's MTU fits its headers");
             match Worker::new(config, weft_kernel::crc32c, seed, now) {
@@ -318,7 +310,6 @@ impl Member for Trainee<'_> {
             transcript.note_event(now, self.plan.rank.into(), &event);
             self.take(now, event);
         }
-        self.frames_sent += out.len() as u64;
         out
     }
 

@@ -13,9 +13,9 @@ use weft_wire::{MacAddr, Nanos};
 use super::super::config::nanos;
 use super::super::message::{FromController, Job, ToController};
 use super::super::{Outcome, PushError};
-use super::{Book, Entry, Link, Stage};
+use super::{Entry, Link, Stage, Updates};
 
-impl Book {
+impl Updates {
     /// A request found the controller's queue full: as if there were no controller.
     pub(in super::super) fn take_lost_request(
         &mut self,
@@ -223,7 +223,7 @@ impl Book {
         }
     }
 
-    /// When [`Book::watch_controller`] has something to do.
+    /// When [`Updates::watch_controller`] has something to do.
     pub(super) fn link_timeout(&self) -> Nanos {
         let Some(controller) = &self.config.controller else { return Nanos::MAX };
         let waiting = self.entries.iter().filter(|entry| entry.granted_at.is_none());

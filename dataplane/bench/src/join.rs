@@ -56,7 +56,7 @@ impl Members {
             let welcomes = vec![None; usize::from(table.shards)];
             Ok(Member { worker, welcomes, port: local.addr.port(), open: false })
         };
-        let members = (0..row.members.len()).map(member).collect::<Result<_, _>>()?;
+        let members = (0..row.members.len()).map(member).collect::<Result<_, BenchError>>()?;
         Ok(Self { members })
     }
 

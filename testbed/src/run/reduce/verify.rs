@@ -3,15 +3,15 @@
 
 use std::path::Path;
 
-use super::recording::{RecordingError, RecordingReader};
-use super::recording_path;
+use crate::run::recording::{RecordingError, RecordingReader};
+use crate::run::recording_path;
 use crate::scenario::Scenario;
 use crate::workload::digits::{Trainer, TrainerError, model_bytes, sha256_hex};
 use crate::workload::reference::{Reference, ReferenceConfig, ReferenceError};
 
 /// What the proof found.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Proof {
+pub struct ReduceProof {
     /// Round by round.
     pub rounds: Vec<RoundProof>,
     /// Parameters of final models whose bits differ from the reference's, over all workers.
@@ -20,7 +20,7 @@ pub struct Proof {
     pub model_sha256: String,
 }
 
-impl Proof {
+impl ReduceProof {
     /// Elements of sums that differ, over all rounds and workers.
     #[must_use]
     pub fn wrong_sums(&self) -> u64 {
@@ -39,7 +39,7 @@ pub struct RoundProof {
 
 /// Why a run could not be recomputed.
 #[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
+pub(in crate::run) enum VerifyError {
     /// A recording is incomplete.
     #[error(transparent)]
     Recording(#[from] RecordingError),
@@ -55,12 +55,12 @@ pub enum VerifyError {
 ///
 /// # Errors
 /// [`VerifyError`] when a recording is missing or does not fit.
-pub fn verify(
+pub(in crate::run) fn verify(
     scenario: &Scenario,
     seed: u64,
     block_elements: usize,
     directory: &Path,
-) -> Result<Proof, VerifyError> {
+) -> Result<ReduceProof, VerifyError> {
     let workers = usize::from(scenario.job.workers);
     let initial = Trainer::new(0, workers, seed, &scenario.job.trainer())?;
     let config = ReferenceConfig {
@@ -77,7 +77,7 @@ pub fn verify(
     let mut readers = (0..workers)
         .map(|rank| RecordingReader::open(&recording_path(directory, rank), count))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut proof = Proof::default();
+    let mut proof = ReduceProof::default();
     for _ in 0..scenario.job.rounds {
         let mut recorded = Vec::with_capacity(workers);
         for reader in &mut readers {

@@ -73,7 +73,11 @@ where
             let (progress, prepare) = (&progress, &prepare);
             scope.spawn(move || {
                 let _guard = prepare(lane)?;
-                Ok(breathe_beside(AggregatorLane::new(port, engine), progress, outside))
+                Ok::<_, BenchError>(breathe_beside(
+                    AggregatorLane::new(port, engine),
+                    progress,
+                    outside,
+                ))
             })
         };
         let sides: Vec<_> = sides.into_iter().zip(engines).zip(1..).map(side).collect();

@@ -22,7 +22,7 @@ use super::{Outcome, PushConfig, PushError, PushStatistics};
 
 /// What the session keeps beside its engine.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct Updates {
     config: PushConfig,
     stage: Stage,
     entries: Vec<Entry>,
@@ -82,7 +82,7 @@ enum Link {
     Down(Nanos),
 }
 
-impl Book {
+impl Updates {
     pub(super) fn new(config: &PushConfig, has_controller: bool) -> Self {
         Self {
             config: config.clone(),
@@ -295,7 +295,7 @@ impl Book {
         self.close_if_done(now, engine);
     }
 
-    /// When [`Book::handle_timeout`] has something to do.
+    /// When [`Updates::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Nanos {
         self.link_timeout().min(self.close_at.unwrap_or(Nanos::MAX))
     }

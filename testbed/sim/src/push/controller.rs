@@ -23,7 +23,7 @@ pub use config::{box_name, host_rates};
 
 /// Who is told something by the controller.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum Outgoing {
     /// A box.
     Box {
         /// Its place.
@@ -49,7 +49,7 @@ pub enum Told {
 
 /// The controller and its disk.
 #[derive(Debug)]
-pub struct Steward {
+pub struct ControllerNode {
     config: Config,
     policies: Policies,
     answer_delay: Nanos,
@@ -65,14 +65,14 @@ pub struct Steward {
     workers_per_job: usize,
 }
 
-impl Steward {
+impl ControllerNode {
     /// A controller that begins.
     #[must_use]
     pub fn new(scenario: &Scenario) -> Self {
         let nodes = scenario.boxes() + scenario.jobs * scenario.workers;
         let site = scenario.site.as_ref();
         let [seed, ..] = hash(&[scenario.seed, 61]).to_be_bytes();
-        let mut steward = Self {
+        let mut controller = Self {
             config: config(scenario),
             answer_delay: site.map_or(Nanos(0), |site| site.answer_delay),
             busy_until: Nanos(0),
@@ -86,9 +86,9 @@ impl Steward {
             workers_per_job: scenario.workers,
         };
         if scenario.control == Control::Engine {
-            steward.start(Nanos(0));
+            controller.start(Nanos(0));
         }
-        steward
+        controller
     }
 
     /// Starts a controller that has died, with what is on disk.
@@ -262,7 +262,7 @@ impl Steward {
     }
 
     /// Lets it do what is due, saves what must be saved, and takes what it wants told.
-    pub fn advance(&mut self, now: Nanos) -> Vec<Told> {
+    pub fn advance(&mut self, now: Nanos) -> Vec<Outgoing> {
         let now_ns = self.now_ns(now);
         let Some(controller) = &mut self.controller else { return Vec::new() };
         let plans = controller.plans();
@@ -279,19 +279,19 @@ impl Steward {
         let mut told = Vec::new();
         while let Some(action) = controller.poll_action() {
             let (boxes, workers) = (&self.boxes, self.workers_per_job);
-            let word = match action {
+            let message = match action {
                 Action::Command { node, command } => {
                     let place = boxes.iter().position(|known| *known == Some(node));
-                    Told::Box { node: place.expect("only boxes that attached"), command }
+                    Outgoing::Box { node: place.expect("only boxes that attached"), command }
                 }
-                Action::Reply { job, rank, reply } => Told::Worker {
+                Action::Reply { job, rank, reply } => Outgoing::Worker {
                     worker: topology::job_place(job) * workers + rank.index(),
                     reply,
                 },
-                Action::Notice { job, notice } => Told::People { job, notice },
+                Action::Notice { job, notice } => Outgoing::People { job, notice },
                 Action::Probe { .. } => continue,
             };
-            told.push(word);
+            told.push(message);
         }
         told
     }
@@ -303,8 +303,8 @@ impl Steward {
         Some(self.busy_until).filter(|until| *until > now)
     }
 
-    /// When [`Steward::advance`] is due. Never at once: an engine that wants what it cannot have
-    /// does not spin.
+    /// When [`ControllerNode::advance`] is due. Never at once: an engine that wants what it cannot
+    /// have does not spin.
     #[must_use]
     pub fn timeout(&self, now: Nanos) -> Nanos {
         let due_ns = self.controller.as_ref().and_then(Controller::poll_timeout);
