@@ -70,7 +70,8 @@ impl Accounts {
             | Command::SetRate { .. }
             | Command::Skip { .. }
             | Command::Promote { .. }
-            | Command::StandDown { .. } => {}
+            | Command::StandDown { .. }
+            | Command::Holding(_) => {}
         }
     }
 

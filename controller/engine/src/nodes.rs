@@ -72,6 +72,7 @@ impl Controller {
             }
         }
         if is_new_life {
+            self.forget_holdings(id);
             self.need_plan(Why::Failure);
         }
         Ok(id)
@@ -105,6 +106,7 @@ impl Controller {
         node.gone_ns = Some(now_ns);
         let host = node.host;
         self.count_anew(host, Reporter::Box(id));
+        self.forget_holdings(id);
         self.need_plan(Why::Failure);
     }
 

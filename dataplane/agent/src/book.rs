@@ -76,7 +76,8 @@ impl Book {
             | Command::SetRate { .. }
             | Command::Skip { .. }
             | Command::Promote { .. }
-            | Command::StandDown { .. } => {}
+            | Command::StandDown { .. }
+            | Command::Holding(_) => {}
         }
     }
 

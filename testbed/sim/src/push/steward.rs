@@ -289,7 +289,7 @@ impl Steward {
                     reply,
                 },
                 Action::Notice { job, notice } => Told::People { job, notice },
-                Action::Probe { .. } => continue,
+                Action::Probe { .. } | Action::Held { .. } => continue,
             };
             told.push(word);
         }

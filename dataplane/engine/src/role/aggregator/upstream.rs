@@ -21,7 +21,7 @@ use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::{LeaseIndex, Verdict};
 use crate::steps::StepSet;
-use crate::table::{BoxConfig, ParentConfig, RowConfig};
+use crate::table::{BoxShape, ParentConfig, RowConfig};
 
 /// First pause between handshake datagrams; doubles up to [`HANDSHAKE_PAUSE_MAX`].
 const HANDSHAKE_PAUSE: Nanos = Nanos::from_millis(2);
@@ -71,15 +71,16 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(
-        config: &BoxConfig,
+        shape: &BoxShape,
         row: &RowConfig,
         parent: &ParentConfig,
         lane: u16,
         life: u64,
+        hand_over: StepSet,
     ) -> Self {
         let source = Endpoint {
-            mac: config.local.mac,
-            addr: SocketAddr::new(config.local.addr.ip(), parent.source_port + lane),
+            mac: shape.local.mac,
+            addr: SocketAddr::new(shape.local.addr.ip(), parent.source_port + lane),
         };
         let mut root = parent.endpoint.addr;
         root.set_port(root.port() + lane);
@@ -101,9 +102,14 @@ impl Upstream {
             pause: HANDSHAKE_PAUSE,
             unanswered: 0,
             resend: ArrayVec::new(),
-            hand_over: StepSet::new(u32::from(row.window / config.shards)),
+            hand_over,
             hand_over_next: 0,
         }
+    }
+
+    /// Its memory, when the lease ends.
+    pub(super) fn into_set(self) -> StepSet {
+        self.hand_over
     }
 
     /// Where the root's lane sends from: its port and the lane.

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use weft_control::{BoxIndex, UPDATE_CHUNKS_MAX, is_pushed};
+use weft_control::{BoxIndex, HoldingError, UPDATE_CHUNKS_MAX, is_pushed};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN};
 use weft_wire::hello::{Integrity, Overflow};
@@ -65,7 +65,8 @@ impl PushConfig {
     }
 
     fn error(&self, field: &'static str, problem: &'static str) -> TableError {
-        TableError { entry: "push", index: u32::from(self.job.0), field, problem }
+        let reason = HoldingError::Number;
+        TableError { entry: "push", index: u32::from(self.job.0), field, problem, reason }
     }
 }
 
