@@ -15,6 +15,7 @@ use weft_wire::header::{ElementType, HEADER_LEN, Operation};
 use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
+use crate::slot::accumulate::Arithmetic;
 use crate::steps::handshake_len;
 
 /// Jobs that one box can serve.
@@ -215,7 +216,7 @@ impl BoxShape {
     /// [`TableError`] naming the field and the remedy.
     pub fn check_row<'a, R: Iterator<Item = &'a RowConfig>>(
         &self,
-        row: &RowConfig,
+        row: &'a RowConfig,
         jobs: impl IntoIterator<Item = &'a JobConfig>,
         rows: impl Fn() -> R,
     ) -> Result<(), TableError> {
@@ -233,6 +234,7 @@ impl BoxShape {
         }
         self.check_members(row)?;
         self.check_numbers(row)?;
+        self.check_lanes(row, rows().chain([row]))?;
         let of_job = rows().filter(|other| other.job == row.job);
         let slots: u64 = of_job.map(|other| u64::from(other.window)).sum();
         if slots + u64::from(row.window) > u64::from(job.slots_max) {
@@ -240,6 +242,20 @@ impl BoxShape {
             return Err(job_error(row.job, HoldingError::Quota, "slots_max", problem));
         }
         Ok(())
+    }
+
+    fn check_lanes<'a>(
+        &self,
+        row: &RowConfig,
+        rows: impl Iterator<Item = &'a RowConfig>,
+    ) -> Result<(), TableError> {
+        match port_of_two_lanes(self.shards, row, rows) {
+            None => Ok(()),
+            Some(_) => {
+                let problem = "have a UDP source port that would be of two lanes";
+                Err(row_error(row, HoldingError::Members, "members", problem))
+            }
+        }
     }
 
     fn check_members(&self, row: &RowConfig) -> Result<(), TableError> {
@@ -322,6 +338,46 @@ impl BoxShape {
         }
         Ok(())
     }
+}
+
+/// The ports that members and a root send from in lane 0.
+fn ports(row: &RowConfig) -> impl Iterator<Item = u16> + '_ {
+    let members = row.members.iter().map(|member| member.addr.port());
+    members.chain(row.parent.iter().map(|parent| parent.endpoint.addr.port()))
+}
+
+/// Bytes of slots that a row's lease takes, over all lanes.
+#[must_use]
+pub fn slot_bytes(row: &RowConfig) -> u64 {
+    let banks = usize::from(row.window) * 2;
+    let arithmetic = Arithmetic::of(row);
+    let words = arithmetic.word_count(usize::from(row.elements), row.members.len(), banks);
+    words as u64 * 4
+}
+
+/// A UDP source port that would be one lane's for a member or root of the row, and another's for
+/// one of `rows`, if there is one. A port means one lane, whoever sends from it (PROTOCOL section
+/// 10).
+#[must_use]
+pub fn port_of_two_lanes<'a>(
+    shards: u16,
+    row: &RowConfig,
+    mut rows: impl Iterator<Item = &'a RowConfig>,
+) -> Option<u16> {
+    if shards == 1 {
+        return None;
+    }
+    let differ = |one: u16, other: u16| {
+        (one != other && one.abs_diff(other) < shards).then_some(one.max(other))
+    };
+    rows.find_map(|other| ports(row).find_map(|port| ports(other).find_map(|at| differ(port, at))))
+}
+
+/// True when a peer that sends from `port`, and is lane 0's, would be another lane's because of
+/// the row.
+#[must_use]
+pub fn is_of_another_lane(shards: u16, row: &RowConfig, port: u16) -> bool {
+    ports(row).any(|first| first < port && port - first < shards)
 }
 
 fn job_error(

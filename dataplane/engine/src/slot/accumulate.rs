@@ -6,7 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_control::SumOrder;
+use weft_control::{RowConfig, SumOrder};
 use weft_kernel::{Kernels, as_f32, as_f32_mut};
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::Overflow;
@@ -325,6 +325,16 @@ fn stride(elements: usize) -> usize {
 }
 
 impl Arithmetic {
+    /// Of a row.
+    pub(crate) fn of(row: &RowConfig) -> Self {
+        Self {
+            element_type: row.element_type,
+            operation: row.operation,
+            sum_order: row.sum_order,
+            overflow: row.overflow,
+        }
+    }
+
     /// Words that banks take.
     pub(crate) fn word_count(self, elements: usize, members: usize, banks: usize) -> usize {
         banks * self.rows(members) * stride(elements)

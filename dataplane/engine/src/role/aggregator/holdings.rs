@@ -13,7 +13,7 @@ use super::lease::Lease;
 use super::{Aggregator, Job, JobStats, NEAR_BYTES};
 use crate::role::LeaseIndex;
 use crate::send::pacer::TokenBucket;
-use crate::table::{JobConfig, RowConfig};
+use crate::table::{JobConfig, RowConfig, is_of_another_lane};
 
 impl Aggregator {
     /// Takes a controller's word, between bursts. Answered by events.
@@ -47,6 +47,10 @@ impl Aggregator {
         let jobs = self.jobs.iter().flatten().map(|job| &job.config);
         let rows = || self.installed().map(|lease| &lease.row);
         self.shape.check_row(&row, jobs, rows).map_err(|error| error.reason)?;
+        let mut ports = self.first_lane_ports.iter();
+        if ports.any(|port| is_of_another_lane(self.shards, &row, *port)) {
+            return Err(HoldingError::Members);
+        }
         let places = self.leases.iter().zip(0..);
         let fitting = places.filter(|(lease, _)| lease.has_room(&self.shape, &row));
         let smallest = fitting.min_by_key(|(lease, place)| (lease.words_max(), *place));

@@ -96,7 +96,7 @@ impl Room {
         let window = row.window / shape.shards;
         let members = row.members.len();
         let elements = usize::from(row.elements);
-        let words = arithmetic(row).word_count(elements, members, usize::from(window) * 2);
+        let words = Arithmetic::of(row).word_count(elements, members, usize::from(window) * 2);
         Self { members, window, words }
     }
 
@@ -207,7 +207,7 @@ impl Lease {
         let window = row.window / shape.shards;
         let elements = usize::from(row.elements);
         let steps = u32::from(window);
-        let fits = self.slots.lay_out(steps, arithmetic(&row), elements, row.members.len());
+        let fits = self.slots.lay_out(steps, Arithmetic::of(&row), elements, row.members.len());
         assert!(fits, "the place has room for it");
         let unit = i32::MAX / i32::try_from(row.fan_in).expect("the table bounds the fan-in");
         // Whoever receives from this lane steers by the source port too (PROTOCOL section 10).
@@ -463,15 +463,6 @@ fn no_row() -> RowConfig {
         exponent: None,
         fan_in: 1,
         parent: None,
-    }
-}
-
-fn arithmetic(row: &RowConfig) -> Arithmetic {
-    Arithmetic {
-        element_type: row.element_type,
-        operation: row.operation,
-        sum_order: row.sum_order,
-        overflow: row.overflow,
     }
 }
 

@@ -62,6 +62,7 @@ pub struct Aggregator {
     rows: Vec<Option<LeaseIndex>>,
     /// By row index: what its next lease goes on from.
     pasts: Vec<Past>,
+    first_lane_ports: Vec<u16>,
     /// The places for leases, free or not.
     leases: Vec<Lease>,
     /// Which lease a root speaks to.
@@ -140,6 +141,7 @@ impl Aggregator {
             jobs_max: config.jobs.len() + usize::from(arena.jobs),
             rows: vec![None; ROWS_MAX],
             pasts: vec![Past::default(); ROWS_MAX],
+            first_lane_ports: Vec::new(),
             roots: Roots::new(leases.len()),
             timers: Timers::new(leases.len()),
             strangers: Strangers::new(StrangersQuota::default(), addresses_max),
@@ -169,6 +171,14 @@ impl Aggregator {
         let count = gather.addresses().count();
         self.strangers = self.strangers.with_addresses(count, gather.addresses());
         self.gather = gather;
+        self
+    }
+
+    /// Refuses leases that would take the frames of these source ports from lane 0: those of the
+    /// peers of push jobs, which lane 0 alone serves.
+    #[must_use]
+    pub fn with_first_lane_ports(mut self, ports: Vec<u16>) -> Self {
+        self.first_lane_ports = ports;
         self
     }
 
