@@ -12,6 +12,7 @@ use weft_control::{HoldingError, SumOrder};
 pub use weft_control::{JobConfig, MemberConfig, ParentConfig, RowConfig};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN, Operation};
+use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
@@ -67,6 +68,24 @@ pub struct ArenaConfig {
     pub leases: u16,
     /// Bytes of slots of each of them, over all lanes.
     pub lease_bytes: u64,
+    /// The box's port was opened without UDP checksums.
+    pub lacks_checksums: bool,
+    /// UDP ports, from the box's own on, that it was opened to send from; `None`: any.
+    pub socket_count: Option<u16>,
+}
+
+impl ArenaConfig {
+    /// True when the box's port can carry a lease that comes at run time.
+    #[must_use]
+    pub fn carries(&self, shape: &BoxShape, row: &RowConfig) -> bool {
+        let reaches = |parent: &ParentConfig| {
+            let above = parent.source_port.checked_sub(shape.local.addr.port());
+            let room = self.socket_count.unwrap_or(u16::MAX).saturating_sub(shape.shards);
+            self.socket_count.is_none() || above.is_some_and(|above| above <= room)
+        };
+        let is_summed = row.integrity == Integrity::Checksum16;
+        !(is_summed && self.lacks_checksums) && row.parent.as_ref().is_none_or(reaches)
+    }
 }
 
 /// Why a configuration is refused. `row` and `job` name the entry, `field` the key in it.

@@ -88,7 +88,7 @@ fn no_command_allocates_and_no_frame_beside_it() {
         jobs: Vec::new(),
         rows: Vec::new(),
     };
-    let arena = ArenaConfig { jobs: 2, leases: 3, lease_bytes: 64 << 10 };
+    let arena = ArenaConfig { jobs: 2, leases: 3, lease_bytes: 64 << 10, ..ArenaConfig::default() };
     let table = Table::new(config).and_then(|table| table.with_arena(arena)).expect("good");
     let mut lane = Aggregator::new(&table, 0, 1, Kernels::detect());
     let job =

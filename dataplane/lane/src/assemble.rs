@@ -13,7 +13,6 @@ use weft_io::Port;
 use weft_kernel::Kernels;
 use weft_wire::{MacAddr, Nanos};
 
-use crate::settings::push_ports;
 use crate::wrap::{Capture, Wrapped, fault_config};
 use crate::{LanePort, Relay, Ring, Settings, steer};
 
@@ -48,7 +47,7 @@ impl Settings {
     ) -> Aggregator {
         let engine = Aggregator::new(table, lane, seed, kernels)
             .with_strangers(self.strangers)
-            .with_first_lane_ports(self.pushes.iter().flat_map(push_ports).collect());
+            .beside_pushes(&self.pushes);
         // Nothing of push is steered by its source port, so lane 0 has it.
         if self.pushes.is_empty() || lane > 0 {
             return engine;

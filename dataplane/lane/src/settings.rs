@@ -59,8 +59,9 @@ impl Settings {
     /// What the jobs and leases of an aggregator come to, as a line for people; nothing of others.
     #[must_use]
     pub fn arena_text(&self) -> String {
-        let ArenaConfig { jobs, leases, lease_bytes } = self.arena;
-        if self.arena == ArenaConfig::default() {
+        let ArenaConfig { jobs, leases, lease_bytes, .. } = self.arena;
+        let is_model = !self.servers.is_empty() || !self.replicas.is_empty();
+        if is_model || self.config.bench.is_some() {
             return String::new();
         }
         let own: u64 = self.table.rows.iter().map(slot_bytes).sum();
@@ -73,9 +74,12 @@ impl Settings {
         )
     }
 
-    /// True when a model's payloads are protected by UDP's checksum.
+    /// True when payloads are protected by UDP's checksum.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
+        if has_checksums(&self.table.rows) {
+            return true;
+        }
         let servers = self.servers.iter().map(|job| job.model.integrity);
         let mut all = servers.chain(self.replicas.iter().map(|job| job.model.integrity));
         all.any(|integrity| integrity == Integrity::Checksum16)
@@ -121,24 +125,28 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         rows: rows.collect::<Result<_, _>>()?,
     };
     let table = Table::new(table).map_err(|error| place(&config, &error))?;
-    let (table, arena) = resolve_arena(&config, table)?;
+    let source_ports = table.config().rows.iter().filter_map(|row| Some(row.parent?.source_port));
+    let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
+    let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(config.lcores.shards));
+    let (table, arena) = resolve_arena(&config, table, udp_sockets)?;
     let lanes = LaneMap::new(&table);
     let pushes = resolve_pushes(&config, &table)?;
     let servers = resolve_servers(&config, &table)?;
     let replicas = resolve_replicas(&config, &table)?;
-    let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
-    let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
-    let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
     Ok(Settings { config, table, arena, strangers, pushes, servers, replicas, lanes, udp_sockets })
 }
 
 /// What is kept free for jobs and leases that come at run time; nothing where none can.
-fn resolve_arena(config: &NodeConfig, table: Table) -> Result<(BoxConfig, ArenaConfig), Problem> {
+fn resolve_arena(
+    config: &NodeConfig,
+    table: Table,
+    sockets: usize,
+) -> Result<(BoxConfig, ArenaConfig), Problem> {
     let is_model = !config.server.is_empty() || !config.replica.is_empty();
     if is_model || config.bench.is_some() {
         return Ok((table.config().clone(), ArenaConfig::default()));
     }
-    let section = &config.arena;
+    let (section, is_udp) = (&config.arena, config.port.io == Io::Udp);
     let room = |max: usize, taken: usize| {
         let free = max.saturating_sub(taken).min(usize::from(ARENA_ENTRIES));
         u16::try_from(free).unwrap_or(ARENA_ENTRIES)
@@ -147,9 +155,16 @@ fn resolve_arena(config: &NodeConfig, table: Table) -> Result<(BoxConfig, ArenaC
         jobs: section.jobs.unwrap_or_else(|| room(JOBS_MAX, config.job.len())),
         leases: section.leases.unwrap_or_else(|| room(ROWS_MAX, config.row.len())),
         lease_bytes: section.lease_bytes,
+        lacks_checksums: is_udp && !has_checksums(&table.config().rows),
+        socket_count: is_udp.then(|| u16::try_from(sockets).unwrap_or(u16::MAX)),
     };
     let table = table.with_arena(arena).map_err(|error| place(config, &error))?;
     Ok((table.config().clone(), arena))
+}
+
+/// True when rows have payloads that UDP's checksum protects.
+fn has_checksums(rows: &[RowConfig]) -> bool {
+    rows.iter().any(|row| row.integrity == Integrity::Checksum16)
 }
 
 /// Jobs, and leases, that an arena has room for by default.
@@ -169,7 +184,7 @@ fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConf
     for (index, push) in pushes.iter().enumerate() {
         let is_taken =
             |port| table.rows.iter().any(|row| is_of_another_lane(table.shards, row, port));
-        if let Some(port) = push_ports(push).find(|port| is_taken(*port)) {
+        if let Some(port) = push.ports().find(|port| is_taken(*port)) {
             let problem = format!(
                 "have the UDP source port {port}, which is a further lane's of a row's member or \
                  root: push jobs are lane 0's, so give them other ports"
@@ -178,12 +193,6 @@ fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConf
         }
     }
     Ok(pushes)
-}
-
-/// The ports that a push job's peers send from.
-pub(crate) fn push_ports(push: &PushConfig) -> impl Iterator<Item = u16> + '_ {
-    let ends = [Some(push.server.addr), push.replica.map(|replica| replica.addr)];
-    push.workers.iter().copied().chain(ends.into_iter().flatten()).map(|addr| addr.port())
 }
 
 /// A node is an aggregator, or serves models, or follows servers.

@@ -172,6 +172,11 @@ pub enum HoldingError {
     Elements,
     /// The root cannot be this.
     Root,
+    /// The job is pushed here: its groups and rows would have the same numbers on the wire.
+    Pushed,
+    /// The port was opened for none of these leases: without UDP checksums, or with no socket that
+    /// the leaf could send from.
+    Port,
     /// The box does nothing of the kind: it is a server or a replica.
     Role,
 }
@@ -201,6 +206,14 @@ impl fmt::Display for HoldingError {
                  and an exponent that their type has"
             }
             Self::Root => "its root must be of the box's family, with room for a port per lane",
+            Self::Pushed => {
+                "the job is pushed here, and its groups and rows would have the same numbers on the \
+                 wire; reduce under another job's index"
+            }
+            Self::Port => {
+                "the port was opened without UDP checksums, or with no socket that the leaf could \
+                 send from; have a row in the box's file that asks for it"
+            }
             Self::Role => "the box is no aggregator",
         })
     }

@@ -189,6 +189,8 @@ fn events_come_back_as_they_went() {
                 HoldingError::Elements,
                 HoldingError::Root,
                 HoldingError::Role,
+                HoldingError::Pushed,
+                HoldingError::Port,
             ]
             .map(refused),
         );

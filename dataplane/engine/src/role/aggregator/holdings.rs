@@ -35,6 +35,9 @@ impl Aggregator {
     fn install_job(&mut self, config: JobConfig) -> Result<Event, HoldingError> {
         let jobs = || self.jobs.iter().flatten().map(|job| &job.config);
         self.shape.check_job(&config, jobs()).map_err(|error| error.reason)?;
+        if self.pushed.contains(&config.job) {
+            return Err(HoldingError::Pushed);
+        }
         if jobs().count() >= self.jobs_max {
             return Err(HoldingError::Full);
         }
@@ -50,6 +53,9 @@ impl Aggregator {
         let mut ports = self.first_lane_ports.iter();
         if ports.any(|port| is_of_another_lane(self.shards, &row, *port)) {
             return Err(HoldingError::Members);
+        }
+        if !self.arena.carries(&self.shape, &row) {
+            return Err(HoldingError::Port);
         }
         let places = self.leases.iter().zip(0..);
         let fitting = places.filter(|(lease, _)| lease.has_room(&self.shape, &row));

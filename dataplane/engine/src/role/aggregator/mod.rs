@@ -21,20 +21,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_kernel::Kernels;
-use weft_wire::Nanos;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
+use weft_wire::{JobId, Nanos};
 
 use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::gather::Gather;
+use crate::role::gather::{Gather, PushConfig};
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
-use crate::table::{BoxShape, JOBS_MAX, JobConfig, ROWS_MAX, Table};
+use crate::table::{ArenaConfig, BoxShape, JOBS_MAX, JobConfig, ROWS_MAX, Table};
 use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
@@ -62,6 +62,9 @@ pub struct Aggregator {
     rows: Vec<Option<LeaseIndex>>,
     /// By row index: what its next lease goes on from.
     pasts: Vec<Past>,
+    arena: ArenaConfig,
+    /// Jobs that are pushed at this box, and the ports that their peers send from.
+    pushed: Vec<JobId>,
     first_lane_ports: Vec<u16>,
     /// The places for leases, free or not.
     leases: Vec<Lease>,
@@ -141,6 +144,8 @@ impl Aggregator {
             jobs_max: config.jobs.len() + usize::from(arena.jobs),
             rows: vec![None; ROWS_MAX],
             pasts: vec![Past::default(); ROWS_MAX],
+            arena,
+            pushed: Vec::new(),
             first_lane_ports: Vec::new(),
             roots: Roots::new(leases.len()),
             timers: Timers::new(leases.len()),
@@ -174,11 +179,13 @@ impl Aggregator {
         self
     }
 
-    /// Refuses leases that would take the frames of these source ports from lane 0: those of the
-    /// peers of push jobs, which lane 0 alone serves.
+    /// Refuses what would get in the way of these push jobs, which lane 0 serves: a share of the
+    /// same job, and a lease that would take the frames of their peers from lane 0. Every lane of
+    /// the box is to know them.
     #[must_use]
-    pub fn with_first_lane_ports(mut self, ports: Vec<u16>) -> Self {
-        self.first_lane_ports = ports;
+    pub fn beside_pushes(mut self, pushes: &[PushConfig]) -> Self {
+        self.pushed = pushes.iter().map(|push| push.job).collect();
+        self.first_lane_ports = pushes.iter().flat_map(PushConfig::ports).collect();
         self
     }
 

@@ -64,6 +64,13 @@ impl PushConfig {
         u32::try_from(self.pull_cache_bytes / chunk_len.max(1)).unwrap_or(u32::MAX)
     }
 
+    /// The UDP ports that its peers send from.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        let ends = [Some(self.server.addr), self.replica.map(|replica| replica.addr)];
+        let all = self.workers.iter().copied().chain(ends.into_iter().flatten());
+        all.map(|addr| addr.port())
+    }
+
     fn error(&self, field: &'static str, problem: &'static str) -> TableError {
         let reason = HoldingError::Number;
         TableError { entry: "push", index: u32::from(self.job.0), field, problem, reason }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_kernel::Kernels;
 use weft_wire::header::{ElementType, Kind, Outcome};
-use weft_wire::hello::{Hello, Phase as Step, Reason};
+use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
 use weft_wire::{JobId, Members, Nanos, Rank};
 
 use super::super::{Aggregator, Phase};
@@ -18,7 +18,13 @@ use crate::role::Verdict;
 use crate::table::{ArenaConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table};
 
 /// Places for two leases of at most 4 slots of 16 elements, and one job.
-const ARENA: ArenaConfig = ArenaConfig { jobs: 1, leases: 2, lease_bytes: 4 * 2 * 64 };
+const ARENA: ArenaConfig = ArenaConfig {
+    jobs: 1,
+    leases: 2,
+    lease_bytes: 4 * 2 * 64,
+    lacks_checksums: false,
+    socket_count: None,
+};
 
 fn job(job: u16) -> JobConfig {
     JobConfig { job: JobId(job), slots_max: 8, rate_bytes_per_sec: None, burst_bytes: 0 }
@@ -145,6 +151,42 @@ fn a_full_arena_is_an_answer_and_a_removal_makes_room() {
     let second = HoldingCommand::InstallJob(job(1));
     assert_eq!(told(&mut aggregator, second), Event::HoldingInstalled { holding: Holding::Job });
     assert_eq!(told(&mut aggregator, HoldingCommand::InstallJob(job(2))), full(Holding::Job));
+}
+
+#[test]
+fn a_lease_that_the_port_cannot_carry_is_refused() {
+    let arena = ArenaConfig { lacks_checksums: true, socket_count: Some(3), ..ARENA };
+    let mut aggregator = serving(vec![row(0, 0, 2)], arena);
+    let summed = RowConfig { integrity: Integrity::Checksum16, ..row(1, 0, 2) };
+    let leaf = |above| {
+        let rank = Rank::new(0).unwrap();
+        let source_port = box_endpoint().addr.port() + above;
+        let parent = ParentConfig { endpoint: root_endpoint(), row: 3, rank, source_port };
+        RowConfig { parent: Some(parent), ..row(1, 0, 2) }
+    };
+    let error = HoldingError::Port;
+    let refused = Event::HoldingRefused { holding: Holding::Row(1), error };
+    for lease in [summed, leaf(3)] {
+        assert_eq!(install(&mut aggregator, &lease), refused);
+    }
+    assert_eq!(install(&mut aggregator, &leaf(2)), installed(1));
+}
+
+#[test]
+fn a_port_means_one_lane_whoever_comes() {
+    let mut two_lanes = config(vec![RowConfig { window: 2, ..row(0, 0, 2) }]);
+    two_lanes.shards = 2;
+    let table = Table::new(two_lanes).unwrap().with_arena(ARENA).unwrap();
+    let error = HoldingError::Members;
+    let refused = Event::HoldingRefused { holding: Holding::Row(1), error };
+    let mut other = RowConfig { window: 2, ..row(1, 0, 2) };
+    for lane in 0..2 {
+        let mut aggregator = Aggregator::new(&table, lane, 1, Kernels::detect());
+        other.members[1].addr.set_port(7001);
+        assert_eq!(install(&mut aggregator, &other), refused, "lane 1 of the others");
+        other.members[1].addr.set_port(7002);
+        assert_eq!(install(&mut aggregator, &other), installed(1));
+    }
 }
 
 #[test]
@@ -347,7 +389,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let arena = ArenaConfig { jobs: 2, leases: 2, lease_bytes: 4 * 2 * 64 };
+        let arena = ArenaConfig { jobs: 2, ..ARENA };
         Self {
             aggregator: serving(Vec::new(), arena),
             now: Nanos(0),
