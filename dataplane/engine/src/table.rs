@@ -12,12 +12,14 @@ use weft_control::{HoldingError, SumOrder};
 pub use weft_control::{JobConfig, MemberConfig, ParentConfig, RowConfig};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN, Operation};
-use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 use weft_wire::{JobId, MEMBERS_MAX};
 
-use crate::slot::accumulate::Arithmetic;
 use crate::steps::handshake_len;
+
+mod arena;
+
+pub use arena::{ArenaConfig, LEASE_BYTES_MAX, slot_bytes};
 
 /// Jobs that one box can serve.
 pub const JOBS_MAX: usize = 256;
@@ -29,8 +31,6 @@ pub const WINDOW_MAX: usize = 2048;
 pub const CHUNKS_MAX: u32 = 1 << 31;
 /// Lanes of one box.
 pub const SHARDS_MAX: usize = 64;
-/// Bytes of slots that an arena keeps for one lease at most.
-pub const LEASE_BYTES_MAX: u64 = 1 << 32;
 
 /// A box as its configuration describes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,36 +56,6 @@ pub struct BoxShape {
     pub shards: u16,
     /// Largest IP packet in bytes.
     pub mtu: u16,
-}
-
-/// What a box keeps free for what comes at run time, beside the jobs and rows of its file. All of
-/// it is taken when the box starts.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct ArenaConfig {
-    /// Jobs.
-    pub jobs: u16,
-    /// Windowed leases.
-    pub leases: u16,
-    /// Bytes of slots of each of them, over all lanes.
-    pub lease_bytes: u64,
-    /// The box's port was opened without UDP checksums.
-    pub lacks_checksums: bool,
-    /// UDP ports, from the box's own on, that it was opened to send from; `None`: any.
-    pub socket_count: Option<u16>,
-}
-
-impl ArenaConfig {
-    /// True when the box's port can carry a lease that comes at run time.
-    #[must_use]
-    pub fn carries(&self, shape: &BoxShape, row: &RowConfig) -> bool {
-        let reaches = |parent: &ParentConfig| {
-            let above = parent.source_port.checked_sub(shape.local.addr.port());
-            let room = self.socket_count.unwrap_or(u16::MAX).saturating_sub(shape.shards);
-            self.socket_count.is_none() || above.is_some_and(|above| above <= room)
-        };
-        let is_summed = row.integrity == Integrity::Checksum16;
-        !(is_summed && self.lacks_checksums) && row.parent.as_ref().is_none_or(reaches)
-    }
 }
 
 /// Why a configuration is refused. `row` and `job` name the entry, `field` the key in it.
@@ -363,15 +333,6 @@ impl BoxShape {
 fn ports(row: &RowConfig) -> impl Iterator<Item = u16> + '_ {
     let members = row.members.iter().map(|member| member.addr.port());
     members.chain(row.parent.iter().map(|parent| parent.endpoint.addr.port()))
-}
-
-/// Bytes of slots that a row's lease takes, over all lanes.
-#[must_use]
-pub fn slot_bytes(row: &RowConfig) -> u64 {
-    let banks = usize::from(row.window) * 2;
-    let arithmetic = Arithmetic::of(row);
-    let words = arithmetic.word_count(usize::from(row.elements), row.members.len(), banks);
-    words as u64 * 4
 }
 
 /// A UDP source port that would be one lane's for a member or root of the row, and another's for

@@ -4,8 +4,8 @@
 //! enumeration value is an [`Invalid`] that names the field, never a panic and never a guess.
 
 use weft_control::{
-    BoxIndex, Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember, HoldingCommand,
-    OrderNumber, ServerEpoch, UPDATE_CHUNKS_MAX, Version,
+    BoxIndex, Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, GroupMember, OrderNumber,
+    ServerEpoch, UPDATE_CHUNKS_MAX, Version,
 };
 use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, JobId, Members, Rank};
@@ -72,11 +72,6 @@ pub fn job(job: u32) -> Result<JobId, Invalid> {
 pub fn rank(rank: u32) -> Result<Rank, Invalid> {
     let rank = u8::try_from(rank).ok().and_then(Rank::new);
     rank.ok_or(invalid("rank", "must be at most 63"))
-}
-
-/// Reads a number of 16 bits.
-fn number(field: &'static str, value: u32) -> Result<u16, Invalid> {
-    u16::try_from(value).map_err(|_| invalid(field, "must be at most 65535"))
 }
 
 /// Writes a rank.
@@ -244,13 +239,8 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
         Proto::LeaveReplica(left) => Command::LeaveReplica { job: job(left.job)? },
         Proto::InstallJob(share) => Command::Holding(holding::job_share(share)?),
         Proto::InstallLease(lease) => Command::Holding(holding::lease(lease)?),
-        Proto::RemoveJob(removed) => {
-            Command::Holding(HoldingCommand::RemoveJob { job: job(removed.job)? })
-        }
-        Proto::RemoveLease(removed) => {
-            let (job, row) = (job(removed.job)?, number("row", removed.row)?);
-            Command::Holding(HoldingCommand::RemoveLease { job, row })
-        }
+        Proto::RemoveJob(removed) => Command::Holding(holding::without_job(removed)?),
+        Proto::RemoveLease(removed) => Command::Holding(holding::without_lease(removed)?),
     }))
 }
 

@@ -3,19 +3,13 @@
 //! Slots are 64-byte aligned and in host order; packets are big-endian at any alignment. The
 //! first contribution stores (no zeroing), the completing one writes slot and packet at once.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
 use weft_control::{RowConfig, SumOrder};
 use weft_kernel::{Kernels, as_f32, as_f32_mut};
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::Overflow;
 
 use super::BankIndex;
-
-const LINE_BYTES: usize = 64;
-const LINE_WORDS: usize = LINE_BYTES / 4;
-const PAGE_WORDS: usize = 4096 / 4;
+use super::aligned::{Aligned, LINE_WORDS};
 
 /// The arithmetic of one lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -96,20 +90,19 @@ impl Store {
         self.elements = elements;
         self.stride = stride(elements);
         self.rows = arithmetic.rows(members);
-        self.words.len = len;
+        self.words.set_len(len);
         true
     }
 
     /// Bytes of memory that its banks take, with what brings them to a cache line.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        (self.words.len + LINE_WORDS) * 4
+        (self.words.len() + LINE_WORDS) * 4
     }
 
     /// Writes to every page, so that the kernel gives the memory now and not to the first packet.
     pub fn touch(&mut self) {
-        // Anything but zero, which a compiler may know to be there already.
-        self.words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1);
+        self.words.touch();
     }
 
     /// Hints that a bank will be written soon.
@@ -357,45 +350,5 @@ impl Arithmetic {
     #[inline]
     fn clamps(self) -> bool {
         self.operation == Operation::Sum && self.overflow == Overflow::Clamp
-    }
-}
-
-/// A vector whose used part starts on a cache line, without unsafe: it is a little longer than
-/// asked for and remembers where the line starts.
-#[derive(Debug)]
-struct Aligned {
-    data: Vec<i32>,
-    start: usize,
-    /// Words that are used.
-    len: usize,
-}
-
-impl Aligned {
-    fn new(len: usize) -> Self {
-        let data = vec![0_i32; len + LINE_WORDS];
-        let misaligned = data.as_ptr().addr() % LINE_BYTES;
-        let start = (LINE_BYTES - misaligned) % LINE_BYTES / 4;
-        Self { data, start, len }
-    }
-
-    /// Words that may be used.
-    fn capacity(&self) -> usize {
-        self.data.len() - LINE_WORDS
-    }
-
-    /// Nothing where the part does not lie inside.
-    #[inline]
-    fn part(&self, start: usize, len: usize) -> &[i32] {
-        let start = self.start + start;
-        self.data.get(start..start + len).unwrap_or_default()
-    }
-
-    fn whole_part(&self, start: usize, len: usize) -> &[i32] {
-        &self.data[self.start + start..][..len]
-    }
-
-    #[inline]
-    fn part_mut(&mut self, start: usize, len: usize) -> &mut [i32] {
-        &mut self.data[self.start + start..][..len]
     }
 }

@@ -6,7 +6,7 @@ use weft_control::{Holding, HoldingCommand, JobConfig, MemberConfig, ParentConfi
 use weft_wire::MacAddr;
 use weft_wire::frame::Endpoint;
 
-use super::{Invalid, code, invalid, job, number, rank, rank_to_proto};
+use super::{Invalid, code, invalid, job, rank, rank_to_proto};
 use crate::v1;
 
 /// Writes a command.
@@ -35,6 +35,22 @@ pub(super) fn job_share(share: &v1::JobShare) -> Result<HoldingCommand, Invalid>
         rate_bytes_per_sec: share.rate_bytes_per_sec,
         burst_bytes: share.burst_bytes,
     }))
+}
+
+/// Reads the removal of a job's share.
+pub(super) fn without_job(removed: &v1::RemoveJob) -> Result<HoldingCommand, Invalid> {
+    Ok(HoldingCommand::RemoveJob { job: job(removed.job)? })
+}
+
+/// Reads the removal of a lease.
+pub(super) fn without_lease(removed: &v1::RemoveLease) -> Result<HoldingCommand, Invalid> {
+    let (job, row) = (job(removed.job)?, number("row", removed.row)?);
+    Ok(HoldingCommand::RemoveLease { job, row })
+}
+
+/// Reads a number of 16 bits.
+fn number(field: &'static str, value: u32) -> Result<u16, Invalid> {
+    u16::try_from(value).map_err(|_| invalid(field, "must be at most 65535"))
 }
 
 fn lease_to_proto(row: &RowConfig) -> v1::WindowedLease {

@@ -1,6 +1,6 @@
 use weft_control::{
-    Decision, Holding, HoldingError, InstallError, JobConfig, MemberConfig, ParentConfig,
-    RowConfig, SumOrder,
+    Decision, Holding, HoldingCommand, HoldingError, InstallError, JobConfig, MemberConfig,
+    ParentConfig, RowConfig, SumOrder,
 };
 use weft_wire::MacAddr;
 use weft_wire::frame::Endpoint;

@@ -10,6 +10,7 @@ mod data;
 mod formation;
 mod holdings;
 mod lease;
+mod place;
 mod quick;
 mod reply;
 mod roots;
@@ -41,7 +42,8 @@ pub use lease::{LeaseReport, MemberReport, Phase};
 pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use stats::{JobStats, Stats};
 
-use lease::{Lease, Past, Room};
+use lease::Lease;
+use place::{Past, Room};
 use quick::Quick;
 use roots::Roots;
 use run::Runs;
