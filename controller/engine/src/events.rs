@@ -32,6 +32,7 @@ impl Controller {
     ) -> Result<(), Refusal> {
         let checked = self.check_event(node, job, event);
         self.checked(checked)?;
+        self.held(node, job, event);
         self.nodes[node.index()].count_event(now_ns);
         self.accounts.note_event(node, job, event);
         if !self.jobs.contains_key(&job) {
@@ -62,8 +63,12 @@ impl Controller {
                 let (is_held, h_norm) = (is_held && !is_left, job.momentum_norm);
                 job.replica_progress.report(order.0, divergence_bound, is_held, h_norm);
             }
-            // It is in the account.
-            Event::Heir { .. } | Event::StoodDown { .. } => {}
+            // It is in the account, or was an answer.
+            Event::Heir { .. }
+            | Event::StoodDown { .. }
+            | Event::HoldingInstalled { .. }
+            | Event::HoldingRemoved { .. }
+            | Event::HoldingRefused { .. } => {}
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 let promoted = Promoted { epoch, applied, order, version, momentum_norm };
                 self.promoted(now_ns, job, node, promoted);
@@ -80,6 +85,10 @@ impl Controller {
         event: &Event,
     ) -> Result<(), Refusal> {
         check_figures(event)?;
+        if event.holding().is_some() {
+            // Boxes hold things for jobs that are none of this controller's too.
+            return Ok(());
+        }
         let Some(known) = self.jobs.get(&job) else {
             // It may be registered yet, and then begins where this box is.
             return match self.accounts.get(node, job) {
@@ -108,6 +117,9 @@ impl Controller {
                 }
             }
             Event::StoodDown { .. } => is_former,
+            Event::HoldingInstalled { .. }
+            | Event::HoldingRemoved { .. }
+            | Event::HoldingRefused { .. } => true,
         };
         // What a former server had still to say changes nothing.
         if is_former && !may {

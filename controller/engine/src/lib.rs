@@ -47,11 +47,11 @@ extern crate alloc;
 extern crate std;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event, Train};
+use weft_control::{Command, Event, Holding, Train};
 use weft_wire::{GroupId, JobId};
 
 use weft_plan::case::HostId;
@@ -67,6 +67,7 @@ mod events;
 mod flights;
 mod gates;
 mod grants;
+mod holdings;
 mod job;
 mod links;
 mod message;
@@ -87,8 +88,8 @@ mod unregister;
 
 pub use check::{ConfigError, shown};
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, ProbeTrain, Refusal,
-    Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
+    Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
@@ -128,6 +129,8 @@ pub struct Controller {
     replan: Option<Why>,
     /// Acknowledgements that a hello implied.
     acknowledged: VecDeque<(NodeId, Event)>,
+    /// What boxes were told to hold, or no more, and have not answered.
+    holdings: BTreeSet<(NodeId, JobId, Holding)>,
     actions: VecDeque<Action>,
     plans: u64,
     refusals: BTreeMap<&'static str, u64>,

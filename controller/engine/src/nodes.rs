@@ -39,6 +39,7 @@ impl Controller {
             }
         }
         if is_new_life {
+            self.forget_holdings(id);
             self.need_plan(Why::Failure);
         }
         Ok(id)
@@ -71,6 +72,7 @@ impl Controller {
         node.detach(now_ns);
         let host = node.host();
         self.count_anew(host, Reporter::Box(id));
+        self.forget_holdings(id);
         self.need_plan(Why::Failure);
     }
 

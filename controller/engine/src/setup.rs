@@ -1,7 +1,7 @@
 //! How a controller begins: configuration and saved state become boxes and jobs; jobs that are
 //! registered later go the same way.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -54,6 +54,7 @@ impl Controller {
             tickets: 0,
             replan: None,
             acknowledged: VecDeque::new(),
+            holdings: BTreeSet::new(),
             actions: VecDeque::new(),
             plans: 0,
             refusals: BTreeMap::new(),
@@ -221,6 +222,12 @@ impl Controller {
     #[must_use]
     pub fn job_by_name(&self, name: &str) -> Option<JobId> {
         self.jobs.values().find(|job| job.config.name == name).map(|job| job.id)
+    }
+
+    /// A box's name.
+    #[must_use]
+    pub fn node_name(&self, node: NodeId) -> &str {
+        self.nodes.get(node.index()).map_or("?", Node::name)
     }
 
     /// "address:port" of a box's data port; empty while it is not known.

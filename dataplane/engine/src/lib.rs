@@ -22,7 +22,7 @@
 //! what they come to, cell by cell.
 //!
 //! Nothing here reads a clock, a socket or a random device: time and seeds are arguments (I10).
-//! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lease is
+//! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lane is
 //! made; no frame allocates, blocks or panics (I7, I8).
 #![no_std]
 #![forbid(unsafe_code)]

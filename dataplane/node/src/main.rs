@@ -45,7 +45,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         return Ok(());
     }
     if cli.check_config {
-        say::out(&format!("{}: good\n", cli.config.display()));
+        say::out(&format!("{}: good\n{}", cli.config.display(), settings.arena_text()));
         return Ok(());
     }
     if settings.config.bench.is_some() {
@@ -56,7 +56,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     let stored = Stored::open(&settings)?;
     let is_over = Arc::new(AtomicBool::new(false));
     let agent = if agent::is_wanted(&settings.config) {
-        let control = Arc::new(NodeControl::default());
+        let control = Arc::new(NodeControl::of(&settings));
         options.control = Some(Arc::clone(&control));
         let life = environment::random_seed().map_err(NodeError::Seed)?;
         let resumed: Vec<_> = stored.resumed().cloned().collect();

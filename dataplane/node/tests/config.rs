@@ -166,7 +166,6 @@ fn push_jobs_are_judged_like_the_rest() {
     assert_prints_itself(PUSH);
     let cases = [
         ("chunks = 100", "chunk = 100", "node.toml:13: push[0].chunk: unknown field `chunk`"),
-        ("shards = 1", "shards = 2", "node.toml:5: lcores.shards: must be 1"),
         ("id = 3", "id = 5", "node.toml:9: push[0].job: is a [[job]] too"),
         ("job = 5", "job = 256", "node.toml:9: push[0].job: must be below 256"),
         ("job = 5", "job = 5\nbox_index = 64", "node.toml:10: push[0].box_index: must be below"),

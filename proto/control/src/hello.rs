@@ -91,7 +91,8 @@ impl RoleState {
             | Command::SetRate { .. }
             | Command::Skip { .. }
             | Command::Promote { .. }
-            | Command::StandDown { .. } => {}
+            | Command::StandDown { .. }
+            | Command::Holding(_) => {}
         }
     }
 

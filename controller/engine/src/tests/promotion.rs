@@ -142,7 +142,7 @@ impl Rig {
                     self.commands.push((name, command));
                 }
                 Action::Notice { notice, .. } => self.notices.push(notice),
-                Action::Probe { .. } => {}
+                Action::Probe { .. } | Action::Held { .. } => {}
                 Action::Reply { rank, reply, .. } => match reply {
                     Reply::ServerMoved { address, epoch } => {
                         self.moved.push((rank.index(), address, epoch.0));

@@ -31,6 +31,13 @@ pub(crate) struct Lives {
 }
 
 impl Lives {
+    /// Of a peer of a table that was installed for the nth time: no token that was given for its
+    /// place before is good again.
+    pub(crate) const fn of_installation(installation: u32) -> Self {
+        let turn = (installation as u64) << 32;
+        Self { latest: 0, latest_turn: turn, turn, is_present: false }
+    }
+
     /// The life that joined last, ended or not; 0 when none has.
     pub(crate) fn latest(&self) -> u64 {
         self.latest

@@ -289,7 +289,7 @@ impl ControllerNode {
                     reply,
                 },
                 Action::Notice { job, notice } => Outgoing::People { job, notice },
-                Action::Probe { .. } => continue,
+                Action::Probe { .. } | Action::Held { .. } => continue,
             };
             told.push(message);
         }

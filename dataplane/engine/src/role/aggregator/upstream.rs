@@ -23,7 +23,7 @@ use crate::role::{LeaseIndex, Verdict};
 use crate::session::backoff::Backoff;
 use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
 use crate::steps::StepSet;
-use crate::table::{BoxConfig, ParentConfig, RowConfig};
+use crate::table::{BoxShape, ParentConfig, RowConfig};
 
 /// Sums that wait to be sent up again; a further one is dropped, for its rank repeats itself.
 const RESEND_MAX: usize = 64;
@@ -50,15 +50,16 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(
-        config: &BoxConfig,
+        shape: &BoxShape,
         row: &RowConfig,
         parent: &ParentConfig,
         lane: u16,
         life: u64,
+        hand_over: StepSet,
     ) -> Self {
         let source = Endpoint {
-            mac: config.local.mac,
-            addr: SocketAddr::new(config.local.addr.ip(), parent.source_port + lane),
+            mac: shape.local.mac,
+            addr: SocketAddr::new(shape.local.addr.ip(), parent.source_port + lane),
         };
         let mut root = parent.endpoint.addr;
         root.set_port(root.port() + lane);
@@ -73,9 +74,14 @@ impl Upstream {
             is_closed_by_all: false,
             poll: Backoff::new(SESSION.pause_min, SESSION.pause_max),
             resend: ArrayVec::new(),
-            hand_over: StepSet::new(u32::from(row.window / config.shards)),
+            hand_over,
             hand_over_next: 0,
         }
+    }
+
+    /// Its memory, when the lease ends.
+    pub(super) fn into_set(self) -> StepSet {
+        self.hand_over
     }
 
     /// Where the root's lane sends from: its port and the lane.

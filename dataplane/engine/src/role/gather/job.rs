@@ -157,12 +157,14 @@ impl Job {
                 self.close(*rank, |id, _, _| group.is_none_or(|group| group == id));
             }
             Command::MoveServer { server, .. } => self.move_server(*server),
-            // The server conducts; this box sends only what it is asked for.
+            // The server conducts; this box sends only what it is asked for. What the box holds
+            // is not the job's own affair.
             Command::SetRate { .. }
             | Command::Skip { .. }
             | Command::Promote { .. }
             | Command::StandDown { .. }
-            | Command::LeaveReplica { .. } => {}
+            | Command::LeaveReplica { .. }
+            | Command::Holding(_) => {}
         }
     }
 

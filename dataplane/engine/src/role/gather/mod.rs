@@ -238,6 +238,11 @@ impl Gather {
         }
     }
 
+    /// Takes an answer to a command about what the box holds.
+    pub(crate) fn answer(&mut self, job: JobId, event: Event) {
+        self.outbox.answer(job, event);
+    }
+
     /// When the frame that is handled next arrived ([`Trains::note_arrival`]).
     #[inline]
     pub fn note_arrival(&mut self, at_ns: u64) {

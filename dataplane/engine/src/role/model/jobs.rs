@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event, InstallError};
+use weft_control::{Command, Event, HoldingError, InstallError};
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header};
 use weft_wire::hello::Integrity;
@@ -114,7 +114,7 @@ pub(crate) struct Jobs<J> {
     by_id: Vec<Option<u8>>,
     /// The job that sent last.
     turn: usize,
-    /// Answers about jobs that are not served here; the oldest give way.
+    /// Answers about what is not served here; the oldest give way.
     foreign: VecDeque<(JobId, Event)>,
 }
 
@@ -123,7 +123,7 @@ impl<J: ModelJob> Jobs<J> {
         Self {
             local,
             local_addr: local.addr.into(),
-            strangers: Strangers::new(StrangersQuota::default(), core::iter::empty()),
+            strangers: Strangers::new(StrangersQuota::default(), 0),
             jobs: Vec::with_capacity(capacity),
             by_id: vec![None; JOBS_MAX],
             turn: 0,
@@ -190,18 +190,24 @@ impl<J: ModelJob> Jobs<J> {
 
     pub(crate) fn handle_command(&mut self, now: Nanos, command: &Command) {
         let id = command.job();
-        match (self.index(id), command) {
-            (Some(index), _) => self.jobs[index].handle_command(now, command),
+        let refused = match (self.index(id), command) {
+            // Servers and replicas hold what their file says.
+            (_, Command::Holding(command)) => {
+                let (holding, error) = (command.holding(), HoldingError::Role);
+                Event::HoldingRefused { holding, error }
+            }
+            (Some(index), _) => return self.jobs[index].handle_command(now, command),
             (None, Command::Install(descriptor)) => {
-                if self.foreign.len() == FOREIGN_MAX {
-                    self.foreign.pop_front();
-                }
-                let error = InstallError::UnknownJob;
-                self.foreign.push_back((id, Event::Refused { group: descriptor.group, error }));
+                let (group, error) = (descriptor.group, InstallError::UnknownJob);
+                Event::Refused { group, error }
             }
             // Groups of a job that is not served here need no closing.
-            (None, _) => {}
+            (None, _) => return,
+        };
+        if self.foreign.len() == FOREIGN_MAX {
+            self.foreign.pop_front();
         }
+        self.foreign.push_back((id, refused));
     }
 
     pub(crate) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {

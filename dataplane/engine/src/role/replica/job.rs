@@ -98,7 +98,8 @@ impl ModelJob for Job {
             | Command::Skip { .. }
             | Command::Promote { .. }
             | Command::MoveServer { .. }
-            | Command::StandDown { .. } => {}
+            | Command::StandDown { .. }
+            | Command::Holding(_) => {}
         }
     }
 

@@ -112,7 +112,7 @@ impl ModelJob for Job {
             Command::StandDown { epoch, .. } => self.stand_down(*epoch),
             Command::LeaveReplica { .. } => self.leave_replica(),
             // A server has no server.
-            Command::Promote { .. } | Command::MoveServer { .. } => {}
+            Command::Promote { .. } | Command::MoveServer { .. } | Command::Holding(_) => {}
         }
     }
 
