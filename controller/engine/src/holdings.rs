@@ -2,8 +2,8 @@
 //!
 //! A controller's user installs and removes shares and leases; whether that can be is the box's to
 //! judge. Invariant: each command that is taken comes to exactly one [`Action::Held`], in bounded
-//! time: a box that goes before it answers has [`NotHeld::Gone`] said for it, and what it holds then
-//! its next hello does not tell. At most [`HOLDINGS_WAITING_MAX`] wait (I8).
+//! time: a box that goes before it answers has [`NotHeld::Gone`] said for it, and what it holds
+//! then its next hello does not tell. At most [`HOLDINGS_WAITING_MAX`] wait (I8).
 
 use weft_control::{Command, Event, Holding, HoldingCommand};
 use weft_wire::JobId;

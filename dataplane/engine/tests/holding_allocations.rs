@@ -1,5 +1,6 @@
-//! Zero allocations of a lane while jobs and leases come and go, from its first command on, counted:
-//! what is installed, what is refused, what is removed, and frames to each of them meanwhile.
+//! Zero allocations of a lane while jobs and leases come and go, from its first command on,
+//! counted: what is installed, what is refused, what is removed, and frames to each of them
+//! meanwhile.
 
 #[path = "../../../tests/tests/support/counting.rs"]
 mod counting;

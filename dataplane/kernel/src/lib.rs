@@ -17,7 +17,8 @@
 //!
 //! This is one of the crates where `unsafe` is allowed: to call a function compiled for an
 //! instruction set that was found at run time, to issue a prefetch, to compare a header in vector
-//! registers, and to read words as another type of number. The loops themselves are safe code, which the compiler vectorises.
+//! registers, and to read words as another type of number. The loops themselves are safe code,
+//! which the compiler vectorises.
 
 mod crc;
 mod kernels;

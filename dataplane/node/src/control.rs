@@ -2,9 +2,10 @@
 //!
 //! The agent's thread pushes commands and pops events and trains; lane 0 pops commands between
 //! breaths, pushes events and trains, and wakes the agent. Commands about what the box holds go to
-//! every lane, and one answer comes when all lanes have given theirs. Neither ever waits for the other (DESIGN
-//! "Hot path": no locks). A full queue of commands is the agent's to retry; events that find theirs
-//! full are lost and counted, and the controller learns the state by asking (PROTOCOL section 5).
+//! every lane, and one answer comes when all lanes have given theirs. Neither ever waits for the
+//! other (DESIGN "Hot path": no locks). A full queue of commands is the agent's to retry; events
+//! that find theirs full are lost and counted, and the controller learns the state by asking
+//! (PROTOCOL section 5).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
