@@ -37,7 +37,7 @@ deps: ## install the Debian packages that all targets need; asks first, CI=true 
 	@testbed/deploy/install-deps.sh bench
 
 .PHONY: build
-build: ## build weft, weft-controller and weft-node (release; with DPDK where libdpdk is)
+build: ## build weft, weft-controller, weft-node, weft-bench (release; with DPDK where libdpdk is)
 	@testbed/deploy/build.sh
 
 .PHONY: install

@@ -8,12 +8,13 @@ cd "$(dirname "$0")/../.."
 
 from=${FROM:-${CARGO_TARGET_DIR:-target}/release}
 to=${DESTDIR:-}${PREFIX:-/usr/local}
-node=$from/weft-node-dpdk
-[[ -x $node ]] || node=$from/weft-node
-
 install -D "$from/weft" "$to/bin/weft"
 install -D "$from/weft-controller" "$to/bin/weft-controller"
-install -D "$node" "$to/bin/weft-node"
+for program in weft-node weft-bench; do
+  built=$from/$program-dpdk
+  [[ -x $built ]] || built=$from/$program
+  install -D "$built" "$to/bin/$program"
+done
 # Only with DPDK.
 if [[ -x $from/weft-bridge ]]; then install -D "$from/weft-bridge" "$to/bin/weft-bridge"; fi
 

@@ -11,10 +11,10 @@ use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use weft_process::signals::ignores_hangup;
+use weft_process::signals::{INTERRUPTED, ignores_hangup};
 
 /// The exit status of an interrupted command.
-pub const STATUS: u8 = 130;
+pub const STATUS: u8 = INTERRUPTED;
 
 /// Makes the signals end this process at once, with [`STATUS`].
 ///

@@ -123,11 +123,11 @@ fn serve(recycles: bool) {
     let engine = Aggregator::new(&topology::table(&scenario, 0), 0, 1, Kernels::detect());
     let port = BoxPort { port: ports.next().expect("the box's"), recycles };
     let mut lane = AggregatorLane::new(port, engine);
-    let seats = topology::seats(&scenario).into_iter().enumerate();
+    let placements = topology::placements(&scenario).into_iter().enumerate();
     let mut members: Vec<_> = ports
-        .zip(seats)
-        .map(|(port, (index, seat))| {
-            let config = topology::worker_config(&scenario, index, seat);
+        .zip(placements)
+        .map(|(port, (index, placement))| {
+            let config = topology::worker_config(&scenario, index, placement);
             let worker = Worker::new(config, crc32c, 10 + index as u64, Nanos(0));
             let workers = u32::try_from(scenario.workers).expect("few");
             let data = Numbers { sums: 0, workers };

@@ -207,6 +207,7 @@ fn an_installed_tree_has_programs_pages_and_completions() {
     for file in [
         "bin/weft",
         "bin/weft-node",
+        "bin/weft-bench",
         "bin/weft-controller",
         "share/man/man1/weft.1",
         "share/man/man1/weft-run.1",

@@ -169,10 +169,10 @@ fn a_job_beside_another_sums_as_if_alone() {
 
 /// The sums of the second job, by worker and chunk.
 fn sums(report: &Report) -> Vec<(usize, Place, Vec<u8>)> {
-    let members = report.members.iter().filter(|member| member.seat.job == 1);
+    let members = report.members.iter().filter(|member| member.placement.job == 1);
     let sums = members.flat_map(|member| {
         let sums = member.data.sums.iter();
-        sums.map(|sum| (member.seat.worker, sum.place, sum.bytes.clone()))
+        sums.map(|sum| (member.placement.worker, sum.place, sum.bytes.clone()))
     });
     let mut sums: Vec<_> = sums.collect();
     sums.sort_unstable();

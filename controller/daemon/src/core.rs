@@ -205,6 +205,18 @@ impl Core {
                 let probe = v1::Probe { train, target: target.to_string(), packets };
                 self.probe(from, probe);
             }
+            Action::Held { node, job, holding, outcome } => {
+                let name = self.controller.node_name(node);
+                let job = job.0;
+                match outcome {
+                    Ok(()) => {
+                        weft_process::say!("weft-controller: `{name}`, job {job}: {holding}: done")
+                    }
+                    Err(why) => {
+                        weft_process::say!("weft-controller: `{name}`, job {job}: {holding}: {why}")
+                    }
+                }
+            }
             Action::Notice { job, notice } => self.log(job, &notice),
         }
     }

@@ -7,10 +7,10 @@
 
 use alloc::collections::BTreeMap;
 
-use weft_control::{Command, Decision, Event, Role};
-use weft_wire::{GroupId, JobId};
+use weft_control::{Command, Event};
+use weft_wire::JobId;
 
-use super::message::{NodeHello, NodeId, OpenGroup, RoleState};
+use super::message::{NodeHello, NodeId, RoleState};
 
 /// All boxes' accounts.
 #[derive(Clone, Debug, Default)]
@@ -40,37 +40,8 @@ impl Accounts {
 
     /// Notes what a box is told.
     pub(super) fn note_command(&mut self, node: NodeId, command: &Command) {
-        match command {
-            Command::Install(group) => {
-                let Some(state) = self.roles.get_mut(&(node, group.job)) else { return };
-                close(state, |open| open.row() == group.group.row());
-                let (id, members) = (group.group, group.mask());
-                state.open_groups.push(OpenGroup { group: id, order: group.order, members });
-            }
-            Command::Remove { job, group } => {
-                // A server still has to decide it; the event tells.
-                let state = self.roles.get_mut(&(node, *job));
-                if let Some(state) = state.filter(|state| state.role == Role::Aggregator) {
-                    close(state, |open| open == *group);
-                }
-            }
-            // Its groups end with the old server.
-            Command::MoveServer { job, .. } => {
-                if let Some(state) = self.roles.get_mut(&(node, *job)) {
-                    state.open_groups.clear();
-                }
-            }
-            Command::LeaveReplica { job } => {
-                let state = self.roles.get_mut(&(node, *job));
-                if let Some(state) = state.filter(|state| state.role == Role::Server) {
-                    state.has_left_replica = true;
-                }
-            }
-            Command::CloseMember { .. }
-            | Command::SetRate { .. }
-            | Command::Skip { .. }
-            | Command::Promote { .. }
-            | Command::StandDown { .. } => {}
+        if let Some(state) = self.roles.get_mut(&(node, command.job())) {
+            state.note_command(command);
         }
     }
 
@@ -80,38 +51,12 @@ impl Accounts {
             self.roles.remove(&(node, job));
         }
         let Some(state) = self.roles.get_mut(&(node, job)) else { return };
-        match *event {
-            Event::Heir { is_fit } => state.is_fit = is_fit,
-            // Held is a distance to one that was met.
-            Event::ReplicaAt { is_held, .. } => state.has_met_replica |= is_held,
-            Event::Promoted { epoch, order, version, momentum_norm, .. } if epoch > state.epoch => {
-                state.role = Role::Server;
-                state.epoch = epoch;
-                state.is_fit = false;
-                (state.next_order, state.version) = (order, version);
-                state.momentum_norm = momentum_norm;
-                state.open_groups.clear();
-            }
-            Event::PromotionRefused { .. } => state.is_fit = false,
-            Event::Refused { group, .. } => close(state, |open| open == group),
-            Event::Decided { group, order, decision, momentum_norm, .. } => {
-                // One that is told again says nothing new.
-                if order >= state.next_order {
-                    state.next_order.0 = order.0 + 1;
-                    state.momentum_norm = momentum_norm;
-                    if let Decision::Committed(version) = decision {
-                        state.version = version.max(state.version);
-                    }
-                }
-                close(state, |open| open == group);
-            }
-            _ => {}
+        state.note_event(event);
+        if let Event::PromotionRefused { .. } = event {
+            // Until it says again that it can.
+            state.is_fit = false;
         }
     }
-}
-
-fn close(state: &mut RoleState, is_it: impl Fn(GroupId) -> bool) {
-    state.open_groups.retain(|open| !is_it(open.group));
 }
 
 /// Roles of one box: one in every job that a controller has.

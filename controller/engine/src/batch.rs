@@ -81,7 +81,7 @@ impl Controller {
 
     /// A job can be planned while its server listens and has told its state.
     pub(super) fn can_plan(&self, job: &Job) -> bool {
-        job.is_known && self.nodes[job.server.index()].is_attached
+        job.is_known && self.nodes[job.server.index()].is_attached()
     }
 
     /// Plans everything that is not granted.
@@ -196,7 +196,7 @@ impl Controller {
         let rank_of = |ticket: Ticket| job.pending[&ticket].rank;
         let live = self.live_aggregators(job, case.now_ns);
         let groups = planned_groups(&live, &plan, case, tickets, rank_of);
-        let room = job.round_size().map(|size| size.saturating_sub(job.round.granted));
+        let room = job.round_room();
         let job = self.jobs.get_mut(&turn.job).expect("a turn's job");
         job.counters.policy_failures += u64::from(is_fallback);
         let mut room = room.map(|room| u64::from(room).saturating_sub(turn.planned_updates));
@@ -209,23 +209,23 @@ impl Controller {
                 }
                 *room -= count;
             }
-            let via = group.via.map(|i| self.nodes[job.aggregators[i].index()].host);
-            let server = self.nodes[job.server.index()].host;
+            let via = group.via.map(|i| self.nodes[job.aggregators[i].index()].host());
+            let server = self.nodes[job.server.index()].host();
             for (ticket, segments) in &group.members {
                 let pending = &job.pending[ticket];
-                let from = job.workers[pending.rank.index()].host;
+                let from = job.workers[pending.rank.index()].host();
                 turn.virtual_bytes += pending.size_bytes as f64 / job.config.weight;
                 let to = via.unwrap_or(server);
                 reserve(&mut case.reservations, from, to, segments);
             }
             let last = group.members.last().map(|(ticket, _)| job.pending[ticket].rank);
-            let source = via.or_else(|| last.map(|rank| job.workers[rank.index()].host));
+            let source = via.or_else(|| last.map(|rank| job.workers[rank.index()].host()));
             if let Some(source) = source {
                 if via.is_some() {
                     reserve(&mut case.reservations, source, server, &group.sum);
                 }
                 if let Some(replica) = job.replica {
-                    let replica = self.nodes[replica.index()].host;
+                    let replica = self.nodes[replica.index()].host();
                     reserve(&mut case.reservations, source, replica, &group.copy);
                 }
             }
@@ -246,10 +246,10 @@ impl Controller {
         let job = &self.jobs[&turn.job];
         let has_rounds = job.config.mode != Mode::Async;
         let version = job.version + in_flight + turn.planned_updates;
-        let live_replica = job.replica.filter(|node| self.nodes[node.index()].is_attached);
+        let live_replica = job.replica.filter(|node| self.nodes[node.index()].is_attached());
         let mut lag_norms: Vec<f64> = Vec::new();
         if live_replica.is_some() {
-            lag_norms.extend(job.replica_state.lag.iter().map(|(_, norm)| *norm));
+            lag_norms.extend(job.replica_progress.lag_norms());
             let open = job.open.values().filter_map(|group| self.groups.get(group));
             lag_norms.extend(open.map(Group::planned_norm));
             lag_norms.extend(&turn.planned_copies);
@@ -263,7 +263,7 @@ impl Controller {
             div_max: live_replica.and(job.config.div_max),
             replica: live_replica.map(|node| self.host_of(node)),
             job: Some(job.config.name.clone()),
-            h_norm: job.replica_state.h_norm,
+            h_norm: job.replica_progress.h_norm(),
             lag_norms,
             commit_from_ns: turn.commit_ns,
         }];
@@ -278,11 +278,11 @@ impl Controller {
                     // Tickets grow, so names sort as requests came.
                     name: format!("{ticket:016}"),
                     server: ServerId(0),
-                    host: worker.host,
+                    host: worker.host(),
                     size_bytes: pending.size_bytes,
                     version: pending.version.min(version),
                     norm: pending.norm,
-                    dropped_before: worker.dropped_before,
+                    dropped_before: worker.is_dropped_before(),
                 }
             })
             .collect();
@@ -308,8 +308,7 @@ impl Controller {
         let mut live: Vec<(HostId, usize)> = Vec::with_capacity(job.aggregators.len());
         for (position, node) in job.aggregators.iter().enumerate() {
             let host = self.host_of(*node);
-            let known = &self.nodes[node.index()];
-            let listens = known.is_attached && known.refuses_until_ns <= now_ns;
+            let listens = self.nodes[node.index()].takes_groups(now_ns);
             if listens && live.iter().all(|(other, _)| *other != host) {
                 live.push((host, position));
             }
@@ -325,7 +324,7 @@ impl Controller {
         job.note_decision(true);
         job.end_update(pending.rank);
         if let Some(worker) = job.worker_mut(pending.rank) {
-            worker.dropped_before = true;
+            worker.note_decision(true);
         }
         self.is_saved = false;
         let reply = Reply::Drop { update_id: pending.update_id, reason };
@@ -336,10 +335,9 @@ impl Controller {
     fn drop_stale(&mut self) {
         let mut stale = Vec::new();
         for job in self.jobs.values().filter(|job| job.config.mode == Mode::Partial) {
-            let is_full = job.round_size().is_some_and(|size| job.round.granted >= size);
-            let of_old_round = job.pending.iter().filter(|(_, pending)| {
-                pending.version < job.round.base || (is_full && pending.version == job.round.base)
-            });
+            let Some(size) = job.round_size() else { continue };
+            let is_stale = |version| job.round.is_stale(version, size);
+            let of_old_round = job.pending.iter().filter(|(_, pending)| is_stale(pending.version));
             stale.extend(of_old_round.map(|(ticket, _)| (job.id, *ticket)));
         }
         for (job, ticket) in stale {
@@ -352,13 +350,6 @@ impl Job {
     /// Whether its transfers share the links by themselves, see [`ConductMode::Fair`].
     pub(super) fn is_fair(&self) -> bool {
         self.policy.conduct() == ConductMode::Fair
-    }
-
-    /// Begins the next round when all of this one is in the model.
-    pub(super) fn close_round(&mut self) {
-        if self.round_size().is_some_and(|size| self.round.committed >= size) {
-            self.round = super::job::Round { base: self.version, granted: 0, committed: 0 };
-        }
     }
 }
 

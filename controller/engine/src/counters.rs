@@ -218,10 +218,10 @@ impl Controller {
         node: NodeId,
         telemetry: &Telemetry,
     ) -> Result<(), Refusal> {
-        let Some(host) = self.nodes.get(node.index()).map(|node| node.host) else {
+        let Some(host) = self.nodes.get(node.index()).map(|node| node.host()) else {
             return self.checked(Err(Refusal::new("name", "attach before reporting")));
         };
-        self.nodes[node.index()].heard_ns = Some(now_ns);
+        self.nodes[node.index()].hear(now_ns);
         self.take_counters(now_ns, (host, Reporter::Box(node)), telemetry)
     }
 
@@ -267,12 +267,11 @@ impl Controller {
     /// Who moves bytes over a host's links, as far as the controller knows: also a box that has
     /// just lost its stream, which serves on.
     pub(super) fn reporters_on(&self, host: HostId) -> Vec<Reporter> {
-        let is_here =
-            |node: &super::Node| node.host == host && (node.is_attached || node.gone_ns.is_some());
+        let is_here = |node: &super::Node| node.host() == host && node.is_counted_on();
         let boxes = (0u16..).zip(&self.nodes).filter(|(_, node)| is_here(node));
         let workers = self.jobs.values().flat_map(|job| {
             let ranks = (0u8..).zip(&job.workers);
-            let here = ranks.filter(|(_, worker)| worker.host == host && worker.is_attached);
+            let here = ranks.filter(|(_, worker)| worker.host() == host && worker.is_attached());
             here.filter_map(|(rank, _)| Some(Reporter::Worker(job.id, Rank::new(rank)?)))
         });
         boxes.map(|(index, _)| Reporter::Box(NodeId(index))).chain(workers).collect()

@@ -36,7 +36,7 @@ impl Controller {
         for member in &mut group.members {
             if let Some(request) = member.request.take() {
                 self.tickets += 1;
-                job.round.granted = job.round.granted.saturating_sub(1);
+                job.round.withdraw(1);
                 job.pending.insert(self.tickets, request);
             }
         }
@@ -66,8 +66,7 @@ impl Controller {
             return;
         }
         if group.state == GroupState::Installing {
-            let count = u32::try_from(group.members.len()).unwrap_or(u32::MAX);
-            job.round.granted = job.round.granted.saturating_sub(count);
+            job.round.withdraw(group.members.len());
             return self.abort(now_ns, id);
         }
         let waiters = self.flights.finish_group(now_ns, id);
@@ -96,7 +95,7 @@ impl Controller {
                     if member.request.is_some() {
                         job.counters.delay_max = job.counters.delay_max.max(delay);
                     }
-                    job.round.committed += 1;
+                    job.round.commit();
                     Decision::Committed(Version(version))
                 }
                 // The group is gone because of some; the others may be sent anew.
@@ -112,7 +111,7 @@ impl Controller {
                 }
             };
             if !matches!(decision, Decision::Committed(_)) && !group.is_doomed {
-                job.round.granted = job.round.granted.saturating_sub(1);
+                job.round.withdraw(1);
             }
             let Some(request) = &member.request else { continue };
             job.end_update(member.rank);
@@ -126,8 +125,7 @@ impl Controller {
             let reply = Reply::Delivered { update_id: request.update_id, decision };
             replies.push(Action::Reply { job: group.job, rank: member.rank, reply });
         }
-        let round_ends = job.round_size().is_some_and(|size| job.round.committed >= size);
-        job.close_round();
+        let round_ends = job.close_round();
         if !job.pending.is_empty() && (round_ends || job.config.mode == Mode::Partial) {
             job.unplanned_since_ns.get_or_insert(now_ns);
         }
@@ -150,7 +148,7 @@ impl Controller {
         for member in &group.members {
             if member.request.is_some() {
                 job.counters.unknown += 1;
-                job.round.committed += 1;
+                job.round.commit();
                 job.end_update(member.rank);
             }
         }

@@ -32,8 +32,8 @@ impl Controller {
     ) -> Result<(), Refusal> {
         let checked = self.check_event(node, job, event);
         self.checked(checked)?;
-        self.nodes[node.index()].events += 1;
-        self.nodes[node.index()].heard_ns = Some(now_ns);
+        self.held(node, job, event);
+        self.nodes[node.index()].count_event(now_ns);
         self.accounts.note_event(node, job, event);
         if !self.jobs.contains_key(&job) {
             return Ok(());
@@ -56,22 +56,19 @@ impl Controller {
             Event::MemberLost { rank, .. } => self.member_lost(job, rank),
             Event::ReplicaAt { order, divergence_bound, is_held } => {
                 if is_held {
-                    self.vouch(job);
+                    self.confirm_replica(job);
                 }
                 let job = self.jobs.get_mut(&job).expect("checked");
-                let is_left = job.succession.is_replica_left || job.replica.is_none();
-                let is_held = is_held && !is_left;
-                let replica = &mut job.replica_state;
-                replica.order = order.0;
-                replica.divergence_bound = divergence_bound;
-                replica.is_held = is_held;
-                replica.lag.retain(|(missing, _)| *missing >= order.0);
-                if replica.lag.is_empty() {
-                    replica.h_norm = job.momentum_norm;
-                }
+                let is_left = job.promotion.is_replica_left() || job.replica.is_none();
+                let (is_held, h_norm) = (is_held && !is_left, job.momentum_norm);
+                job.replica_progress.report(order.0, divergence_bound, is_held, h_norm);
             }
-            // It is in the account.
-            Event::Heir { .. } | Event::StoodDown { .. } => {}
+            // It is in the account, or was an answer.
+            Event::Heir { .. }
+            | Event::StoodDown { .. }
+            | Event::HoldingInstalled { .. }
+            | Event::HoldingRemoved { .. }
+            | Event::HoldingRefused { .. } => {}
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 let promoted = Promoted { epoch, applied, order, version, momentum_norm };
                 self.promoted(now_ns, job, node, promoted);
@@ -88,6 +85,10 @@ impl Controller {
         event: &Event,
     ) -> Result<(), Refusal> {
         check_figures(event)?;
+        if event.holding().is_some() {
+            // Boxes hold things for jobs that are none of this controller's too.
+            return Ok(());
+        }
         let Some(known) = self.jobs.get(&job) else {
             // It may be registered yet, and then begins where this box is.
             return match self.accounts.get(node, job) {
@@ -97,7 +98,7 @@ impl Controller {
         };
         let is_server = known.server == node;
         let is_replica = known.replica == Some(node);
-        let is_former = known.succession.former == Some(node);
+        let is_former = known.promotion.former() == Some(node);
         let is_box = is_server || is_replica || known.aggregators.contains(&node);
         let may = match event {
             Event::Installed { .. } | Event::Refused { .. } | Event::Transferred { .. } => is_box,
@@ -107,26 +108,28 @@ impl Controller {
             Event::ReplicaAt { .. } => is_server,
             Event::PromotionRefused { .. } => is_replica,
             // Said before it was promoted.
-            Event::Heir { .. } => is_replica || (is_server && known.succession.former.is_some()),
-            Event::Promoted { epoch, order, .. } => match known.succession.asked {
-                Some(asked) if is_replica => {
-                    let is_next = epoch.0 == known.succession.epoch.0 + 1;
-                    is_next && order.0 >= asked.order
+            Event::Heir { .. } => is_replica || (is_server && known.promotion.former().is_some()),
+            Event::Promoted { epoch, order, .. } => {
+                match known.promotion.is_answer(*epoch, order.0) {
+                    Some(is_answer) if is_replica => is_answer,
+                    // Asked by a controller before this one; or it said so in its hello already.
+                    _ => is_replica || (is_server && *epoch <= known.promotion.epoch()),
                 }
-                // Asked by a controller before this one; or it said so in its hello already.
-                _ => is_replica || (is_server && *epoch <= known.succession.epoch),
-            },
+            }
             Event::StoodDown { .. } => is_former,
+            Event::HoldingInstalled { .. }
+            | Event::HoldingRemoved { .. }
+            | Event::HoldingRefused { .. } => true,
         };
         // What a former server had still to say changes nothing.
         if is_former && !may {
-            let epoch = known.succession.epoch.0;
+            let epoch = known.promotion.epoch().0;
             let problem =
                 format!("job `{}` has another server, in epoch {epoch}", known.config.name);
             return Err(Refusal::new("event", problem));
         }
         if !may {
-            let name = self.nodes.get(node.index()).map_or("?", |node| &node.name);
+            let name = self.nodes.get(node.index()).map_or("?", |node| node.name());
             let problem = format!("`{name}` has no such role in job `{}`", known.config.name);
             return Err(Refusal::new("event", problem));
         }
@@ -201,10 +204,7 @@ impl Controller {
         if let Decision::Committed(version) = decided.decision {
             known.version = version.0.max(known.version);
             if known.replica.is_some() {
-                known.replica_state.lag.push_back((decided.order, decided.norm));
-                while known.replica_state.lag.len() > LAG_MAX {
-                    known.replica_state.lag.pop_front();
-                }
+                known.replica_progress.miss(decided.order, decided.norm);
             }
         }
         if known.is_fair() {
@@ -269,7 +269,7 @@ impl Controller {
         let group = self.groups.get(&id)?;
         let job = &self.jobs[&group.job];
         let via = group.descriptor.via.and_then(|via| job.aggregators.get(usize::from(via.0)));
-        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host);
+        let worker = |rank: Rank| job.workers.get(rank.index()).map(|worker| worker.host());
         let from = match (rank, via) {
             (Some(rank), _) => worker(rank),
             (None, Some(via)) => Some(self.host_of(*via)),
@@ -307,6 +307,3 @@ fn check_figures(event: &Event) -> Result<(), Refusal> {
     }
     Ok(())
 }
-
-/// Groups that a replica may miss and the plan still counts one by one.
-const LAG_MAX: usize = 4096;

@@ -28,7 +28,7 @@ pub(super) struct Flights {
     flights: BTreeMap<TransferKey, Flight>,
     /// Flights so far.
     count: u64,
-    waiters: BTreeMap<TransferKey, Vec<Waiter>>,
+    waiters: BTreeMap<TransferKey, Vec<WaitingSegment>>,
     /// Flights into servers, by host.
     arriving: Vec<u32>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Flight {
 
 /// A segment of a grant that waits for its gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Waiter {
+pub(super) struct WaitingSegment {
     pub(super) job: JobId,
     pub(super) rank: Rank,
     pub(super) update_id: u64,
@@ -62,7 +62,7 @@ pub(super) struct Waiter {
     pub(super) keeps_sum: bool,
 }
 
-impl Waiter {
+impl WaitingSegment {
     /// Of an aggregated member; a direct one has no such flight.
     pub(super) const fn transfer(&self) -> TransferKey {
         TransferKey::Member(self.group, self.rank)
@@ -157,7 +157,7 @@ impl Flights {
 
     /// Ends a flight and returns who waited for it. Those that it opens start now, whatever the
     /// plan said, and so on down the line.
-    pub(super) fn finish(&mut self, now_ns: u64, key: TransferKey) -> Vec<Waiter> {
+    pub(super) fn finish(&mut self, now_ns: u64, key: TransferKey) -> Vec<WaitingSegment> {
         let Some(flight) = self.flights.remove(&key) else { return Vec::new() };
         if let TransferKey::Sum(_) = key {
             self.arriving[flight.to.index()] -= 1;
@@ -178,8 +178,8 @@ impl Flights {
     }
 
     /// Segments begin in their order: one that waits behind another is put with it.
-    pub(super) fn waits_for_an_earlier(&mut self, late: Waiter) -> bool {
-        let is_earlier = |other: &Waiter| {
+    pub(super) fn waits_for_an_earlier(&mut self, late: WaitingSegment) -> bool {
+        let is_earlier = |other: &WaitingSegment| {
             (other.job, other.rank, other.update_id) == (late.job, late.rank, late.update_id)
                 && other.segment < late.segment
         };
@@ -192,7 +192,7 @@ impl Flights {
     }
 
     /// Ends all flights of a group.
-    pub(super) fn finish_group(&mut self, now_ns: u64, group: GroupId) -> Vec<Waiter> {
+    pub(super) fn finish_group(&mut self, now_ns: u64, group: GroupId) -> Vec<WaitingSegment> {
         let first = Rank::new(0).map(|rank| TransferKey::Member(group, rank));
         let last = Rank::new(63).map(|rank| TransferKey::Member(group, rank));
         let mut keys = vec![TransferKey::Sum(group), TransferKey::Copy(group)];
@@ -203,14 +203,15 @@ impl Flights {
     }
 
     /// Has a segment wait for a flight.
-    pub(super) fn wait(&mut self, key: TransferKey, waiter: Waiter) {
+    pub(super) fn wait(&mut self, key: TransferKey, waiter: WaitingSegment) {
         self.waiters.entry(key).or_default().push(waiter);
     }
 
     /// Forgets what a worker's update waits for.
     pub(super) fn forget(&mut self, job: JobId, rank: Rank, update_id: u64) {
-        let is_other =
-            |waiter: &Waiter| (waiter.job, waiter.rank, waiter.update_id) != (job, rank, update_id);
+        let is_other = |waiter: &WaitingSegment| {
+            (waiter.job, waiter.rank, waiter.update_id) != (job, rank, update_id)
+        };
         for waiters in self.waiters.values_mut() {
             waiters.retain(is_other);
         }

@@ -9,7 +9,7 @@ use weft_wire::GroupId;
 use weft_plan::case::{HostId, Segment};
 
 use super::Controller;
-use super::flights::Waiter;
+use super::flights::WaitingSegment;
 use super::message::{Action, Gate, Reply, TransferKey};
 
 impl Controller {
@@ -46,7 +46,7 @@ impl Controller {
         &mut self,
         gate: Gate,
         shut: Option<TransferKey>,
-        waiter: Waiter,
+        waiter: WaitingSegment,
     ) -> Gate {
         let planned = match gate {
             Gate::After(key) if self.flights.get(key).is_some() => Some(key),
@@ -65,8 +65,8 @@ impl Controller {
     }
 
     /// What a segment of an aggregated member waits for now. A direct one has its server's credits.
-    fn in_the_way(&self, waiter: &Waiter) -> Option<TransferKey> {
-        let Waiter { group, segment, keeps_sum, .. } = *waiter;
+    fn in_the_way(&self, waiter: &WaitingSegment) -> Option<TransferKey> {
+        let WaitingSegment { group, segment, keeps_sum, .. } = *waiter;
         self.groups.get(&group)?.descriptor.via?;
         let (topology, capacities) = (self.links.topology(), self.links.usable());
         let own =
@@ -75,7 +75,7 @@ impl Controller {
     }
 
     /// Tells those whose gate has opened, unless something else is in their way by now.
-    pub(super) fn release(&mut self, mut waiters: Vec<Waiter>) {
+    pub(super) fn release(&mut self, mut waiters: Vec<WaitingSegment>) {
         // Of one update, too: what a segment must still wait for, those behind it wait for with it.
         waiters.sort_by_key(|waiter| waiter.segment);
         for waiter in waiters {
@@ -87,7 +87,7 @@ impl Controller {
                 continue;
             }
             self.flights.begin(waiter.transfer());
-            let Waiter { job, rank, update_id, segment, .. } = waiter;
+            let WaitingSegment { job, rank, update_id, segment, .. } = waiter;
             let reply = Reply::Release { update_id, segment };
             self.actions.push_back(Action::Reply { job, rank, reply });
         }

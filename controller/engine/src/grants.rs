@@ -19,7 +19,7 @@ use weft_plan::case::{HostId, Segment};
 use weft_plan::float;
 
 use super::Controller;
-use super::flights::{Flight, SEGMENTS_MAX, Waiter, past_trickles};
+use super::flights::{Flight, SEGMENTS_MAX, WaitingSegment, past_trickles};
 use super::job::{Group, GroupState, Job, Member, Offers, Pending, Planned};
 use super::message::{Action, Gate, Grant, GrantSegment, NodeId, Reply, TransferKey};
 
@@ -69,7 +69,7 @@ impl Controller {
         };
         let requests: Vec<Pending> =
             planned.members.iter().filter_map(|(ticket, _)| job.pending.remove(ticket)).collect();
-        job.round.granted += u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        job.round.grant(requests.len());
         let end_ns = planned.sum.last().map_or(now_ns, |last| last.to_ns);
         let order = self.give_number(now_ns, id, &requests, end_ns);
         let job = self.jobs.get_mut(&id).expect("the caller's job");
@@ -80,7 +80,7 @@ impl Controller {
         let via = planned.via.map(|i| self.host_of(self.jobs[&id].aggregators[i]));
         let mut members = Vec::with_capacity(requests.len());
         for (request, (_, own)) in requests.iter().zip(&planned.members) {
-            let from = self.jobs[&id].workers[request.rank.index()].host;
+            let from = self.jobs[&id].workers[request.rank.index()].host();
             let path = (from, via.unwrap_or(server));
             let own = past_trickles(own);
             let segments = self.grant_segments(now_ns, id, planned.via.is_some(), path, &own);
@@ -134,7 +134,7 @@ impl Controller {
 
     fn worker_host(&self, job: JobId, members: &[Member]) -> HostId {
         let workers = &self.jobs[&job].workers;
-        members.first().map_or(HostId(0), |member| workers[member.rank.index()].host)
+        members.first().map_or(HostId(0), |member| workers[member.rank.index()].host())
     }
 
     /// Tells server, replica and aggregator; returns who must acknowledge.
@@ -178,7 +178,7 @@ impl Controller {
         let duration_ns = planned.sum.last().map_or(0, |last| last.to_ns - start_ns);
         let tuning = &self.config.tuning;
         let lateness_ns = duration_ns.saturating_mul(tuning.void_factor).max(tuning.void_ns_min());
-        let replica = job.replica.filter(|node| self.nodes[node.index()].is_attached);
+        let replica = job.replica.filter(|node| self.nodes[node.index()].is_attached());
         GroupDescriptor {
             job: id,
             group,
@@ -284,7 +284,7 @@ impl Controller {
             job.counters.grant_sum_ns += now_ns.saturating_sub(request.asked_ns);
             job.note_decision(false);
             if let Some(worker) = job.worker_mut(member.rank) {
-                worker.dropped_before = false;
+                worker.note_decision(false);
             }
         }
         let mask = descriptor.mask();
@@ -293,7 +293,7 @@ impl Controller {
         let last = sent.max_by_key(|member| start_ns(member)).map(|member| member.rank);
         for member in members {
             let Some(request) = &member.request else { continue };
-            let waiter = |segment| Waiter {
+            let waiter = |segment| WaitingSegment {
                 job: descriptor.job,
                 rank: member.rank,
                 update_id: request.update_id,

@@ -7,17 +7,23 @@ use weft_config::controller::JobConfig;
 use weft_control::{GroupDescriptor, InstallError, Mode, Version};
 use weft_wire::{GroupId, JobId, Members, Rank};
 
-use weft_plan::case::{HostId, Segment};
+use weft_plan::case::Segment;
 use weft_plan::policy::AnyPolicy;
 
 use super::message::{GrantSegment, NodeId};
 use super::status::JobCounters;
 
 mod numbers;
-mod succession;
+mod promotion;
+mod replica;
+mod round;
+mod worker;
 
 pub(super) use numbers::Numbers;
-pub(super) use succession::{Asked, Succession};
+pub(super) use promotion::Promotion;
+pub(super) use replica::ReplicaProgress;
+pub(super) use round::Round;
+pub(super) use worker::Worker;
 
 /// Names a request; grows with every one.
 pub(super) type Ticket = u64;
@@ -48,8 +54,8 @@ pub(super) struct Job {
     pub(super) learnt_from: Option<(NodeId, Option<u64>)>,
     /// Its server has been away for a lease: nothing is promised to its transfers.
     pub(super) is_server_away: bool,
-    pub(super) replica_state: ReplicaState,
-    pub(super) succession: Succession,
+    pub(super) replica_progress: ReplicaProgress,
+    pub(super) promotion: Promotion,
     pub(super) round: Round,
     /// The last decisions of plans: true for a drop.
     pub(super) recent: VecDeque<bool>,
@@ -60,19 +66,6 @@ pub(super) struct Job {
     /// What the server's box was last told to receive at most.
     pub(super) told_rate_bytes_per_sec: u64,
     pub(super) counters: JobCounters,
-}
-
-/// A worker of a job.
-#[derive(Clone, Debug)]
-pub(super) struct Worker {
-    pub(super) host: HostId,
-    pub(super) life: Option<u64>,
-    pub(super) is_attached: bool,
-    pub(super) last_update_id: Option<u64>,
-    /// Updates that it asked for and was not told the end of.
-    pub(super) outstanding: usize,
-    /// Its last update was dropped by a plan.
-    pub(super) dropped_before: bool,
 }
 
 /// A request that is not granted.
@@ -174,28 +167,6 @@ pub(super) struct Member {
     pub(super) segments: Vec<(u64, GrantSegment)>,
 }
 
-/// The replica, as its server reports it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ReplicaState {
-    pub(super) order: u64,
-    pub(super) divergence_bound: f64,
-    pub(super) is_held: bool,
-    /// Norms of committed groups that it misses, by order number.
-    pub(super) lag: VecDeque<(u64, f64)>,
-    /// The norm of the momentum term after the last group that it has applied.
-    pub(super) h_norm: f64,
-}
-
-/// The round of a job with rounds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Round {
-    /// Version of the model when it began.
-    pub(super) base: u64,
-    /// Updates that were granted, or are about to be, and committed.
-    pub(super) granted: u32,
-    pub(super) committed: u32,
-}
-
 impl Job {
     /// Updates of a round; none without rounds.
     pub(super) fn round_size(&self) -> Option<u32> {
@@ -204,6 +175,26 @@ impl Job {
             Mode::Async => None,
             Mode::Sync => Some(workers),
             Mode::Partial => Some(self.config.partial_count.unwrap_or(workers)),
+        }
+    }
+
+    /// Updates that its round still has room for; none without rounds.
+    pub(super) fn round_room(&self) -> Option<u32> {
+        self.round_size().map(|size| self.round.room(size))
+    }
+
+    /// Begins the next round when all of this one is in the model. True when it does.
+    pub(super) fn close_round(&mut self) -> bool {
+        let Some(size) = self.round_size() else { return false };
+        let is_over = self.round.is_over(size);
+        self.round.close(self.version, size);
+        is_over
+    }
+
+    /// A round that a former server began goes on with the updates that are in the model.
+    pub(super) fn begin_round_within(&mut self) {
+        if let Some(size) = self.round_size().filter(|size| *size > 0) {
+            self.round = Round::within(self.version, size);
         }
     }
 
@@ -249,7 +240,7 @@ impl Job {
     /// An update has come to its end.
     pub(super) fn end_update(&mut self, rank: Rank) {
         if let Some(worker) = self.worker_mut(rank) {
-            worker.outstanding = worker.outstanding.saturating_sub(1);
+            worker.end_update();
         }
     }
 
@@ -269,8 +260,8 @@ impl Job {
         }
         self.numbers.begin_at(next_order);
         if is_new && !self.is_known {
-            self.round.base = version.0;
-            self.replica_state.h_norm = momentum_norm;
+            self.round.set_base(version.0);
+            self.replica_progress.set_h_norm(momentum_norm);
         }
         self.is_known = true;
     }

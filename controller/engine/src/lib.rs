@@ -27,6 +27,9 @@
 //! | `accounts` | what each box has in each of its jobs, as it told |
 //! | `unregister` | what becomes of a job that ends at run time |
 //! | `rows` | group ids |
+//! | `node`, `job/worker` | what is known of a box, and of a worker |
+//! | `job/promotion`, `job/replica` | which server a job has; how far its replica is |
+//! | `job/round`, `job/numbers` | which updates a round has room for; which order numbers are free |
 //! | `check` | whether a configuration makes sense |
 //!
 //! Invariants: no order number is given twice; a granted update is never planned again (no
@@ -44,11 +47,11 @@ extern crate alloc;
 extern crate std;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event, Train};
+use weft_control::{Command, Event, Holding, Train};
 use weft_wire::{GroupId, JobId};
 
 use weft_plan::case::HostId;
@@ -64,9 +67,11 @@ mod events;
 mod flights;
 mod gates;
 mod grants;
+mod holdings;
 mod job;
 mod links;
 mod message;
+mod node;
 mod nodes;
 mod numbers;
 mod probes;
@@ -83,8 +88,8 @@ mod unregister;
 
 pub use check::{ConfigError, shown};
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, Notice, OpenGroup, ProbeTrain, Refusal,
-    Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
+    Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
@@ -98,7 +103,7 @@ use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
 use links::Links;
-use nodes::Node;
+use node::Node;
 use probes::Probes;
 use rows::Rows;
 
@@ -124,6 +129,8 @@ pub struct Controller {
     replan: Option<Why>,
     /// Acknowledgements that a hello implied.
     acknowledged: VecDeque<(NodeId, Event)>,
+    /// What boxes were told to hold, or no more, and have not answered.
+    holdings: BTreeSet<(NodeId, JobId, Holding)>,
     actions: VecDeque<Action>,
     plans: u64,
     refusals: BTreeMap<&'static str, u64>,
@@ -163,10 +170,7 @@ impl Controller {
                 .then_some(group.late_ns);
             [installing, late, group.retry_ns].into_iter().flatten()
         });
-        let nodes = self
-            .nodes
-            .iter()
-            .filter_map(|node| Some(node.gone_ns?.saturating_add(tuning.node_timeout_ns())));
+        let nodes = self.nodes.iter().filter_map(|node| node.fails_ns(tuning.node_timeout_ns()));
         let acknowledged = (!self.acknowledged.is_empty()).then_some(0);
         groups
             .chain(nodes)
@@ -292,15 +296,15 @@ impl Controller {
     fn command(&mut self, node: NodeId, command: Command) {
         let known = &mut self.nodes[node.index()];
         // What a box misses while it is away is settled when it is back.
-        if known.is_attached {
-            known.commands += 1;
+        if known.is_attached() {
+            known.count_command();
             self.accounts.note_command(node, &command);
             self.actions.push_back(Action::Command { node, command });
         }
     }
 
     fn host_of(&self, node: NodeId) -> HostId {
-        self.nodes[node.index()].host
+        self.nodes[node.index()].host()
     }
 
     /// Tells servers what their link may receive for each job, where that has changed.
@@ -309,7 +313,7 @@ impl Controller {
         for id in jobs {
             let job = &self.jobs[&id];
             let (node, host) = (job.server, self.host_of(job.server));
-            if !self.nodes[node.index()].is_attached || !job.is_known {
+            if !self.nodes[node.index()].is_attached() || !job.is_known {
                 continue;
             }
             let down = self.links.topology().down(host);

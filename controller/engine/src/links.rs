@@ -24,7 +24,7 @@ use weft_control::{Train, TrainArrival};
 use weft_plan::case::{Case, Host, HostId, Rack, RackId};
 use weft_plan::net::estimate::train::{Arrival, Reading};
 use weft_plan::net::estimate::{
-    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refusal as Useless,
+    AVAILABLE_SHARE_MIN, Bound, Context, Delivered, Estimate, Estimator, Refusal as SampleRefusal,
     Refused, TrainSample, Verdict,
 };
 use weft_plan::net::topology::{LinkId, Topology};
@@ -258,7 +258,7 @@ impl Links {
         now_ns: u64,
         path: (HostId, HostId),
         train: &ProbeTrain,
-    ) -> (Option<f64>, Result<Verdict, Useless>) {
+    ) -> (Option<f64>, Result<Verdict, SampleRefusal>) {
         let sample = TrainSample::reduce(&train.arrivals, &train.readings);
         let judged = match &sample {
             Ok(sample) => {

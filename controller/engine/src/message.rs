@@ -6,7 +6,8 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    BoxIndex, Command, Decision, DropReason, InstallError, OrderNumber, ServerEpoch, Version,
+    BoxIndex, Command, Decision, DropReason, Holding, HoldingError, InstallError, OrderNumber,
+    ServerEpoch, Version,
 };
 pub use weft_control::{NodeHello, OpenGroup, RoleState};
 use weft_wire::{GroupId, JobId, Rank};
@@ -119,6 +120,17 @@ pub enum Action {
         /// Datagrams.
         packets: u32,
     },
+    /// Tell whoever asked: a box's answer to [`Controller::hold`](crate::Controller::hold).
+    Held {
+        /// The box.
+        node: NodeId,
+        /// The job.
+        job: JobId,
+        /// What it is about.
+        holding: Holding,
+        /// Done, or why not.
+        outcome: Result<(), NotHeld>,
+    },
     /// Tell people.
     Notice {
         /// The job.
@@ -126,6 +138,25 @@ pub enum Action {
         /// What.
         notice: Notice,
     },
+}
+
+/// Why a box does not hold what it was told to, or still does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotHeld {
+    /// It says so. Nothing has changed there.
+    Refused(HoldingError),
+    /// Its stream broke before it answered: it may have done it or not. Tell it again when it is
+    /// back.
+    Gone,
+}
+
+impl fmt::Display for NotHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Gone => f.write_str("the box went before it answered; tell it again"),
+        }
+    }
 }
 
 /// What people are told of a job's boxes. Names are the boxes'.

@@ -4,41 +4,17 @@
 //! knows are adopted, groups that it lost are installed again (PROTOCOL section 5: a restarted
 //! controller first asks servers for next order and open groups).
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use weft_control::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber, Role, Version};
 use weft_wire::{GroupId, JobId, Members};
 
-use weft_plan::case::HostId;
-
 use super::accounts::ROLES_MAX;
 use super::check;
 use super::job::{Group, GroupState, Member, Offers};
 use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, RoleState};
+use super::node::Arrival;
 use super::{Controller, Why};
-
-/// A box.
-#[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) name: String,
-    pub(super) host: HostId,
-    pub(super) address: String,
-    pub(super) life: Option<u64>,
-    pub(super) is_attached: bool,
-    /// When it last said anything; none before it ever did.
-    pub(super) heard_ns: Option<u64>,
-    /// When its present stream began.
-    pub(super) came_ns: Option<u64>,
-    /// When its stream broke; none while it is attached, and once that has been dealt with.
-    pub(super) gone_ns: Option<u64>,
-    /// It refused a group and is left alone until then.
-    pub(super) refuses_until_ns: u64,
-    /// Groups that it refused since it took one.
-    pub(super) refusals: u32,
-    pub(super) events: u64,
-    pub(super) commands: u64,
-}
 
 impl Controller {
     /// A box attaches.
@@ -50,18 +26,9 @@ impl Controller {
         let id = self.checked(checked)?;
         self.count_anew(self.host_of(id), Reporter::Box(id));
         let node = &mut self.nodes[id.index()];
-        let is_new_life = node.life.is_some_and(|life| life != hello.life);
-        let is_new_here = node.life.is_none() || is_new_life;
-        node.life = Some(hello.life);
-        (node.heard_ns, node.came_ns) = (Some(now_ns), Some(now_ns));
-        node.is_attached = true;
-        node.gone_ns = None;
-        (node.refuses_until_ns, node.refusals) = (0, 0);
-        for state in &hello.roles {
-            if !state.address.is_empty() {
-                node.address.clone_from(&state.address);
-            }
-        }
+        let Arrival { is_new_life, is_new_here } = node.attach(now_ns, hello.life);
+        let addresses = hello.roles.iter().map(|state| &state.address);
+        addresses.filter(|address| !address.is_empty()).for_each(|at| node.set_address(at));
         self.accounts.begin(id, hello, is_new_life);
         for state in &hello.roles {
             // The account: what it says again of a life may be older than its events.
@@ -72,6 +39,7 @@ impl Controller {
             }
         }
         if is_new_life {
+            self.forget_holdings(id);
             self.need_plan(Why::Failure);
         }
         Ok(id)
@@ -101,15 +69,15 @@ impl Controller {
     /// A box's stream broke. It counts as failed after a time.
     pub fn handle_node_gone(&mut self, now_ns: u64, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id.index()) else { return };
-        node.is_attached = false;
-        node.gone_ns = Some(now_ns);
-        let host = node.host;
+        node.detach(now_ns);
+        let host = node.host();
         self.count_anew(host, Reporter::Box(id));
+        self.forget_holdings(id);
         self.need_plan(Why::Failure);
     }
 
     fn check_hello(&self, hello: &NodeHello) -> Result<NodeId, Refusal> {
-        let position = self.nodes.iter().position(|node| node.name == hello.name);
+        let position = self.nodes.iter().position(|node| node.name() == hello.name);
         let Some(id) = position.and_then(|i| u16::try_from(i).ok()).map(NodeId) else {
             let name = check::shown(&hello.name);
             let problem = format!("there is no node `{name}`; add a [[node]] or [[host]]");
@@ -135,8 +103,8 @@ impl Controller {
         let index = usize::from(state.box_index.0);
         let is_right = match state.role {
             Role::Server => {
-                let is_heir = job.replica == Some(id) && state.epoch > job.succession.epoch;
-                job.server == id || job.succession.former == Some(id) || is_heir
+                let is_successor = job.replica == Some(id) && state.epoch > job.promotion.epoch();
+                job.server == id || job.promotion.former() == Some(id) || is_successor
             }
             Role::Replica => job.replica == Some(id) && index == usize::from(job.replica_box()),
             Role::Aggregator => job.aggregators.get(index) == Some(&id),
@@ -144,7 +112,7 @@ impl Controller {
         if !is_right {
             let problem = format!(
                 "`{}` is not the {} with box index {index} of job `{}`",
-                self.nodes[id.index()].name,
+                self.name(id),
                 state.role,
                 job.config.name
             );
@@ -160,7 +128,7 @@ impl Controller {
     }
 
     pub(super) fn reconcile_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
-        let life = self.nodes[node.index()].life;
+        let life = self.nodes[node.index()].life();
         let job = self.jobs.get_mut(&state.job).expect("checked");
         let beyond = state.open_groups.iter().map(|open| open.order.0 + 1);
         let next = beyond.max().unwrap_or(0).max(state.next_order.0);
@@ -259,9 +227,7 @@ impl Controller {
 
     fn reconcile_replica(&mut self, node: NodeId, state: &RoleState) {
         let job = self.jobs.get_mut(&state.job).expect("checked");
-        job.replica_state.order = state.next_order.0;
-        job.replica_state.h_norm = state.momentum_norm;
-        job.replica_state.lag.retain(|(order, _)| *order >= state.next_order.0);
+        job.replica_progress.begin(state.next_order.0, state.momentum_norm);
         self.install_missing(node, state, true);
     }
 
@@ -298,14 +264,12 @@ impl Controller {
     /// Deals with boxes that have been gone for too long.
     pub(super) fn fail_nodes(&mut self, now_ns: u64) {
         let timeout_ns = self.config.tuning.node_timeout_ns();
-        let failed = |node: &Node| {
-            node.gone_ns.is_some_and(|gone_ns| gone_ns.saturating_add(timeout_ns) <= now_ns)
-        };
         for i in 0..self.nodes.len() {
-            if !failed(&self.nodes[i]) {
+            let fails_ns = self.nodes[i].fails_ns(timeout_ns);
+            if fails_ns.is_none_or(|fails_ns| fails_ns > now_ns) {
                 continue;
             }
-            self.nodes[i].gone_ns = None;
+            self.nodes[i].fail();
             let Ok(id) = u16::try_from(i).map(NodeId) else { continue };
             let waiting = self.groups.iter().filter(|(_, group)| group.waiting.contains(&id));
             let waiting: Vec<GroupId> = waiting.map(|(group, _)| *group).collect();
@@ -313,7 +277,7 @@ impl Controller {
                 self.give_up_on(now_ns, group, id);
             }
             for job in self.jobs.values_mut().filter(|job| job.replica == Some(id)) {
-                job.replica_state.is_held = false;
+                job.replica_progress.release();
             }
             self.need_plan(Why::Failure);
         }

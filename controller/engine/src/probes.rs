@@ -21,7 +21,7 @@ use core::net::SocketAddr;
 
 use weft_config::controller::Config;
 use weft_plan::case::HostId;
-use weft_plan::net::estimate::Refusal as Useless;
+use weft_plan::net::estimate::Refusal as SampleRefusal;
 use weft_plan::net::estimate::probe::{FLIGHT_NS_MAX, ProbePlan, TrainOrder};
 use weft_plan::net::estimate::train::PACKETS_MAX;
 use weft_plan::net::topology::LinkId;
@@ -166,7 +166,7 @@ impl Controller {
         let is_alone = !links.links().iter().any(|link| busy[link.index()]);
         let (rate, judged) = match is_alone {
             true => self.links.handle_probe(now_ns, path, train),
-            false => (None, Err(Useless::Uneven)),
+            false => (None, Err(SampleRefusal::Uneven)),
         };
         let estimator = self.links.estimator();
         if let Some(plan) = &mut self.probes.plan {
@@ -179,8 +179,8 @@ impl Controller {
     fn reporter_host(&self, reporter: Reporter) -> Result<HostId, Refusal> {
         match reporter {
             Reporter::Box(node) => {
-                let node = self.nodes.get(node.index()).filter(|node| node.is_attached);
-                node.map(|node| node.host)
+                let node = self.nodes.get(node.index()).filter(|node| node.is_attached());
+                node.map(|node| node.host())
                     .ok_or_else(|| Refusal::new("name", "attach before reporting"))
             }
             Reporter::Worker(job, rank) => self.attached_worker_host(job, rank),
@@ -262,7 +262,7 @@ impl Controller {
             for rank in asked.chain(granted) {
                 is_idle = false;
                 let Some(worker) = job.workers.get(rank.index()) else { continue };
-                boxes.iter().for_each(|at| mark(worker.host, *at));
+                boxes.iter().for_each(|at| mark(worker.host(), *at));
             }
             if !is_idle {
                 boxes.iter().for_each(|from| boxes.iter().for_each(|to| mark(*from, *to)));

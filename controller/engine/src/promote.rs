@@ -11,17 +11,18 @@
 //! Invariants: epochs of a job's servers grow; order numbers of one epoch are above all of the
 //! epochs before; a replica that may lack what a worker was told of is never the server.
 
+use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use weft_control::{Command, OrderNumber, ServerEpoch, Version};
 use weft_wire::{GroupId, JobId, Rank};
 
-use super::job::{Asked, GroupState, Job, Round};
+use super::job::GroupState;
 use super::message::{Action, NodeId, Notice, Reply, RoleState};
 use super::{Controller, Why};
 
-mod heir;
+mod fitness;
 mod lease;
 
 /// What became of a replica that was promoted.
@@ -39,16 +40,12 @@ impl Controller {
         // Of a server that never spoke to this controller its replica tells most.
         let heard = self.applied_by(id, replica);
         let job = self.jobs.get_mut(&id).expect("just listed");
-        let is_first = job.succession.asked.is_none();
         let beyond = job.open.last_key_value().map_or(0, |(order, _)| order + 1);
-        let order = job.succession.asked.map_or_else(
-            // The server may have given numbers to updates that came to it directly.
-            || job.numbers.next().max(beyond).max(heard) + ORDERS_SKIPPED,
-            |asked| asked.order,
-        );
-        job.succession.asked = Some(Asked { order, asked_ns: now_ns });
+        // The server may have given numbers to updates that came to it directly.
+        let first = job.numbers.next().max(beyond).max(heard) + ORDERS_SKIPPED;
+        let (order, is_first) = job.promotion.ask(now_ns, first);
         job.is_known = false;
-        let epoch = ServerEpoch(job.succession.epoch.0 + 1);
+        let epoch = ServerEpoch(job.promotion.epoch().0 + 1);
         let server = job.server;
         self.must_save();
         if is_first {
@@ -69,8 +66,8 @@ impl Controller {
     /// Nobody is to take the server's place: acknowledgements do not wait for its replica.
     fn forget_replica(&mut self, id: JobId) {
         let job = self.jobs.get_mut(&id).expect("the caller's job");
-        if !core::mem::replace(&mut job.succession.is_replica_left, true) {
-            job.replica_state.is_held = false;
+        if job.promotion.leave_replica() {
+            job.replica_progress.release();
             let replica = job.replica;
             self.must_save();
             if let Some(replica) = replica {
@@ -82,19 +79,16 @@ impl Controller {
     /// The replica is the server now, or was before this controller began.
     pub(super) fn promoted(&mut self, now_ns: u64, id: JobId, node: NodeId, promoted: Promoted) {
         let job = self.jobs.get_mut(&id).expect("checked");
-        if promoted.epoch <= job.succession.epoch {
+        let former = job.server;
+        if !job.promotion.complete(promoted.epoch, former) {
             return;
         }
-        let former = core::mem::replace(&mut job.server, node);
+        job.server = node;
         job.replica = None;
-        job.replica_state.is_held = false;
-        job.config.server.clone_from(&self.nodes[node.index()].name);
+        job.replica_progress.release();
+        self.nodes[node.index()].name().clone_into(&mut job.config.server);
         job.config.replica = None;
         job.config.div_max = None;
-        job.succession.former = Some(former);
-        job.succession.epoch = promoted.epoch;
-        job.succession.asked = None;
-        job.succession.is_stranded = false;
         job.counters.promotions += 1;
         let open: Vec<GroupId> = job.open.values().copied().collect();
         for group in open {
@@ -102,7 +96,7 @@ impl Controller {
         }
         let job = self.jobs.get_mut(&id).expect("checked");
         job.is_known = false;
-        let server = (node, self.nodes[node.index()].life);
+        let server = (node, self.nodes[node.index()].life());
         job.learn(server, promoted.version, promoted.order.0, promoted.momentum_norm);
         job.begin_round_within();
         job.planned.clear();
@@ -127,10 +121,10 @@ impl Controller {
             self.move_aggregator(id, node);
         }
         let job = &self.jobs[&id];
-        let address = self.nodes[job.server.index()].address.clone();
-        let ranks = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_attached);
+        let address = self.nodes[job.server.index()].address().to_owned();
+        let ranks = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_attached());
         let ranks: Vec<Rank> = ranks.filter_map(|(rank, _)| Rank::new(rank)).collect();
-        let epoch = job.succession.epoch;
+        let epoch = job.promotion.epoch();
         for rank in ranks {
             let reply = Reply::ServerMoved { address: address.clone(), epoch };
             self.actions.push_back(Action::Reply { job: id, rank, reply });
@@ -140,8 +134,8 @@ impl Controller {
     /// Tells an aggregator where the job's server is, if it is not where its file says.
     pub(super) fn move_aggregator(&mut self, id: JobId, node: NodeId) {
         let job = &self.jobs[&id];
-        let Ok(server) = self.nodes[job.server.index()].address.parse() else { return };
-        if job.succession.epoch > ServerEpoch(0) {
+        let Ok(server) = self.nodes[job.server.index()].address().parse() else { return };
+        if job.promotion.epoch() > ServerEpoch(0) {
             self.command(node, Command::MoveServer { job: id, server });
         }
     }
@@ -166,11 +160,11 @@ impl Controller {
     /// The replica lacks decisions that workers may have been told of: the old server is needed.
     pub(super) fn promotion_refused(&mut self, now_ns: u64, id: JobId, applied: u64) {
         let job = self.jobs.get_mut(&id).expect("checked");
-        if job.succession.asked.is_none() {
+        if !job.promotion.is_pending() {
             return;
         }
-        job.succession.is_stranded = true;
-        let server = self.jobs[&id].server;
+        job.promotion.strand();
+        let server = job.server;
         let server = self.name(server);
         self.notice(id, Notice::Refused { server, applied });
         self.take_back(now_ns, id);
@@ -179,7 +173,7 @@ impl Controller {
     /// Nobody is asked to take over any more: the old server goes on, if it is there.
     fn take_back(&mut self, now_ns: u64, id: JobId) {
         let job = self.jobs.get_mut(&id).expect("the caller's job");
-        job.succession.asked = None;
+        job.promotion.cancel();
         let server = job.server;
         self.must_save();
         // It may have come back meanwhile.
@@ -193,9 +187,9 @@ impl Controller {
     /// while no controller listened.
     pub(super) fn take_server(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
         let job = self.jobs.get_mut(&state.job).expect("checked");
-        let (id, epoch) = (state.job, job.succession.epoch);
-        let is_heir = job.replica == Some(node) && state.epoch > epoch;
-        if is_heir {
+        let (id, epoch) = (state.job, job.promotion.epoch());
+        let is_successor = job.replica == Some(node) && state.epoch > epoch;
+        if is_successor {
             let promoted = Promoted {
                 epoch: state.epoch,
                 applied: state.next_order,
@@ -208,7 +202,7 @@ impl Controller {
         } else if job.server != node || state.epoch < epoch {
             self.notice(id, Notice::StoodDown { server: self.name(node), epoch });
             self.command(node, Command::StandDown { job: id, epoch });
-        } else if job.succession.asked.is_none() {
+        } else if !job.promotion.is_pending() {
             self.go_on(now_ns, node, state);
         }
     }
@@ -217,15 +211,15 @@ impl Controller {
     fn go_on(&mut self, now_ns: u64, node: NodeId, state: &RoleState) {
         let id = state.job;
         let job = self.jobs.get_mut(&id).expect("the caller's job");
-        job.succession.is_stranded = false;
+        job.promotion.resume();
         let is_first = !job.is_known;
         if state.has_left_replica {
             // A controller before this one had it do so.
             self.forget_replica(id);
         } else if state.has_met_replica {
-            self.vouch(id);
+            self.confirm_replica(id);
         }
-        let is_left = self.jobs[&id].succession.is_replica_left;
+        let is_left = self.jobs[&id].promotion.is_replica_left();
         self.reconcile_server(now_ns, node, state);
         if is_first {
             // Aggregators that came before it could not be told where it is.
@@ -240,7 +234,7 @@ impl Controller {
     /// The epoch of a job's server, and whether its replica is lost for good.
     #[must_use]
     pub fn server_epoch(&self, job: JobId) -> ServerEpoch {
-        self.jobs.get(&job).map_or(ServerEpoch(0), |job| job.succession.epoch)
+        self.jobs.get(&job).map_or(ServerEpoch(0), |job| job.promotion.epoch())
     }
 
     fn must_save(&mut self) {
@@ -248,22 +242,12 @@ impl Controller {
         self.is_promotion_unsaved = true;
     }
 
-    fn name(&self, node: NodeId) -> String {
-        self.nodes[node.index()].name.clone()
+    pub(super) fn name(&self, node: NodeId) -> String {
+        self.nodes[node.index()].name().to_owned()
     }
 
     fn notice(&mut self, job: JobId, notice: Notice) {
         self.actions.push_back(Action::Notice { job, notice });
-    }
-}
-
-impl Job {
-    /// A round that a former server began goes on with the updates that are in the model.
-    fn begin_round_within(&mut self) {
-        let Some(size) = self.round_size().map(u64::from).filter(|size| *size > 0) else { return };
-        let committed = u32::try_from(self.version % size).unwrap_or(0);
-        let base = self.version - u64::from(committed);
-        self.round = Round { base, granted: committed, committed };
     }
 }
 

@@ -21,10 +21,8 @@ impl Controller {
         self.note_refusal(job, node, error);
         let is_installing = self.groups[&id].state == GroupState::Installing;
         if self.jobs[&job].server != node {
-            let known = &mut self.nodes[node.index()];
-            known.refusals = known.refusals.saturating_add(1);
-            let pause_ns = backed_off(REFUSES_NS, known.refusals, REFUSES_NS_MAX);
-            known.refuses_until_ns = now_ns.saturating_add(pause_ns);
+            let pause_ns = |refusals| backed_off(REFUSES_NS, refusals, REFUSES_NS_MAX);
+            self.nodes[node.index()].refuse(now_ns, pause_ns);
             self.give_up_on(now_ns, id, node);
             return;
         }
@@ -76,7 +74,7 @@ impl Controller {
             let Some(request) = &member.request else { continue };
             job.counters.dropped += 1;
             job.counters.unreachable += 1;
-            job.round.granted = job.round.granted.saturating_sub(1);
+            job.round.withdraw(1);
             job.end_update(member.rank);
             let update_id = request.update_id;
             let reply = Reply::Drop { update_id, reason: DropReason::Refused };
@@ -114,7 +112,7 @@ impl Controller {
         // What went direct meanwhile has the number, which is nobody's mistake.
         let is_news = job.refusing.replace((node, error)) != Some((node, error));
         if is_news && error != InstallError::Order {
-            let node = self.nodes[node.index()].name.clone();
+            let node = self.name(node);
             self.actions.push_back(Action::Notice {
                 job: id,
                 notice: Notice::InstallRefused { node, error },
@@ -124,7 +122,7 @@ impl Controller {
 
     /// A box took a group.
     pub(super) fn note_taken(&mut self, node: NodeId, id: GroupId) {
-        self.nodes[node.index()].refusals = 0;
+        self.nodes[node.index()].accept();
         let Some(group) = self.groups.get_mut(&id) else { return };
         let job = self.jobs.get_mut(&group.job).expect("a group's job");
         if job.server == node {

@@ -41,13 +41,8 @@ impl Controller {
         self.checked(checked)?;
         let known = self.jobs.get_mut(&job).expect("checked");
         let worker = &mut known.workers[rank.index()];
-        let is_new = worker.life.is_some_and(|old| old != life);
-        worker.is_attached = true;
-        worker.life = Some(life);
-        let host = worker.host;
+        let (is_new, host) = (worker.attach(life), worker.host());
         if is_new {
-            worker.last_update_id = None;
-            worker.outstanding = 0;
             self.forget_worker(job, rank);
         }
         self.count_anew(host, Reporter::Worker(job, rank));
@@ -58,8 +53,8 @@ impl Controller {
     pub fn handle_worker_gone(&mut self, job: JobId, rank: Rank) {
         let Some(known) = self.jobs.get_mut(&job) else { return };
         let Some(worker) = known.worker_mut(rank) else { return };
-        worker.is_attached = false;
-        let host = worker.host;
+        worker.detach();
+        let host = worker.host();
         cancel_pending(known, rank);
         self.count_anew(host, Reporter::Worker(job, rank));
     }
@@ -85,8 +80,7 @@ impl Controller {
             given => given,
         };
         let worker = &mut job.workers[rank.index()];
-        worker.last_update_id = Some(request.update_id);
-        worker.outstanding += 1;
+        worker.ask(request.update_id);
         job.counters.requested += 1;
         job.unplanned_since_ns.get_or_insert(now_ns);
         let pending = Pending {
@@ -156,7 +150,7 @@ impl Controller {
         self.checked(checked)?;
         let known = &self.jobs[&job];
         if known.aggregators.is_empty() {
-            let path = (self.host_of(known.server), known.workers[rank.index()].host);
+            let path = (self.host_of(known.server), known.workers[rank.index()].host());
             self.links.handle_delivered(now_ns, path, sample, None);
         }
         Ok(())
@@ -177,8 +171,8 @@ impl Controller {
     /// Where a worker is that has a stream.
     pub(super) fn attached_worker_host(&self, job: JobId, rank: Rank) -> Checked<HostId> {
         let worker = &self.known_worker(job, rank)?.workers[rank.index()];
-        match worker.is_attached {
-            true => Ok(worker.host),
+        match worker.is_attached() {
+            true => Ok(worker.host()),
             false => Err(Refusal::new("hello", "say hello before reporting")),
         }
     }
@@ -186,10 +180,10 @@ impl Controller {
     fn check_request(&self, job: JobId, rank: Rank, request: &TransferRequest) -> Checked<()> {
         let known = self.known_worker(job, rank)?;
         let worker = &known.workers[rank.index()];
-        if !worker.is_attached {
+        if !worker.is_attached() {
             return Err(Refusal::new("hello", "say hello before asking"));
         }
-        if worker.last_update_id.is_some_and(|last| request.update_id <= last) {
+        if worker.has_used(request.update_id) {
             let problem = format!("{} was used already; ids grow", request.update_id);
             return Err(Refusal::new("update_id", problem));
         }
@@ -212,7 +206,7 @@ impl Controller {
             return Err(Refusal::new("version", problem));
         }
         let limit = self.config.tuning.updates_per_worker_max;
-        if worker.outstanding >= limit {
+        if worker.outstanding() >= limit {
             let problem = format!("{limit} updates of this worker are under way; await their end");
             return Err(Refusal::new("update_id", problem));
         }

@@ -1,12 +1,11 @@
 //! How a controller begins: configuration and saved state become boxes and jobs; jobs that are
 //! registered later go the same way.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weft_config::controller::{Config, JobConfig};
-use weft_control::ServerEpoch;
+use weft_config::controller::{Config, JobConfig, NodeConfig};
 use weft_wire::{JobId, Rank};
 
 use weft_plan::case::HostId;
@@ -15,10 +14,10 @@ use super::accounts::Accounts;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
-use super::job::{Asked, Job, Numbers, ReplicaState, Round, Succession, Worker};
+use super::job::{Job, Numbers, Promotion, ReplicaProgress, Round, Worker};
 use super::links::Links;
 use super::message::NodeId;
-use super::nodes::Node;
+use super::node::Node;
 use super::probes::Probes;
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
@@ -37,20 +36,8 @@ impl Controller {
     ) -> Result<Self, ConfigError> {
         check::network(&mut config)?;
         let links = Links::new(&config);
-        let nodes = config.nodes.iter().map(|node| Node {
-            name: node.name.clone(),
-            host: links.host(&node.host).unwrap_or(HostId(0)),
-            address: node.address.clone(),
-            life: None,
-            is_attached: false,
-            heard_ns: None,
-            came_ns: None,
-            gone_ns: None,
-            refuses_until_ns: 0,
-            refusals: 0,
-            events: 0,
-            commands: 0,
-        });
+        let host = |node: &NodeConfig| links.host(&node.host).unwrap_or(HostId(0));
+        let nodes = config.nodes.iter().map(|node| Node::new(node, host(node)));
         let jobs = core::mem::take(&mut config.jobs);
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
@@ -67,6 +54,7 @@ impl Controller {
             tickets: 0,
             replan: None,
             acknowledged: VecDeque::new(),
+            holdings: BTreeSet::new(),
             actions: VecDeque::new(),
             plans: 0,
             refusals: BTreeMap::new(),
@@ -101,7 +89,7 @@ impl Controller {
         for index in (0..self.nodes.len()).filter_map(|index| u16::try_from(index).ok()) {
             let node = NodeId(index);
             let state =
-                self.accounts.get(node, id).filter(|_| self.nodes[node.index()].is_attached);
+                self.accounts.get(node, id).filter(|_| self.nodes[node.index()].is_attached());
             let Some(state) = state.cloned() else { continue };
             // One that is something else there than the job says is as if it were not there.
             let checked = self.check_role(node, &state);
@@ -135,33 +123,23 @@ impl Controller {
         let policy = (self.policies)(name)
             .map_err(|problem| ConfigError::new(format!("{at}policy"), problem))?;
         let node = |name: &String| {
-            let position = self.nodes.iter().position(|node| node.name == *name);
+            let position = self.nodes.iter().position(|node| node.name() == name);
             let position = position.and_then(|i| u16::try_from(i).ok());
             NodeId(position.unwrap_or_default())
         };
         let empty = SavedJob::default();
         let known = saved.jobs.get(&job.name).unwrap_or(&empty);
-        let mut succession = Succession {
-            epoch: ServerEpoch(known.epoch),
-            asked: known.promoting.map(Asked::again),
-            is_replica_left: known.is_replica_left,
-            is_vouched: known.is_vouched || known.promoting.is_some(),
-            ..Succession::default()
-        };
-        let is_heir = |name: &&String| job.replica.as_ref() == Some(*name);
-        if let Some(heir) = known.server.as_ref().filter(is_heir) {
-            succession.former = Some(node(&job.server));
-            job.server.clone_from(heir);
+        let is_replica = |name: &&String| job.replica.as_ref() == Some(*name);
+        let successor = known.server.as_ref().filter(is_replica);
+        let promotion = Promotion::restored(known, successor.map(|_| node(&job.server)));
+        if let Some(successor) = successor {
+            job.server.clone_from(successor);
             (job.replica, job.div_max) = (None, None);
         }
         let server = node(&job.server);
-        let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| Worker {
-            host: self.links.host(worker.host()).unwrap_or(HostId(0)),
-            life: None,
-            is_attached: false,
-            last_update_id: None,
-            outstanding: 0,
-            dropped_before: known.dropped_before.contains(&rank),
+        let workers = job.workers.iter().zip(0u8..).map(|(worker, rank)| {
+            let host = self.links.host(worker.host()).unwrap_or(HostId(0));
+            Worker::new(host, known.dropped_before.contains(&rank))
         });
         let entry = Job {
             id,
@@ -180,8 +158,8 @@ impl Controller {
             is_known: false,
             learnt_from: None,
             is_server_away: false,
-            replica_state: ReplicaState::default(),
-            succession,
+            replica_progress: ReplicaProgress::default(),
+            promotion,
             round: Round::default(),
             recent: known.recent.chars().map(|decision| decision == 'x').collect(),
             virtual_bytes: 0.0,
@@ -206,16 +184,14 @@ impl Controller {
         self.saved_jobs = self.registered.len();
         let jobs = self.jobs.values().map(|job| {
             let recent = job.recent.iter().map(|is_drop| if *is_drop { 'x' } else { '.' });
-            let dropped = (0u8..).zip(&job.workers).filter(|(_, worker)| worker.dropped_before);
-            let saved = SavedJob {
+            let dropped =
+                (0u8..).zip(&job.workers).filter(|(_, worker)| worker.is_dropped_before());
+            let mut saved = SavedJob {
                 recent: recent.collect(),
                 dropped_before: dropped.map(|(rank, _)| rank).collect(),
-                epoch: job.succession.epoch.0,
-                server: job.succession.former.map(|_| job.config.server.clone()),
-                promoting: job.succession.asked.map(|asked| asked.order),
-                is_replica_left: job.succession.is_replica_left,
-                is_vouched: job.succession.is_vouched,
+                ..SavedJob::default()
             };
+            job.promotion.save(&job.config.server, &mut saved);
             (job.config.name.clone(), saved)
         });
         Some(Saved {
@@ -248,17 +224,23 @@ impl Controller {
         self.jobs.values().find(|job| job.config.name == name).map(|job| job.id)
     }
 
+    /// A box's name.
+    #[must_use]
+    pub fn node_name(&self, node: NodeId) -> &str {
+        self.nodes.get(node.index()).map_or("?", Node::name)
+    }
+
     /// "address:port" of a box's data port; empty while it is not known.
     #[must_use]
     pub fn address(&self, node: &str) -> &str {
-        self.nodes.iter().find(|known| known.name == node).map_or("", |node| &node.address)
+        self.nodes.iter().find(|known| known.name() == node).map_or("", Node::address)
     }
 
     /// Whether that worker's stream is here.
     #[must_use]
     pub fn is_worker_attached(&self, job: JobId, rank: Rank) -> bool {
         let worker = self.jobs.get(&job).and_then(|job| job.workers.get(rank.index()));
-        worker.is_some_and(|worker| worker.is_attached)
+        worker.is_some_and(Worker::is_attached)
     }
 }
 

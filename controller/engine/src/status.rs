@@ -167,23 +167,23 @@ impl Controller {
             pending: job.pending.len(),
             in_flight: job.in_flight(&self.groups),
             replica: job.replica.map(|_| ReplicaStatus {
-                order: job.replica_state.order,
-                divergence_bound: job.replica_state.divergence_bound,
-                is_held: job.replica_state.is_held,
+                order: job.replica_progress.order(),
+                divergence_bound: job.replica_progress.divergence_bound(),
+                is_held: job.replica_progress.is_held(),
                 is_fit: self.is_fit(job.id),
             }),
-            is_server_attached: self.nodes[job.server.index()].is_attached,
-            epoch: job.succession.epoch.0,
+            is_server_attached: self.nodes[job.server.index()].is_attached(),
+            epoch: job.promotion.epoch().0,
             refusing: job.refusing.map_or_else(String::new, |(node, error)| {
-                format!("{}: {}", self.nodes[node.index()].name, explain(error))
+                format!("{}: {}", self.nodes[node.index()].name(), explain(error))
             }),
-            is_replica_lost: job.succession.is_replica_left || job.succession.epoch.0 > 0,
+            is_replica_lost: job.promotion.is_replica_left() || job.promotion.epoch().0 > 0,
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {
-            name: node.name.clone(),
-            is_attached: node.is_attached,
-            events: node.events,
-            commands: node.commands,
+            name: node.name().to_owned(),
+            is_attached: node.is_attached(),
+            events: node.counts().0,
+            commands: node.counts().1,
         });
         let (probes, probe_bytes) = self.probes.sent();
         Status {

@@ -12,6 +12,7 @@ mod closed_loop;
 mod counters;
 mod failures;
 mod fingerprints;
+mod holdings;
 mod own_policy;
 mod probes;
 mod promotion;

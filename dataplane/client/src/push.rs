@@ -32,16 +32,16 @@
 //! | `config.rs`, `error.rs`, `stats.rs` | what a caller says and gets |
 //! | `driver.rs` | the thread with the port: moves frames, decides nothing |
 //! | `message.rs` | what the threads tell each other |
-//! | `book.rs` | which updates are under way, what to do when one is void, what was measured |
+//! | `updates.rs` | which updates are under way, what to do when one is void, what was measured |
 //! | `control.rs` | the thread that speaks gRPC to the controller |
 
-mod book;
 mod config;
 mod control;
 mod driver;
 mod error;
 mod message;
 mod stats;
+mod updates;
 
 use std::sync::Arc;
 use std::thread;

@@ -15,11 +15,14 @@
 //! | 9 | [`role::Verdict`] | drop, hold, send, or multicast, in place |
 //! | 10 | `RoleLane`, `Port::tx_burst` | out |
 //!
+//! What a frame must show at step 4 was agreed by a handshake: `session/client.rs` opens it,
+//! `session/host.rs` answers, and above them stand a lease's formation and the channels.
+//!
 //! The same slot stages in the same order make up the P4 program; `proto/vectors/slot.toml` says
 //! what they come to, cell by cell.
 //!
 //! Nothing here reads a clock, a socket or a random device: time and seeds are arguments (I10).
-//! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lease is
+//! The crate is `no_std`, so it could not if it wanted to. All memory is taken when a lane is
 //! made; no frame allocates, blocks or panics (I7, I8).
 #![no_std]
 #![forbid(unsafe_code)]

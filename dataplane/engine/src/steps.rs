@@ -43,6 +43,15 @@ impl StepSet {
         Self { low: 0, bytes: vec![0; bitmap_len(window)] }
     }
 
+    /// The same memory as an empty set of another window, which must not be larger than that it
+    /// was made for.
+    pub(crate) fn renew(&mut self, window: u32) {
+        debug_assert!(bitmap_len(window) <= self.bytes.capacity(), "no allocation");
+        self.low = 0;
+        self.bytes.clear();
+        self.bytes.resize(bitmap_len(window), 0);
+    }
+
     /// The low mark.
     #[must_use]
     pub fn low(&self) -> u32 {

@@ -16,8 +16,9 @@
 //! ```
 //!
 //! This is one of the crates where `unsafe` is allowed: to call a function compiled for an
-//! instruction set that was found at run time, to issue a prefetch, and to compare a header in
-//! vector registers. The loops themselves are safe code, which the compiler vectorises.
+//! instruction set that was found at run time, to issue a prefetch, to compare a header in vector
+//! registers, and to read words as another type of number. The loops themselves are safe code,
+//! which the compiler vectorises.
 
 mod crc;
 mod kernels;
@@ -25,6 +26,7 @@ mod loops;
 mod pattern;
 mod prefetch;
 mod table;
+mod words;
 
 #[cfg(test)]
 mod reference;
@@ -37,6 +39,7 @@ pub use loops::squares;
 pub use pattern::{PATTERN_LEN, Pattern};
 pub use prefetch::{prefetch_line, prefetch_read, prefetch_write};
 pub use table::{Isa, Kernels};
+pub use words::{as_f32, as_f32_mut};
 
 /// The square root, for crates without `std`.
 #[inline]

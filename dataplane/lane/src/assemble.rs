@@ -28,11 +28,12 @@ impl Settings {
     pub fn table_at(&self, mac: MacAddr) -> Table {
         let mut config = self.table.clone();
         config.local.mac = self.config.port.mac.unwrap_or(mac);
-        Table::new(config).expect(JUDGED)
+        let table = Table::new(config).and_then(|table| table.with_arena(self.arena));
+        table.expect(JUDGED)
     }
 
-    /// Makes lane `lane` of an aggregator that reduces the rows of `table` and gathers the push
-    /// jobs. Takes all memory that it will ever use. `seed` must differ from start to start.
+    /// Makes lane `lane` of an aggregator that reduces the rows of `table`; lane 0 gathers the push
+    /// jobs too. Takes all memory that it will ever use. `seed` must differ from start to start.
     ///
     /// # Panics
     /// If the push jobs were changed since they were judged.
@@ -44,8 +45,11 @@ impl Settings {
         seed: u64,
         kernels: &'static Kernels,
     ) -> Aggregator {
-        let engine = Aggregator::new(table, lane, seed, kernels).with_strangers(self.strangers);
-        if self.pushes.is_empty() {
+        let engine = Aggregator::new(table, lane, seed, kernels)
+            .with_strangers(self.strangers)
+            .beside_pushes(&self.pushes);
+        // Nothing of push is steered by its source port, so lane 0 has it.
+        if self.pushes.is_empty() || lane > 0 {
             return engine;
         }
         let config = table.config();

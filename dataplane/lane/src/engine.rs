@@ -170,7 +170,7 @@ impl LaneEngine for Aggregator {
     }
 
     fn handle_command(&mut self, _now: Nanos, command: Command) {
-        self.gather_mut().handle_command(&command);
+        self.handle_command(command);
     }
 
     fn poll_event(&mut self) -> Option<(JobId, Event)> {

@@ -24,6 +24,6 @@ pub use assemble::LanePorts;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
 pub use engine::LaneEngine;
 pub use settings::Settings;
-pub use steer::{Conflict, LaneMap};
+pub use steer::LaneMap;
 pub use steered::{FramePool, LanePort, Relay, RelayPort, Ring, SteerStats, SteeredPort, steer};
 pub use wrap::{Capture, Wrapped};

@@ -12,7 +12,8 @@ use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::ServerJobConfig;
 use weft_engine::table::{
-    BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, RowConfig, Table, TableError,
+    ArenaConfig, BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, ROWS_MAX, RowConfig,
+    Table, TableError, is_of_another_lane, port_of_two_lanes, slot_bytes,
 };
 use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub config: NodeConfig,
     /// The box. Its Ethernet address is the configured one, else zero until the port is open.
     pub table: BoxConfig,
+    /// What is kept free beside it for what comes at run time.
+    pub arena: ArenaConfig,
     /// What strangers may cost.
     pub strangers: StrangersQuota,
     /// The push jobs.
@@ -53,9 +56,30 @@ impl Settings {
         resolve(config)
     }
 
-    /// True when a model's payloads are protected by UDP's checksum.
+    /// What the jobs and leases of an aggregator come to, as a line for people; nothing of others.
+    #[must_use]
+    pub fn arena_text(&self) -> String {
+        let ArenaConfig { jobs, leases, lease_bytes, .. } = self.arena;
+        let is_model = !self.servers.is_empty() || !self.replicas.is_empty();
+        if is_model || self.config.bench.is_some() {
+            return String::new();
+        }
+        let own: u64 = self.table.rows.iter().map(slot_bytes).sum();
+        let all = own.saturating_add(u64::from(leases).saturating_mul(lease_bytes));
+        format!(
+            "arena: {} jobs and {} leases of the file with {own} bytes of slots, room for {jobs} \
+             jobs and {leases} leases of {lease_bytes} bytes more; {all} bytes of slots in all\n",
+            self.table.jobs.len(),
+            self.table.rows.len()
+        )
+    }
+
+    /// True when payloads are protected by UDP's checksum.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
+        if has_checksums(&self.table.rows) {
+            return true;
+        }
         let servers = self.servers.iter().map(|job| job.model.integrity);
         let mut all = servers.chain(self.replicas.iter().map(|job| job.model.integrity));
         all.any(|integrity| integrity == Integrity::Checksum16)
@@ -100,32 +124,74 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         jobs: jobs.collect(),
         rows: rows.collect::<Result<_, _>>()?,
     };
-    let table = Table::new(table).map_err(|error| place(&config, &error))?.config().clone();
-    let lanes = LaneMap::new(&table).map_err(|conflict| {
-        let index = position(&config, conflict.row);
-        Problem::of_entry("row", index, "members", conflict.to_string())
-    })?;
+    let table = Table::new(table).map_err(|error| place(&config, &error))?;
+    let source_ports = table.config().rows.iter().filter_map(|row| Some(row.parent?.source_port));
+    let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
+    let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(config.lcores.shards));
+    let (table, arena) = resolve_arena(&config, table, udp_sockets)?;
+    let lanes = LaneMap::new(&table);
     let pushes = resolve_pushes(&config, &table)?;
     let servers = resolve_servers(&config, &table)?;
     let replicas = resolve_replicas(&config, &table)?;
-    let source_ports = table.rows.iter().filter_map(|row| Some(row.parent.as_ref()?.source_port));
-    let sockets = source_ports.filter_map(|port| udp_sockets(&config, port));
-    let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(table.shards));
-    Ok(Settings { config, table, strangers, pushes, servers, replicas, lanes, udp_sockets })
+    Ok(Settings { config, table, arena, strangers, pushes, servers, replicas, lanes, udp_sockets })
 }
+
+/// What is kept free for jobs and leases that come at run time; nothing where none can.
+fn resolve_arena(
+    config: &NodeConfig,
+    table: Table,
+    sockets: usize,
+) -> Result<(BoxConfig, ArenaConfig), Problem> {
+    let is_model = !config.server.is_empty() || !config.replica.is_empty();
+    if is_model || config.bench.is_some() {
+        return Ok((table.config().clone(), ArenaConfig::default()));
+    }
+    let (section, is_udp) = (&config.arena, config.port.io == Io::Udp);
+    let room = |max: usize, taken: usize| {
+        let free = max.saturating_sub(taken).min(usize::from(ARENA_ENTRIES));
+        u16::try_from(free).unwrap_or(ARENA_ENTRIES)
+    };
+    let arena = ArenaConfig {
+        jobs: section.jobs.unwrap_or_else(|| room(JOBS_MAX, config.job.len())),
+        leases: section.leases.unwrap_or_else(|| room(ROWS_MAX, config.row.len())),
+        lease_bytes: section.lease_bytes,
+        lacks_checksums: is_udp && !has_checksums(&table.config().rows),
+        socket_count: is_udp.then(|| u16::try_from(sockets).unwrap_or(u16::MAX)),
+    };
+    let table = table.with_arena(arena).map_err(|error| place(config, &error))?;
+    Ok((table.config().clone(), arena))
+}
+
+/// True when rows have payloads that UDP's checksum protects.
+fn has_checksums(rows: &[RowConfig]) -> bool {
+    rows.iter().any(|row| row.integrity == Integrity::Checksum16)
+}
+
+/// Jobs, and leases, that an arena has room for by default.
+const ARENA_ENTRIES: u16 = 8;
 
 fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {
     let pushes: Vec<PushConfig> = config.push.iter().map(jobs::push).collect();
-    if !pushes.is_empty() && table.shards > 1 {
-        return Err(Problem::new("lcores.shards", "must be 1 where there are push jobs"));
-    }
     for (index, push) in config.push.iter().enumerate() {
         if config.job.iter().any(|job| job.id == push.job) {
-            let problem = "is a [[job]] too; a job is either pushed or reduced at a box";
+            // Groups and rows share their numbers on the wire, so a frame would name either.
+            let problem = "is a [[job]] too: its groups and rows would have the same numbers on \
+                           the wire; reduce under another job's index";
             return Err(Problem::of_entry("push", index, "job", problem));
         }
     }
     gather::check(table.local, table.mtu, &pushes).map_err(|error| place(config, &error))?;
+    for (index, push) in pushes.iter().enumerate() {
+        let is_taken =
+            |port| table.rows.iter().any(|row| is_of_another_lane(table.shards, row, port));
+        if let Some(port) = push.ports().find(|port| is_taken(*port)) {
+            let problem = format!(
+                "have the UDP source port {port}, which is a further lane's of a row's member or \
+                 root: push jobs are lane 0's, so give them other ports"
+            );
+            return Err(Problem::of_entry("push", index, "workers", problem));
+        }
+    }
     Ok(pushes)
 }
 
@@ -248,6 +314,9 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
         "push" => config.push.iter().map(|push| push.job).collect(),
         _ => {
             let field = match error.field {
+                "leases" => "arena.leases",
+                "lease_bytes" => "arena.lease_bytes",
+                "jobs" if section == "arena" => "arena.jobs",
                 "local" => "port.udp_port",
                 "shards" => "lcores.shards",
                 "jobs" => "job",
@@ -262,7 +331,9 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
         true => numbers.iter().rposition(is_it),
         false => numbers.iter().position(is_it),
     };
+    let row = index.and_then(|index| config.row.get(index));
     let (key, problem) = match (section, error.field) {
+        ("row", "members") => ("members", problem_of_members(config, row, error)),
         ("job", "job") => ("id", error.problem.to_owned()),
         ("row", "weight") => ("members", format!("weight {}", error.problem)),
         (_, field) => (field, error.problem.to_owned()),
@@ -270,8 +341,21 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
     Problem::of_entry(section, index.unwrap_or(0), key, problem)
 }
 
-fn position(config: &NodeConfig, row: u16) -> usize {
-    config.row.iter().position(|section| section.row == row).unwrap_or(0)
+/// What is wrong with a row's members; a port that would be of two lanes is named.
+fn problem_of_members(config: &NodeConfig, row: Option<&RowSection>, error: &TableError) -> String {
+    let shards = config.lcores.shards;
+    let rows = config.row.iter().enumerate();
+    let rows: Vec<_> = rows.filter_map(|(i, row)| resolve_row(config, i, row).ok()).collect();
+    let of_row = |row: &RowSection| rows.iter().find(|known| known.row == row.row);
+    let port = row.and_then(of_row).and_then(|row| port_of_two_lanes(shards, row, rows.iter()));
+    match port {
+        // Members that are wrong in another way come first.
+        Some(port) if error.problem.contains("two lanes") => format!(
+            "UDP source port {port} would be one lane for one member or root and another lane for \
+             another; give all the same port, or ports that are a multiple of the lanes apart"
+        ),
+        _ => error.problem.to_owned(),
+    }
 }
 
 #[cfg(test)]

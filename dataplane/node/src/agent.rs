@@ -1,6 +1,6 @@
 //! The controller's agent: a thread that speaks gRPC for the lanes.
 //!
-//! It dials the controller, tells it what the node knows ([`Book`]), hands commands to lane 0 and
+//! It dials the controller, tells it what the node is ([`NodeState`]), hands commands to lane 0 and
 //! takes its events ([`NodeControl`]), and reports of the link ([`LinkAgent`]). Lanes never wait
 //! for it: both queues are bounded, and without a controller the lanes go on with what is
 //! installed. Events that found no controller are kept, the newest `EVENTS_KEPT_MAX`, and told
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
-use weft_agent::{Book, Link, LinkAgent, Report};
+use weft_agent::{Link, LinkAgent, NodeState, Report};
 use weft_config::node::{Io, NodeConfig};
 use weft_control::{BoxIndex, Event, OrderNumber, Role, RoleState, Version};
 use weft_rpc::convert;
@@ -109,7 +109,7 @@ pub fn start(
     let agent = Agent {
         dialler,
         refused: None,
-        book: Book::new(name, life, roles(config, resumed)),
+        state: NodeState::new(name, life, roles(config, resumed)),
         control,
         link,
         log,
@@ -128,7 +128,7 @@ struct Agent {
     dialler: Dialler,
     /// Why the controller and this node did not accept each other, as it was told last.
     refused: Option<String>,
-    book: Book,
+    state: NodeState,
     control: Arc<NodeControl>,
     link: LinkAgent,
     log: Option<EventLog>,
@@ -181,7 +181,7 @@ impl Agent {
         let (outbox, outbound) = mpsc::channel(OUTBOX_MAX);
         self.keep_events();
         let lost = self.lost + self.control.events_lost();
-        let hello = convert::hello_to_proto(&self.book.hello(), VERSION, lost);
+        let hello = convert::hello_to_proto(&self.state.hello(), VERSION, lost);
         let hello = Message::Hello(hello);
         if outbox.send(v1::NodeMessage { message: Some(hello) }).await.is_err() {
             return false;
@@ -277,7 +277,7 @@ impl Agent {
                 return;
             }
         };
-        self.book.note_command(&command);
+        self.state.note_command(&command);
         if let Some(log) = &mut self.log {
             log.command(&command);
         }
@@ -294,7 +294,7 @@ impl Agent {
     /// Takes the lane's events; the oldest make room when nobody listens.
     fn keep_events(&mut self) {
         while let Some(event) = self.control.event() {
-            self.book.note_event(event.job, &event.event);
+            self.state.note_event(event.job, &event.event);
             say(event.job, &event.event);
             if let Some(log) = &mut self.log {
                 log.event(event.job, &event.event, self.control.carried().0);

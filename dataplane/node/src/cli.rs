@@ -72,25 +72,35 @@ impl Invocation {
     /// # Errors
     /// clap's error, which knows its own exit status and also stands for `--help`.
     pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut args: Vec<OsString> = args.into_iter().collect();
-        let Some(at) = args.iter().position(|arg| arg == "--") else {
-            return Ok(Self { cli: Cli::try_parse_from(args)?, eal_args: None });
-        };
-        let ours = args.split_off(at + 1);
-        args.pop();
-        let program = if args.is_empty() { "weft-node".into() } else { args.remove(0) };
-        let eal_args = args
-            .into_iter()
-            .map(|arg| {
-                arg.into_string().map_err(|arg| {
-                    let message = format!("EAL argument {} is not UTF-8\n", arg.display());
-                    clap::Error::raw(clap::error::ErrorKind::InvalidUtf8, message)
-                })
-            })
-            .collect::<Result<_, _>>()?;
-        let cli = Cli::try_parse_from(std::iter::once(program).chain(ours))?;
-        Ok(Self { cli, eal_args: Some(eal_args) })
+        let (ours, eal_args) = split_eal_args(args)?;
+        Ok(Self { cli: Cli::try_parse_from(ours)?, eal_args })
     }
+}
+
+/// Splits a command line, the program's name first, into our arguments, again with its name, and
+/// EAL's, if there was a `--`.
+///
+/// # Errors
+/// clap's, for an EAL argument that is not UTF-8.
+pub fn split_eal_args(
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<(Vec<OsString>, Option<Vec<String>>), clap::Error> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let Some(at) = args.iter().position(|arg| arg == "--") else {
+        return Ok((args, None));
+    };
+    let mut ours = args.split_off(at);
+    // The name takes the place of `--`.
+    if at > 0 {
+        ours[0] = args.remove(0);
+    }
+    let text = |arg: OsString| {
+        arg.into_string().map_err(|arg| {
+            let message = format!("EAL argument {} is not UTF-8\n", arg.display());
+            clap::Error::raw(clap::error::ErrorKind::InvalidUtf8, message)
+        })
+    };
+    Ok((ours, Some(args.into_iter().map(text).collect::<Result<_, _>>()?)))
 }
 
 /// Version, commit and features, as `--version` prints them.

@@ -1,18 +1,21 @@
-//! What a node's lane and its controller's agent tell each other: bounded queues.
+//! What a node's lanes and its controller's agent tell each other: bounded queues.
 //!
 //! The agent's thread pushes commands and pops events and trains; lane 0 pops commands between
-//! breaths, pushes events and trains, and wakes the agent. Neither ever waits for the other (DESIGN
-//! "Hot path": no locks). A full queue of commands is the agent's to retry; events that find theirs
-//! full are lost and counted, and the controller learns the state by asking (PROTOCOL section 5).
+//! breaths, pushes events and trains, and wakes the agent. Commands about what the box holds go to
+//! every lane, and one answer comes when all lanes have given theirs. Neither ever waits for the
+//! other (DESIGN "Hot path": no locks). A full queue of commands is the agent's to retry; events
+//! that find theirs full are lost and counted, and the controller learns the state by asking
+//! (PROTOCOL section 5).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
-use weft_control::{Command, Event, Train};
+use weft_control::{Command, Event, HoldingCommand, RowConfig, Train};
 use weft_io::nic::Carried;
-use weft_lane::LaneEngine;
+use weft_lane::{LaneEngine, LaneMap, Settings};
 use weft_wire::{JobId, Nanos};
 
 /// An event and the job that it is about.
@@ -27,7 +30,11 @@ pub struct JobEvent {
 /// The way between a lane and whoever commands it.
 #[derive(Debug)]
 pub struct NodeControl {
-    commands: ArrayQueue<Command>,
+    /// One for each lane.
+    lanes: Vec<Lane>,
+    holdings: Option<Mutex<Holdings>>,
+    /// Commands about what the box holds whose answers nobody has taken.
+    asked: AtomicUsize,
     events: ArrayQueue<JobEvent>,
     /// Measurements, which nobody misses: the oldest make room.
     trains: ArrayQueue<Train>,
@@ -41,16 +48,22 @@ pub struct NodeControl {
 
 impl Default for NodeControl {
     fn default() -> Self {
-        Self::new(COMMANDS_MAX, EVENTS_MAX)
+        Self::new(1, COMMANDS_MAX, EVENTS_MAX)
     }
 }
 
 impl NodeControl {
-    /// Queues of these lengths.
+    /// Queues of these lengths, to so many lanes.
     #[must_use]
-    pub fn new(commands_max: usize, events_max: usize) -> Self {
-        Self {
+    pub fn new(lane_count: u16, commands_max: usize, events_max: usize) -> Self {
+        let lane = |_| Lane {
             commands: ArrayQueue::new(commands_max),
+            answers: ArrayQueue::new(commands_max),
+        };
+        Self {
+            lanes: (0..lane_count.max(1)).map(lane).collect(),
+            holdings: None,
+            asked: AtomicUsize::new(0),
             events: ArrayQueue::new(events_max),
             trains: ArrayQueue::new(TRAINS_MAX),
             events_lost: AtomicU64::new(0),
@@ -61,12 +74,43 @@ impl NodeControl {
         }
     }
 
-    /// Hands a command to the lane.
+    /// To the lanes of a node with these settings, whose map of lanes follows what is installed.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Self {
+        let holdings = Holdings {
+            rows: settings.table.rows.clone(),
+            asked: VecDeque::new(),
+            shards: settings.table.shards,
+            map: settings.lanes.clone(),
+        };
+        let plain = Self::new(settings.table.shards, COMMANDS_MAX, EVENTS_MAX);
+        Self { holdings: Some(Mutex::new(holdings)), ..plain }
+    }
+
+    /// Hands a command to lane 0; one about what the box holds to all lanes. Only one thread may
+    /// call it.
     ///
     /// # Errors
-    /// The command, when the queue is full: try again later.
+    /// The command, when a queue is full: try again later.
     pub fn command(&self, command: Command) -> Result<(), Command> {
-        self.commands.push(command)
+        let Command::Holding(holding) = &command else {
+            return self.lanes[0].commands.push(command);
+        };
+        // Each lane has room for the answers to all that it has not answered.
+        let is_full = self.asked.load(Ordering::Relaxed) >= self.lanes[0].answers.capacity();
+        if is_full || self.lanes.iter().any(|lane| lane.commands.is_full()) {
+            return Err(command);
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if let Some(holdings) = &self.holdings {
+            holdings.lock().expect(UNPOISONED).asked.push_back(holding.clone());
+        }
+        let (first, others) = self.lanes.split_first().expect("there is a lane");
+        for lane in others {
+            // Nobody else fills it, so there is room.
+            let _ = lane.commands.push(command.clone());
+        }
+        first.commands.push(command)
     }
 
     /// Says whether a controller is there. The lane hears of it before any command that comes
@@ -75,10 +119,29 @@ impl NodeControl {
         self.controller.store(if is_there { THERE } else { GONE }, Ordering::Release);
     }
 
-    /// The oldest event that nobody has taken.
+    /// The oldest event that nobody has taken. Only one thread may call it.
     #[must_use]
     pub fn event(&self) -> Option<JobEvent> {
-        self.events.pop()
+        self.answer().or_else(|| self.events.pop())
+    }
+
+    /// The one answer to a command about what the box holds, when all lanes have given theirs. They
+    /// take the same commands in the same order from the same beginning, so their answers are the
+    /// same.
+    fn answer(&self) -> Option<JobEvent> {
+        if self.lanes.iter().any(|lane| lane.answers.is_empty()) {
+            return None;
+        }
+        let mut answers = self.lanes.iter().filter_map(|lane| lane.answers.pop());
+        let first = answers.next()?;
+        self.asked.fetch_sub(1, Ordering::Relaxed);
+        for other in answers {
+            assert_eq!(other, first, "the lanes of a box hold the same");
+        }
+        if let Some(holdings) = &self.holdings {
+            holdings.lock().expect(UNPOISONED).note_answer(&first.event);
+        }
+        Some(first)
     }
 
     /// The oldest train that nobody has taken.
@@ -115,7 +178,33 @@ impl NodeControl {
         self.carried.read()
     }
 
-    /// Moves commands in and events out; the lane's side, between two breaths.
+    /// Moves commands in and answers out; the side of a lane other than the first, between two
+    /// breaths.
+    pub fn exchange_holdings(&self, now: Nanos, lane: usize, engine: &mut impl LaneEngine) {
+        self.hand_over(now, lane, engine);
+        while let Some((job, event)) = engine.poll_event() {
+            self.tell_of(lane, job, event);
+        }
+    }
+
+    fn hand_over(&self, now: Nanos, lane: usize, engine: &mut impl LaneEngine) {
+        for _ in 0..COMMANDS_PER_BREATH_MAX {
+            let Some(command) = self.lanes[lane].commands.pop() else { break };
+            engine.handle_command(now, command);
+        }
+    }
+
+    fn tell_of(&self, lane: usize, job: JobId, event: Event) {
+        if event.holding().is_none() {
+            return self.tell(job, event);
+        }
+        // No more commands are taken than there is room for answers.
+        let lost = self.lanes[lane].answers.push(JobEvent { job, event }).is_err();
+        self.events_lost.fetch_add(u64::from(lost), Ordering::Relaxed);
+        self.told.notify_one();
+    }
+
+    /// Moves commands in and events out; the first lane's side, between two breaths.
     pub fn exchange(&self, now: Nanos, engine: &mut impl LaneEngine) {
         // Looked at first: what the engine knows is never older than the commands that follow.
         let controller = self.controller.load(Ordering::Acquire);
@@ -123,12 +212,9 @@ impl NodeControl {
             self.controller_known.store(controller, Ordering::Relaxed);
             engine.handle_controller(now, controller == THERE);
         }
-        for _ in 0..COMMANDS_PER_BREATH_MAX {
-            let Some(command) = self.commands.pop() else { break };
-            engine.handle_command(now, command);
-        }
+        self.hand_over(now, 0, engine);
         while let Some((job, event)) = engine.poll_event() {
-            self.tell(job, event);
+            self.tell_of(0, job, event);
         }
         while let Some(train) = engine.poll_train() {
             self.trains.force_push(train);
@@ -144,6 +230,46 @@ impl NodeControl {
         self.told.notify_one();
     }
 }
+
+/// The way to one lane.
+#[derive(Debug)]
+struct Lane {
+    commands: ArrayQueue<Command>,
+    /// About what the box holds.
+    answers: ArrayQueue<JobEvent>,
+}
+
+/// What the lanes hold by now, so that frames find the lane that they belong to. Lanes never touch
+/// it.
+#[derive(Debug)]
+struct Holdings {
+    rows: Vec<RowConfig>,
+    /// Commands that the lanes have not answered, in order.
+    asked: VecDeque<HoldingCommand>,
+    shards: u16,
+    map: LaneMap,
+}
+
+impl Holdings {
+    fn note_answer(&mut self, answer: &Event) {
+        let asked = self.asked.pop_front();
+        if matches!(answer, Event::HoldingRefused { .. }) {
+            return;
+        }
+        match asked {
+            Some(HoldingCommand::InstallLease(row)) => self.rows.push(row),
+            Some(HoldingCommand::RemoveLease { row, .. }) => {
+                self.rows.retain(|known| known.row != row);
+            }
+            Some(HoldingCommand::InstallJob(_) | HoldingCommand::RemoveJob { .. }) | None => return,
+        }
+        if self.shards > 1 {
+            self.map.renew(self.shards, self.rows.iter());
+        }
+    }
+}
+
+const UNPOISONED: &str = "no thread that held it has panicked";
 
 /// States of [`NodeControl::note_controller`]; before it was ever called, [`NEVER`].
 const NEVER: u8 = 0;

@@ -45,7 +45,10 @@ impl Node<'_> {
 }
 
 /// Starts EAL and finds out how the configured device is to be opened.
-pub(crate) fn start(
+///
+/// # Errors
+/// [`NodeError`]: what this machine lacks, or what EAL refused.
+pub fn start(
     config: &NodeConfig,
     eal_args: Option<Vec<String>>,
 ) -> Result<(Eal, PortConfig), NodeError> {
@@ -76,7 +79,10 @@ pub(crate) fn start(
 ///
 /// Who spreads frames over several receive queues is the device's affair: the lanes hand each other
 /// what came in at the wrong one.
-pub(crate) fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQueue>, NodeError> {
+///
+/// # Errors
+/// [`NodeError::DpdkPort`].
+pub fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQueue>, NodeError> {
     let shapes = [(lanes, lanes), (1, lanes), (1, 1)];
     let attempt = |(rx_queues, tx_queues)| {
         DpdkPort::open(eal, &PortConfig { rx_queues, tx_queues, ..port.clone() })
@@ -92,7 +98,10 @@ pub(crate) fn open(eal: &Eal, port: &PortConfig, lanes: u16) -> Result<Vec<DpdkQ
 }
 
 /// A port of a lane that sends through lane 0, with a pool like the device's.
-pub(crate) fn relay_port(
+///
+/// # Errors
+/// [`NodeError`] when there is no memory for the pool.
+pub fn relay_port(
     eal: &Eal,
     port: &PortConfig,
     relay: &Relay<Mbuf>,
@@ -104,7 +113,7 @@ pub(crate) fn relay_port(
 
 /// Buffers of a lane that sends through lane 0.
 #[derive(Debug)]
-pub(crate) struct MbufPool(Mempool);
+pub struct MbufPool(Mempool);
 
 impl FramePool for MbufPool {
     type Frame = Mbuf;

@@ -105,9 +105,9 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// A bench.
-    #[error(transparent)]
-    Bench(#[from] crate::bench::BenchError),
+    /// The configuration of a bench.
+    #[error("[bench] measures and serves nobody: start weft-bench with it, or remove the section")]
+    Bench,
     /// The metrics listener.
     #[error("listening on {addr} for /metrics: {source}; choose another node.metrics")]
     Metrics {
@@ -123,9 +123,24 @@ impl NodeError {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Unreadable { .. } | Self::Config(_) | Self::UnusedEalArgs => 2,
-            Self::Bench(error) => error.exit_status(),
+            Self::Unreadable { .. } | Self::Config(_) | Self::UnusedEalArgs | Self::Bench => 2,
             _ => 3,
         }
     }
+}
+
+/// The error and its causes on one line.
+#[must_use]
+pub fn one_line(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        // Some messages already end with their cause.
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = error.source();
+    }
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
 }

@@ -63,6 +63,8 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
                 let (rx_bytes, tx_bytes) = lane.port().carried();
                 control.note_carried(rx_bytes, tx_bytes);
             }
+        } else if let Some(control) = &shared.control {
+            control.exchange_holdings(now, index, lane.engine_mut());
         }
         let mut due = lane.engine().poll_timeout().min(snapshot_due);
         if keeper.is_waiting() {

@@ -3,7 +3,6 @@
 //! | module | what it does |
 //! | --- | --- |
 //! | [`agent`] | speaks with the controller, logs what happens to groups |
-//! | [`mod@bench`] | measures the aggregator instead of serving |
 //! | [`config`] | reads the file that [`weft_config::node`] is the manual of |
 //! | [`cli`] | the command line |
 //! | [`control`] | queues between a lane and a controller's agent |
@@ -23,12 +22,11 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
-pub mod bench;
 pub mod cli;
 pub mod config;
 pub mod control;
 #[cfg(feature = "dpdk")]
-mod dpdk;
+pub mod dpdk;
 pub mod durable;
 pub mod environment;
 pub mod error;

@@ -24,7 +24,6 @@ use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
 use weft_lane::{AggregatorLane, LanePort, RelayPort, RoleLane, Settings, Wrapped};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
-use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
 use crate::control::NodeControl;
@@ -109,15 +108,13 @@ impl Node<'_> {
         {
             return Err(NodeError::Environment(line));
         }
-        let rows = &self.settings.table.rows;
         let port = UdpPort::open(&UdpConfig {
             socket_count: self.settings.udp_sockets,
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
             socket_buffer_bytes: section.socket_buffer_bytes,
             offload: section.offload,
-            ipv4_checksum: rows.iter().any(|row| row.integrity == Integrity::Checksum16)
-                || self.settings.has_checksums(),
+            ipv4_checksum: self.settings.has_checksums(),
             ..UdpConfig::new(self.settings.table.local.addr)
         })?;
         let relay = self.settings.relay();

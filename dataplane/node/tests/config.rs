@@ -166,7 +166,6 @@ fn push_jobs_are_judged_like_the_rest() {
     assert_prints_itself(PUSH);
     let cases = [
         ("chunks = 100", "chunk = 100", "node.toml:13: push[0].chunk: unknown field `chunk`"),
-        ("shards = 1", "shards = 2", "node.toml:5: lcores.shards: must be 1"),
         ("id = 3", "id = 5", "node.toml:9: push[0].job: is a [[job]] too"),
         ("job = 5", "job = 256", "node.toml:9: push[0].job: must be below 256"),
         ("job = 5", "job = 5\nbox_index = 64", "node.toml:10: push[0].box_index: must be below"),
@@ -308,4 +307,15 @@ fn the_version_names_commit_and_features() {
     let features = if cfg!(feature = "dpdk") { "features: dpdk" } else { "features: none" };
     assert!(text.starts_with("weft-node 0.") && text.contains("(commit "), "{text}");
     assert!(text.contains(features), "{text}");
+}
+
+#[test]
+fn a_bench_is_for_another_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("node.toml");
+    std::fs::write(&path, format!("{GOOD}[bench]\nmode = \"loop\"\n")).unwrap();
+    let output = weft_node(&["--config", &path.to_string_lossy()]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("start weft-bench with it"), "{said}");
 }

@@ -8,10 +8,11 @@
 //! | `[lcores]` | [`LcoresSection`]: lanes and the CPUs they run on |
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
 //! | `[strangers]` | [`StrangersSection`]: what frames that do not show whose they are may cost |
+//! | `[arena]` | [`ArenaSection`]: room for jobs and leases that come at run time |
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
 //! | `[controller]` | [`ControllerSection`]: who installs groups |
-//! | `[bench]` | [`BenchSection`]: makes the node a bench that serves nobody |
+//! | `[bench]` | [`BenchSection`]: what `weft-bench` measures |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
 //! | `[[row]]` | [`RowSection`]: a group and its lease |
 //! | `[[push]]` | [`PushSection`]: a job that pushes to a parameter server |
@@ -19,6 +20,7 @@
 //! | `[[replica]]` | [`ReplicaSection`]: a job whose replica this node is |
 
 mod address;
+mod arena;
 mod bench;
 mod check;
 mod controller;
@@ -40,6 +42,7 @@ use core::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 pub use address::HostAddr;
+pub use arena::ArenaSection;
 pub use bench::{BenchMode, BenchSection, LeaseName};
 pub use controller::ControllerSection;
 pub use dpdk::DpdkSection;
@@ -74,6 +77,9 @@ pub struct NodeConfig {
     /// What strangers may cost.
     #[serde(default)]
     pub strangers: StrangersSection,
+    /// Room for what comes at run time.
+    #[serde(default)]
+    pub arena: ArenaSection,
     /// Faults, for tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultsSection>,

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use weft_wire::{GroupId, JobId, Rank};
 
-use crate::{GroupDescriptor, OrderNumber, ServerEpoch};
+use crate::{GroupDescriptor, HoldingCommand, OrderNumber, ServerEpoch};
 
 /// What a controller tells a box. Boxes take it between bursts, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,6 +74,8 @@ pub enum Command {
         /// The job.
         job: JobId,
     },
+    /// Aggregator: what it holds for a job changes.
+    Holding(HoldingCommand),
 }
 
 impl Command {
@@ -82,6 +84,7 @@ impl Command {
     pub const fn job(&self) -> JobId {
         match self {
             Self::Install(descriptor) => descriptor.job,
+            Self::Holding(command) => command.job(),
             Self::Remove { job, .. }
             | Self::CloseMember { job, .. }
             | Self::SetRate { job, .. }

@@ -2,7 +2,7 @@
 
 use weft_wire::{GroupId, JobId, Members, Rank};
 
-use crate::{Decision, InstallError, OrderNumber, ServerEpoch, Version};
+use crate::{Decision, Holding, HoldingError, InstallError, OrderNumber, ServerEpoch, Version};
 
 /// What a box tells its controller, and its reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,4 +106,34 @@ pub enum Event {
         /// The epoch of the server that does.
         epoch: ServerEpoch,
     },
+    /// Aggregator: the box holds this for the job now, in all its lanes.
+    HoldingInstalled {
+        /// What.
+        holding: Holding,
+    },
+    /// Aggregator: the box holds this no more, in none of its lanes.
+    HoldingRemoved {
+        /// What.
+        holding: Holding,
+    },
+    /// The box did not install or remove it.
+    HoldingRefused {
+        /// What.
+        holding: Holding,
+        /// Why.
+        error: HoldingError,
+    },
+}
+
+impl Event {
+    /// What it answers about, if it answers a [`crate::HoldingCommand`].
+    #[must_use]
+    pub const fn holding(&self) -> Option<Holding> {
+        match self {
+            Self::HoldingInstalled { holding }
+            | Self::HoldingRemoved { holding }
+            | Self::HoldingRefused { holding, .. } => Some(*holding),
+            _ => None,
+        }
+    }
 }

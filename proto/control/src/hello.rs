@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weft_wire::{GroupId, JobId, Members};
 
-use crate::{BoxIndex, OrderNumber, Role, ServerEpoch, Version};
+use crate::{BoxIndex, Command, Decision, Event, OrderNumber, Role, ServerEpoch, Version};
 
 /// What a box says when it attaches.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,6 +65,68 @@ impl RoleState {
             has_left_replica: false,
             open_groups: Vec::new(),
         }
+    }
+
+    /// Follows what the box is told in this job. Groups stay in the order of their rows, of which
+    /// each has one at a time.
+    pub fn note_command(&mut self, command: &Command) {
+        match command {
+            Command::Install(group) => {
+                let (id, order, members) = (group.group, group.order, group.mask());
+                self.open_groups.retain(|open| open.group.row() != id.row());
+                let at = self.open_groups.partition_point(|open| open.group.row() < id.row());
+                self.open_groups.insert(at, OpenGroup { group: id, order, members });
+            }
+            // A server still has to decide it; the event tells.
+            Command::Remove { group, .. } if self.role == Role::Aggregator => self.end(*group),
+            // Its groups end with the old server.
+            Command::MoveServer { .. } => self.open_groups.clear(),
+            // Whoever asks later must know: nobody may take this server's place.
+            Command::LeaveReplica { .. } if self.role == Role::Server => {
+                self.has_left_replica = true;
+            }
+            Command::Remove { .. }
+            | Command::LeaveReplica { .. }
+            | Command::CloseMember { .. }
+            | Command::SetRate { .. }
+            | Command::Skip { .. }
+            | Command::Promote { .. }
+            | Command::StandDown { .. }
+            | Command::Holding(_) => {}
+        }
+    }
+
+    /// Follows what the box reports of this job.
+    pub fn note_event(&mut self, event: &Event) {
+        match *event {
+            Event::Heir { is_fit } => self.is_fit = is_fit,
+            // Held is a distance to a replica that was met.
+            Event::ReplicaAt { is_held, .. } => self.has_met_replica |= is_held,
+            Event::Promoted { epoch, order, version, momentum_norm, .. } if epoch > self.epoch => {
+                (self.role, self.box_index, self.epoch) = (Role::Server, BoxIndex(0), epoch);
+                self.is_fit = false;
+                (self.next_order, self.version) = (order, version);
+                self.momentum_norm = momentum_norm;
+                self.open_groups.clear();
+            }
+            Event::Refused { group, .. } => self.end(group),
+            Event::Decided { group, order, decision, momentum_norm, .. } => {
+                // One that is told again says nothing new.
+                if order >= self.next_order {
+                    self.next_order = OrderNumber(order.0.saturating_add(1));
+                    self.momentum_norm = momentum_norm;
+                    if let Decision::Committed(version) = decision {
+                        self.version = version.max(self.version);
+                    }
+                }
+                self.end(group);
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, group: GroupId) {
+        self.open_groups.retain(|open| open.group != group);
     }
 }
 

@@ -12,6 +12,7 @@ mod dropped;
 mod event;
 mod group;
 mod hello;
+mod holding;
 mod ids;
 mod limits;
 mod modes;
@@ -24,6 +25,9 @@ pub use dropped::DropReason;
 pub use event::Event;
 pub use group::{Decision, GroupDescriptor, GroupMember, is_pushed};
 pub use hello::{NodeHello, OpenGroup, RoleState};
+pub use holding::{
+    Holding, HoldingCommand, HoldingError, JobConfig, MemberConfig, ParentConfig, RowConfig,
+};
 pub use ids::{BoxIndex, OrderNumber, ServerEpoch, Version};
 pub use limits::{GROUPS_OPEN_MAX, TRAIN_CHUNKS_MAX, UPDATE_CHUNKS_MAX};
 pub use modes::{AckMode, CommitMode, ConductMode, LearningRate, Mode, SumOrder};

@@ -3,7 +3,7 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`say`](mod@say) | lines for people, which end nothing when nobody reads them |
-//! | [`signals`] | whether a hang-up is to be heard |
+//! | [`signals`] | a flag that says when to end; whether a hang-up is to be heard |
 //! | [`metrics`] | a page for Prometheus and its answer to a request; the sockets are each program's |
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,29 @@
-//! What a process was started with that concerns signals.
+//! What a process does at signals, and what it was started with that concerns them.
 
-use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::{fs, io};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// A flag that the first SIGINT, SIGTERM or SIGHUP sets; the second ends the process at once, with
+/// [`INTERRUPTED`]. SIGHUP stays ignored where it was (`nohup`).
+///
+/// # Errors
+/// The kernel's.
+pub fn stop_flag() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let is_heard = |signal: &i32| *signal != SIGHUP || !ignores_hangup();
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard) {
+        flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&stop))?;
+        flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// The exit status of a process that signals have ended.
+pub const INTERRUPTED: u8 = 130;
 
 /// Whether SIGHUP was ignored when this process was started, as by `nohup`: it is to stay so.
 #[must_use]

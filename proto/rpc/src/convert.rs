@@ -14,6 +14,7 @@ use crate::v1;
 
 mod codes;
 mod hello;
+mod holding;
 mod train;
 
 use codes::bound;
@@ -193,6 +194,7 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
         Command::LeaveReplica { job } => {
             Proto::LeaveReplica(v1::LeaveReplica { job: job.0.into() })
         }
+        Command::Holding(command) => holding::to_proto(command),
     };
     v1::Command { command: Some(command) }
 }
@@ -235,6 +237,10 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
             Command::StandDown { job: job(down.job)?, epoch: ServerEpoch(down.epoch) }
         }
         Proto::LeaveReplica(left) => Command::LeaveReplica { job: job(left.job)? },
+        Proto::InstallJob(share) => Command::Holding(holding::job_share(share)?),
+        Proto::InstallLease(lease) => Command::Holding(holding::lease(lease)?),
+        Proto::RemoveJob(removed) => Command::Holding(holding::without_job(removed)?),
+        Proto::RemoveLease(removed) => Command::Holding(holding::without_lease(removed)?),
     }))
 }
 
@@ -294,6 +300,16 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             Proto::PromotionRefused(v1::PromotionRefused { applied: applied.0 })
         }
         Event::StoodDown { epoch } => Proto::StoodDown(v1::StoodDown { epoch: epoch.0 }),
+        Event::HoldingInstalled { holding } => {
+            Proto::HoldingInstalled(v1::HoldingInstalled { holding: Some(holding.into()) })
+        }
+        Event::HoldingRemoved { holding } => {
+            Proto::HoldingRemoved(v1::HoldingRemoved { holding: Some(holding.into()) })
+        }
+        Event::HoldingRefused { holding, error } => Proto::HoldingRefused(v1::HoldingRefused {
+            holding: Some(holding.into()),
+            error: v1::HoldingError::from(error).into(),
+        }),
     };
     v1::Event { job: job.0.into(), event: Some(event) }
 }
@@ -349,6 +365,16 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
             Event::PromotionRefused { applied: OrderNumber(event.applied) }
         }
         Proto::StoodDown(event) => Event::StoodDown { epoch: ServerEpoch(event.epoch) },
+        Proto::HoldingInstalled(event) => {
+            Event::HoldingInstalled { holding: holding::holding(event.holding)? }
+        }
+        Proto::HoldingRemoved(event) => {
+            Event::HoldingRemoved { holding: holding::holding(event.holding)? }
+        }
+        Proto::HoldingRefused(event) => Event::HoldingRefused {
+            holding: holding::holding(event.holding)?,
+            error: code(event.error)?,
+        },
     };
     Ok((job, event))
 }

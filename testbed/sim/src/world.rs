@@ -38,7 +38,7 @@ pub(crate) enum Next<A, W> {
     /// A frame arrives.
     Arrive { node: usize, frame: Vec<u8>, is_forged: bool },
     /// Something of the kind of scenario.
-    Word(W),
+    Message(W),
 }
 
 /// Whether a node hears what arrives.
@@ -130,12 +130,12 @@ pub(crate) trait World {
     /// What is done to nodes.
     type Action: Copy + Debug;
     /// What else happens.
-    type Word: Debug;
+    type Message: Debug;
     /// Times in a row that a node may be due at one instant.
     const SPINS_MAX: u32;
 
-    fn core(&self) -> &Core<Self::Action, Self::Word>;
-    fn core_mut(&mut self) -> &mut Core<Self::Action, Self::Word>;
+    fn core(&self) -> &Core<Self::Action, Self::Message>;
+    fn core_mut(&mut self) -> &mut Core<Self::Action, Self::Message>;
 
     /// The run ends before this.
     fn limit(&self) -> Nanos {
@@ -168,7 +168,7 @@ pub(crate) trait World {
         let _ = (from, to, through, frame);
     }
     fn act(&mut self, action: Self::Action);
-    fn hear(&mut self, word: Self::Word);
+    fn hear(&mut self, message: Self::Message);
     /// Nothing happens before `at`.
     fn pass(&mut self, at: Nanos) {
         let _ = at;
@@ -204,7 +204,7 @@ pub(crate) trait World {
                     }
                 }
                 Next::Arrive { node, frame, is_forged } => self.arrive(node, frame, is_forged),
-                Next::Word(word) => self.hear(word),
+                Next::Message(message) => self.hear(message),
             }
             self.judge();
             if self.is_over() || self.core().violations.len() > VIOLATIONS_MAX {

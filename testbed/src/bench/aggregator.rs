@@ -20,7 +20,7 @@ use weft_config::node::{BenchMode, BenchSection};
 use super::case::{Case, Frames, Lease, Order, Source};
 use super::config::NodeSpec;
 use super::interrupt;
-use super::process::{BenchError, Measurement, Node, Running, testpmd};
+use super::process::{BenchError, Measurement, Programs, Running, testpmd};
 use super::statistics::median;
 
 /// How to measure.
@@ -146,7 +146,7 @@ struct Round {
 /// # Errors
 /// [`BenchError::Interrupted`].
 pub fn run(
-    node: &Node,
+    programs: &Programs,
     case: &Case,
     settings: &Settings,
     directory: &Path,
@@ -155,8 +155,8 @@ pub fn run(
     let mut rounds = Vec::new();
     for number in 0..settings.rounds {
         let round = match case.source {
-            Source::Pcap => pcap_round(node, case, settings, directory),
-            Source::Memif => memif_round(node, case, settings, directory),
+            Source::Pcap => pcap_round(programs, case, settings, directory),
+            Source::Memif => memif_round(programs, case, settings, directory),
         };
         match round {
             Ok(round) => rounds.push(round),
@@ -172,7 +172,7 @@ pub fn run(
 }
 
 fn pcap_round(
-    node: &Node,
+    programs: &Programs,
     case: &Case,
     settings: &Settings,
     directory: &Path,
@@ -190,7 +190,7 @@ fn pcap_round(
     }
     let cpus = [lane, main][..usize::from(case.lcores)].to_vec();
     let spec = NodeSpec { vdev: vdev.clone(), cpus, bench: Some(bench) };
-    let measured = measurement(&node.start(directory, "replay", case, &spec)?.finish()?)?;
+    let measured = measurement(&programs.start(directory, "replay", case, &spec)?.finish()?)?;
     let mut round = Round {
         packets: measured.packets,
         cpu_seconds: measured.cpu_seconds,
@@ -214,7 +214,7 @@ fn pcap_round(
 }
 
 fn memif_round(
-    node: &Node,
+    programs: &Programs,
     case: &Case,
     settings: &Settings,
     directory: &Path,
@@ -225,9 +225,10 @@ fn memif_round(
     }
     let socket = directory.join("aggregator.sock");
     let spec = NodeSpec { vdev: memif(&socket, "server"), cpus: vec![lane], bench: None };
-    let mut aggregator = node.start(directory, "aggregator", case, &spec)?;
+    let mut aggregator = programs.start(directory, "aggregator", case, &spec)?;
     aggregator.wait_for("\"ready\":true")?;
-    let (generator, cpu) = generate(node, case, settings, directory, &socket, &aggregator, false)?;
+    let (generator, cpu) =
+        generate(programs, case, settings, directory, &socket, &aggregator, false)?;
     let served: Served = parse("aggregator", &aggregator.interrupt()?)?;
     let measured = measurement(&generator.interrupt()?)?;
     let rate = measured.packets as f64 / measured.wall_seconds;
@@ -245,7 +246,7 @@ fn memif_round(
     let socket = directory.join("testpmd.sock");
     let vdev = memif(&socket, "server");
     if let Some(echo) = testpmd(directory, "weft-macswap", &vdev, "macswap", [lane, other])? {
-        let (generator, _) = generate(node, case, settings, directory, &socket, &echo, true)?;
+        let (generator, _) = generate(programs, case, settings, directory, &socket, &echo, true)?;
         echo.press_enter()?;
         let measured = measurement(&generator.interrupt()?)?;
         let echoed = measured.packets as f64 / measured.wall_seconds;
@@ -265,7 +266,7 @@ fn memif_round(
 /// device's polling thread took meanwhile. The device must end first: net_memif frees its rings
 /// under a polling lcore when the peer leaves.
 fn generate(
-    node: &Node,
+    programs: &Programs,
     case: &Case,
     settings: &Settings,
     directory: &Path,
@@ -280,7 +281,7 @@ fn generate(
         cpus: vec![settings.cpus[1]],
         bench: Some(bench),
     };
-    let mut generator = node.start(directory, "generator", case, &spec)?;
+    let mut generator = programs.start(directory, "generator", case, &spec)?;
     generator.wait_for("bench: begin")?;
     let before = device.busiest_thread();
     generator.wait_for("bench: end")?;
@@ -310,7 +311,7 @@ struct ServedJob {
 }
 
 fn measurement(stdout: &str) -> Result<Measurement, BenchError> {
-    parse("weft-node", stdout)
+    parse("weft-bench", stdout)
 }
 
 fn parse<T: serde::de::DeserializeOwned>(program: &str, stdout: &str) -> Result<T, BenchError> {

@@ -21,7 +21,7 @@ use weft_lane::AggregatorLane;
 use weft_wire::header::ElementType;
 
 use super::member::{self, MemberPlan, MemberResult};
-use super::process::{BenchError, Node, Running};
+use super::process::{BenchError, Program, Running};
 use super::statistics::median;
 use crate::lab::topology::{Star, Topology};
 use crate::lab::{self, LabName, netns, tc::Rate};
@@ -254,7 +254,8 @@ fn in_processes(
     settings: &Settings,
     directory: &Path,
 ) -> Result<Vec<Vec<MemberResult>>, BenchError> {
-    let node = if settings.io == Io::Dpdk { Node::find()? } else { Node::find_any()? };
+    let node = Program::node()?;
+    let node = if settings.io == Io::Dpdk { node.with_dpdk()? } else { node };
     let lab = settings.lab.then(|| own_lab(settings)).transpose()?;
     let (aggregator, local): (SocketAddr, Box<dyn Fn(u8) -> SocketAddr>) = match &lab {
         Some((_, topology)) => {

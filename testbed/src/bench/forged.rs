@@ -13,7 +13,7 @@ use weft_config::node::{
 use weft_config::{StatsFormat, to_toml};
 use weft_wire::hello::Integrity;
 
-use super::process::{BenchError, Node, Running};
+use super::process::{BenchError, Program, Running};
 use super::statistics::median;
 
 /// What is measured.
@@ -76,12 +76,12 @@ impl Measured {
 /// Measures. Files go to `directory`.
 ///
 /// # Errors
-/// [`BenchError`] when the node fails.
-pub fn run(node: &Node, settings: &Settings, directory: &Path) -> Result<Row, BenchError> {
+/// [`BenchError`] when `weft-bench` fails.
+pub fn run(bench: &Program, settings: &Settings, directory: &Path) -> Result<Row, BenchError> {
     let mut rounds = Vec::new();
     for _ in 0..settings.rounds {
-        let alone = measure(node, settings, directory, BenchMode::Quota)?;
-        rounds.push((alone, measure(node, settings, directory, BenchMode::Forged)?));
+        let alone = measure(bench, settings, directory, BenchMode::Quota)?;
+        rounds.push((alone, measure(bench, settings, directory, BenchMode::Forged)?));
     }
     Ok(row(settings, &rounds))
 }
@@ -105,7 +105,7 @@ fn row(settings: &Settings, rounds: &[(Measured, Measured)]) -> Row {
 }
 
 fn measure(
-    node: &Node,
+    bench: &Program,
     settings: &Settings,
     directory: &Path,
     mode: BenchMode,
@@ -113,11 +113,11 @@ fn measure(
     let path = directory.join("forged.toml");
     fs::write(&path, to_toml(&config(settings, mode)))
         .map_err(BenchError::system(format!("writing {}", path.display())))?;
-    let mut command = Command::new(node.path());
+    let mut command = Command::new(bench.path());
     command.arg("--config").arg(&path);
-    let stdout = Running::start("weft-node", &mut command)?.finish()?;
+    let stdout = Running::start("weft-bench", &mut command)?.finish()?;
     serde_json::from_str(stdout.trim()).map_err(|error| BenchError::Process {
-        program: "weft-node".to_owned(),
+        program: "weft-bench".to_owned(),
         how: "printed something else than its report".to_owned(),
         stderr: error.to_string(),
     })

@@ -1,6 +1,6 @@
 //! Instructions per packet, counted by callgrind and held against committed figures.
 //!
-//! The node's `loop` bench runs twice, for few and for more packets; the difference of the
+//! `weft-bench`'s mode `loop` runs twice, for few and for more packets; the difference of the
 //! instruction counts over the difference of the packets leaves start-up out. Nothing depends on
 //! the machine's load, so a figure changes only when the code or the compiler does. valgrind shows
 //! its guest no AVX-512, so the AVX2 arithmetic is what is counted.
@@ -15,7 +15,7 @@ use weft_config::{ConfigFile, to_toml};
 
 use super::case::Case;
 use super::config::{self, NodeSpec};
-use super::process::{BenchError, Node, Running};
+use super::process::{BenchError, Program, Running};
 
 /// The committed figures.
 #[derive(Clone, Debug, Deserialize)]
@@ -79,7 +79,7 @@ pub enum GateError {
         /// What the figures are for.
         expected: String,
     },
-    /// The node or valgrind failed.
+    /// `weft-bench` or valgrind failed.
     #[error(transparent)]
     Bench(#[from] BenchError),
     /// valgrind's output has no count.
@@ -114,14 +114,18 @@ impl Figures {
 ///
 /// # Errors
 /// [`GateError`].
-pub fn run(node: &Node, figures: &Figures, directory: &Path) -> Result<Vec<GateRow>, GateError> {
+pub fn run(
+    bench: &Program,
+    figures: &Figures,
+    directory: &Path,
+) -> Result<Vec<GateRow>, GateError> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Err(GateError::NoValgrind);
     }
     let mut rows = Vec::new();
     for crc in [false, true] {
-        let few = count(node, figures, directory, crc, PACKETS[0])?;
-        let more = count(node, figures, directory, crc, PACKETS[1])?;
+        let few = count(bench, figures, directory, crc, PACKETS[0])?;
+        let more = count(bench, figures, directory, crc, PACKETS[1])?;
         // A run handles a tenth of its packets before, to warm up.
         let packets = (PACKETS[1] - PACKETS[0]) as f64 * 1.1;
         rows.push(figures.judge(crc, (more - few) as f64 / packets));
@@ -130,7 +134,7 @@ pub fn run(node: &Node, figures: &Figures, directory: &Path) -> Result<Vec<GateR
 }
 
 fn count(
-    node: &Node,
+    program: &Program,
     figures: &Figures,
     directory: &Path,
     crc: bool,
@@ -151,7 +155,7 @@ fn count(
     command
         .args(["--tool=callgrind", "--quiet"])
         .arg(format!("--callgrind-out-file={}", output.display()))
-        .arg(node.path())
+        .arg(program.path())
         .arg("--config")
         .arg(&config);
     let stdout = Running::start("valgrind", &mut command)?.finish()?;

@@ -7,7 +7,7 @@
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
 //! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
-//! | `process` | starts weft-node and dpdk-testpmd, reads what they measured and the CPU they used |
+//! | `process` | starts weft-node, weft-bench and dpdk-testpmd, reads what they measured and the CPU they used |
 //! | `config` | writes the node's configuration |
 //! | `place` | CPUs and folder |
 //! | `interrupt` | a signal ends a bench in order |
@@ -26,4 +26,4 @@ mod process;
 mod statistics;
 
 pub use place::{ScratchDir, allowed_cpus};
-pub use process::{BenchError, Node};
+pub use process::{BenchError, Program, Programs};

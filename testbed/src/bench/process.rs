@@ -1,4 +1,5 @@
-//! Processes of a bench: weft-node and dpdk-testpmd, and the CPU time of their polling threads.
+//! Processes of a bench: weft-node, weft-bench and dpdk-testpmd, and the CPU time of their polling
+//! threads.
 //!
 //! Each is ended by its own handle, also when the bench fails or is interrupted.
 
@@ -19,29 +20,39 @@ use weft_config::to_toml;
 use super::case::Case;
 use super::config::{self, NodeSpec};
 use super::interrupt;
-use crate::doctor::find_weft_node;
+use crate::doctor::{find_weft_bench, find_weft_node};
 
 /// Why a bench has no figure.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// No daemon.
+    /// A program is missing.
     #[error(
-        "weft-node was not found beside weft, on PATH, or in WEFT_NODE: `cargo build --release -p \
-         weft-node --features dpdk`"
+        "{name} was not found beside weft, on PATH, or in {variable}: `cargo build --release -p \
+         {name} --features dpdk`"
     )]
-    NoNode,
+    NotFound {
+        /// The program.
+        name: &'static str,
+        /// The variable that may say where it is.
+        variable: &'static str,
+    },
     /// Another version.
     #[error("{} is version {found}, this weft is {}: build both from one tree", .path.display(), env!("CARGO_PKG_VERSION"))]
     OtherVersion {
-        /// The daemon.
+        /// The program.
         path: PathBuf,
         /// What it said.
         found: String,
     },
-    /// A daemon without DPDK.
-    #[error("{} was built without DPDK: `cargo build --release -p weft-node --features dpdk`", .0.display())]
-    NoDpdk(PathBuf),
+    /// A program without DPDK.
+    #[error("{} was built without DPDK: `cargo build --release -p {name} --features dpdk`", .path.display())]
+    NoDpdk {
+        /// Its name.
+        name: &'static str,
+        /// Where it is.
+        path: PathBuf,
+    },
     /// One CPU is not enough.
     #[error("a memif bench needs two CPUs, one for each process; this process may use {0}")]
     OneCpu(usize),
@@ -78,30 +89,38 @@ impl BenchError {
     }
 }
 
-/// The daemon's binary, checked.
+/// A program of the dataplane, of this version.
 #[derive(Clone, Debug)]
-pub struct Node {
+pub struct Program {
+    name: &'static str,
     path: PathBuf,
     /// What `--version` says.
     pub version: String,
 }
 
-impl Node {
-    /// Finds the daemon and checks its version and that it has DPDK.
+impl Program {
+    /// Finds `weft-node`, which serves.
     ///
     /// # Errors
     /// [`BenchError`], saying how to build it.
-    pub fn find() -> Result<Self, BenchError> {
-        let node = Self::find_any()?;
-        if node.version.contains("dpdk") { Ok(node) } else { Err(BenchError::NoDpdk(node.path)) }
+    pub fn node() -> Result<Self, BenchError> {
+        Self::new("weft-node", "WEFT_NODE", find_weft_node())
     }
 
-    /// Finds the daemon and checks its version.
+    /// Finds `weft-bench`, which measures.
     ///
     /// # Errors
     /// [`BenchError`], saying how to build it.
-    pub fn find_any() -> Result<Self, BenchError> {
-        let path = find_weft_node().ok_or(BenchError::NoNode)?;
+    pub fn bench() -> Result<Self, BenchError> {
+        Self::new("weft-bench", "WEFT_BENCH", find_weft_bench())
+    }
+
+    fn new(
+        name: &'static str,
+        variable: &'static str,
+        found: Option<PathBuf>,
+    ) -> Result<Self, BenchError> {
+        let path = found.ok_or(BenchError::NotFound { name, variable })?;
         let output = Command::new(&path)
             .arg("--version")
             .output()
@@ -111,7 +130,20 @@ impl Node {
         if found != env!("CARGO_PKG_VERSION") {
             return Err(BenchError::OtherVersion { path, found });
         }
-        Ok(Self { path, version })
+        Ok(Self { name, path, version })
+    }
+
+    /// The same, which must have DPDK.
+    ///
+    /// # Errors
+    /// [`BenchError::NoDpdk`].
+    pub fn with_dpdk(self) -> Result<Self, BenchError> {
+        let Self { name, path, version } = self;
+        if version.contains("dpdk") {
+            Ok(Self { name, path, version })
+        } else {
+            Err(BenchError::NoDpdk { name, path })
+        }
     }
 
     /// The binary.
@@ -119,8 +151,26 @@ impl Node {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
 
-    /// Starts a node in `directory`.
+/// Both programs of the dataplane, with DPDK.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    node: Program,
+    /// The one that measures.
+    pub bench: Program,
+}
+
+impl Programs {
+    /// Finds both.
+    ///
+    /// # Errors
+    /// [`BenchError`], saying how to build what is missing.
+    pub fn find() -> Result<Self, BenchError> {
+        Ok(Self { node: Program::node()?.with_dpdk()?, bench: Program::bench()?.with_dpdk()? })
+    }
+
+    /// Starts the one that `spec` is for in `directory`, as `name`.
     pub(super) fn start(
         &self,
         directory: &Path,
@@ -128,16 +178,17 @@ impl Node {
         case: &Case,
         spec: &NodeSpec,
     ) -> Result<Running, BenchError> {
+        let program = if spec.bench.is_some() { &self.bench } else { &self.node };
         let config = directory.join(format!("{name}.toml"));
         fs::write(&config, to_toml(&config::config(case, spec)))
             .map_err(BenchError::system(format!("writing {}", config.display())))?;
-        let mut command = favoured(&self.path);
+        let mut command = favoured(&program.path);
         command.arg("--config").arg(&config).env("RUNTIME_DIRECTORY", directory);
         Running::start(name, &mut command)
     }
 }
 
-/// What a node measured; see `weft_node::bench::Measurement`.
+/// What `weft-bench` measured: the keys of its answer that a row needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Measurement {
     pub(super) packets: u64,

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use weft_testbed::bench::aggregator::{self, Row, Settings};
 use weft_testbed::bench::case::{Case, Frames, Lease, Order, Source};
-use weft_testbed::bench::{BenchError, Node, ScratchDir, allowed_cpus, interrupt};
+use weft_testbed::bench::{BenchError, Programs, ScratchDir, allowed_cpus, interrupt};
 use weft_testbed::report::Machine;
 
 use super::rows::Rows;
@@ -131,7 +131,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &AggregatorArgs, format: Format) -> Outcome {
-    let node = Node::find().map_err(explain)?;
+    let programs = Programs::find().map_err(explain)?;
     let settings =
         Settings { rounds: arguments.rounds, seconds: arguments.seconds, cpus: cpus(arguments)? };
     let cases = cases(arguments);
@@ -141,13 +141,13 @@ pub(crate) fn run(arguments: &AggregatorArgs, format: Format) -> Outcome {
     }
     interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
     let directory = ScratchDir::new(arguments.keep.as_deref()).map_err(explain)?;
-    let mut rows = Rows::begin(format, &header(&Machine::read(), &node))?;
+    let mut rows = Rows::begin(format, &header(&Machine::read(), &programs.bench.version))?;
     let mut valid = true;
     for case in cases {
         let name = case.name();
         let progress =
             |round| weft_process::say!("weft: {name}: round {round}/{}", settings.rounds);
-        let row = match aggregator::run(&node, &case, &settings, directory.path(), progress) {
+        let row = match aggregator::run(&programs, &case, &settings, directory.path(), progress) {
             Ok(row) => row,
             Err(error) => {
                 rows.end()?;
@@ -234,7 +234,7 @@ fn explain(error: BenchError) -> Failure {
     exit.because(anyhow!(error))
 }
 
-fn header(machine: &Machine, node: &Node) -> String {
+fn header(machine: &Machine, version: &str) -> String {
     let mut out = format!(
         "# {}\n# {} CPUs, kernel {}, DPDK {}, load {:.2} {:.2} {:.2}\n# {}\n",
         machine.cpu,
@@ -244,7 +244,7 @@ fn header(machine: &Machine, node: &Node) -> String {
         machine.load_average[0],
         machine.load_average[1],
         machine.load_average[2],
-        node.version,
+        version,
     );
     let _ = writeln!(
         out,

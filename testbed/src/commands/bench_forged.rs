@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weft_testbed::bench::forged::{self, Row, Settings};
-use weft_testbed::bench::{BenchError, Node, ScratchDir};
+use weft_testbed::bench::{BenchError, Program, ScratchDir};
 
 use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 
@@ -30,7 +30,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &ForgedArgs, format: Format) -> Outcome {
-    let node = Node::find_any().map_err(explain)?;
+    let bench = Program::bench().map_err(explain)?;
     let directory = ScratchDir::new(None).map_err(explain)?;
     let settings = Settings {
         rate_bytes_per_sec: arguments.rate,
@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &ForgedArgs, format: Format) -> Outcome {
         seconds: arguments.seconds,
         rounds: arguments.rounds,
     };
-    let row = forged::run(&node, &settings, directory.path()).map_err(explain)?;
+    let row = forged::run(&bench, &settings, directory.path()).map_err(explain)?;
     match format {
         Format::Text => emit(&text(&row))?,
         Format::Json => emit_json(&[&row])?,

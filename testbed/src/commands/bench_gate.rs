@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weft_testbed::bench::gate::{self, Figures, GateError, GateRow};
-use weft_testbed::bench::{Node, ScratchDir};
+use weft_testbed::bench::{Program, ScratchDir};
 
 use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
 
@@ -18,9 +18,9 @@ pub(crate) struct GateArgs {
 
 pub(crate) fn run(arguments: &GateArgs, format: Format) -> Outcome {
     let figures = Figures::read(&arguments.figures).map_err(explain)?;
-    let node = Node::find_any().map_err(|error| explain(error.into()))?;
+    let bench = Program::bench().map_err(|error| explain(error.into()))?;
     let directory = ScratchDir::new(None).map_err(|error| explain(error.into()))?;
-    let rows = gate::run(&node, &figures, directory.path()).map_err(explain)?;
+    let rows = gate::run(&bench, &figures, directory.path()).map_err(explain)?;
     match format {
         Format::Text => emit(&text(&rows, &figures))?,
         Format::Json => emit_json(&rows)?,

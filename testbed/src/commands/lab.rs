@@ -328,7 +328,6 @@ const END_GRACE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use weft_testbed::run::push::PushPlan;
     use weft_testbed::run::{Io, Place, Plan};
 
     use super::*;
@@ -342,14 +341,10 @@ mod tests {
             let (lab, name) = load(&path).unwrap_or_else(|failure| panic!("{:#}", failure.error));
             let text = fs::read_to_string(&path).unwrap();
             let scenario = Scenario::parse("x", &text).unwrap();
-            let run = if scenario.push.is_some() {
-                pushes += 1;
-                let here = Path::new("/tmp");
-                PushPlan::new(&scenario, Io::Udp, &Place::Lab, 1, here, None).unwrap().topology
-            } else {
-                Plan::new(&scenario, Io::Udp, Place::Lab, 1).unwrap().topology
-            };
-            assert!(Some(lab) == run, "{}", path.display());
+            pushes += u32::from(scenario.push.is_some());
+            let here = Path::new("/tmp");
+            let run = Plan::new(&scenario, Io::Udp, Place::Lab, 1, here, None).unwrap();
+            assert!(Some(lab) == run.topology, "{}", path.display());
             assert!(name.is_some());
         }
         assert!(pushes > 3);

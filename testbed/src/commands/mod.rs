@@ -19,7 +19,6 @@ pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_ground;
 mod run_packet;
-mod run_push;
 pub(crate) mod soak;
 pub(crate) mod worker;
 

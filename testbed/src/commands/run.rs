@@ -1,44 +1,57 @@
 //! `weft run`: reads a scenario, runs it, proves it, reports it.
 
-use std::fs;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weft_config::to_toml;
+use weft_process::say;
+use weft_testbed::certs::Folder;
+use weft_testbed::interrupt;
 use weft_testbed::lab::rootless;
 use weft_testbed::lab::topology::Topology;
 use weft_testbed::lab::{self, LabName};
 use weft_testbed::report::{LinkDelay, Machine, RunRecord, RunWriter, Verdict};
+use weft_testbed::run::push::make_certificates;
 use weft_testbed::run::{
     DelayedBy, Finished, FlowPlan, Ground, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, Observed, Place,
-    Plan, ProcessError, Proof, VirtualClock, WorkerMessage, captures, find_node, monotonic_ns,
-    recording_path, run_in_memory, run_in_virtual_time, run_processes, verify,
+    Plan, PrepareError, ProcessError, UpdateOutcome, VirtualClock, WorkerMessage, WorkerPlan,
+    captures, find_node, monotonic_ns, prepare, prove, remove_recordings, run_in_memory,
+    run_in_virtual_time, run_processes,
 };
 use weft_testbed::scenario::Scenario;
 
+use super::certs::now_unix_s;
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, Level, RunArgs, load};
-use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet, run_push};
-use weft_process::say;
-use weft_testbed::interrupt;
+use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
     run_packet::check(arguments, &scenario)?;
-    if scenario.push.is_some() {
-        // A server, a replica and aggregators on DPDK would each keep a core busy.
-        let requested = arguments.io.unwrap_or(IoName::Udp).io();
-        return run_push::run(arguments, &scenario, requested, format);
-    }
-    let requested = arguments.io.unwrap_or(IoName::Dpdk).io();
+    let is_push = scenario.push.is_some();
+    // A server, a replica and aggregators on DPDK would each keep a core busy.
+    let default = if is_push { IoName::Udp } else { IoName::Dpdk };
+    let requested = arguments.io.unwrap_or(default).io();
     let ground = choose_ground(requested, &scenario, arguments)?;
     run_ground::check(&scenario, &ground, arguments)?;
     let name = arguments.name.as_ref().unwrap_or(&scenario.name);
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
-    let mut plan = Plan::new(&scenario, ground.io, ground.place.clone(), arguments.seed)
+    // Boxes are told whole paths, for they may run elsewhere than here.
+    let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
+    let has_calls = is_push && ground.io != Io::Memory && arguments.level == Level::Live;
+    let keys = (has_calls && !arguments.dry_run)
+        .then(|| tempfile::Builder::new().prefix("weft-certs-").tempdir())
+        .transpose()
+        .context("cannot make a temporary folder for the run's certificates")
+        .map_err(|error| Exit::CannotRun.because(error))?;
+    // What is only printed has a name that does not change.
+    let printed = absolute.join("certs");
+    let certs = has_calls.then(|| keys.as_ref().map_or(&*printed, |keys| keys.path()));
+    let (io, place, seed) = (ground.io, ground.place.clone(), arguments.seed);
+    let mut plan = Plan::new(&scenario, io, place, seed, &absolute, certs)
         .map_err(|error| Exit::Usage.because(error))?;
     let delayed_by = run_ground::delayed_by(&scenario, &ground, arguments.level);
     if delayed_by == Some(DelayedBy::FaultPorts) {
@@ -46,7 +59,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     }
     let link_delay = delayed_by.map(|by| by.report(&scenario));
     if arguments.pcap {
-        plan.capture(&directory, arguments.pcap_size);
+        plan.capture(&absolute, arguments.pcap_size);
     }
     if arguments.dry_run {
         return print_plan(&plan, link_delay.as_ref());
@@ -56,44 +69,51 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     }
     let writer = RunWriter::create(&directory, record(&scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
+    prepare(&scenario, seed, &directory).map_err(|error| match error {
+        PrepareError::Trainer(_) => Exit::Usage.because(error),
+        PrepareError::Io { .. } => Exit::Failed.because(error),
+    })?;
+    if let Some(keys) = &keys {
+        make_certificates(&plan, &Folder::at(keys.path()), now_unix_s())
+            .map_err(|error| Exit::CannotRun.because(error))?;
+    }
     let begun_ns = monotonic_ns();
-    let (observed, clock) = carry_out(&scenario, &plan, &ground, arguments, &directory)?;
+    let (observed, clock) = carry_out(&scenario, &plan, &ground, arguments, &absolute)?;
     let wall_ns = monotonic_ns() - begun_ns;
-    let begun_ns = if clock.is_some() { 0 } else { begun_ns };
-    let proof = prove(&scenario, &plan, arguments.seed, &directory, &observed);
+    drop(keys);
+    let proof = prove(&scenario, &plan, seed, &directory, &observed);
     if !arguments.keep_recordings {
-        for worker in &plan.workers {
-            // A worker that failed early may have left none.
-            let _ = fs::remove_file(recording_path(&directory, usize::from(worker.rank)));
-        }
+        remove_recordings(&scenario, &directory);
     }
     let run = Finished {
         scenario: &scenario,
         plan: &plan,
         ground: &ground,
         observed: &observed,
+        proof,
+        begun_ns: if clock.is_some() { 0 } else { begun_ns },
         wall_ns: clock.as_ref().map_or(wall_ns, |clock| clock.virtual_ns),
     };
-    let mut outcome = run.outcome(requested, arguments.seed, proof.as_ref());
+    let mut outcome = run.outcome(requested, seed);
     if let Some(clock) = clock {
         run_packet::note(&mut outcome, clock, Duration::from_nanos(wall_ns));
     }
     outcome.surroundings.link_delay = link_delay;
     outcome.surroundings.captures = captures(&directory, &observed.boxes);
+    let is_degraded = !run.degraded().is_empty();
     let failed = outcome.verdict == Verdict::Failed;
-    run.write(writer, begun_ns, proof.as_ref().ok(), outcome)
-        .map_err(|error| Exit::Failed.because(error))?;
+    run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     report::present(&directory, None, format)?;
     say!("weft: run directory {}", directory.display());
-    Ok(match (failed, &ground.degraded) {
+    Ok(match (failed, is_degraded) {
         (true, _) => Exit::Failed as u8,
-        (false, Some(_)) => Exit::CannotRun as u8,
-        (false, None) => 0,
+        (false, true) => Exit::CannotRun as u8,
+        (false, false) => 0,
     })
 }
 
 /// Finds out what this machine allows. Must run before any thread: it may enter a namespace.
-pub(super) fn choose_ground(
+fn choose_ground(
     requested: Io,
     scenario: &Scenario,
     arguments: &RunArgs,
@@ -136,7 +156,7 @@ pub(super) fn choose_ground(
     say!("weft: no network namespaces ({no_lab})");
     match requested {
         Io::Udp | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
-        Io::Dpdk if scenario.aggregation.leaves == 0 => {
+        Io::Dpdk if scenario.aggregation.leaves == 0 && scenario.push.is_none() => {
             say!("weft: DPDK over a memif between two processes instead");
             let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));
             let socket = socket.to_string_lossy().into_owned();
@@ -158,29 +178,22 @@ fn loopback_base() -> u16 {
 
 fn print_plan(plan: &Plan, delay: Option<&LinkDelay>) -> Outcome {
     let mut text = String::new();
+    let file = |name: &str, program: &str, config: String| {
+        format!("# {name}: {program} --config {name}.toml\n{config}\n")
+    };
     for planned in &plan.boxes {
-        text += &format!(
-            "# {0}: weft-node --config {0}.toml\n{1}\n",
-            planned.name,
-            to_toml(&planned.config)
-        );
+        text += &file(&planned.name, "weft-node", to_toml(&planned.config));
     }
-    for worker in &plan.workers {
-        text += &format!(
-            "# w{}: rank {} of {}, from {} to {}\n",
-            worker.rank, worker.box_rank, worker.aggregator, worker.local, worker.aggregator
-        );
+    if let Some(planned) = &plan.controller {
+        text += &file(&planned.name, "weft-controller", to_toml(&planned.config));
     }
-    text += &surroundings(&plan.background, delay);
+    let workers = plan.workers.iter().map(WorkerPlan::words);
+    let flows = plan.background.iter().map(FlowPlan::words);
+    for line in workers.chain(flows).chain(delay.map(LinkDelay::words)) {
+        text += &format!("# {line}\n");
+    }
     emit(&text)?;
     Ok(0)
-}
-
-/// What a plan has besides boxes and workers, as `--dry-run` prints it.
-pub(super) fn surroundings(background: &[FlowPlan], delay: Option<&LinkDelay>) -> String {
-    let flows = background.iter().map(FlowPlan::words);
-    let lines = flows.chain(delay.map(LinkDelay::words));
-    lines.map(|line| format!("# {line}\n")).collect()
 }
 
 pub(super) fn default_directory(name: &str) -> PathBuf {
@@ -192,7 +205,7 @@ fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
-pub(super) fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
+fn record(scenario: &Scenario, arguments: &RunArgs) -> RunRecord {
     RunRecord {
         name: arguments.name.as_ref().unwrap_or(&scenario.name).clone(),
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -215,40 +228,46 @@ fn carry_out(
     directory: &Path,
 ) -> Result<(Observed, Option<VirtualClock>), Failure> {
     let bar = progress_bar(u64::from(scenario.job.rounds));
-    let mut progress = |rank: usize, message: &WorkerMessage| match message {
+    let per_round = scenario.updates_per_round();
+    let mut progress = |rank: u8, message: &WorkerMessage| match message {
         WorkerMessage::Round(round) if rank == 0 => {
             bar.set_position(u64::from(round.round) + 1);
             bar.set_message(format!("loss {:.4}", round.loss));
         }
+        WorkerMessage::Update(update) if update.outcome == UpdateOutcome::Committed => {
+            bar.set_position(bar.position().max(update.committed_version / per_round));
+            bar.set_message(format!("loss {:.4}", update.loss));
+        }
         WorkerMessage::Failed { error, .. } => bar.println(format!("weft: worker {rank}: {error}")),
         _ => {}
     };
+    let seed = arguments.seed;
     if arguments.level == Level::Packet {
         listen()?;
-        let (seed, stop) = (arguments.seed, &interrupt::is_raised);
+        let stop = &interrupt::is_raised;
         let run = run_in_virtual_time(scenario, plan, seed, directory, &mut progress, stop);
         bar.finish_and_clear();
         let (observed, clock) = run.map_err(run_packet::failed)?;
         return Ok((observed, Some(clock)));
     }
     if ground.io == Io::Memory {
-        let result = run_in_memory(plan, arguments.seed, directory, &mut progress);
+        let result = run_in_memory(scenario, plan, seed, directory, &mut progress);
         bar.finish_and_clear();
         return result.map(|seen| (seen, None)).map_err(|error| Exit::Usage.because(error));
     }
     let result = in_lab(plan.topology.as_ref(), &bar, |lab, interrupted| {
-        run_processes(plan, lab, &scenario.restart, directory, &mut progress, interrupted)
+        run_processes(scenario, plan, lab, directory, &mut progress, interrupted)
     })?;
     result.map(|seen| (seen, None)).map_err(|error| match error {
         ProcessError::Interrupted => Exit::Interrupted.because(error),
-        ProcessError::Silence(_) => Exit::Failed.because(error),
+        ProcessError::Log { .. } => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),
     })
 }
 
 /// Runs processes in a lab of their own, if there is a topology, until a signal interrupts them.
 /// Whatever they come to, the lab is taken down.
-pub(super) fn in_lab<T>(
+fn in_lab<T>(
     topology: Option<&Topology>,
     bar: &ProgressBar,
     processes: impl FnOnce(Option<&LabName>, &dyn Fn() -> bool) -> T,
@@ -270,7 +289,7 @@ pub(super) fn in_lab<T>(
     Ok(result)
 }
 
-pub(super) fn progress_bar(rounds: u64) -> ProgressBar {
+fn progress_bar(rounds: u64) -> ProgressBar {
     let bar = ProgressBar::new(rounds);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -279,23 +298,4 @@ pub(super) fn progress_bar(rounds: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar
-}
-
-fn prove(
-    scenario: &Scenario,
-    plan: &Plan,
-    seed: u64,
-    directory: &Path,
-    observed: &Observed,
-) -> Result<Proof, String> {
-    let failures: Vec<String> =
-        observed.failures().map(|(rank, error)| format!("worker {rank}: {error}")).collect();
-    if !failures.is_empty() {
-        return Err(failures.join("; "));
-    }
-    let finished = observed.summaries().count();
-    if finished != plan.workers.len() {
-        return Err(format!("{finished} of {} workers finished", plan.workers.len()));
-    }
-    verify(scenario, seed, usize::from(plan.elements), directory).map_err(|error| error.to_string())
 }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use clap::Args;
-use weft_testbed::run::push::{PushMessage, PushWorkerPlan, run_push_worker};
 use weft_testbed::run::{WorkerMessage, WorkerPlan, worker};
 
 use super::{Exit, Outcome};
@@ -18,33 +17,21 @@ use super::{Exit, Outcome};
 pub(crate) struct WorkerArgs {
     /// Run directory, for the recording.
     directory: PathBuf,
-    /// The worker of a scenario with a `push` section.
-    #[arg(long)]
-    push: bool,
 }
 
 pub(crate) fn run(arguments: &WorkerArgs) -> Outcome {
     let mut text = String::new();
     std::io::stdin().read_line(&mut text).map_err(|error| Exit::Usage.because(error))?;
+    let plan: WorkerPlan =
+        serde_json::from_str(&text).map_err(|error| Exit::Usage.because(error))?;
+    let end = Arc::new(AtomicU64::new(plan.last_version()));
+    let told = Arc::clone(&end);
+    thread::spawn(move || hear_end(&told));
     let mut failed = false;
-    if arguments.push {
-        let plan: PushWorkerPlan =
-            serde_json::from_str(&text).map_err(|error| Exit::Usage.because(error))?;
-        let end = Arc::new(AtomicU64::new(plan.last_version()));
-        let told = Arc::clone(&end);
-        thread::spawn(move || hear_end(&told));
-        run_push_worker(&plan, &arguments.directory, &end, &mut |message| {
-            failed |= matches!(message, PushMessage::Failed { .. });
-            say(&message);
-        });
-    } else {
-        let plan: WorkerPlan =
-            serde_json::from_str(&text).map_err(|error| Exit::Usage.because(error))?;
-        worker::run_over_udp(&plan, &arguments.directory, &mut |message| {
-            failed |= matches!(message, WorkerMessage::Failed { .. });
-            say(&message);
-        });
-    }
+    worker::run_over_udp(&plan, &arguments.directory, &end, &mut |message| {
+        failed |= matches!(message, WorkerMessage::Failed { .. });
+        say(&message);
+    });
     Ok(if failed { Exit::Failed as u8 } else { 0 })
 }
 
@@ -57,7 +44,7 @@ fn hear_end(end: &AtomicU64) {
     }
 }
 
-fn say<M: serde::Serialize>(message: &M) {
+fn say(message: &WorkerMessage) {
     let line = serde_json::to_string(message).expect("a message is a JSON object");
     // Whoever started this has gone when standard output has; there is nobody left to tell.
     let _ = writeln!(std::io::stdout().lock(), "{line}");

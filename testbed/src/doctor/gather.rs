@@ -36,14 +36,24 @@ pub fn gather() -> Facts {
     }
 }
 
-/// Finds the dataplane's daemon: `WEFT_NODE`, else beside this program, else on PATH. Beside this
-/// program the one that was built with DPDK goes first, if it is of the same commit: a plain `cargo
-/// build` writes the other one anew, without DPDK.
+/// Finds the dataplane's daemon: `WEFT_NODE`, else beside this program, else on PATH.
 #[must_use]
 pub fn find_weft_node() -> Option<PathBuf> {
-    let variable = "WEFT_NODE";
-    let with_dpdk = if env::var_os(variable).is_none() { beside(NODE_WITH_DPDK) } else { None };
-    with_dpdk.filter(|path| is_of_this_commit(path)).or_else(|| find_program(NODE, variable))
+    find_with_dpdk("weft-node", "WEFT_NODE")
+}
+
+/// Finds what measures the dataplane: `WEFT_BENCH`, else beside this program, else on PATH.
+#[must_use]
+pub fn find_weft_bench() -> Option<PathBuf> {
+    find_with_dpdk("weft-bench", "WEFT_BENCH")
+}
+
+/// As [`find_program`]. Beside this program the one that was built with DPDK goes first, if it is
+/// of the same commit: a plain `cargo build` writes the other one anew, without DPDK.
+fn find_with_dpdk(name: &str, variable: &str) -> Option<PathBuf> {
+    let is_told = env::var_os(variable).is_some();
+    let with_dpdk = if is_told { None } else { beside(&format!("{name}-dpdk")) };
+    with_dpdk.filter(|path| is_of_this_commit(path)).or_else(|| find_program(name, variable))
 }
 
 /// A program of Weft's: where the variable says, else beside this one, else on PATH.
@@ -160,10 +170,6 @@ fn names(directory: &Path) -> Vec<String> {
     names.sort_unstable();
     names
 }
-
-const NODE: &str = "weft-node";
-/// What `make build` calls it when it has DPDK.
-const NODE_WITH_DPDK: &str = "weft-node-dpdk";
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use facts::{Facts, Hugepages, NodeBinary, Qdisc, QdiscState, UserNamespaces};
-pub use gather::{find_program, find_weft_node, gather, try_qdisc};
+pub use gather::{find_program, find_weft_bench, find_weft_node, gather, try_qdisc};
 
 /// What was found, and what follows from it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]

@@ -8,7 +8,6 @@ use weft_config::node::{Io, TraceSection};
 use weft_io::fault::LINK_FRAMES_MAX;
 
 use super::plan::{BoxPlan, Plan};
-use super::push::PushPlan;
 use crate::lab::Topology;
 use crate::report::LinkDelay;
 use crate::scenario::{CONTROLLER, Scenario};
@@ -41,29 +40,22 @@ impl DelayedBy {
     }
 }
 
-/// What both kinds of plan let be added.
-macro_rules! additions {
-    ($($plan:ident)+) => {$(
-        impl $plan {
-            /// Lets the fault ports of workers and boxes make the delays of links.
-            pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
-                self.topology.iter_mut().for_each(Topology::clear_delays);
-                self.boxes.iter_mut().for_each(|planned| planned.delay(scenario));
-                for worker in &mut self.workers {
-                    worker.link_delay_us = worker_delay_us(scenario, worker.rank);
-                }
-            }
-
-            /// Lets each box capture what its port sees, at most so much.
-            pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
-                let capture = |planned: &mut BoxPlan| planned.capture(directory, size_max_mib);
-                self.boxes.iter_mut().for_each(capture);
-            }
+impl Plan {
+    /// Lets the fault ports of workers and boxes make the delays of links.
+    pub fn delay_by_fault_ports(&mut self, scenario: &Scenario) {
+        self.topology.iter_mut().for_each(Topology::clear_delays);
+        self.boxes.iter_mut().for_each(|planned| planned.delay(scenario));
+        for worker in &mut self.workers {
+            worker.link_delay_us = micros(scenario.lab.delay(&format!("w{}", worker.rank)));
         }
-    )+};
-}
+    }
 
-additions!(Plan PushPlan);
+    /// Lets each box capture what its port sees, at most so much.
+    pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
+        let capture = |planned: &mut BoxPlan| planned.capture(directory, size_max_mib);
+        self.boxes.iter_mut().for_each(capture);
+    }
+}
 
 impl BoxPlan {
     fn capture(&mut self, directory: &Path, size_max_mib: u64) {
@@ -86,10 +78,6 @@ impl BoxPlan {
             Io::Udp | Io::AfPacket => self.config.port.frame_count = FRAMES_WITH_DELAY,
         }
     }
-}
-
-fn worker_delay_us(scenario: &Scenario, rank: u8) -> u64 {
-    micros(scenario.lab.delay(&format!("w{rank}")))
 }
 
 fn micros(delay: Duration) -> u64 {
@@ -123,7 +111,7 @@ mod tests {
     }
 
     fn plan() -> Plan {
-        Plan::new(&scenario(), Io::Dpdk, Place::Lab, 1).expect("it fits")
+        Plan::new(&scenario(), Io::Dpdk, Place::Lab, 1, Path::new("run"), None).expect("it fits")
     }
 
     #[test]
@@ -141,7 +129,8 @@ mod tests {
         scenario.lab.delay_ms = Some(2.5);
         scenario.lab.delays_ms.insert("w1".to_owned(), 0.0);
         for io in [Io::Dpdk, Io::Udp] {
-            let mut plan = Plan::new(&scenario, io, Place::Lab, 1).expect("it fits");
+            let plan = Plan::new(&scenario, io, Place::Lab, 1, Path::new("run"), None);
+            let mut plan = plan.expect("it fits");
             let delays = |plan: &Plan| {
                 let links = &plan.topology.as_ref().expect("a lab").links;
                 links.iter().filter(|link| !link.delay.is_zero()).count()

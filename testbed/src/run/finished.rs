@@ -1,18 +1,17 @@
 //! What a finished run amounts to: verdict, counters, bottleneck, and the rows of its directory.
 
-use weft_wire::header::ElementType;
-
-use super::Observed;
-use super::background::{FlowSeen, bytes_at, part};
-use super::bottleneck::{Bottleneck, Usage};
-use super::message::{BoxCounters, RoundMessage, WorkerMessage, WorkerSummary};
+use super::background::FlowSeen;
+use super::bottleneck::Bottleneck;
+use super::message::WorkerSummary;
 use super::plan::{Io, Place, Plan};
-use super::verify::Proof;
-use crate::lab::tc::Rate;
+use super::proof::Proof;
+use super::push::PushProof;
+use super::reduce::verify::ReduceProof;
+use super::{Observed, push, reduce};
 use crate::report::{
-    EventRow, FilesError, RoundRow, RunOutcome, RunWriter, Surroundings, TransferRow, Verdict,
+    EventRow, FilesError, PushOutcome, RunOutcome, RunWriter, Surroundings, Verdict,
 };
-use crate::scenario::Scenario;
+use crate::scenario::{FaultSection, Scenario};
 
 /// Where the frames really travel, and why not where they were asked to.
 #[derive(Clone, Debug)]
@@ -36,237 +35,202 @@ pub struct Finished<'a> {
     pub ground: &'a Ground,
     /// What was seen.
     pub observed: &'a Observed,
+    /// What the proof found, or why there is none.
+    pub proof: Result<Proof, String>,
+    /// When it began, by the monotonic clock.
+    pub begun_ns: u64,
     /// How long it took.
     pub wall_ns: u64,
+}
+
+/// What the two kinds of runs find by other rules.
+pub(super) struct Judgement {
+    /// What contradicts the run's promises.
+    pub(super) wrong: Vec<String>,
+    pub(super) rounds: u64,
+    /// The time that the rounds took.
+    pub(super) span_ns: u64,
+    pub(super) accuracy: f64,
+    pub(super) is_identical: bool,
+    pub(super) model_sha256: String,
+    pub(super) wrong_sums: u64,
+    pub(super) bottleneck: Bottleneck,
+    pub(super) push: Option<PushOutcome>,
 }
 
 impl Finished<'_> {
     /// Judges the run.
     #[must_use]
-    pub fn outcome(&self, requested: Io, seed: u64, proof: Result<&Proof, &String>) -> RunOutcome {
+    pub fn outcome(&self, requested: Io, seed: u64) -> RunOutcome {
         let observed = self.observed;
-        let mut reasons: Vec<String> = self.ground.degraded.iter().cloned().collect();
-        let summaries: Vec<_> = observed.summaries().map(|(_, summary)| summary).collect();
-        let (wrong_sums, identical, sha256) = match proof {
-            Ok(proof) => {
-                let same = summaries.iter().all(|s| s.model_sha256 == proof.model_sha256);
-                (
-                    proof.wrong_sums(),
-                    same && proof.wrong_parameters == 0,
-                    proof.model_sha256.clone(),
-                )
-            }
-            Err(error) => {
-                reasons.push(error.clone());
-                (0, false, String::new())
-            }
+        let total = self.total();
+        let judged = match &self.scenario.push {
+            None => reduce::judge::judge(self, self.reduce_proof(), &total),
+            Some(_) => push::judge::judge(self, self.push_proof(), &total),
         };
-        let proved = proof.is_ok();
-        if proved && wrong_sums > 0 {
-            reasons.push(format!("{wrong_sums} elements of sums differ from the reference"));
+        let mut wrong: Vec<String> = observed.ended.iter().cloned().collect();
+        let failures = observed.failures.iter();
+        wrong.extend(failures.map(|(_, rank, error)| format!("worker {rank}: {error}")));
+        wrong.extend(judged.wrong);
+        wrong.extend(self.proof.as_ref().err().cloned());
+        let verdict = if wrong.is_empty() { Verdict::Ok } else { Verdict::Failed };
+        let hidden = wrong.len().saturating_sub(PROBLEMS_SHOWN_MAX);
+        wrong.truncate(PROBLEMS_SHOWN_MAX);
+        if hidden > 0 {
+            wrong.push(format!("and {hidden} more"));
         }
-        if proved && !identical {
-            reasons.push("a final model differs from the reference".to_owned());
-        }
-        let rounds = self.rounds_completed();
-        let aggregated: u64 = summaries.iter().map(|summary| summary.answers).sum();
-        let bottleneck = Bottleneck::of(&self.usage());
+        let mut reasons = self.degraded();
+        reasons.extend(wrong);
         RunOutcome {
-            verdict: if proved && wrong_sums == 0 && identical {
-                Verdict::Ok
-            } else {
-                Verdict::Failed
-            },
+            verdict,
             reasons,
             io_requested: requested.name().to_owned(),
             io: self.ground.io.name().to_owned(),
-            rounds,
-            rounds_per_second: self.rounds_per_second(rounds),
-            accuracy: summaries.first().map_or(0.0, |summary| summary.accuracy),
-            model_identical: identical,
-            model_sha256: sha256,
-            wrong_sums,
-            chunks_aggregated: aggregated,
-            // An allreduce has no destination but the aggregator.
-            chunks_direct: 0,
-            retransmissions: summaries.iter().map(|summary| summary.retransmissions).sum(),
-            duplicates_dropped: observed
-                .boxes
-                .iter()
-                .map(|(_, counters)| counters.duplicates)
-                .sum(),
-            bottleneck: bottleneck.name.to_owned(),
-            bottleneck_evidence: bottleneck.evidence,
+            rounds: judged.rounds,
+            rounds_per_second: judged.rounds as f64 * 1e9 / judged.span_ns.max(1) as f64,
+            accuracy: judged.accuracy,
+            model_identical: judged.is_identical,
+            model_sha256: judged.model_sha256,
+            wrong_sums: judged.wrong_sums,
+            chunks_aggregated: total.chunks_aggregated,
+            chunks_direct: total.chunks_direct,
+            retransmissions: total.retransmissions,
+            duplicates_dropped: observed.boxes.iter().map(|(_, b)| b.duplicates).sum(),
+            bottleneck: judged.bottleneck.name.to_owned(),
+            bottleneck_evidence: judged.bottleneck.evidence,
             seed,
             surroundings: Surroundings {
                 background: observed.background.iter().map(FlowSeen::row).collect(),
                 ..Surroundings::default()
             },
-            push: None,
+            push: judged.push,
         }
     }
 
-    /// Rounds that every worker finished.
-    fn rounds_completed(&self) -> u64 {
-        let workers = self.plan.workers.len() as u64;
-        let finished = self
-            .observed
-            .messages
-            .iter()
-            .filter(|(_, message)| matches!(message, WorkerMessage::Round(_)))
-            .count() as u64;
-        finished / workers
+    /// What the run did without although it was asked for, and no fault was (DESIGN I11).
+    #[must_use]
+    pub fn degraded(&self) -> Vec<String> {
+        let mut reasons: Vec<String> = self.ground.degraded.iter().cloned().collect();
+        let fallbacks = self.total().controller_fallbacks;
+        let is_quiet = self.scenario.faults == FaultSection::default();
+        if fallbacks > 0 && is_quiet && self.observed.restarts.is_empty() {
+            reasons.push(format!("{fallbacks} updates went without a word from the controller"));
+        }
+        let failures = self.policy_failures();
+        if failures > 0 {
+            let push = self.scenario.push.as_ref().expect("a scenario with [push]");
+            reasons.push(format!(
+                "the default policy made {failures} plans, for `{}` gave none that can be used",
+                push.policy
+            ));
+        }
+        reasons
     }
 
-    fn rounds_per_second(&self, rounds: u64) -> f64 {
-        let times = self.rounds_span();
-        times.map_or(0.0, |(first, last)| rounds as f64 * 1e9 / (last - first).max(1) as f64)
+    pub(super) fn policy_failures(&self) -> u64 {
+        self.observed.boxes.iter().map(|(_, counters)| counters.policy_failures).sum()
     }
 
-    /// From the first gradient to the last sum.
-    fn rounds_span(&self) -> Option<(u64, u64)> {
-        let rounds = self.observed.messages.iter().filter_map(|(_, message)| match message {
-            WorkerMessage::Round(round) => Some(round),
+    fn reduce_proof(&self) -> Option<&ReduceProof> {
+        match &self.proof {
+            Ok(Proof::Reduce(proof)) => Some(proof),
             _ => None,
-        });
-        let first = rounds.clone().map(|round| round.start_ns).min()?;
-        let last = rounds.map(|round| round.start_ns + round.duration_ns).max()?;
-        Some((first, last))
-    }
-
-    fn usage(&self) -> Usage {
-        let summaries: Vec<_> = self.observed.summaries().map(|(_, summary)| summary).collect();
-        let boxes = &self.observed.boxes;
-        let waiting = self.observed.messages.iter().filter_map(|(_, message)| match message {
-            WorkerMessage::Round(round) => Some(round.duration_ns),
-            _ => None,
-        });
-        let waiting_ns = waiting.sum();
-        let in_memory = self.ground.io == Io::Memory;
-        let worker_cpu: u64 = if in_memory {
-            // Threads of one process: each saw the whole.
-            summaries.iter().map(|summary| summary.cpu_ns).max().unwrap_or(0)
-        } else {
-            summaries.iter().map(|summary| summary.cpu_ns).sum()
-        };
-        Usage {
-            wall_ns: self.wall_ns,
-            cpu_ns: worker_cpu + boxes.iter().map(|(_, counters)| counters.cpu_ns).sum::<u64>(),
-            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
-            waiting_ns,
-            workers: self.plan.workers.len() as u64,
-            link_bytes: self.busiest_link_bytes(waiting_ns),
-            link_bytes_per_sec: self
-                .scenario
-                .lab
-                .rate_mbit
-                .filter(|_| self.ground.place == Place::Lab)
-                .and_then(Rate::from_mbit)
-                .map(|rate| rate.bits_per_sec() / 8),
-            retransmissions: summaries.iter().map(|summary| summary.retransmissions).sum(),
-            contributions: summaries.iter().map(|summary| summary.chunks_sent).sum(),
-            faults_fired: summaries.iter().map(|summary| summary.faults_fired).sum(),
         }
     }
 
-    /// Bytes that the busiest link carried in one direction during transfers, for which workers
-    /// waited so long together.
-    fn busiest_link_bytes(&self, waiting_ns: u64) -> u64 {
-        // Transfers take a part of the run's time, and meet as large a part of others' traffic.
-        let waited_ns = waiting_ns / (self.plan.workers.len().max(1) as u64);
-        let others = |host: &str| {
-            let bytes = bytes_at(&self.observed.background, host, 0, u64::MAX);
-            bytes.map(|bytes| part(bytes, waited_ns.min(self.wall_ns), self.wall_ns))
-        };
-        let of_box = |(name, counters): &(String, BoxCounters)| {
-            // A port that takes frames off an interface has counted those of others.
-            let down = if self.ground.io == Io::Udp { others(name)[1] } else { 0 };
-            counters.rx_bytes + down
-        };
-        let of_worker = |(rank, summary): (usize, &WorkerSummary)| {
-            let [up, down] = others(&format!("w{rank}"));
-            (summary.tx_bytes + up).max(summary.rx_bytes + down)
-        };
-        let boxes = self.observed.boxes.iter().map(of_box);
-        boxes.chain(self.observed.summaries().map(of_worker)).max().unwrap_or(0)
+    fn push_proof(&self) -> Option<&PushProof> {
+        match &self.proof {
+            Ok(Proof::Push(proof)) => Some(proof),
+            _ => None,
+        }
+    }
+
+    fn total(&self) -> WorkerSummary {
+        let mut total = WorkerSummary::default();
+        self.observed.summaries.iter().for_each(|(_, summary)| total.add(summary));
+        total
+    }
+
+    /// Processor time of all boxes and workers.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        let of_boxes: u64 = self.observed.boxes.iter().map(|(_, counters)| counters.cpu_ns).sum();
+        let of_workers = self.observed.summaries.iter().map(|(_, summary)| summary.cpu_ns);
+        of_boxes
+            + if self.ground.io == Io::Memory {
+                // Threads of one process: each saw the whole.
+                of_workers.max().unwrap_or(0)
+            } else {
+                of_workers.sum()
+            }
+    }
+
+    /// Nanoseconds since the run began.
+    pub(super) const fn since_begin(&self, at_ns: u64) -> u64 {
+        at_ns.saturating_sub(self.begun_ns)
+    }
+
+    /// A row of the list of events.
+    pub(super) fn event(
+        &self,
+        at_ns: u64,
+        event: &str,
+        fields: &[(&str, serde_json::Value)],
+    ) -> EventRow {
+        EventRow {
+            t_ns: self.since_begin(at_ns),
+            event: event.to_owned(),
+            fields: fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
+        }
     }
 
     /// Fills the run directory.
     ///
     /// # Errors
     /// When a file cannot be written.
-    pub fn write(
-        &self,
-        mut writer: RunWriter,
-        begun_ns: u64,
-        proof: Option<&Proof>,
-        outcome: RunOutcome,
-    ) -> Result<(), FilesError> {
-        let job = &self.scenario.job;
-        let element_bytes = ElementType::I32.len_bytes() as u64;
-        let chunk_bytes = u64::from(self.plan.elements) * element_bytes;
-        let mut rounds: Vec<Vec<&RoundMessage>> = vec![Vec::new(); job.rounds as usize];
-        for (rank, message) in &self.observed.messages {
-            let WorkerMessage::Round(round) = message else { continue };
-            writer.transfer(&TransferRow {
-                round: u64::from(round.round),
-                rank: u32::try_from(*rank).unwrap_or(u32::MAX),
-                start_ns: round.start_ns.saturating_sub(begun_ns),
-                duration_ns: round.duration_ns,
-                bytes: round.chunks * chunk_bytes,
-                chunks_aggregated: round.chunks,
-                chunks_direct: 0,
-                retransmissions: round.retransmissions,
-                duplicates: round.duplicates,
-                source: format!("w{rank}"),
-                target: self.plan.box_name(*rank).to_owned(),
-                ..TransferRow::default()
-            })?;
-            if let Some(place) = rounds.get_mut(round.round as usize) {
-                place.push(round);
-            }
-        }
-        for (index, parts) in rounds.iter().enumerate().filter(|(_, parts)| !parts.is_empty()) {
-            let start = parts.iter().map(|part| part.start_ns).min().unwrap_or(begun_ns);
-            let end =
-                parts.iter().map(|part| part.start_ns + part.duration_ns).max().unwrap_or(start);
-            let proved =
-                proof.and_then(|proof| proof.rounds.get(index)).copied().unwrap_or_default();
-            writer.round(&RoundRow {
-                round: index as u64,
-                start_ns: start.saturating_sub(begun_ns),
-                duration_ns: end - start,
-                wrong_sums: proved.wrong_sums,
-                clamped_elements: proved.clamped_elements,
-                loss: parts.iter().map(|part| part.loss).sum::<f32>() / parts.len() as f32,
-            })?;
-        }
-        let event = |t_ns: u64, event: &str, fields: &[(&str, serde_json::Value)]| EventRow {
-            t_ns: t_ns.saturating_sub(begun_ns),
-            event: event.to_owned(),
-            fields: fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
-        };
-        for (at_ns, name) in &self.observed.restarts {
-            let fields = [("box", name.as_str().into())];
-            writer.event(&event(*at_ns, "aggregator_restart", &fields))?;
-        }
-        for row in self.observed.background.iter().flat_map(|flow| flow.events(begun_ns)) {
+    pub fn write(&self, mut writer: RunWriter, outcome: RunOutcome) -> Result<(), FilesError> {
+        for row in self.events() {
             writer.event(&row)?;
         }
-        for (rank, message) in &self.observed.messages {
-            let rank = ("rank", (*rank).into());
-            match message {
-                WorkerMessage::Joined { at_ns } => {
-                    writer.event(&event(*at_ns, "worker_joined", &[rank]))?;
-                }
-                WorkerMessage::Failed { at_ns, error } => {
-                    let fields = [rank, ("error", error.as_str().into())];
-                    writer.event(&event(*at_ns, "worker_failed", &fields))?;
-                }
-                WorkerMessage::Round(_) | WorkerMessage::Done(_) => {}
-            }
+        match &self.scenario.push {
+            None => reduce::judge::write(self, self.reduce_proof(), &mut writer)?,
+            Some(_) => push::tables::write(self, self.push_proof(), &mut writer)?,
         }
-        writer.finish(outcome)?;
-        Ok(())
+        writer.finish(outcome)
+    }
+
+    fn events(&self) -> Vec<EventRow> {
+        let observed = self.observed;
+        let of_box = |name: &str| [("box", name.into())];
+        let restart = match &self.scenario.push {
+            None => "aggregator_restart",
+            Some(_) => "restart",
+        };
+        let mut rows = Vec::new();
+        for (at_ns, name) in &observed.restarts {
+            rows.push(self.event(*at_ns, restart, &of_box(name)));
+        }
+        for (at_ns, step) in &observed.rate_steps {
+            let fields = [
+                ("box", step.name.as_str().into()),
+                ("up_mbit", step.up.into()),
+                ("down_mbit", step.down.into()),
+            ];
+            rows.push(self.event(*at_ns, "rate_step", &fields));
+        }
+        for (at_ns, name) in &observed.crashes {
+            rows.push(self.event(*at_ns, "crash", &of_box(name)));
+        }
+        rows.extend(observed.background.iter().flat_map(|flow| flow.events(self.begun_ns)));
+        for (at_ns, rank) in &observed.joined {
+            rows.push(self.event(*at_ns, "worker_joined", &[("rank", (*rank).into())]));
+        }
+        for (at_ns, rank, error) in &observed.failures {
+            let fields = [("rank", (*rank).into()), ("error", error.as_str().into())];
+            rows.push(self.event(*at_ns, "worker_failed", &fields));
+        }
+        rows
     }
 }
+
+/// A broken run breaks everything that comes after; the first lines tell why.
+const PROBLEMS_SHOWN_MAX: usize = 8;

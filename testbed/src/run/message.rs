@@ -2,22 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::monotonic_ns;
-use super::running_worker::Message;
-
 /// One line of a worker.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "message", rename_all = "snake_case")]
 pub enum WorkerMessage {
-    /// All members have joined.
+    /// All members have joined, or the channel to the server is open.
     Joined {
         /// When, by the monotonic clock.
         at_ns: u64,
     },
-    /// A round is over.
+    /// A round of an allreduce is over.
     Round(RoundMessage),
-    /// All rounds are over and the session is closed.
-    Done(WorkerSummary),
+    /// The held-out loss of a model that worker 0 pulled.
+    Measured {
+        /// The model's version.
+        version: u64,
+        /// Its loss.
+        loss: f64,
+    },
+    /// The outcome of an update is known.
+    Update(UpdateMessage),
+    /// All rounds are over, or the job has taken in its updates; the session is closed.
+    Done(Box<WorkerSummary>),
     /// The worker gave up.
     Failed {
         /// When, by the monotonic clock.
@@ -27,13 +33,10 @@ pub enum WorkerMessage {
     },
 }
 
-impl Message for WorkerMessage {
-    fn is_last(&self) -> bool {
+impl WorkerMessage {
+    /// Whether nothing comes after it.
+    pub(super) const fn is_last(&self) -> bool {
         matches!(self, Self::Done(_) | Self::Failed { .. })
-    }
-
-    fn failed(error: String) -> Self {
-        Self::Failed { at_ns: monotonic_ns(), error }
     }
 }
 
@@ -58,41 +61,125 @@ pub struct RoundMessage {
     pub chunks_clamped: u64,
 }
 
+/// One update, from the pull of its model to its outcome.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct UpdateMessage {
+    /// Number of the update in this life of its worker.
+    pub number: u64,
+    /// Version of the model that it was computed on.
+    pub version: u64,
+    /// When the pull of that model began.
+    pub pull_ns: u64,
+    /// How long the pull took, the wait for a new version included.
+    pub pull_duration_ns: u64,
+    /// How long the gradient took, emulated computing included.
+    pub compute_ns: u64,
+    /// When the update was handed over.
+    pub push_ns: u64,
+    /// When the outcome was known.
+    pub outcome_ns: u64,
+    /// What became of it.
+    pub outcome: UpdateOutcome,
+    /// `committed`: the model's version afterwards.
+    pub committed_version: u64,
+    /// Mean loss of the minibatch.
+    pub loss: f32,
+}
+
+/// What became of an update.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpdateOutcome {
+    /// It is in the model.
+    Committed,
+    /// It never will be: too old, or left out by the plan.
+    Dropped,
+    /// It was judged void too often.
+    Void,
+    /// Nobody told: its worker died first.
+    #[default]
+    Unknown,
+}
+
 /// What a worker has to say at its end.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct WorkerSummary {
-    /// Share of held-out images labelled correctly.
+    /// Allreduce: share of held-out images labelled correctly.
     pub accuracy: f64,
-    /// SHA-256 of the final model.
+    /// Allreduce: SHA-256 of the final model.
     pub model_sha256: String,
-    /// Contributions sent for the first time in their epoch.
+    /// Chunks sent: an allreduce's for the first time in their epoch, a push's once for each turn
+    /// of their update, which then are direct + aggregated + dropped + voided + undecided.
     pub chunks_sent: u64,
-    /// Sums taken.
-    pub answers: u64,
-    /// Contributions sent again.
+    /// Chunks that went to the server by themselves.
+    pub chunks_direct: u64,
+    /// Chunks that entered a sum on their way.
+    pub chunks_aggregated: u64,
+    /// Chunks of updates that were dropped.
+    pub chunks_dropped: u64,
+    /// Chunks of updates that were void.
+    pub chunks_voided: u64,
+    /// Chunks of updates whose outcome nobody told.
+    pub chunks_undecided: u64,
+    /// Chunks sent again.
     pub retransmissions: u64,
-    /// STATUS probes.
-    pub status_probes: u64,
-    /// Resyncs after a box lost its lease.
-    pub resyncs: u64,
-    /// Sums handed over after a restart.
-    pub hand_overs: u64,
-    /// Frames refused.
-    pub refused: u64,
-    /// Smoothed round trip at the end.
-    pub smoothed_rtt_ns: u64,
-    /// Processor time.
-    pub cpu_ns: u64,
-    /// Time spent computing gradients and steps.
-    pub compute_ns: u64,
-    /// Frames sent.
-    pub tx_packets: u64,
     /// Bytes sent, Ethernet headers included.
     pub tx_bytes: u64,
     /// Bytes received.
     pub rx_bytes: u64,
     /// Frames that the faults took: lost, duplicated, reordered, delayed or corrupted.
     pub faults_fired: u64,
+    /// Updates that were dropped.
+    pub updates_dropped: u64,
+    /// Updates that were void.
+    pub updates_void: u64,
+    /// Updates that went without a word from the controller.
+    pub controller_fallbacks: u64,
+    /// Time from asking for a grant to having it, over all grants.
+    pub request_to_grant_total_ns: u64,
+    /// Grants.
+    pub request_to_grant_count: u64,
+    /// Time from a grant to the first chunk, over all transfers.
+    pub grant_to_first_chunk_total_ns: u64,
+    /// Transfers.
+    pub grant_to_first_chunk_count: u64,
+    /// Processor time.
+    pub cpu_ns: u64,
+}
+
+impl WorkerSummary {
+    /// Adds another worker's counters.
+    pub fn add(&mut self, other: &Self) {
+        self.chunks_sent += other.chunks_sent;
+        self.chunks_direct += other.chunks_direct;
+        self.chunks_aggregated += other.chunks_aggregated;
+        self.chunks_dropped += other.chunks_dropped;
+        self.chunks_voided += other.chunks_voided;
+        self.chunks_undecided += other.chunks_undecided;
+        self.retransmissions += other.retransmissions;
+        self.tx_bytes += other.tx_bytes;
+        self.rx_bytes += other.rx_bytes;
+        self.faults_fired += other.faults_fired;
+        self.updates_dropped += other.updates_dropped;
+        self.updates_void += other.updates_void;
+        self.controller_fallbacks += other.controller_fallbacks;
+        self.request_to_grant_total_ns += other.request_to_grant_total_ns;
+        self.request_to_grant_count += other.request_to_grant_count;
+        self.grant_to_first_chunk_total_ns += other.grant_to_first_chunk_total_ns;
+        self.grant_to_first_chunk_count += other.grant_to_first_chunk_count;
+        self.cpu_ns += other.cpu_ns;
+    }
+
+    /// Push: whether every chunk sent is accounted for.
+    #[must_use]
+    pub fn is_accounted(&self) -> bool {
+        self.chunks_sent
+            == self.chunks_direct
+                + self.chunks_aggregated
+                + self.chunks_dropped
+                + self.chunks_voided
+                + self.chunks_undecided
+    }
 }
 
 /// What a box counted, summed over its jobs.

@@ -2,22 +2,27 @@
 //!
 //! | file | does or decides |
 //! | --- | --- |
-//! | `plan` | which boxes and workers there are, and each one's configuration (pure) |
-//! | `worker` | trains on one worker over a session; the same code in a process and in a thread |
+//! | `plan` | which boxes and workers there are, and where (pure) |
+//! | `additions` | captures and delays, as boxes and workers are told of them (pure) |
+//! | `worker` | opens a worker's port; the same code in a process and in a thread |
+//! | `message` | what workers and boxes say while a run goes on |
 //! | `recording` | what a worker leaves behind for the proof |
-//! | `verify` | recomputes the run from the recordings, independently |
-//! | `processes` | starts and stops `weft-node` and worker processes in a lab or on loopback |
+//! | `watch` | what is due while a run goes on (pure) |
+//! | `processes` | starts, restarts and stops processes in a lab or on loopback |
 //! | `running_box`, `running_worker` | one child process each |
 //! | `process` | a child process that is gone when its owner is |
 //! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
 //! | `packet` | the same in virtual time, on a simulated network |
-//! | `additions` | captures and delays, as boxes and workers are told of them (pure) |
+//! | `proof` | recomputes the run from what it left, independently |
 //! | `captures` | the captures that boxes left |
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
-//! | `finished` | the verdict, and the rows of the run directory (pure but for writing them) |
+//! | `finished` | the verdict, and the rows of the run directory |
+//! | `reduce` | an allreduce's configurations, training, proof and rows |
+//! | [`push`] | the same of a run with a parameter server |
 //!
-//! All ways of running give the same messages, recordings and report.
+//! A scenario with `[push]` has a parameter server. All ways of running, of either kind, give the
+//! same messages, recordings and report.
 
 mod additions;
 mod background;
@@ -30,14 +35,19 @@ mod packet;
 mod plan;
 mod process;
 mod processes;
+mod proof;
 pub mod push;
 mod recording;
+mod reduce;
 mod running_box;
 mod running_worker;
-mod verify;
+mod watch;
 pub mod worker;
 
 use std::path::PathBuf;
+
+use crate::scenario::RateStepSection;
+use push::LogLine;
 
 pub use additions::DelayedBy;
 pub use background::{FlowPlan, FlowSeen};
@@ -45,49 +55,73 @@ pub use bottleneck::{Bottleneck, Usage};
 pub use captures::captures;
 pub use finished::{Finished, Ground};
 pub(crate) use memory::breathe_until;
-pub use memory::run_in_memory;
-pub use message::{BoxCounters, CaptureCounters, RoundMessage, WorkerMessage, WorkerSummary};
+pub use memory::{MemoryError, run_in_memory};
+pub use message::{
+    BoxCounters, CaptureCounters, RoundMessage, UpdateMessage, UpdateOutcome, WorkerMessage,
+    WorkerSummary,
+};
 pub use packet::{PacketError, VirtualClock, check_virtual_time, run_in_virtual_time};
 pub(crate) use plan::box_config;
 pub use plan::{
-    Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError, WorkerPlan,
+    BoxPlan, Io, LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE, Place, Plan, PlanError,
+    WorkerPlan,
 };
-pub use processes::{ProcessError, find_node, run_processes};
+pub use processes::{ProcessError, find_controller, find_node, run_processes};
+pub use proof::{PrepareError, Proof, prepare, prove, remove_recordings};
 pub use recording::{Recording, RecordingError, RecordingReader};
-pub use verify::{Proof, RoundProof, VerifyError, verify};
 
 /// What a run produced, before it is proved and reported.
 #[derive(Debug, Default)]
 pub struct Observed {
-    /// Every worker's messages with its rank, in the order of their arrival.
-    pub messages: Vec<(usize, WorkerMessage)>,
-    /// What the boxes counted, by name; a killed box took its counters along.
+    /// When workers joined.
+    pub joined: Vec<(u64, u8)>,
+    /// Every worker's rounds of an allreduce, in the order of their arrival.
+    pub rounds: Vec<(u8, RoundMessage)>,
+    /// Every update whose outcome a worker told, with rank and life, in the order of arrival.
+    pub updates: Vec<(u8, u32, UpdateMessage)>,
+    /// The summary of each worker that finished.
+    pub summaries: Vec<(u8, WorkerSummary)>,
+    /// Workers that gave up: when, who, why.
+    pub failures: Vec<(u64, u8, String)>,
+    /// What boxes counted, by name; a killed box took its counters along.
     pub boxes: Vec<(String, BoxCounters)>,
-    /// Boxes that were restarted: when, by the monotonic clock, and which.
+    /// What was killed and started again: when, by the monotonic clock, and what.
     pub restarts: Vec<(u64, String)>,
+    /// Links that got another rate: when, and which.
+    pub rate_steps: Vec<(u64, RateStepSection)>,
+    /// What was killed for good: when, and what.
+    pub crashes: Vec<(u64, String)>,
+    /// The version and loss that ended a run which trains until a loss.
+    pub reached: Option<(u64, f64)>,
+    /// Why the run was ended before its workers had finished.
+    pub ended: Option<String>,
     /// What became of the traffic of others.
     pub background: Vec<FlowSeen>,
+    /// The logs of server, replica, aggregators and controller, by name.
+    pub logs: Vec<(String, Vec<LogLine>)>,
 }
 
 impl Observed {
-    /// The summary of each worker that finished.
-    pub fn summaries(&self) -> impl Iterator<Item = (usize, &WorkerSummary)> {
-        self.messages.iter().filter_map(|(rank, message)| match message {
-            WorkerMessage::Done(summary) => Some((*rank, summary)),
-            _ => None,
-        })
+    /// The log of a box.
+    #[must_use]
+    pub fn log(&self, name: &str) -> Option<&[LogLine]> {
+        self.logs.iter().find(|(box_name, _)| box_name == name).map(|(_, lines)| lines.as_slice())
     }
 
-    /// Why workers failed.
-    pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.messages.iter().filter_map(|(rank, message)| match message {
-            WorkerMessage::Failed { error, .. } => Some((*rank, error.as_str())),
-            _ => None,
-        })
+    /// Takes in what a life of a worker says.
+    fn take(&mut self, rank: u8, life: u32, message: WorkerMessage) {
+        match message {
+            WorkerMessage::Joined { at_ns } => self.joined.push((at_ns, rank)),
+            WorkerMessage::Round(round) => self.rounds.push((rank, round)),
+            WorkerMessage::Measured { .. } => {}
+            WorkerMessage::Update(update) => self.updates.push((rank, life, update)),
+            WorkerMessage::Done(summary) => self.summaries.push((rank, *summary)),
+            WorkerMessage::Failed { at_ns, error } => self.failures.push((at_ns, rank, error)),
+        }
     }
 }
 
-/// Where a worker's recording is in the run directory.
+/// Where a worker's recording of its rounds is in the run directory.
 #[must_use]
 pub fn recording_path(directory: &std::path::Path, rank: usize) -> PathBuf {
     directory.join(format!("w{rank}.rec"))

@@ -1,91 +1,31 @@
-//! A run in processes: `weft-node` for each box, this program again for each worker, in the
-//! namespaces of a lab or on loopback.
+//! A run in processes: `weft-node` for each box, `weft-controller`, and this program again for each
+//! worker, in the namespaces of a lab or on loopback.
 //!
 //! Every process that is started here is ended here, whatever happens: by its own end, by SIGINT
 //! within a time, else by SIGKILL. Nothing waits without bound.
 
+mod error;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use super::background::Background;
-use super::plan::{Place, Plan};
+use super::plan::{BoxPlan, Place, Plan, WorkerPlan, log_path};
 use super::process::{Process, io};
+use super::push::log::{parse, told_once};
 use super::running_box::{RunningBox, wait_until_ready};
-use super::running_worker::RunningWorker;
+use super::running_worker::{Life, RunningWorker};
+use super::watch::{Due, SILENCE_MARGIN, Watch};
 use super::{Observed, WorkerMessage, monotonic_ns};
-use crate::lab::LabName;
-use crate::scenario::RestartSection;
-/// How long the run may go without a word from any worker, beyond a worker's own patience.
-const SILENCE_MARGIN: Duration = Duration::from_secs(30);
+use crate::lab::live::{self, LiveEnd};
+use crate::lab::topology::Link;
+use crate::lab::{LabError, LabName};
+use crate::scenario::{CONTROLLER, RateStepSection, Scenario};
 
-/// Why a run's processes could not do their work.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// There is no `weft-node`.
-    #[error(
-        "no weft-node found beside this program, on PATH or in WEFT_NODE: build it with `cargo \
-         build --release -p weft-node --features dpdk`"
-    )]
-    NoNode,
-    /// There is no `weft-controller`.
-    #[error(
-        "no weft-controller found beside this program, on PATH or in WEFT_CONTROLLER: build it \
-         with `cargo build --release -p weft-controller`"
-    )]
-    NoController,
-    /// A link did not take its new rate.
-    #[error("giving the link of {name} another rate: {problem}")]
-    RateStep {
-        /// The host.
-        name: String,
-        /// What `tc` said.
-        problem: String,
-    },
-    /// It is of another version, so its configuration or protocol may differ.
-    #[error("{path} is {found}, this is {wanted}: build both from one tree", path = .path.display())]
-    NodeVersion {
-        /// The program.
-        path: PathBuf,
-        /// What it says of itself.
-        found: String,
-        /// This version.
-        wanted: &'static str,
-    },
-    /// A process could not be started or talked to.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was attempted.
-        what: String,
-        /// The kernel's answer.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A box left a log that makes no sense.
-    #[error("{path}: {problem}", path = .path.display())]
-    Log {
-        /// The log.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A box ended or said nothing at its start.
-    #[error("{name} did not become ready: {said}")]
-    BoxNotReady {
-        /// Its name.
-        name: String,
-        /// The last thing it said.
-        said: String,
-    },
-    /// No worker said anything for longer than a worker waits for the others.
-    #[error("no worker has said anything for {} s; the run was ended", .0.as_secs())]
-    Silence(Duration),
-    /// SIGINT, SIGTERM or SIGHUP.
-    #[error("the run was broken off")]
-    Interrupted,
-}
+pub use error::ProcessError;
 
 /// Finds `weft-node` and checks that it is of this version; true when it can do DPDK.
 ///
@@ -104,112 +44,251 @@ pub fn find_node() -> Result<(PathBuf, bool), ProcessError> {
     Ok((path, text.contains("dpdk")))
 }
 
-/// Runs a plan. `lab` is up already, or `None` for loopback; `progress` sees every message;
-/// `interrupted` is asked now and then.
+/// Finds `weft-controller` beside this program, on PATH or in `WEFT_CONTROLLER`.
+///
+/// # Errors
+/// [`ProcessError::NoController`].
+pub fn find_controller() -> Result<PathBuf, ProcessError> {
+    crate::doctor::find_program("weft-controller", "WEFT_CONTROLLER")
+        .ok_or(ProcessError::NoController)
+}
+
+/// Runs a plan, with what happens to boxes and links on the way. `lab` is up already, or `None` for
+/// loopback; `progress` sees every message; `interrupted` is asked now and then.
 ///
 /// # Errors
 /// [`ProcessError`]; all processes have ended by then.
 pub fn run_processes(
+    scenario: &Scenario,
     plan: &Plan,
     lab: Option<&LabName>,
-    restarts: &[RestartSection],
     directory: &Path,
-    progress: &mut dyn FnMut(usize, &WorkerMessage),
+    progress: &mut dyn FnMut(u8, &WorkerMessage),
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Observed, ProcessError> {
-    let (node, _) = find_node()?;
-    let mut boxes = Vec::new();
-    for plan in &plan.boxes {
-        boxes.push(RunningBox::start(&node, plan, lab, directory)?);
-    }
-    for running in &mut boxes {
-        running.wait_until_ready()?;
-    }
-    let _bridge = match &plan.place {
-        Place::Memif { socket, .. } => Some(start_bridge(&node, plan, socket, directory)?),
-        Place::Lab | Place::Loopback { .. } => None,
-    };
-    let background = Background::start(lab, &plan.background)?;
-    let (sender, receiver) = mpsc::channel();
-    let mut workers = Vec::new();
-    for plan in &plan.workers {
-        let rank = usize::from(plan.rank);
-        let text = serde_json::to_string(plan).expect("a plan is a JSON object");
-        let name = format!("w{rank}");
-        let namespace = lab.map(|lab| lab.namespace(&name));
-        let arguments = [directory.as_os_str()];
-        workers.push(RunningWorker::start(
-            rank,
-            &text,
-            namespace.as_deref(),
-            &arguments,
-            sender.clone(),
-        )?);
-    }
-    drop(sender);
+    let mut run = Running::start(plan, lab, directory)?;
     let mut observed = Observed::default();
-    let mut due: Vec<&RestartSection> = restarts.iter().collect();
-    let patience = plan.workers.iter().map(|worker| worker.scenario.job.member_timeout()).max();
-    let patience = patience.unwrap_or_default() + SILENCE_MARGIN;
-    collect(&receiver, patience, interrupted, &mut |rank, message| {
-        if let WorkerMessage::Round(round) = &message
-            && rank == 0
-        {
-            for restart in due.extract_if(.., |restart| restart.after_round == round.round) {
-                restart_box(&mut boxes, restart, &mut observed)?;
-            }
-        }
-        progress(rank, &message);
-        observed.messages.push((rank, message));
-        Ok(())
-    })?;
-    drop(workers);
-    observed.background = background.stop();
-    for mut running in boxes {
-        let name = running.name().to_owned();
-        observed.boxes.push((name, running.stop()));
+    run.watch(plan, scenario, &mut observed, progress, interrupted)?;
+    run.stop(&mut observed);
+    for (name, _) in &observed.boxes {
+        let path = log_path(directory, name);
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        let lines = parse(&text).map_err(|error| ProcessError::Log {
+            path: path.clone(),
+            problem: error.to_string(),
+        })?;
+        observed.logs.push((name.clone(), told_once(lines)));
     }
     Ok(observed)
 }
 
-/// Hands on what workers say until the last of them has ended.
-fn collect(
-    receiver: &Receiver<(usize, WorkerMessage)>,
-    patience: Duration,
-    interrupted: &dyn Fn() -> bool,
-    take: &mut dyn FnMut(usize, WorkerMessage) -> Result<(), ProcessError>,
-) -> Result<(), ProcessError> {
-    let mut heard = Instant::now();
-    loop {
-        let received = receiver.recv_timeout(Duration::from_millis(100));
-        // Asked for after every message, for workers may never be silent.
-        if interrupted() {
-            return Err(ProcessError::Interrupted);
-        }
-        match received {
-            Ok((rank, message)) => {
-                heard = Instant::now();
-                take(rank, message)?;
-            }
-            Err(RecvTimeoutError::Disconnected) => return Ok(()),
-            Err(RecvTimeoutError::Timeout) if heard.elapsed() > patience => {
-                return Err(ProcessError::Silence(patience));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-    }
+/// The processes of a run.
+struct Running<'a> {
+    /// The controller is the last.
+    boxes: Vec<RunningBox>,
+    _bridge: Option<Process>,
+    workers: Vec<(u8, RunningWorker)>,
+    background: Background,
+    lab: Option<&'a LabName>,
+    directory: &'a Path,
+    /// What workers were told of the version to end at.
+    end: Option<u64>,
+    sender: Sender<(Life, WorkerMessage)>,
+    receiver: Receiver<(Life, WorkerMessage)>,
 }
 
-fn restart_box(
-    boxes: &mut [RunningBox],
-    restart: &RestartSection,
-    observed: &mut Observed,
-) -> Result<(), ProcessError> {
-    let Some(running) = boxes.iter_mut().find(|running| running.name() == restart.name) else {
-        return Ok(());
-    };
-    observed.restarts.push((monotonic_ns(), restart.name.clone()));
-    running.restart()
+impl<'a> Running<'a> {
+    fn start(
+        plan: &Plan,
+        lab: Option<&'a LabName>,
+        directory: &'a Path,
+    ) -> Result<Self, ProcessError> {
+        let (node, _) = find_node()?;
+        let controller = match &plan.controller {
+            Some(planned) => {
+                let program = find_controller()?;
+                let mut controller = RunningBox::start(&program, planned, lab, directory)?;
+                controller.wait_until_ready()?;
+                Some(controller)
+            }
+            None => None,
+        };
+        let start = |planned: &BoxPlan| RunningBox::start(&node, planned, lab, directory);
+        let mut boxes = plan.boxes.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        for running in &mut boxes {
+            running.wait_until_ready()?;
+        }
+        boxes.extend(controller);
+        let bridge = match &plan.place {
+            Place::Memif { socket, .. } => Some(start_bridge(&node, plan, socket, directory)?),
+            Place::Lab | Place::Loopback { .. } => None,
+        };
+        let (sender, receiver) = mpsc::channel();
+        let mut run = Self {
+            boxes,
+            _bridge: bridge,
+            workers: Vec::new(),
+            background: Background::start(lab, &plan.background)?,
+            lab,
+            directory,
+            end: None,
+            sender,
+            receiver,
+        };
+        for worker in &plan.workers {
+            run.start_worker(worker)?;
+        }
+        Ok(run)
+    }
+
+    fn start_worker(&mut self, plan: &WorkerPlan) -> Result<(), ProcessError> {
+        let namespace = self.lab.map(|lab| lab.namespace(&format!("w{}", plan.rank)));
+        let sender = self.sender.clone();
+        let mut worker = RunningWorker::start(plan, namespace.as_deref(), self.directory, sender)?;
+        if let Some(version) = self.end {
+            worker.tell(&version.to_string());
+        }
+        self.workers.push((plan.rank, worker));
+        Ok(())
+    }
+
+    /// Hears the workers until the last life of each has ended.
+    fn watch(
+        &mut self,
+        plan: &Plan,
+        scenario: &Scenario,
+        observed: &mut Observed,
+        progress: &mut dyn FnMut(u8, &WorkerMessage),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), ProcessError> {
+        let patience = scenario.job.member_timeout() + SILENCE_MARGIN;
+        let mut lives: Vec<u32> = vec![0; plan.workers.len()];
+        let mut left = plan.workers.len();
+        let mut heard = Instant::now();
+        let mut watch = Watch::new(scenario, plan, patience, heard);
+        while left > 0 && observed.ended.is_none() {
+            let received = self.receiver.recv_timeout(Duration::from_millis(100));
+            // Asked for after every message, for workers may never be silent.
+            if interrupted() {
+                return Err(ProcessError::Interrupted);
+            }
+            let ((rank, life), message) = match received {
+                Ok(received) => received,
+                Err(RecvTimeoutError::Timeout) if heard.elapsed() > patience => {
+                    let seconds = patience.as_secs();
+                    observed.ended = Some(format!(
+                        "no worker has said anything for {seconds} s; the run was ended"
+                    ));
+                    return Ok(());
+                }
+                Err(_) => continue,
+            };
+            heard = Instant::now();
+            // The last words of a worker that was killed on purpose.
+            let is_old = lives[usize::from(rank)] != life;
+            if is_old && !matches!(message, WorkerMessage::Update(_)) {
+                continue;
+            }
+            progress(rank, &message);
+            let noted = watch.note(rank, &message, heard);
+            left -= usize::from(message.is_last());
+            observed.take(rank, life, message);
+            if let Some(version) = noted.end {
+                observed.reached = watch.reached();
+                self.tell_end(version);
+            }
+            for due in noted.due {
+                match due {
+                    Due::Rate(step) => {
+                        observed.rate_steps.push((monotonic_ns(), step.clone()));
+                        self.step_rate(plan, step)?;
+                    }
+                    Due::Restart(name) => self.restart(name, plan, &mut lives, observed)?,
+                    Due::Crash(name) => self.crash(name, observed),
+                }
+            }
+            observed.ended = noted.ended;
+        }
+        Ok(())
+    }
+
+    /// Tells every worker, and those that are started later, at which version to end.
+    fn tell_end(&mut self, version: u64) {
+        self.end = Some(version);
+        for (_, worker) in &mut self.workers {
+            worker.tell(&version.to_string());
+        }
+    }
+
+    /// Gives a host's link its new rate, in both directions.
+    fn step_rate(&self, plan: &Plan, step: &RateStepSection) -> Result<(), ProcessError> {
+        let (Some(lab), Some(topology)) = (self.lab, &plan.topology) else { return Ok(()) };
+        let failed = |error: LabError| ProcessError::RateStep {
+            name: step.name.clone(),
+            problem: error.to_string(),
+        };
+        // A host's link has the host as its first end.
+        let of_it = |link: &&Link| link.ends[0].node == step.name;
+        for link in topology.links.iter().filter(of_it) {
+            for (end, rate) in step.rates().into_iter().enumerate() {
+                let (Some(rate), Some(shape)) = (rate, link.shapes[end]) else { continue };
+                let live = LiveEnd {
+                    from: link.ends[end].clone(),
+                    to: link.ends[1 - end].clone(),
+                    address: None,
+                    mtu: topology.mtu,
+                    shaped: Some((shape.shaper, shape.rate)),
+                };
+                live::set_rate(lab, &live, rate).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills a box for good.
+    fn crash(&mut self, name: &str, observed: &mut Observed) {
+        observed.crashes.push((monotonic_ns(), name.to_owned()));
+        if let Some(running) = self.boxes.iter_mut().find(|running| running.name() == name) {
+            running.crash();
+        }
+    }
+
+    /// Kills a box or a worker and starts it again.
+    fn restart(
+        &mut self,
+        name: &str,
+        plan: &Plan,
+        lives: &mut [u32],
+        observed: &mut Observed,
+    ) -> Result<(), ProcessError> {
+        observed.restarts.push((monotonic_ns(), name.to_owned()));
+        if let Some(running) = self.boxes.iter_mut().find(|running| running.name() == name) {
+            return running.restart();
+        }
+        let planned = plan.workers.iter().find(|worker| name == format!("w{}", worker.rank));
+        let Some(planned) = planned else { return Ok(()) };
+        // One that has finished stays so.
+        if observed.summaries.iter().any(|(rank, _)| *rank == planned.rank) {
+            return Ok(());
+        }
+        // Killed by its end.
+        self.workers.retain(|(rank, _)| *rank != planned.rank);
+        let life = &mut lives[usize::from(planned.rank)];
+        *life += 1;
+        let next = WorkerPlan { life: *life, ..planned.clone() };
+        self.start_worker(&next)
+    }
+
+    fn stop(&mut self, observed: &mut Observed) {
+        self.workers.clear();
+        observed.background = std::mem::take(&mut self.background).stop();
+        // Aggregators first, so that nobody is left without the box that it waits for; the
+        // controller last.
+        let controller = self.boxes.pop_if(|last| last.name() == CONTROLLER);
+        let boxes = self.boxes.drain(..).rev().chain(controller);
+        observed.boxes =
+            boxes.map(|mut running| (running.name().to_owned(), running.stop())).collect();
+    }
 }
 
 /// Starts the program that stands between the workers' loopback and the box's memif.
@@ -221,7 +300,7 @@ fn start_bridge(
 ) -> Result<Process, ProcessError> {
     let log = directory.join("bridge.log");
     let child = Command::new(node.with_file_name("weft-bridge"))
-        .arg(format!("--addr={}", plan.workers[0].aggregator))
+        .arg(format!("--addr={}", plan.workers[0].target))
         .arg(format!("--socket={socket}"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,18 +1,21 @@
 //! A worker's process: told its plan and perhaps its end on standard input, heard line by line,
 //! ended with its owner.
 
-use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-
+use super::plan::WorkerPlan;
 use super::process::{Process, io, program};
 use super::processes::ProcessError;
+use super::{WorkerMessage, monotonic_ns};
+
+/// A worker's rank, and which of its lives.
+pub(super) type Life = (u8, u32);
 
 /// How long a worker may take to end after its last word.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,23 +35,20 @@ impl Drop for RunningWorker {
 }
 
 impl RunningWorker {
-    /// Starts `weft worker` with `arguments` and tells it its plan. What it says goes to `sender`
-    /// with its `tag`; the last message is final, whatever happens.
-    pub(super) fn start<T, M>(
-        tag: T,
-        plan: &str,
+    /// Starts `weft worker` and tells it its plan. What it says goes to `sender` with its rank and
+    /// life; the last message is final, whatever happens.
+    pub(super) fn start(
+        plan: &WorkerPlan,
         namespace: Option<&str>,
-        arguments: &[&OsStr],
-        sender: Sender<(T, M)>,
-    ) -> Result<Self, ProcessError>
-    where
-        T: Copy + Send + 'static,
-        M: Message,
-    {
+        directory: &Path,
+        sender: Sender<(Life, WorkerMessage)>,
+    ) -> Result<Self, ProcessError> {
+        let text = serde_json::to_string(plan).expect("a plan is a JSON object");
+        let life = (plan.rank, plan.life);
         let this = std::env::current_exe().map_err(io("finding this program"))?;
         let mut child = program(&this, namespace)
             .arg("worker")
-            .args(arguments)
+            .arg(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -56,9 +56,9 @@ impl RunningWorker {
         let mut stdin = child.stdin.take().expect("piped");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let process = Arc::new(Mutex::new(Process(child)));
-        stdin.write_all(format!("{plan}\n").as_bytes()).map_err(io("telling a worker its plan"))?;
+        stdin.write_all(format!("{text}\n").as_bytes()).map_err(io("telling a worker its plan"))?;
         let shared = Arc::clone(&process);
-        thread::spawn(move || listen(stdout, &shared, tag, &sender));
+        thread::spawn(move || listen(stdout, &shared, life, &sender));
         Ok(Self { process, stdin })
     }
 
@@ -76,17 +76,17 @@ impl RunningWorker {
 }
 
 /// Hands on what a worker says, and how it ended if it did not say so.
-fn listen<T: Copy, M: Message>(
+fn listen(
     stdout: BufReader<ChildStdout>,
     process: &Mutex<Process>,
-    tag: T,
-    sender: &Sender<(T, M)>,
+    life: Life,
+    sender: &Sender<(Life, WorkerMessage)>,
 ) {
     let mut finished = false;
     for line in stdout.lines().map_while(Result::ok) {
-        let Ok(message) = serde_json::from_str::<M>(&line) else { continue };
+        let Ok(message) = serde_json::from_str::<WorkerMessage>(&line) else { continue };
         finished |= message.is_last();
-        if sender.send((tag, message)).is_err() {
+        if sender.send((life, message)).is_err() {
             return;
         }
     }
@@ -96,14 +96,6 @@ fn listen<T: Copy, M: Message>(
         let status = process.0.wait().map_or_else(|error| error.to_string(), |s| s.to_string());
         let error = format!("ended without a word: {status}");
         // A receiver that is gone has given the run up.
-        let _ = sender.send((tag, M::failed(error)));
+        let _ = sender.send((life, WorkerMessage::Failed { at_ns: monotonic_ns(), error }));
     }
-}
-
-/// What a worker says, one JSON object a line.
-pub(super) trait Message: DeserializeOwned + Send + 'static {
-    /// Whether nothing comes after it.
-    fn is_last(&self) -> bool;
-    /// The end of a worker that did not say so itself.
-    fn failed(error: String) -> Self;
 }

@@ -131,6 +131,12 @@ impl Scenario {
         self.faults.validate()
     }
 
+    /// Versions of the model in a round: of its updates with `[push]`, else one.
+    #[must_use]
+    pub fn updates_per_round(&self) -> u64 {
+        self.push.as_ref().map_or(1, |push| push.updates_per_round(&self.job).into())
+    }
+
     /// Names of the hosts that a lab of this scenario has.
     fn hosts(&self) -> Vec<String> {
         let workers = (0..self.job.workers).map(|rank| format!("w{rank}"));

@@ -40,8 +40,8 @@ pub fn program(name: &str) -> PathBuf {
     let path = profile.join(name);
     assert!(
         path.is_file(),
-        "{} is missing: `cargo build --profile test -p weft-testbed -p weft-node --features \
-         weft-node/dpdk` (or `--release`, as the test) makes it",
+        "{} is missing: `cargo build --profile test -p weft-testbed -p weft-node -p weft-bench \
+         --features weft-node/dpdk,weft-bench/dpdk` (or `--release`, as the test) makes it",
         path.display()
     );
     path

@@ -30,14 +30,9 @@ impl Controller {
             return;
         }
         let shift = |at_ns: &mut u64| *at_ns = at_ns.saturating_add(pause_ns).min(now_ns);
-        for node in &mut self.nodes {
-            let times = [&mut node.heard_ns, &mut node.came_ns, &mut node.gone_ns];
-            times.into_iter().flatten().for_each(shift);
-        }
+        self.nodes.iter_mut().for_each(|node| node.shift(shift));
         self.groups.values_mut().for_each(|group| shift(&mut group.installed_ns));
-        for job in self.jobs.values_mut() {
-            job.succession.asked.iter_mut().for_each(|asked| shift(&mut asked.asked_ns));
-        }
+        self.jobs.values_mut().for_each(|job| job.promotion.shift(shift));
     }
 
     /// Boxes whose word is overdue: servers that are replaced, replicas that are left.
@@ -51,7 +46,7 @@ impl Controller {
                 Step::Ask(replica) => self.ask_replica(now_ns, id, replica),
                 Step::Strand => {
                     let job = self.jobs.get_mut(&id).expect("just listed");
-                    job.succession.is_stranded = true;
+                    job.promotion.strand();
                     let server = job.server;
                     self.notice(id, Notice::Stranded { server: self.name(server) });
                 }
@@ -64,7 +59,7 @@ impl Controller {
     fn check_absence(&mut self, now_ns: u64, id: JobId) {
         let server = self.jobs[&id].server;
         let is_overdue = self.lease_end(server).is_some_and(|end_ns| end_ns <= now_ns);
-        let is_away = is_overdue && !self.nodes[server.index()].is_attached;
+        let is_away = is_overdue && !self.nodes[server.index()].is_attached();
         let job = self.jobs.get_mut(&id).expect("the caller's job");
         if core::mem::replace(&mut job.is_server_away, is_away) == is_away {
             return;
@@ -85,9 +80,9 @@ impl Controller {
         let jobs = self.jobs.values().filter(|job| job.config.ack == AckMode::Replica);
         let due = jobs.flat_map(|job| {
             let (server, replica) = (self.server_lease_end(job), job.replica);
-            let replica = replica.filter(|_| !job.succession.is_replica_left);
+            let replica = replica.filter(|_| !job.promotion.is_replica_left());
             let replica = replica.and_then(|node| self.replica_lease_end(job.server, node));
-            let asked = job.succession.asked.map(|asked| asked.asked_ns + self.lease_ns());
+            let asked = job.promotion.asked_ns().map(|asked_ns| asked_ns + self.lease_ns());
             [server, replica, asked]
         });
         let due = due.chain(away).flatten().filter(|due_ns| *due_ns > now_ns).min();
@@ -96,19 +91,19 @@ impl Controller {
 
     fn next_step(&self, now_ns: u64, id: JobId) -> Step {
         let job = &self.jobs[&id];
-        let succession = &job.succession;
+        let promotion = &job.promotion;
         if job.config.ack != AckMode::Replica {
             return Step::Nothing;
         }
         let replica = job.replica;
         let fit = replica.filter(|node| self.is_here(now_ns, *node) && self.is_fit(id));
-        if let Some(asked) = succession.asked {
+        if let Some(asked_ns) = promotion.asked_ns() {
             // Its answer, or the question, may be lost; only another life of it never heard it.
-            let is_due = asked.asked_ns.saturating_add(self.lease_ns()) <= now_ns;
+            let is_due = asked_ns.saturating_add(self.lease_ns()) <= now_ns;
             return match fit {
                 _ if !is_due => Step::Nothing,
                 Some(node) => Step::Ask(node),
-                None if succession.is_stranded => Step::Nothing,
+                None if promotion.is_stranded() => Step::Nothing,
                 None => Step::Strand,
             };
         }
@@ -116,13 +111,13 @@ impl Controller {
         if silent_at > now_ns {
             let left = replica.filter(|node| {
                 let end_ns = self.replica_lease_end(job.server, *node);
-                !succession.is_replica_left && end_ns.is_some_and(|end_ns| end_ns <= now_ns)
+                !promotion.is_replica_left() && end_ns.is_some_and(|end_ns| end_ns <= now_ns)
             });
             return left.map_or(Step::Nothing, Step::Leave);
         }
         match fit {
             Some(node) => Step::Ask(node),
-            None if succession.is_stranded => Step::Nothing,
+            None if promotion.is_stranded() => Step::Nothing,
             None => Step::Strand,
         }
     }
@@ -130,21 +125,21 @@ impl Controller {
     /// True for a box that has a stream and speaks.
     pub(super) fn is_here(&self, now_ns: u64, node: NodeId) -> bool {
         let is_fresh = self.lease_end(node).is_some_and(|end_ns| end_ns > now_ns);
-        is_fresh && self.nodes[node.index()].is_attached
+        is_fresh && self.nodes[node.index()].is_attached()
     }
 
     /// Until when a box counts as alive; none for one that was never here.
     fn lease_end(&self, node: NodeId) -> Option<u64> {
         let node = &self.nodes[node.index()];
-        Some(node.heard_ns?.saturating_add(self.lease_ns()))
+        Some(node.heard_ns()?.saturating_add(self.lease_ns()))
     }
 
     /// Until when a job's server is waited for; none before it or its replica was ever here. Where
     /// the replica came last both were away, maybe for this controller's sake: the server, too, has
     /// time to dial.
     fn server_lease_end(&self, job: &Job) -> Option<u64> {
-        let heard_ns = self.nodes[job.server.index()].heard_ns;
-        let came_ns = job.replica.and_then(|node| self.nodes[node.index()].came_ns);
+        let heard_ns = self.nodes[job.server.index()].heard_ns();
+        let came_ns = job.replica.and_then(|node| self.nodes[node.index()].came_ns());
         let since_ns = match came_ns.filter(|came_ns| heard_ns.is_none_or(|ns| ns < *came_ns)) {
             Some(came_ns) => came_ns.saturating_add(REDIAL_NS),
             None => heard_ns?,
@@ -154,8 +149,8 @@ impl Controller {
 
     /// Until when a replica is waited for. One that never came may be about to dial.
     fn replica_lease_end(&self, server: NodeId, replica: NodeId) -> Option<u64> {
-        let came_ns = self.nodes[server.index()].came_ns?;
-        let since_ns = match self.nodes[replica.index()].heard_ns {
+        let came_ns = self.nodes[server.index()].came_ns()?;
+        let since_ns = match self.nodes[replica.index()].heard_ns() {
             Some(heard_ns) => heard_ns.max(came_ns),
             None => came_ns.saturating_add(REDIAL_NS),
         };

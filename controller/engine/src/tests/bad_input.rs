@@ -197,7 +197,7 @@ fn events_of_strangers_are_refused() {
     world.run_for(150_000);
     let group = *world.controller.groups.keys().next().unwrap();
     let [s0, s1] = ["s0", "s1"].map(|name| {
-        NodeId(world.controller.nodes.iter().position(|node| node.name == name).unwrap() as u16)
+        NodeId(world.controller.nodes.iter().position(|node| node.name() == name).unwrap() as u16)
     });
     let decided = |norm, order| Event::Decided {
         group,

@@ -153,7 +153,7 @@ impl Rig {
     }
 
     /// Hosts that sent or received trains from then on.
-    fn touched(&self, since_ns: u64) -> alloc::collections::BTreeSet<&'static str> {
+    fn touched(&self, since_ns: u64) -> BTreeSet<&'static str> {
         let of = self.sent.iter().filter(|sent| sent.0 > since_ns);
         of.flat_map(|(_, from, to, _)| [*from, *to]).collect()
     }

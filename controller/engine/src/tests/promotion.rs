@@ -60,7 +60,7 @@ fn role(name: &str, next_order: u64, version: u64, epoch: u32) -> RoleState {
 }
 
 /// The replica's, once it was level with its server.
-fn heir(next_order: u64, version: u64) -> RoleState {
+fn successor(next_order: u64, version: u64) -> RoleState {
     RoleState { is_fit: true, ..role("r0", next_order, version, 0) }
 }
 
@@ -122,7 +122,7 @@ impl Rig {
     }
 
     fn id(&self, name: &str) -> NodeId {
-        let at = self.controller.nodes.iter().position(|node| node.name == name).unwrap();
+        let at = self.controller.nodes.iter().position(|node| node.name() == name).unwrap();
         NodeId(u16::try_from(at).unwrap())
     }
 
@@ -138,11 +138,11 @@ impl Rig {
         while let Some(action) = self.controller.poll_action() {
             match action {
                 Action::Command { node, command } => {
-                    let name = self.controller.nodes[node.index()].name.clone();
+                    let name: String = self.controller.nodes[node.index()].name().into();
                     self.commands.push((name, command));
                 }
                 Action::Notice { notice, .. } => self.notices.push(notice),
-                Action::Probe { .. } => {}
+                Action::Probe { .. } | Action::Held { .. } => {}
                 Action::Reply { rank, reply, .. } => match reply {
                     Reply::ServerMoved { address, epoch } => {
                         self.moved.push((rank.index(), address, epoch.0));

@@ -37,12 +37,12 @@ fn registering_a_job_changes_no_other() {
     let before = world.controller.server_state(JobId(0));
     assert_eq!(before, Some((Version(6), OrderNumber(6))));
     let status = world.status(0);
-    let heard: Vec<_> = world.controller.nodes.iter().map(|node| node.heard_ns).collect();
+    let heard: Vec<_> = world.controller.nodes.iter().map(|node| node.heard_ns()).collect();
     let now_ns = world.now_ns + SECOND;
     world.controller.register_job(now_ns, third()).unwrap();
     assert_eq!(world.controller.server_state(JobId(0)), before);
     assert_eq!(world.status(0), status);
-    let after: Vec<_> = world.controller.nodes.iter().map(|node| node.heard_ns).collect();
+    let after: Vec<_> = world.controller.nodes.iter().map(|node| node.heard_ns()).collect();
     assert_eq!(after, heard, "a job that is registered is no word of a box");
 }
 
@@ -274,7 +274,7 @@ impl Pair {
         config.jobs = vec![of_the_pair(0), of_the_pair(1)];
         let controller = Controller::new(config, &Saved::fresh(1), built_in_policies()).unwrap();
         let ids = NAMES.map(|name| {
-            NodeId(controller.nodes.iter().position(|node| node.name == name).unwrap() as u16)
+            NodeId(controller.nodes.iter().position(|node| node.name() == name).unwrap() as u16)
         });
         let mut pair = Self {
             controller,
@@ -379,7 +379,7 @@ impl Pair {
     /// Of a job: its version, next order number, fitness, and who serves it.
     fn seen(&self, job: u16) -> Option<(u64, u64, bool, u32)> {
         let job = self.controller.jobs.get(&JobId(job))?;
-        let (id, epoch) = (job.id, job.succession.epoch.0);
+        let (id, epoch) = (job.id, job.promotion.epoch().0);
         Some((job.version, job.numbers.next(), self.controller.is_fit(id), epoch))
     }
 
@@ -390,7 +390,7 @@ impl Pair {
     }
 
     fn heard(&self) -> [Option<u64>; 2] {
-        self.ids.map(|id| self.controller.nodes[id.index()].heard_ns)
+        self.ids.map(|id| self.controller.nodes[id.index()].heard_ns())
     }
 }
 

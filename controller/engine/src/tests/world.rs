@@ -372,7 +372,7 @@ impl World {
                 Action::Command { node, command } => self.obey(node, command),
                 Action::Reply { job, rank, reply } => self.hear(job, rank, reply),
                 Action::Notice { notice, .. } => self.notices.push(notice),
-                Action::Probe { .. } => {}
+                Action::Probe { .. } | Action::Held { .. } => {}
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {

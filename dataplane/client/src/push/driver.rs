@@ -1,5 +1,5 @@
 //! The thread with the port: moves frames between port and engine, messages between the caller, the
-//! controller and the book. Decides nothing.
+//! controller and the updates. Decides nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ use weft_io::nic::Carried;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
 
-use super::book::{Book, Stage};
 use super::message::{Message, Ready, Shared, ToController};
+use super::updates::{Stage, Updates};
 use super::{PushConfig, PushError};
 use crate::io::Backlog;
 
@@ -30,12 +30,12 @@ pub(super) struct Setup {
 
 /// Runs a session to its end.
 pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
-    let book = Book::new(&setup.config, setup.controller.is_some());
+    let updates = Updates::new(&setup.config, setup.controller.is_some());
     let mut driver = Driver {
         port,
         origin: Instant::now(),
         engine: setup.engine,
-        book,
+        updates,
         inbox: setup.inbox,
         is_woken: setup.is_woken,
         ready: Some(setup.ready),
@@ -46,9 +46,9 @@ pub(super) fn run<P: Port>(port: P, setup: Setup, shared: &Shared) {
         backlog: Backlog::default(),
     };
     let end = driver.run(shared);
-    shared.publish(&driver.book.statistics(&driver.engine, driver.port.carried()));
+    shared.publish(&driver.updates.statistics(&driver.engine, driver.port.carried()));
     shared.fail(end.clone());
-    driver.book.abandon(&end);
+    driver.updates.abandon(&end);
     shared.set_over();
     // A channel keeps what nobody has received while it has a sender.
     while driver.inbox.try_recv().is_ok() {}
@@ -58,7 +58,7 @@ struct Driver<P: Port> {
     port: P,
     origin: Instant,
     engine: Pusher,
-    book: Book,
+    updates: Updates,
     inbox: Receiver<Message>,
     is_woken: bool,
     ready: Option<Sender<Ready>>,
@@ -79,7 +79,7 @@ impl<P: Port> Driver<P> {
                 if now >= self.engine.poll_timeout() {
                     self.engine.handle_timeout(now);
                 }
-                self.book.handle_timeout(now, &mut self.engine);
+                self.updates.handle_timeout(now, &mut self.engine);
             }
             let moved = received + self.transmit(self.now());
             if moved > 0 && self.controller.is_some() {
@@ -87,10 +87,10 @@ impl<P: Port> Driver<P> {
                 self.carried.note(rx_bytes, tx_bytes);
             }
             while let Some(event) = self.engine.poll_event() {
-                self.book.take_event(self.now(), event, &mut self.engine);
+                self.updates.take_event(self.now(), event, &mut self.engine);
             }
             self.tell_controller();
-            match self.book.stage() {
+            match self.updates.stage() {
                 Stage::Over(end) => return end.clone(),
                 Stage::Opening => {}
                 Stage::Open(ready) => {
@@ -103,7 +103,7 @@ impl<P: Port> Driver<P> {
                 if !self.port.is_open() {
                     return PushError::PortClosed;
                 }
-                shared.publish(&self.book.statistics(&self.engine, self.port.carried()));
+                shared.publish(&self.updates.statistics(&self.engine, self.port.carried()));
                 self.wait();
             }
         }
@@ -120,11 +120,11 @@ impl<P: Port> Driver<P> {
             match self.inbox.try_recv() {
                 Ok(message) => {
                     heard = true;
-                    self.book.take_message(self.now(), message, &mut self.engine);
+                    self.updates.take_message(self.now(), message, &mut self.engine);
                 }
                 Err(TryRecvError::Empty) => return heard,
                 Err(TryRecvError::Disconnected) => {
-                    self.book.leave(self.now(), &mut self.engine);
+                    self.updates.leave(self.now(), &mut self.engine);
                     return heard;
                 }
             }
@@ -133,10 +133,10 @@ impl<P: Port> Driver<P> {
 
     fn tell_controller(&mut self) {
         let now = self.now();
-        while let Some(request) = self.book.poll_request() {
+        while let Some(request) = self.updates.poll_request() {
             let Some(controller) = &self.controller else { continue };
             if controller.try_send(request).is_err() {
-                self.book.take_lost_request(now, request, &mut self.engine);
+                self.updates.take_lost_request(now, request, &mut self.engine);
             }
         }
     }
@@ -144,7 +144,7 @@ impl<P: Port> Driver<P> {
     /// Sleeps where the next thing to do will be heard: at the port if messages end its wait, or
     /// while frames are expected, at the inbox else.
     fn wait(&mut self) {
-        let until = self.engine.poll_timeout().min(self.book.poll_timeout());
+        let until = self.engine.poll_timeout().min(self.updates.poll_timeout());
         let wait_ns = until.since(self.now()).0;
         if wait_ns == 0 {
             return;
@@ -159,9 +159,9 @@ impl<P: Port> Driver<P> {
         }
         let wait = Duration::from_nanos(wait_ns.min(INBOX_WAIT_NS_MAX));
         match self.inbox.recv_timeout(wait) {
-            Ok(message) => self.book.take_message(self.now(), message, &mut self.engine),
+            Ok(message) => self.updates.take_message(self.now(), message, &mut self.engine),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => self.book.leave(self.now(), &mut self.engine),
+            Err(RecvTimeoutError::Disconnected) => self.updates.leave(self.now(), &mut self.engine),
         }
     }
 

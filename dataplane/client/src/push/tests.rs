@@ -1,4 +1,4 @@
-//! The book against an engine whose channel is open; the controller's words are scripted.
+//! The updates against an engine whose channel is open; the controller's words are scripted.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use weft_wire::frame::Endpoint;
 use weft_wire::header::ElementType;
 use weft_wire::{GroupId, JobId, MacAddr, Nanos};
 
-use super::book::{Book, Stage};
 use super::message::{FromController, Job, Message, Permit, PushOrder, ToController};
+use super::updates::{Stage, Updates};
 use super::{ControllerConfig, Outcome, PushConfig, PushError, norm};
 
 const PARAMETERS: usize = 600;
 const SECOND: Nanos = Nanos(1_000_000_000);
 
-/// A book, its engine, and the tickets of what was pushed.
-struct Desk {
-    book: Book,
+/// The updates of a session, its engine, and the tickets of what was pushed.
+struct Fixture {
+    updates: Updates,
     engine: Pusher,
     tickets: Vec<Receiver<Result<Outcome, PushError>>>,
 }
 
-impl Desk {
+impl Fixture {
     fn open(shape: impl FnOnce(&mut PushConfig)) -> Self {
         let addr = |host, port| SocketAddr::from(([10, 0, 0, host], port));
         let mut config = PushConfig::new(addr(1, 7000), addr(100, 22341));
@@ -38,7 +38,7 @@ impl Desk {
         let job = ServerJobConfig::new(ModelConfig::new(JobId(0), PARAMETERS), vec![config.local]);
         let mut server = Server::new(local, 1500, &[job], 2, Kernels::detect()).unwrap();
         let mut engine = Pusher::new(config.pusher(MacAddr([2; 6])).unwrap(), 1, Nanos(0)).unwrap();
-        let mut book = Book::new(&config, true);
+        let mut updates = Updates::new(&config, true);
         let mut frame = vec![0; 2048];
         while engine.terms().is_none() {
             let len = engine.poll_transmit(Nanos(0), &mut frame).unwrap();
@@ -47,12 +47,12 @@ impl Desk {
             }
         }
         let connected = engine.poll_event().unwrap();
-        book.take_event(Nanos(0), connected, &mut engine);
-        assert!(matches!(book.stage(), Stage::Opening), "the controller has not answered");
-        let mut desk = Self { book, engine, tickets: Vec::new() };
-        desk.hear(Nanos(0), FromController::Welcome(desk.job()));
-        assert!(matches!(desk.book.stage(), Stage::Open(_)));
-        desk
+        updates.take_event(Nanos(0), connected, &mut engine);
+        assert!(matches!(updates.stage(), Stage::Opening), "the controller has not answered");
+        let mut fixture = Self { updates, engine, tickets: Vec::new() };
+        fixture.hear(Nanos(0), FromController::Welcome(fixture.job()));
+        assert!(matches!(fixture.updates.stage(), Stage::Open(_)));
+        fixture
     }
 
     fn job(&self) -> Job {
@@ -69,7 +69,7 @@ impl Desk {
     }
 
     fn hear(&mut self, now: Nanos, said: FromController) {
-        self.book.take_message(now, Message::Controller(said), &mut self.engine);
+        self.updates.take_message(now, Message::Controller(said), &mut self.engine);
     }
 
     fn push(&mut self, now: Nanos) {
@@ -78,13 +78,13 @@ impl Desk {
         let update = vec![0.5; PARAMETERS];
         let (version, norm, max_abs) = (Version(0), norm(&update), 0.5);
         let order = PushOrder { update, version, norm, max_abs, outcome, permit };
-        self.book.take_message(now, Message::Push(order), &mut self.engine);
+        self.updates.take_message(now, Message::Push(order), &mut self.engine);
         self.tickets.push(ticket);
     }
 
     /// The ids that the controller is asked for.
     fn asked(&mut self) -> Vec<u64> {
-        let requests = std::iter::from_fn(|| self.book.poll_request());
+        let requests = std::iter::from_fn(|| self.updates.poll_request());
         let ids = requests.map(|request| match request {
             ToController::Request { id, .. } => id,
             other => panic!("{other:?}"),
@@ -96,7 +96,7 @@ impl Desk {
         let mut events = Vec::new();
         while let Some(event) = self.engine.poll_event() {
             events.push(event);
-            self.book.take_event(now, event, &mut self.engine);
+            self.updates.take_event(now, event, &mut self.engine);
         }
         events
     }
@@ -117,115 +117,115 @@ fn grant(via: Option<BoxIndex>) -> Box<Grant> {
 
 #[test]
 fn a_void_update_is_asked_for_anew_as_often_as_allowed() {
-    let mut desk = Desk::open(|config| config.resends_max = 2);
-    desk.push(Nanos(0));
+    let mut fixture = Fixture::open(|config| config.resends_max = 2);
+    fixture.push(Nanos(0));
     for id in 0..3 {
-        assert_eq!(desk.asked(), [id], "a fresh id each time");
-        assert!(desk.tickets[0].is_empty());
-        desk.hear(Nanos(0), FromController::Grant { id, grant: grant(None) });
-        desk.hear(Nanos(0), FromController::Delivered { id, decision: Decision::Void });
-        desk.take_events(Nanos(0));
+        assert_eq!(fixture.asked(), [id], "a fresh id each time");
+        assert!(fixture.tickets[0].is_empty());
+        fixture.hear(Nanos(0), FromController::Grant { id, grant: grant(None) });
+        fixture.hear(Nanos(0), FromController::Delivered { id, decision: Decision::Void });
+        fixture.take_events(Nanos(0));
     }
-    assert_eq!(desk.asked(), []);
-    assert!(matches!(desk.tickets[0].try_recv(), Ok(Ok(Outcome::Void))));
+    assert_eq!(fixture.asked(), []);
+    assert!(matches!(fixture.tickets[0].try_recv(), Ok(Ok(Outcome::Void))));
 }
 
 #[test]
 fn what_a_controller_says_of_a_turn_that_went_directly_changes_nothing() {
-    let mut desk = Desk::open(|config| {
+    let mut fixture = Fixture::open(|config| {
         config.controller.as_mut().unwrap().silence = Duration::from_secs(1);
     });
-    desk.push(Nanos(0));
-    assert_eq!(desk.asked(), [0]);
-    desk.hear(Nanos(0), FromController::Lost);
-    desk.book.handle_timeout(Nanos(SECOND.0 - 1), &mut desk.engine);
-    assert!(!desk.engine.is_busy(), "it may come back in time");
-    desk.book.handle_timeout(SECOND, &mut desk.engine);
-    assert!(desk.engine.is_busy(), "asked for a turn at the server");
-    desk.hear(SECOND, FromController::Welcome(desk.job()));
-    assert_eq!(desk.asked(), [], "the server decides it now");
+    fixture.push(Nanos(0));
+    assert_eq!(fixture.asked(), [0]);
+    fixture.hear(Nanos(0), FromController::Lost);
+    fixture.updates.handle_timeout(Nanos(SECOND.0 - 1), &mut fixture.engine);
+    assert!(!fixture.engine.is_busy(), "it may come back in time");
+    fixture.updates.handle_timeout(SECOND, &mut fixture.engine);
+    assert!(fixture.engine.is_busy(), "asked for a turn at the server");
+    fixture.hear(SECOND, FromController::Welcome(fixture.job()));
+    assert_eq!(fixture.asked(), [], "the server decides it now");
     for id in 0..4 {
-        desk.hear(SECOND, FromController::Drop { id });
-        desk.hear(SECOND, FromController::Release { id, segment: 0 });
+        fixture.hear(SECOND, FromController::Drop { id });
+        fixture.hear(SECOND, FromController::Release { id, segment: 0 });
     }
-    desk.hear(SECOND, FromController::Delivered { id: 0, decision: Decision::Void });
-    desk.hear(SECOND, FromController::Grant { id: 0, grant: grant(None) });
-    assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
-    assert_eq!(desk.take_events(SECOND), []);
-    assert!(desk.tickets[0].is_empty());
+    fixture.hear(SECOND, FromController::Delivered { id: 0, decision: Decision::Void });
+    fixture.hear(SECOND, FromController::Grant { id: 0, grant: grant(None) });
+    assert_eq!(fixture.updates.poll_request(), Some(ToController::Cancel { id: 0 }));
+    assert_eq!(fixture.take_events(SECOND), []);
+    assert!(fixture.tickets[0].is_empty());
 }
 
 /// A server that has a controller refuses what goes without a grant: not at every round trip anew.
 #[test]
 fn a_direct_update_that_is_refused_waits_before_it_is_tried_again() {
-    let mut desk = Desk::open(|config| {
+    let mut fixture = Fixture::open(|config| {
         config.controller.as_mut().unwrap().silence = Duration::from_secs(1);
     });
-    desk.push(Nanos(0));
-    assert_eq!(desk.asked(), [0]);
-    desk.hear(Nanos(0), FromController::Lost);
-    desk.book.handle_timeout(SECOND, &mut desk.engine);
-    assert!(desk.engine.is_busy());
+    fixture.push(Nanos(0));
+    assert_eq!(fixture.asked(), [0]);
+    fixture.hear(Nanos(0), FromController::Lost);
+    fixture.updates.handle_timeout(SECOND, &mut fixture.engine);
+    assert!(fixture.engine.is_busy());
     for (id, second) in [(1, 1), (3, 2)] {
         let (now, next) = (Nanos(second * SECOND.0), Nanos((second + 1) * SECOND.0));
-        desk.hear(now, FromController::Delivered { id, decision: Decision::Void });
-        desk.take_events(now);
-        desk.book.handle_timeout(Nanos(next.0 - 1), &mut desk.engine);
-        assert!(!desk.engine.is_busy(), "its controller may come back");
-        desk.book.handle_timeout(next, &mut desk.engine);
-        assert!(desk.engine.is_busy());
+        fixture.hear(now, FromController::Delivered { id, decision: Decision::Void });
+        fixture.take_events(now);
+        fixture.updates.handle_timeout(Nanos(next.0 - 1), &mut fixture.engine);
+        assert!(!fixture.engine.is_busy(), "its controller may come back");
+        fixture.updates.handle_timeout(next, &mut fixture.engine);
+        assert!(fixture.engine.is_busy());
     }
-    assert!(desk.tickets[0].is_empty());
+    assert!(fixture.tickets[0].is_empty());
 }
 
 #[test]
 fn a_controller_that_comes_back_in_time_is_asked_again() {
-    let mut desk = Desk::open(|_| {});
-    desk.push(Nanos(0));
-    assert_eq!(desk.asked(), [0]);
-    desk.hear(Nanos(0), FromController::Lost);
-    desk.push(Nanos(0));
-    assert_eq!(desk.asked(), [], "there is nobody to ask");
-    desk.hear(SECOND, FromController::Welcome(desk.job()));
-    assert_eq!(desk.asked(), [2, 3]);
+    let mut fixture = Fixture::open(|_| {});
+    fixture.push(Nanos(0));
+    assert_eq!(fixture.asked(), [0]);
+    fixture.hear(Nanos(0), FromController::Lost);
+    fixture.push(Nanos(0));
+    assert_eq!(fixture.asked(), [], "there is nobody to ask");
+    fixture.hear(SECOND, FromController::Welcome(fixture.job()));
+    assert_eq!(fixture.asked(), [2, 3]);
 }
 
 #[test]
 fn a_request_that_is_not_granted_goes_directly_at_the_end_of_its_patience() {
-    let mut desk = Desk::open(|config| {
+    let mut fixture = Fixture::open(|config| {
         config.controller.as_mut().unwrap().grant_timeout = Duration::from_secs(1);
     });
-    assert_eq!(desk.book.poll_timeout(), Nanos::MAX);
-    desk.push(Nanos(5));
-    assert_eq!(desk.asked(), [0]);
-    let due = desk.book.poll_timeout();
+    assert_eq!(fixture.updates.poll_timeout(), Nanos::MAX);
+    fixture.push(Nanos(5));
+    assert_eq!(fixture.asked(), [0]);
+    let due = fixture.updates.poll_timeout();
     assert_eq!(due, Nanos(SECOND.0 + 5));
-    desk.book.handle_timeout(Nanos(due.0 - 1), &mut desk.engine);
-    assert!(!desk.engine.is_busy());
-    desk.book.handle_timeout(due, &mut desk.engine);
-    assert!(desk.engine.is_busy());
-    assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
-    assert_eq!(desk.book.poll_timeout(), Nanos::MAX);
+    fixture.updates.handle_timeout(Nanos(due.0 - 1), &mut fixture.engine);
+    assert!(!fixture.engine.is_busy());
+    fixture.updates.handle_timeout(due, &mut fixture.engine);
+    assert!(fixture.engine.is_busy());
+    assert_eq!(fixture.updates.poll_request(), Some(ToController::Cancel { id: 0 }));
+    assert_eq!(fixture.updates.poll_timeout(), Nanos::MAX);
 }
 
 #[test]
 fn a_grant_that_cannot_be_obeyed_is_taken_back_and_goes_directly() {
-    let mut desk = Desk::open(|_| {});
-    desk.push(Nanos(0));
-    assert_eq!(desk.asked(), [0]);
-    desk.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(Some(BoxIndex(9))) });
-    assert_eq!(desk.book.poll_request(), Some(ToController::Cancel { id: 0 }));
-    assert!(desk.engine.is_busy());
+    let mut fixture = Fixture::open(|_| {});
+    fixture.push(Nanos(0));
+    assert_eq!(fixture.asked(), [0]);
+    fixture.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(Some(BoxIndex(9))) });
+    assert_eq!(fixture.updates.poll_request(), Some(ToController::Cancel { id: 0 }));
+    assert!(fixture.engine.is_busy());
 }
 
 #[test]
 fn another_server_is_followed_and_a_stale_word_of_one_is_not() {
-    let mut desk = Desk::open(|_| {});
-    desk.push(Nanos(0));
-    assert_eq!(desk.asked(), [0]);
-    desk.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(None) });
+    let mut fixture = Fixture::open(|_| {});
+    fixture.push(Nanos(0));
+    assert_eq!(fixture.asked(), [0]);
+    fixture.hear(Nanos(0), FromController::Grant { id: 0, grant: grant(None) });
     let addr = |host| Some(SocketAddr::from(([10, 0, 0, host], 22341)));
-    let moves = |desk: &Desk| desk.engine.stats().servers_moved;
+    let moves = |fixture: &Fixture| fixture.engine.stats().servers_moved;
     for (address, epoch, expected) in [
         (addr(100), 0, 0),
         (addr(101), 0, 0),
@@ -235,24 +235,27 @@ fn another_server_is_followed_and_a_stale_word_of_one_is_not() {
         (addr(102), 3, 2),
         (addr(101), 2, 2),
     ] {
-        desk.hear(SECOND, FromController::ServerMoved { address, epoch });
-        assert_eq!(moves(&desk), expected, "{address:?} {epoch}");
+        fixture.hear(SECOND, FromController::ServerMoved { address, epoch });
+        assert_eq!(moves(&fixture), expected, "{address:?} {epoch}");
     }
     // A welcome says the same to a worker that was away.
-    let job = Job { server: addr(103), epoch: 4, ..desk.job() };
-    desk.hear(SECOND, FromController::Welcome(job));
-    assert_eq!(moves(&desk), 3);
-    assert!(desk.engine.is_busy(), "what was granted is asked for at the new server");
-    assert!(desk.tickets[0].is_empty());
+    let job = Job { server: addr(103), epoch: 4, ..fixture.job() };
+    fixture.hear(SECOND, FromController::Welcome(job));
+    assert_eq!(moves(&fixture), 3);
+    assert!(fixture.engine.is_busy(), "what was granted is asked for at the new server");
+    assert!(fixture.tickets[0].is_empty());
 }
 
 #[test]
 fn a_controller_with_another_model_ends_the_session() {
-    let mut desk = Desk::open(|_| {});
-    let mut job = desk.job();
+    let mut fixture = Fixture::open(|_| {});
+    let mut job = fixture.job();
     job.element_type = Some(ElementType::F32);
-    desk.hear(SECOND, FromController::Welcome(job));
-    assert!(matches!(desk.book.stage(), Stage::Over(PushError::Config { field: "numbers", .. })));
+    fixture.hear(SECOND, FromController::Welcome(job));
+    assert!(matches!(
+        fixture.updates.stage(),
+        Stage::Over(PushError::Config { field: "numbers", .. })
+    ));
 }
 
 #[test]

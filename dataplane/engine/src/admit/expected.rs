@@ -3,8 +3,7 @@
 //! its length and its IP checksum. IPv4 only: nothing of IPv6 is expected.
 
 use weft_kernel::{PATTERN_LEN, Pattern};
-use weft_wire::Rank;
-use weft_wire::frame::{ETHERNET_LEN, Encap, Endpoint, IPV4_LEN, ipv4_checksum_ok};
+use weft_wire::frame::{ETHERNET_LEN, Encap, Endpoint, IPV4_LEN};
 use weft_wire::header::{CRC_AT, HEADER_LEN, Header, Packet};
 use weft_wire::hello::Integrity;
 
@@ -101,34 +100,6 @@ impl Masks {
         }
         self
     }
-}
-
-/// Recognises whose a frame is by what each member's frames begin with. It has room for
-/// `payload_len` bytes of elements, and all that counts in its headers is as it should be.
-#[inline(always)]
-pub(crate) fn recognise<'a, 'b>(
-    masks: &Masks,
-    expected: impl FnOnce(usize) -> Option<&'b Expected>,
-    payload_len: usize,
-    buffer: &'a [u8],
-    len: usize,
-) -> Option<(&'a [u8; LEN], Rank)> {
-    let head: &[u8; LEN] = buffer.first_chunk()?;
-    let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
-    // The comparison holds the other bits against the member's own.
-    let rank = Packet::new_unchecked(datagram).members().0.trailing_zeros();
-    let expected = expected(rank as usize)?;
-    let rank = Rank::new(u8::try_from(rank).ok()?)?;
-    let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
-    let is_expected =
-        expected.matches(masks, head) && len >= LEN + payload_len && ipv4_checksum_ok(ip);
-    is_expected.then_some((head, rank))
-}
-
-/// True when the network has marked a recognised frame (RFC 3168).
-#[inline(always)]
-pub(crate) const fn is_marked(head: &[u8; LEN]) -> bool {
-    head[ETHERNET_LEN + 1] & 0b11 == 0b11
 }
 
 #[inline(always)]

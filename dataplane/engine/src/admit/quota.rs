@@ -5,7 +5,7 @@
 //! one bucket for each address of the table and one for all other addresses, in each lane. Whoever
 //! forges the addresses of a job's members thus takes nothing from the job, and what the box
 //! computes and sends because of forged frames has a bound. Invariant: the buckets are taken at the
-//! start; no frame adds one (I7, I8). O(1) per frame.
+//! start; no frame adds one (I7, I8), and a controller's word fills them. O(1) per frame.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -92,21 +92,39 @@ pub(crate) struct Strangers {
 }
 
 impl Strangers {
-    pub(crate) fn new(quota: StrangersQuota, addresses: impl Iterator<Item = UdpAddr>) -> Self {
-        let addresses = Addresses::new(addresses);
-        let mut buckets = Vec::new();
-        buckets.resize_with(addresses.len() + 1, || quota.bucket());
-        Self { quota, addresses, buckets }
+    /// Takes the memory of so many addresses.
+    pub(crate) fn new(quota: StrangersQuota, addresses_max: usize) -> Self {
+        let addresses = Addresses::new(addresses_max);
+        let buckets = Vec::with_capacity(addresses.len_max() + 1);
+        let mut strangers = Self { quota, addresses, buckets };
+        strangers.renew(core::iter::empty());
+        strangers
     }
 
-    /// The same with other addresses beside these.
-    pub(crate) fn with_addresses(self, others: impl Iterator<Item = UdpAddr>) -> Self {
-        Self::new(self.quota, self.addresses.iter().chain(others))
+    /// Names the addresses of the table anew, each with a full bucket. Those that find no room
+    /// share that of all others.
+    pub(crate) fn renew(&mut self, addresses: impl Iterator<Item = UdpAddr>) {
+        self.addresses.renew(addresses);
+        self.buckets.clear();
+        self.buckets.resize_with(self.addresses.len() + 1, || self.quota.bucket());
+    }
+
+    /// The same with room for more addresses, and these beside those that it has.
+    pub(crate) fn with_addresses(
+        self,
+        others_max: usize,
+        others: impl Iterator<Item = UdpAddr>,
+    ) -> Self {
+        let mut all = Self::new(self.quota, self.addresses.len_max() + others_max);
+        all.renew(self.addresses.iter().chain(others));
+        all
     }
 
     /// The same with another quota.
-    pub(crate) fn with_quota(self, quota: StrangersQuota) -> Self {
-        Self::new(quota, self.addresses.iter())
+    pub(crate) fn with_quota(mut self, quota: StrangersQuota) -> Self {
+        self.quota = quota;
+        self.buckets.fill_with(|| quota.bucket());
+        self
     }
 
     /// Takes a frame of `bytes` from the bucket of its source.
@@ -153,7 +171,8 @@ mod tests {
     fn an_address_of_the_table_has_its_own_bucket_and_all_others_share_one() {
         let quota = StrangersQuota { rate_bytes_per_sec: 1_000, burst_bytes: 2_048 };
         let refused = Err(DropReason::StrangersQuota);
-        let mut strangers = Strangers::new(quota, [addr(2), addr(1), addr(2)].into_iter());
+        let mut strangers = Strangers::new(quota, 2);
+        strangers.renew([addr(2), addr(1), addr(2)].into_iter());
         for host in [1, 2, 3] {
             assert_eq!(strangers.take(addr(host), Nanos(0), 2_000), Ok(()), "{host}");
             assert_eq!(strangers.take(addr(host), Nanos(0), 100), refused, "{host}");

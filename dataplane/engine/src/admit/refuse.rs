@@ -6,10 +6,10 @@
 
 use weft_wire::GroupId;
 use weft_wire::frame::{Datagram, Encap, Endpoint, Udp};
-use weft_wire::header::{HEADER_LEN, Header, Kind, Packet};
-use weft_wire::hello::{BODY_LEN, Hello, Integrity, Phase, Reason};
+use weft_wire::header::{HEADER_LEN, Header, Kind};
+use weft_wire::hello::{Hello, Integrity, Phase, Reason};
 
-use crate::send::datagram::{dispatch_out, is_intact, plain_header};
+use crate::send::datagram::{is_intact, plain_header, write_hello};
 
 /// Turns a HELLO into its refusal, sent from the lane that it names of a box of `shards` lanes at
 /// `local`; returns the frame's length. `None` for anything else, and for a HELLO that is spoilt.
@@ -38,12 +38,7 @@ pub(crate) fn refuse_unknown(
     let mut body = Hello::new(Phase::Refused);
     body.reason = Reason::UnknownGroup;
     body.life = asked.life;
-    let start = encap.header_len();
-    let datagram_len = HEADER_LEN + BODY_LEN;
-    let mut packet = Packet::new_unchecked(buffer.get_mut(start..start + datagram_len)?);
-    answer.emit(&mut packet);
-    body.emit(&[], packet.payload_mut());
-    Some(dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len))
+    write_hello(&encap, &answer, &body, &[], buffer)
 }
 
 /// The body of a handshake datagram of phase HELLO, the only frame that anybody may send.

@@ -4,8 +4,10 @@
 use core::ops::Range;
 
 use weft_wire::frame::{Encap, Udp};
-use weft_wire::header::{CRC_AT, ElementType, Flags, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::Integrity;
+use weft_wire::header::{
+    CRC_AT, ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet,
+};
+use weft_wire::hello::{Hello, Integrity};
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, Members};
 
 /// Seals the datagram that stands in `buffer` behind the place of its headers, and completes
@@ -26,6 +28,35 @@ pub(crate) fn dispatch_out(
         encap.finish(&mut buffer[..len]);
     }
     len
+}
+
+/// Writes `header` before a payload that is in place, seals and wraps both. Returns the frame's
+/// length.
+pub(crate) fn write(
+    encap: &Encap,
+    integrity: Integrity,
+    header: &Header,
+    buffer: &mut [u8],
+    payload_len: usize,
+) -> usize {
+    let start = encap.header_len();
+    let datagram_len = HEADER_LEN + payload_len;
+    header.emit(&mut Packet::new_unchecked(&mut buffer[start..start + datagram_len]));
+    dispatch_out(encap, integrity, buffer, datagram_len)
+}
+
+/// Writes a handshake datagram with its bitmap of steps; `None` when the buffer is too short.
+pub(crate) fn write_hello(
+    encap: &Encap,
+    header: &Header,
+    body: &Hello,
+    bitmap: &[u8],
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let start = encap.header_len() + HEADER_LEN;
+    let body_len = body.body_len();
+    body.emit(bitmap, buffer.get_mut(start..start + body_len)?);
+    Some(write(encap, Integrity::Crc32c, header, buffer, body_len))
 }
 
 /// True when datagrams leave with a UDP checksum: IPv6 demands one.

@@ -1,6 +1,17 @@
-//! What all handshakes share (SPEC#handshake): which life of a peer a JOIN is of, and whether the
-//! path carries long datagrams. Allreduce's members and channels, and both ends of each, use the
-//! same rules.
+//! What all handshakes share (SPEC#handshake), whatever carries their datagrams.
+//!
+//! | file | decides |
+//! | --- | --- |
+//! | `token.rs` | which life of a peer a JOIN is of |
+//! | `probe.rs` | whether the path carries long datagrams |
+//! | `backoff.rs` | when the next datagram goes |
+//! | `terms.rs` | what a WELCOME agrees |
+//! | `client.rs` | what the opening end asks, and what it believes |
+//! | `host.rs` | what the answering end takes, and what all its replies say |
 
-pub(crate) mod life;
+pub(crate) mod backoff;
+pub(crate) mod client;
+pub(crate) mod host;
 pub(crate) mod probe;
+pub(crate) mod terms;
+pub(crate) mod token;

@@ -3,19 +3,13 @@
 //! Slots are 64-byte aligned and in host order; packets are big-endian at any alignment. The
 //! first contribution stores (no zeroing), the completing one writes slot and packet at once.
 
-use alloc::vec;
-use alloc::vec::Vec;
-
-use weft_control::SumOrder;
-use weft_kernel::Kernels;
+use weft_control::{RowConfig, SumOrder};
+use weft_kernel::{Kernels, as_f32, as_f32_mut};
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::Overflow;
 
 use super::BankIndex;
-
-const LINE_BYTES: usize = 64;
-const LINE_WORDS: usize = LINE_BYTES / 4;
-const PAGE_WORDS: usize = 4096 / 4;
+use super::aligned::{Aligned, LINE_WORDS};
 
 /// The arithmetic of one lease.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,13 +32,7 @@ pub struct Store {
     elements: usize,
     stride: usize,
     rows: usize,
-    words: Words,
-}
-
-#[derive(Debug)]
-enum Words {
-    I32(Aligned<i32>),
-    F32(Aligned<f32>),
+    words: Aligned,
 }
 
 /// One contribution on its way into a bank.
@@ -66,48 +54,62 @@ impl Store {
         members: usize,
         banks: usize,
     ) -> Self {
-        let stride = elements.next_multiple_of(LINE_WORDS);
-        // Rank order keeps a row per member and one for the sum.
-        let rows = if arithmetic.sum_order == SumOrder::Rank { members + 1 } else { 1 };
-        let len = banks * rows * stride;
-        let words = match arithmetic.element_type {
-            ElementType::I32 => Words::I32(Aligned::new(len)),
-            ElementType::F32 | ElementType::Bf16 => Words::F32(Aligned::new(len)),
-            ElementType::None => unreachable!("the table admits only real element types"),
-        };
-        Self { kernels, arithmetic, elements, stride, rows, words }
+        let mut store = Self::vacant(kernels, arithmetic.word_count(elements, members, banks));
+        assert!(store.lay_out(arithmetic, elements, members, banks), "it was just measured");
+        store
     }
 
-    /// Bytes of memory taken.
+    /// Takes the memory of this many words, for banks that are not known yet.
+    #[must_use]
+    pub fn vacant(kernels: &'static Kernels, words_max: usize) -> Self {
+        let arithmetic = Arithmetic {
+            element_type: ElementType::I32,
+            operation: Operation::Sum,
+            sum_order: SumOrder::Arrival,
+            overflow: Overflow::Wrap,
+        };
+        let words = Aligned::new(words_max);
+        Self { kernels, arithmetic, elements: 0, stride: 0, rows: 1, words }
+    }
+
+    /// Divides the memory anew, into `banks` banks. What is in it belongs to none of them: a step's
+    /// first contribution is stored, never added. False, and unchanged, where they do not fit.
+    #[must_use]
+    pub fn lay_out(
+        &mut self,
+        arithmetic: Arithmetic,
+        elements: usize,
+        members: usize,
+        banks: usize,
+    ) -> bool {
+        let len = arithmetic.word_count(elements, members, banks);
+        if len > self.words.capacity() {
+            return false;
+        }
+        self.arithmetic = arithmetic;
+        self.elements = elements;
+        self.stride = stride(elements);
+        self.rows = arithmetic.rows(members);
+        self.words.set_len(len);
+        true
+    }
+
+    /// Bytes of memory that its banks take, with what brings them to a cache line.
     #[must_use]
     pub fn len_bytes(&self) -> usize {
-        match &self.words {
-            Words::I32(words) => words.data.len() * 4,
-            Words::F32(words) => words.data.len() * 4,
-        }
+        (self.words.len() + LINE_WORDS) * 4
     }
 
     /// Writes to every page, so that the kernel gives the memory now and not to the first packet.
     pub fn touch(&mut self) {
-        // Anything but zero, which a compiler may know to be there already.
-        match &mut self.words {
-            Words::I32(words) => {
-                words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1)
-            }
-            Words::F32(words) => {
-                words.data.iter_mut().step_by(PAGE_WORDS).for_each(|word| *word = 1.0);
-            }
-        }
+        self.words.touch();
     }
 
     /// Hints that a bank will be written soon.
     #[inline]
     pub fn prefetch(&self, bank: BankIndex) {
         let start = self.sum_start(bank);
-        match &self.words {
-            Words::I32(words) => weft_kernel::prefetch_write(words.part(start, self.elements)),
-            Words::F32(words) => weft_kernel::prefetch_write(words.part(start, self.elements)),
-        }
+        weft_kernel::prefetch_write(self.words.part(start, self.elements));
     }
 
     /// Stores or adds a contribution. `first`, `last`: of its step; the last one's packet becomes
@@ -149,22 +151,14 @@ impl Store {
     #[inline]
     fn store(&mut self, start: usize, from: Contribution, wire: &[u8]) -> bool {
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
-        match &mut self.words {
-            Words::I32(words) => {
-                let slot = words.part_mut(start, self.elements);
-                if arithmetic.clamps() {
-                    return kernels.store_i32_clamped(slot, wire, from.limit);
-                }
-                kernels.store_i32(slot, wire);
+        let slot = self.words.part_mut(start, self.elements);
+        match arithmetic.element_type {
+            ElementType::I32 if arithmetic.clamps() => {
+                return kernels.store_i32_clamped(slot, wire, from.limit);
             }
-            Words::F32(words) => {
-                let slot = words.part_mut(start, self.elements);
-                if arithmetic.element_type == ElementType::Bf16 {
-                    kernels.store_bf16(slot, wire);
-                } else {
-                    kernels.store_f32(slot, wire);
-                }
-            }
+            ElementType::I32 => kernels.store_i32(slot, wire),
+            ElementType::Bf16 => kernels.store_bf16(as_f32_mut(slot), wire),
+            _ => kernels.store_f32(as_f32_mut(slot), wire),
         }
         false
     }
@@ -174,9 +168,9 @@ impl Store {
     pub fn add(&mut self, bank: BankIndex, from: Contribution, wire: &[u8]) -> bool {
         let place = self.place(bank);
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
-        match &mut self.words {
-            Words::I32(words) => {
-                let slot = words.part_mut(place.sum, place.elements);
+        match arithmetic.element_type {
+            ElementType::I32 => {
+                let slot = self.words.part_mut(place.sum, place.elements);
                 match arithmetic.operation {
                     Operation::Max => kernels.max_i32(slot, wire),
                     _ if arithmetic.clamps() => {
@@ -185,9 +179,9 @@ impl Store {
                     _ => kernels.add_i32(slot, wire),
                 }
             }
-            Words::F32(words) => {
+            _ => {
                 let row = arithmetic.row(place, from);
-                let slot = words.part_mut(row, place.elements);
+                let slot = as_f32_mut(self.words.part_mut(row, place.elements));
                 match (arithmetic.element_type, arithmetic.sum_order) {
                     (ElementType::Bf16, _) => kernels.add_bf16(slot, wire),
                     (_, SumOrder::Arrival) => kernels.add_f32(slot, wire),
@@ -204,9 +198,9 @@ impl Store {
     pub fn add_last(&mut self, bank: BankIndex, from: Contribution, wire: &mut [u8]) -> bool {
         let place = self.place(bank);
         let (kernels, arithmetic) = (self.kernels, self.arithmetic);
-        match &mut self.words {
-            Words::I32(words) => {
-                let slot = words.part_mut(place.sum, place.elements);
+        match arithmetic.element_type {
+            ElementType::I32 => {
+                let slot = self.words.part_mut(place.sum, place.elements);
                 match arithmetic.operation {
                     Operation::Max => kernels.max_i32_emit(slot, wire),
                     _ if arithmetic.clamps() => {
@@ -215,17 +209,17 @@ impl Store {
                     _ => kernels.add_i32_emit(slot, wire),
                 }
             }
-            Words::F32(words) => {
+            _ => {
                 let row = arithmetic.row(place, from);
-                let slot = words.part_mut(row, place.elements);
+                let slot = as_f32_mut(self.words.part_mut(row, place.elements));
                 match (arithmetic.element_type, arithmetic.sum_order) {
                     (ElementType::Bf16, _) => kernels.add_bf16_emit(slot, wire),
                     (_, SumOrder::Arrival) => kernels.add_f32_emit(slot, wire),
                     (_, SumOrder::Rank) => {
                         kernels.store_f32(slot, wire);
                         let len = place.sum - place.rows + place.elements;
-                        let (rows, sum) =
-                            words.part_mut(place.rows, len).split_at_mut(place.sum - place.rows);
+                        let all = as_f32_mut(self.words.part_mut(place.rows, len));
+                        let (rows, sum) = all.split_at_mut(place.sum - place.rows);
                         kernels.sum_rows_f32_emit(rows, place.stride, sum, wire);
                     }
                 }
@@ -255,13 +249,10 @@ impl Store {
     pub fn add_run(&mut self, bank: BankIndex, claims: bool, wires: &[&[u8]]) {
         debug_assert!(self.adds_runs());
         let Place { sum, elements, .. } = self.place(bank);
-        match &mut self.words {
-            Words::I32(words) => {
-                self.kernels.add_run_i32(words.part_mut(sum, elements), claims, wires);
-            }
-            Words::F32(words) => {
-                self.kernels.add_run_f32(words.part_mut(sum, elements), claims, wires);
-            }
+        let slot = self.words.part_mut(sum, elements);
+        match self.arithmetic.element_type {
+            ElementType::I32 => self.kernels.add_run_i32(slot, claims, wires),
+            _ => self.kernels.add_run_f32(as_f32_mut(slot), claims, wires),
         }
     }
 
@@ -270,44 +261,31 @@ impl Store {
     pub fn add_run_emit(&mut self, bank: BankIndex, claims: bool, wires: &mut [&mut [u8]]) {
         debug_assert!(self.adds_runs());
         let Place { sum, elements, .. } = self.place(bank);
-        match &mut self.words {
-            Words::I32(words) => {
-                self.kernels.add_run_i32_emit(words.part_mut(sum, elements), claims, wires);
-            }
-            Words::F32(words) => {
-                self.kernels.add_run_f32_emit(words.part_mut(sum, elements), claims, wires);
-            }
+        let slot = self.words.part_mut(sum, elements);
+        match self.arithmetic.element_type {
+            ElementType::I32 => self.kernels.add_run_i32_emit(slot, claims, wires),
+            _ => self.kernels.add_run_f32_emit(as_f32_mut(slot), claims, wires),
         }
     }
 
     /// Writes the sum that a bank keeps; bf16 is rounded. In rank order there is none before the
     /// step is complete.
     pub fn emit(&self, bank: BankIndex, wire: &mut [u8]) {
-        let start = self.sum_start(bank);
-        let end = start + self.elements;
-        match &self.words {
-            Words::I32(words) => self.kernels.emit_i32(&words.slice()[start..end], wire),
-            Words::F32(words) if self.arithmetic.element_type == ElementType::Bf16 => {
-                self.kernels.emit_bf16(&words.slice()[start..end], wire);
-            }
-            Words::F32(words) => self.kernels.emit_f32(&words.slice()[start..end], wire),
+        let slot = self.words.whole_part(self.sum_start(bank), self.elements);
+        match self.arithmetic.element_type {
+            ElementType::I32 => self.kernels.emit_i32(slot, wire),
+            ElementType::Bf16 => self.kernels.emit_bf16(as_f32(slot), wire),
+            _ => self.kernels.emit_f32(as_f32(slot), wire),
         }
     }
 
     /// Keeps an answer that was computed elsewhere: the root's, or one handed over.
     pub fn keep(&mut self, bank: BankIndex, wire: &[u8]) {
-        let start = self.sum_start(bank);
-        let end = start + self.elements;
-        match &mut self.words {
-            Words::I32(words) => {
-                self.kernels.store_i32(&mut words.slice_mut()[start..end], wire);
-            }
-            Words::F32(words) if self.arithmetic.element_type == ElementType::Bf16 => {
-                self.kernels.store_bf16(&mut words.slice_mut()[start..end], wire);
-            }
-            Words::F32(words) => {
-                self.kernels.store_f32(&mut words.slice_mut()[start..end], wire);
-            }
+        let slot = self.words.part_mut(self.sum_start(bank), self.elements);
+        match self.arithmetic.element_type {
+            ElementType::I32 => self.kernels.store_i32(slot, wire),
+            ElementType::Bf16 => self.kernels.store_bf16(as_f32_mut(slot), wire),
+            _ => self.kernels.store_f32(as_f32_mut(slot), wire),
         }
     }
 
@@ -334,7 +312,32 @@ struct Place {
     elements: usize,
 }
 
+/// Words from one row to the next: whole cache lines.
+fn stride(elements: usize) -> usize {
+    elements.next_multiple_of(LINE_WORDS)
+}
+
 impl Arithmetic {
+    /// Of a row.
+    pub(crate) fn of(row: &RowConfig) -> Self {
+        Self {
+            element_type: row.element_type,
+            operation: row.operation,
+            sum_order: row.sum_order,
+            overflow: row.overflow,
+        }
+    }
+
+    /// Words that banks take.
+    pub(crate) fn word_count(self, elements: usize, members: usize, banks: usize) -> usize {
+        banks * self.rows(members) * stride(elements)
+    }
+
+    /// Rows of a bank: rank order keeps one per member and one for the sum.
+    fn rows(self, members: usize) -> usize {
+        if self.sum_order == SumOrder::Rank { members + 1 } else { 1 }
+    }
+
     /// The row that a contribution goes to: the sum, or in rank order one of its own.
     #[inline]
     fn row(self, place: Place, from: Contribution) -> usize {
@@ -347,44 +350,5 @@ impl Arithmetic {
     #[inline]
     fn clamps(self) -> bool {
         self.operation == Operation::Sum && self.overflow == Overflow::Clamp
-    }
-}
-
-/// A vector whose used part starts on a cache line, without unsafe: it is a little longer than
-/// asked for and remembers where the line starts.
-#[derive(Debug)]
-struct Aligned<T> {
-    data: Vec<T>,
-    start: usize,
-    len: usize,
-}
-
-impl<T: Clone + Default> Aligned<T> {
-    fn new(len: usize) -> Self {
-        assert_eq!(size_of::<T>(), 4, "offsets are counted in 4-byte words");
-        let data = vec![T::default(); len + LINE_WORDS];
-        let misaligned = data.as_ptr().addr() % LINE_BYTES;
-        let start = (LINE_BYTES - misaligned) % LINE_BYTES / 4;
-        Self { data, start, len }
-    }
-
-    /// Nothing where the part does not lie inside.
-    #[inline]
-    fn part(&self, start: usize, len: usize) -> &[T] {
-        let start = self.start + start;
-        self.data.get(start..start + len).unwrap_or_default()
-    }
-
-    #[inline]
-    fn part_mut(&mut self, start: usize, len: usize) -> &mut [T] {
-        &mut self.data[self.start + start..][..len]
-    }
-
-    fn slice(&self) -> &[T] {
-        &self.data[self.start..self.start + self.len]
-    }
-
-    fn slice_mut(&mut self) -> &mut [T] {
-        &mut self.data[self.start..self.start + self.len]
     }
 }

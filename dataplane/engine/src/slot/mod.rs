@@ -14,6 +14,7 @@
 //! the ranks whose contributions are in that data (I1, I2). Cost per packet: O(1), no search.
 
 pub mod accumulate;
+mod aligned;
 pub mod bitmap;
 pub mod counter;
 pub mod next_step;

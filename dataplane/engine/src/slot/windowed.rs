@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use weft_wire::header::{Flags, Header};
 use weft_wire::{Members, Nanos, Rank};
 
-use super::accumulate::{Contribution, Store};
+use super::accumulate::{Arithmetic, Contribution, Store};
 use super::next_step::{self, LeaseKind};
 use super::{Bank, BankIndex, INHERITED, State};
 use crate::drops::DropReason;
@@ -37,6 +37,41 @@ impl Slots {
             banks: vec![Bank::default(); window as usize * 2],
             store,
         }
+    }
+
+    /// Takes the memory of at most this many slots, for a window that is not known yet.
+    #[must_use]
+    pub fn vacant(slots_max: usize, store: Store) -> Self {
+        Self { window: 1, window_log2: 0, banks: Vec::with_capacity(slots_max * 2), store }
+    }
+
+    /// Divides the memory anew: `window` slots, all EMPTY, of chunks of so many elements. False
+    /// where they do not fit.
+    #[must_use]
+    pub fn lay_out(
+        &mut self,
+        window: u32,
+        arithmetic: Arithmetic,
+        elements: usize,
+        members: usize,
+    ) -> bool {
+        assert!(window.is_power_of_two(), "the table admits only powers of two");
+        let banks = window as usize * 2;
+        let fits = banks <= self.banks.capacity()
+            && self.store.lay_out(arithmetic, elements, members, banks);
+        if !fits {
+            return false;
+        }
+        self.window = window;
+        self.window_log2 = window.trailing_zeros();
+        self.banks.clear();
+        self.banks.resize(banks, Bank::default());
+        true
+    }
+
+    /// Gives the memory its pages.
+    pub fn touch(&mut self) {
+        self.store.touch();
     }
 
     /// Finds the bank of a step by arithmetic (PROTOCOL section 2).

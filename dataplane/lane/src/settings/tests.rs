@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weft_config::node::{JobSection, PortSection, ServerSection, StrangersSection};
+use weft_config::node::{JobSection, PortSection, PushSection, ServerSection, StrangersSection};
+use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
+use weft_kernel::Kernels;
 
 use super::*;
 
@@ -41,4 +43,47 @@ fn a_server_beside_a_row_is_refused_at_its_key() {
     config.row.clear();
     config.server[0].rto_min_us = 0;
     assert_eq!(Settings::new(config).unwrap_err().field, "server[0].rto_min_us");
+}
+
+/// Lane 0 has them; the others refuse what would get in their way.
+#[test]
+fn push_jobs_stand_beside_several_lanes() {
+    let addr = |host, port| SocketAddr::from(([10, 0, 0, host], port));
+    let mut config = config();
+    config.lcores.shards = 2;
+    config.job.push(JobSection::new(1));
+    config.row.push(RowSection::new(0, 1, vec![addr(2, 4000).into()]));
+    config.push.push(PushSection::new(2, vec![addr(3, 4000)], addr(4, 5000), 10));
+    let settings = Settings::new(config.clone()).expect("it is good");
+    let table = settings.table_at(MacAddr::BROADCAST);
+    let share = JobConfig { job: JobId(2), slots_max: 1, rate_bytes_per_sec: None, burst_bytes: 0 };
+    for lane in 0..2 {
+        let mut engine = settings.aggregator(&table, lane, 7, Kernels::detect());
+        assert_eq!(engine.gather().reports().count(), usize::from(lane == 0));
+        engine.handle_command(Command::Holding(HoldingCommand::InstallJob(share)));
+        let (holding, error) = (Holding::Job, HoldingError::Pushed);
+        let refused = (JobId(2), Event::HoldingRefused { holding, error });
+        assert_eq!(engine.gather_mut().poll_event(), Some(refused), "the same in lane {lane}");
+    }
+    config.push[0].workers[0].set_port(4001);
+    let problem = Settings::new(config).unwrap_err();
+    assert_eq!(problem.field, "push[0].workers");
+    assert!(problem.problem.contains("4001"), "{problem:?}");
+}
+
+#[test]
+fn an_arena_has_room_by_default_and_is_judged() {
+    let mut config = config();
+    config.job.extend((0..252).map(JobSection::new));
+    let settings = Settings::new(config.clone()).expect("it is good");
+    assert_eq!((settings.arena.jobs, settings.arena.leases), (4, 8));
+    assert_eq!(settings.arena.lease_bytes, 1 << 20);
+    config.arena.jobs = Some(5);
+    assert_eq!(Settings::new(config.clone()).unwrap_err().field, "arena.jobs");
+    config.arena.jobs = None;
+    config.arena.leases = Some(1025);
+    assert_eq!(Settings::new(config.clone()).unwrap_err().field, "arena.leases");
+    config.arena.leases = Some(0);
+    config.arena.lease_bytes = u64::MAX;
+    assert_eq!(Settings::new(config).unwrap_err().field, "arena.lease_bytes");
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use weft_config::node::NodeConfig;
-use weft_control::{Command, Decision, Event, GroupDescriptor};
+use weft_control::{Command, Decision, Event, GroupDescriptor, Holding};
 use weft_wire::{GroupId, JobId, Members};
 
 use crate::durable::Resumed;
@@ -142,6 +142,15 @@ impl EventLines {
                 json!({ "event": "promotion_refused", "applied": applied.0 })
             }
             Event::StoodDown { epoch } => json!({ "event": "stood_down", "epoch": epoch.0 }),
+            Event::HoldingInstalled { holding } => {
+                json!({ "event": "holding_installed", "row": row_of(holding) })
+            }
+            Event::HoldingRemoved { holding } => {
+                json!({ "event": "holding_removed", "row": row_of(holding) })
+            }
+            Event::HoldingRefused { holding, error } => json!({
+                "event": "holding_refused", "row": row_of(holding), "error": error.to_string(),
+            }),
         }
     }
 
@@ -199,6 +208,14 @@ fn cut_last_line(path: &Path) -> std::io::Result<()> {
         File::options().write(true).open(path)?.set_len(whole as u64)?;
     }
     Ok(())
+}
+
+/// The row of a lease; none for a job's share.
+const fn row_of(holding: Holding) -> Option<u16> {
+    match holding {
+        Holding::Job => None,
+        Holding::Row(row) => Some(row),
+    }
 }
 
 /// Nanoseconds of the machine's monotonic clock, the same in all its processes.

@@ -10,12 +10,10 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_dpdk::{DpdkPort, DpdkQueue, Eal, EalArgs, Memory, PortConfig};
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Frame, Port};
@@ -60,10 +58,7 @@ fn main() -> ExitCode {
 }
 
 fn bridge(cli: &Cli) -> Result<(u64, u64), Box<dyn std::error::Error>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
+    let stop = weft_process::signals::stop_flag()?;
     let udp = UdpConfig {
         socket_count: cli.lanes,
         mtu: usize::from(cli.mtu),

@@ -10,6 +10,8 @@ mod report;
 mod server;
 mod text;
 
+use std::net::SocketAddr;
+
 use weft_engine::role::aggregator::{Aggregator, JobStats, Phase, Stats};
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
@@ -80,8 +82,17 @@ pub struct LeaseSnapshot {
     pub epoch: u32,
     /// Members that have joined and not closed.
     pub present: Members,
-    /// How late each member's contributions come.
-    pub lags: Vec<Lag>,
+    /// The members by rank.
+    pub members: Vec<MemberSnapshot>,
+}
+
+/// A member of a lease at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct MemberSnapshot {
+    /// Its address in the lane.
+    pub addr: SocketAddr,
+    /// How late its contributions come.
+    pub lag: Lag,
 }
 
 impl LaneSnapshot {
@@ -121,7 +132,10 @@ impl EngineSnapshot for Aggregator {
             phase: lease.phase(),
             epoch: lease.epoch().0,
             present: lease.present(),
-            lags: lease.members().map(|member| member.lag).collect(),
+            members: lease
+                .members()
+                .map(|member| MemberSnapshot { addr: member.addr, lag: member.lag })
+                .collect(),
         };
         snapshot.engine = self.stats().clone();
         snapshot.jobs = self.jobs().map(|(id, stats)| (id, *stats)).collect();

@@ -1,6 +1,6 @@
 //! The report: lanes added up, with names, in the shape of the JSON output.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -16,7 +16,10 @@ use weft_lane::{LaneStats, SteerStats};
 use weft_wire::Rank;
 
 use super::figures::{Figures, table};
-use super::{LaneSnapshot, PushReport, ReplicaReport, ServerReport, push, server};
+use super::{
+    LaneSnapshot, LeaseSnapshot, MemberSnapshot, PushReport, ReplicaReport, ServerReport, push,
+    server,
+};
 use crate::host::HostStats;
 
 /// Everything that a node knows about itself at one moment.
@@ -182,12 +185,12 @@ impl Report {
                 .then(|| Figures::sum(TRACE, lanes.iter().filter_map(|lane| lane.trace.as_ref()))),
             host: Figures::sum(HOST, lanes.iter().map(|lane| &lane.host)),
             lanes: lanes.iter().map(lane).collect(),
-            jobs: config.job.iter().map(|job| job_report(job, lanes)).collect(),
+            jobs: jobs(config, lanes),
             drops: drops.collect(),
             transitions: transitions.collect(),
             formations: lanes.iter().map(|lane| lane.engine.formations).sum(),
             sessions_broken: lanes.iter().map(|lane| lane.engine.sessions_broken).sum(),
-            rows: (0..config.row.len()).map(|index| row(config, index, lanes)).collect(),
+            rows: rows(lanes),
             pushes: config.push.iter().map(|section| push::report(section, lanes)).collect(),
             servers: server::servers(config, lanes),
             replicas: config.replica.iter().map(|job| server::replica(job, lanes)).collect(),
@@ -234,22 +237,34 @@ fn lane(lane: &LaneSnapshot) -> LaneReport {
     LaneReport { lane: lane.lane, frames: lane.engine.frames, figures }
 }
 
-fn job_report(job: &weft_config::node::JobSection, lanes: &[LaneSnapshot]) -> JobReport {
-    let stats = lanes.iter().flat_map(|lane| &lane.jobs).filter(|(id, _)| *id == job.id);
-    JobReport {
-        id: job.id,
-        name: job.display_name(),
-        figures: Figures::sum(JobStats::FIGURES, stats.map(|(_, stats)| stats)),
-    }
+/// The jobs of the file, and those that came at run time.
+fn jobs(config: &NodeConfig, lanes: &[LaneSnapshot]) -> Vec<JobReport> {
+    let of_file = config.job.iter().map(|job| (job.id, job.display_name()));
+    let is_late = |id: &u16| config.job.iter().all(|job| job.id != *id);
+    let held = lanes.iter().flat_map(|lane| lane.jobs.iter().map(|(id, _)| *id));
+    let late: BTreeSet<u16> = held.filter(is_late).collect();
+    let all = of_file.chain(late.into_iter().map(|id| (id, format!("job{id}"))));
+    all.map(|(id, name)| {
+        let stats = lanes.iter().flat_map(|lane| &lane.jobs).filter(|(job, _)| *job == id);
+        let figures = Figures::sum(JobStats::FIGURES, stats.map(|(_, stats)| stats));
+        JobReport { id, name, figures }
+    })
+    .collect()
 }
 
-/// Row `index` of the configuration; a lane's leases are in the order of the rows.
-fn row(config: &NodeConfig, index: usize, lanes: &[LaneSnapshot]) -> RowReport {
-    let leases = || lanes.iter().map(move |lane| &lane.leases[index]);
-    let member = |(rank, member): (usize, &weft_config::node::MemberSection)| {
+/// The rows that the first lane has, where the others have them too: leases come and go.
+fn rows(lanes: &[LaneSnapshot]) -> Vec<RowReport> {
+    let of_first = lanes.iter().take(1).flat_map(|lane| &lane.leases);
+    of_first.map(|lease| row(lease, lanes)).collect()
+}
+
+fn row(first: &LeaseSnapshot, lanes: &[LaneSnapshot]) -> RowReport {
+    let same = |lease: &&LeaseSnapshot| lease.row == first.row && lease.job == first.job;
+    let leases = || lanes.iter().filter_map(|lane| lane.leases.iter().find(same));
+    let member = |(rank, member): (usize, &MemberSnapshot)| {
         let bit = u8::try_from(rank).ok().and_then(Rank::new).map(Rank::bit);
         let mut lag = Lag::default();
-        for lane in leases().map(|lease| lease.lags[rank]) {
+        for lane in leases().filter_map(|lease| Some(lease.members.get(rank)?.lag)) {
             lag.count += lane.count;
             lag.total = lag.total.saturating_add(lane.total);
             lag.max = lag.max.max(lane.max);
@@ -263,13 +278,12 @@ fn row(config: &NodeConfig, index: usize, lanes: &[LaneSnapshot]) -> RowReport {
             lag_max_us: micros(lag.max.0),
         }
     };
-    let section = &config.row[index];
     RowReport {
-        row: section.row,
-        job: section.job,
+        row: first.row,
+        job: first.job.0,
         phases: leases().map(|lease| phase_name(lease.phase)).collect(),
         epochs: leases().map(|lease| lease.epoch).collect(),
-        members: section.members.iter().enumerate().map(member).collect(),
+        members: first.members.iter().enumerate().map(member).collect(),
     }
 }
 

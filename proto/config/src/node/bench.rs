@@ -1,12 +1,12 @@
-//! `[bench]`: turns the node into a bench. Never set it on a node that serves.
+//! `[bench]`: what `weft-bench` measures. A node that has it does not serve.
 
 use serde::{Deserialize, Serialize};
 
 use super::defaults;
 use crate::FilePath;
 
-/// `[bench]`: for benches only (`weft bench` writes it). The node measures for `seconds` and ends
-/// with one JSON object; it serves nobody. It needs one lane, and a row for each job.
+/// `[bench]`: what `weft-bench` measures (`weft bench` writes it); `weft-node` refuses it. It
+/// measures for `seconds` and ends with one JSON object. It needs one lane, and a row for each job.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchSection {

@@ -11,11 +11,12 @@ use weft_wire::hello::{Integrity, Overflow};
 use super::defaults;
 
 /// `[[push]]`: whole leases for a job that pushes to a parameter server, and a relay for its pulls.
-/// Groups are installed by a controller. Needs `lcores.shards = 1`.
+/// Groups are installed by a controller. Of several lanes the first serves them.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PushSection {
-    /// Index of the job on the wire, below 256; no `[[job]]` may have it.
+    /// Index of the job on the wire, below 256; no `[[job]]` may have it, for groups and rows share
+    /// their numbers on the wire.
     pub job: u16,
     /// Name in statistics and metrics. Default `job` and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,10 @@
 //! Enumerations of the interface: one pair of conversions for each, exhaustive in both directions.
 
-use weft_control::{Decision, DropReason, InstallError, Mode, Role, Version};
-use weft_wire::header::ElementType;
+use weft_control::{
+    Decision, DropReason, HoldingError, InstallError, Mode, Role, SumOrder, Version,
+};
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::{Integrity, Overflow};
 
 use super::{Invalid, invalid};
 use crate::v1;
@@ -59,6 +62,14 @@ pair!(Role, "role", "must be SERVER, REPLICA or AGGREGATOR", { Server, Replica, 
 pair!(InstallError, "error", "must be one of the listed reasons", {
     UnknownJob, RowTaken, Shape, Order, Full
 });
+pair!(HoldingError, "error", "must be one of the listed reasons", {
+    UnknownJob, Missing, Taken, OtherJob, InUse, Full, Quota, Number, Members, Window, Elements,
+    Root, Role, Pushed, Port
+});
+pair!(Operation, "operation", "must be SUM or MAX", { Sum, Max }, besides None);
+pair!(SumOrder, "sum_order", "must be ARRIVAL or RANK", { Arrival, Rank });
+pair!(Overflow, "overflow", "must be WRAP or CLAMP", { Wrap, Clamp });
+pair!(Integrity, "integrity", "must be NONE, CRC32C or CHECKSUM16", { None, Crc32c, Checksum16 });
 
 /// Writes a decision: what became of it, and the version.
 #[must_use]

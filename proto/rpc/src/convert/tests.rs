@@ -1,5 +1,11 @@
-use weft_control::{Decision, InstallError};
-use weft_wire::header::ElementType;
+use weft_control::{
+    Decision, Holding, HoldingCommand, HoldingError, InstallError, JobConfig, MemberConfig,
+    ParentConfig, RowConfig, SumOrder,
+};
+use weft_wire::MacAddr;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::{Integrity, Overflow};
 
 use super::*;
 
@@ -29,6 +35,64 @@ fn group() -> GroupDescriptor {
     }
 }
 
+fn share(rate_bytes_per_sec: Option<u64>) -> JobConfig {
+    JobConfig { job: JobId(3), slots_max: 512, rate_bytes_per_sec, burst_bytes: 4096 }
+}
+
+fn row() -> RowConfig {
+    let endpoint =
+        Endpoint { mac: MacAddr([2, 0, 0, 0, 0, 9]), addr: "10.0.0.9:22341".parse().unwrap() };
+    let root = ParentConfig { endpoint, row: 1023, rank: rank_of(63), source_port: 9000 };
+    RowConfig {
+        row: 1023,
+        job: JobId(3),
+        members: vec![
+            MemberConfig { addr: "[2001:db8::1]:7000".parse().unwrap(), weight: 1, is_box: false },
+            MemberConfig { addr: "10.0.0.2:7000".parse().unwrap(), weight: 9, is_box: true },
+        ],
+        element_type: ElementType::F32,
+        operation: Operation::Max,
+        sum_order: SumOrder::Rank,
+        overflow: Overflow::Clamp,
+        integrity: Integrity::Checksum16,
+        elements: 256,
+        window: 2048,
+        chunks_max: 1 << 31,
+        exponent: Some(-126),
+        fan_in: 10,
+        parent: Some(root),
+    }
+}
+
+#[test]
+fn every_bad_field_of_a_lease_is_named() {
+    let bad = |field: &str, change: fn(&mut v1::WindowedLease)| {
+        let sent = Command::Holding(HoldingCommand::InstallLease(row()));
+        let mut proto = command_to_proto(&sent);
+        let Some(v1::command::Command::InstallLease(lease)) = &mut proto.command else {
+            panic!("a lease");
+        };
+        change(lease);
+        assert_eq!(command(&proto).unwrap_err().field, field);
+    };
+    bad("job", |lease| lease.job = 65536);
+    bad("row", |lease| lease.row = 65536);
+    bad("members", |lease| lease.members[0].address = "nowhere".into());
+    bad("members", |lease| lease.members = vec![lease.members[0].clone(); 65]);
+    bad("element_type", |lease| lease.element_type = 0);
+    bad("operation", |lease| lease.operation = 0);
+    bad("sum_order", |lease| lease.sum_order = 99);
+    bad("overflow", |lease| lease.overflow = 0);
+    bad("integrity", |lease| lease.integrity = 0);
+    bad("elements_per_chunk", |lease| lease.elements_per_chunk = 65536);
+    bad("window", |lease| lease.window = 65536);
+    bad("exponent", |lease| lease.exponent = Some(128));
+    bad("root", |lease| lease.root.as_mut().unwrap().address = "10.0.0.1".into());
+    bad("mac", |lease| lease.root.as_mut().unwrap().mac = Some("02".into()));
+    bad("rank", |lease| lease.root.as_mut().unwrap().rank = 64);
+    bad("source_port", |lease| lease.root.as_mut().unwrap().source_port = 65536);
+}
+
 #[test]
 fn commands_come_back_as_they_went() {
     let plain = GroupDescriptor { via: None, rate_bytes_per_sec: None, after: None, ..group() };
@@ -45,6 +109,16 @@ fn commands_come_back_as_they_went() {
         Command::MoveServer { job, server: "[2001:db8::1]:22341".parse().unwrap() },
         Command::StandDown { job, epoch: ServerEpoch(2) },
         Command::LeaveReplica { job },
+        Command::Holding(HoldingCommand::InstallJob(share(None))),
+        Command::Holding(HoldingCommand::InstallJob(share(Some(5)))),
+        Command::Holding(HoldingCommand::InstallLease(row())),
+        Command::Holding(HoldingCommand::InstallLease(RowConfig {
+            parent: None,
+            exponent: None,
+            ..row()
+        })),
+        Command::Holding(HoldingCommand::RemoveJob { job }),
+        Command::Holding(HoldingCommand::RemoveLease { job, row: 7 }),
     ];
     for sent in commands {
         assert_eq!(command(&command_to_proto(&sent)), Ok(Some(sent)));
@@ -96,6 +170,31 @@ fn events_come_back_as_they_went() {
         Event::PromotionRefused { applied: OrderNumber(6) },
         Event::StoodDown { epoch: ServerEpoch(3) },
     ];
+    for holding in [Holding::Job, Holding::Row(u16::MAX)] {
+        events.push(Event::HoldingInstalled { holding });
+        events.push(Event::HoldingRemoved { holding });
+        let refused = |error| Event::HoldingRefused { holding, error };
+        events.extend(
+            [
+                HoldingError::UnknownJob,
+                HoldingError::Missing,
+                HoldingError::Taken,
+                HoldingError::OtherJob,
+                HoldingError::InUse,
+                HoldingError::Full,
+                HoldingError::Quota,
+                HoldingError::Number,
+                HoldingError::Members,
+                HoldingError::Window,
+                HoldingError::Elements,
+                HoldingError::Root,
+                HoldingError::Role,
+                HoldingError::Pushed,
+                HoldingError::Port,
+            ]
+            .map(refused),
+        );
+    }
     events.extend(errors.map(|error| Event::Refused { group, error }));
     for sent in events {
         assert_eq!(event(&event_to_proto(job, &sent)), Ok((job, sent)));

@@ -14,7 +14,7 @@ use super::topology::MEMBER_TIMEOUT;
 pub fn judge(scenario: &Scenario, report: &Report) -> Vec<String> {
     let mut violations = Vec::new();
     for (index, member) in report.members.iter().enumerate() {
-        let exempt = scenario.kind == Kind::Greedy && member.seat.job == 0;
+        let exempt = scenario.kind == Kind::Greedy && member.placement.job == 0;
         let problem = if exempt { None } else { judge_member(scenario, report, index) };
         violations.extend(problem.map(|problem| format!("member {index}: {problem}")));
     }
@@ -32,7 +32,7 @@ fn judge_member(scenario: &Scenario, report: &Report, index: usize) -> Option<St
     match scenario.kind {
         Kind::Death if killed == Some(index) => None,
         Kind::Death => bereaved(scenario, report, member),
-        Kind::Killed if member.seat.job == 0 => None,
+        Kind::Killed if member.placement.job == 0 => None,
         Kind::Return => {
             // Who had taken no sum yet begins anew without a word.
             let lost = |error: &WorkerError| {
@@ -41,7 +41,8 @@ fn judge_member(scenario: &Scenario, report: &Report, index: usize) -> Option<St
             if !member.errors.iter().all(lost) {
                 return Some(format!("another error than the loss: {:?}", member.errors));
             }
-            let job = report.members.iter().filter(|other| other.seat.job == member.seat.job);
+            let job =
+                report.members.iter().filter(|other| other.placement.job == member.placement.job);
             let attempts: Vec<_> = job.map(MemberNode::attempt).collect();
             member.data.torn(&attempts).or_else(|| finished(scenario, member))
         }
@@ -117,14 +118,15 @@ fn bereaved(scenario: &Scenario, report: &Report, member: &MemberNode) -> Option
     if member.ended_at > bound {
         return Some(format!("ended {:?} after the death", member.ended_at.since(dead.ended_at)));
     }
-    let here = dead.seat.box_index == member.seat.box_index;
+    let here = dead.placement.box_index == member.placement.box_index;
     // Survivors give up one after another, so those who did so first are missing too; and the last
     // HAVE may be of a step that this member's own contribution has not reached.
     let gone = |other: &&MemberNode| {
-        other.seat.box_index == member.seat.box_index && other.ended_at <= member.ended_at
+        other.placement.box_index == member.placement.box_index && other.ended_at <= member.ended_at
     };
     let gone = report.members.iter().filter(gone);
-    let gone = gone.fold(Members::EMPTY, |gone, other| gone.union(Members(1 << other.seat.rank)));
+    let gone =
+        gone.fold(Members::EMPTY, |gone, other| gone.union(Members(1 << other.placement.rank)));
     match error {
         WorkerError::MembersMissing { missing }
             if here && !missing.is_empty() && gone.contains(missing) =>
@@ -150,11 +152,12 @@ fn killed(scenario: &Scenario) -> Option<usize> {
 fn disagreement(scenario: &Scenario, members: &[MemberNode]) -> Option<String> {
     let mut seen = std::collections::BTreeMap::new();
     for (index, member) in members.iter().enumerate() {
-        if scenario.kind == Kind::Greedy && member.seat.job == 0 {
+        if scenario.kind == Kind::Greedy && member.placement.job == 0 {
             continue;
         }
         for sum in &member.data.sums {
-            let (first, other) = seen.entry((member.seat.job, sum.place)).or_insert((sum, index));
+            let (first, other) =
+                seen.entry((member.placement.job, sum.place)).or_insert((sum, index));
             if *first != sum {
                 return Some(format!("members {other} and {index} differ in {:?}", sum.place));
             }

@@ -7,7 +7,7 @@ use weft_wire::Nanos;
 
 use super::data::Data;
 use super::scenario::{Kind, Scenario};
-use super::topology::{self, Seat};
+use super::topology::{self, Placement};
 use crate::coverage::Coverage;
 use crate::hash;
 use crate::transcript::Transcript;
@@ -74,7 +74,7 @@ pub struct MemberNode {
     index: usize,
     config: WorkerConfig,
     /// Where it belongs.
-    pub seat: Seat,
+    pub placement: Placement,
     worker: Option<Worker>,
     lives: u64,
     attempt: u32,
@@ -102,13 +102,13 @@ pub struct MemberNode {
 impl MemberNode {
     /// A member that has not started.
     #[must_use]
-    pub fn new(scenario: &Scenario, index: usize, seat: Seat) -> Self {
+    pub fn new(scenario: &Scenario, index: usize, placement: Placement) -> Self {
         let begins_anew = scenario.kind == Kind::Return;
         Self {
             scenario_seed: scenario.seed,
             index,
-            config: topology::worker_config(scenario, index, seat),
-            seat,
+            config: topology::worker_config(scenario, index, placement),
+            placement,
             worker: None,
             lives: 0,
             attempt: 0,
@@ -116,8 +116,8 @@ impl MemberNode {
             rounds: scenario.rounds,
             chunks: scenario.chunks,
             begins_anew,
-            counts: scenario.kind != Kind::Greedy || seat.job > 0,
-            data: Data::new(topology::job(scenario, seat.job), seat.worker, begins_anew),
+            counts: scenario.kind != Kind::Greedy || placement.job > 0,
+            data: Data::new(topology::job(scenario, placement.job), placement.worker, begins_anew),
             end: None,
             ended_at: Nanos(0),
             errors: Vec::new(),
@@ -193,7 +193,7 @@ impl Member for MemberNode {
     }
 
     fn box_index(&self) -> usize {
-        self.seat.box_index
+        self.placement.box_index
     }
 
     fn counts(&self) -> bool {

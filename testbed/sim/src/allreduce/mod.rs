@@ -70,9 +70,9 @@ pub struct Ended<M> {
 #[must_use]
 pub fn run(scenario: &Scenario, log: bool) -> Report {
     let boxes: Vec<_> = (0..scenario.boxes()).map(|index| BoxNode::new(scenario, index)).collect();
-    let seats = topology::seats(scenario).into_iter().enumerate();
+    let placements = topology::placements(scenario).into_iter().enumerate();
     let members: Vec<_> =
-        seats.map(|(index, seat)| MemberNode::new(scenario, index, seat)).collect();
+        placements.map(|(index, placement)| MemberNode::new(scenario, index, placement)).collect();
     let network = Network::new(scenario.seed, scenario.rates, log);
     let enemy = Enemy::new(scenario);
     let core = Core::new(boxes.len() + members.len(), &scenario.cues, network, enemy);
@@ -151,7 +151,7 @@ impl<'a, M: Member> Allreduce<'a, M> {
 
 impl<M: Member> World for Allreduce<'_, M> {
     type Action = Action;
-    type Word = Flood;
+    type Message = Flood;
     const SPINS_MAX: u32 = 8;
 
     fn core(&self) -> &Core<Action, Flood> {
@@ -263,7 +263,7 @@ impl<M: Member> World for Allreduce<'_, M> {
             }
             Action::Flood { member } => {
                 coverage.fault("flood");
-                self.core.push(now, Next::Word(Flood { member }));
+                self.core.push(now, Next::Message(Flood { member }));
             }
         }
     }
@@ -273,7 +273,7 @@ impl<M: Member> World for Allreduce<'_, M> {
         if let Some(frame) = self.core.enemy.flood() {
             self.core.push(now, Next::Arrive { node, frame, is_forged: false });
         }
-        self.core.push(now.saturating_add(FLOOD_INTERVAL), Next::Word(Flood { member }));
+        self.core.push(now.saturating_add(FLOOD_INTERVAL), Next::Message(Flood { member }));
     }
 
     /// True when every member has ended of which an end is wanted.

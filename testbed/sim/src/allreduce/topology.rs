@@ -40,7 +40,7 @@ pub fn member_endpoint(member: usize) -> Endpoint {
 
 /// Where a member belongs: its job, its worker number there, its box and its rank at the box.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Seat {
+pub struct Placement {
     /// The job.
     pub job: usize,
     /// The worker's number in the job.
@@ -51,25 +51,27 @@ pub struct Seat {
     pub rank: usize,
 }
 
-/// The seat of each member: job after job, in the order of the workers.
+/// The placement of each member: job after job, in the order of the workers.
 #[must_use]
-pub fn seats(scenario: &Scenario) -> Vec<Seat> {
+pub fn placements(scenario: &Scenario) -> Vec<Placement> {
     let below = scenario.leaf_workers;
-    let seat = |job, worker| {
+    let placement = |job, worker| {
         let (box_index, rank) =
             if scenario.levels == 2 { (1 + worker / below, worker % below) } else { (0, worker) };
-        Seat { job, worker, box_index, rank }
+        Placement { job, worker, box_index, rank }
     };
     let workers = scenario.workers;
-    (0..scenario.jobs).flat_map(|job| (0..workers).map(move |worker| seat(job, worker))).collect()
+    (0..scenario.jobs)
+        .flat_map(|job| (0..workers).map(move |worker| placement(job, worker)))
+        .collect()
 }
 
 /// What a job sums.
 #[must_use]
 pub fn job(scenario: &Scenario, index: usize) -> Job {
     let mut tree = vec![Vec::new(); scenario.boxes()];
-    for seat in seats(scenario).iter().filter(|seat| seat.job == index) {
-        tree[seat.box_index].push(seat.worker);
+    for placement in placements(scenario).iter().filter(|placement| placement.job == index) {
+        tree[placement.box_index].push(placement.worker);
     }
     tree.retain(|workers| !workers.is_empty());
     Job {
@@ -116,8 +118,8 @@ fn row(scenario: &Scenario, box_index: usize, job: usize) -> RowConfig {
             .collect()
     } else {
         (0..)
-            .zip(seats(scenario))
-            .filter(|(_, seat)| seat.job == job && seat.box_index == box_index)
+            .zip(placements(scenario))
+            .filter(|(_, placement)| placement.job == job && placement.box_index == box_index)
             .map(|(member, _)| MemberConfig {
                 addr: member_endpoint(member).addr,
                 weight: 1,
@@ -151,12 +153,12 @@ fn row(scenario: &Scenario, box_index: usize, job: usize) -> RowConfig {
 
 /// Configuration of a member's worker.
 #[must_use]
-pub fn worker_config(scenario: &Scenario, member: usize, seat: Seat) -> WorkerConfig {
-    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(seat.box_index) };
+pub fn worker_config(scenario: &Scenario, member: usize, placement: Placement) -> WorkerConfig {
+    let target = Endpoint { mac: MacAddr::BROADCAST, ..box_endpoint(placement.box_index) };
     let mut config = WorkerConfig::new(
-        job_id(seat.job),
-        row_index(seat.job),
-        rank(seat.rank),
+        job_id(placement.job),
+        row_index(placement.job),
+        rank(placement.rank),
         member_endpoint(member),
         target,
     );

@@ -1,21 +1,21 @@
-//! A box's side of the control channel: the node's own book of what it knows, and the events that
+//! A box's side of the control channel: the node's own state, and the events that
 //! wait for a stream.
 
 use std::collections::VecDeque;
 
-use weft_agent::Book;
+use weft_agent::NodeState;
 use weft_control::{BoxIndex, Command, Event, NodeHello, Role, RoleState};
 use weft_engine::role::server::ModelState;
 use weft_wire::JobId;
 
+use super::controller;
 use super::scenario::Scenario;
-use super::steward;
 use super::topology;
 
 /// The agent of one life of a box.
 #[derive(Debug)]
 pub struct Agent {
-    book: Book,
+    state: NodeState,
     /// What the controller was not told.
     kept: VecDeque<(JobId, Event)>,
 }
@@ -44,25 +44,25 @@ impl Agent {
                 None => new,
             }
         };
-        let name = steward::box_name(scenario, node);
-        let book = Book::new(name, life + 1, (0..scenario.jobs).map(state));
-        Self { book, kept: VecDeque::new() }
+        let name = controller::box_name(scenario, node);
+        let state = NodeState::new(name, life + 1, (0..scenario.jobs).map(state));
+        Self { state, kept: VecDeque::new() }
     }
 
     /// What a new stream begins with.
     #[must_use]
     pub fn hello(&self) -> NodeHello {
-        self.book.hello()
+        self.state.hello()
     }
 
     /// Notes what the box is told.
     pub fn note_command(&mut self, command: &Command) {
-        self.book.note_command(command);
+        self.state.note_command(command);
     }
 
     /// Takes an event of the box.
     pub fn note_event(&mut self, job: JobId, event: Event) {
-        self.book.note_event(job, &event);
+        self.state.note_event(job, &event);
         self.kept.push_back((job, event));
     }
 

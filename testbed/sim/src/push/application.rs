@@ -8,7 +8,7 @@ use weft_wire::{JobId, Nanos};
 use super::node::BoxNode;
 use super::scenario::{Action, Control, Scenario};
 use super::topology;
-use super::worker::{Said, WorkerNode};
+use super::worker::{WorkerNode, WorkerOutput};
 use crate::hash;
 use crate::links::Links;
 
@@ -69,7 +69,7 @@ pub trait Application {
     ) -> Option<Update>;
 
     /// A worker says something, to whomever. By default nobody listens.
-    fn said(&mut self, now: Nanos, worker: Standing, said: &Said) {
+    fn said(&mut self, now: Nanos, worker: Standing, said: &WorkerOutput) {
         let _ = (now, worker, said);
     }
 

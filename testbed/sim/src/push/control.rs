@@ -4,18 +4,18 @@ use weft_control::{Command, DropReason, Event, Train};
 use weft_controller_engine::{NodeHello, Reply, Telemetry, TransferRequest};
 use weft_wire::{JobId, Nanos};
 
+use super::controller::{Asked, Outgoing};
 use super::judge::Uid;
 use super::scenario::Scenario;
-use super::steward::{Asked, Told};
 use super::wires::Way;
-use super::worker::{Heard, Said, WorkerNode};
-use super::{Push, Word as AnyWord, topology};
+use super::worker::{Heard, WorkerNode, WorkerOutput};
+use super::{Message as AnyMessage, Push, topology};
 use crate::hash;
 use crate::world::{Next, World as _};
 
 /// What arrives, or is due.
 #[derive(Debug)]
-pub(super) enum Word {
+pub(super) enum Message {
     /// A node dials.
     Dial { node: usize },
     /// To the controller.
@@ -27,7 +27,7 @@ pub(super) enum Word {
     /// The controller has something to do.
     Due,
     /// The controller says what it has waited for a policy for, in this life of it.
-    Say { life: Nanos, told: Told },
+    Say { life: Nanos, told: Outgoing },
     /// The controller is back.
     Start,
     /// A box counts.
@@ -51,8 +51,8 @@ pub(super) enum Down {
 }
 
 impl Push<'_> {
-    fn at(&mut self, at: Nanos, word: Word) {
-        self.core.push(at, Next::Word(AnyWord::Control(Box::new(word))));
+    fn at(&mut self, at: Nanos, message: Message) {
+        self.core.push(at, Next::Message(AnyMessage::Control(Box::new(message))));
     }
 
     /// Every node dials when it begins.
@@ -66,20 +66,20 @@ impl Push<'_> {
         }
         for node in 0..self.boxes.len() {
             self.boxes[node].engine.note_controller(self.core.now, false);
-            self.at(COUNT_EVERY, Word::Count { node });
+            self.at(COUNT_EVERY, Message::Count { node });
         }
     }
 
     pub(super) fn dial(&mut self, node: usize, at: Nanos) {
-        self.at(at, Word::Dial { node });
+        self.at(at, Message::Dial { node });
     }
 
-    pub(super) fn control(&mut self, word: Word) {
-        match word {
-            Word::Dial { node } => self.connect(node),
-            Word::Up { node, stream, up } => {
-                if let Some(until) = self.steward.busy_until(self.core.now) {
-                    return self.at(until, Word::Up { node, stream, up });
+    pub(super) fn control(&mut self, message: Message) {
+        match message {
+            Message::Dial { node } => self.connect(node),
+            Message::Up { node, stream, up } => {
+                if let Some(until) = self.controller.busy_until(self.core.now) {
+                    return self.at(until, Message::Up { node, stream, up });
                 }
                 if self.wires.is_current(node, stream) {
                     self.core.network.transcript().note_event(self.core.now, node, &up);
@@ -90,7 +90,7 @@ impl Push<'_> {
                     self.advance();
                 }
             }
-            Word::Down { node, stream, down } => {
+            Message::Down { node, stream, down } => {
                 if self.wires.is_current(node, stream) && !self.is_away(node) {
                     self.core.network.transcript().note_event(self.core.now, node, &down);
                     if self.core.log {
@@ -99,32 +99,32 @@ impl Push<'_> {
                     self.tell_node(node, down);
                 }
             }
-            Word::Gone { node, stream } => {
-                self.steward.gone(self.core.now, node, stream);
+            Message::Gone { node, stream } => {
+                self.controller.gone(self.core.now, node, stream);
                 self.advance();
             }
-            Word::Due => {
-                if self.steward_at == self.core.now {
-                    self.steward_at = Nanos::MAX;
-                    if let Some(until) = self.steward.busy_until(self.core.now) {
-                        self.steward_at = until;
-                        return self.at(until, Word::Due);
+            Message::Due => {
+                if self.controller_at == self.core.now {
+                    self.controller_at = Nanos::MAX;
+                    if let Some(until) = self.controller.busy_until(self.core.now) {
+                        self.controller_at = until;
+                        return self.at(until, Message::Due);
                     }
                     self.advance();
                 }
             }
-            Word::Say { life, told } => {
-                if self.steward.is_up() && self.steward.born() == life {
+            Message::Say { life, told } => {
+                if self.controller.is_up() && self.controller.born() == life {
                     self.tell(told);
                 }
             }
-            Word::Start => {
-                self.steward.start(self.core.now);
+            Message::Start => {
+                self.controller.start(self.core.now);
                 self.advance();
             }
-            Word::Count { node } => {
+            Message::Count { node } => {
                 self.count(node);
-                self.at(self.core.now.saturating_add(COUNT_EVERY), Word::Count { node });
+                self.at(self.core.now.saturating_add(COUNT_EVERY), Message::Count { node });
             }
         }
     }
@@ -134,7 +134,7 @@ impl Push<'_> {
         if self.wires.is_up(node) || self.is_dead(node) {
             return;
         }
-        if self.is_away(node) || !self.steward.is_up() {
+        if self.is_away(node) || !self.controller.is_up() {
             let wait = REDIAL.0 / 2 + hash(&[self.scenario.seed, 9, self.core.sequence]) % REDIAL.0;
             return self.dial(node, self.core.now.saturating_add(Nanos(wait)));
         }
@@ -152,13 +152,13 @@ impl Push<'_> {
 
     fn up(&mut self, node: usize, up: Up) {
         if let Some((stream, at)) = self.wires.send(self.core.now, node, Way::Up) {
-            self.at(at, Word::Up { node, stream, up });
+            self.at(at, Message::Up { node, stream, up });
         }
     }
 
     fn down(&mut self, node: usize, down: Down) {
         if let Some((stream, at)) = self.wires.send(self.core.now, node, Way::Down) {
-            self.at(at, Word::Down { node, stream, down });
+            self.at(at, Message::Down { node, stream, down });
         }
     }
 
@@ -179,20 +179,23 @@ impl Push<'_> {
     }
 
     /// What a worker says to the controller.
-    pub(super) fn ask(&mut self, index: usize, said: Said) {
+    pub(super) fn ask(&mut self, index: usize, said: WorkerOutput) {
         let asked = match said {
-            Said::Request(offer) => Asked::Transfer(TransferRequest {
+            WorkerOutput::Request(offer) => Asked::Transfer(TransferRequest {
                 update_id: offer.uid.number,
                 size_bytes: 0,
                 version: weft_control::Version(offer.version),
                 norm: offer.norm,
                 max_abs: offer.max_abs,
             }),
-            Said::Cancel(number) => Asked::Cancel(number),
-            Said::Pulled(duration_ns) => {
+            WorkerOutput::Cancel(number) => Asked::Cancel(number),
+            WorkerOutput::Pulled(duration_ns) => {
                 Asked::Pulled { bytes: model_bytes(self.scenario), duration_ns }
             }
-            Said::Told(..) | Said::Shown(..) | Said::Joined(..) | Said::Failed(_) => return,
+            WorkerOutput::Told(..)
+            | WorkerOutput::Shown(..)
+            | WorkerOutput::Joined(..)
+            | WorkerOutput::Failed(_) => return,
         };
         self.up(self.boxes.len() + index, Up::Asked(asked));
     }
@@ -200,33 +203,33 @@ impl Push<'_> {
     fn tell_controller(&mut self, node: usize, stream: u64, up: Up) {
         let now = self.core.now;
         let is_hello = matches!(up, Up::BoxHello(_) | Up::WorkerHello { .. });
-        if !is_hello && !self.steward.hears(node, stream) {
+        if !is_hello && !self.controller.hears(node, stream) {
             return;
         }
         let worker = node.checked_sub(self.boxes.len()).map(|index| &self.workers[index]);
         let whose = worker.map_or((0, 0), |worker| (worker.job, worker.rank));
         let taken = match up {
-            Up::BoxHello(hello) => self.steward.box_hello(now, (node, stream), &hello),
+            Up::BoxHello(hello) => self.controller.box_hello(now, (node, stream), &hello),
             // As the daemon does: a worker is not welcomed before it can be told where its server
             // is.
             Up::WorkerHello { life }
-                if self.scenario.has_heir() && self.steward.server_of(whose.0).is_none() =>
+                if self.scenario.has_heir() && self.controller.server_of(whose.0).is_none() =>
             {
                 let up = Up::WorkerHello { life };
-                self.at(now.saturating_add(REDIAL), Word::Up { node, stream, up });
+                self.at(now.saturating_add(REDIAL), Message::Up { node, stream, up });
                 Ok(())
             }
             Up::WorkerHello { life } => {
-                let taken = self.steward.worker_hello((node, stream), whose, life);
-                let server = self.steward.server_of(whose.0);
+                let taken = self.controller.worker_hello((node, stream), whose, life);
+                let server = self.controller.server_of(whose.0);
                 self.down(node, Down::Heard(Heard::Welcome(server)));
                 taken
             }
-            Up::Event(job, event) => self.steward.event(now, node, (job, &event)),
-            Up::Train(train) => self.steward.train(now, node, &train),
-            Up::Telemetry(telemetry) => self.steward.telemetry(now, node, &telemetry),
+            Up::Event(job, event) => self.controller.event(now, node, (job, &event)),
+            Up::Train(train) => self.controller.train(now, node, &train),
+            Up::Telemetry(telemetry) => self.controller.telemetry(now, node, &telemetry),
             Up::Asked(asked) => {
-                let refused = self.steward.asked(now, whose, &asked);
+                let refused = self.controller.asked(now, whose, &asked);
                 // Which a worker lives with; the run counts them.
                 if let (Err(_), Asked::Transfer(request)) = (refused, asked) {
                     self.down(node, Down::Heard(Heard::Refused(request.update_id)));
@@ -265,30 +268,30 @@ impl Push<'_> {
 
     /// Lets the controller do what is due, and carries its words.
     fn advance(&mut self) {
-        for told in self.steward.advance(self.core.now) {
-            match self.steward.busy_until(self.core.now) {
-                Some(until) => self.at(until, Word::Say { life: self.steward.born(), told }),
+        for told in self.controller.advance(self.core.now) {
+            match self.controller.busy_until(self.core.now) {
+                Some(until) => self.at(until, Message::Say { life: self.controller.born(), told }),
                 None => self.tell(told),
             }
         }
-        let due = self.steward.timeout(self.core.now);
-        if due < self.steward_at {
-            self.steward_at = due;
-            self.at(due, Word::Due);
+        let due = self.controller.timeout(self.core.now);
+        if due < self.controller_at {
+            self.controller_at = due;
+            self.at(due, Message::Due);
         }
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: Outgoing) {
         match told {
-            Told::Box { node, command } => {
+            Outgoing::Box { node, command } => {
                 if let Command::Install(group) = &command {
                     self.app.planned(self.core.now, group);
                     self.judge.planned(topology::job_place(group.job), group);
                 }
                 self.down(node, Down::Command(command));
             }
-            Told::People { job, notice } => self.note_succession(job, &notice),
-            Told::Worker { worker, reply } => {
+            Outgoing::People { job, notice } => self.note_succession(job, &notice),
+            Outgoing::Worker { worker, reply } => {
                 if let Reply::Drop { reason, .. } = &reply {
                     self.core.coverage.add("plan drop", name_of(reason), 1);
                 }
@@ -301,7 +304,7 @@ impl Push<'_> {
     pub(super) fn cut(&mut self, node: usize) -> bool {
         let Some(stream) = self.wires.cut(node) else { return false };
         let span = hash(&[self.scenario.seed, 10, node as u64, stream]) % NOTICED_NS_MAX;
-        self.at(self.core.now.saturating_add(Nanos(span)), Word::Gone { node, stream });
+        self.at(self.core.now.saturating_add(Nanos(span)), Message::Gone { node, stream });
         if let Some(known) = self.boxes.get_mut(node) {
             known.engine.note_controller(self.core.now, false);
             if node == self.scenario.server() {
@@ -319,17 +322,17 @@ impl Push<'_> {
 
     /// The controller dies, and every stream with it.
     pub(super) fn crash_controller(&mut self, pause: Nanos) {
-        if !self.steward.is_up() {
+        if !self.controller.is_up() {
             return;
         }
-        self.steward.stop(&mut self.core.coverage);
+        self.controller.stop(&mut self.core.coverage);
         self.judge.controller_restarted();
         for node in 0..self.boxes.len() + self.workers.len() {
             if self.cut(node) {
                 self.dial(node, self.core.now.saturating_add(REDIAL));
             }
         }
-        self.at(self.core.now.saturating_add(pause), Word::Start);
+        self.at(self.core.now.saturating_add(pause), Message::Start);
     }
 
     /// A box's counters.

@@ -59,7 +59,7 @@ impl Push<'_> {
                 self.judge.violations.push(format!("job {place}: {notice:?}"));
             }
             // The dead server may not have come to say that it had not left it.
-            let is_heir = is_fit && self.steward.is_vouched(job);
+            let is_heir = is_fit && self.controller.is_vouched(job);
             if !is_heir && self.is_dead(self.scenario.server()) {
                 let is_anew = self.boxes[self.scenario.server() + 1].has_restarted();
                 let why = if is_anew { "stranded_anew" } else { "stranded_early" };

@@ -18,7 +18,7 @@ use weft_control::{Decision, Event, GroupDescriptor, OrderNumber};
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, JobId, Members};
 
-use truth::{Known, Truth};
+use truth::{PlannedGroup, Truth};
 
 use super::node::BoxNode;
 use super::scenario::Scenario;
@@ -103,7 +103,10 @@ impl Judge {
             self.violations.push(format!("job {job}: {order:?} is given twice"));
         }
         let ranks = descriptor.members.iter().map(|member| member.rank.index()).collect();
-        truth.groups.insert(group, Known::new(Some(order), ranks));
+        let mut known = PlannedGroup::new(Some(order), ranks);
+        known.ungranted =
+            descriptor.members.iter().map(|m| (m.rank.index(), m.version.0)).collect();
+        truth.groups.insert(group, known);
     }
 
     /// A worker will send an update for a group.
@@ -111,7 +114,7 @@ impl Judge {
         let Uid { job, rank, .. } = offer.uid;
         let truth = &mut self.jobs[job];
         if group.row() >= ROW_DIRECT {
-            let mut known = Known::new(None, vec![rank]);
+            let mut known = PlannedGroup::new(None, vec![rank]);
             known.offers.push(offer);
             truth.groups.insert(group, known);
             return;
@@ -124,8 +127,9 @@ impl Judge {
                 self.violations.push(format!("{:?} is the rank's second in {group:?}", offer.uid));
             }
             Some(known) => {
+                known.ungranted.remove(&rank);
                 // Its grant may come after the decision.
-                if known.is_old(scenario, &offer) {
+                if known.is_old(scenario, rank, offer.version) {
                     truth.dropped.insert(offer.uid);
                 }
                 known.offers.push(offer);
@@ -185,7 +189,7 @@ impl Judge {
     }
 
     /// A worker was told what became of its update.
-    pub fn told(&mut self, uid: Uid, decision: Decision) {
+    pub fn told(&mut self, scenario: &Scenario, uid: Uid, decision: Decision) {
         let truth = &mut self.jobs[uid.job];
         let committed = truth.committed.get(&uid).copied();
         match (decision, committed) {
@@ -198,7 +202,9 @@ impl Judge {
             (_, Some(at)) => {
                 self.violations.push(format!("{uid:?} made version {at} and is told {decision:?}"));
             }
-            (Decision::Dropped, None) if !truth.dropped.contains(&uid) => {
+            (Decision::Dropped, None)
+                if !truth.dropped.contains(&uid) && !truth.take_ungranted(scenario, uid.rank) =>
+            {
                 self.violations.push(format!("{uid:?} is told that it was dropped; it was not"));
             }
             (_, None) => {

@@ -12,13 +12,14 @@
 //!
 //! | who plans | where |
 //! | --- | --- |
-//! | the controller's engine, over streams that break, on links with rates | [`steward`], [`agent`], [`wires`], [`crate::links`], `control` |
+//! | the controller's engine, over streams that break, on links with rates | [`controller`], [`agent`], [`wires`], [`crate::links`], `control` |
 //! | a script, with stranger plans | [`planner`], `script` |
 //! | nobody | [`worker`] |
 
 pub mod agent;
 pub mod application;
 mod control;
+pub mod controller;
 pub mod downlink;
 mod faults;
 pub mod fingerprint;
@@ -30,7 +31,6 @@ pub mod rogue;
 pub mod scenario;
 mod script;
 pub mod site;
-pub mod steward;
 pub mod topology;
 pub mod wires;
 pub mod worker;
@@ -47,15 +47,15 @@ use crate::network::Network;
 use crate::transcript::Fingerprint;
 use crate::world::{Core, LIMIT, Next, Presence, VIOLATIONS_MAX, World};
 use application::{Application, Seeded};
+use controller::ControllerNode;
 use downlink::Downlink;
 use judge::Judge;
 use node::BoxNode;
 use planner::Planner;
 use rogue::Rogue;
 use scenario::{Action, Control, Scenario};
-use steward::Steward;
 use wires::Wires;
-use worker::{Said, WorkerNode};
+use worker::{WorkerNode, WorkerOutput};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -93,25 +93,25 @@ pub fn run_for(scenario: &Scenario, app: &mut dyn Application, log: bool) -> Rep
 
 /// What happens besides frames and timers.
 #[derive(Debug)]
-enum Word {
+enum Message {
     /// An announcement of nobody's arrives at the server.
     Announce {
         frame: Vec<u8>,
     },
-    Script(Box<script::Word>),
-    Control(Box<control::Word>),
+    Script(Box<script::Message>),
+    Control(Box<control::Message>),
 }
 
 struct Push<'a> {
-    core: Core<Action, Word>,
+    core: Core<Action, Message>,
     scenario: &'a Scenario,
     app: &'a mut dyn Application,
     boxes: Vec<BoxNode>,
     workers: Vec<WorkerNode>,
     /// One of the two plans.
     planner: Planner,
-    steward: Steward,
-    steward_at: Nanos,
+    controller: ControllerNode,
+    controller_at: Nanos,
     wires: Wires,
     rogue: Rogue,
     judge: Judge,
@@ -143,8 +143,8 @@ impl<'a> Push<'a> {
             boxes,
             workers,
             planner: Planner::new(scenario),
-            steward: Steward::new(scenario),
-            steward_at: Nanos::MAX,
+            controller: ControllerNode::new(scenario),
+            controller_at: Nanos::MAX,
             wires: Wires::new(scenario.seed, nodes),
             rogue: Rogue::new(scenario),
             judge: Judge::new(scenario),
@@ -154,7 +154,7 @@ impl<'a> Push<'a> {
         (0..nodes).for_each(|node| world.settle(node));
         match scenario.control {
             Control::Nobody => {}
-            Control::Script => world.say(Nanos(0), script::Word::Plan),
+            Control::Script => world.say(Nanos(0), script::Message::Plan),
             Control::Engine => world.begin_control(),
         }
         world
@@ -193,22 +193,26 @@ impl<'a> Push<'a> {
         }
     }
 
-    fn listen(&mut self, index: usize, said: Said) {
+    fn listen(&mut self, index: usize, said: WorkerOutput) {
         self.core.network.transcript().note_event(self.core.now, self.boxes.len() + index, &said);
         if self.core.log {
             println!("{:>12} worker {index}: {said:?}", self.core.now.0);
         }
         self.app.said(self.core.now, self.workers[index].standing(), &said);
         match said {
-            Said::Told(uid, decision) => self.judge.told(uid, decision),
-            Said::Shown(version, weights) => {
+            WorkerOutput::Told(uid, decision) => {
+                self.judge.told(self.scenario, uid, decision);
+            }
+            WorkerOutput::Shown(version, weights) => {
                 self.judge.shown(self.workers[index].job, version, &weights);
             }
-            Said::Joined(group, offer) => self.judge.joined(self.scenario, group, offer),
-            Said::Failed(what) => self.judge.violations.push(format!("worker {index}: {what}")),
+            WorkerOutput::Joined(group, offer) => self.judge.joined(self.scenario, group, offer),
+            WorkerOutput::Failed(what) => {
+                self.judge.violations.push(format!("worker {index}: {what}"))
+            }
             said if self.scenario.control == Control::Engine => self.ask(index, said),
-            Said::Request(offer) => self.ask_script(index, offer),
-            Said::Cancel(_) | Said::Pulled(_) => {}
+            WorkerOutput::Request(offer) => self.ask_script(index, offer),
+            WorkerOutput::Cancel(_) | WorkerOutput::Pulled(_) => {}
         }
     }
 
@@ -221,7 +225,7 @@ impl<'a> Push<'a> {
         for index in 0..self.workers.len() {
             self.workers[index].count(&mut self.core.coverage);
         }
-        self.steward.count(&mut self.core.coverage);
+        self.controller.count(&mut self.core.coverage);
         self.core.coverage.add("judge", "decided", self.judge.decided);
         Report {
             fingerprint: self.core.network.transcript().fingerprint(),
@@ -237,14 +241,14 @@ impl<'a> Push<'a> {
 
 impl World for Push<'_> {
     type Action = Action;
-    type Word = Word;
+    type Message = Message;
     const SPINS_MAX: u32 = 1_000;
 
-    fn core(&self) -> &Core<Action, Word> {
+    fn core(&self) -> &Core<Action, Message> {
         &self.core
     }
 
-    fn core_mut(&mut self) -> &mut Core<Action, Word> {
+    fn core_mut(&mut self) -> &mut Core<Action, Message> {
         &mut self.core
     }
 
@@ -332,8 +336,8 @@ impl World for Push<'_> {
             && self.scenario.site.is_none()
             && let Some((delay, frame)) = self.rogue.answer(self.scenario, frame)
         {
-            let word = Word::Announce { frame };
-            self.core.push(through.saturating_add(delay), Next::Word(word));
+            let message = Message::Announce { frame };
+            self.core.push(through.saturating_add(delay), Next::Message(message));
         }
     }
 
@@ -341,16 +345,16 @@ impl World for Push<'_> {
         self.do_to_nodes(action);
     }
 
-    fn hear(&mut self, word: Word) {
-        match word {
-            Word::Announce { frame } => {
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Announce { frame } => {
                 if self.rogue.is_planned(&frame) {
                     self.core.coverage.fault("announced");
                     self.arrive(self.scenario.server(), frame, true);
                 }
             }
-            Word::Script(word) => self.script(*word),
-            Word::Control(word) => self.control(*word),
+            Message::Script(message) => self.script(*message),
+            Message::Control(message) => self.control(*message),
         }
     }
 
@@ -393,7 +397,7 @@ fn links(scenario: &Scenario) -> Links {
     match (&scenario.site, scenario.control) {
         (Some(site), _) => Links::new(&site.links, &site.racks),
         (None, Control::Engine) => {
-            let rates = steward::host_rates(scenario).into_iter();
+            let rates = controller::host_rates(scenario).into_iter();
             let link = |rates: [u64; 2]| HostLink { rates: rates.map(Some), ..HostLink::default() };
             Links::new(&rates.map(link).collect::<Vec<_>>(), &[])
         }

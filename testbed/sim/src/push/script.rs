@@ -6,14 +6,14 @@ use weft_wire::Nanos;
 
 use super::judge::Offer;
 use super::planner::{Act, Request};
-use super::{Push, Word as AnyWord, topology};
+use super::{Message as AnyMessage, Push, topology};
 use crate::hash;
 use crate::world::{Next, World as _};
 
 /// What arrives.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, one at a time")]
-pub(super) enum Word {
+pub(super) enum Message {
     Command { node: usize, command: Command },
     Grant { request: Request, grant: Grant },
     Outcome { request: Request, decision: Decision },
@@ -22,8 +22,8 @@ pub(super) enum Word {
 }
 
 impl Push<'_> {
-    pub(super) fn say(&mut self, at: Nanos, word: Word) {
-        self.core.push(at, Next::Word(AnyWord::Script(Box::new(word))));
+    pub(super) fn say(&mut self, at: Nanos, message: Message) {
+        self.core.push(at, Next::Message(AnyMessage::Script(Box::new(message))));
     }
 
     fn later(&self, salt: u64) -> Nanos {
@@ -31,9 +31,9 @@ impl Push<'_> {
         self.core.now.saturating_add(Nanos(span))
     }
 
-    pub(super) fn script(&mut self, word: Word) {
-        match word {
-            Word::Command { node, command } => {
+    pub(super) fn script(&mut self, message: Message) {
+        match message {
+            Message::Command { node, command } => {
                 if self.core.log {
                     println!("{:>12} node {node}: {command:?}", self.core.now.0);
                 }
@@ -42,8 +42,8 @@ impl Push<'_> {
                     self.rouse(node);
                 }
             }
-            Word::Request { request } => self.planner.request(request),
-            Word::Grant { request, grant } => {
+            Message::Request { request } => self.planner.request(request),
+            Message::Grant { request, grant } => {
                 if let Some(index) = self.present(&request) {
                     let mut said = Vec::new();
                     let number = request.offer.uid.number;
@@ -52,16 +52,16 @@ impl Push<'_> {
                     self.rouse(self.boxes.len() + index);
                 }
             }
-            Word::Outcome { request, decision } => {
+            Message::Outcome { request, decision } => {
                 if let Some(index) = self.present(&request) {
                     self.workers[index].outcome(request.offer.uid.number, decision);
                     self.rouse(self.boxes.len() + index);
                 }
             }
-            Word::Plan => {
+            Message::Plan => {
                 self.planner.tick(self.scenario, self.core.now);
                 self.carry_out();
-                self.say(self.core.now.saturating_add(PLAN_EVERY), Word::Plan);
+                self.say(self.core.now.saturating_add(PLAN_EVERY), Message::Plan);
             }
         }
     }
@@ -77,7 +77,7 @@ impl Push<'_> {
     pub(super) fn ask_script(&mut self, index: usize, offer: Offer) {
         let request = Request { offer, life: self.workers[index].life };
         let at = self.later(1);
-        self.say(at, Word::Request { request });
+        self.say(at, Message::Request { request });
     }
 
     /// Carries the controller's words to the nodes.
@@ -92,18 +92,18 @@ impl Push<'_> {
                     }
                     // One connection per node keeps its words in order.
                     let at = self.core.now.saturating_add(COMMAND_SPAN);
-                    self.say(at, Word::Command { node, command });
+                    self.say(at, Message::Command { node, command });
                 }
                 Act::Grant { request, grant } => {
                     let at = self.later(2);
-                    self.say(at, Word::Grant { request, grant });
+                    self.say(at, Message::Grant { request, grant });
                 }
                 Act::Outcome { request, decision } => {
                     if decision == Decision::Dropped {
                         self.judge.plan_dropped(request.offer.uid);
                     }
                     let at = self.later(3);
-                    self.say(at, Word::Outcome { request, decision });
+                    self.say(at, Message::Outcome { request, decision });
                 }
             }
         }

@@ -15,7 +15,7 @@ use weft_wire::Nanos;
 use weft_wire::frame::Endpoint;
 
 use super::scenario::{PATIENCE, SILENCE, Scenario};
-use super::{steward, topology};
+use super::{controller, topology};
 use crate::links::HostLink;
 
 /// A box as it is configured.
@@ -93,7 +93,7 @@ impl Rack {
         let rates = [Some(self.bytes_per_sec); 2];
         let mut links = vec![HostLink { rates, ..HostLink::default() }; hosts];
         links[scenario.server()].rates[0] = Some(2 * self.bytes_per_sec);
-        let mut controller = steward::config(scenario);
+        let mut controller = controller::config(scenario);
         controller.tuning = Tuning::default();
         for (host, link) in controller.hosts.iter_mut().zip(&links) {
             [host.up_bytes_per_sec, host.down_bytes_per_sec] = link.rates;
@@ -103,7 +103,7 @@ impl Rack {
             mtu: self.mtu,
             aggregators: Vec::new(),
             server: Given {
-                name: steward::box_name(scenario, node),
+                name: controller::box_name(scenario, node),
                 local: topology::box_endpoint(scenario, node),
                 config: topology::usual_server(scenario, 0),
             },

@@ -23,7 +23,7 @@ use crate::hash;
 
 /// What a worker says to others than the network.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum WorkerOutput {
     /// To the controller: may I send this?
     Request(Offer),
     /// To the controller: I will not send this.
@@ -142,7 +142,7 @@ impl WorkerNode {
         scenario: &Scenario,
         now: Nanos,
         app: &mut dyn Application,
-    ) -> (Vec<Vec<u8>>, Vec<Said>) {
+    ) -> (Vec<Vec<u8>>, Vec<WorkerOutput>) {
         let mut said = Vec::new();
         let mut frames = Vec::new();
         let mut buffer = vec![0; FRAME_LEN_MAX];
@@ -176,7 +176,7 @@ impl WorkerNode {
         scenario: &Scenario,
         now: Nanos,
         event: Event,
-        said: &mut Vec<Said>,
+        said: &mut Vec<WorkerOutput>,
         app: &mut dyn Application,
     ) {
         match event {
@@ -187,9 +187,9 @@ impl WorkerNode {
                 if let Some(since) = self.pulling_since.take()
                     && self.link == Link::Up
                 {
-                    said.push(Said::Pulled(now.since(since).0));
+                    said.push(WorkerOutput::Pulled(now.since(since).0));
                 }
-                said.push(Said::Shown(version.0, self.pusher.model().to_vec()));
+                said.push(WorkerOutput::Shown(version.0, self.pusher.model().to_vec()));
                 let (number, worker) = (self.fresh(), self.standing());
                 let model = (version, self.pusher.model());
                 let Some(update) = app.compute(now, worker, number, model) else { return };
@@ -203,13 +203,13 @@ impl WorkerNode {
             }
             Event::Decided { number, decision } => {
                 let Some(place) = self.place(number) else {
-                    said.push(Said::Failed(format!("update {number} is none of its own")));
+                    said.push(WorkerOutput::Failed(format!("update {number} is none of its own")));
                     return;
                 };
                 self.end(scenario, now, (place, decision), said, app);
             }
             Event::Closed => self.is_closed = true,
-            Event::Failed(fault) => said.push(Said::Failed(fault.to_string())),
+            Event::Failed(fault) => said.push(WorkerOutput::Failed(fault.to_string())),
         }
     }
 
@@ -219,12 +219,12 @@ impl WorkerNode {
         scenario: &Scenario,
         now: Nanos,
         (place, decision): (usize, Decision),
-        said: &mut Vec<Said>,
+        said: &mut Vec<WorkerOutput>,
         app: &mut dyn Application,
     ) {
         app.decided(now, self.standing(), decision);
         let number = self.entries[place].offer.uid.number;
-        said.push(Said::Told(self.entries[place].offer.uid, decision));
+        said.push(WorkerOutput::Told(self.entries[place].offer.uid, decision));
         match decision {
             Decision::Committed(_) => self.committed += 1,
             // It may be sent anew, under a fresh number.
@@ -236,7 +236,7 @@ impl WorkerNode {
         }
         self.entries.swap_remove(place);
         if self.pusher.finish(number).is_none() {
-            said.push(Said::Failed(format!("update {number} cannot be finished")));
+            said.push(WorkerOutput::Failed(format!("update {number} cannot be finished")));
         }
     }
 
@@ -245,13 +245,19 @@ impl WorkerNode {
     }
 
     /// Offers an update that was computed on a version.
-    fn offer(&mut self, scenario: &Scenario, now: Nanos, new: Computed, said: &mut Vec<Said>) {
+    fn offer(
+        &mut self,
+        scenario: &Scenario,
+        now: Nanos,
+        new: Computed,
+        said: &mut Vec<WorkerOutput>,
+    ) {
         let Computed { number, version, update, .. } = new;
         let uid = Uid { job: self.job, rank: self.rank, number };
         let Update { values, units, norm, max_abs, .. } = update;
         let new = NewUpdate { number, version: Version(version), values };
         if let Err((refusal, _)) = self.pusher.begin_update(new) {
-            said.push(Said::Failed(format!("update {number} is refused: {refusal}")));
+            said.push(WorkerOutput::Failed(format!("update {number} is refused: {refusal}")));
             return;
         }
         let offer = Offer { uid, version, values: units, norm, max_abs };
@@ -260,7 +266,13 @@ impl WorkerNode {
     }
 
     /// Asks for another turn, for an update that was never granted or is void.
-    fn renew(&mut self, scenario: &Scenario, now: Nanos, place: usize, said: &mut Vec<Said>) {
+    fn renew(
+        &mut self,
+        scenario: &Scenario,
+        now: Nanos,
+        place: usize,
+        said: &mut Vec<WorkerOutput>,
+    ) {
         self.renumber(place, said);
         self.ask(scenario, now, place, said);
     }

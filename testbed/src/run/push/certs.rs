@@ -4,24 +4,18 @@
 use weft_rpc::certs::Validity;
 use weft_rpc::identity::Identity;
 
-use super::plan::PushPlan;
 use crate::certs::{Folder, FolderError};
+use crate::run::plan::Plan;
 
 /// Makes them; nothing for a run without a controller.
 ///
 /// # Errors
 /// The folder cannot be written to.
-pub fn make_certificates(
-    plan: &PushPlan,
-    folder: &Folder,
-    now_unix_s: i64,
-) -> Result<(), FolderError> {
-    if plan.controller.is_none() {
-        return Ok(());
-    }
+pub fn make_certificates(plan: &Plan, folder: &Folder, now_unix_s: i64) -> Result<(), FolderError> {
+    let Some(controller) = &plan.controller else { return Ok(()) };
     let validity = Validity::days(now_unix_s, RUN_DAYS_MAX);
     folder.init(validity)?;
-    let host = plan.controller_addr.ip().to_string();
+    let host = controller.config.listen.ip().to_string();
     folder.issue(&Identity::Controller, &[host], validity)?;
     for node in &plan.boxes {
         folder.issue(&node_identity(&node.name), &[], validity)?;
@@ -38,7 +32,7 @@ pub(super) fn node_identity(name: &str) -> Identity {
 }
 
 /// Who a worker of a run is.
-pub(super) fn worker_identity(rank: u8) -> Identity {
+pub(in crate::run) fn worker_identity(rank: u8) -> Identity {
     Identity::Worker { job: Some(JOB), rank: Some(rank) }
 }
 

@@ -12,14 +12,13 @@ use weft_control::{CommitMode, ConductMode, Mode};
 use weft_rpc::identity::Identity;
 
 use super::certs::node_identity;
-use super::plan::{Layout, initial_path, log_path, model_path};
 use crate::lab::tc::Rate;
-use crate::run::plan::{Io, box_config};
+use crate::run::plan::{Io, Layout, box_config, initial_path, log_path, model_path};
 use crate::scenario::{CONTROLLER, LinkRates, REPLICA, Replication, SERVER, ScaleExponent};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
-pub(super) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
+pub(in crate::run) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
     let (addr, mtu) = (layout.box_addr(name), layout.scenario.lab.mtu);
     let mut config = box_config(name, layout.io, addr, mtu, layout.interface(name));
     config.node.events = Some(text(&log_path(layout.directory, name)));
@@ -30,7 +29,7 @@ pub(super) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
         config.idle = IdleSection { breaths: 8, pause_max_us: 200, ..IdleSection::default() };
     }
     // In a chain only the server knows of the replica.
-    let is_planned = name != REPLICA || layout.push.replication != Replication::Chain;
+    let is_planned = name != REPLICA || layout.push().replication != Replication::Chain;
     config.controller = layout.endpoint().filter(|_| is_planned).map(|endpoint| {
         let tls = layout.tls(&node_identity(name)).as_ref().map(tls);
         ControllerSection { endpoint, name: None, tls }
@@ -55,7 +54,7 @@ fn exponent(layout: &Layout<'_>) -> i8 {
 }
 
 fn server(layout: &Layout<'_>) -> ServerSection {
-    let (job, push) = (&layout.scenario.job, layout.push);
+    let (job, push) = (&layout.scenario.job, layout.push());
     let mut section = ServerSection {
         elements: layout.elements(),
         exponent: exponent(layout),
@@ -81,7 +80,7 @@ fn server(layout: &Layout<'_>) -> ServerSection {
 }
 
 fn replica(layout: &Layout<'_>) -> ReplicaSection {
-    let (job, push) = (&layout.scenario.job, layout.push);
+    let (job, push) = (&layout.scenario.job, layout.push());
     let (server, workers) = (layout.box_addr(SERVER), layout.worker_addrs());
     ReplicaSection {
         elements: layout.elements(),
@@ -89,7 +88,7 @@ fn replica(layout: &Layout<'_>) -> ReplicaSection {
         momentum: job.momentum,
         initial_model: Some(text(&initial_path(layout.directory))),
         dump_model: Some(text(&model_path(layout.directory, REPLICA))),
-        boxes: layout.aggregators().iter().map(|name| layout.box_addr(name)).collect(),
+        boxes: aggregators(layout).iter().map(|name| layout.box_addr(name)).collect(),
         // It may come in the server's place.
         tau_max: Some(push.tau_max(job).into()),
         lateness_ms: push.lateness_ms.into(),
@@ -98,12 +97,12 @@ fn replica(layout: &Layout<'_>) -> ReplicaSection {
 }
 
 fn aggregator(layout: &Layout<'_>, name: &str) -> PushSection {
-    let index = layout.aggregators().iter().position(|other| other == name).unwrap_or(0);
+    let index = aggregators(layout).iter().position(|other| other == name).unwrap_or(0);
     let elements = layout.elements();
     let chunks = dimension(&layout.scenario.job.hidden).div_ceil(elements.into());
     let group_bytes = chunks as u64 * (u64::from(elements) * 4 + 64);
     let chunks = u32::try_from(chunks).expect("the planner bounds a model");
-    let has_copies = layout.push.replication == Replication::Network;
+    let has_copies = layout.push().replication == Replication::Network;
     PushSection {
         name: Some("train".to_owned()),
         box_index: u8::try_from(index).expect("few boxes"),
@@ -117,8 +116,8 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> PushSection {
 }
 
 /// The controller's configuration.
-pub(super) fn controller(layout: &Layout<'_>) -> ControllerConfig {
-    let (push, lab) = (layout.push, &layout.scenario.lab);
+pub(in crate::run) fn controller(layout: &Layout<'_>) -> ControllerConfig {
+    let (push, lab) = (layout.push(), &layout.scenario.lab);
     let workers: Vec<String> =
         (0..layout.scenario.job.workers).map(|rank| format!("w{rank}")).collect();
     let names = workers.iter().cloned().chain(boxes(layout)).chain([SERVER.to_owned()]);
@@ -151,12 +150,12 @@ pub(super) fn controller(layout: &Layout<'_>) -> ControllerConfig {
 }
 
 fn job(layout: &Layout<'_>, workers: Vec<String>) -> JobConfig {
-    let (job, push) = (&layout.scenario.job, layout.push);
+    let (job, push) = (&layout.scenario.job, layout.push());
     let dimension = dimension(&job.hidden) as u64;
     let has_copies = matches!(push.replication, Replication::Network | Replication::Worker);
     JobConfig {
         elements_per_chunk: Some(layout.elements()),
-        aggregators: layout.aggregators(),
+        aggregators: aggregators(layout),
         ack: push.ack,
         replica: has_copies.then(|| REPLICA.to_owned()),
         tau_max: Some(push.tau_max(job).into()),
@@ -174,6 +173,11 @@ fn tls(files: &TlsFiles) -> TlsSection {
     TlsSection { ca: text(ca), cert: text(cert), key: text(key) }
 }
 
+/// Names of the aggregators, by box index.
+fn aggregators(layout: &Layout<'_>) -> Vec<String> {
+    (0..layout.push().aggregators).map(|index| format!("a{index}")).collect()
+}
+
 /// The switch of a rack of the lab.
 fn rack_name(index: usize) -> String {
     format!("r{index}")
@@ -181,8 +185,8 @@ fn rack_name(index: usize) -> String {
 
 /// Boxes besides the server, by index.
 fn boxes(layout: &Layout<'_>) -> impl Iterator<Item = String> {
-    let replica = layout.push.has_replica().then(|| REPLICA.to_owned());
-    layout.aggregators().into_iter().chain(replica)
+    let replica = layout.push().has_replica().then(|| REPLICA.to_owned());
+    aggregators(layout).into_iter().chain(replica)
 }
 
 /// Parameters of the perceptron.

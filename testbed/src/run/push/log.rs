@@ -20,7 +20,7 @@ pub struct LogLine {
 
 impl LogLine {
     /// Of what a node says.
-    pub(super) fn of(line: serde_json::Value) -> Self {
+    pub(in crate::run) fn of(line: serde_json::Value) -> Self {
         serde_json::from_value(line).expect("a line of a node's log")
     }
 }
@@ -99,7 +99,7 @@ pub enum LoggedDecision {
 ///
 /// # Errors
 /// Names the line.
-pub(super) fn parse(text: &str) -> Result<Vec<LogLine>, LogError> {
+pub(in crate::run) fn parse(text: &str) -> Result<Vec<LogLine>, LogError> {
     let mut lines = Vec::new();
     let count = text.lines().count();
     for (index, line) in text.lines().enumerate() {
@@ -115,7 +115,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<LogLine>, LogError> {
 /// Leaves out what a server told again when it began anew: decisions that are in its log already,
 /// with the same words. One that its former life had not logged gets the time of that life's last
 /// line, and the exponent that its group was installed with.
-pub(super) fn told_once(lines: Vec<LogLine>) -> Vec<LogLine> {
+pub(in crate::run) fn told_once(lines: Vec<LogLine>) -> Vec<LogLine> {
     let mut exponents = HashMap::new();
     let mut told: HashMap<u64, BoxEvent> = HashMap::new();
     let (mut is_retelling, mut last_ns) = (false, 0);

@@ -7,11 +7,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::message::UpdateOutcome;
+use crate::run::UpdateOutcome;
 
 /// Lost updates, and how many are too many.
 #[derive(Debug)]
-pub(super) struct Losses {
+pub(in crate::run) struct Losses {
     workers: u64,
     /// Updates that the job has.
     wanted: u64,
@@ -25,12 +25,17 @@ pub(super) struct Losses {
 impl Losses {
     /// Of a job of so many workers and updates; `patience` is how long the next commit may take
     /// while updates are lost.
-    pub(super) const fn new(workers: u64, wanted: u64, patience: Duration, now: Instant) -> Self {
+    pub(in crate::run) const fn new(
+        workers: u64,
+        wanted: u64,
+        patience: Duration,
+        now: Instant,
+    ) -> Self {
         Self { workers, wanted, patience, in_a_row: 0, all: 0, committed: 0, since: now }
     }
 
     /// Takes in an outcome; says why the run ends, if it does.
-    pub(super) fn note(&mut self, outcome: UpdateOutcome, now: Instant) -> Option<String> {
+    pub(in crate::run) fn note(&mut self, outcome: UpdateOutcome, now: Instant) -> Option<String> {
         match outcome {
             UpdateOutcome::Committed => {
                 (self.in_a_row, self.since) = (0, now);

@@ -20,11 +20,10 @@ use weft_sim::push::site::{Given, Policies, Site};
 use weft_sim::push::{self as sim, topology};
 use weft_wire::Nanos;
 
-use super::message::PushMessage;
-use super::plan::{PushPlan, PushWorkerPlan};
-use super::processes::PushObserved;
 use super::recorded::{Answers, Recorded};
 use crate::run::packet::{PacketError, VirtualClock, bytes_per_sec, fault_rates, host_link, mac};
+use crate::run::plan::{Plan, WorkerPlan};
+use crate::run::{Observed, WorkerMessage};
 use crate::scenario::{REPLICA, SERVER, Scenario};
 use training::Training;
 
@@ -32,14 +31,14 @@ use training::Training;
 ///
 /// # Errors
 /// [`PacketError`].
-pub fn run_push_in_virtual_time(
+pub(in crate::run) fn run(
     scenario: &Scenario,
-    plan: &PushPlan,
+    plan: &Plan,
     seed: u64,
     directory: &Path,
-    progress: &mut dyn FnMut(u8, &PushMessage),
+    progress: &mut dyn FnMut(u8, &WorkerMessage),
     interrupted: &dyn Fn() -> bool,
-) -> Result<(PushObserved, VirtualClock), PacketError> {
+) -> Result<(Observed, VirtualClock), PacketError> {
     let answers = Arc::new(Mutex::new(Answers::default()));
     let kept = Arc::clone(&answers);
     let mut training = Training::new(scenario, plan, directory, kept, progress, interrupted)?;
@@ -84,7 +83,7 @@ pub fn run_push_in_virtual_time(
 /// The nodes as their programs would be configured.
 fn site(
     scenario: &Scenario,
-    plan: &PushPlan,
+    plan: &Plan,
     initial: Vec<f32>,
     answers: &Arc<Mutex<Answers>>,
 ) -> Result<Site, PacketError> {
@@ -113,7 +112,7 @@ fn site(
     }
     hosts.extend(box_names(plan));
     hosts.extend(plan.workers.iter().map(|worker| format!("w{}", worker.rank)));
-    let client = plan.workers[0].client();
+    let client = plan.workers[0].push_client();
     let controller = plan.controller.as_ref().map(|planned| {
         let mut config = planned.config.engine();
         config.jobs[0].index = topology::job_id(0).0;
@@ -140,7 +139,7 @@ fn site(
 }
 
 /// Names of the boxes by their places in the simulation: aggregators, server, replica.
-fn box_names(plan: &PushPlan) -> Vec<String> {
+fn box_names(plan: &Plan) -> Vec<String> {
     let (models, mut names): (Vec<&str>, Vec<&str>) = plan
         .boxes
         .iter()
@@ -151,8 +150,8 @@ fn box_names(plan: &PushPlan) -> Vec<String> {
     names.into_iter().chain(ends).map(str::to_owned).collect()
 }
 
-fn pusher(worker: &PushWorkerPlan) -> PusherConfig {
-    let config = worker.client().pusher(mac(1, worker.rank.into()));
+fn pusher(worker: &WorkerPlan) -> PusherConfig {
+    let config = worker.push_client().pusher(mac(1, worker.rank.into()));
     PusherConfig { job: topology::job_id(0), ..config.expect("a plan's MTU fits its headers") }
 }
 

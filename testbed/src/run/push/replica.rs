@@ -63,13 +63,13 @@ pub(super) struct Follower {
     /// Of each order: the norm of its sum, `None` for one that was not committed, and the norm of
     /// the momentum term afterwards.
     norms: Vec<(Option<f64>, f64)>,
-    claims: Vec<Claim>,
+    bounds: Vec<ReportedBound>,
     followed: Followed,
 }
 
 /// A bound that the server gave: for the distance to the replica as it knew it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Claim {
+struct ReportedBound {
     bound: f64,
     distance: f64,
     is_held: bool,
@@ -131,7 +131,7 @@ impl Follower {
             known: (0, true),
             momentum,
             norms,
-            claims: Vec::new(),
+            bounds: Vec::new(),
             followed: Followed::default(),
         }
     }
@@ -173,11 +173,11 @@ impl Follower {
             self.step(t_ns, step);
         }
         let problems = &mut self.followed.problems;
-        for claim in &self.claims {
-            if claim.distance > claim.bound * (1.0 + TOLERANCE) + TOLERANCE {
+        for reported in &self.bounds {
+            if reported.distance > reported.bound * (1.0 + TOLERANCE) + TOLERANCE {
                 problems.push(format!(
                     "divergence: at order {} the distance was {:.6}, the server's bound {:.6}",
-                    claim.server, claim.distance, claim.bound
+                    reported.server, reported.distance, reported.bound
                 ));
             }
         }
@@ -213,7 +213,7 @@ impl Follower {
                 self.replica = self.replica.max(order);
                 if let Some(distance) = self.distance(order) {
                     let server = self.server;
-                    self.claims.push(Claim { bound, distance, is_held, server });
+                    self.bounds.push(ReportedBound { bound, distance, is_held, server });
                 }
             }
         }

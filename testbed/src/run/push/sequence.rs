@@ -56,7 +56,7 @@ pub(super) struct Sequence {
 }
 
 /// What is known of a group before its decision.
-struct Known {
+struct InstalledGroup {
     members: Vec<(u8, u64)>,
     via: Option<u8>,
 }
@@ -65,12 +65,12 @@ impl Sequence {
     /// Reads the decisions of the box called `name`.
     #[must_use]
     pub(super) fn new(name: &str, lines: &[LogLine]) -> Self {
-        let mut known: HashMap<u32, Known> = HashMap::new();
+        let mut known: HashMap<u32, InstalledGroup> = HashMap::new();
         let mut sequence = Self::default();
         for line in lines {
             match &line.event {
                 BoxEvent::Installed { group, members, via, .. } => {
-                    known.insert(*group, Known { members: members.clone(), via: *via });
+                    known.insert(*group, InstalledGroup { members: members.clone(), via: *via });
                 }
                 BoxEvent::Decided {
                     group,
@@ -179,7 +179,7 @@ impl Decided {
 }
 
 /// The members of a bitmap: in the descriptor's order, else by rank.
-fn in_order(mask: u64, known: Option<&Known>) -> Vec<DecidedMember> {
+fn in_order(mask: u64, known: Option<&InstalledGroup>) -> Vec<DecidedMember> {
     let is_in = |rank: u8| mask.checked_shr(rank.into()).is_some_and(|mask| mask & 1 == 1);
     match known {
         Some(known) => known

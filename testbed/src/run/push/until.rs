@@ -6,12 +6,12 @@
 
 use weft_control::Mode;
 
-use super::message::{PushMessage, UpdateOutcome};
+use crate::run::{UpdateOutcome, WorkerMessage};
 use crate::scenario::{JobSection, PushSection};
 
 /// What is known of the model on the way to the target.
 #[derive(Debug)]
-pub(super) struct Until {
+pub(in crate::run) struct Until {
     target: Option<f64>,
     mode: Mode,
     per_round: u64,
@@ -23,7 +23,7 @@ pub(super) struct Until {
 }
 
 impl Until {
-    pub(super) fn new(push: &PushSection, job: &JobSection) -> Self {
+    pub(in crate::run) fn new(push: &PushSection, job: &JobSection) -> Self {
         let per_round = push.updates_per_round(job).into();
         Self {
             target: push.target_loss.filter(|_| push.until_loss),
@@ -36,18 +36,18 @@ impl Until {
     }
 
     /// The version and loss that ended the run.
-    pub(super) const fn reached(&self) -> Option<(u64, f64)> {
+    pub(in crate::run) const fn reached(&self) -> Option<(u64, f64)> {
         self.reached
     }
 
     /// Takes in what a worker says; once, the version at which all end from now on.
-    pub(super) fn note(&mut self, message: &PushMessage) -> Option<u64> {
+    pub(in crate::run) fn note(&mut self, message: &WorkerMessage) -> Option<u64> {
         match *message {
-            PushMessage::Update(ref update) if update.outcome == UpdateOutcome::Committed => {
+            WorkerMessage::Update(ref update) if update.outcome == UpdateOutcome::Committed => {
                 self.highest = self.highest.max(update.committed_version);
                 None
             }
-            PushMessage::Measured { version, loss } => {
+            WorkerMessage::Measured { version, loss } => {
                 self.highest = self.highest.max(version);
                 if self.reached.is_some() || self.target.is_none_or(|target| loss > target) {
                     return None;
@@ -76,8 +76,8 @@ const ROUNDS_AHEAD: u64 = 3;
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::UpdateMessage;
     use super::*;
+    use crate::run::UpdateMessage;
     use crate::scenario::Scenario;
 
     fn until(text: &str) -> Until {
@@ -86,9 +86,9 @@ mod tests {
         Until::new(scenario.push.as_ref().unwrap(), &scenario.job)
     }
 
-    fn committed(committed_version: u64) -> PushMessage {
+    fn committed(committed_version: u64) -> WorkerMessage {
         let outcome = UpdateOutcome::Committed;
-        PushMessage::Update(UpdateMessage {
+        WorkerMessage::Update(UpdateMessage {
             outcome,
             committed_version,
             ..UpdateMessage::default()
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_first_model_that_is_good_enough_ends_the_run_once() {
         let mut until = until(include_str!("../../../scenarios/async.toml"));
-        let measured = |version, loss| PushMessage::Measured { version, loss };
+        let measured = |version, loss| WorkerMessage::Measured { version, loss };
         assert_eq!(until.note(&measured(20, 0.51)), None);
         assert_eq!(until.note(&committed(31)), None);
         assert_eq!(until.note(&measured(29, 0.5)), Some(31));
@@ -110,10 +110,10 @@ mod tests {
     fn rounds_end_whole() {
         let mut until = until(include_str!("../../../scenarios/partial.toml"));
         assert_eq!(until.note(&committed(13)), None);
-        let end = until.note(&PushMessage::Measured { version: 12, loss: 0.1 });
+        let end = until.note(&WorkerMessage::Measured { version: 12, loss: 0.1 });
         assert_eq!(end, Some(30), "13 is in the third round of six");
         let mut late = self::until(include_str!("../../../scenarios/partial.toml"));
-        let end = late.note(&PushMessage::Measured { version: 174, loss: 0.1 });
+        let end = late.note(&WorkerMessage::Measured { version: 174, loss: 0.1 });
         assert_eq!(end, Some(180), "the job has no more");
     }
 
@@ -122,6 +122,6 @@ mod tests {
         let scenario =
             Scenario::parse("a.toml", include_str!("../../../scenarios/async.toml")).unwrap();
         let mut until = Until::new(scenario.push.as_ref().unwrap(), &scenario.job);
-        assert_eq!(until.note(&PushMessage::Measured { version: 5, loss: 0.1 }), None);
+        assert_eq!(until.note(&WorkerMessage::Measured { version: 5, loss: 0.1 }), None);
     }
 }

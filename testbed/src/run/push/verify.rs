@@ -14,13 +14,12 @@ use std::path::{Path, PathBuf};
 use super::curve::{Curve, CurvePoint};
 use super::installs::contradictions;
 use super::log::{LogLine, LoggedDecision};
-use super::message::{UpdateMessage, UpdateOutcome};
-use super::plan::model_path;
 use super::recording::{UpdateReader, read_model, updates_path};
 use super::replica::{DivergencePoint, Follower};
 use super::sequence::{Decided, Sequence};
 use super::succession::Succession;
-use crate::run::RecordingError;
+use crate::run::plan::model_path;
+use crate::run::{RecordingError, UpdateMessage, UpdateOutcome};
 use crate::scenario::{REPLICA, SERVER, Scenario};
 use crate::workload::digits::{Trainer, TrainerError, model_bytes, sha256_hex};
 use crate::workload::push_reference::{LengthError, PushReference, ReferenceGroup};
@@ -270,12 +269,12 @@ struct Recordings {
 struct Life {
     life: u32,
     reader: UpdateReader,
-    updates: Vec<Told>,
+    updates: Vec<UpdateRecord>,
     next: usize,
 }
 
 /// A recorded update, what its worker was told, and whether it is in the sequence.
-struct Told {
+struct UpdateRecord {
     number: u64,
     version: u64,
     outcome: UpdateOutcome,
@@ -305,7 +304,13 @@ impl Recordings {
                         let (outcome, committed_version) =
                             told.get(&key).copied().unwrap_or_default();
                         let (number, version) = (recorded.number, recorded.version);
-                        Told { number, version, outcome, committed_version, is_taken: false }
+                        UpdateRecord {
+                            number,
+                            version,
+                            outcome,
+                            committed_version,
+                            is_taken: false,
+                        }
                     })
                     .collect();
                 of_rank.push(Life { life, reader, updates, next: 0 });
@@ -323,7 +328,7 @@ impl Recordings {
         committed_version: u64,
     ) -> Result<Option<Found>, RecordingError> {
         for life in self.lives.entry(rank).or_default() {
-            let fits = |told: &Told| {
+            let fits = |told: &UpdateRecord| {
                 version.is_none_or(|version| version == told.version)
                     && match told.outcome {
                         UpdateOutcome::Committed => told.committed_version == committed_version,

@@ -1,81 +1,33 @@
 //! One worker of a push run: pulls the model, computes an update on it, records it, pushes it,
-//! until the model has the version at which the run ends. It uses nothing of Weft but `weft-client`
-//! and a port.
+//! until the model has the version at which the run ends.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_client::push::{Latency, Outcome, PushSession, PushStatistics, Version};
+use weft_client::push::{Outcome, PushSession, PushStatistics, Version};
 use weft_control::Mode;
 use weft_io::Port;
-use weft_io::fault::{Fault, member_seed};
-use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::fault::Fault;
 
-use super::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
-use super::plan::PushWorkerPlan;
 use super::recording::{UpdateRecording, updates_path};
-use crate::run::additions::FRAMES_WITH_DELAY;
-use crate::run::worker::{chain, fault_config};
-use crate::run::{monotonic_ns, process_cpu_ns};
+use crate::run::plan::WorkerPlan;
+use crate::run::{
+    UpdateMessage, UpdateOutcome, WorkerMessage, WorkerSummary, monotonic_ns, process_cpu_ns,
+};
 use crate::workload::digits::{SplitMix64, Trainer};
 
-/// Runs a worker over a UDP socket until the model's version is `end`, which may change on the way;
-/// the last message is `Done` or `Failed`.
-pub fn run_push_worker(
-    plan: &PushWorkerPlan,
+pub(in crate::run) fn train<P: Port<Frame: Send> + Send + 'static>(
+    plan: &WorkerPlan,
     directory: &Path,
     end: &AtomicU64,
-    say: &mut dyn FnMut(PushMessage),
-) {
-    let mut config = UdpConfig::new(plan.local);
-    config.mtu = usize::from(plan.mtu);
-    config.offload = plan.offload;
-    if plan.link_delay_us > 0 {
-        config.frame_count = FRAMES_WITH_DELAY;
-    }
-    let port = UdpPort::open(&config).map_err(|error| anyhow::anyhow!(chain(&error)));
-    let last = port.and_then(|port| train(plan, directory, end, port, say));
-    say(last.unwrap_or_else(failed));
-}
-
-/// [`run_push_worker`] over any port.
-pub(super) fn train_over<P: Port<Frame: Send> + Send + 'static>(
-    plan: &PushWorkerPlan,
-    directory: &Path,
-    end: &AtomicU64,
-    port: P,
-    say: &mut dyn FnMut(PushMessage),
-) {
-    let last = train(plan, directory, end, port, say);
-    say(last.unwrap_or_else(failed));
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it is the end of the error")]
-fn failed(error: anyhow::Error) -> PushMessage {
-    PushMessage::Failed { at_ns: monotonic_ns(), error: format!("{error:#}") }
-}
-
-fn connect<P: Port<Frame: Send> + Send + 'static>(
-    plan: &PushWorkerPlan,
-    port: P,
-) -> anyhow::Result<PushSession> {
-    let seed = member_seed(plan.seed, plan.rank).wrapping_add(plan.life.into());
-    let port = Fault::new(port, &fault_config(&plan.scenario.faults, plan.link_delay_us, seed));
-    Ok(PushSession::over(port, &plan.client())?)
-}
-
-fn train<P: Port<Frame: Send> + Send + 'static>(
-    plan: &PushWorkerPlan,
-    directory: &Path,
-    end: &AtomicU64,
-    port: P,
-    say: &mut dyn FnMut(PushMessage),
-) -> anyhow::Result<PushMessage> {
+    port: Fault<P>,
+    say: &mut dyn FnMut(WorkerMessage),
+) -> anyhow::Result<WorkerSummary> {
     let mut worker = Worker::new(plan, directory, port)?;
     let is_over = |version: u64| version >= end.load(Ordering::Relaxed);
-    say(PushMessage::Joined { at_ns: monotonic_ns() });
+    say(WorkerMessage::Joined { at_ns: monotonic_ns() });
     let mut model = vec![0.0; worker.update.len()];
     let mut pull_ns = monotonic_ns();
     let mut version = worker.session.pull(&mut model)?;
@@ -83,7 +35,7 @@ fn train<P: Port<Frame: Send> + Send + 'static>(
         let message = worker.step(&model, version, pull_ns, say)?;
         let outcome = message.outcome;
         let committed = message.committed_version;
-        say(PushMessage::Update(message));
+        say(WorkerMessage::Update(message));
         pull_ns = monotonic_ns();
         version = match worker.wait_for(version, outcome, committed) {
             Some(newer) => worker.session.pull_newer(&mut model, newer)?,
@@ -94,11 +46,11 @@ fn train<P: Port<Frame: Send> + Send + 'static>(
     let statistics = worker.session.close()?;
     let mut summary = summary(&statistics);
     summary.cpu_ns = process_cpu_ns();
-    Ok(PushMessage::Done(Box::new(summary)))
+    Ok(summary)
 }
 
 struct Worker<'a> {
-    plan: &'a PushWorkerPlan,
+    plan: &'a WorkerPlan,
     trainer: Trainer,
     recording: UpdateRecording,
     session: PushSession,
@@ -112,9 +64,9 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new<P: Port<Frame: Send> + Send + 'static>(
-        plan: &'a PushWorkerPlan,
+        plan: &'a WorkerPlan,
         directory: &Path,
-        port: P,
+        port: Fault<P>,
     ) -> anyhow::Result<Self> {
         let job = &plan.scenario.job;
         let workers = usize::from(job.workers);
@@ -124,7 +76,7 @@ impl<'a> Worker<'a> {
         let per_round = u64::from(plan.push().updates_per_round(job));
         Ok(Self {
             recording: UpdateRecording::create(&path)?,
-            session: connect(plan, port)?,
+            session: PushSession::over(port, &plan.push_client())?,
             random: SplitMix64::keyed(plan.seed, STREAM_COMPUTE, u64::from(plan.rank)),
             update: vec![0.0; trainer.parameter_count()],
             number: 0,
@@ -140,7 +92,7 @@ impl<'a> Worker<'a> {
         model: &[f32],
         version: Version,
         pull_ns: u64,
-        say: &mut dyn FnMut(PushMessage),
+        say: &mut dyn FnMut(WorkerMessage),
     ) -> anyhow::Result<UpdateMessage> {
         let pulled_ns = monotonic_ns();
         let begun = Instant::now();
@@ -148,7 +100,7 @@ impl<'a> Worker<'a> {
         // Within the emulated computing, so that it takes no time where there is some.
         if self.plan.push().until_loss && self.plan.rank == 0 {
             let (loss, _) = self.trainer.evaluate();
-            say(PushMessage::Measured { version: version.0, loss });
+            say(WorkerMessage::Measured { version: version.0, loss });
         }
         let lives = u64::from(self.plan.life) * STEPS_OF_A_LIFE;
         let loss = self.trainer.gradient(lives + self.number, &mut self.update);
@@ -200,15 +152,11 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn summary(statistics: &PushStatistics) -> PushSummary {
-    let Latency { count, total_ns, max_ns } = statistics.request_to_grant;
-    let gate = statistics.grant_to_first_chunk;
-    PushSummary {
-        updates_pushed: statistics.updates_pushed,
-        updates_committed: statistics.updates_committed,
+fn summary(statistics: &PushStatistics) -> WorkerSummary {
+    let (grant, gate) = (statistics.request_to_grant, statistics.grant_to_first_chunk);
+    WorkerSummary {
         updates_dropped: statistics.updates_dropped,
         updates_void: statistics.updates_void,
-        updates_resent: statistics.updates_resent,
         controller_fallbacks: statistics.controller_fallbacks,
         chunks_sent: statistics.chunks_sent,
         chunks_direct: statistics.chunks_direct,
@@ -216,18 +164,14 @@ fn summary(statistics: &PushStatistics) -> PushSummary {
         chunks_dropped: statistics.chunks_dropped,
         chunks_voided: statistics.chunks_voided,
         chunks_undecided: statistics.chunks_undecided,
-        chunks_clamped: statistics.chunks_clamped,
-        replica_copies: statistics.replica_copies,
         retransmissions: statistics.retransmissions,
-        bytes_sent: statistics.bytes_sent,
-        bytes_received: statistics.bytes_received,
-        request_to_grant_total_ns: total_ns,
-        request_to_grant_count: count,
-        request_to_grant_max_ns: max_ns,
+        tx_bytes: statistics.bytes_sent,
+        rx_bytes: statistics.bytes_received,
+        request_to_grant_total_ns: grant.total_ns,
+        request_to_grant_count: grant.count,
         grant_to_first_chunk_total_ns: gate.total_ns,
         grant_to_first_chunk_count: gate.count,
-        grant_to_first_chunk_max_ns: gate.max_ns,
-        cpu_ns: 0,
+        ..WorkerSummary::default()
     }
 }
 

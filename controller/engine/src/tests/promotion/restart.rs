@@ -28,7 +28,7 @@ fn a_restarted_controller_knows_who_the_server_is() {
     // One that stopped half way asks again, whatever the old server says meanwhile.
     let mut later = Rig::with_saved(AckMode::Replica, &begun);
     later.attach("s0", 2, role("s0", 0, 0, 0));
-    later.attach("r0", 1, heir(0, 0));
+    later.attach("r0", 1, successor(0, 0));
     later.run_for(4 * SECOND);
     assert!(later.promote_command().is_some());
 }
@@ -40,7 +40,7 @@ fn a_server_that_no_controller_heard_is_replaced() {
     let before = Rig::attached(AckMode::Replica).controller.poll_saved().unwrap();
     let mut rig = Rig::with_saved(AckMode::Replica, &before);
     rig.attach("a0", 1, role("a0", 0, 0, 0));
-    rig.attach("r0", 1, heir(9_100, 100));
+    rig.attach("r0", 1, successor(9_100, 100));
     // The server lived on for a while, without a controller.
     let decided = Event::Decided {
         group: GroupId::new(3, 1),
@@ -63,7 +63,7 @@ fn a_server_that_no_controller_heard_is_replaced() {
 #[test]
 fn a_server_that_dials_late_stays_the_server() {
     let mut rig = Rig::new(AckMode::Replica);
-    rig.attach("r0", 1, heir(9_100, 100));
+    rig.attach("r0", 1, successor(9_100, 100));
     rig.run_for(12 * SECOND);
     rig.attach("s0", 1, role("s0", 9_100, 100, 0));
     rig.run_for(30 * SECOND);

@@ -178,7 +178,7 @@ fn where_both_were_away_the_server_has_time_to_dial() {
         rig.controller.handle_node_gone(rig.now_ns, node);
     }
     rig.run_for(30 * SECOND);
-    rig.attach("r0", 1, heir(0, 0));
+    rig.attach("r0", 1, successor(0, 0));
     rig.run_for(10 * SECOND);
     rig.attach("s0", 1, role("s0", 0, 0, 0));
     rig.run_for(30 * SECOND);
@@ -213,8 +213,8 @@ fn a_promotion_that_nobody_ordered_is_not_believed() {
     rig.event("r0", promoted(epoch.0, order.0)).unwrap();
 }
 
-/// The heir has no replica: it acknowledges at the commit, and when it dies people are told, also
-/// if they were told before that nobody could take over.
+/// The successor has no replica: it acknowledges at the commit, and when it dies people are told,
+/// also if they were told before that nobody could take over.
 #[test]
 fn a_promoted_server_that_dies_strands_its_job() {
     let mut rig = Rig::attached(AckMode::Replica);
@@ -299,7 +299,7 @@ fn a_round_goes_on_with_the_updates_that_the_new_server_has() {
         rig.run_for(4 * SECOND);
         rig.promoted(version, version);
         let round = &rig.controller.jobs[&JobId(0)].round;
-        assert_eq!((round.base, round.granted, round.committed), (base, within, within));
+        assert_eq!(round.numbers(), (base, within, within));
     }
 }
 

@@ -52,7 +52,8 @@ impl World {
             | Command::Promote { .. }
             | Command::MoveServer { .. }
             | Command::StandDown { .. }
-            | Command::LeaveReplica { .. } => {}
+            | Command::LeaveReplica { .. }
+            | Command::Holding(_) => {}
             Command::Skip { job, below } => {
                 let server = self.servers.get_mut(&job.0).unwrap();
                 server.skip_below = server.skip_below.max(below.0);

@@ -124,12 +124,12 @@ impl Aggregator {
         rank: Rank,
         incoming: &Incoming<'_>,
     ) -> Result<(), DropReason> {
-        let member = &lease.members[rank.index()];
         let source = incoming.source();
-        if !source.is_same_host(member.addr) {
+        let addr = lease.members[rank.index()].peer.addr();
+        if !source.is_same_host(addr) {
             return Err(DropReason::WrongSource);
         }
-        let base = member.addr.port() - self.lane;
+        let base = addr.port() - self.lane;
         match source.port().checked_sub(base) {
             Some(lane) if lane == self.lane => Ok(()),
             Some(lane) if lane < self.shards => Err(DropReason::WrongShard),

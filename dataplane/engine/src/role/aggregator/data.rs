@@ -159,12 +159,8 @@ impl Aggregator {
     ) -> Result<(), DropReason> {
         let lease = &self.leases[index.index()];
         let header = &incoming.header;
-        if lease.phase != Phase::Open || !header.cookie.is_of(lease.epoch) {
-            return Err(DropReason::StaleEpoch);
-        }
-        if header.cookie != lease.members[rank.index()].cookie_up {
-            return Err(DropReason::BadCookie);
-        }
+        let peer = &lease.members[rank.index()].peer;
+        peer.check_cookie(header.cookie, lease.epoch, lease.phase == Phase::Open)?;
         let is_stale = header.group != lease.group;
         let lane = self.check_lane(lease, rank, incoming);
         if lane != Err(DropReason::WrongSource) {

@@ -1,31 +1,27 @@
-//! The handshake: who is a member, since when, and when a lease opens (SPEC#handshake).
+//! Who is a member, since when, and when a lease opens (SPEC#handshake).
 //!
+//! Decides what a good JOIN or CLOSE comes to; frames, tokens and cookies are no concern of it.
 //! Invariant: slots belong to one epoch; a member of an earlier life or epoch cannot reach them
-//! (I1, I6). A HELLO costs no state; only a JOIN that proves a fresh round trip does.
+//! (I1, I6).
 
-use weft_wire::Members;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
-use weft_wire::{ChunkIndex, Cookie, MacAddr, Nanos, Rank};
+use weft_wire::hello::{Hello, Phase as Step, Reason};
+use weft_wire::{Members, Nanos, Rank};
 
-use super::lease::{Lease, Phase};
-use super::{Aggregator, Incoming, dispatch_out};
-use crate::admit::quota::{Payer, formation_bytes};
-use crate::drops::DropReason;
-use crate::role::{LeaseIndex, Verdict};
-use crate::send::datagram::is_intact;
-use crate::session::life::{TokenInput, token};
+use super::Aggregator;
+use super::lease::{Lease, Member, Phase};
+use crate::admit::quota::formation_bytes;
+use crate::role::LeaseIndex;
 use crate::slot::counter::Transition;
 
 /// What to answer a handshake datagram with.
-struct Answer {
-    phase: Step,
-    reason: Reason,
-    members: Members,
+pub(super) struct Answer {
+    pub(super) phase: Step,
+    pub(super) reason: Reason,
+    pub(super) members: Members,
 }
 
 impl Answer {
-    const fn new(phase: Step, members: Members) -> Self {
+    pub(super) const fn new(phase: Step, members: Members) -> Self {
         Self { phase, reason: Reason::None, members }
     }
 
@@ -35,74 +31,13 @@ impl Answer {
 }
 
 impl Aggregator {
-    pub(super) fn handle_hello(
+    pub(super) fn join(
         &mut self,
         index: LeaseIndex,
-        incoming: &mut Incoming<'_>,
-    ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.index()];
-        let rank = lease.named_by(&incoming.header)?;
-        self.check_lane(lease, rank, incoming)?;
-        let datagram_len = incoming.udp.payload_len();
-        let mac = incoming.udp.source_mac(incoming.buffer);
-        let range = incoming.udp.payload_range();
-        if !is_intact(Integrity::Crc32c, incoming.buffer, range.clone()) {
-            return Err(DropReason::Integrity);
-        }
-        let body = range.start + HEADER_LEN..range.end;
-        let (hello, _) =
-            Hello::parse(&incoming.buffer[body.clone()]).map_err(|_| DropReason::Handshake)?;
-        // A padded probe is answered with as many bytes as came, never more.
-        let padded = usize::from(hello.probe_len);
-        if padded != 0 && padded != datagram_len {
-            return Err(DropReason::Length);
-        }
-        // A HELLO shows nothing; a token or the life shows that a member speaks, whose job pays.
-        let frame_len = incoming.len_bytes();
-        let answer = match hello.phase {
-            Step::Hello => {
-                self.pay(frame_len, incoming)?;
-                Answer::new(Step::Challenge, Members::EMPTY)
-            }
-            Step::Join => {
-                if hello.life == 0 || hello.token != self.token(lease, rank, hello.life) {
-                    return Err(DropReason::Token);
-                }
-                incoming.payer = Payer::Job;
-                self.pay(frame_len.max(lease.welcome_len_bytes()), incoming)?;
-                let (_, bitmap) =
-                    Hello::parse(&incoming.buffer[body]).map_err(|_| DropReason::Handshake)?;
-                let lease = &mut self.leases[index.index()];
-                lease.load_held(rank, &hello, bitmap)?;
-                let member = &mut lease.members[rank.index()];
-                member.encap = member.encap.with_target_mac(mac);
-                self.join(index, rank, &hello, incoming.now)
-            }
-            Step::Close => {
-                if !lease.is_open_to(rank, hello.life) {
-                    return Err(DropReason::StaleEpoch);
-                }
-                incoming.payer = Payer::Job;
-                self.pay(frame_len, incoming)?;
-                self.leases[index.index()].close(rank)
-            }
-            _ => return Err(DropReason::Handshake),
-        };
-        self.answer_hello(index, rank, mac, &hello, &answer, incoming.buffer)
-    }
-
-    fn token(&self, lease: &Lease, rank: Rank, life: u64) -> u64 {
-        let input = TokenInput {
-            job: lease.row.job,
-            row: lease.row.row,
-            lane: self.lane,
-            rank: rank.index(),
-            life,
-        };
-        token(self.secret, &input, &lease.members[rank.index()].lives)
-    }
-
-    fn join(&mut self, index: LeaseIndex, rank: Rank, hello: &Hello, now: Nanos) -> Answer {
+        rank: Rank,
+        hello: &Hello,
+        now: Nanos,
+    ) -> Answer {
         let lease = &mut self.leases[index.index()];
         let bit = rank.bit();
         if hello.session != 0
@@ -113,14 +48,14 @@ impl Aggregator {
         }
         if lease.phase != Phase::Forming {
             let member = &lease.members[rank.index()];
-            if member.lives.is_present(hello.life) && lease.joined.contains(bit) {
+            if member.peer.lives().is_present(hello.life) && lease.joined.contains(bit) {
                 return lease.welcome_or_waiting();
             }
             let rejoins = member.is_box && hello.session == lease.session;
             if rejoins && lease.phase == Phase::Open {
-                let cookie = Cookie::new(lease.epoch, self.random.next_u32());
-                lease.members[rank.index()].begin_life(hello);
-                lease.members[rank.index()].cookie_up = cookie;
+                let member = &mut lease.members[rank.index()];
+                member.begin_life(hello);
+                member.peer.draw_cookie(lease.epoch, &mut self.random);
                 lease.renew_expected();
                 lease.closed = lease.closed.without(bit);
                 return lease.welcome_or_waiting();
@@ -185,96 +120,9 @@ impl Aggregator {
         }
         lease.welcome_or_waiting()
     }
-
-    fn answer_hello(
-        &self,
-        index: LeaseIndex,
-        rank: Rank,
-        mac: MacAddr,
-        hello: &Hello,
-        answer: &Answer,
-        buffer: &mut [u8],
-    ) -> Result<Verdict, DropReason> {
-        let lease = &self.leases[index.index()];
-        let member = &lease.members[rank.index()];
-        let mut body = Hello::new(answer.phase);
-        body.reason = answer.reason;
-        body.probe_len = hello.probe_len;
-        body.life = hello.life;
-        body.shards = self.shards;
-        body.mask = lease.mask;
-        body.token = match answer.phase {
-            Step::Challenge => self.token(lease, rank, hello.life),
-            _ => hello.token,
-        };
-        let mut bitmap: &[u8] = &[];
-        if answer.phase == Step::Welcome {
-            body.epoch = lease.epoch;
-            body.session = lease.session;
-            body.cookie_up = member.cookie_up;
-            body.cookie_down = lease.cookie_down;
-            body.window = lease.window;
-            body.elements = lease.row.elements;
-            body.integrity = lease.row.integrity;
-            body.overflow = lease.row.overflow;
-            body.fan_in = lease.row.fan_in;
-            body.step_count = lease.step_count;
-            body.exponent = lease.row.exponent.unwrap_or(0);
-            body.exponent_fixed = lease.row.exponent.is_some();
-            body.low_step = lease.wanted.low();
-            if !lease.wanted.is_empty() {
-                bitmap = lease.wanted.bitmap();
-                body.step_bits = u16::try_from(lease.wanted.capacity()).expect("at most 8192 bits");
-            }
-        }
-        let encap = member.encap.with_target_mac(mac);
-        let header = Header {
-            kind: Kind::Hello,
-            flags: Flags::NONE,
-            outcome: Outcome::None,
-            job: lease.row.job,
-            cookie: Cookie::default(),
-            group: lease.group,
-            chunk: ChunkIndex(u32::from(self.lane)),
-            element_type: ElementType::None,
-            operation: Operation::None,
-            exponent: 0,
-            count: 0,
-            members: answer.members,
-        };
-        let start = encap.header_len();
-        let datagram_len = HEADER_LEN + body.body_len();
-        // The table sees to it that every handshake fits the MTU, and a buffer holds that.
-        let datagram = buffer.get_mut(start..start + datagram_len).ok_or(DropReason::Length)?;
-        let mut packet = Packet::new_unchecked(datagram);
-        header.emit(&mut packet);
-        body.emit(bitmap, packet.payload_mut());
-        let len = dispatch_out(&encap, Integrity::Crc32c, buffer, datagram_len);
-        Ok(Verdict::Send { len })
-    }
 }
 
 impl Lease {
-    /// Notes which sums a joining member holds. A repeat of a JOIN that the lease has already
-    /// acted on changes nothing: what it says is old news.
-    fn load_held(&mut self, rank: Rank, hello: &Hello, bitmap: &[u8]) -> Result<(), DropReason> {
-        let settled = self.phase != Phase::Forming
-            && self.joined.contains(rank.bit())
-            && self.members[rank.index()].lives.is_present(hello.life);
-        if settled {
-            return Ok(());
-        }
-        let held = &mut self.members[rank.index()].held;
-        if hello.session == 0 {
-            held.reset(0);
-            return Ok(());
-        }
-        if hello.low_step > self.step_count || !held.load(hello.low_step, bitmap) {
-            return Err(DropReason::Handshake);
-        }
-        Ok(())
-    }
-
     fn welcome_or_waiting(&self) -> Answer {
         match self.phase {
             Phase::Open => Answer::new(Step::Welcome, self.mask),
@@ -282,12 +130,7 @@ impl Lease {
         }
     }
 
-    /// True while this life of a member is in the open lease.
-    fn is_open_to(&self, rank: Rank, life: u64) -> bool {
-        self.phase == Phase::Open && self.members[rank.index()].lives.is_present(life)
-    }
-
-    fn close(&mut self, rank: Rank) -> Answer {
+    pub(super) fn close(&mut self, rank: Rank) -> Answer {
         self.closed = self.closed.union(rank.bit());
         let is_waiting_for_root = self.closed == self.mask && !self.is_closed_upstream();
         let members = if is_waiting_for_root { Members::EMPTY } else { self.closed };
@@ -295,9 +138,9 @@ impl Lease {
     }
 }
 
-impl super::lease::Member {
+impl Member {
     fn begin_life(&mut self, hello: &Hello) {
-        self.lives.join(hello.life);
+        self.peer.join(hello.life);
         self.session = hello.session;
     }
 }

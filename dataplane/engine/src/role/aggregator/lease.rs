@@ -3,23 +3,22 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use weft_kernel::Kernels;
-use weft_wire::frame::{Encap, Endpoint, UdpAddr};
+use weft_wire::frame::{Encap, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
 use weft_wire::hello::BODY_LEN;
-use weft_wire::{Cookie, Epoch, GroupId, MacAddr, Members, Rank};
+use weft_wire::{Cookie, Epoch, GroupId, Members, Rank};
 
+use super::place::Room;
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::send::datagram::plain_header;
-use crate::session::life::Lives;
+use crate::session::host::Peer;
 use crate::slot::Slots;
-use crate::slot::accumulate::{Arithmetic, Store};
 use crate::slot::counter::Lag;
 use crate::steps::StepSet;
-use crate::table::{BoxConfig, RowConfig};
+use crate::table::RowConfig;
 
 /// Where the formation of a lease stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +34,8 @@ pub enum Phase {
 /// A lease and everything its frames are checked against.
 #[derive(Debug)]
 pub(super) struct Lease {
+    /// False for a place that is free.
+    pub(super) is_installed: bool,
     pub(super) row: RowConfig,
     pub(super) mask: Members,
     pub(super) members: Vec<Member>,
@@ -67,112 +68,32 @@ pub(super) struct Lease {
     pub(super) takes_runs: bool,
     /// Its job pays for its frames.
     pub(super) has_quota: bool,
+    pub(super) room: Room,
+    /// Memory for what members hold and a root wants.
+    pub(super) sets: Vec<StepSet>,
 }
 
 /// A member of the group, in this lane.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// Its address in this lane.
-    pub(super) addr: UdpAddr,
+    /// Its address in this lane, and its present life.
+    pub(super) peer: Peer<UdpAddr>,
     pub(super) encap: Encap,
     /// What its contributions begin with while the lease is open.
     pub(super) expected: Expected,
     pub(super) is_box: bool,
     /// Clamp limit of its contributions.
     pub(super) limit: i32,
-    pub(super) lives: Lives,
     pub(super) session: u64,
-    pub(super) cookie_up: Cookie,
     pub(super) held: StepSet,
     pub(super) lag: Lag,
 }
 
 impl Lease {
-    pub(super) fn new(
-        config: &BoxConfig,
-        row: &RowConfig,
-        lane: u16,
-        kernels: &'static Kernels,
-        random: &mut SplitMix64,
-    ) -> Self {
-        let window = row.window / config.shards;
-        let arithmetic = Arithmetic {
-            element_type: row.element_type,
-            operation: row.operation,
-            sum_order: row.sum_order,
-            overflow: row.overflow,
-        };
-        let elements = usize::from(row.elements);
-        let banks = usize::from(window) * 2;
-        let store = Store::new(kernels, arithmetic, elements, row.members.len(), banks);
-        let unit = i32::MAX / i32::try_from(row.fan_in).expect("the table bounds the fan-in");
-        // Whoever receives from this lane steers by the source port too (PROTOCOL section 10).
-        let mut source = config.local;
-        source.addr.set_port(config.local.addr.port() + lane);
-        let payload_len = elements * row.element_type.len_bytes();
-        let members = row
-            .members
-            .iter()
-            .map(|member| {
-                let addr = SocketAddr::new(member.addr.ip(), member.addr.port() + lane);
-                let target = Endpoint { mac: MacAddr::default(), addr };
-                let weight = i32::try_from(member.weight).expect("at most the fan-in");
-                Member {
-                    addr: addr.into(),
-                    encap: Encap::new(source, target)
-                        .expect("the table admits one address family")
-                        .with_payload_len(HEADER_LEN + payload_len),
-                    expected: Expected::NOTHING,
-                    is_box: member.is_box,
-                    limit: unit * weight,
-                    lives: Lives::default(),
-                    session: 0,
-                    cookie_up: Cookie::default(),
-                    held: StepSet::new(u32::from(window)),
-                    lag: Lag::default(),
-                }
-            })
-            .collect();
-        let upstream = row
-            .parent
-            .as_ref()
-            .map(|parent| Upstream::new(config, row, parent, lane, random.next_non_zero()));
-        let mut lease = Self {
-            mask: Members::first(row.members.len()),
-            members,
-            phase: Phase::Forming,
-            epoch: Epoch(random.next_u32()),
-            group: GroupId::new(row.row, 0),
-            session: 0,
-            cookie_down: Cookie::default(),
-            answer: Template::default(),
-            joined: Members::EMPTY,
-            closed: Members::EMPTY,
-            lost: None,
-            wanted: StepSet::new(u32::from(window)),
-            slots: Slots::new(u32::from(window), store),
-            // A lane serves every shards-th chunk; the last, shorter stride is not worth a rule.
-            step_count: (row.chunks_max / u32::from(config.shards)).max(1),
-            window,
-            payload_len,
-            box_port: config.local.addr.port(),
-            upstream,
-            masks: Masks::of(row.exponent, row.integrity),
-            takes_runs: false,
-            has_quota: config
-                .jobs
-                .iter()
-                .any(|job| job.job == row.job && job.rate_bytes_per_sec.is_some()),
-            row: row.clone(),
-        };
-        lease.takes_runs = lease.may_take_runs();
-        lease
-    }
-
     /// Where its members and its root speak from.
     pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
         let root = self.upstream.iter().map(|upstream| upstream.root_addr().into());
-        self.members.iter().map(|member| member.addr).chain(root)
+        self.members.iter().map(|member| member.peer.addr()).chain(root)
     }
 
     /// Bytes of the frame of an answer to a member.
@@ -194,7 +115,7 @@ impl Lease {
     pub(super) fn end_session(&mut self) {
         let was_open = self.phase == Phase::Open;
         for member in self.members.iter_mut().filter(|member| was_open || member.session != 0) {
-            member.lives.end();
+            member.peer.end();
         }
         self.phase = Phase::Forming;
         self.joined = Members::EMPTY;
@@ -207,7 +128,7 @@ impl Lease {
         self.group = GroupId::new(self.row.row, self.group.generation().wrapping_add(1));
         self.cookie_down = Cookie::new(self.epoch, random.next_u32());
         for member in &mut self.members {
-            member.cookie_up = Cookie::new(self.epoch, random.next_u32());
+            member.peer.draw_cookie(self.epoch, random);
         }
         self.answer = self.answer_header();
         self.closed = Members::EMPTY;
@@ -237,28 +158,6 @@ impl Lease {
         })
     }
 
-    /// What this box can say upwards about the sums it keeps.
-    pub(super) fn held(&self, into: &mut StepSet) {
-        let window = u32::from(self.window);
-        let frontier = |slot: u32| {
-            let index = self.slots.locate(slot);
-            let answered = [index, index.other()].map(|index| {
-                let bank = self.slots.bank(index);
-                (bank.state() == crate::slot::State::Answered).then_some(bank.step())
-            });
-            answered.into_iter().flatten().max().map_or(slot, |step| step + window)
-        };
-        let low = (0..window).map(frontier).min().unwrap_or(0);
-        into.reset(low);
-        for slot in 0..window {
-            let mut step = low + (slot.wrapping_sub(low) & (window - 1));
-            while step < frontier(slot) {
-                into.insert(step);
-                step += window;
-            }
-        }
-    }
-
     /// The member whose bit a header carries.
     pub(super) fn named_by(&self, header: &Header) -> Result<Rank, DropReason> {
         let rank = header.members.single().filter(|rank| self.mask.contains(rank.bit()));
@@ -266,7 +165,7 @@ impl Lease {
     }
 
     pub(super) fn member_at(&self, addr: UdpAddr) -> Option<Rank> {
-        let rank = self.members.iter().position(|member| member.addr == addr)?;
+        let rank = self.members.iter().position(|member| member.peer.addr() == addr)?;
         Rank::new(u8::try_from(rank).ok()?)
     }
 

@@ -8,7 +8,11 @@
 mod admit;
 mod data;
 mod formation;
+mod held;
+mod hello;
+mod holdings;
 mod lease;
+mod place;
 mod quick;
 mod reply;
 mod roots;
@@ -22,24 +26,25 @@ use alloc::vec::Vec;
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
-use weft_wire::{ChunkIndex, GroupId, Nanos};
+use weft_wire::{ChunkIndex, GroupId, JobId, Nanos};
 
 use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::gather::Gather;
+use crate::role::gather::{Gather, PushConfig};
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
-use crate::table::{JOBS_MAX, ROWS_MAX, Table};
+use crate::table::{ArenaConfig, BoxShape, JOBS_MAX, JobConfig, ROWS_MAX, Table};
 use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
 pub use stats::{JobStats, Stats};
 
 use lease::Lease;
+use place::{Past, Room};
 use quick::Quick;
 use roots::Roots;
 use run::WindowedRuns;
@@ -47,6 +52,7 @@ use run::WindowedRuns;
 /// The aggregator of one lane.
 #[derive(Debug)]
 pub struct Aggregator {
+    shape: BoxShape,
     local: Endpoint,
     local_addr: UdpAddr,
     lane: u16,
@@ -54,8 +60,16 @@ pub struct Aggregator {
     /// Shards are a power of two: its exponent.
     shards_log2: u32,
     jobs: Vec<Option<Job>>,
+    jobs_max: usize,
     /// Row index to lease.
     rows: Vec<Option<LeaseIndex>>,
+    /// By row index: what its next lease goes on from.
+    pasts: Vec<Past>,
+    arena: ArenaConfig,
+    /// Jobs that are pushed at this box, and the ports that their peers send from.
+    pushed: Vec<JobId>,
+    first_lane_ports: Vec<u16>,
+    /// The places for leases, free or not.
     leases: Vec<Lease>,
     /// Which lease a root speaks to.
     roots: Roots,
@@ -74,6 +88,7 @@ pub struct Aggregator {
 
 #[derive(Debug)]
 struct Job {
+    config: JobConfig,
     bucket: Option<TokenBucket>,
     stats: JobStats,
 }
@@ -106,64 +121,77 @@ impl Incoming<'_> {
 }
 
 impl Aggregator {
-    /// Builds the lane `lane` of a box and takes all memory it will ever use. `seed` must differ
-    /// from start to start: epochs, cookies and tokens come from it (PROTOCOL section 6).
+    /// Builds the lane `lane` of a box and takes all memory it will ever use: a place for each row,
+    /// and what the table's arena keeps free. `seed` must differ from start to start: epochs,
+    /// cookies and tokens come from it (PROTOCOL section 6).
     #[must_use]
     pub fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
-        let config = table.config();
-        assert!(lane < config.shards, "a lane of the box");
-        let mut random = SplitMix64::new(seed ^ (u64::from(lane) << 48));
+        let (config, arena, shape) = (table.config(), table.arena(), table.config().shape());
+        assert!(lane < shape.shards, "a lane of the box");
+        let random = SplitMix64::new(seed ^ (u64::from(lane) << 48));
         let mut jobs: Vec<Option<Job>> = Vec::new();
         jobs.resize_with(JOBS_MAX, || None);
-        for job in &config.jobs {
-            let shards = u64::from(config.shards);
-            let bucket = job.rate_bytes_per_sec.map(|rate| {
-                TokenBucket::new((rate / shards).max(1), (job.burst_bytes / shards).max(2048))
-            });
-            jobs[usize::from(job.job.0)] = Some(Job { bucket, stats: JobStats::default() });
-        }
-        let mut rows = vec![None; ROWS_MAX];
-        let mut leases = Vec::with_capacity(config.rows.len());
-        for row in &config.rows {
-            rows[usize::from(row.row)] =
-                Some(LeaseIndex(u16::try_from(leases.len()).expect("at most 1024 rows")));
-            leases.push(Lease::new(config, row, lane, kernels, &mut random));
-        }
-        let secret = (random.next_u64(), random.next_u64());
-        let stats = Stats::default();
-        let addresses = leases.iter().flat_map(Lease::addresses);
-        let strangers = Strangers::new(StrangersQuota::default(), addresses);
-        let timers = Timers::new(leases.len());
-        let len_bytes = |lease: &Lease| lease.slots.store().len_bytes();
-        let has_far_slots = leases.iter().map(len_bytes).sum::<usize>() > NEAR_BYTES;
-        Self {
+        let rooms = config.rows.iter().map(|row| Room::of_row(&shape, row));
+        let mut leases: Vec<Lease> = rooms.map(|room| Lease::vacant(room, kernels)).collect();
+        let of_file = leases.len();
+        let spare = core::iter::repeat_n(Room::of_arena(&shape, &arena), arena.leases.into());
+        leases.extend(spare.map(|room| Lease::vacant(room, kernels)));
+        leases[of_file..].iter_mut().for_each(Lease::touch);
+        let addresses_max: usize = leases.iter().map(Lease::addresses_max).sum();
+        let mut lane = Self {
+            shape,
             local: config.local,
             local_addr: config.local.addr.into(),
             lane,
             shards: config.shards,
             shards_log2: config.shards.trailing_zeros(),
             jobs,
-            rows,
-            roots: Roots::new(&leases),
-            timers,
-            strangers,
+            jobs_max: config.jobs.len() + usize::from(arena.jobs),
+            rows: vec![None; ROWS_MAX],
+            pasts: vec![Past::default(); ROWS_MAX],
+            arena,
+            pushed: Vec::new(),
+            first_lane_ports: Vec::new(),
+            roots: Roots::new(leases.len()),
+            timers: Timers::new(leases.len()),
+            strangers: Strangers::new(StrangersQuota::default(), addresses_max),
             leases,
             runs: WindowedRuns::new(),
             gather: Gather::none(),
             random,
-            secret,
-            has_far_slots,
+            secret: (0, 0),
+            has_far_slots: false,
             prefetched: Default::default(),
-            stats,
+            stats: Stats::default(),
+        };
+        for job in &config.jobs {
+            lane.add_job(*job);
         }
+        for (row, place) in config.rows.iter().zip(0..) {
+            lane.add_lease(LeaseIndex(place), row.clone());
+        }
+        lane.secret = (lane.random.next_u64(), lane.random.next_u64());
+        lane.renew();
+        lane
     }
 
     /// Serves push jobs too, at the same address. A job is either reduced or pushed: one that is
     /// both is pushed.
     #[must_use]
     pub fn with_pushes(mut self, gather: Gather) -> Self {
-        self.strangers = self.strangers.with_addresses(gather.addresses());
+        let count = gather.addresses().count();
+        self.strangers = self.strangers.with_addresses(count, gather.addresses());
         self.gather = gather;
+        self
+    }
+
+    /// Refuses what would get in the way of these push jobs, which lane 0 serves: a share of the
+    /// same job, and a lease that would take the frames of their peers from lane 0. Every lane of
+    /// the box is to know them.
+    #[must_use]
+    pub fn beside_pushes(mut self, pushes: &[PushConfig]) -> Self {
+        self.pushed = pushes.iter().map(|push| push.job).collect();
+        self.first_lane_ports = pushes.iter().flat_map(PushConfig::ports).collect();
         self
     }
 
@@ -328,7 +356,7 @@ impl Aggregator {
 
     /// State of every lease, for reports and tests.
     pub fn leases(&self) -> impl Iterator<Item = LeaseReport<'_>> {
-        self.leases.iter().map(Lease::report)
+        self.installed().map(Lease::report)
     }
 
     fn job_mut(&mut self, lease: LeaseIndex) -> &mut Job {

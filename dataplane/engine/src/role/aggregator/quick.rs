@@ -10,6 +10,7 @@
 //!
 //! IPv4 only; IPv6 always goes the long way.
 
+use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
@@ -17,7 +18,7 @@ use weft_wire::{ChunkIndex, Members, Nanos, Rank};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Job};
-use crate::admit::expected::{self, DATAGRAM, Expected, LEN};
+use crate::admit::expected::{DATAGRAM, Expected, LEN};
 use crate::drops::DropReason;
 use crate::role::LeaseIndex;
 use crate::slot::bitmap::{Seen, look};
@@ -30,7 +31,7 @@ impl Lease {
         let (from, mut to) = (member.encap.target(), member.encap.source());
         // The member sends to the box's port whatever the lane.
         to.addr.set_port(self.box_port);
-        if self.is_from_root(member.addr) {
+        if self.is_from_root(member.peer.addr()) {
             return Expected::NOTHING;
         }
         let header = Header {
@@ -38,7 +39,7 @@ impl Lease {
             flags: Flags::NONE,
             outcome: Outcome::None,
             job: self.row.job,
-            cookie: member.cookie_up,
+            cookie: member.peer.cookie_up(),
             group: self.group,
             chunk: ChunkIndex(0),
             element_type: self.row.element_type,
@@ -122,9 +123,18 @@ impl Lease {
         buffer: &'a [u8],
         len: usize,
     ) -> Option<(&'a [u8; LEN], Rank)> {
-        let expected = |rank: usize| self.members.get(rank).map(|member| &member.expected);
-        let found = expected::recognise(&self.masks, expected, self.payload_len, buffer, len)?;
-        (self.phase == Phase::Open).then_some(found)
+        let head: &[u8; LEN] = buffer.first_chunk()?;
+        let datagram: &[u8; HEADER_LEN] = head.last_chunk()?;
+        // The comparison holds the other bits against the member's own.
+        let rank = Packet::new_unchecked(datagram).members().0.trailing_zeros();
+        let member = self.members.get(rank as usize)?;
+        let rank = Rank::new(u8::try_from(rank).ok()?)?;
+        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
+        let is_expected = member.expected.matches(&self.masks, head)
+            && self.phase == Phase::Open
+            && len >= LEN + self.payload_len
+            && ipv4_checksum_ok(ip);
+        is_expected.then_some((head, rank))
     }
 
     /// The checks that are left of a recognised contribution: its job's quota, and its integrity
@@ -163,7 +173,7 @@ impl Lease {
             first,
             exponent: packet.exponent(),
             flags: packet.flags(),
-            congestion: expected::is_marked(head),
+            congestion: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
             payload_start: LEN,
             frame_len: LEN + self.payload_len,
             now,

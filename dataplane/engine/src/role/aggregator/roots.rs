@@ -1,7 +1,7 @@
 //! Which lease a frame from a root is for, found without a look at the others.
 //!
 //! A root names its own row, so what comes from there is found by address and row. O(1) per frame;
-//! fixed when the lane is made.
+//! made anew when a lease comes or goes, in the memory that was taken at the start.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,46 +16,52 @@ use crate::table::ROWS_MAX;
 /// The roots of a lane's leases.
 #[derive(Debug)]
 pub(super) struct Roots {
-    /// Where they speak from.
-    addresses: Addresses,
-    /// By the number of the root's address: its rows that leases here are members of.
-    rows: Vec<Vec<Option<LeaseIndex>>>,
-    /// A bit for each UDP port that a leaf sends up from; empty where there is no leaf.
+    /// Where they speak from, and their rows that leases here are members of.
+    rows: Addresses<(UdpAddr, u16)>,
+    /// By the number of the root's row.
+    leases: Vec<LeaseIndex>,
+    /// A bit for each UDP port that a leaf sends up from.
     ports: Vec<u64>,
 }
 
 impl Roots {
-    pub(super) fn new(leases: &[Lease]) -> Self {
+    /// Takes the memory of so many leases.
+    pub(super) fn new(leases_max: usize) -> Self {
+        Self {
+            rows: Addresses::new(leases_max),
+            leases: Vec::with_capacity(leases_max),
+            ports: vec![0; PORT_COUNT / WORD_BITS],
+        }
+    }
+
+    /// To be called when a lease has come or gone.
+    pub(super) fn renew(&mut self, leases: &[Lease]) {
         let roots = leases.iter().zip(0..).filter_map(|(lease, index)| {
             let (upstream, root) = (lease.upstream.as_ref()?, lease.row.parent.as_ref()?);
             // A root has no other rows.
-            let row = usize::from(root.row);
-            (row < ROWS_MAX).then_some((upstream, row, LeaseIndex(index)))
+            let is_row = usize::from(root.row) < ROWS_MAX;
+            let key = (upstream.root_addr().into(), root.row);
+            is_row.then_some((key, upstream.port(), LeaseIndex(index)))
         });
-        let addresses =
-            Addresses::new(roots.clone().map(|(upstream, ..)| upstream.root_addr().into()));
-        let mut rows = vec![Vec::new(); addresses.len()];
-        let mut ports = Vec::new();
-        for (upstream, row, index) in roots {
-            let number = addresses.find(upstream.root_addr().into()).expect("it was just named");
-            let rows: &mut Vec<Option<LeaseIndex>> = &mut rows[number];
-            rows.resize(rows.len().max(row + 1), None);
+        self.rows.renew(roots.clone().map(|(key, ..)| key));
+        self.leases.clear();
+        self.ports.fill(0);
+        for (key, port, lease) in roots {
             // Of two leases that name one row of a root the first hears it.
-            rows[row].get_or_insert(index);
-            ports.resize(PORT_COUNT / WORD_BITS, 0);
-            let (word, bit) = place(upstream.port());
-            ports[word] |= bit;
+            if self.rows.find(key) == Some(self.leases.len()) {
+                self.leases.push(lease);
+            }
+            let (word, bit) = place(port);
+            self.ports[word] |= bit;
         }
-        Self { addresses, rows, ports }
     }
 
     /// The lease of `row` at the root that speaks from `source`.
     pub(super) fn find(&self, source: UdpAddr, row: u16) -> Option<LeaseIndex> {
-        if self.rows.is_empty() {
+        if self.leases.is_empty() {
             return None;
         }
-        let rows = &self.rows[self.addresses.find(source)?];
-        rows.get(usize::from(row)).copied().flatten()
+        self.leases.get(self.rows.find((source, row))?).copied()
     }
 
     /// True when roots send to this port.

@@ -1,8 +1,8 @@
 //! A leaf's membership of the root's lease (SPEC#two-levels).
 //!
-//! The leaf is a member like any other: it says HELLO, JOINs with the sums it keeps, hands over
-//! what the root wants. It has timers for these only; its sums are sent again when the completing
-//! rank repeats itself, so slots stay free of timers.
+//! The leaf is a member like any other, with the session of one: it JOINs with the sums it keeps
+//! and hands over what the root wants. It has timers for these only; its sums are sent again when
+//! the completing rank repeats itself, so slots stay free of timers.
 
 mod send;
 
@@ -12,7 +12,7 @@ use core::net::SocketAddr;
 use weft_wire::frame::{Encap, Endpoint};
 use weft_wire::header::{Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step, Reason};
-use weft_wire::{Cookie, GroupId, JobId, Members, Nanos};
+use weft_wire::{JobId, Members, Nanos};
 
 use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming};
@@ -20,28 +20,13 @@ use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::{LeaseIndex, Verdict};
+use crate::session::backoff::Backoff;
+use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
 use crate::steps::StepSet;
-use crate::table::{BoxConfig, ParentConfig, RowConfig};
+use crate::table::{BoxShape, ParentConfig, RowConfig};
 
-/// First pause between handshake datagrams; doubles up to [`HANDSHAKE_PAUSE_MAX`].
-const HANDSHAKE_PAUSE: Nanos = Nanos::from_millis(2);
-/// Longest pause between handshake datagrams.
-const HANDSHAKE_PAUSE_MAX: Nanos = Nanos::from_millis(100);
-/// Handshake datagrams without an answer before the leaf begins again with a HELLO.
-const UNANSWERED_MAX: u32 = 4;
 /// Sums that wait to be sent up again; a further one is dropped, for its rank repeats itself.
 const RESEND_MAX: usize = 64;
-
-/// Where a leaf stands with the root.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Standing {
-    Idle,
-    Hello,
-    Join,
-    Open,
-    Closing,
-    Closed,
-}
 
 /// A leaf's end of its path to the root, in one lane.
 #[derive(Debug)]
@@ -52,17 +37,11 @@ pub(super) struct Upstream {
     row: u16,
     bit: Members,
     mask: Members,
-    standing: Standing,
-    life: u64,
-    token: u64,
-    session: u64,
-    cookie_up: Cookie,
-    cookie_down: Cookie,
-    group: GroupId,
-    next_at: Nanos,
-    pause: Nanos,
-    /// Handshake datagrams since the root last answered one.
-    unanswered: u32,
+    session: Client,
+    /// The root knows that all of its members have closed.
+    is_closed_by_all: bool,
+    /// When an open leaf next hands over, or asks.
+    poll: Backoff,
     resend: ArrayVec<u32, RESEND_MAX>,
     /// Sums that the root wants and this leaf keeps.
     hand_over: StepSet,
@@ -71,15 +50,16 @@ pub(super) struct Upstream {
 
 impl Upstream {
     pub(super) fn new(
-        config: &BoxConfig,
+        shape: &BoxShape,
         row: &RowConfig,
         parent: &ParentConfig,
         lane: u16,
         life: u64,
+        hand_over: StepSet,
     ) -> Self {
         let source = Endpoint {
-            mac: config.local.mac,
-            addr: SocketAddr::new(config.local.addr.ip(), parent.source_port + lane),
+            mac: shape.local.mac,
+            addr: SocketAddr::new(shape.local.addr.ip(), parent.source_port + lane),
         };
         let mut root = parent.endpoint.addr;
         root.set_port(root.port() + lane);
@@ -90,20 +70,18 @@ impl Upstream {
             row: parent.row,
             bit: parent.rank.bit(),
             mask: Members::EMPTY,
-            standing: Standing::Idle,
-            life,
-            token: 0,
-            session: 0,
-            cookie_up: Cookie::default(),
-            cookie_down: Cookie::default(),
-            group: GroupId::default(),
-            next_at: Nanos::MAX,
-            pause: HANDSHAKE_PAUSE,
-            unanswered: 0,
+            session: Client::new(SESSION, life),
+            is_closed_by_all: false,
+            poll: Backoff::new(SESSION.pause_min, SESSION.pause_max),
             resend: ArrayVec::new(),
-            hand_over: StepSet::new(u32::from(row.window / config.shards)),
+            hand_over,
             hand_over_next: 0,
         }
+    }
+
+    /// Its memory, when the lease ends.
+    pub(super) fn into_set(self) -> StepSet {
+        self.hand_over
     }
 
     /// Where the root's lane sends from: its port and the lane.
@@ -117,10 +95,11 @@ impl Upstream {
     }
 
     pub(super) fn timeout(&self) -> Nanos {
-        if self.standing == Standing::Open && !self.resend.is_empty() {
-            return Nanos(0);
+        match self.session.standing() {
+            Standing::Open if !self.resend.is_empty() => Nanos(0),
+            Standing::Open => self.poll.at(),
+            _ => self.session.timeout(),
         }
-        self.next_at
     }
 
     pub(super) fn queue_resend(&mut self, step: u32) {
@@ -133,40 +112,26 @@ impl Upstream {
     pub(super) fn hand_over_done(&mut self, step: u32) {
         self.hand_over.remove(step);
     }
-
-    fn enter(&mut self, standing: Standing) {
-        self.standing = standing;
-        self.pause = HANDSHAKE_PAUSE;
-        self.unanswered = 0;
-        self.next_at = match standing {
-            Standing::Idle | Standing::Closed => Nanos::MAX,
-            _ => Nanos(0),
-        };
-    }
-
-    fn back_off(&mut self, now: Nanos) {
-        self.next_at = now.saturating_add(self.pause);
-        self.pause = Nanos((self.pause.0 * 2).min(HANDSHAKE_PAUSE_MAX.0));
-    }
 }
 
 impl Lease {
     /// Begins the handshake with the root: afresh (`session` 0) as a new life, or to resume.
     pub(super) fn arm_upstream(&mut self, session: u64, random: &mut SplitMix64) {
         if let Some(upstream) = &mut self.upstream {
-            upstream.session = session;
-            if session == 0 {
-                upstream.life = random.next_non_zero();
+            match session {
+                0 => upstream.session.begin_life(random.next_non_zero(), AT_ONCE),
+                _ => upstream.session.begin(session, AT_ONCE),
             }
+            upstream.is_closed_by_all = false;
             upstream.resend.clear();
             upstream.hand_over.reset(0);
-            upstream.enter(Standing::Hello);
         }
     }
 
     pub(super) fn disarm_upstream(&mut self) {
         if let Some(upstream) = &mut self.upstream {
-            upstream.enter(Standing::Idle);
+            upstream.session.end();
+            upstream.is_closed_by_all = false;
         }
     }
 
@@ -174,10 +139,8 @@ impl Lease {
     /// The first call starts closing.
     pub(super) fn is_closed_upstream(&mut self) -> bool {
         let Some(upstream) = &mut self.upstream else { return true };
-        if upstream.standing == Standing::Open {
-            upstream.enter(Standing::Closing);
-        }
-        upstream.standing == Standing::Closed
+        upstream.session.close(AT_ONCE);
+        upstream.is_closed_by_all
     }
 }
 
@@ -205,12 +168,13 @@ impl Aggregator {
         if header.chunk.0 & (shards - 1) != u32::from(self.lane) {
             return Err(DropReason::WrongShard);
         }
+        let terms = upstream.session.terms().ok_or(DropReason::BadCookie)?;
         match header.kind {
             Kind::Answer => {
-                if header.cookie != upstream.cookie_down {
+                if header.cookie != terms.cookie_down {
                     return Err(DropReason::BadCookie);
                 }
-                if header.group != upstream.group {
+                if header.group != terms.group {
                     return Err(DropReason::StaleGroup);
                 }
                 if header.members != upstream.mask {
@@ -220,20 +184,19 @@ impl Aggregator {
                 incoming.payer = Payer::Nobody;
                 self.handle_answer_from_root(index, incoming)
             }
-            Kind::State
-                if header.outcome == Outcome::Stale && header.cookie == upstream.cookie_up =>
-            {
+            Kind::State if header.outcome == Outcome::Stale && header.cookie == terms.cookie_up => {
                 let mut packet = Packet::new_unchecked(incoming.datagram());
                 if !packet.verify_crc(weft_kernel::crc32c) && packet.crc() != 0 {
                     return Err(DropReason::Integrity);
                 }
                 // The root began a new epoch: resume with what this leaf keeps.
-                if matches!(upstream.standing, Standing::Open | Standing::Closing) {
-                    upstream.enter(Standing::Hello);
+                let session = &mut upstream.session;
+                if matches!(session.standing(), Standing::Open | Standing::Closing) {
+                    session.begin(session.session(), AT_ONCE);
                 }
                 Ok(Verdict::Hold)
             }
-            Kind::State if header.cookie != upstream.cookie_down => Err(DropReason::BadCookie),
+            Kind::State if header.cookie != terms.cookie_down => Err(DropReason::BadCookie),
             Kind::State => Ok(Verdict::Hold),
             _ => Err(DropReason::Kind),
         }
@@ -246,6 +209,7 @@ impl Aggregator {
     ) -> Result<Verdict, DropReason> {
         let mac = incoming.udp.source_mac(incoming.buffer);
         let header = incoming.header;
+        let (now, datagram_len) = (incoming.now, incoming.udp.payload_len());
         let mut packet = Packet::new_unchecked(incoming.datagram());
         if !packet.verify_crc(weft_kernel::crc32c) {
             return Err(DropReason::Integrity);
@@ -254,43 +218,33 @@ impl Aggregator {
             Hello::parse(packet.payload_mut()).map_err(|_| DropReason::Handshake)?;
         let lease = &mut self.leases[index.index()];
         let upstream = lease.upstream.as_mut().expect("the frame is from its root");
-        if hello.life != upstream.life {
-            return Err(DropReason::Unsolicited);
-        }
-        match (hello.phase, upstream.standing) {
-            (Step::Challenge, Standing::Hello) => {
-                upstream.encap = upstream.encap.with_target_mac(mac);
-                upstream.token = hello.token;
-                upstream.enter(Standing::Join);
-            }
-            (Step::Welcome, Standing::Join) => {
+        upstream.session.hear(&hello, datagram_len, now)?;
+        match hello.phase {
+            Step::Challenge => upstream.encap = upstream.encap.with_target_mac(mac),
+            Step::Welcome => {
                 let fits = hello.window == lease.window
                     && hello.elements == lease.row.elements
                     && hello.shards == self.shards;
                 if !fits {
                     return Err(DropReason::Handshake);
                 }
-                let terms = (hello.cookie_up, hello.cookie_down, header.group);
-                let known = (upstream.cookie_up, upstream.cookie_down, upstream.group);
-                upstream.session = hello.session;
-                (upstream.cookie_up, upstream.cookie_down, upstream.group) = terms;
-                lease.session = hello.session;
                 // What the root wants is as old as its epoch: in the same one it is old news.
-                lease.open_upstream(&hello, if terms == known { &[] } else { bitmap });
+                let is_known = upstream.session.open(&hello, header.group);
+                lease.session = hello.session;
+                lease.open_upstream(&hello, if is_known { &[] } else { bitmap });
             }
-            (Step::Refused, Standing::Join) if hello.reason != Reason::UnknownGroup => {
+            Step::Refused if hello.reason != Reason::UnknownGroup => {
                 self.stats.sessions_broken += 1;
                 let session = lease.session;
                 lease.lost = Some((session, Members::EMPTY));
-                upstream.enter(Standing::Idle);
+                upstream.session.end();
                 lease.end_session();
             }
-            (Step::Closed, Standing::Closing) if header.members == hello.mask => {
-                upstream.enter(Standing::Closed);
+            Step::Closed if header.members == hello.mask => {
+                upstream.session.end();
+                upstream.is_closed_by_all = true;
             }
-            (Step::Waiting | Step::Closed, _) => upstream.unanswered = 0,
-            (Step::Refused, _) => {}
-            _ => return Err(DropReason::Unsolicited),
+            _ => {}
         }
         Ok(Verdict::Hold)
     }
@@ -311,10 +265,25 @@ impl Lease {
             }
         }
         upstream.hand_over_next = 0;
-        upstream.enter(Standing::Open);
+        upstream.poll.start(AT_ONCE);
         if self.phase == Phase::AwaitingRoot {
             self.phase = Phase::Open;
             self.renew_expected();
         }
     }
 }
+
+/// A leaf's handshake with its root.
+const SESSION: ClientConfig = ClientConfig {
+    pause_min: Nanos::from_millis(2),
+    pause_max: Nanos::from_millis(100),
+    unanswered_max: 4,
+    probe_len: 0,
+    join_suspends: true,
+    takes_late_welcome: false,
+    doubt_shortens_pauses: true,
+    // The others may need what this leaf keeps.
+    unheard_close: UnheardClose::BeginAnew,
+};
+/// Whatever the time.
+const AT_ONCE: Nanos = Nanos(0);

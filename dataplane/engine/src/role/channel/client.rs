@@ -13,24 +13,10 @@ use weft_wire::hello::BODY_LEN;
 use weft_wire::{Cookie, Nanos};
 
 use super::config::{ChannelClientConfig, ChannelError};
-use super::frame::write;
 use super::{ChannelTerms, Peer};
 use crate::drops::DropReason;
-use crate::send::datagram::is_intact;
-use crate::session::probe::Probe;
-
-/// Where a channel stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Standing {
-    /// The handshake is under way.
-    Opening,
-    /// Frames may be sent.
-    Open,
-    /// CLOSE is under way.
-    Closing,
-    /// The host confirmed the CLOSE, or never will.
-    Closed,
-}
+use crate::send::datagram::{is_intact, write};
+use crate::session::client::{Client, ClientConfig, Standing};
 
 /// What an incoming frame was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,30 +40,9 @@ pub struct ChannelClient {
     pub(super) config: ChannelClientConfig,
     pub(super) encap: Encap,
     pub(super) target: UdpAddr,
-    pub(super) life: u64,
-    pub(super) step: Step,
-    pub(super) token: u64,
+    pub(super) session: Client,
     pub(super) terms: Option<ChannelTerms>,
-    pub(super) next_at: Nanos,
-    pub(super) polls: u32,
-    pub(super) unanswered: u32,
-    /// Since when the host has owed an answer.
-    pub(super) asked_at: Nanos,
-    pub(super) probe: Probe,
     pub(super) error: Option<ChannelError>,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Step {
-    Hello,
-    Join,
-    Open,
-    /// Open, and a HELLO asks whether the host still knows us.
-    Ask,
-    /// Open, and a JOIN asks for the WELCOME again.
-    Rejoin,
-    Close,
-    Closed,
 }
 
 impl ChannelClient {
@@ -96,33 +61,17 @@ impl ChannelClient {
             config.probe_len = config.probe_len.max(PROBE_LEN_MIN);
         }
         let encap = Encap::new(config.local, config.target).ok_or(ChannelError::Family)?;
-        let probe = Probe::new(config.probe_len);
-        Ok(Self {
-            config,
-            encap,
-            target: config.target.addr.into(),
-            life: life.max(1),
-            step: Step::Hello,
-            token: 0,
-            terms: None,
-            next_at: now,
-            polls: 0,
-            unanswered: 0,
-            asked_at: now,
-            probe,
-            error: None,
-        })
+        let rules = ClientConfig::every(config.hello_interval_ns, config.probe_len);
+        let mut session = Client::new(rules, life.max(1));
+        session.begin(0, now);
+        let target = config.target.addr.into();
+        Ok(Self { config, encap, target, session, terms: None, error: None })
     }
 
     /// Where the channel stands.
     #[must_use]
     pub fn standing(&self) -> Standing {
-        match self.step {
-            Step::Hello | Step::Join => Standing::Opening,
-            Step::Open | Step::Ask | Step::Rejoin => Standing::Open,
-            Step::Close => Standing::Closing,
-            Step::Closed => Standing::Closed,
-        }
+        self.session.standing()
     }
 
     /// What the last WELCOME said.
@@ -158,59 +107,41 @@ impl ChannelClient {
     /// Asks the host whether it still knows this channel, for its owner's questions are not
     /// answered. [`ChannelError::Silent`] follows if this is not answered either.
     pub fn ask(&mut self, now: Nanos) {
-        if self.step == Step::Open {
-            self.enter(Step::Ask, now);
-            self.asked_at = now;
-        }
+        self.session.ask(now);
     }
 
     /// Begins to close. [`Standing::Closed`] follows, confirmed or not.
     pub fn close(&mut self, now: Nanos) {
-        let open = matches!(self.standing(), Standing::Open);
-        if self.step != Step::Closed {
-            self.enter(if open { Step::Close } else { Step::Closed }, now);
-            self.asked_at = now;
+        match self.standing() {
+            Standing::Open => self.session.close(now),
+            _ => self.session.end(),
         }
     }
 
     /// Writes the handshake datagram that is due, if one is, and returns the frame's length.
     pub fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
-        if now < self.next_at || matches!(self.step, Step::Open | Step::Closed) {
+        if now < self.session.timeout() {
             return None;
         }
-        let overdue = now.since(self.asked_at).0 >= self.config.silent_timeout_ns;
-        if overdue && self.step == Step::Close {
-            self.enter(Step::Closed, now);
-            return None;
+        let asked_at = self.session.asked_at();
+        let is_overdue = now.since(asked_at).0 >= self.config.silent_timeout_ns;
+        if is_overdue && self.standing() == Standing::Closing {
+            self.session.end();
         }
-        if self.probe.has_failed() {
+        let has_probe_failed = self.session.probe().has_failed();
+        let body = self.session.poll(now)?;
+        if has_probe_failed {
             self.error = Some(ChannelError::MtuTooSmall { probe_len: self.config.probe_len });
-        } else if overdue {
+        } else if is_overdue {
             self.error.get_or_insert(ChannelError::Silent);
         }
-        if self.unanswered >= UNANSWERED_MAX {
-            // The host that gave the token may be gone.
-            match self.step {
-                Step::Join => self.step = Step::Hello,
-                Step::Rejoin => self.step = Step::Ask,
-                _ => {}
-            }
-            self.unanswered = 0;
-        }
-        let wait_ns = self.config.hello_interval_ns.max(1) << self.polls.min(BACKOFF_SHIFT_MAX);
-        self.next_at = now.saturating_add(Nanos(wait_ns));
-        self.polls += 1;
-        self.unanswered += 1;
-        self.write_handshake(frame)
+        self.write_handshake(&body, frame)
     }
 
     /// When [`ChannelClient::poll_transmit`] will have something; [`Nanos::MAX`]: never.
     #[must_use]
     pub fn poll_timeout(&self) -> Nanos {
-        match self.step {
-            Step::Open | Step::Closed => Nanos::MAX,
-            _ => self.next_at,
-        }
+        self.session.timeout()
     }
 
     /// Writes a datagram of the owner's: `header` with job and cookie filled in, before a payload
@@ -274,14 +205,13 @@ impl ChannelClient {
         if is_echo {
             if self.standing() == Standing::Closing {
                 // A host that does not know us has nothing to close.
-                self.enter(Step::Closed, now);
+                self.session.end();
                 return Ok(ClientEvent::Closed);
             }
             if self.standing() != Standing::Open {
                 return Err(DropReason::Unsolicited);
             }
-            self.enter(Step::Hello, now);
-            self.asked_at = now;
+            self.session.begin(0, now);
             return Ok(ClientEvent::Lost);
         }
         if self.standing() != Standing::Open {
@@ -290,13 +220,6 @@ impl ChannelClient {
         self.error = None;
         Ok(ClientEvent::Frame)
     }
-
-    pub(super) fn enter(&mut self, step: Step, now: Nanos) {
-        self.step = step;
-        self.next_at = now;
-        self.polls = 0;
-        self.unanswered = 0;
-    }
 }
 
 /// A HELLO without padding.
@@ -304,7 +227,3 @@ const PROBE_LEN_MIN: u16 = {
     assert!(HEADER_LEN + BODY_LEN == 104);
     104
 };
-/// Handshake datagrams back off to `interval << 2`.
-const BACKOFF_SHIFT_MAX: u32 = 2;
-/// Datagrams without an answer before the token is doubted.
-const UNANSWERED_MAX: u32 = 4;

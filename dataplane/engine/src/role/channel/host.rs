@@ -12,13 +12,13 @@ use weft_wire::header::{HEADER_LEN, Header, Kind, Outcome};
 use weft_wire::hello::{Hello, Integrity, Phase};
 use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 
-use super::frame::{write, write_hello};
 use super::{BOXES_MAX, JobTerms, Peer};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::send::datagram::{is_intact, plain_header};
-use crate::session::life::{Lives, TokenInput, token};
+use crate::send::datagram::{is_intact, plain_header, write, write_hello};
+use crate::session::host as session;
+use crate::session::token::Lives;
 
 /// The peers that may open channels, and what they are told.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +56,7 @@ pub enum PeerChange {
 pub struct ChannelHost {
     terms: JobTerms,
     epoch: Epoch,
+    /// Random per life of the host.
     secret: (u64, u64),
     random: SplitMix64,
     /// Workers by rank, then boxes by index.
@@ -67,11 +68,9 @@ pub struct ChannelHost {
 
 #[derive(Debug)]
 struct Entry {
-    addr: UdpAddr,
-    encap: Encap,
     /// A channel is open while a life is present.
-    lives: Lives,
-    cookie_up: Cookie,
+    peer: session::Peer<UdpAddr>,
+    encap: Encap,
     cookie_down: Cookie,
 }
 
@@ -91,13 +90,8 @@ impl ChannelHost {
             let encap = Encap::new(config.local, target).expect("one address family");
             // Most of what a host sends is a header alone.
             let encap = encap.with_payload_len(HEADER_LEN);
-            Entry {
-                addr: addr.into(),
-                encap,
-                lives: Lives::default(),
-                cookie_up: Cookie::default(),
-                cookie_down: Cookie::default(),
-            }
+            let peer = session::Peer::new(addr.into(), Lives::default());
+            Entry { peer, encap, cookie_down: Cookie::default() }
         };
         let workers = config.workers.iter().map(|addr| Some(entry(*addr)));
         let peers = workers.chain(config.boxes.iter().map(|addr| addr.map(entry))).collect();
@@ -138,20 +132,21 @@ impl ChannelHost {
     /// The life in which the peer joined last; 0 when it never did.
     #[must_use]
     pub fn life(&self, peer: Peer) -> u64 {
-        self.entry(peer).map_or(0, |entry| entry.lives.latest())
+        self.entry(peer).map_or(0, |entry| entry.peer.lives().latest())
     }
 
     /// True when the table has the peer at this address.
     #[must_use]
     pub fn is_at(&self, peer: Peer, source: UdpAddr) -> bool {
-        self.entry(peer).is_some_and(|entry| entry.addr == source)
+        self.entry(peer).is_some_and(|entry| entry.peer.addr() == source)
     }
 
     /// The peer at this address, if the table has one.
     #[must_use]
     pub fn peer_at(&self, addr: UdpAddr) -> Option<Peer> {
-        let is_it = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.addr == addr);
-        let index = self.peers.iter().position(is_it)?;
+        let mut entries = self.peers.iter();
+        let index =
+            entries.position(|entry| matches!(entry, Some(it) if it.peer.addr() == addr))?;
         self.peer_of(index)
     }
 
@@ -163,11 +158,8 @@ impl ChannelHost {
     /// answers with [`ChannelHost::refuse_stale`].
     pub fn identify(&self, peer: Peer, cookie: Cookie, source: UdpAddr) -> Result<(), DropReason> {
         let entry = self.entry(peer).ok_or(DropReason::BadMembers)?;
-        if !entry.is_open() || cookie != entry.cookie_up {
-            let is_stale = !entry.is_open() || !cookie.is_of(self.epoch);
-            return Err(if is_stale { DropReason::StaleEpoch } else { DropReason::BadCookie });
-        }
-        if source == entry.addr { Ok(()) } else { Err(DropReason::WrongSource) }
+        entry.peer.check_cookie(cookie, self.epoch, entry.is_open())?;
+        entry.peer.check_source(source)
     }
 
     /// Turns a frame that [`ChannelHost::identify`] refused for its cookie into the STALE that
@@ -180,7 +172,7 @@ impl ChannelHost {
         header: &Header,
         buffer: &mut [u8],
     ) -> Option<usize> {
-        let entry = self.entry(peer).filter(|entry| entry.addr == udp.source(buffer))?;
+        let entry = self.entry(peer).filter(|entry| entry.peer.addr() == udp.source(buffer))?;
         let state = Header {
             outcome: Outcome::Stale,
             chunk: header.chunk,
@@ -219,7 +211,7 @@ impl ChannelHost {
     /// The way from `peer`, and the cookie on its frames; `None` while it has no channel.
     pub(crate) fn way_in(&self, peer: Peer) -> Option<(&Encap, Cookie)> {
         let entry = self.entry(peer).filter(|entry| entry.is_open())?;
-        Some((&entry.encap, entry.cookie_up))
+        Some((&entry.encap, entry.peer.cookie_up()))
     }
 
     /// Where the payload of a frame to `peer` starts.
@@ -253,9 +245,7 @@ impl ChannelHost {
         let peer = Peer::of_channel(header)?;
         let index = self.index(peer).ok_or(DropReason::BadMembers)?;
         let entry = self.peers[index].as_ref().ok_or(DropReason::BadMembers)?;
-        if entry.addr != udp.source(buffer) {
-            return Err(DropReason::WrongSource);
-        }
+        entry.peer.check_source(udp.source(buffer))?;
         if header.chunk.0 != 0 {
             return Err(DropReason::ChunkOutOfRange);
         }
@@ -264,11 +254,7 @@ impl ChannelHost {
         }
         let body = &buffer[udp.payload_range()][HEADER_LEN..];
         let (hello, _) = Hello::parse(body).map_err(|_| DropReason::Handshake)?;
-        // A padded probe is answered with as many bytes as came, never more.
-        let padded = usize::from(hello.probe_len);
-        if padded != 0 && padded != udp.payload_len() {
-            return Err(DropReason::Length);
-        }
+        self.session(peer).hear(peer.rank(), &entry.peer, &hello, udp.payload_len())?;
         let mac = udp.source_mac(buffer);
         let (phase, change) = match hello.phase {
             Phase::Hello => {
@@ -276,14 +262,11 @@ impl ChannelHost {
                 (Phase::Challenge, None)
             }
             Phase::Join => {
-                if hello.life == 0 || hello.token != self.token(peer, entry, hello.life) {
-                    return Err(DropReason::Token);
-                }
                 pay(Payer::Job)?;
                 (Phase::Welcome, self.join(index, peer, mac, hello.life))
             }
             Phase::Close => {
-                if hello.life != entry.lives.latest() || hello.cookie_up != entry.cookie_up {
+                if hello.cookie_up != entry.peer.cookie_up() {
                     return Err(DropReason::StaleEpoch);
                 }
                 pay(Payer::Job)?;
@@ -296,14 +279,13 @@ impl ChannelHost {
     }
 
     fn join(&mut self, index: usize, peer: Peer, mac: MacAddr, life: u64) -> Option<PeerChange> {
-        let (epoch, random) = (self.epoch, &mut self.random);
         let entry = self.peers[index].as_mut()?;
         entry.encap = entry.encap.with_target_mac(mac);
-        if !entry.lives.join(life) {
+        if !entry.peer.join(life) {
             return None;
         }
-        entry.cookie_up = Cookie::new(epoch, random.next_u32());
-        entry.cookie_down = Cookie::new(epoch, random.next_u32());
+        entry.peer.draw_cookie(self.epoch, &mut self.random);
+        entry.cookie_down = Cookie::new(self.epoch, self.random.next_u32());
         Some(PeerChange::NewLife(peer))
     }
 
@@ -311,7 +293,7 @@ impl ChannelHost {
     fn close(&mut self, index: usize, peer: Peer) -> Option<PeerChange> {
         let entry = self.peers[index].as_mut()?;
         let was_open = entry.is_open();
-        entry.lives.end();
+        entry.peer.end();
         was_open.then_some(PeerChange::Closed(peer))
     }
 
@@ -325,44 +307,29 @@ impl ChannelHost {
         buffer: &mut [u8],
     ) -> Option<usize> {
         let entry = self.peers[index].as_ref()?;
-        let mut body = Hello::new(phase);
-        body.probe_len = hello.probe_len;
-        body.life = hello.life;
-        body.shards = 1;
-        body.token = match phase {
-            Phase::Challenge => self.token(peer, entry, hello.life),
-            _ => hello.token,
-        };
-        let mask = match peer {
-            Peer::Worker(_) => self.worker_mask,
-            Peer::Box(_) => self.box_mask,
-        };
+        let (session, rank) = (self.session(peer), peer.rank());
+        let mut body = session.reply(rank, &entry.peer, hello, phase);
         if phase == Phase::Welcome {
-            body.epoch = self.epoch;
-            body.cookie_up = entry.cookie_up;
-            body.cookie_down = entry.cookie_down;
+            entry.peer.tell(self.epoch, entry.cookie_down, &mut body);
             body.elements = self.terms.elements;
             body.integrity = self.terms.integrity;
             body.exponent = self.terms.exponent.unwrap_or(0);
             body.exponent_fixed = self.terms.exponent.is_some();
             body.step_count = self.terms.chunks;
-            body.mask = mask;
+            body.mask = match peer {
+                Peer::Worker(_) => self.worker_mask,
+                Peer::Box(_) => self.box_mask,
+            };
         }
+        body.shards = 1;
         let group = GroupId::new(peer.row(), 0);
         let header = plain_header(Kind::Hello, self.terms.job, group, peer.bit());
         let encap = entry.encap.with_target_mac(mac);
-        write_hello(&encap, &header, &body, buffer)
+        write_hello(&encap, &header, &body, &[], buffer)
     }
 
-    fn token(&self, peer: Peer, entry: &Entry, life: u64) -> u64 {
-        let input = TokenInput {
-            job: self.terms.job,
-            row: peer.row(),
-            lane: 0,
-            rank: peer.bit().0.trailing_zeros() as usize,
-            life,
-        };
-        token(self.secret, &input, &entry.lives)
+    fn session(&self, peer: Peer) -> session::Host {
+        session::Host { job: self.terms.job, row: peer.row(), lane: 0, secret: self.secret }
     }
 
     fn index(&self, peer: Peer) -> Option<usize> {
@@ -389,6 +356,6 @@ impl ChannelHost {
 
 impl Entry {
     fn is_open(&self) -> bool {
-        self.lives.has_present()
+        self.peer.lives().has_present()
     }
 }

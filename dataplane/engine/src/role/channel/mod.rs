@@ -6,6 +6,7 @@
 //! | `host.rs` | [`ChannelHost`]: answers; a server, a replica and an aggregator are hosts |
 //! | `client.rs`, `opening.rs` | [`ChannelClient`]: opens; workers towards all of them, boxes towards servers and replicas |
 //!
+//! Both ends stand on `session/`: what is theirs is the row, the terms and the frames.
 //! A channel is a pair of cookies that belong to one life of each end. There is no group to form:
 //! JOIN is answered with WELCOME at once. Both ends are sans-IO and serve one job; a role owns as
 //! many as it has jobs or partners. Invariant: a frame of an earlier life of either end is refused
@@ -13,7 +14,6 @@
 
 mod client;
 mod config;
-mod frame;
 mod host;
 mod opening;
 #[cfg(test)]
@@ -25,9 +25,11 @@ use weft_wire::hello::Integrity;
 use weft_wire::rows::{ROW_BOX_CHANNEL, ROW_WORKER_CHANNEL};
 use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
 
-pub use client::{ChannelClient, ClientEvent, Standing};
+pub use client::{ChannelClient, ClientEvent};
 pub use config::{ChannelClientConfig, ChannelError};
 pub use host::{ChannelHost, ChannelHostConfig, HostReply, PeerChange};
+
+pub use crate::session::client::Standing;
 
 use crate::drops::DropReason;
 
@@ -57,6 +59,11 @@ impl Peer {
             Self::Worker(rank) => rank.bit(),
             Self::Box(index) => Members(1 << (index.0 % 64)),
         }
+    }
+
+    /// The place of that bit.
+    const fn rank(self) -> usize {
+        self.bit().0.trailing_zeros() as usize
     }
 
     /// The peer that the header of a handshake names.

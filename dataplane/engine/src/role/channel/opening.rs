@@ -5,12 +5,12 @@ use weft_wire::header::{HEADER_LEN, Header, Kind};
 use weft_wire::hello::{Hello, Integrity, Phase, Reason};
 use weft_wire::{GroupId, MacAddr, Nanos};
 
-use super::client::{ChannelClient, ClientEvent, Step};
+use super::client::{ChannelClient, ClientEvent};
 use super::config::ChannelError;
-use super::frame::write_hello;
 use super::{ChannelTerms, JobTerms};
 use crate::drops::DropReason;
-use crate::send::datagram::{is_intact, plain_header};
+use crate::send::datagram::{is_intact, plain_header, write_hello};
+use crate::session::client::Standing;
 
 impl ChannelClient {
     pub(super) fn handle_hello(
@@ -34,48 +34,42 @@ impl ChannelClient {
         }
         let body = &buffer[udp.payload_range()][HEADER_LEN..];
         let (hello, _) = Hello::parse(body).map_err(|_| DropReason::Handshake)?;
-        if hello.life != self.life {
-            return Err(DropReason::Handshake);
+        if hello.phase == Phase::Waiting {
+            // A channel waits for nobody.
+            return Err(DropReason::Unsolicited);
         }
-        match (hello.phase, self.step) {
-            (Phase::Challenge, Step::Hello | Step::Ask) => {
+        let is_opening = self.standing() == Standing::Opening;
+        self.session.hear(&hello, udp.payload_len(), now)?;
+        match hello.phase {
+            Phase::Challenge => {
                 if self.config.target.mac == MacAddr::BROADCAST {
                     self.encap = self.encap.with_target_mac(udp.source_mac(buffer));
                 }
-                self.take_challenge(now, &hello, udp.payload_len());
-                Ok(ClientEvent::Handshake)
+                if self.session.has_token() {
+                    // It may have come later than the verdict that it would not.
+                    self.error = None;
+                }
             }
-            (Phase::Welcome, Step::Join | Step::Rejoin) if hello.token == self.token => {
-                self.take_welcome(now, &hello)
-            }
-            (Phase::Refused, Step::Hello | Step::Ask) if hello.reason == Reason::UnknownGroup => {
+            Phase::Welcome => return self.take_welcome(&hello, header.group, is_opening),
+            Phase::Refused if hello.reason == Reason::UnknownGroup => {
                 self.error = Some(ChannelError::UnknownJob { job: self.config.job });
-                Ok(ClientEvent::Handshake)
             }
-            (Phase::Closed, Step::Close) => {
-                self.enter(Step::Closed, now);
-                Ok(ClientEvent::Closed)
+            Phase::Closed => {
+                self.session.end();
+                return Ok(ClientEvent::Closed);
             }
-            _ => Err(DropReason::Unsolicited),
+            // It has no session to lose.
+            _ => return Err(DropReason::Unsolicited),
         }
+        Ok(ClientEvent::Handshake)
     }
 
-    fn take_challenge(&mut self, now: Nanos, hello: &Hello, datagram_len: usize) {
-        if !self.probe.take_answer(hello.probe_len, datagram_len) {
-            self.unanswered = 0;
-            self.polls = 0;
-            let next_at = now.saturating_add(Nanos(self.config.hello_interval_ns));
-            self.next_at = self.next_at.min(next_at);
-            self.asked_at = now;
-            return;
-        }
-        // It may have come later than the verdict that it would not.
-        self.error = None;
-        self.token = hello.token;
-        self.enter(if self.step == Step::Ask { Step::Rejoin } else { Step::Join }, now);
-    }
-
-    fn take_welcome(&mut self, now: Nanos, hello: &Hello) -> Result<ClientEvent, DropReason> {
+    fn take_welcome(
+        &mut self,
+        hello: &Hello,
+        group: GroupId,
+        is_opening: bool,
+    ) -> Result<ClientEvent, DropReason> {
         let job = JobTerms {
             job: self.config.job,
             elements: hello.elements,
@@ -96,40 +90,23 @@ impl ChannelClient {
             self.error = Some(ChannelError::BadTerms);
             return Err(DropReason::Handshake);
         }
-        let is_new = self.terms != Some(terms) || self.step == Step::Join;
+        let is_new = self.terms != Some(terms) || is_opening;
         self.terms = Some(terms);
         self.error = None;
-        self.enter(Step::Open, now);
+        self.session.open(hello, group);
         Ok(if is_new { ClientEvent::Opened } else { ClientEvent::Handshake })
     }
 
-    pub(super) fn write_handshake(&mut self, frame: &mut [u8]) -> Option<usize> {
-        let phase = match self.step {
-            Step::Hello | Step::Ask => Phase::Hello,
-            Step::Join | Step::Rejoin => Phase::Join,
-            Step::Close => Phase::Close,
-            Step::Open | Step::Closed => return None,
-        };
-        let mut body = Hello::new(phase);
-        body.life = self.life;
-        match phase {
-            Phase::Hello => body.probe_len = self.probe.next_hello(),
-            Phase::Join => body.token = self.token,
-            Phase::Close => {
-                let terms = self.terms.as_ref()?;
-                (body.epoch, body.cookie_up) = (terms.epoch, terms.cookie_up);
-            }
-            _ => {}
-        }
+    pub(super) fn write_handshake(&self, body: &Hello, frame: &mut [u8]) -> Option<usize> {
         let group = GroupId::new(self.config.peer.row(), 0);
         let bit = self.config.peer.bit();
         let header = plain_header(Kind::Hello, self.config.job, group, bit);
         // A restarted host may have another Ethernet address than the one learnt.
-        let encap = match phase {
+        let encap = match body.phase {
             Phase::Hello => self.encap.with_target_mac(self.config.target.mac),
             _ => self.encap,
         };
-        write_hello(&encap, &header, &body, frame)
+        write_hello(&encap, &header, body, &[], frame)
     }
 }
 

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use weft_control::{BoxIndex, UPDATE_CHUNKS_MAX, is_pushed};
+use weft_control::{BoxIndex, HoldingError, UPDATE_CHUNKS_MAX, is_pushed};
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 use weft_wire::header::{ElementType, HEADER_LEN};
 use weft_wire::hello::{Integrity, Overflow};
@@ -64,8 +64,16 @@ impl PushConfig {
         u32::try_from(self.pull_cache_bytes / chunk_len.max(1)).unwrap_or(u32::MAX)
     }
 
+    /// The UDP ports that its peers send from.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        let ends = [Some(self.server.addr), self.replica.map(|replica| replica.addr)];
+        let all = self.workers.iter().copied().chain(ends.into_iter().flatten());
+        all.map(|addr| addr.port())
+    }
+
     fn error(&self, field: &'static str, problem: &'static str) -> TableError {
-        TableError { entry: "push", index: u32::from(self.job.0), field, problem }
+        let reason = HoldingError::Number;
+        TableError { entry: "push", index: u32::from(self.job.0), field, problem, reason }
     }
 }
 

@@ -9,12 +9,12 @@ use weft_wire::frame::{Endpoint, UdpAddr};
 use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
+use super::channels::channel;
 use super::config::{self, PushConfig};
 use super::group::Groups;
 use super::relay::Relay;
 use super::run::HaveTemplate;
 use super::stats::{PushStats, Transition};
-use super::upstream::channel;
 use super::{Have, Outbox};
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
@@ -166,12 +166,14 @@ impl Job {
                 self.close(*rank, |id, _, _| group.is_none_or(|group| group == id));
             }
             Command::MoveServer { server, .. } => self.move_server(*server),
-            // The server conducts; this box sends only what it is asked for.
+            // The server conducts; this box sends only what it is asked for. What the box holds
+            // is not the job's own affair.
             Command::SetRate { .. }
             | Command::Skip { .. }
             | Command::Promote { .. }
             | Command::StandDown { .. }
-            | Command::LeaveReplica { .. } => {}
+            | Command::LeaveReplica { .. }
+            | Command::Holding(_) => {}
         }
     }
 

@@ -11,6 +11,7 @@
 //! | `admit.rs` | whose a frame is, and who pays for it |
 //! | `job.rs` | what a controller's word and the server's decisions change |
 //! | `upstream.rs` | which server and replica sums go to |
+//! | `channels.rs` | how a channel to them is opened |
 //! | `quick.rs` | whether a frame is an ordinary contribution |
 //! | `run.rs` | which contributions are summed in one pass |
 //! | `data.rs` | what a contribution or a credit does to its slot |
@@ -22,6 +23,7 @@
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
 mod admit;
+mod channels;
 mod config;
 mod copies;
 mod data;
@@ -238,6 +240,11 @@ impl Gather {
                 }
             }
         }
+    }
+
+    /// Takes an answer to a command about what the box holds.
+    pub(crate) fn answer(&mut self, job: JobId, event: Event) {
+        self.outbox.answer(job, event);
     }
 
     /// When the frame that is handled next arrived ([`Trains::note_arrival`]).

@@ -6,6 +6,7 @@
 //! nothing was changed by then. Invariant: the short way accepts nothing that the long way refuses,
 //! and both do the same (tests/quick.rs holds them against each other).
 
+use weft_wire::frame::{ETHERNET_LEN, IPV4_LEN, ipv4_checksum_ok};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
 use weft_wire::{ChunkIndex, GroupId, Nanos, Rank};
 
@@ -14,7 +15,7 @@ use super::admit::take;
 use super::data::Contributed;
 use super::group::Group;
 use super::job::Job;
-use crate::admit::expected::{self, DATAGRAM, Expected, LEN};
+use crate::admit::expected::{DATAGRAM, Expected, LEN};
 use crate::drops::DropReason;
 use crate::role::Verdict;
 use crate::role::channel::Peer;
@@ -75,9 +76,16 @@ impl Job {
         head: &[u8; LEN],
         len: usize,
     ) -> Option<(Contributed, Group)> {
-        let expected = |rank: usize| self.expected.get(rank);
-        let (_, rank) = expected::recognise(&self.masks, expected, self.payload_len, head, len)?;
         let packet = Packet::new_unchecked(&head[DATAGRAM..]);
+        // The comparison holds the other bits against the worker's own.
+        let rank = packet.members().0.trailing_zeros();
+        let expected = self.expected.get(rank as usize)?;
+        let rank = Rank::new(u8::try_from(rank).ok()?)?;
+        let ip: &[u8; IPV4_LEN] = head[ETHERNET_LEN..].first_chunk()?;
+        let frame_len = LEN + self.payload_len;
+        if !expected.matches(&self.masks, head) || len < frame_len || !ipv4_checksum_ok(ip) {
+            return None;
+        }
         let group = self.groups.find(packet.group()).ok()?;
         let chunk = packet.chunk();
         if !group.mask.contains(rank.bit())
@@ -96,9 +104,9 @@ impl Job {
             rank,
             chunk,
             flags: packet.flags(),
-            is_marked: expected::is_marked(head),
+            is_marked: head[ETHERNET_LEN + 1] & 0b11 == 0b11,
             payload_start: DATAGRAM + HEADER_LEN,
-            frame_len: LEN + self.payload_len,
+            frame_len,
             now,
         };
         Some((from, group))

@@ -1,17 +1,14 @@
-//! The boxes that sums go to: channels to them, and another server in the place of one that died
-//! (SPEC#promotion).
+//! Another server in the place of one that died (SPEC#promotion).
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use weft_wire::frame::Endpoint;
-use weft_wire::header::HEADER_LEN;
 use weft_wire::{GroupId, MacAddr, Nanos};
 
-use super::config::PushConfig;
+use super::channels::channel;
 use super::job::Job;
 use super::stats::Transition;
-use crate::role::channel::{ChannelClient, ChannelClientConfig, ChannelError, Peer};
 
 impl Job {
     /// Turns to another server, which was the replica (SPEC#promotion). What was gathered for the
@@ -36,20 +33,4 @@ impl Job {
             self.stats.count(Transition::FreeByController);
         }
     }
-}
-
-/// A channel of this box to a server or a replica.
-pub(super) fn channel(
-    config: &PushConfig,
-    local: Endpoint,
-    target: Endpoint,
-    life: u64,
-    now: Nanos,
-) -> Result<ChannelClient, ChannelError> {
-    let probe_len = HEADER_LEN + usize::from(config.elements) * 4;
-    let client = ChannelClientConfig {
-        probe_len: u16::try_from(probe_len).expect("chunks fit the MTU"),
-        ..ChannelClientConfig::new(config.job, Peer::Box(config.box_index), local, target)
-    };
-    ChannelClient::new(client, life, now)
 }

@@ -6,10 +6,11 @@ use core::fmt;
 use weft_control::{LearningRate, UPDATE_CHUNKS_MAX};
 use weft_wire::JobId;
 use weft_wire::frame::{Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
-use weft_wire::header::HEADER_LEN;
+use weft_wire::header::{ElementType, HEADER_LEN, Header, Operation};
 use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 
+use crate::drops::DropReason;
 use crate::role::channel::JobTerms;
 
 /// The shape of a job's model, as server and replica must agree on it.
@@ -69,6 +70,31 @@ impl ModelConfig {
             exponent: Some(self.exponent),
             chunks: self.chunks(),
         }
+    }
+
+    /// Judges whether a frame carries a chunk of an update with these elements.
+    pub(crate) fn check_chunk(
+        &self,
+        header: &Header,
+        element_type: ElementType,
+        exponent: i8,
+    ) -> Result<(), DropReason> {
+        if header.chunk.0 >= self.chunks() {
+            return Err(DropReason::ChunkOutOfRange);
+        }
+        if header.count != self.elements {
+            return Err(DropReason::ElementCount);
+        }
+        if header.element_type != element_type {
+            return Err(DropReason::ElementType);
+        }
+        if header.operation != Operation::Sum {
+            return Err(DropReason::Operation);
+        }
+        if element_type == ElementType::I32 && header.exponent != exponent {
+            return Err(DropReason::Exponent);
+        }
+        Ok(())
     }
 
     pub(crate) fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ModelConfigError> {

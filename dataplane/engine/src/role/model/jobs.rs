@@ -7,9 +7,10 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event, InstallError};
+use weft_control::{Command, Event, HoldingError, InstallError};
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
-use weft_wire::header::Header;
+use weft_wire::header::{HEADER_LEN, Header};
+use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
 use crate::admit::StrangersQuota;
@@ -18,7 +19,9 @@ use crate::admit::refuse::{hello_in, refuse_unknown};
 use crate::classify::{Class, classify};
 use crate::drops::{DropCounters, DropReason};
 use crate::role::Verdict;
+use crate::role::channel::{ChannelHost, Peer};
 use crate::role::model::ModelConfigError;
+use crate::send::datagram::is_intact;
 use crate::send::train::Trains;
 use crate::table::JOBS_MAX;
 
@@ -34,6 +37,33 @@ pub(crate) struct Incoming<'a> {
 impl Incoming<'_> {
     pub(crate) fn source(&self) -> UdpAddr {
         self.udp.source(self.buffer)
+    }
+
+    /// Checks cookie and source; a peer that lost its channel is told so.
+    pub(crate) fn identify(&mut self, host: &ChannelHost, peer: Peer) -> Result<(), Refusal> {
+        let source = self.source();
+        host.identify(peer, self.header.cookie, source).map_err(|reason| {
+            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
+            let reply = lost.then(|| host.refuse_stale(peer, &self.udp, &self.header, self.buffer));
+            Refusal { reason, reply: reply.flatten() }
+        })
+    }
+
+    /// The box that a frame is from which names none, by its address.
+    pub(crate) fn box_at_source(&self, host: &ChannelHost) -> Result<Peer, DropReason> {
+        let peer = host.peer_at(self.source()).filter(|peer| matches!(peer, Peer::Box(_)));
+        peer.ok_or(DropReason::WrongSource)
+    }
+
+    pub(crate) fn check_intact(&self, integrity: Integrity) -> Result<(), DropReason> {
+        let is_intact = is_intact(integrity, self.buffer, self.udp.payload_range());
+        if is_intact { Ok(()) } else { Err(DropReason::Integrity) }
+    }
+
+    /// The payload behind the header, and the length of the frame.
+    pub(crate) fn payload(&mut self) -> (&mut [u8], u64) {
+        let range = self.udp.payload_range();
+        (&mut self.buffer[range.start + HEADER_LEN..range.end], range.end as u64)
     }
 }
 
@@ -84,7 +114,7 @@ pub(crate) struct Jobs<J> {
     by_id: Vec<Option<u8>>,
     /// The job that sent last.
     turn: usize,
-    /// Answers about jobs that are not served here; the oldest give way.
+    /// Answers about what is not served here; the oldest give way.
     foreign: VecDeque<(JobId, Event)>,
 }
 
@@ -93,7 +123,7 @@ impl<J: ModelJob> Jobs<J> {
         Self {
             local,
             local_addr: local.addr.into(),
-            strangers: Strangers::new(StrangersQuota::default(), core::iter::empty()),
+            strangers: Strangers::new(StrangersQuota::default(), 0),
             jobs: Vec::with_capacity(capacity),
             by_id: vec![None; JOBS_MAX],
             turn: 0,
@@ -160,18 +190,24 @@ impl<J: ModelJob> Jobs<J> {
 
     pub(crate) fn handle_command(&mut self, now: Nanos, command: &Command) {
         let id = command.job();
-        match (self.index(id), command) {
-            (Some(index), _) => self.jobs[index].handle_command(now, command),
+        let refused = match (self.index(id), command) {
+            // Servers and replicas hold what their file says.
+            (_, Command::Holding(command)) => {
+                let (holding, error) = (command.holding(), HoldingError::Role);
+                Event::HoldingRefused { holding, error }
+            }
+            (Some(index), _) => return self.jobs[index].handle_command(now, command),
             (None, Command::Install(descriptor)) => {
-                if self.foreign.len() == FOREIGN_MAX {
-                    self.foreign.pop_front();
-                }
-                let error = InstallError::UnknownJob;
-                self.foreign.push_back((id, Event::Refused { group: descriptor.group, error }));
+                let (group, error) = (descriptor.group, InstallError::UnknownJob);
+                Event::Refused { group, error }
             }
             // Groups of a job that is not served here need no closing.
-            (None, _) => {}
+            (None, _) => return,
+        };
+        if self.foreign.len() == FOREIGN_MAX {
+            self.foreign.pop_front();
         }
+        self.foreign.push_back((id, refused));
     }
 
     pub(crate) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {

@@ -67,7 +67,7 @@ impl Outcomes {
     }
 
     /// Notes what became of a worker's update; the oldest makes room.
-    pub(crate) fn push(&mut self, rank: Rank, decided: Decided) {
+    pub(super) fn push(&mut self, rank: Rank, decided: Decided) {
         let Some(worker) = self.workers.get_mut(rank.index()) else { return };
         if worker.decided.len() == DECIDED_KEPT {
             worker.decided.pop_front();
@@ -81,9 +81,12 @@ impl Outcomes {
         decided.iter().rev().find(|decided| decided.group == group)
     }
 
-    pub(crate) fn get_mut(&mut self, rank: Rank, group: GroupId) -> Option<&mut Decided> {
+    /// Nobody holds back what became of this update; returns that, if it is kept.
+    pub(super) fn release(&mut self, rank: Rank, group: GroupId) -> Option<Decided> {
         let decided = &mut self.workers.get_mut(rank.index())?.decided;
-        decided.iter_mut().rev().find(|decided| decided.group == group)
+        let decided = decided.iter_mut().rev().find(|decided| decided.group == group)?;
+        decided.held_by = None;
+        Some(*decided)
     }
 
     /// True when a direct update with this number is older than what the worker's are by now.
@@ -100,7 +103,7 @@ impl Outcomes {
     /// A worker speaks in this life. True when it is, or may be, the one that spoke before: what is
     /// kept is its own. Else that is forgotten: a new life knows nothing of what the old one
     /// pushed.
-    pub(crate) fn begin_life(&mut self, rank: Rank, life: u64) -> bool {
+    pub(super) fn begin_life(&mut self, rank: Rank, life: u64) -> bool {
         let Some(worker) = self.workers.get_mut(rank.index()) else { return false };
         let is_same = worker.life == life || worker.life == 0;
         if !is_same {
@@ -116,7 +119,7 @@ impl Outcomes {
     }
 
     /// All that is kept, by rank.
-    pub(crate) fn state(&self) -> Vec<WorkerOutcomes> {
+    pub(super) fn state(&self) -> Vec<WorkerOutcomes> {
         let update = |decided: &Decided| DecidedUpdate {
             group: decided.group,
             outcome: decided.outcome,
@@ -130,7 +133,7 @@ impl Outcomes {
     }
 
     /// Takes over what a former life kept, to be told once `held_by` allows it.
-    pub(crate) fn restore(&mut self, state: &[WorkerOutcomes], held_by: Option<u64>) {
+    pub(super) fn restore(&mut self, state: &[WorkerOutcomes], held_by: Option<u64>) {
         for (worker, kept) in self.workers.iter_mut().zip(state) {
             worker.life = kept.life;
             worker.decided.clear();

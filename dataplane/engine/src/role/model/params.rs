@@ -1,5 +1,6 @@
 //! The model and its momentum term, and the one step that changes them.
 //!
+//! Its values are private: [`super::Ledger`] alone commits to it, or loads a stored one.
 //! h = momentum * h + scale * sum; w = w + h, once per group, at server and replica alike (facts on
 //! MLfabric, decision 2). Everything is f32 and elementwise, no product is fused into a sum, and
 //! every NaN is the same NaN, so that both ends have the same bits on any processor.
@@ -11,8 +12,6 @@ use weft_control::{OrderNumber, Version};
 use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
 use weft_wire::quant;
-
-use super::ModelState;
 
 /// A whole update, as it was staged.
 #[derive(Clone, Copy, Debug)]
@@ -62,28 +61,18 @@ pub(crate) struct Model {
     kernels: &'static Kernels,
     momentum: f32,
     /// Updates that have entered it.
-    pub(crate) version: u64,
+    version: u64,
     /// The weights, padded with zeros to whole chunks.
-    pub(crate) w: Vec<f32>,
+    w: Vec<f32>,
     /// The momentum term.
-    pub(crate) h: Vec<f32>,
+    h: Vec<f32>,
     /// Euclidean norm of the momentum term.
-    pub(crate) momentum_norm: f64,
+    momentum_norm: f64,
 }
 
 impl Model {
-    /// The first `dimension` parameters, without padding.
-    pub(crate) fn view(&self, dimension: usize, next_order: u64) -> ModelView<'_> {
-        ModelView {
-            version: Version(self.version),
-            next_order: OrderNumber(next_order),
-            weights: &self.w[..dimension],
-            momentum: &self.h[..dimension],
-        }
-    }
-
     /// A model of zeros at version 0.
-    pub(crate) fn new(kernels: &'static Kernels, momentum: f32, len: usize) -> Self {
+    pub(super) fn new(kernels: &'static Kernels, momentum: f32, len: usize) -> Self {
         Self {
             kernels,
             momentum,
@@ -94,23 +83,36 @@ impl Model {
         }
     }
 
-    /// Everything that must survive but the workers' outcomes.
-    pub(crate) fn state(&self, dimension: usize, next_order: u64) -> ModelState {
-        ModelState {
-            version: Version(self.version),
-            next_order: OrderNumber(next_order),
-            weights: self.w[..dimension].to_vec(),
-            momentum: self.h[..dimension].to_vec(),
-            workers: Vec::new(),
-        }
+    /// Takes in a stored model, whose length was checked. Parameters that it lacks stay.
+    pub(super) fn load(&mut self, version: u64, weights: &[f32], momentum: &[f32]) {
+        self.version = version;
+        self.w[..weights.len()].copy_from_slice(weights);
+        self.h[..momentum.len()].copy_from_slice(momentum);
+        self.measure_momentum();
     }
 
-    /// Takes the place of what is here; the state was checked.
-    pub(crate) fn restore(&mut self, state: &ModelState) {
-        self.version = state.version.0;
-        self.w[..state.weights.len()].copy_from_slice(&state.weights);
-        self.h[..state.momentum.len()].copy_from_slice(&state.momentum);
+    /// Changes places with a whole model that came over the network.
+    pub(super) fn exchange(&mut self, version: u64, w: &mut Vec<f32>, h: &mut Vec<f32>) {
+        debug_assert_eq!((w.len(), h.len()), (self.w.len(), self.h.len()), "of one shape");
+        self.version = version;
+        core::mem::swap(&mut self.w, w);
+        core::mem::swap(&mut self.h, h);
         self.measure_momentum();
+    }
+
+    /// Updates that have entered it.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Euclidean norm of the momentum term.
+    pub(crate) fn momentum_norm(&self) -> f64 {
+        self.momentum_norm
+    }
+
+    /// Weights and momentum term, padded with zeros to whole chunks.
+    pub(crate) fn parts(&self) -> (&[f32], &[f32]) {
+        (&self.w, &self.h)
     }
 
     /// The arithmetic that it is computed with.
@@ -124,7 +126,7 @@ impl Model {
     }
 
     /// Commits a sum of `members` updates; returns the norm of the scaled sum.
-    pub(crate) fn apply(&mut self, sum: &Sum<'_>, members: u64) -> f64 {
+    pub(super) fn apply(&mut self, sum: &Sum<'_>, members: u64) -> f64 {
         let (factor, momentum) = (sum.factor(), self.momentum);
         let (h, w) = (&mut self.h, &mut self.w);
         let [update, term] = match sum.element_type {
@@ -136,8 +138,8 @@ impl Model {
         weft_kernel::sqrt(update)
     }
 
-    /// Norm of the momentum term, computed anew: for one that came over the network.
-    pub(crate) fn measure_momentum(&mut self) {
+    /// Norm of the momentum term, computed anew: for one that was not computed here.
+    fn measure_momentum(&mut self) {
         self.momentum_norm = weft_kernel::sqrt(weft_kernel::squares(&self.h));
     }
 }

@@ -8,20 +8,17 @@ use weft_kernel::Kernels;
 use weft_wire::Members;
 use weft_wire::header::{ElementType, Outcome};
 
+use super::config::{ModelConfig, ModelConfigError};
 use super::journal::{DecisionRecord, Record};
-use super::outcomes::{Decided, Outcomes};
-use super::params::{Model, Sum};
+use super::ledger::{Entry, Ledger};
+use super::params::Sum;
 use super::state::ModelState;
-use crate::role::model::{ModelConfig, ModelConfigError};
 
 /// A model on its way to where a journal ends.
 #[derive(Debug)]
 pub struct Replay {
-    model: Model,
-    dimension: usize,
+    ledger: Ledger,
     sum_len: usize,
-    outcomes: Outcomes,
-    next_order: u64,
 }
 
 /// Why a record cannot be applied.
@@ -47,14 +44,10 @@ impl Replay {
         state: &ModelState,
         kernels: &'static Kernels,
     ) -> Result<Self, ModelConfigError> {
-        state.check(config, workers)?;
-        let len = config.chunks() as usize * usize::from(config.elements);
-        let mut model = Model::new(kernels, config.momentum, len);
-        model.restore(state);
-        let mut outcomes = Outcomes::new(workers);
-        outcomes.restore(&state.workers, None);
-        let next_order = state.next_order.0;
-        Ok(Self { model, dimension: config.dimension, sum_len: len * 4, outcomes, next_order })
+        let mut ledger = Ledger::new(config, workers, Default::default(), kernels);
+        ledger.restore(state, false)?;
+        let sum_len = config.chunks() as usize * usize::from(config.elements) * 4;
+        Ok(Self { ledger, sum_len })
     }
 
     /// Applies the next record, and says what it decided. What the checkpoint holds already changes
@@ -64,13 +57,12 @@ impl Replay {
     /// The record is none that can come next.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<Option<Event>, ReplayError> {
         match record {
-            Record::Decision(decision) if decision.order.0 < self.next_order => Ok(None),
+            Record::Decision(decision) if decision.order < self.next_order() => Ok(None),
             Record::Decision(decision) => self.decide(decision).map(Some),
             Record::Forsworn { rank, life, group, version } => {
-                if self.outcomes.get(*rank, *group).is_none() {
-                    self.outcomes.begin_life(*rank, *life);
-                    let outcome = Outcome::Void;
-                    self.outcomes.push(*rank, Decided::new(*group, outcome, version.0));
+                if self.ledger.outcomes().get(*rank, *group).is_none() {
+                    self.ledger.begin_life(*rank, *life);
+                    self.ledger.forswear(*rank, *group, version.0, 0);
                 }
                 Ok(None)
             }
@@ -78,74 +70,76 @@ impl Replay {
     }
 
     fn decide(&mut self, decision: &DecisionRecord<'_>) -> Result<Event, ReplayError> {
-        if decision.order.0 != self.next_order {
+        let order = decision.order.0;
+        if order != self.ledger.next_order() {
             return Err(ReplayError("a record skips order numbers: one is missing"));
         }
-        let mut norm = 0.0;
         let is_committed = decision.outcome == Outcome::Committed;
-        if is_committed {
-            if decision.sum.len() != self.sum_len || decision.element_type == ElementType::None {
-                return Err(ReplayError("a record's sum is not of this model"));
-            }
-            let sum = Sum {
-                wire: decision.sum,
-                element_type: decision.element_type,
-                exponent: decision.exponent,
-                scale: decision.scale,
-            };
-            norm = self.model.apply(&sum, decision.members.len() as u64);
-        }
-        if self.model.version != decision.version.0 {
-            return Err(ReplayError("a record's version is not what it makes of the model"));
-        }
-        for (position, rank) in decision.audience.iter().enumerate() {
-            self.outcomes.begin_life(rank, decision.lives.get(position));
-            let outcome = decision.outcome_of(rank);
-            self.outcomes.push(rank, Decided::new(decision.group, outcome, decision.version.0));
+        let is_ours =
+            decision.sum.len() == self.sum_len && decision.element_type != ElementType::None;
+        if is_committed && !is_ours {
+            return Err(ReplayError("a record's sum is not of this model"));
         }
         let is_run = decision.outcome == Outcome::Void && !decision.members.is_empty();
         // Of a run of numbers that nobody had, `members` is where it ends.
-        let after = if is_run { decision.members.0 } else { decision.order.0 + 1 };
-        if after <= decision.order.0 {
+        let (after, members) = match is_run {
+            true => (decision.members.0, Members::EMPTY),
+            false => (order + 1, decision.members),
+        };
+        if after <= order {
             return Err(ReplayError("a record's run of order numbers ends before it begins"));
         }
-        self.next_order = after;
+        let count = if is_committed { members.len() as u64 } else { 0 };
+        if self.version().0 + count != decision.version.0 {
+            return Err(ReplayError("a record's version is not what it makes of the model"));
+        }
+        for (position, rank) in decision.audience.iter().enumerate() {
+            self.ledger.begin_life(rank, decision.lives.get(position));
+        }
+        let sum = Sum {
+            wire: decision.sum,
+            element_type: decision.element_type,
+            exponent: decision.exponent,
+            scale: decision.scale,
+        };
+        let DecisionRecord { group, audience, old, .. } = *decision;
+        let entry = Entry { after, group, members, audience, old, held_by: None, position: 0 };
+        let norm = self.ledger.decide(&entry, is_committed.then_some(&sum));
         Ok(Event::Decided {
-            group: decision.group,
+            group,
             order: OrderNumber(after - 1),
             decision: match decision.outcome {
-                Outcome::Committed => Decision::Committed(Version(self.model.version)),
+                Outcome::Committed => Decision::Committed(self.version()),
                 Outcome::Dropped => Decision::Dropped,
                 _ => Decision::Void,
             },
-            members: if is_run { Members::EMPTY } else { decision.members },
+            members,
             norm,
-            momentum_norm: self.model.momentum_norm,
+            momentum_norm: self.momentum_norm(),
         })
     }
 
     /// The order number that is decided next.
     #[must_use]
     pub fn next_order(&self) -> OrderNumber {
-        OrderNumber(self.next_order)
+        OrderNumber(self.ledger.next_order())
     }
 
     /// Version of the model.
     #[must_use]
     pub fn version(&self) -> Version {
-        Version(self.model.version)
+        Version(self.ledger.model().version())
     }
 
     /// Euclidean norm of the momentum term.
     #[must_use]
     pub fn momentum_norm(&self) -> f64 {
-        self.model.momentum_norm
+        self.ledger.model().momentum_norm()
     }
 
     /// Where it stands. Copies the model.
     #[must_use]
     pub fn state(&self) -> ModelState {
-        let model = self.model.state(self.dimension, self.next_order);
-        ModelState { workers: self.outcomes.state(), ..model }
+        self.ledger.state()
     }
 }

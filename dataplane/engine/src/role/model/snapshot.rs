@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use weft_kernel::Kernels;
 use weft_wire::Nanos;
 
-use super::{Model, generation_of};
+use super::counter::generation_of;
+use super::params::Model;
 
 /// The copies.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Snapshots {
         shown: u64,
     ) -> Option<Offer> {
         let may_show = |slot: &Snapshot| slot.version.is_some() && slot.next_order <= shown;
-        let is_known = self.slots.iter().any(|slot| slot.version == Some(model.version));
+        let is_known = self.slots.iter().any(|slot| slot.version == Some(model.version()));
         // One that waits to be shown, or was not shown yet, comes before the next: else a stream of
         // commits would replace each before anybody sees it.
         let is_due = self.slots.iter().any(|slot| !may_show(slot) && slot.version.is_some());
@@ -99,12 +100,13 @@ impl Snapshots {
         if slot.version.is_some() && now.since(slot.used_at).0 < idle_ns {
             return;
         }
-        slot.version = Some(model.version);
+        let (w, h) = model.parts();
+        slot.version = Some(model.version());
         slot.next_order = next_order;
         slot.used_at = now;
         slot.is_shown = false;
-        slot.w.copy_from_slice(&model.w);
-        slot.h.copy_from_slice(&model.h);
+        slot.w.copy_from_slice(w);
+        slot.h.copy_from_slice(h);
     }
 
     /// Writes a chunk of the version with this generation, if there is a copy of it: chunks below

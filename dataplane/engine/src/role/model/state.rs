@@ -7,7 +7,7 @@ use weft_control::{OrderNumber, Version};
 use weft_wire::GroupId;
 use weft_wire::header::Outcome;
 
-use crate::role::model::{ModelConfig, ModelConfigError};
+use super::config::{ModelConfig, ModelConfigError};
 
 /// Everything that a server, or a replica that takes its place, must know of a job to go on with
 /// it.

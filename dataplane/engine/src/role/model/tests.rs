@@ -7,6 +7,7 @@ use weft_kernel::Kernels;
 use weft_wire::header::ElementType;
 use weft_wire::{Members, Nanos};
 
+use super::params::Sum;
 use super::snapshot::Offer;
 use super::*;
 
@@ -100,16 +101,16 @@ fn floats_are_added_and_applied() {
     let sum =
         Sum { wire: pool.sums(stage), element_type: ElementType::F32, exponent: 0, scale: 2.0 };
     let norm = model.apply(&sum, 3);
-    assert_eq!(model.version, 3);
-    assert_eq!(model.w, [1.5, 0.0, 1.5, 0.0]);
+    assert_eq!(model.version(), 3);
+    assert_eq!(model.parts().0, [1.5, 0.0, 1.5, 0.0]);
     assert_eq!(norm, weft_kernel::sqrt(4.5));
     assert_eq!(sum.norm(Kernels::detect()), norm);
     model.apply(&sum, 1);
-    assert_eq!(model.h, [2.25, 0.0, 2.25, 0.0]);
-    assert_eq!(model.w, [3.75, 0.0, 3.75, 0.0]);
-    let measured = model.momentum_norm;
-    model.measure_momentum();
-    assert_eq!(model.momentum_norm, measured);
+    assert_eq!(model.parts().1, [2.25, 0.0, 2.25, 0.0]);
+    assert_eq!(model.parts().0, [3.75, 0.0, 3.75, 0.0]);
+    let measured = model.momentum_norm();
+    model.load(4, &[], &[]);
+    assert_eq!(model.momentum_norm(), measured);
 }
 
 /// The golden values of the facts on MLfabric, section 2.3.
@@ -194,8 +195,8 @@ proptest! {
             }
         }
         let bound =
-            divergence_bound(server.momentum(), replica.momentum_norm, norms.into_iter());
-        let true_distance = distance(&server.w, &replica.w);
+            divergence_bound(server.momentum(), replica.momentum_norm(), norms.into_iter());
+        let true_distance = distance(server.parts().0, replica.parts().0);
         prop_assert!(true_distance <= bound * (1.0 + 1e-5) + 1e-5, "{true_distance} {bound}");
     }
 }
@@ -209,7 +210,7 @@ fn only_versions_that_may_be_shown_are_offered() {
     assert_eq!(snapshots.offer(Nanos(0), &model, 1, 0), None);
     for version in 1..5 {
         // Copied once, it stays what it was until it is shown.
-        model.version = version;
+        model.load(version, &[], &[]);
         assert_eq!(snapshots.offer(Nanos(version), &model, 1 + version, 0), None);
     }
     let offer = snapshots.offer(Nanos(9), &model, 5, 3);

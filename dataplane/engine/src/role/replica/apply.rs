@@ -3,30 +3,27 @@
 
 use weft_control::{Decision, Event, OrderNumber, Version};
 use weft_wire::header::{ElementType, Outcome};
-use weft_wire::{Members, Nanos, Rank};
+use weft_wire::{GroupId, Members, Nanos, Rank};
 
-use super::job::{Heard, Job, Phase};
-use crate::role::model::{Decided, StageIndex, Sum, direct_rank, scale};
+use super::decisions::PendingDecision;
+use super::job::{Job, Phase};
+use crate::role::model::{Entry, StageIndex, direct_rank};
 
 impl Job {
     /// Applies all decisions that can be applied now.
     pub(super) fn advance(&mut self, now: Nanos) {
         self.grace_until = Nanos::MAX;
-        while let Some(Some(heard)) = self.decisions.front().copied() {
-            let applied = match (self.phase, heard.outcome) {
-                (Phase::Ask | Phase::Copy { .. }, _) => false,
-                (_, Outcome::Committed) => self.apply_committed(now, &heard),
-                _ => {
-                    self.stats.voids += 1;
-                    self.tell_decided(&heard, 0.0);
-                    true
-                }
-            };
-            if !applied {
+        while let Some(decision) = self.decisions.first() {
+            if matches!(self.phase, Phase::Ask | Phase::Copy { .. }) {
                 return;
             }
-            self.note_outcomes(&heard);
-            self.move_on(heard.after);
+            if decision.outcome != Outcome::Committed {
+                self.apply(&decision, None);
+            } else if let Some(stage) = self.find_sum(now, &decision) {
+                self.apply(&decision, Some(stage));
+            } else {
+                return;
+            }
         }
     }
 
@@ -39,144 +36,111 @@ impl Job {
         self.advance(now);
     }
 
-    /// The sum of a decision, if all of it is here: as copies, or as a finished repair.
-    fn apply_committed(&mut self, now: Nanos, heard: &Heard) -> bool {
-        if let Phase::Repair(stage) = self.phase {
-            if (0..self.chunks).any(|chunk| self.pool.holders(stage, chunk) != heard.members) {
-                return false;
-            }
-            self.apply(stage, heard);
-            self.pool.give_back(stage);
-            self.phase = Phase::Follow;
-            return true;
+    /// The stage that has all of a decision's sum. If none has, the sum is fetched, unless copies
+    /// of it may still come.
+    fn find_sum(&mut self, now: Nanos, decision: &PendingDecision) -> Option<StageIndex> {
+        let PendingDecision { group, members, .. } = *decision;
+        if self.phase == Phase::Repair {
+            return self.copies.whole_repair(members);
         }
-        let held = self.held(heard.group).and_then(|at| self.groups[at].as_mut());
-        let Some(held) = held else {
-            self.begin_repair(None);
-            return false;
+        let Some(copy) = self.copies.get(group) else {
+            self.begin_repair(None, members);
+            return None;
         };
-        let stage = held.stage;
-        let is_float = held.element_type == ElementType::F32;
-        let is_usable = (!is_float || !(held.is_composed || heard.is_composed))
-            && held.element_type == heard.element_type
-            && (is_float || held.exponent == heard.exponent);
-        let complete =
-            (0..self.chunks).all(|chunk| self.pool.holders(stage, chunk) == heard.members);
-        if is_usable && complete {
-            self.apply(stage, heard);
-            return true;
+        let is_float = copy.element_type == ElementType::F32;
+        let is_usable = (!is_float || !(copy.is_composed || decision.is_composed))
+            && copy.element_type == decision.element_type
+            && (is_float || copy.exponent == decision.exponent);
+        let whole = self.copies.whole(group, members).filter(|_| is_usable);
+        if whole.is_some() {
+            return whole;
         }
-        let until = heard.at.saturating_add(Nanos(self.config.copy_grace_ns));
+        let until = decision.at.saturating_add(Nanos(self.config.copy_grace_ns));
         if is_usable && now < until {
             self.grace_until = until;
-            return false;
+            return None;
         }
         self.stats.copies_unusable += u64::from(!is_usable);
-        self.begin_repair(is_usable.then_some((stage, heard.members)));
-        false
+        self.begin_repair(is_usable.then_some(group), members);
+        None
     }
 
-    /// Fetches the next sum from the server's log, with what there is of it in copies.
-    fn begin_repair(&mut self, from: Option<(StageIndex, Members)>) {
-        let Some(stage) = self.pool.take() else { return };
-        if let Some((copies, members)) = from {
-            self.pool.adopt(stage, copies, members);
+    /// Fetches the next sum from the server's log, with what there is of it in copies of `id`.
+    fn begin_repair(&mut self, id: Option<GroupId>, members: Members) {
+        if self.copies.begin_repair(id, members) {
+            self.phase = Phase::Repair;
+            self.fetch.begin(self.chunks);
+            self.is_dirty = true;
         }
-        self.phase = Phase::Repair(stage);
-        self.fetch.begin(self.chunks);
-        self.is_dirty = true;
     }
 
-    fn apply(&mut self, stage: StageIndex, heard: &Heard) {
-        let rate = self.config.model.learning_rate;
-        let sum = Sum {
-            wire: self.pool.sums(stage),
-            element_type: heard.element_type,
-            exponent: heard.exponent,
-            scale: scale(rate, self.model.version, heard.delay),
-        };
-        let count = heard.members.len() as u64;
-        let norm = self.model.apply(&sum, count);
-        self.stats.groups_applied += 1;
-        self.stats.commits += count;
-        self.tell_decided(heard, norm);
+    /// Does what the server did, and keeps what the members' updates became. Who was in a group
+    /// that is not committed is known from its descriptor, or its row.
+    fn apply(&mut self, decision: &PendingDecision, stage: Option<StageIndex>) {
+        let PendingDecision { after, group, members, .. } = *decision;
+        let direct = direct_rank(group).map_or(Members::EMPTY, Rank::bit);
+        let granted = self.copies.get(group).map_or(direct, |copy| copy.mask).union(members);
+        let is_dropped = decision.outcome == Outcome::Dropped;
+        let old = if is_dropped { granted } else { Members::EMPTY };
+        let entry =
+            Entry { after, group, members, audience: granted, old, held_by: None, position: 0 };
+        let sum = stage.map(|stage| {
+            let PendingDecision { element_type, exponent, delay, .. } = *decision;
+            self.ledger.sum(self.copies.sums(stage), element_type, exponent, delay)
+        });
+        let old_order = self.ledger.next_order();
+        let norm = self.ledger.decide(&entry, sum.as_ref());
+        if stage.is_some() {
+            self.stats.groups_applied += 1;
+            self.stats.commits += members.len() as u64;
+        } else {
+            self.stats.voids += 1;
+        }
+        if stage.is_some() && self.phase == Phase::Repair {
+            self.copies.end_repair();
+            self.phase = Phase::Follow;
+        }
+        self.tell_decided(decision, norm);
+        self.move_on(old_order);
     }
 
-    fn tell_decided(&mut self, heard: &Heard, norm: f64) {
-        let version = Version(self.model.version);
-        let decision = match heard.outcome {
-            Outcome::Committed => Decision::Committed(version),
+    fn tell_decided(&mut self, decision: &PendingDecision, norm: f64) {
+        let model = self.ledger.model();
+        let momentum_norm = model.momentum_norm();
+        let outcome = match decision.outcome {
+            Outcome::Committed => Decision::Committed(Version(model.version())),
             Outcome::Dropped => Decision::Dropped,
             _ => Decision::Void,
         };
         self.tell(Event::Decided {
-            group: heard.group,
+            group: decision.group,
             // All below it are applied, too.
-            order: OrderNumber(heard.after - 1),
-            decision,
-            members: heard.members,
+            order: OrderNumber(decision.after - 1),
+            decision: outcome,
+            members: decision.members,
             norm,
-            momentum_norm: self.model.momentum_norm,
+            momentum_norm,
         });
-    }
-
-    /// Keeps what the members' updates became, as the server does. Who was in a group that is not
-    /// committed is known from its descriptor, or its row.
-    fn note_outcomes(&mut self, heard: &Heard) {
-        let held = self.held(heard.group).and_then(|at| self.groups[at].as_ref());
-        let direct = direct_rank(heard.group).map_or(Members::EMPTY, Rank::bit);
-        let granted = held.map_or(direct, |held| held.mask).union(heard.members);
-        for rank in granted.iter() {
-            let outcome = match (heard.members.contains(rank.bit()), heard.outcome) {
-                (true, outcome) => outcome,
-                (false, Outcome::Dropped) => Outcome::Dropped,
-                (false, _) => Outcome::Void,
-            };
-            self.outcomes.push(rank, Decided::new(heard.group, outcome, self.model.version));
-        }
-    }
-
-    /// All order numbers before this one are done with.
-    fn move_on(&mut self, after: u64) {
-        let passed = usize::try_from(after - self.next_order).unwrap_or(usize::MAX);
-        let kept = self.decisions.len().saturating_sub(passed);
-        self.decisions.rotate_left(self.decisions.len() - kept);
-        self.decisions.range_mut(kept..).for_each(|place| *place = None);
-        self.next_order = after;
-        self.forget_past();
-        self.owes_status = true;
-        self.measure_lag();
-        self.tell_fitness();
     }
 
     /// The fetched model takes the place of the old one.
     pub(super) fn adopt_draft(&mut self) {
-        core::mem::swap(&mut self.model.w, &mut self.draft.w);
-        core::mem::swap(&mut self.model.h, &mut self.draft.h);
-        self.model.version = self.draft.version;
-        self.model.measure_momentum();
-        let old = core::mem::replace(&mut self.next_order, self.draft.next_order);
-        if self.next_order < old {
-            // A restarted server counts anew.
-            self.server_order = self.next_order;
-        }
-        // Decisions that were heard of meanwhile stay, in their new places.
-        let skip = self.next_order.checked_sub(old).and_then(|skip| usize::try_from(skip).ok());
-        let len = self.decisions.len();
-        match skip {
-            Some(skip) if skip < len => {
-                self.decisions.rotate_left(skip);
-                self.decisions.range_mut(len - skip..).for_each(|place| *place = None);
-            }
-            _ => self.decisions.iter_mut().for_each(|place| *place = None),
-        }
+        let old_order = self.ledger.next_order();
+        self.draft.install(&mut self.ledger);
         self.phase = Phase::Follow;
         self.is_anew = false;
-        self.is_patchy = true;
-        self.tell_fitness();
+        self.fitness.note_snapshot();
         self.stats.snapshots += 1;
-        self.forget_past();
+        self.move_on(old_order);
+    }
+
+    /// The sequence has moved on from `old_order`.
+    fn move_on(&mut self, old_order: u64) {
+        let next_order = self.ledger.next_order();
+        self.decisions.pass(old_order, next_order);
+        self.copies.remove_below(next_order);
         self.owes_status = true;
         self.measure_lag();
+        self.tell_fitness();
     }
 }

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use weft_control::{BoxIndex, GROUPS_OPEN_MAX, OrderNumber, Version};
+use weft_control::{BoxIndex, OrderNumber, Version};
 use weft_wire::frame::Endpoint;
 
 use crate::role::channel::{ChannelClientConfig, ChannelHostConfig, Peer};
 use crate::role::model::{ModelConfig, ModelConfigError};
-use crate::role::server::{SNAPSHOTS_MAX, ServerJobConfig, check_peers};
+use crate::role::server::{SNAPSHOTS_MAX, ServerJobConfig};
 
 /// One job of a replica.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,8 +82,7 @@ impl ReplicaJobConfig {
     /// Groups that can be staged at a time, besides the one that is repaired.
     #[must_use]
     pub fn stages_open(&self) -> u32 {
-        let stages = self.staging_bytes_max / self.model.stage_len_bytes().max(1);
-        u32::try_from(stages).unwrap_or(u32::MAX).min(u32::from(self.groups_open_max))
+        self.as_server().stages_open()
     }
 
     /// The same job as its server has it, without a replica (SPEC#promotion).
@@ -106,12 +105,7 @@ impl ReplicaJobConfig {
     }
 
     pub(super) fn host(&self, local: Endpoint) -> ChannelHostConfig {
-        ChannelHostConfig {
-            local,
-            terms: self.model.terms(),
-            workers: self.workers.clone(),
-            boxes: self.boxes.clone(),
-        }
+        self.as_server().host(local)
     }
 
     pub(super) fn client(&self, local: Endpoint) -> ChannelClientConfig {
@@ -128,28 +122,16 @@ impl ReplicaJobConfig {
     /// [`ModelConfigError`] naming the field and the remedy.
     pub fn check(&self, local: &Endpoint, mtu: u16) -> Result<(), ModelConfigError> {
         let error = |field, problem| Err(ModelConfigError { field, problem });
-        self.model.check(local, mtu)?;
-        check_peers(local, &self.workers, &self.boxes)?;
+        // What it is as a server later, it must fit now.
+        self.as_server().check(local, mtu)?;
         if self.server.addr.is_ipv4() != local.addr.is_ipv4() {
             return error("server", "must be of the replica's address family");
         }
         if self.index.0 >= 64 {
             return error("index", "must be below 64");
         }
-        if self.groups_open_max == 0 || self.groups_open_max > GROUPS_OPEN_MAX {
-            return error("groups_open_max", "must be from 1 to 1024");
-        }
-        if self.stages_open() == 0 {
-            return error("staging_bytes_max", "must hold at least one update");
-        }
         if self.status_interval_ns == 0 {
             return error("status_interval_ns", "must be positive");
-        }
-        if !(1..=1024).contains(&self.window_max) {
-            return error("window_max", "must be from 1 to 1024");
-        }
-        if self.rto_min_ns == 0 || self.rto_max_ns < self.rto_min_ns {
-            return error("rto_min_ns", "must be positive and at most rto_max_ns");
         }
         if self.initial.len() > self.model.dimension {
             return error("initial", "has more parameters than the model");

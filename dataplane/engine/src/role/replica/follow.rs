@@ -34,7 +34,7 @@ impl Job {
             return channel;
         }
         let fetch = match self.phase {
-            Phase::Repair(_) | Phase::Copy { .. } => self.fetch.timeout(),
+            Phase::Repair | Phase::Copy { .. } => self.fetch.timeout(),
             Phase::Follow | Phase::Ask => Nanos::MAX,
         };
         channel.min(fetch).min(self.status_at).min(self.grace_until)
@@ -49,18 +49,18 @@ impl Job {
         }
         match self.phase {
             Phase::Follow | Phase::Ask => None,
-            Phase::Repair(stage) => {
-                let heard = self.decisions.front().copied().flatten()?;
-                let pool = &self.pool;
-                let has = |chunk| pool.holders(stage, chunk) == heard.members;
+            Phase::Repair => {
+                let decision = self.decisions.first()?;
+                let copies = &self.copies;
+                let has = |chunk| copies.repaired(chunk) == decision.members;
                 let (chunk, again) = self.fetch.poll(now, has)?;
-                let group = heard.group;
-                let header = plain_header(Kind::Pull, self.id(), group, Members(self.next_order));
+                let order = Members(self.ledger.next_order());
+                let header = plain_header(Kind::Pull, self.id(), decision.group, order);
                 self.question(&header, chunk, again, frame)
             }
             Phase::Copy { generation } => {
                 let draft = &self.draft;
-                let has = |chunk: u32| draft.has[chunk as usize];
+                let has = |chunk| draft.has(chunk) == Some(true);
                 let (chunk, again) = self.fetch.poll(now, has)?;
                 let group = GroupId::new(ROW_MODEL, generation);
                 let header = plain_header(Kind::Contrib, self.id(), group, self.bit());
@@ -94,7 +94,7 @@ impl Job {
         }
         let (row, chunk) = match self.phase {
             Phase::Ask => (ROW_MODEL, 0),
-            _ => (ROW_LOG, low_bits(self.next_order)),
+            _ => (ROW_LOG, low_bits(self.ledger.next_order())),
         };
         let header = Header {
             flags: Flags::REPLICA,
@@ -110,10 +110,9 @@ impl Job {
 
     /// Forgets what is under way and begins with a version of the server's.
     pub(super) fn begin_snapshot(&mut self) {
-        self.end_repair();
+        self.copies.end_repair();
         self.phase = Phase::Ask;
-        // A restarted server's sequence is another one.
-        self.decisions.iter_mut().for_each(|place| *place = None);
+        self.decisions.clear();
         self.owes_status = true;
         self.is_dirty = true;
     }

@@ -4,13 +4,16 @@
 //! | file | what it decides |
 //! | --- | --- |
 //! | `config.rs` | whether a job can be followed |
-//! | `job.rs` | what a job owns; groups |
+//! | `job.rs` | what a job owns; commands |
+//! | `copies.rs` | what of every group has come |
+//! | `decisions.rs` | what the server decided and is not applied |
+//! | `draft.rs` | when a fetched model is whole |
 //! | `apply.rs` | when a decision can be applied |
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `follow.rs` | what to ask the server for: decisions, chunks, a snapshot |
 //! | `fetch.rs` | when to ask again |
-//! | `heir.rs` | whether it could take its server's place |
-//! | `seat.rs` | when a job is followed no more, but served |
+//! | `fitness.rs` | whether it could take its server's place |
+//! | `promotion.rs` | when a job is followed no more, but served |
 //!
 //! Invariant (I3): at equal order number, model and momentum term are the server's, bit for bit:
 //! the same sums with the same group boundaries, in the same sequence, by the same code
@@ -19,12 +22,15 @@
 
 mod apply;
 mod config;
+mod copies;
+mod decisions;
+mod draft;
 mod fetch;
+mod fitness;
 mod follow;
-mod heir;
 mod job;
+mod promotion;
 mod receive;
-mod seat;
 mod stats;
 
 use weft_control::{Command, Event, ServerEpoch, Train};
@@ -43,12 +49,12 @@ pub use config::ReplicaJobConfig;
 pub use stats::{ReplicaJobStats, ReplicaStats};
 
 use job::Job;
-use seat::Seat;
+use promotion::ReplicaJob;
 
 /// A replica of one or more jobs on one port.
 #[derive(Debug)]
 pub struct Replica {
-    jobs: Jobs<Seat>,
+    jobs: Jobs<ReplicaJob>,
     /// Of transfers into a replica that became the server; those that it follows have none.
     trains: Trains,
     stats: ReplicaStats,
@@ -73,8 +79,8 @@ impl Replica {
             let seeds = SplitMix64::new(random.next_u64());
             let job = Job::new(config, local, seeds, kernels);
             let later = SplitMix64::new(random.next_u64());
-            let seat = Seat::new(job, local, later, kernels);
-            all.add(seat).map_err(|error| (index, error))?;
+            let job = ReplicaJob::new(job, local, later, kernels);
+            all.add(job).map_err(|error| (index, error))?;
         }
         Ok(Self { jobs: all, trains: Trains::new(), stats: ReplicaStats::default() })
     }
@@ -94,7 +100,7 @@ impl Replica {
     /// A controller has attached, or its stream has ended
     /// ([`crate::role::server::Server::handle_controller`]).
     pub fn handle_controller(&mut self, now: Nanos, is_there: bool) {
-        self.jobs.iter_mut().for_each(|seat| seat.note_controller(now, is_there));
+        self.jobs.iter_mut().for_each(|job| job.note_controller(now, is_there));
     }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length.
@@ -145,13 +151,13 @@ impl Replica {
     /// A job's model.
     #[must_use]
     pub fn model(&self, job: JobId) -> Option<ModelView<'_>> {
-        Some(self.jobs.find(job)?.view())
+        Some(self.jobs.find(job)?.ledger().view())
     }
 
     /// Everything of a job that a server in the place of this one's must know. Copies the model.
     #[must_use]
     pub fn state(&self, job: JobId) -> Option<ModelState> {
-        Some(self.jobs.find(job)?.state())
+        Some(self.jobs.find(job)?.ledger().state())
     }
 
     /// True Euclidean distance of a job's model to the server's, in f64, if there is such a job and

@@ -1,16 +1,16 @@
 //! Frames of a job at its replica: copies from workers and aggregators, and what the server says.
 
 use weft_control::Event;
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome};
 use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
 use weft_wire::{Members, Nanos};
 
-use super::job::{DECISIONS_MAX, Heard, Job, Phase};
+use super::decisions::PendingDecision;
+use super::job::{Job, Phase};
 use crate::drops::DropReason;
 use crate::role::Verdict;
 use crate::role::channel::{ClientEvent, Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged, generation_of, low_bits, near};
-use crate::send::datagram::is_intact;
 
 impl Job {
     pub(super) fn receive(&mut self, incoming: &mut Incoming<'_>) -> Result<Verdict, Refusal> {
@@ -23,7 +23,7 @@ impl Job {
                 let (udp, header) = (incoming.udp, incoming.header);
                 let reply = self.host.handle_hello(&udp, &header, incoming.buffer)?;
                 if let Some(PeerChange::NewLife(peer @ Peer::Worker(rank))) = reply.change {
-                    self.outcomes.begin_life(rank, self.host.life(peer));
+                    self.ledger.begin_life(rank, self.host.life(peer));
                 }
                 Ok(Verdict::Send { len: reply.len })
             }
@@ -84,7 +84,7 @@ impl Job {
     }
 
     fn take_decision(&mut self, now: Nanos, header: &Header) -> Result<(), DropReason> {
-        let order = near(self.next_order, header.chunk.0);
+        let order = near(self.ledger.next_order(), header.chunk.0);
         let is_run = header.outcome == Outcome::Void && !header.members.is_empty();
         let (after, members) = match is_run {
             true => (header.members.0, Members::EMPTY),
@@ -93,15 +93,9 @@ impl Job {
         if after <= order || after - order > RUN_MAX {
             return Err(DropReason::BadMembers);
         }
-        self.server_order = self.server_order.max(after);
+        self.decisions.note_server_order(after);
         self.measure_lag();
-        let place = order.checked_sub(self.next_order).ok_or(DropReason::Duplicate)?;
-        let place = usize::try_from(place).ok().filter(|place| *place < DECISIONS_MAX);
-        let place = &mut self.decisions[place.ok_or(DropReason::StaleStep)?];
-        if place.is_some() {
-            return Err(DropReason::Duplicate);
-        }
-        *place = Some(Heard {
+        let decision = PendingDecision {
             after,
             group: header.group,
             outcome: header.outcome,
@@ -111,28 +105,30 @@ impl Job {
             delay: header.count,
             is_composed: header.flags.contains(Flags::DIRECT),
             at: now,
-        });
+        };
+        self.decisions.add(self.ledger.next_order(), order, decision)?;
         // A decision behind a gap: what is before it was lost.
-        self.owes_status |= self.decisions.front().is_some_and(Option::is_none);
+        self.owes_status |= self.decisions.first().is_none();
         Ok(())
     }
 
     fn take_log_state(&mut self, header: &Header) -> Result<(), DropReason> {
-        let server_order = near(self.next_order, header.chunk.0);
-        self.server_order = self.server_order.max(server_order);
+        let server_order = near(self.ledger.next_order(), header.chunk.0);
+        self.decisions.note_server_order(server_order);
         self.measure_lag();
         if header.flags.contains(Flags::DIRECT) {
-            self.be_left();
+            self.note_left();
         }
         // A late STALE, of an order number that is applied by now, must not cost a snapshot.
-        let is_asked = low_bits(header.members.0) == low_bits(self.next_order);
+        let is_asked = low_bits(header.members.0) == low_bits(self.ledger.next_order());
         match (header.outcome, self.phase) {
-            (Outcome::Stale, Phase::Follow | Phase::Repair(_)) if is_asked => {
+            (Outcome::Stale, Phase::Follow | Phase::Repair) if is_asked => {
                 self.begin_snapshot();
                 Ok(())
             }
             (Outcome::Wait, _) => {
-                self.note_level(server_order);
+                self.fitness.note_level(server_order);
+                self.tell_fitness();
                 Ok(())
             }
             _ => Err(DropReason::Unsolicited),
@@ -144,11 +140,11 @@ impl Job {
         if self.phase != Phase::Ask {
             return Err(DropReason::Unsolicited);
         }
-        let version = near(self.model.version, header.chunk.0);
+        let version = near(self.ledger.model().version(), header.chunk.0);
         if generation_of(version) != header.group.generation() {
             return Err(DropReason::StaleGroup);
         }
-        if header.members.0 < self.next_order && !self.is_anew {
+        if header.members.0 < self.ledger.next_order() && !self.is_anew {
             // What is here is newer: the STALE that asked for a version answered an old question.
             // To go back would break the bound that the server holds (I5).
             self.phase = Phase::Follow;
@@ -156,11 +152,7 @@ impl Job {
             self.is_dirty = true;
             return Ok(());
         }
-        self.draft.version = version;
-        self.draft.next_order = header.members.0;
-        self.draft.has.fill(false);
-        self.draft.missing = 2 * self.chunks;
-        self.fetch.begin(2 * self.chunks);
+        self.fetch.begin(self.draft.begin(version, header.members.0));
         self.phase = Phase::Copy { generation: header.group.generation() };
         Ok(())
     }
@@ -169,36 +161,26 @@ impl Job {
         &mut self,
         now: Nanos,
         header: &Header,
-        incoming: &Incoming<'_>,
+        incoming: &mut Incoming<'_>,
     ) -> Result<(), DropReason> {
         let Phase::Copy { generation } = self.phase else { return Err(DropReason::Unsolicited) };
         if header.group.generation() != generation {
             return Err(DropReason::StaleGroup);
         }
-        let chunk = header.chunk.0 as usize;
-        let has = self.draft.has.get_mut(chunk).ok_or(DropReason::ChunkOutOfRange)?;
+        let has = self.draft.has(header.chunk.0).ok_or(DropReason::ChunkOutOfRange)?;
         if header.count != self.config.model.elements {
             return Err(DropReason::ElementCount);
         }
         if header.element_type != ElementType::F32 {
             return Err(DropReason::ElementType);
         }
-        if core::mem::replace(has, true) {
+        if has {
             return Err(DropReason::Duplicate);
         }
         self.fetch.answer(now, header.chunk.0);
-        let elements = usize::from(header.count);
-        let (part, chunk) = match chunk.checked_sub(self.chunks as usize) {
-            None => (&mut self.draft.w, chunk),
-            Some(chunk) => (&mut self.draft.h, chunk),
-        };
-        let range = incoming.udp.payload_range();
-        let wire = &incoming.buffer[range.start + HEADER_LEN..range.end];
-        let kernels = self.model.kernels();
-        kernels.store_f32(&mut part[chunk * elements..(chunk + 1) * elements], wire);
+        let (wire, _) = incoming.payload();
         self.stats.snapshot_chunks += 1;
-        self.draft.missing -= 1;
-        if self.draft.missing == 0 {
+        if self.draft.add(header.chunk.0, wire, self.ledger.model().kernels()) {
             self.adopt_draft();
         }
         Ok(())
@@ -210,48 +192,22 @@ impl Job {
         header: &Header,
         incoming: &mut Incoming<'_>,
     ) -> Result<(), DropReason> {
-        let Phase::Repair(stage) = self.phase else { return Err(DropReason::Unsolicited) };
-        let heard = self.decisions.front().copied().flatten().ok_or(DropReason::Unsolicited)?;
-        if header.group != heard.group || header.members != heard.members {
+        if self.phase != Phase::Repair {
+            return Err(DropReason::Unsolicited);
+        }
+        let decision = self.decisions.first().ok_or(DropReason::Unsolicited)?;
+        if header.group != decision.group || header.members != decision.members {
             return Err(DropReason::StaleGroup);
         }
-        self.check_chunk(header, heard.element_type, heard.exponent)?;
-        let range = incoming.udp.payload_range();
-        let frame_len = range.end as u64;
-        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
-        let (kind, members) = (heard.element_type, heard.members);
-        match self.pool.add(stage, header.chunk.0, kind, members, members, wire) {
-            Staged::Added(_) => {
-                self.fetch.answer(now, header.chunk.0);
-                self.stats.chunks_repaired += 1;
-                self.stats.replica_repair_bytes += frame_len;
-                Ok(())
-            }
-            _ => Err(DropReason::Duplicate),
+        self.config.model.check_chunk(header, decision.element_type, decision.exponent)?;
+        let (wire, frame_len) = incoming.payload();
+        let (chunk, kind) = (header.chunk.0, decision.element_type);
+        if !self.copies.add_repair(chunk, kind, decision.members, wire) {
+            return Err(DropReason::Duplicate);
         }
-    }
-
-    fn check_chunk(
-        &self,
-        header: &Header,
-        element_type: ElementType,
-        exponent: i8,
-    ) -> Result<(), DropReason> {
-        if header.chunk.0 >= self.chunks {
-            return Err(DropReason::ChunkOutOfRange);
-        }
-        if header.count != self.config.model.elements {
-            return Err(DropReason::ElementCount);
-        }
-        if header.element_type != element_type {
-            return Err(DropReason::ElementType);
-        }
-        if header.operation != Operation::Sum {
-            return Err(DropReason::Operation);
-        }
-        if element_type == ElementType::I32 && header.exponent != exponent {
-            return Err(DropReason::Exponent);
-        }
+        self.fetch.answer(now, chunk);
+        self.stats.chunks_repaired += 1;
+        self.stats.replica_repair_bytes += frame_len;
         Ok(())
     }
 
@@ -261,57 +217,35 @@ impl Job {
         if !header.flags.contains(Flags::REPLICA) {
             return Err(DropReason::Kind.into());
         }
-        let at = self.held(header.group);
         let is_direct = header.flags.contains(Flags::DIRECT) || header.group.row() >= ROW_DIRECT;
-        let via = at.and_then(|at| self.groups[at].as_ref()).and_then(|held| held.via);
+        let via = self.copies.get(header.group).and_then(|group| group.via);
         let peer = match (is_direct, via) {
             (true, _) => Peer::worker(header.members)?,
             (false, Some(via)) => Peer::Box(via),
-            (false, None) => match self.host.peer_at(incoming.source()) {
-                Some(peer @ Peer::Box(_)) => peer,
-                _ => return Err(DropReason::WrongSource.into()),
-            },
+            (false, None) => incoming.box_at_source(&self.host)?,
         };
-        let source = incoming.source();
-        self.host.identify(peer, header.cookie, source).map_err(|reason| {
-            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
-            let udp = incoming.udp;
-            let reply = lost.then(|| self.host.refuse_stale(peer, &udp, &header, incoming.buffer));
-            Refusal { reason, reply: reply.flatten() }
-        })?;
-        let at = at.ok_or(DropReason::StaleGroup)?;
-        let held = self.groups[at].as_ref().ok_or(DropReason::StaleGroup)?;
-        self.check_chunk(&header, held.element_type, held.exponent)?;
-        let range = incoming.udp.payload_range();
-        if !is_intact(self.config.model.integrity, incoming.buffer, range.clone()) {
-            return Err(DropReason::Integrity.into());
-        }
-        let frame_len = range.end as u64;
-        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
-        self.stage_copy(at, &header, frame_len, wire)?;
+        incoming.identify(&self.host, peer)?;
+        let group = self.copies.get(header.group).ok_or(DropReason::StaleGroup)?;
+        self.config.model.check_chunk(&header, group.element_type, group.exponent)?;
+        incoming.check_intact(self.config.model.integrity)?;
+        let (wire, frame_len) = incoming.payload();
+        self.stage_copy(&header, frame_len, wire)?;
         Ok(Verdict::Hold)
     }
 
     fn stage_copy(
         &mut self,
-        at: usize,
         header: &Header,
         frame_len: u64,
         wire: &mut [u8],
     ) -> Result<(), DropReason> {
-        let Some(held) = &mut self.groups[at] else { return Err(DropReason::StaleGroup) };
+        let copied = self.copies.add(header, wire).ok_or(DropReason::StaleGroup)?;
         self.stats.copy_bytes += frame_len;
-        let chunk = header.chunk.0;
-        let before = self.pool.holders(held.stage, chunk);
-        let (kind, from) = (held.element_type, header.members);
-        match self.pool.add(held.stage, chunk, kind, held.mask, from, wire) {
-            Staged::Added(is_complete) => {
-                held.is_composed |= !before.is_empty() && from.without(before) == from;
-                held.chunks_staged += u32::from(is_complete);
+        match copied.staged {
+            Staged::Added(_) => {
                 self.stats.chunks_copied += 1;
-                if held.chunks_staged == self.chunks {
-                    let group = held.id;
-                    self.tell(Event::Staged { group });
+                if copied.is_whole {
+                    self.tell(Event::Staged { group: header.group });
                 }
                 Ok(())
             }

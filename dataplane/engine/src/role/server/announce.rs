@@ -5,57 +5,12 @@
 //! (I3).
 
 use weft_control::{GroupMember, Version};
+use weft_wire::Rank;
 use weft_wire::header::{ElementType, Outcome};
-use weft_wire::{Nanos, Rank};
 
 use super::group::Opening;
 use super::job::Job;
 use crate::role::model::{Incoming, near};
-
-/// Whether a controller plans the job.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Presence {
-    /// The box has a stream to a controller.
-    is_attached: bool,
-    planned: Planned,
-}
-
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Planned {
-    /// There never was a controller.
-    #[default]
-    Never,
-    /// The controller that is there has spoken of the job.
-    Now,
-    /// Not since then.
-    Until(Nanos),
-}
-
-impl Presence {
-    /// A controller has attached, or its stream has ended.
-    pub(crate) fn note_controller(&mut self, now: Nanos, is_there: bool) {
-        self.is_attached = is_there;
-        if !is_there && !matches!(self.planned, Planned::Until(_)) {
-            self.planned = Planned::Until(now);
-        }
-    }
-
-    /// A command came. One that is left of a stream that has ended says nothing.
-    pub(crate) fn note_command(&mut self) {
-        if self.is_attached {
-            self.planned = Planned::Now;
-        }
-    }
-
-    /// True when nobody else gives order numbers, nor will soon.
-    fn is_over(self, now: Nanos, fallback_ns: u64) -> bool {
-        match self.planned {
-            Planned::Never => true,
-            Planned::Now => false,
-            Planned::Until(since) => now.since(since).0 >= fallback_ns,
-        }
-    }
-}
 
 impl Job {
     /// A worker announces an update that no controller planned. One that is refused may be asked
@@ -64,14 +19,14 @@ impl Job {
         let header = &incoming.header;
         let is_pushed = matches!(header.element_type, ElementType::I32 | ElementType::F32);
         let fits = is_pushed && header.count == self.config.model.elements;
-        if !fits || self.outcomes.is_old_news(rank, header.group) {
+        if !fits || self.ledger.outcomes().is_old_news(rank, header.group) {
             return Outcome::Stale;
         }
         if !self.presence.is_over(incoming.now, self.config.fallback_ns) {
             self.stats.announcements_refused += 1;
             return Outcome::Stale;
         }
-        let version = Version(near(self.model.version, header.chunk.0));
+        let version = Version(near(self.ledger.model().version(), header.chunk.0));
         let opening = Opening {
             id: header.group,
             members: &[GroupMember { rank, version }],
@@ -83,7 +38,7 @@ impl Job {
             after: None,
             lateness_ns: self.config.lateness_ns,
         };
-        self.open_direct(incoming.now, rank, &opening);
+        self.open_direct(incoming.now, &opening);
         // Too many are open, or it is open now: either way it may ask again.
         Outcome::Wait
     }

@@ -197,7 +197,7 @@ fn stages(bytes: u64, model: &ModelConfig) -> u32 {
 }
 
 /// Workers and boxes: distinct, of one family, and not too many.
-pub(crate) fn check_peers(
+fn check_peers(
     local: &Endpoint,
     workers: &[SocketAddr],
     boxes: &[Option<SocketAddr>],

@@ -1,4 +1,5 @@
-//! An open group at the server: what it waits for, and where its chunks come from.
+//! An open group at the server: what it was opened as, and how far it is staged. Only
+//! [`super::staging`] changes one.
 
 use arrayvec::ArrayVec;
 use weft_control::{BoxIndex, GroupDescriptor, GroupMember, TRAIN_CHUNKS_MAX};
@@ -6,7 +7,6 @@ use weft_wire::header::ElementType;
 use weft_wire::{GroupId, MEMBERS_MAX, Members, Nanos};
 
 use crate::role::model::StageIndex;
-use crate::send::pacer::{TokenBucket, burst_bytes};
 
 /// Place of an open group in the job's table.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,13 +64,6 @@ pub(super) struct Group {
     pub(super) element_type: ElementType,
     pub(super) exponent: i8,
     pub(super) via: Option<BoxIndex>,
-    /// The members are asked themselves.
-    pub(super) is_direct: bool,
-    pub(super) bucket: Option<TokenBucket>,
-    /// Its gate has been open.
-    pub(super) is_begun: bool,
-    /// Credits below this are a train's: given at once, on the account of the buckets.
-    pub(super) train_chunks: u16,
     pub(super) after: Option<GroupId>,
     pub(super) lateness_ns: u64,
     pub(super) stage: StageIndex,
@@ -79,14 +72,10 @@ pub(super) struct Group {
     pub(super) is_staged: bool,
     /// A chunk was put together from parts.
     pub(super) is_composed: bool,
-    /// Next chunk to give a credit for: one cursor for the aggregator, one per member.
-    pub(super) cursor: u32,
-    pub(super) cursors: [u32; MEMBERS_MAX],
     pub(super) installed_at: Nanos,
     /// Since when it could be decided next.
     pub(super) head_since: Option<Nanos>,
-    /// When its first PULL left, and its first chunk came.
-    pub(super) called_at: Option<Nanos>,
+    /// When its first chunk came.
     pub(super) first_at: Option<Nanos>,
     /// How long no chunk of any group had come by then.
     pub(super) idle_ns: u64,
@@ -94,47 +83,20 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Leaves the aggregator: from now on members are asked themselves, for all that is missing.
-    pub(super) fn fall_back(&mut self) {
-        self.is_direct = true;
-        self.train_chunks = 0;
-        self.cursors = [0; MEMBERS_MAX];
-    }
-
     /// Something of it has come.
     pub(super) fn is_flowing(&self) -> bool {
         self.first_at.is_some()
     }
 
-    /// Staged, or flowing with its last chunk called: it ends within a round trip. One that was
-    /// called before anything of it has come may be waiting for its grant, or for its members.
-    pub(super) fn is_ending(&self, chunks: u32) -> bool {
-        let is_called = match (self.is_direct, self.via) {
-            (false, Some(_)) => self.cursor >= chunks,
-            _ => self.mask.iter().all(|rank| self.cursors[rank.index()] >= chunks),
-        };
-        self.is_staged || (is_called && self.is_flowing())
-    }
-
-    /// Asks again for everything that is missing.
-    pub(super) fn rewind(&mut self) {
-        self.train_chunks = 0;
-        self.cursor = 0;
-        self.cursors = [0; MEMBERS_MAX];
-    }
-
-    /// True while the next credit belongs to the train that the transfer begins with.
-    pub(super) fn is_in_train(&self) -> bool {
-        let next = match self.mask.single() {
-            Some(rank) if self.is_direct => self.cursors[rank.index()],
-            _ => self.cursor,
-        };
-        next < u32::from(self.train_chunks)
-    }
-
     /// Members that may still be committed, in the group's order.
     pub(super) fn remaining(&self) -> impl Iterator<Item = &GroupMember> {
         self.members.iter().filter(|member| self.mask.contains(member.rank.bit()))
+    }
+
+    /// The delay that scales the group: the greatest of its members'.
+    pub(super) fn delay(&self, version: u64) -> u16 {
+        let delays = self.delays(version).filter_map(|(_, delay)| delay);
+        u16::try_from(delays.max().unwrap_or(0)).unwrap_or(u16::MAX)
     }
 
     /// The delays that the remaining members would have if the group were committed now, in order:
@@ -146,11 +108,3 @@ impl Group {
         })
     }
 }
-
-/// A bucket of credits: they leave evenly, not in bursts.
-pub(super) fn bucket(rate_bytes_per_sec: u64) -> TokenBucket {
-    TokenBucket::new(rate_bytes_per_sec, burst_bytes(rate_bytes_per_sec, BEGIN_BYTES))
-}
-
-/// What the token bucket of a group's credits begins with; also its least depth.
-pub(super) const BEGIN_BYTES: u64 = 16 * 1024;

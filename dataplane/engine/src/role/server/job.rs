@@ -1,87 +1,69 @@
-//! A job at its server: everything it owns, and what it is told.
+//! A job at its server: the parts that it owns, and what it is told.
+//!
+//! Each part keeps its own rule and has private fields; the job hands one part's findings to the
+//! next.
 
-use alloc::collections::VecDeque;
-use alloc::vec;
-use alloc::vec::Vec;
-
-use weft_control::{Command, Event, GROUPS_OPEN_MAX, ServerEpoch};
+use weft_control::{Command, Event, ServerEpoch};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
-use weft_wire::header::{HEADER_LEN, Header};
-use weft_wire::rows::ROW_DIRECT;
-use weft_wire::{GroupId, JobId, Nanos};
+use weft_wire::header::Header;
+use weft_wire::{JobId, Nanos};
 
-use super::announce::Presence;
-use super::commit::Holes;
 use super::config::ServerJobConfig;
-use super::durable::Journal;
-use super::follow::ReplicaLink;
-use super::group::{Group, OpenIndex, bucket};
+use super::credits::Credits;
+use super::holes::Holes;
+use super::journal::Journal;
+use super::link::ReplicaLink;
 use super::log::Log;
-use super::source::{Source, SourceId};
+use super::places::Places;
+use super::presence::Presence;
+use super::staging::Staging;
 use super::stats::ServerJobStats;
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::Verdict;
 use crate::role::channel::{ChannelHost, Peer};
-use crate::role::model::ModelConfigError;
 use crate::role::model::{
-    Incoming, Model, ModelJob, ModelState, ModelView, Outcomes, Refusal, Snapshots, StagePool,
+    EVENTS_MAX, Incoming, Ledger, ModelConfigError, ModelJob, ModelState, Queue, Refusal, Snapshots,
 };
-use crate::send::pacer::TokenBucket;
 
 /// A job at its server.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(super) config: ServerJobConfig,
     pub(super) chunks: u32,
-    /// Bytes of the Ethernet frame of a chunk.
-    pub(super) chunk_frame_len: u64,
     pub(super) host: ChannelHost,
-    pub(super) model: Model,
-    pub(super) snapshots: Snapshots,
-    pub(super) pool: StagePool,
-    pub(super) groups: Vec<Option<Group>>,
-    /// Rows of installed groups.
-    pub(super) rows: Vec<Option<OpenIndex>>,
-    /// Open direct groups of each worker, by the low bits of their generation.
-    pub(super) direct: Vec<[Option<OpenIndex>; DIRECT_OPEN_MAX]>,
-    /// Open groups in the order of their numbers.
-    pub(super) plan: Vec<OpenIndex>,
-    pub(super) open_count: usize,
-    pub(super) next_order: u64,
-    /// Since when the next order number is missing although later ones are there.
+    /// Updates that are not committed.
+    pub(super) staging: Staging,
+    /// Who may send.
+    pub(super) credits: Credits,
+    /// What was decided.
+    pub(super) ledger: Ledger,
+    /// Order numbers that no group has.
     pub(super) holes: Holes,
-    /// Members by rank, then boxes by index.
-    pub(super) sources: Vec<Source>,
-    pub(super) bucket: Option<TokenBucket>,
-    /// When the last chunk came.
-    pub(super) chunk_at: Option<Nanos>,
-    pub(super) turn: usize,
+    /// Past decisions, and their sums.
     pub(super) log: Log,
     pub(super) replica: Option<ReplicaLink>,
+    /// What must be durable before it is told; `None` when nothing must.
+    pub(super) journal: Option<Journal>,
+    /// Versions that are being pulled.
+    pub(super) snapshots: Snapshots,
+    /// Header-only frames that wait to be sent.
+    pub(super) outbox: Queue<(Peer, Header)>,
+    events: Queue<Event>,
+    pub(super) stats: ServerJobStats,
     /// How many servers the job had before this one.
     pub(super) epoch: ServerEpoch,
     /// Whether a controller plans it.
-    pub(crate) presence: Presence,
+    pub(super) presence: Presence,
     /// Another server has the job: nothing is answered here any more.
     pub(super) is_retired: bool,
-    /// The last decided updates of each worker.
-    pub(super) outcomes: Outcomes,
-    /// What must be durable before it is told; `None` when nothing must.
-    pub(super) journal: Option<Journal>,
     /// A former life's state was taken over.
     pub(super) is_restored: bool,
-    pub(super) outbox: VecDeque<(Peer, Header)>,
-    pub(super) outbox_max: usize,
-    events: VecDeque<Event>,
-    pub(super) stats: ServerJobStats,
     /// Something has happened since the last poll.
     pub(super) is_dirty: bool,
     /// When a decision may become possible by itself.
     pub(super) judge_at: Nanos,
-    /// When a credit may become possible by itself.
-    pub(super) credit_at: Nanos,
 }
 
 impl ModelJob for Job {
@@ -112,25 +94,25 @@ impl ModelJob for Job {
                 self.tell(event);
             }
             Command::Remove { group, .. } => {
-                if let Some(index) = self.open(*group) {
-                    let all = self.group(index).mask;
+                if let Some(index) = self.staging.find(*group) {
+                    let all = self.staging.get(index).mask;
                     all.iter().for_each(|rank| self.close_member(index, rank, true));
                 }
             }
             Command::CloseMember { group: Some(group), rank, .. } => {
-                if let Some(index) = self.open(*group) {
+                if let Some(index) = self.staging.find(*group) {
                     self.close_member(index, *rank, true);
                 }
             }
             Command::CloseMember { group: None, rank, .. } => self.close_everywhere(*rank, true),
             Command::SetRate { rate_bytes_per_sec, .. } => {
-                self.bucket = Some(bucket((*rate_bytes_per_sec).max(1)));
+                self.credits.set_rate((*rate_bytes_per_sec).max(1));
             }
-            Command::Skip { below, .. } => self.skip(*below),
+            Command::Skip { below, .. } => self.holes.skip(*below),
             Command::StandDown { epoch, .. } => self.stand_down(*epoch),
             Command::LeaveReplica { .. } => self.leave_replica(),
             // A server has no server.
-            Command::Promote { .. } | Command::MoveServer { .. } => {}
+            Command::Promote { .. } | Command::MoveServer { .. } | Command::Holding(_) => {}
         }
     }
 
@@ -143,7 +125,7 @@ impl ModelJob for Job {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.events.pop()
     }
 }
 
@@ -155,58 +137,32 @@ impl Job {
         random: SplitMix64,
         kernels: &'static Kernels,
     ) -> Self {
-        let shape = &config.model;
-        let (chunks, elements) = (shape.chunks(), usize::from(shape.elements));
-        let mut model = Model::new(kernels, shape.momentum, chunks as usize * elements);
-        model.w[..config.initial.len()].copy_from_slice(&config.initial);
-        model.version = config.initial_version.0;
-        // A sum that the log does not keep waits for the journal.
-        let waiting = u32::from(config.is_durable && config.stages_logged() == 0);
-        let stages = config.stages_open() + config.stages_logged() + waiting;
-        let open_max = usize::from(config.groups_open_max);
-        let workers = config.workers.len();
-        let outbox_max = open_max * (workers + 2) + OUTBOX_EXTRA;
-        let headers_len = if local.addr.is_ipv4() { 42 } else { 62 };
-        let sources = workers + config.boxes.len();
+        let (workers, boxes) = (config.workers.len(), config.boxes.len());
+        let (chunks, elements) = (config.model.chunks(), usize::from(config.model.elements));
+        let (copies, idle_ns) = (config.snapshots_max, config.snapshot_idle_ns);
+        let initial = (&config.initial[..], config.initial_version, config.initial_order);
+        let outbox_max = usize::from(config.groups_open_max) * (workers + 2) + OUTBOX_EXTRA;
+        let places = Places { workers, boxes };
         Self {
             chunks,
-            chunk_frame_len: (headers_len + HEADER_LEN + elements * 4) as u64,
             host: ChannelHost::new(&config.host(local), random),
-            model,
-            snapshots: Snapshots::new(
-                kernels,
-                config.snapshots_max,
-                chunks,
-                elements,
-                config.snapshot_idle_ns,
-            ),
-            pool: StagePool::new(kernels, stages, chunks as usize, elements),
-            groups: core::iter::repeat_with(|| None).take(open_max).collect(),
-            rows: vec![None; usize::from(GROUPS_OPEN_MAX)],
-            direct: vec![[None; DIRECT_OPEN_MAX]; workers],
-            plan: Vec::with_capacity(open_max),
-            open_count: 0,
-            next_order: config.initial_order.0,
+            staging: Staging::new(config, kernels),
+            credits: Credits::new(config, places, local),
+            ledger: Ledger::new(&config.model, workers, initial, kernels),
             holes: Holes::default(),
-            sources: (0..sources).map(|place| Source::new(config, place < workers)).collect(),
-            bucket: config.rate_bytes_per_sec.map(bucket),
-            chunk_at: None,
-            turn: 0,
             log: Log::new(config.log_entries_max, config.stages_logged() as usize),
-            replica: config.replica.map(|index| ReplicaLink::new(index, config.initial_order.0)),
+            replica: ReplicaLink::new(config),
+            journal: config.is_durable.then(|| Journal::new(config, places)),
+            snapshots: Snapshots::new(kernels, copies, chunks, elements, idle_ns),
+            outbox: Queue::new(outbox_max),
+            events: Queue::new(EVENTS_MAX),
+            stats: ServerJobStats::default(),
             epoch: ServerEpoch(0),
             presence: Presence::default(),
             is_retired: false,
-            outcomes: Outcomes::new(workers),
-            journal: config.is_durable.then(|| Journal::new(config)),
             is_restored: false,
-            outbox: VecDeque::with_capacity(outbox_max),
-            outbox_max,
-            events: VecDeque::with_capacity(EVENTS_MAX),
-            stats: ServerJobStats::default(),
             is_dirty: false,
             judge_at: Nanos::MAX,
-            credit_at: Nanos::MAX,
             config: config.clone(),
         }
     }
@@ -219,26 +175,22 @@ impl Job {
         &self.stats
     }
 
-    pub(crate) fn view(&self) -> ModelView<'_> {
-        self.model.view(self.config.model.dimension, self.next_order)
+    /// What was decided, to look at.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
-    /// Everything that must survive.
-    pub(crate) fn state(&self) -> ModelState {
-        let model = self.model.state(self.config.model.dimension, self.next_order);
-        ModelState { workers: self.outcomes.state(), ..model }
+    /// A controller has attached, or its stream has ended.
+    pub(crate) fn note_controller(&mut self, now: Nanos, is_there: bool) {
+        self.presence.note_controller(now, is_there);
     }
 
     /// Goes on where a former life stopped, before the first frame. What the replica has is not
     /// known until it says so.
     pub(super) fn restore(&mut self, state: &ModelState) -> Result<(), ModelConfigError> {
-        state.check(&self.config.model, self.config.workers.len())?;
-        self.model.restore(state);
-        self.next_order = state.next_order.0;
+        self.ledger.restore(state, self.is_held_for_replica())?;
         self.is_restored = true;
-        self.log.begin(self.model.momentum_norm);
-        let held_by = self.is_held_for_replica().then(|| self.next_order.saturating_sub(1));
-        self.outcomes.restore(&state.workers, held_by);
+        self.log.begin(self.ledger.model().momentum_norm());
         if let Some(journal) = &mut self.journal {
             journal.begin(state);
         }
@@ -246,51 +198,35 @@ impl Job {
         Ok(())
     }
 
-    pub(crate) fn tell(&mut self, event: Event) {
-        if self.events.len() < EVENTS_MAX {
-            self.events.push_back(event);
-        } else {
-            self.stats.events_lost += 1;
+    /// Writes the next frame that no incoming frame asked for.
+    fn transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        if self.is_dirty || now >= self.judge_at {
+            self.advance(now);
         }
-    }
-
-    /// The open group with this id.
-    pub(super) fn open(&self, id: GroupId) -> Option<OpenIndex> {
-        let row = id.row();
-        let index = match self.rows.get(usize::from(row)) {
-            Some(place) => *place,
-            None => {
-                let worker = self.direct.get(usize::from(row.checked_sub(ROW_DIRECT)?))?;
-                worker[usize::from(id.generation()) % DIRECT_OPEN_MAX]
+        while let Some((peer, header)) = self.outbox.pop() {
+            // A peer without a channel asks when it has one.
+            if let Some(len) = self.host.write(peer, &header, frame, 0) {
+                return Some(len);
             }
-        }?;
-        (self.group(index).id == id).then_some(index)
-    }
-
-    /// The group open in a row, whatever its generation.
-    pub(super) fn in_row(&self, row: u16) -> Option<OpenIndex> {
-        self.rows.get(usize::from(row)).copied().flatten()
-    }
-
-    pub(super) fn group(&self, index: OpenIndex) -> &Group {
-        self.groups[index.index()].as_ref().expect("indices of open groups only")
-    }
-
-    pub(super) fn group_mut(&mut self, index: OpenIndex) -> &mut Group {
-        self.groups[index.index()].as_mut().expect("indices of open groups only")
-    }
-
-    pub(super) fn source_index(&self, id: SourceId) -> usize {
-        match id {
-            SourceId::Member(rank) => rank.index(),
-            SourceId::Box(index) => self.config.workers.len() + usize::from(index),
         }
+        let pull = self.credits.poll(now, &self.staging, &self.host, &mut self.stats);
+        let len = pull.and_then(|(peer, header)| self.host.write(peer, &header, frame, 0));
+        self.is_dirty = len.is_some();
+        len
+    }
+
+    /// When [`Job::transmit`] will have something to do.
+    fn due_at(&self) -> Nanos {
+        if self.is_dirty || !self.outbox.is_empty() {
+            return Nanos(0);
+        }
+        self.credits.due_at().min(self.judge_at)
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.events.push(event, &mut self.stats.events_lost);
     }
 }
 
-/// Direct updates that one worker may have open.
-pub(super) const DIRECT_OPEN_MAX: usize = 4;
-/// Events kept until somebody takes them.
-const EVENTS_MAX: usize = 4096;
 /// Places in the queue of acknowledgements for what is repeated.
 const OUTBOX_EXTRA: usize = 64;

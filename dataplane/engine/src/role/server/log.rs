@@ -5,9 +5,9 @@ use alloc::collections::VecDeque;
 
 use weft_control::BoxIndex;
 use weft_wire::header::{ElementType, Outcome};
-use weft_wire::{GroupId, Members, Rank};
+use weft_wire::{GroupId, Members};
 
-use crate::role::model::{StageIndex, outcome_of};
+use crate::role::model::StageIndex;
 
 /// What was decided under one order number, or under a run of them that nobody has.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,30 @@ pub(super) struct LogEntry {
 }
 
 impl LogEntry {
+    /// A decision on this order number that changes nothing.
+    pub(super) fn empty(order: u64) -> Self {
+        Self {
+            order,
+            after: order + 1,
+            group: GroupId::default(),
+            outcome: Outcome::Void,
+            members: Members::EMPTY,
+            element_type: ElementType::None,
+            exponent: 0,
+            delay: 0,
+            version: 0,
+            is_composed: false,
+            stage: None,
+            norm: 0.0,
+            momentum_norm: 0.0,
+            audience: Members::EMPTY,
+            old: Members::EMPTY,
+            via: None,
+            position: 0,
+            is_told: false,
+        }
+    }
+
     /// Where a run of order numbers ends that stay unused; `None` for one alone, and for a group.
     pub(super) fn run_end(&self) -> Option<u64> {
         (self.after > self.order + 1).then_some(self.after)
@@ -55,11 +79,6 @@ impl LogEntry {
     /// True when this order number is decided by it.
     pub(super) fn has(&self, order: u64) -> bool {
         (self.order..self.after).contains(&order)
-    }
-
-    /// What became of this member's update.
-    pub(super) fn outcome_of(&self, rank: Rank) -> Outcome {
-        outcome_of(rank, self.members, self.old)
     }
 }
 
@@ -90,9 +109,8 @@ impl Log {
         self.momentum_norm_before = momentum_norm;
     }
 
-    /// The oldest entry, if there must be room for one more before it can be pushed. Call until
-    /// there is, and give the stages back.
-    pub(super) fn evict(&mut self, with_stage: bool) -> Option<LogEntry> {
+    /// The oldest entry, if there must be room for one more before it can be pushed.
+    fn evict(&mut self, with_stage: bool) -> Option<LogEntry> {
         let is_full = self.entries.len() >= self.entries_max
             || (with_stage && self.stages >= self.stages_max);
         let entry = is_full.then(|| self.entries.pop_front()).flatten()?;
@@ -115,8 +133,10 @@ impl Log {
         self.stages_max > 0
     }
 
-    pub(super) fn push(&mut self, entry: LogEntry) {
-        debug_assert!(self.entries.len() < self.entries_max, "evicted before");
+    /// Adds the next decision; `give_back` gets the sums that make room for it.
+    pub(super) fn push(&mut self, entry: LogEntry, give_back: impl FnMut(StageIndex)) {
+        let evicted = core::iter::from_fn(|| self.evict(entry.stage.is_some()));
+        evicted.filter_map(|evicted| evicted.stage).for_each(give_back);
         debug_assert!(
             self.entries.back().is_none_or(|last| last.after == entry.order),
             "order numbers are decided in sequence"
@@ -140,9 +160,12 @@ impl Log {
         last.map_or(self.momentum_norm_before, |entry| entry.momentum_norm)
     }
 
-    pub(super) fn get_mut(&mut self, order: u64) -> Option<&mut LogEntry> {
+    /// The members of this decision are told of it. Returns it, and whether they had been.
+    pub(super) fn mark_told(&mut self, order: u64) -> Option<(LogEntry, bool)> {
         let place = self.place(order);
-        self.entries.get_mut(place).filter(|entry| entry.has(order))
+        let entry = self.entries.get_mut(place).filter(|entry| entry.has(order))?;
+        let was_told = core::mem::replace(&mut entry.is_told, true);
+        Some((*entry, was_told))
     }
 
     /// The oldest order number that is kept, or `next` when none is.

@@ -5,50 +5,33 @@ use weft_control::Event;
 use weft_wire::header::{Header, Kind, Outcome};
 use weft_wire::{ChunkIndex, GroupId, Members, Rank};
 
-use super::group::OpenIndex;
+use super::group::{Group, OpenIndex};
 use super::job::Job;
-use super::source::Source;
 use crate::role::channel::Peer;
 use crate::role::model::{Decided, low_bits};
 use crate::send::datagram::plain_header;
 
 impl Job {
     /// Takes a member out of an open group (SPEC#push "Close").
-    pub(super) fn close_member(&mut self, index: OpenIndex, rank: Rank, tell_it: bool) {
-        let group = self.groups[index.index()].as_mut().expect("the caller found it open");
-        if !group.mask.contains(rank.bit()) {
-            return;
-        }
-        group.mask = group.mask.without(rank.bit());
-        // It hears of its VOID with the group's decision: until that is durable, a server that
-        // begins anew may be given the group with all its members.
-        if tell_it {
-            group.closed = group.closed.union(rank.bit());
-        }
-        group.chunks_staged = self.pool.restage(group.stage, rank.bit(), group.mask);
-        group.rewind();
-        let (id, was_staged) = (group.id, group.is_staged);
-        group.is_staged = !group.mask.is_empty() && group.chunks_staged == self.chunks;
-        let is_staged = group.is_staged;
-        for source in &mut self.sources {
-            source.forget(index);
-        }
+    pub(super) fn close_member(&mut self, index: OpenIndex, rank: Rank, is_told: bool) {
+        let Some(is_staged) = self.staging.close_member(index, rank, is_told) else { return };
+        self.credits.rewind(index);
         self.stats.members_closed += 1;
         self.stats.voids += 1;
         self.is_dirty = true;
-        if is_staged && !was_staged {
-            self.tell(Event::Staged { group: id });
+        if is_staged {
+            self.tell(Event::Staged { group: self.staging.get(index).id });
         }
     }
 
     /// Takes a member out of all open groups in which its contribution is not complete.
-    pub(super) fn close_everywhere(&mut self, rank: Rank, tell_it: bool) {
-        for place in 0..self.groups.len() {
-            let Some(group) = &self.groups[place] else { continue };
-            let held = |chunk| self.pool.holders(group.stage, chunk).contains(rank.bit());
-            if group.mask.contains(rank.bit()) && !(0..self.chunks).all(held) {
-                let index = OpenIndex(u16::try_from(place).expect("at most 1024 groups"));
-                self.close_member(index, rank, tell_it);
+    pub(super) fn close_everywhere(&mut self, rank: Rank, is_told: bool) {
+        let mut place = 0;
+        while let Some((index, group)) = self.staging.at(place) {
+            place += 1;
+            let lacks = |group: &Group| !self.staging.has_all_of(group, rank);
+            if group.is_some_and(|group| group.mask.contains(rank.bit()) && lacks(group)) {
+                self.close_member(index, rank, is_told);
             }
         }
     }
@@ -57,21 +40,12 @@ impl Job {
     /// this server it may be the old one, whose updates are still under way.
     pub(super) fn begin_life(&mut self, rank: Rank) {
         let life = self.host.life(Peer::Worker(rank));
-        let is_same = self.outcomes.begin_life(rank, life) && self.is_restored;
-        self.sources[rank.index()] = Source::new(&self.config, true);
-        if is_same {
-            return;
+        let is_same = self.ledger.begin_life(rank, life) && self.is_restored;
+        self.credits.begin_life(rank);
+        if !is_same {
+            self.close_everywhere(rank, false);
+            self.staging.forget_closed(rank);
         }
-        self.close_everywhere(rank, false);
-        for group in self.groups.iter_mut().flatten() {
-            group.closed = group.closed.without(rank.bit());
-        }
-    }
-
-    /// Queues the ACK of a decided update.
-    pub(super) fn acknowledge(&mut self, rank: Rank, decided: &Decided) {
-        let header = self.ack(decided, rank.bit());
-        self.queue(Peer::Worker(rank), header);
     }
 
     pub(super) fn ack(&self, decided: &Decided, members: Members) -> Header {
@@ -96,10 +70,6 @@ impl Job {
     }
 
     pub(super) fn queue(&mut self, peer: Peer, header: Header) {
-        if self.outbox.len() < self.outbox_max {
-            self.outbox.push_back((peer, header));
-        } else {
-            self.stats.acks_lost += 1;
-        }
+        self.outbox.push((peer, header), &mut self.stats.acks_lost);
     }
 }

@@ -1,21 +1,36 @@
 //! The parameter server: holds the model, conducts the transfers into it, and judges them.
 //!
+//! A job consists of parts with private fields; each keeps its own rule, and what they owe each
+//! other goes through arguments:
+//!
+//! | file | what it holds |
+//! | --- | --- |
+//! | `staging.rs`, `group.rs` | updates that are not committed: open groups and their sums |
+//! | `credits.rs`, `source.rs` | who may send the next chunk (SPEC#push "Credits") |
+//! | `../model/ledger.rs` | what was decided: the model, the sequence, the workers' outcomes |
+//! | `log.rs` | past decisions and their sums, for the replica |
+//! | `link.rs` | what the replica has, and how far behind it may be |
+//! | `journal.rs` | what must be kept before it is told |
+//! | `holes.rs` | order numbers that no group has |
+//! | `presence.rs` | whether a controller plans the job |
+//! | `places.rs` | where a peer stands in a table |
+//!
+//! The rest hands the findings of one part to the next:
+//!
 //! | file | what it decides |
 //! | --- | --- |
 //! | `config.rs` | whether a job can be served |
 //! | `job.rs` | what a job owns; commands |
-//! | `announce.rs` | who gets an order number without a plan |
+//! | `announce.rs` | which update gets an order number without a plan |
 //! | `install.rs` | how groups come to be open |
 //! | `members.rs` | how members leave a group, and what they are told |
 //! | `receive.rs` | whose a frame is, and what it does |
 //! | `status.rs` | what a worker that asks is told |
-//! | `conduct.rs` | who may send the next chunk (SPEC#push "Credits") |
 //! | `commit.rs` | what becomes of an order number (SPEC#push "Decision") |
-//! | `durable.rs` | what must be kept before it is told |
-//! | `follow.rs` | what the replica is told, and how far behind it may be (SPEC#replica) |
-//! | `pull.rs` | which version somebody pulls (SPEC#pull) |
+//! | `durable.rs` | what may be told once it is kept |
+//! | `follow.rs` | what the replica is told (SPEC#replica) |
+//! | `pull.rs` | which version a peer pulls (SPEC#pull) |
 //! | `succession.rs` | which server a job has (SPEC#promotion) |
-//! | `group.rs`, `source.rs`, `log.rs` | an open group, a sender's credits, past decisions |
 //!
 //! Sans-IO: frames, commands and time go in; frames, events and deadlines come out. All memory is
 //! taken at the start; what does not fit later is a counted outcome (I8). A frame costs a look at
@@ -24,18 +39,24 @@
 
 mod announce;
 mod commit;
-mod conduct;
 mod config;
+mod credits;
 mod durable;
 mod follow;
 mod group;
+mod holes;
 mod install;
 mod job;
+mod journal;
+mod link;
 mod log;
 mod members;
+mod places;
+mod presence;
 mod pull;
 mod receive;
 mod source;
+mod staging;
 mod stats;
 mod status;
 mod succession;
@@ -56,9 +77,8 @@ use crate::send::train::Trains;
 
 pub use crate::role::model::{ModelState, ModelView};
 
-pub(crate) use announce::Presence;
-pub(crate) use config::check_peers;
 pub use config::{SNAPSHOTS_MAX, ServerJobConfig, WINDOW_MAX};
+pub(crate) use presence::Presence;
 pub use stats::{DELAYS_MAX, ServerJobStats, ServerStats};
 
 pub(crate) use job::Job;
@@ -113,7 +133,7 @@ impl Server {
     /// updates that the job's workers announce without a grant are refused. A server that was never
     /// told so takes them.
     pub fn handle_controller(&mut self, now: Nanos, is_there: bool) {
-        self.jobs.iter_mut().for_each(|job| job.presence.note_controller(now, is_there));
+        self.jobs.iter_mut().for_each(|job| job.note_controller(now, is_there));
     }
 
     /// Writes the next frame that no incoming frame asked for, and returns its length. Call after
@@ -183,13 +203,13 @@ impl Server {
     /// A job's model.
     #[must_use]
     pub fn model(&self, job: JobId) -> Option<ModelView<'_>> {
-        Some(self.jobs.find(job)?.view())
+        Some(self.jobs.find(job)?.ledger().view())
     }
 
     /// Everything of a job that must survive this server. Copies the model.
     #[must_use]
     pub fn state(&self, job: JobId) -> Option<ModelState> {
-        Some(self.jobs.find(job)?.state())
+        Some(self.jobs.find(job)?.ledger().state())
     }
 
     /// Takes a job over from a former life of its server, or from its replica. Call before the

@@ -21,8 +21,10 @@ impl Job {
         let peer = self.puller(incoming)?;
         self.check_intact(incoming)?;
         let is_box = matches!(peer, Peer::Box(_));
-        let shown = if is_box { u64::MAX } else { self.shown_below() };
-        let offer = self.snapshots.offer(incoming.now, &self.model, self.next_order, shown);
+        let replica = self.replica.as_ref().filter(|_| !is_box);
+        let shown = replica.map_or(u64::MAX, |replica| replica.shown_below());
+        let (model, next_order) = (self.ledger.model(), self.ledger.next_order());
+        let offer = self.snapshots.offer(incoming.now, model, next_order, shown);
         let Some(offer) = offer else {
             let group = GroupId::new(ROW_MODEL, 0);
             let wait = Header {
@@ -33,11 +35,11 @@ impl Job {
         };
         // What was decided since without a commit left the newest version as it is: a replica that
         // is behind the log by such decisions alone would be offered one older than its own.
-        let is_newest = is_box && offer.version == self.model.version;
-        let offer = if is_newest { Offer { next_order: self.next_order, ..offer } } else { offer };
+        let is_newest = is_box && offer.version == model.version();
+        let offer = if is_newest { Offer { next_order, ..offer } } else { offer };
         // What the replica has is durable, so this holds up only what does not wait for the
         // replica.
-        if self.hold_offer(peer, offer) {
+        if self.journal.as_mut().is_some_and(|journal| journal.hold_offer(peer, offer)) {
             return Ok(Verdict::Hold);
         }
         let header = self.offer(peer, offer);

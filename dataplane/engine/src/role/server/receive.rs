@@ -2,18 +2,16 @@
 //! before anything changes (I7).
 
 use weft_control::{BoxIndex, Event, GROUPS_OPEN_MAX};
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
+use weft_wire::header::{Flags, Kind, Outcome};
 use weft_wire::rows::{ROW_DIRECT, ROW_LOG, ROW_MODEL};
-use weft_wire::{Nanos, Rank};
+use weft_wire::{GroupId, Nanos, Rank};
 
-use super::group::OpenIndex;
+use super::group::{Group, OpenIndex};
 use super::job::Job;
-use super::source::{Source, SourceId};
 use crate::drops::DropReason;
 use crate::role::Verdict;
 use crate::role::channel::{Peer, PeerChange};
 use crate::role::model::{Incoming, Refusal, Staged};
-use crate::send::datagram::is_intact;
 
 /// Whom a frame of a group's row can be from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,16 +79,16 @@ impl Job {
                 self.tell(Event::MemberLost { job: self.id(), rank });
             }
             Some(PeerChange::NewLife(peer @ Peer::Box(index))) => {
-                if self.replica.as_ref().is_some_and(|replica| replica.peer == peer) {
+                if self.replica.as_ref().is_some_and(|replica| replica.peer() == peer) {
                     self.forget_replica();
                 }
                 // The first life of a box takes nothing from anybody.
                 if known {
-                    self.leave_source(SourceId::Box(index.0));
+                    self.leave_box(index);
                 }
             }
             Some(PeerChange::Closed(Peer::Box(index))) => {
-                self.leave_source(SourceId::Box(index.0));
+                self.leave_box(index);
             }
             None => {}
         }
@@ -100,23 +98,11 @@ impl Job {
 
     /// Checks cookie and source; a peer that lost its channel is told so.
     pub(super) fn identify(&self, peer: Peer, incoming: &mut Incoming<'_>) -> Result<(), Refusal> {
-        let source = incoming.source();
-        self.host.identify(peer, incoming.header.cookie, source).map_err(|reason| {
-            let lost = matches!(reason, DropReason::StaleEpoch | DropReason::BadCookie);
-            let (udp, header) = (incoming.udp, incoming.header);
-            let reply = lost.then(|| self.host.refuse_stale(peer, &udp, &header, incoming.buffer));
-            Refusal { reason, reply: reply.flatten() }
-        })
+        incoming.identify(&self.host, peer)
     }
 
-    pub(super) fn check_intact(&self, incoming: &mut Incoming<'_>) -> Result<(), Refusal> {
-        let range = incoming.udp.payload_range();
-        let integrity = self.config.model.integrity;
-        if is_intact(integrity, incoming.buffer, range) {
-            Ok(())
-        } else {
-            Err(DropReason::Integrity.into())
-        }
+    pub(super) fn check_intact(&self, incoming: &Incoming<'_>) -> Result<(), DropReason> {
+        incoming.check_intact(self.config.model.integrity)
     }
 
     /// The worker or the aggregator that a frame about a group is from, identified.
@@ -130,13 +116,10 @@ impl Job {
                 Peer::Worker(rank)
             }
             _ if header.flags.contains(Flags::DIRECT) => Peer::worker(header.members)?,
-            _ => match self.in_row(header.group.row()).and_then(|index| self.group(index).via) {
+            _ => match self.open_in_place(header.group).and_then(|group| group.via) {
                 Some(via) => Peer::Box(via),
                 // A late frame of a group that is decided.
-                None => match self.host.peer_at(incoming.source()) {
-                    Some(peer @ Peer::Box(_)) => peer,
-                    _ => return Err(DropReason::WrongSource.into()),
-                },
+                None => incoming.box_at_source(&self.host)?,
             },
         };
         self.identify(peer, incoming)?;
@@ -151,17 +134,14 @@ impl Job {
     ) -> Result<Verdict, Refusal> {
         let peer = self.sender(row, incoming)?;
         let header = incoming.header;
-        let index = self.open(header.group).ok_or(DropReason::StaleGroup)?;
-        let group = self.group(index);
+        let index = self.staging.find(header.group).ok_or(DropReason::StaleGroup)?;
+        let group = self.staging.get(index);
         if let Peer::Worker(rank) = peer
             && !group.granted.contains(rank.bit())
         {
             return Err(DropReason::BadMembers.into());
         }
-        if header.chunk.0 >= self.chunks {
-            return Err(DropReason::ChunkOutOfRange.into());
-        }
-        check_elements(group.element_type, group.exponent, self.config.model.elements, &header)?;
+        self.config.model.check_chunk(&header, group.element_type, group.exponent)?;
         self.check_intact(incoming)?;
         self.take_chunk(peer, index, incoming)?;
         self.is_dirty = true;
@@ -176,45 +156,31 @@ impl Job {
         incoming: &mut Incoming<'_>,
     ) -> Result<(), Refusal> {
         let (now, header) = (incoming.now, incoming.header);
-        let range = incoming.udp.payload_range();
-        let frame_len = range.end as u64;
-        self.stats.chunk_bytes += frame_len;
-        let congested = incoming.udp.congestion() || header.flags.contains(Flags::CONGESTION);
-        let in_turn = self.feed_source(peer, index, header.chunk.0, now, congested);
         let chunk = header.chunk.0;
-        let group = self.groups[index.index()].as_mut().expect("the caller found it open");
-        if group.first_at.is_none() {
-            group.first_at = Some(now);
-            group.idle_ns = now.since(self.chunk_at.unwrap_or(now)).0;
-        }
-        self.chunk_at = Some(now);
-        group.bytes += frame_len;
-        let wire = &mut incoming.buffer[range.start + HEADER_LEN..range.end];
-        let held = self.pool.holders(group.stage, chunk);
-        let (kind, mask, from) = (group.element_type, group.mask, header.members);
-        match self.pool.add(group.stage, chunk, kind, mask, from, wire) {
-            Staged::Added(is_complete) => {
-                if chunk < u32::from(group.train_chunks) {
-                    let rank = match peer {
-                        Peer::Worker(rank) => Some(rank),
-                        Peer::Box(_) => None,
-                    };
-                    let id = (self.config.model.job, group.id, rank);
-                    let wanted = group.train_chunks;
-                    incoming.trains.on_chunk(id, wanted, frame_len, !in_turn);
+        let congested = incoming.udp.congestion() || header.flags.contains(Flags::CONGESTION);
+        let answered = self.credits.answer(now, peer, index, chunk, congested);
+        self.stats.window_reductions += u64::from(answered.is_some_and(|a| a.is_halved));
+        let is_in_turn = answered.is_some_and(|answered| answered.is_in_turn);
+        let (wire, frame_len) = incoming.payload();
+        self.stats.chunk_bytes += frame_len;
+        let arrival = self.staging.add(now, index, &header, frame_len, wire);
+        match arrival.staged {
+            Staged::Added(_) => {
+                let train_chunks = self.credits.train_chunks(index);
+                let rank = match peer {
+                    Peer::Worker(rank) => Some(rank),
+                    Peer::Box(_) => None,
+                };
+                if chunk < u32::from(train_chunks) {
+                    let id = (self.config.model.job, header.group, rank);
+                    incoming.trains.on_chunk(id, train_chunks, frame_len, !is_in_turn);
                 }
-                let is_composed = !held.is_empty() && from.without(held) == from;
-                group.is_composed |= is_composed;
-                self.stats.chunks_composed += u64::from(is_composed);
+                self.stats.chunks_composed += u64::from(arrival.is_composed);
                 match peer {
                     Peer::Worker(_) => self.stats.chunks_direct += 1,
                     Peer::Box(_) => self.stats.chunks_aggregated += 1,
                 }
-                if is_complete {
-                    group.chunks_staged += 1;
-                }
-                if group.chunks_staged == self.chunks && !group.is_staged {
-                    group.is_staged = true;
+                if arrival.is_last {
                     self.tell_staged(index, now);
                 }
                 Ok(())
@@ -238,36 +204,30 @@ impl Job {
         }
     }
 
-    /// True when the chunk was asked for, once.
-    fn feed_source(
-        &mut self,
-        peer: Peer,
-        index: OpenIndex,
-        chunk: u32,
-        now: Nanos,
-        congested: bool,
-    ) -> bool {
-        let answered = self.source_mut(peer).answer(now, index, chunk, congested);
-        self.stats.window_reductions += u64::from(answered.is_some_and(|a| a.is_halved));
-        answered.is_some_and(|answered| answered.is_in_turn)
+    /// The group that is open in the place of this id, whatever its generation.
+    fn open_in_place(&self, id: GroupId) -> Option<&Group> {
+        self.staging.in_place(id).map(|index| self.staging.get(index))
     }
 
-    fn source_mut(&mut self, peer: Peer) -> &mut Source {
-        let id = match peer {
-            Peer::Worker(rank) => SourceId::Member(rank),
-            Peer::Box(index) => SourceId::Box(index.0),
-        };
-        let place = self.source_index(id);
-        &mut self.sources[place]
+    /// Asks the members of one group themselves.
+    fn fall_back(&mut self, index: OpenIndex) {
+        self.credits.fall_back(index, &self.staging, &mut self.stats);
+        self.is_dirty = true;
+    }
+
+    /// Asks the members of everything that was to come through a box.
+    fn leave_box(&mut self, index: BoxIndex) {
+        self.credits.leave_box(index, &self.staging, &mut self.stats);
+        self.is_dirty = true;
     }
 
     fn tell_staged(&mut self, index: OpenIndex, now: Nanos) {
-        let group = self.group(index);
+        let group = self.staging.get(index);
         let id = group.id;
-        let rank = group.is_direct.then(|| group.mask.single()).flatten();
+        let rank = group.mask.single().filter(|_| self.credits.is_direct(index));
         let first_at = group.first_at.unwrap_or(now);
         let duration_ns = now.since(first_at).0;
-        let wait_ns = first_at.since(group.called_at.unwrap_or(first_at)).0;
+        let wait_ns = first_at.since(self.credits.called_at(index).unwrap_or(first_at)).0;
         let (bytes, idle_ns) = (group.bytes, group.idle_ns);
         self.tell(Event::Staged { group: id });
         self.tell(Event::Transferred { group: id, rank, bytes, duration_ns, wait_ns, idle_ns });
@@ -283,31 +243,28 @@ impl Job {
             RowKind::Installed if incoming.header.flags.contains(Flags::DIRECT) => {
                 Peer::worker(incoming.header.members)?
             }
-            RowKind::Installed => match self.host.peer_at(incoming.source()) {
-                Some(peer @ Peer::Box(_)) => peer,
-                _ => return Err(DropReason::WrongSource.into()),
-            },
+            RowKind::Installed => incoming.box_at_source(&self.host)?,
             RowKind::Direct(rank) => Peer::Worker(rank),
             _ => return Err(DropReason::Kind.into()),
         };
         self.identify(peer, incoming)?;
         let header = incoming.header;
-        let index = self.open(header.group).ok_or(DropReason::StaleGroup)?;
+        let index = self.staging.find(header.group).ok_or(DropReason::StaleGroup)?;
         self.check_intact(incoming)?;
         match (peer, header.outcome) {
-            (Peer::Box(BoxIndex(via)), outcome) => {
-                if self.group(index).via != Some(BoxIndex(via)) {
+            (Peer::Box(via), outcome) => {
+                let group = self.staging.get(index);
+                if group.via != Some(via) {
                     return Err(DropReason::WrongSource.into());
                 }
-                let place = self.source_index(SourceId::Box(via));
-                self.sources[place].heard_at = incoming.now;
-                let train_chunks = u32::from(self.group(index).train_chunks);
+                self.credits.hear(peer, incoming.now);
+                let train_chunks = u32::from(self.credits.train_chunks(index));
                 if outcome == Outcome::Have && header.chunk.0 < train_chunks {
                     incoming.trains.spoil(self.id(), header.group);
                 }
                 // An aggregator that holds nothing of a young group may not have been told of it
                 // yet.
-                let age_ns = incoming.now.since(self.group(index).installed_at).0;
+                let age_ns = incoming.now.since(group.installed_at).0;
                 let may_come = header.members.is_empty() && age_ns < self.config.source_timeout_ns;
                 if outcome == Outcome::Stale && !may_come {
                     self.fall_back(index);
@@ -318,25 +275,4 @@ impl Job {
         }
         Ok(Verdict::Hold)
     }
-}
-
-fn check_elements(
-    element_type: ElementType,
-    exponent: i8,
-    elements: u16,
-    header: &Header,
-) -> Result<(), DropReason> {
-    if header.count != elements {
-        return Err(DropReason::ElementCount);
-    }
-    if header.element_type != element_type {
-        return Err(DropReason::ElementType);
-    }
-    if header.operation != Operation::Sum {
-        return Err(DropReason::Operation);
-    }
-    if header.element_type == ElementType::I32 && header.exponent != exponent {
-        return Err(DropReason::Exponent);
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 
 use alloc::collections::VecDeque;
 
-use weft_wire::{Nanos, Rank};
+use weft_wire::Nanos;
 
 use super::config::ServerJobConfig;
 use super::group::OpenIndex;
@@ -33,10 +33,33 @@ pub(super) struct Answered {
     pub(super) is_halved: bool,
 }
 
+/// A PULL that is due again, and what that says of the path.
+#[derive(Debug)]
+pub(super) struct Expired {
+    pub(super) group: OpenIndex,
+    pub(super) chunk: u32,
+    overdue: Overdue,
+}
+
+/// How many credits a source may have, and when they are repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SourceLimits {
+    window_max: u32,
+    rto_min: Nanos,
+    rto_max: Nanos,
+}
+
+impl SourceLimits {
+    pub(super) fn of(config: &ServerJobConfig) -> Self {
+        let (rto_min, rto_max) = (Nanos(config.rto_min_ns), Nanos(config.rto_max_ns));
+        Self { window_max: config.window_max, rto_min, rto_max }
+    }
+}
+
 /// One source.
 #[derive(Debug)]
 pub(super) struct Source {
-    pub(super) path: Path,
+    path: Path,
     /// As they were first sent.
     credits: VecDeque<Credit>,
     /// PULLs sent.
@@ -45,24 +68,24 @@ pub(super) struct Source {
     answers_in_order: bool,
     credits_max: usize,
     /// When it last said anything, or was first asked after having nothing to answer.
-    pub(super) heard_at: Nanos,
+    heard_at: Nanos,
     /// No credit is due before.
-    pub(super) due_at: Nanos,
+    due_at: Nanos,
 }
 
 impl Source {
-    pub(super) fn new(config: &ServerJobConfig, answers_in_order: bool) -> Self {
-        let initial = Nanos(config.rto_min_ns.saturating_mul(2));
-        let (min, max) = (Nanos(config.rto_min_ns), Nanos(config.rto_max_ns));
+    pub(super) fn new(limits: SourceLimits, answers_in_order: bool) -> Self {
+        let SourceLimits { window_max, rto_min, rto_max } = limits;
+        let initial = Nanos(rto_min.0.saturating_mul(2));
         Self {
             path: Path::new(
-                RttEstimator::new(initial, min, max),
-                CongestionWindow::probing(config.window_max.min(WINDOW_PLAIN), config.window_max),
+                RttEstimator::new(initial, rto_min, rto_max),
+                CongestionWindow::probing(window_max.min(WINDOW_PLAIN), window_max),
             ),
-            credits: VecDeque::with_capacity(config.window_max as usize),
+            credits: VecDeque::with_capacity(window_max as usize),
             sent: 0,
             answers_in_order,
-            credits_max: config.window_max as usize,
+            credits_max: window_max as usize,
             heard_at: Nanos(0),
             due_at: Nanos::MAX,
         }
@@ -70,7 +93,7 @@ impl Source {
 
     /// Whether it may be asked for another chunk. A train begins whatever the window, which cannot
     /// know a path that nothing has been sent on.
-    pub(super) fn has_room(&self, is_in_train: bool) -> bool {
+    fn has_room(&self, is_in_train: bool) -> bool {
         let room = if is_in_train { self.credits_max } else { self.path.window() as usize };
         self.credits.len() < room
     }
@@ -98,6 +121,26 @@ impl Source {
 
     pub(super) fn credits(&self) -> usize {
         self.credits.len()
+    }
+
+    /// No credit is due before.
+    pub(super) fn due_at(&self) -> Nanos {
+        self.due_at
+    }
+
+    /// It has said something.
+    pub(super) fn hear(&mut self, now: Nanos) {
+        self.heard_at = now;
+    }
+
+    /// True when it owes answers, and has said nothing at all for so long.
+    pub(super) fn is_silent(&self, now: Nanos, timeout_ns: u64) -> bool {
+        !self.credits.is_empty() && now.since(self.heard_at).0 >= timeout_ns
+    }
+
+    /// Counts a loss; true when that reduces the window.
+    pub(super) fn lose(&mut self, now: Nanos, expired: &Expired) -> bool {
+        self.path.on_timeout(now, &expired.overdue)
     }
 
     /// Takes note of a PULL.
@@ -154,7 +197,7 @@ impl Source {
         &mut self,
         now: Nanos,
         mut needed: impl FnMut(&Credit) -> bool,
-    ) -> Option<(Credit, Overdue)> {
+    ) -> Option<Expired> {
         if now < self.due_at {
             return None;
         }
@@ -174,7 +217,7 @@ impl Source {
                 credit.due_at = self.path.deadline(&credit.sent);
                 self.sent += 1;
                 credit.serial = self.sent;
-                return Some((*credit, overdue));
+                return Some(Expired { group: credit.group, chunk: credit.chunk, overdue });
             } else {
                 self.credits.remove(at);
             }
@@ -206,10 +249,3 @@ const SHORTEST_NS_MAX: u64 = 500_000_000;
 /// By how many places answers may overtake each other before one counts as lost, as in QUIC (RFC
 /// 9002).
 const REORDERED_MAX: u64 = 3;
-
-/// Which source.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum SourceId {
-    Box(u8),
-    Member(Rank),
-}

@@ -35,22 +35,24 @@ impl Job {
 
     fn status_of(&mut self, row: RowKind, rank: Rank, incoming: &Incoming<'_>) -> Header {
         let header = &incoming.header;
-        if let Some(decided) = self.outcomes.get(rank, header.group) {
+        if let Some(decided) = self.ledger.outcomes().get(rank, header.group) {
             // One that a former life held was never in this log: leaving the replica frees it too.
-            let is_held = self.is_held_for_replica()
-                && decided.held_by.is_some_and(|order| !self.has_replica(order));
+            let replica = self.replica.as_ref().filter(|replica| replica.gates_acks());
+            let lacks = |order| replica.is_some_and(|replica| !replica.has(order));
+            let is_held = decided.held_by.is_some_and(lacks);
             return match is_held || !self.is_durable(decided.position) {
                 true => self.word(header.group, Outcome::Wait),
                 false => self.ack(decided, rank.bit()),
             };
         }
-        let outcome = match (self.open(header.group).map(|index| self.group(index)), row) {
-            (Some(group), _) if group.mask.union(group.closed).contains(rank.bit()) => {
-                Outcome::Wait
-            }
-            (None, RowKind::Direct(_)) => self.admit_direct(rank, incoming),
-            _ => self.forswear(rank, header.group),
-        };
+        let outcome =
+            match (self.staging.find(header.group).map(|index| self.staging.get(index)), row) {
+                (Some(group), _) if group.mask.union(group.closed).contains(rank.bit()) => {
+                    Outcome::Wait
+                }
+                (None, RowKind::Direct(_)) => self.admit_direct(rank, incoming),
+                _ => self.forswear(rank, header.group),
+            };
         self.word(header.group, outcome)
     }
 

@@ -4,6 +4,7 @@
 use weft_control::{Event, OrderNumber, ServerEpoch, Version};
 
 use super::job::Job;
+use super::presence::Presence;
 use crate::role::model::ModelConfigError;
 use crate::role::model::ModelState;
 
@@ -15,21 +16,24 @@ impl Job {
         state: &ModelState,
         epoch: ServerEpoch,
         order: OrderNumber,
+        presence: Presence,
     ) -> Result<(), ModelConfigError> {
         self.restore(state)?;
-        self.next_order = order.0;
+        self.ledger.begin_at(order.0);
         self.epoch = epoch;
+        self.presence = presence;
         Ok(())
     }
 
     /// The answer to [`Command::Promote`].
     pub(crate) fn tell_promoted(&mut self, applied: OrderNumber) {
+        let model = self.ledger.model();
         let event = Event::Promoted {
             epoch: self.epoch,
             applied,
-            order: OrderNumber(self.next_order),
-            version: Version(self.model.version),
-            momentum_norm: self.model.momentum_norm,
+            order: OrderNumber(self.ledger.next_order()),
+            version: Version(model.version()),
+            momentum_norm: model.momentum_norm(),
         };
         self.tell(event);
     }

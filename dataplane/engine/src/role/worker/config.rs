@@ -5,8 +5,6 @@ use weft_wire::header::{ElementType, Flags, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, Members, Nanos, Rank};
 
-use super::handshake::HANDSHAKE_LEN_MAX;
-
 /// Configuration of one member of one group at one box.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerConfig {
@@ -131,5 +129,4 @@ impl LeaseInfo {
     }
 }
 
-const PROBE_LEN_DEFAULT: u16 = 1128;
-const _: () = assert!(PROBE_LEN_DEFAULT as usize == HANDSHAKE_LEN_MAX);
+pub(super) const PROBE_LEN_DEFAULT: u16 = 1128;

@@ -11,10 +11,11 @@ use weft_wire::{Cookie, Members, Nanos};
 use super::config::{LeaseInfo, Payload};
 use super::event::Refusal;
 use super::handshake::LaneEvent;
-use super::lane::{Inbound, Lane, LanePhase, Shared, Terms};
+use super::lane::{Inbound, Lane, Shared};
 use super::slot::{Action, Answer, Have, Send};
 use super::stats::WorkerStats;
 use crate::send::pacer::TokenBucket;
+use crate::session::terms::Terms;
 
 /// What became of an attempt to send data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,8 +38,8 @@ impl Lane {
         frame: &mut [u8],
         stats: &mut WorkerStats,
     ) -> Sent {
-        let (LanePhase::Open, Some(lease), Some(terms)) =
-            (self.phase, ctx.lease.as_ref(), self.terms)
+        let (true, Some(lease), Some(terms)) =
+            (self.is_open(), ctx.lease.as_ref(), self.session.terms())
         else {
             return Sent::Nothing;
         };
@@ -127,8 +128,8 @@ impl Lane {
         stats: &mut WorkerStats,
     ) -> Result<LaneEvent, Refusal> {
         let Inbound { now, ctx, header, udp } = inbound;
-        let (LanePhase::Open, Some(lease), Some(terms)) =
-            (self.phase, ctx.lease.as_ref(), self.terms)
+        let (true, Some(lease), Some(terms)) =
+            (self.is_open(), ctx.lease.as_ref(), self.session.terms())
         else {
             return Err(Refusal::NotOpen);
         };
@@ -152,7 +153,7 @@ impl Lane {
             CookieMatch::OtherEpoch => {
                 // A box that talks to us under the right cookie needs no asking.
                 if !self.silence.is_over() {
-                    self.solicit(now, ctx);
+                    self.session.ask(now);
                 }
                 return Err(Refusal::OldCookie);
             }

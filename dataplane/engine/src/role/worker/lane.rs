@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use weft_wire::frame::{Encap, Udp};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
 use weft_wire::hello::Integrity;
-use weft_wire::{ChunkIndex, Cookie, Epoch, GroupId, Members, Nanos};
+use weft_wire::{ChunkIndex, Members, Nanos};
 
 use super::config::{LeaseInfo, WorkerConfig};
 use super::event::WorkerError;
@@ -17,7 +17,7 @@ use super::steps::Steps;
 use crate::send::path::Path;
 use crate::send::retransmit::RttEstimator;
 use crate::send::window::CongestionWindow;
-use crate::session::probe::Probe;
+use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
 
 /// Computes the CRC32C of octets.
 pub type Crc32c = fn(&[u8]) -> u32;
@@ -50,22 +50,10 @@ pub(super) struct Inbound<'a> {
 pub(super) struct Lane {
     pub(super) index: u16,
     pub(super) encap: Encap,
-    pub(super) phase: LanePhase,
-    /// 0 until the first WELCOME.
-    pub(super) session: u64,
-    pub(super) token: u64,
-    /// What the last WELCOME agreed.
-    pub(super) terms: Option<Terms>,
+    /// The handshake. Open and closing alike, data may flow.
+    pub(super) session: Client,
     pub(super) steps: Option<Steps>,
     pub(super) path: Path,
-    pub(super) poll: Poll,
-    pub(super) probe: Probe,
-    /// A HELLO is out although the lane is open: the box was silent.
-    pub(super) soliciting: bool,
-    /// A JOIN has told the box what we hold; no sum may be taken before its WELCOME.
-    pub(super) join_sent: bool,
-    /// When the handshake began.
-    pub(super) started_at: Nanos,
     pub(super) waiting_since: Option<Nanos>,
     /// Members missing in the last WAITING or HAVE.
     pub(super) missing: Option<Members>,
@@ -76,61 +64,6 @@ pub(super) struct Lane {
     pub(super) silence: Silence,
     /// When the box last spoke or was last asked for its own sake.
     quiet_since: Nanos,
-}
-
-/// Where a lane stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum LanePhase {
-    /// Asking for a CHALLENGE.
-    Hello,
-    /// Asking for a WELCOME.
-    Join,
-    /// Data may flow.
-    Open,
-    /// Every member has closed.
-    Closed,
-}
-
-/// Identity of one formation of the lease. Equal terms, same formation.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Terms {
-    pub(super) epoch: Epoch,
-    pub(super) group: GroupId,
-    pub(super) cookie_up: Cookie,
-    pub(super) cookie_down: Cookie,
-}
-
-/// When the next handshake datagram goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Poll {
-    pub(super) at: Nanos,
-    /// Polls since the last change: the back-off.
-    count: u32,
-    /// Polls since the box last answered one.
-    pub(super) unanswered: u32,
-}
-
-impl Poll {
-    pub(super) const NEVER: Self = Self { at: Nanos::MAX, count: 0, unanswered: 0 };
-
-    /// Starts polling at once.
-    pub(super) fn start(now: Nanos) -> Self {
-        Self { at: now, ..Self::NEVER }
-    }
-
-    /// Takes note of a poll and plans the next.
-    pub(super) fn sent(&mut self, now: Nanos, interval_ns: u64) {
-        let wait_ns = interval_ns.max(1) << self.count.min(BACKOFF_SHIFT_MAX);
-        self.at = now.saturating_add(Nanos(wait_ns));
-        self.count += 1;
-        self.unanswered += 1;
-    }
-
-    /// Goes back to the short interval.
-    pub(super) fn hurry(&mut self, now: Nanos, interval_ns: u64) {
-        self.count = 0;
-        self.at = self.at.min(now.saturating_add(Nanos(interval_ns.max(1))));
-    }
 }
 
 /// Counts timeouts of a silent box, one per timeout span at most.
@@ -157,14 +90,29 @@ impl Silence {
 }
 
 impl Lane {
-    pub(super) fn new(index: u16, encap: Encap, config: &WorkerConfig, now: Nanos) -> Self {
+    /// Begins the handshake of `life`.
+    pub(super) fn new(
+        index: u16,
+        encap: Encap,
+        config: &WorkerConfig,
+        life: u64,
+        now: Nanos,
+    ) -> Self {
+        // One lane finds out for all whether the path is wide enough.
+        let probe_len = if index == 0 { config.probe_len } else { 0 };
+        let rules = ClientConfig {
+            unanswered_max: UNANSWERED_MAX,
+            join_suspends: true,
+            takes_late_welcome: true,
+            unheard_close: UnheardClose::AskBetween,
+            ..ClientConfig::every(config.hello_interval_ns, probe_len)
+        };
+        let mut session = Client::new(rules, life);
+        session.begin(0, now);
         Self {
             index,
             encap,
-            phase: LanePhase::Hello,
-            session: 0,
-            token: 0,
-            terms: None,
+            session,
             steps: None,
             path: Path::new(
                 RttEstimator::new(
@@ -174,11 +122,6 @@ impl Lane {
                 ),
                 CongestionWindow::new(1, 1),
             ),
-            poll: Poll::start(now),
-            probe: Probe::new(if index == 0 { config.probe_len } else { 0 }),
-            soliciting: false,
-            join_sent: false,
-            started_at: now,
             waiting_since: None,
             missing: None,
             missing_at: None,
@@ -197,52 +140,45 @@ impl Lane {
 
     /// Begins the handshake anew, because the box does not know us.
     pub(super) fn begin_handshake(&mut self, now: Nanos) {
-        self.phase = LanePhase::Hello;
-        self.poll = Poll::start(now);
-        self.soliciting = false;
-        self.join_sent = false;
-        self.started_at = now;
+        self.session.begin(self.session.session(), now);
         self.waiting_since = None;
     }
 
     /// Queues what is overdue, and asks a silent box who it is. So does a lane with nothing under
     /// way, from time to time: the others may wait for its sums after a restart.
     pub(super) fn handle_timeout(&mut self, now: Nanos, ctx: &Shared, stats: &mut WorkerStats) {
-        if self.phase != LanePhase::Open {
+        if !self.is_open() {
             return;
         }
         if now >= self.keepalive_at(&ctx.config) {
             self.quiet_since = now;
-            self.solicit(now, ctx);
+            self.session.ask(now);
         }
         let Some(overdue) = self.steps.as_mut().and_then(|steps| steps.expire(now)) else { return };
         let span = self.path.rtt().rto();
         stats.window_reductions += u64::from(self.path.on_timeout(now, &overdue));
         if self.silence.take_timeout(now, span) {
-            self.solicit(now, ctx);
+            self.session.ask(now);
         }
     }
 
-    /// Asks with a HELLO whether the box is still the one we know, while data goes on.
-    pub(super) fn solicit(&mut self, now: Nanos, ctx: &Shared) {
-        if !self.soliciting && !ctx.closing && self.phase == LanePhase::Open {
-            self.soliciting = true;
-            self.poll = Poll::start(now);
-        }
+    /// True while data may flow.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.session.standing(), Standing::Open | Standing::Closing)
     }
 
     /// The next time at which this lane has something to do.
     pub(super) fn next_deadline(&self, config: &WorkerConfig) -> Nanos {
-        let steps = match (&self.steps, self.phase) {
-            (Some(steps), LanePhase::Open) => steps.next_deadline(),
+        let steps = match &self.steps {
+            Some(steps) if self.is_open() => steps.next_deadline(),
             _ => Nanos::MAX,
         };
-        steps.min(self.poll.at).min(self.keepalive_at(config))
+        steps.min(self.session.timeout()).min(self.keepalive_at(config))
     }
 
     /// True for an open lane with nothing to send, which would not notice a restart of the box.
     pub(super) fn idle(&self) -> bool {
-        self.phase == LanePhase::Open && self.steps.as_ref().is_some_and(Steps::idle)
+        self.is_open() && self.steps.as_ref().is_some_and(Steps::idle)
     }
 
     fn keepalive_at(&self, config: &WorkerConfig) -> Nanos {
@@ -255,7 +191,7 @@ impl Lane {
 
     /// Why the first handshake has failed by now, if it has.
     pub(super) fn connect_error(&self, now: Nanos, config: &WorkerConfig) -> Option<WorkerError> {
-        if self.probe.has_failed() {
+        if self.session.probe().has_failed() {
             return Some(WorkerError::MtuTooSmall { probe_len: config.probe_len });
         }
         if now < self.connect_deadline(config) {
@@ -269,15 +205,11 @@ impl Lane {
 
     /// When the first handshake fails if nothing changes.
     pub(super) fn connect_deadline(&self, config: &WorkerConfig) -> Nanos {
-        match self.waiting_since {
-            Some(since) => since.saturating_add(Nanos(config.member_timeout_ns)),
-            None => {
-                // While short probes are answered the box is there, and the probe comes to an end.
-                let word_at = self.word_at.filter(|_| self.probe.is_in_doubt());
-                let since = self.started_at.max(word_at.unwrap_or_default());
-                since.saturating_add(Nanos(config.connect_timeout_ns))
-            }
-        }
+        let (since, timeout_ns) = match self.waiting_since {
+            Some(since) => (since, config.member_timeout_ns),
+            None => (self.session.asked_at(), config.connect_timeout_ns),
+        };
+        since.saturating_add(Nanos(timeout_ns))
     }
 
     /// Where the box's lane sends from: the port it listens on and the lane.
@@ -315,8 +247,8 @@ impl Lane {
     }
 }
 
-/// Handshake polls back off to `interval << 2`.
-const BACKOFF_SHIFT_MAX: u32 = 2;
+/// Datagrams without an answer before the lane doubts that the box is still the same.
+const UNANSWERED_MAX: u32 = 3;
 /// An idle lane asks the box this often within `member_timeout`.
 const KEEPALIVES_PER_TIMEOUT: u64 = 8;
 /// Timeouts in a row without a word before a HELLO asks who the box is.

@@ -43,7 +43,7 @@ pub use stats::WorkerStats;
 
 use crate::random::SplitMix64;
 use crate::send::pacer::TokenBucket;
-use lane::{Lane, LanePhase, Poll, Shared};
+use lane::{Lane, Shared};
 
 /// One member of one group at one box.
 #[derive(Debug)]
@@ -87,16 +87,10 @@ impl Worker {
         now: Nanos,
     ) -> Result<Self, WorkerError> {
         let encap = Encap::new(config.local, config.target).ok_or(WorkerError::AddressFamily)?;
-        let lanes = vec![Lane::new(0, encap, &config, now)];
+        let life = SplitMix64::new(seed).next_non_zero();
+        let lanes = vec![Lane::new(0, encap, &config, life, now)];
         Ok(Self {
-            shared: Shared {
-                config,
-                crc32c,
-                life: SplitMix64::new(seed).next_non_zero(),
-                lease: None,
-                base: 0,
-                closing: false,
-            },
+            shared: Shared { config, crc32c, life, lease: None, base: 0, closing: false },
             state: WorkerState::Connecting,
             lanes,
             turn: 0,
@@ -200,9 +194,7 @@ impl Worker {
                 self.shared.closing = true;
                 self.close_at = now.saturating_add(Nanos(self.shared.config.close_linger_ns));
                 for lane in &mut self.lanes {
-                    if lane.phase == LanePhase::Open {
-                        lane.poll = Poll::start(now);
-                    }
+                    lane.session.close(now);
                 }
             }
         }

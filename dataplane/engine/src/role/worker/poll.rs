@@ -5,7 +5,6 @@ use weft_wire::Nanos;
 use super::config::Payload;
 use super::data::Sent;
 use super::event::{Event, WorkerError};
-use super::lane::LanePhase;
 use super::steps::Steps;
 use super::{Worker, WorkerState};
 
@@ -31,7 +30,7 @@ impl Worker {
     fn overdue(&self, now: Nanos) -> Option<Event> {
         match self.state {
             WorkerState::Connecting => {
-                let mut lanes = self.lanes.iter().filter(|lane| lane.phase != LanePhase::Open);
+                let mut lanes = self.lanes.iter().filter(|lane| !lane.is_open());
                 lanes
                     .find_map(|lane| lane.connect_error(now, &self.shared.config))
                     .map(Event::Failed)
@@ -107,7 +106,7 @@ impl Worker {
             WorkerState::Connecting => self
                 .lanes
                 .iter()
-                .filter(|lane| lane.phase != LanePhase::Open)
+                .filter(|lane| !lane.is_open())
                 .map(|lane| lane.connect_deadline(&self.shared.config))
                 .min()
                 .unwrap_or(Nanos::MAX),

@@ -14,9 +14,10 @@ use super::config::{LeaseInfo, Payload};
 use super::data::check_integrity;
 use super::event::{Event, Refusal, WorkerError};
 use super::handshake::LaneEvent;
-use super::lane::{Inbound, Lane, LanePhase};
+use super::lane::{Inbound, Lane, Shared};
 use super::{EVENTS_KEPT, EVENTS_MAX, Worker, WorkerState};
 use crate::random::SplitMix64;
+use crate::session::client::Standing;
 
 impl Worker {
     /// Takes a frame. Its octets are put back as they were.
@@ -93,9 +94,8 @@ impl Worker {
             LaneEvent::None => return,
             LaneEvent::Lost => {
                 // One box, one restart: a lane that has nothing to send would not notice.
-                let ctx = &self.shared;
                 for lane in self.lanes.iter_mut().filter(|lane| lane.idle()) {
-                    lane.solicit(now, ctx);
+                    lane.session.ask(now);
                 }
                 return;
             }
@@ -114,7 +114,7 @@ impl Worker {
             }
             LaneEvent::HandedOver => {}
             LaneEvent::Closed => {
-                if self.lanes.iter().all(|lane| lane.phase == LanePhase::Closed) {
+                if self.lanes.iter().all(|lane| lane.session.standing() == Standing::Closed) {
                     self.stop(Event::Closed { by_all: true });
                 }
             }
@@ -133,11 +133,11 @@ impl Worker {
     /// life must not go on in any lane, or a round could be of two sessions.
     fn begin_anew(&mut self, now: Nanos) {
         self.shared.life = SplitMix64::new(self.shared.life).next_non_zero();
-        let config = &self.shared.config;
+        let Shared { config, life, .. } = &self.shared;
         let encap = Encap::new(config.local, config.target);
         let encap = encap.expect("the first life had the same addresses");
         self.lanes.clear();
-        self.lanes.push(Lane::new(0, encap, config, now));
+        self.lanes.push(Lane::new(0, encap, config, *life, now));
         self.turn = 0;
     }
 
@@ -151,7 +151,8 @@ impl Worker {
                 local.addr.set_port(local.addr.port() + index);
                 let target = self.lanes[0].encap.target();
                 let encap = Encap::new(local, target).expect("lane 0 has the same addresses");
-                self.lanes.push(Lane::new(index, encap, &self.shared.config, now));
+                let Shared { config, life, .. } = &self.shared;
+                self.lanes.push(Lane::new(index, encap, config, *life, now));
             }
         }
         if self.state != WorkerState::Connecting {

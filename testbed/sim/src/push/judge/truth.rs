@@ -26,7 +26,7 @@ pub(super) struct Truth {
     pub(super) refused: BTreeSet<Uid>,
     /// Too old, or dropped by a plan: these may be told that they are dropped.
     pub(super) dropped: BTreeSet<Uid>,
-    pub(super) groups: BTreeMap<GroupId, Known>,
+    pub(super) groups: BTreeMap<GroupId, PlannedGroup>,
     /// The order numbers that the controller of now gave away.
     pub(super) orders: BTreeSet<OrderNumber>,
     /// The replica serves it.
@@ -39,30 +39,39 @@ pub(super) struct Truth {
 
 /// A group as it was planned, and what its members sent.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct PlannedGroup {
     /// None for a direct update: the server decides.
     pub(super) order: Option<OrderNumber>,
     /// Ranks in the group's order.
     pub(super) ranks: Vec<usize>,
     pub(super) mask: Members,
     pub(super) offers: Vec<Offer>,
+    /// Members that have not been told to send, and the versions that they were planned with.
+    pub(super) ungranted: BTreeMap<usize, u64>,
     /// It was judged for the age of a member, at this version.
     pub(super) dropped_at: Option<u64>,
 }
 
-impl Known {
+impl PlannedGroup {
     /// A group of which nobody has sent anything.
     pub(super) fn new(order: Option<OrderNumber>, ranks: Vec<usize>) -> Self {
         let bit = |rank: &usize| topology::rank(*rank).bit();
         let mask = ranks.iter().map(bit).fold(Members::EMPTY, Members::union);
-        Self { order, ranks, mask, offers: Vec::new(), dropped_at: None }
+        Self {
+            order,
+            ranks,
+            mask,
+            offers: Vec::new(),
+            ungranted: BTreeMap::new(),
+            dropped_at: None,
+        }
     }
 
-    /// True when a member was too old when the group was judged.
-    pub(super) fn is_old(&self, scenario: &Scenario, offer: &Offer) -> bool {
-        let before = self.ranks.iter().position(|rank| *rank == offer.uid.rank).unwrap_or(0);
+    /// True when a member with an update of this version was too old when the group was judged.
+    pub(super) fn is_old(&self, scenario: &Scenario, rank: usize, of: u64) -> bool {
+        let before = self.ranks.iter().position(|other| *other == rank).unwrap_or(0);
         self.dropped_at.is_some_and(|version| {
-            let delay = (version + before as u64).checked_sub(offer.version);
+            let delay = (version + before as u64).checked_sub(of);
             delay.is_none_or(|delay| delay > scenario.tau_max)
         })
     }
@@ -96,8 +105,18 @@ impl Truth {
     pub(super) fn note_old(&mut self, scenario: &Scenario, group: GroupId) {
         let Some(known) = self.groups.get_mut(&group) else { return };
         known.dropped_at = Some(self.version);
-        let old = known.offers.iter().filter(|offer| known.is_old(scenario, offer));
-        self.dropped.extend(old.map(|offer| offer.uid));
+        let is_old = |offer: &&Offer| known.is_old(scenario, offer.uid.rank, offer.version);
+        self.dropped.extend(known.offers.iter().filter(is_old).map(|offer| offer.uid));
+    }
+
+    /// True, once, when a group was dropped for the age of this member before it was told to send:
+    /// it hears of the drop alone.
+    pub(super) fn take_ungranted(&mut self, scenario: &Scenario, rank: usize) -> bool {
+        self.groups.values_mut().any(|known| {
+            let version = known.ungranted.get(&rank).copied();
+            let is_old = version.is_some_and(|version| known.is_old(scenario, rank, version));
+            is_old && known.ungranted.remove(&rank).is_some()
+        })
     }
 
     /// Applies a committed group by plain loops; what is wrong with the commit, if something is.

@@ -10,7 +10,7 @@ use weft_wire::frame::Endpoint;
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{MacAddr, Nanos};
 
-use super::{Entry, Said, WorkerNode};
+use super::{Entry, WorkerNode, WorkerOutput};
 use crate::push::application::Application;
 use crate::push::scenario::{Control, Scenario};
 
@@ -39,12 +39,12 @@ pub(super) enum Link {
 }
 
 impl WorkerNode {
-    pub(super) fn renumber(&mut self, place: usize, said: &mut Vec<Said>) {
+    pub(super) fn renumber(&mut self, place: usize, said: &mut Vec<WorkerOutput>) {
         let number = self.fresh();
         let entry = &mut self.entries[place];
         if let Err(refusal) = self.pusher.renew(entry.offer.uid.number, number) {
             let uid = entry.offer.uid;
-            said.push(Said::Failed(format!("{uid:?} cannot be renewed: {refusal}")));
+            said.push(WorkerOutput::Failed(format!("{uid:?} cannot be renewed: {refusal}")));
             return;
         }
         entry.offer.uid.number = number;
@@ -56,12 +56,12 @@ impl WorkerNode {
         scenario: &Scenario,
         now: Nanos,
         place: usize,
-        said: &mut Vec<Said>,
+        said: &mut Vec<WorkerOutput>,
     ) {
         self.entries[place].asked_at = now;
         match (scenario.control, self.link) {
             (Control::Script, _) | (_, Link::Up) => {
-                said.push(Said::Request(self.entries[place].offer.clone()));
+                said.push(WorkerOutput::Request(self.entries[place].offer.clone()));
             }
             (_, Link::Down(since)) if now < since.saturating_add(scenario.silence()) => {}
             (_, Link::Absent) => self.send_direct(now, place, said),
@@ -70,7 +70,7 @@ impl WorkerNode {
     }
 
     /// Goes to the server, under a number that the controller has never heard.
-    fn fall_back(&mut self, now: Nanos, place: usize, said: &mut Vec<Said>) {
+    fn fall_back(&mut self, now: Nanos, place: usize, said: &mut Vec<WorkerOutput>) {
         self.renumber(place, said);
         self.send_direct(now, place, said);
     }
@@ -86,15 +86,15 @@ impl WorkerNode {
         }
     }
 
-    fn send_direct(&mut self, now: Nanos, place: usize, said: &mut Vec<Said>) {
+    fn send_direct(&mut self, now: Nanos, place: usize, said: &mut Vec<WorkerOutput>) {
         let offer = self.entries[place].offer.clone();
         if let Err(refusal) = self.pusher.send_direct(now, offer.uid.number) {
-            said.push(Said::Failed(format!("{:?} cannot be sent: {refusal}", offer.uid)));
+            said.push(WorkerOutput::Failed(format!("{:?} cannot be sent: {refusal}", offer.uid)));
             return;
         }
         self.entries[place].is_granted = true;
         let group = self.pusher.group_of(offer.uid.number).expect("it has just got one");
-        said.push(Said::Joined(group, offer));
+        said.push(WorkerOutput::Joined(group, offer));
     }
 
     /// What the controller's engine says.
@@ -104,7 +104,7 @@ impl WorkerNode {
         now: Nanos,
         heard: Heard,
         app: &mut dyn Application,
-    ) -> Vec<Said> {
+    ) -> Vec<WorkerOutput> {
         let mut said = Vec::new();
         match heard {
             Heard::Welcome(server) => {
@@ -141,25 +141,36 @@ impl WorkerNode {
             }
             Heard::Reply(Reply::ServerMoved { address, epoch }) => match address.parse() {
                 Ok(address) => self.take_server(now, address, epoch.0, &mut said),
-                Err(_) => said.push(Said::Failed(format!("`{address}` is no address"))),
+                Err(_) => said.push(WorkerOutput::Failed(format!("`{address}` is no address"))),
             },
         }
         said
     }
 
     /// The job has another server. The word of an earlier epoch is a stale one.
-    fn take_server(&mut self, now: Nanos, addr: SocketAddr, epoch: u32, said: &mut Vec<Said>) {
+    fn take_server(
+        &mut self,
+        now: Nanos,
+        addr: SocketAddr,
+        epoch: u32,
+        said: &mut Vec<WorkerOutput>,
+    ) {
         if epoch <= self.epoch {
             return;
         }
         self.epoch = epoch;
         let target = Endpoint { mac: MacAddr::BROADCAST, addr };
         if self.pusher.move_server(now, target).is_err() {
-            said.push(Said::Failed(format!("{addr} cannot be reached")));
+            said.push(WorkerOutput::Failed(format!("{addr} cannot be reached")));
         }
     }
 
-    fn hear_grant(&mut self, now: Nanos, granted: &controller::Grant, said: &mut Vec<Said>) {
+    fn hear_grant(
+        &mut self,
+        now: Nanos,
+        granted: &controller::Grant,
+        said: &mut Vec<WorkerOutput>,
+    ) {
         let number = granted.update_id;
         let segments = granted.segments.iter().map(|segment| Segment {
             is_open: segment.gate == Gate::Open,
@@ -176,7 +187,7 @@ impl WorkerNode {
         };
         if !self.grant(now, number, &grant, said) {
             // Renewed, or gone without the controller.
-            said.push(Said::Cancel(number));
+            said.push(WorkerOutput::Cancel(number));
             if let Some(place) = self.waiting(number) {
                 self.fall_back(now, place, said);
             }
@@ -192,7 +203,7 @@ impl WorkerNode {
         &mut self,
         scenario: &Scenario,
         now: Nanos,
-        said: &mut Vec<Said>,
+        said: &mut Vec<WorkerOutput>,
     ) {
         if scenario.control != Control::Engine {
             return;
@@ -203,7 +214,7 @@ impl WorkerNode {
             };
             match self.link {
                 Link::Up if now >= asked_at.saturating_add(scenario.patience()) => {
-                    said.push(Said::Cancel(offer.uid.number));
+                    said.push(WorkerOutput::Cancel(offer.uid.number));
                     self.fall_back(now, place, said);
                 }
                 Link::Down(since) if now >= since.saturating_add(scenario.silence()) => {
@@ -226,13 +237,19 @@ impl WorkerNode {
     }
 
     /// A grant of a controller; false when it is not taken.
-    pub fn grant(&mut self, now: Nanos, number: u64, grant: &Grant, said: &mut Vec<Said>) -> bool {
+    pub fn grant(
+        &mut self,
+        now: Nanos,
+        number: u64,
+        grant: &Grant,
+        said: &mut Vec<WorkerOutput>,
+    ) -> bool {
         let Some(place) = self.waiting(number) else { return false };
         let is_taken = self.pusher.handle_grant(now, number, grant).is_ok();
         if is_taken {
             let entry = &mut self.entries[place];
             entry.is_granted = true;
-            said.push(Said::Joined(grant.group, entry.offer.clone()));
+            said.push(WorkerOutput::Joined(grant.group, entry.offer.clone()));
         }
         is_taken
     }

@@ -1,5 +1,5 @@
 //! The workers' training in virtual time, and what is seen of it: what `run/push/worker.rs` does
-//! over a client's session, and `run/push/processes.rs` around it.
+//! over a client's session, and `run/processes.rs` around it.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,50 +16,46 @@ use weft_sim::push::application::{Application, Next, Standing, Update};
 use weft_sim::push::node::BoxNode;
 use weft_sim::push::scenario::Action;
 use weft_sim::push::topology;
-use weft_sim::push::worker::{Said, WorkerNode};
+use weft_sim::push::worker::{WorkerNode, WorkerOutput};
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{JobId, Nanos};
 
 use super::box_names;
-use crate::run::BoxCounters;
 use crate::run::packet::{LOOK_EVERY, PacketError, RESTART_PAUSE, bytes_per_sec};
+use crate::run::plan::{Plan, WorkerPlan, model_path};
 use crate::run::push::log::{BoxEvent, LogLine};
-use crate::run::push::losses::Losses;
-use crate::run::push::message::{PushMessage, PushSummary, UpdateMessage, UpdateOutcome};
-use crate::run::push::plan::{PushPlan, PushWorkerPlan, model_path};
-use crate::run::push::processes::PushObserved;
 use crate::run::push::recorded::Answers;
 use crate::run::push::recording::{UpdateRecording, updates_path};
-use crate::run::push::until::Until;
 use crate::run::push::worker::{STEPS_OF_A_LIFE, STREAM_COMPUTE};
-use crate::scenario::{CONTROLLER, RateStepSection, RestartSection, Scenario};
+use crate::run::watch::{Due, SILENCE_MARGIN, Watch};
+use crate::run::{
+    BoxCounters, Observed, UpdateMessage, UpdateOutcome, WorkerMessage, WorkerSummary,
+};
+use crate::scenario::{CONTROLLER, Scenario};
 use crate::workload::digits::{SplitMix64, Trainer, model_bytes};
 
 /// The workers' training, and what is seen of the run.
 pub(super) struct Training<'a> {
     scenario: &'a Scenario,
-    plan: &'a PushPlan,
+    plan: &'a Plan,
     directory: &'a Path,
     answers: Arc<Mutex<Answers>>,
-    progress: &'a mut dyn FnMut(u8, &PushMessage),
+    progress: &'a mut dyn FnMut(u8, &WorkerMessage),
     interrupted: &'a dyn Fn() -> bool,
     is_interrupted: bool,
     looks: u32,
     workers: Vec<Worker>,
     /// Version at which workers end.
     end: u64,
-    until: Until,
-    losses: Losses,
-    /// Zero of the virtual clock, for [`Losses`].
+    watch: Watch<'a>,
+    /// Zero of the virtual clock, for [`Watch`].
     origin: Instant,
     heard: Nanos,
-    deaths: Vec<(&'a RestartSection, bool)>,
-    steps: Vec<&'a RateStepSection>,
     actions: VecDeque<Action>,
     /// By box, in the order of the plan.
     logs: Vec<(EventLines, Vec<LogLine>)>,
     planned: Vec<LogLine>,
-    observed: PushObserved,
+    observed: Observed,
     error: Option<PacketError>,
 }
 
@@ -77,25 +73,20 @@ struct Worker {
     message: UpdateMessage,
     asked_at: Nanos,
     granted_at: Option<Nanos>,
-    summary: PushSummary,
+    summary: WorkerSummary,
 }
 
 impl<'a> Training<'a> {
     pub(super) fn new(
         scenario: &'a Scenario,
-        plan: &'a PushPlan,
+        plan: &'a Plan,
         directory: &'a Path,
         answers: Arc<Mutex<Answers>>,
-        progress: &'a mut dyn FnMut(u8, &PushMessage),
+        progress: &'a mut dyn FnMut(u8, &WorkerMessage),
         interrupted: &'a dyn Fn() -> bool,
     ) -> Result<Self, PacketError> {
-        let push = plan.workers[0].push();
         let workers = plan.workers.iter().map(|plan| Worker::new(plan, directory, 0));
         let origin = Instant::now();
-        let (count, wanted) = (plan.workers.len() as u64, plan.workers[0].last_version());
-        let computing = Duration::from_millis(push.compute_ms[1].into());
-        let patience = scenario.job.member_timeout() + push.lateness() + 4 * computing;
-        let restarts = scenario.restart.iter().map(|restart| (restart, false));
         Ok(Self {
             scenario,
             plan,
@@ -106,13 +97,10 @@ impl<'a> Training<'a> {
             is_interrupted: false,
             looks: 0,
             workers: workers.collect::<Result<_, _>>()?,
-            end: wanted,
-            until: Until::new(push, &scenario.job),
-            losses: Losses::new(count, wanted, patience, origin),
+            end: plan.workers[0].last_version(),
+            watch: Watch::new(scenario, plan, scenario.job.member_timeout(), origin),
             origin,
             heard: Nanos(0),
-            deaths: restarts.chain(scenario.crash.iter().map(|crash| (crash, true))).collect(),
-            steps: scenario.rate_step.iter().collect(),
             actions: VecDeque::new(),
             logs: plan
                 .boxes
@@ -126,7 +114,7 @@ impl<'a> Training<'a> {
                 })
                 .collect(),
             planned: Vec::new(),
-            observed: PushObserved::default(),
+            observed: Observed::default(),
             error: None,
         })
     }
@@ -140,7 +128,7 @@ impl<'a> Training<'a> {
     ///
     /// # Errors
     /// What ended the run before its time.
-    pub(super) fn observed(self) -> Result<PushObserved, PacketError> {
+    pub(super) fn observed(self) -> Result<Observed, PacketError> {
         if self.is_interrupted {
             return Err(PacketError::Interrupted);
         }
@@ -148,7 +136,7 @@ impl<'a> Training<'a> {
             return Err(error);
         }
         let mut observed = self.observed;
-        observed.reached = self.until.reached();
+        observed.reached = self.watch.reached();
         let names = self.plan.boxes.iter().map(|planned| planned.name.clone());
         observed.logs = names.zip(self.logs.into_iter().map(|(_, lines)| lines)).collect();
         if self.plan.controller.is_some() {
@@ -175,18 +163,22 @@ impl<'a> Training<'a> {
         &mut self.workers[worker.rank]
     }
 
-    fn hear(&mut self, now: Nanos, rank: usize, message: &PushMessage) {
+    /// Takes in what a life of a worker says.
+    fn hear(&mut self, now: Nanos, rank: usize, life: u32, message: WorkerMessage) {
         self.heard = now;
         let rank = u8::try_from(rank).expect("a rank is below 64");
-        (self.progress)(rank, message);
-        if let Some(version) = self.until.note(message) {
-            self.end = version;
-        }
+        (self.progress)(rank, &message);
+        let at = self.origin + Duration::from_nanos(now.0);
+        let noted = self.watch.note(rank, &message, at);
+        self.end = noted.end.unwrap_or(self.end);
+        self.observed.ended = self.observed.ended.take().or(noted.ended);
+        self.observed.take(rank, life, message);
+        noted.due.into_iter().for_each(|due| self.go_on(now, due));
     }
 
     /// The outcome of a worker's update is known.
     fn take_outcome(&mut self, now: Nanos, worker: Standing, outcome: UpdateOutcome, version: u64) {
-        let (push, per_round) = (self.plan.workers[0].push(), self.per_round());
+        let (push, per_round) = (self.plan.workers[0].push(), self.scenario.updates_per_round());
         let end = self.end;
         let known = self.worker(worker);
         (known.message.outcome, known.message.committed_version) = (outcome, version);
@@ -194,11 +186,7 @@ impl<'a> Training<'a> {
         let message = std::mem::take(&mut known.message);
         known.message.pull_ns = now.0;
         known.number += 1;
-        let count = match outcome {
-            UpdateOutcome::Committed => &mut known.summary.updates_committed,
-            _ => &mut known.summary.updates_dropped,
-        };
-        *count += 1;
+        known.summary.updates_dropped += u64::from(outcome != UpdateOutcome::Committed);
         let is_committed = outcome == UpdateOutcome::Committed;
         known.next = match push.mode {
             Mode::Async if version >= end => Next::Leave,
@@ -210,60 +198,35 @@ impl<'a> Training<'a> {
             }
         };
         let life = known.life;
-        let at = self.origin + Duration::from_nanos(now.0);
-        let losses = &mut self.losses;
-        let ended = self.observed.ended.take();
-        self.observed.ended = ended.or_else(|| losses.note(outcome, at));
-        let message = PushMessage::Update(message);
-        self.hear(now, worker.rank, &message);
-        let PushMessage::Update(message) = message else { return };
-        let rank = u8::try_from(worker.rank).expect("a rank is below 64");
-        self.observed.updates.push((rank, life, message));
-        if is_committed {
-            self.go_on(now, version);
-        }
+        self.hear(now, worker.rank, life, WorkerMessage::Update(message));
     }
 
-    fn per_round(&self) -> u64 {
-        u64::from(self.plan.workers[0].push().updates_per_round(&self.scenario.job))
-    }
-
-    /// Does what is due when the model has this version.
-    fn go_on(&mut self, now: Nanos, version: u64) {
-        let per_round = self.per_round();
-        let is_due = |after_round: u32| version >= (u64::from(after_round) + 1) * per_round;
-        let steps: Vec<_> = self.steps.extract_if(.., |step| is_due(step.after_round)).collect();
-        for step in steps {
-            self.observed.rate_steps.push((now.0, step.clone()));
-            let host = self.host(&step.name);
-            let rates = bytes_per_sec(step.rates());
-            self.actions.extend(host.map(|host| Action::SetRates { host, rates }));
-        }
-        let deaths: Vec<_> =
-            self.deaths.extract_if(.., |(death, _)| is_due(death.after_round)).collect();
-        for (death, is_final) in deaths {
-            let name = death.name.clone();
-            let host = self.host(&name);
-            let boxes = self.plan.boxes.len();
-            let action = match host {
-                None => Action::RestartController {
-                    pause: if is_final { Nanos::MAX } else { RESTART_PAUSE },
-                },
-                Some(node) if node < boxes && is_final => Action::KillBox { node },
-                Some(node) if node < boxes => Action::RestartBox { node, pause: RESTART_PAUSE },
-                Some(host) => {
-                    // One that has finished stays so.
-                    if self.workers[host - boxes].is_done {
-                        continue;
-                    }
-                    Action::RestartWorker { worker: host - boxes, pause: RESTART_PAUSE }
-                }
-            };
-            self.actions.push_back(action);
-            let kept =
-                if is_final { &mut self.observed.crashes } else { &mut self.observed.restarts };
-            kept.push((now.0, name));
-        }
+    /// Does what is due.
+    fn go_on(&mut self, now: Nanos, due: Due<'_>) {
+        let (name, is_final) = match due {
+            Due::Rate(step) => {
+                self.observed.rate_steps.push((now.0, step.clone()));
+                let host = self.host(&step.name);
+                let rates = bytes_per_sec(step.rates());
+                return self.actions.extend(host.map(|host| Action::SetRates { host, rates }));
+            }
+            Due::Restart(name) => (name, false),
+            Due::Crash(name) => (name, true),
+        };
+        let boxes = self.plan.boxes.len();
+        let action = match self.host(name) {
+            None => Action::RestartController {
+                pause: if is_final { Nanos::MAX } else { RESTART_PAUSE },
+            },
+            Some(node) if node < boxes && is_final => Action::KillBox { node },
+            Some(node) if node < boxes => Action::RestartBox { node, pause: RESTART_PAUSE },
+            // One that has finished stays so.
+            Some(host) if self.workers[host - boxes].is_done => return,
+            Some(host) => Action::RestartWorker { worker: host - boxes, pause: RESTART_PAUSE },
+        };
+        self.actions.push_back(action);
+        let kept = if is_final { &mut self.observed.crashes } else { &mut self.observed.restarts };
+        kept.push((now.0, name.to_owned()));
     }
 
     /// The place of a host, which the controller has none of.
@@ -275,7 +238,7 @@ impl<'a> Training<'a> {
 }
 
 impl Worker {
-    fn new(plan: &PushWorkerPlan, directory: &Path, life: u32) -> Result<Self, PacketError> {
+    fn new(plan: &WorkerPlan, directory: &Path, life: u32) -> Result<Self, PacketError> {
         let job = &plan.scenario.job;
         let rank = usize::from(plan.rank);
         let trainer = Trainer::new(rank, job.workers.into(), plan.seed, &job.trainer())?;
@@ -292,7 +255,7 @@ impl Worker {
             message: UpdateMessage::default(),
             asked_at: Nanos(0),
             granted_at: None,
-            summary: PushSummary::default(),
+            summary: WorkerSummary::default(),
         })
     }
 }
@@ -345,7 +308,7 @@ impl Application for Training<'_> {
             loss,
             ..std::mem::take(&mut known.message)
         };
-        known.summary.updates_pushed += 1;
+        let life = known.life;
         let norm = known.update.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
         let max_abs = known.update.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
         let values = Values::Reals(known.update.clone());
@@ -353,32 +316,35 @@ impl Application for Training<'_> {
             self.error = Some(error.into());
         }
         if let Some(loss) = measured {
-            self.hear(now, worker.rank, &PushMessage::Measured { version: version.0, loss });
+            let measured = WorkerMessage::Measured { version: version.0, loss };
+            self.hear(now, worker.rank, life, measured);
         }
         Some(Update { span, values, units: Vec::new(), norm, max_abs: max_abs.into() })
     }
 
-    fn said(&mut self, now: Nanos, worker: Standing, said: &Said) {
+    fn said(&mut self, now: Nanos, worker: Standing, said: &WorkerOutput) {
         let has_controller = self.plan.controller.is_some();
         let known = self.worker(worker);
         match said {
-            Said::Request(_) => known.asked_at = now,
-            Said::Joined(group, _) if group.row() < ROW_DIRECT => {
+            WorkerOutput::Request(_) => known.asked_at = now,
+            WorkerOutput::Joined(group, _) if group.row() < ROW_DIRECT => {
                 let (waited_ns, summary) = (now.since(known.asked_at).0, &mut known.summary);
                 known.granted_at = Some(now);
                 summary.request_to_grant_count += 1;
                 summary.request_to_grant_total_ns += waited_ns;
-                summary.request_to_grant_max_ns = summary.request_to_grant_max_ns.max(waited_ns);
             }
-            Said::Joined(..) => {
+            WorkerOutput::Joined(..) => {
                 known.granted_at = None;
                 known.summary.controller_fallbacks += u64::from(has_controller);
             }
-            Said::Failed(error) => {
+            WorkerOutput::Failed(error) => {
                 let rank = u8::try_from(worker.rank).expect("a rank is below 64");
                 self.observed.failures.push((now.0, rank, error.clone()));
             }
-            Said::Cancel(_) | Said::Pulled(_) | Said::Shown(..) | Said::Told(..) => {}
+            WorkerOutput::Cancel(_)
+            | WorkerOutput::Pulled(_)
+            | WorkerOutput::Shown(..)
+            | WorkerOutput::Told(..) => {}
         }
     }
 
@@ -389,7 +355,7 @@ impl Application for Training<'_> {
             }
             Decision::Dropped => self.take_outcome(now, worker, UpdateOutcome::Dropped, 0),
             // It is sent anew.
-            Decision::Void => self.worker(worker).summary.updates_resent += 1,
+            Decision::Void => {}
         }
     }
 
@@ -399,8 +365,6 @@ impl Application for Training<'_> {
             let (waited_ns, summary) = (now.since(granted_at).0, &mut known.summary);
             summary.grant_to_first_chunk_count += 1;
             summary.grant_to_first_chunk_total_ns += waited_ns;
-            let max_ns = &mut summary.grant_to_first_chunk_max_ns;
-            *max_ns = waited_ns.max(*max_ns);
         }
     }
 
@@ -456,18 +420,16 @@ impl Application for Training<'_> {
         for (rank, worker) in workers.iter().enumerate().filter(|(_, worker)| worker.is_done()) {
             let (rx_bytes, tx_bytes) = links.carried(boxes.len() + rank);
             let (stats, known) = (worker.pusher.stats(), &self.workers[rank]);
-            let summary = PushSummary {
+            let summary = WorkerSummary {
                 chunks_sent: stats.chunks_sent,
                 chunks_direct: stats.chunks_direct,
                 chunks_aggregated: stats.chunks_aggregated,
                 chunks_dropped: stats.chunks_dropped,
                 chunks_voided: stats.chunks_voided,
                 chunks_undecided: worker.pusher.chunks_undecided(),
-                chunks_clamped: stats.chunks_clamped,
-                replica_copies: stats.replica_copies,
                 retransmissions: stats.retransmissions,
-                bytes_sent: tx_bytes,
-                bytes_received: rx_bytes,
+                tx_bytes,
+                rx_bytes,
                 ..known.summary.clone()
             };
             let rank = u8::try_from(rank).expect("a rank is below 64");
@@ -500,6 +462,3 @@ impl Application for Training<'_> {
         }
     }
 }
-
-/// How long the run may go without a word from any worker, beyond a worker's own patience.
-const SILENCE_MARGIN: Duration = Duration::from_secs(30);

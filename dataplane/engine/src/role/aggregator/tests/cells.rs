@@ -70,7 +70,7 @@ fn leaf(members: u8, held: &[(u32, u8)], can_send_up: bool) -> Windowed {
         ..group[0].header(Kind::Contrib, 0)
     };
     if !can_send_up {
-        let cookie = lease.members[0].cookie_up;
+        let cookie = lease.members[0].peer.cookie_up();
         let stale = Header { kind: Kind::State, outcome: Outcome::Stale, cookie, ..header };
         let stale = Header { count: 0, ..stale };
         assert_eq!(tree.at_leaf(from_root(&stale, &[])), None);

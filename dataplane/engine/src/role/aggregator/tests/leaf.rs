@@ -187,8 +187,8 @@ fn a_leaf_whose_members_are_silent_learns_of_the_roots_restart() {
     assert!(tree.root_is_open());
 }
 
-#[test]
-fn a_leaf_with_a_token_of_the_roots_earlier_life_asks_for_another() {
+/// A tree whose leaf has its members and not yet its root.
+fn awaiting_root() -> Tree {
     let (root, leaf) = configs();
     let row = leaf.rows[0].clone();
     let mut tree = Tree { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() };
@@ -199,13 +199,46 @@ fn a_leaf_with_a_token_of_the_roots_earlier_life_asks_for_another() {
         body.token = read(&challenge).hello.unwrap().token;
         step(&mut tree.leaf, member.hello(body, &[]));
     }
-    let mut buffer = vec![0; MAX_FRAME];
-    let len = tree.leaf.poll_transmit(Nanos(0), &mut buffer).expect("a HELLO");
-    let challenge = step(&mut tree.root, buffer[..len].to_vec()).expect("a CHALLENGE");
+    tree
+}
+
+impl Tree {
+    /// What the root answers to what the leaf sends next, at this millisecond or after.
+    fn next_answer(&mut self, millis: u64) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; MAX_FRAME];
+        let len = (millis..millis + 1_000)
+            .find_map(|millis| self.leaf.poll_transmit(Nanos::from_millis(millis), &mut buffer));
+        step(&mut self.root, buffer[..len.expect("the leaf asks")].to_vec())
+    }
+}
+
+#[test]
+fn a_leaf_with_a_token_of_the_roots_earlier_life_asks_for_another() {
+    let mut tree = awaiting_root();
+    let challenge = tree.next_answer(0).expect("a CHALLENGE");
     step(&mut tree.leaf, challenge);
     tree.restart_root();
     tree.wait();
     assert!(tree.root_is_open());
+}
+
+/// It would be open with cookies that the present root does not know.
+#[test]
+fn a_late_welcome_of_the_roots_earlier_life_opens_no_leaf() {
+    let mut tree = awaiting_root();
+    let challenge = tree.next_answer(0).expect("a CHALLENGE");
+    step(&mut tree.leaf, challenge);
+    let late = tree.next_answer(0).expect("a WELCOME");
+    tree.restart_root();
+    let challenge = (1..9).find_map(|_| tree.next_answer(1)).expect("another CHALLENGE");
+    step(&mut tree.leaf, challenge);
+    // It JOINs with the new token.
+    let welcome = tree.next_answer(1).expect("a WELCOME");
+    step(&mut tree.leaf, late);
+    assert!(tree.leaf.leases().all(|lease| lease.phase() == Phase::AwaitingRoot));
+    assert_eq!(tree.leaf.stats().drops.of(DropReason::Unsolicited), 1);
+    step(&mut tree.leaf, welcome);
+    assert!(tree.leaf.leases().all(|lease| lease.phase() == Phase::Open));
 }
 
 #[test]

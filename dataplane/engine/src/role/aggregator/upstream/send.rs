@@ -1,12 +1,13 @@
 //! What a leaf sends to its root: the handshake, hand-overs, and sums again when asked.
 
-use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
-use weft_wire::hello::{Hello, Integrity, Phase as Step};
-use weft_wire::{ChunkIndex, Cookie, GroupId, Nanos};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Packet};
+use weft_wire::hello::{Hello, Phase as Step};
+use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use super::super::{Aggregator, dispatch_out};
-use super::{Standing, UNANSWERED_MAX};
 use crate::role::LeaseIndex;
+use crate::send::datagram::{plain_header, write_hello};
+use crate::session::client::Standing;
 use crate::slot::State;
 use crate::steps::StepSet;
 
@@ -24,68 +25,36 @@ impl Aggregator {
             }
         }
         let upstream = self.leases[index.index()].upstream.as_mut()?;
-        if now < upstream.next_at {
-            return None;
+        if upstream.session.standing() == Standing::Open {
+            let is_due = upstream.poll.at() <= now;
+            return is_due.then(|| self.poll_hand_over(index, now, frame)).flatten();
         }
-        // A root that does not answer may have begun a new life, in which the token is worthless
-        // and the others may need what this leaf keeps.
-        if upstream.unanswered >= UNANSWERED_MAX
-            && matches!(upstream.standing, Standing::Join | Standing::Closing)
-        {
-            upstream.enter(Standing::Hello);
-        }
-        let phase = match upstream.standing {
-            Standing::Hello => Step::Hello,
-            Standing::Join => Step::Join,
-            Standing::Closing => Step::Close,
-            Standing::Open => return self.poll_hand_over(index, now, frame),
-            Standing::Idle | Standing::Closed => return None,
-        };
-        upstream.unanswered += 1;
-        upstream.back_off(now);
-        self.emit_hello_up(index, phase, frame)
+        let body = upstream.session.poll(now)?;
+        self.emit_hello_up(index, body, frame)
     }
 
     fn next_resend(&mut self, index: LeaseIndex) -> Option<u32> {
         let upstream = self.leases[index.index()].upstream.as_mut()?;
-        (upstream.standing == Standing::Open).then(|| upstream.resend.pop()).flatten()
+        (upstream.session.standing() == Standing::Open).then(|| upstream.resend.pop()).flatten()
     }
 
-    fn emit_hello_up(&mut self, index: LeaseIndex, phase: Step, frame: &mut [u8]) -> Option<usize> {
+    fn emit_hello_up(&self, index: LeaseIndex, mut body: Hello, frame: &mut [u8]) -> Option<usize> {
         let lease = &self.leases[index.index()];
         let mut held = StepSet::new(u32::from(lease.window));
         let upstream = lease.upstream.as_ref().expect("polled");
-        let mut body = Hello::new(phase);
-        body.life = upstream.life;
-        if phase == Step::Join {
-            body.token = upstream.token;
-            body.session = upstream.session;
-            if upstream.session != 0 {
-                lease.held(&mut held);
-                body.low_step = held.low();
-                body.step_bits = u16::try_from(held.capacity()).expect("at most 8192 bits");
-            }
+        if body.phase == Step::Join && body.session != 0 {
+            lease.held(&mut held);
+            body.low_step = held.low();
+            body.step_bits = u16::try_from(held.capacity()).expect("at most 8192 bits");
         }
+        // A root closes a life, whatever epoch and cookie it names: a leaf has always named none.
+        (body.epoch, body.cookie_up) = Default::default();
+        let group = GroupId::new(upstream.row, 0);
         let header = Header {
-            kind: Kind::Hello,
-            flags: Flags::NONE,
-            outcome: Outcome::None,
-            job: upstream.job,
-            cookie: Cookie::default(),
-            group: GroupId::new(upstream.row, 0),
             chunk: ChunkIndex(u32::from(self.lane)),
-            element_type: ElementType::None,
-            operation: Operation::None,
-            exponent: 0,
-            count: 0,
-            members: upstream.bit,
+            ..plain_header(Kind::Hello, upstream.job, group, upstream.bit)
         };
-        let start = upstream.encap.header_len();
-        let datagram_len = HEADER_LEN + body.body_len();
-        let mut packet = Packet::new_unchecked(frame.get_mut(start..start + datagram_len)?);
-        header.emit(&mut packet);
-        body.emit(held.bitmap(), packet.payload_mut());
-        Some(dispatch_out(&upstream.encap, Integrity::Crc32c, frame, datagram_len))
+        write_hello(&upstream.encap, &header, &body, held.bitmap(), frame)
     }
 
     /// Asks the root for a step, whichever it is, to learn whether the root still knows this leaf:
@@ -93,11 +62,12 @@ impl Aggregator {
     fn emit_status_up(&self, index: LeaseIndex, frame: &mut [u8]) -> Option<usize> {
         let lease = &self.leases[index.index()];
         let upstream = lease.upstream.as_ref()?;
+        let terms = upstream.session.terms()?;
         let bank = lease.slots.occupied().find(|bank| bank.state() == State::Sent);
         let bank = bank.or_else(|| lease.slots.occupied().next()).copied().unwrap_or_default();
         let header = Header {
-            cookie: upstream.cookie_up,
-            group: upstream.group,
+            cookie: terms.cookie_up,
+            group: terms.group,
             members: upstream.bit,
             ..self.data_header(lease, Kind::Status, &bank)
         };
@@ -111,13 +81,13 @@ impl Aggregator {
     fn poll_hand_over(&mut self, index: LeaseIndex, now: Nanos, frame: &mut [u8]) -> Option<usize> {
         let upstream = self.leases[index.index()].upstream.as_mut()?;
         if upstream.hand_over.is_empty() {
-            upstream.back_off(now);
+            upstream.poll.sent(now);
             return self.emit_status_up(index, frame);
         }
         let from = upstream.hand_over_next;
         let Some(step) = upstream.hand_over.iter().find(|step| *step >= from) else {
             upstream.hand_over_next = 0;
-            upstream.back_off(now);
+            upstream.poll.sent(now);
             return None;
         };
         upstream.hand_over_next = step + 1;
@@ -151,14 +121,15 @@ impl Aggregator {
     ) -> Option<usize> {
         let lease = &self.leases[index.index()];
         let upstream = lease.upstream.as_ref()?;
-        if upstream.standing != Standing::Open {
+        if upstream.session.standing() != Standing::Open {
             return None;
         }
+        let terms = upstream.session.terms()?;
         let place = lease.slots.locate(step);
         let bank = lease.slots.bank(place);
         let mut header = Header {
-            cookie: upstream.cookie_up,
-            group: upstream.group,
+            cookie: terms.cookie_up,
+            group: terms.group,
             members: if kind == Kind::Answer { upstream.mask } else { upstream.bit },
             ..self.data_header(lease, kind, bank)
         };

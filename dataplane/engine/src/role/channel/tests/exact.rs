@@ -4,8 +4,8 @@ use weft_wire::frame::Encap;
 use weft_wire::header::Outcome;
 use weft_wire::hello::{Hello, Phase, Reason};
 
-use super::super::frame::write_hello;
 use super::*;
+use crate::send::datagram::write_hello;
 
 fn host_of(terms: JobTerms, boxes: Vec<Option<SocketAddr>>) -> ChannelHost {
     let workers = vec![addr(1), addr(2)];
@@ -58,7 +58,7 @@ fn a_close_is_the_present_lifes_with_its_cookie_or_none() {
         let local = Endpoint { mac: MacAddr([2, 0, 0, 0, 9, 9]), addr: addr(1) };
         let mut frame = vec![0; 1514];
         let encap = Encap::new(local, host_endpoint()).unwrap();
-        let len = write_hello(&encap, &header, &body, &mut frame).unwrap();
+        let len = write_hello(&encap, &header, &body, &[], &mut frame).unwrap();
         frame.truncate(len);
         frame
     };
@@ -177,7 +177,7 @@ fn a_job_is_unknown_only_where_the_host_says_so() {
         let local = Endpoint { mac: MacAddr([2, 0, 0, 0, 9, 9]), addr: addr(1) };
         let mut frame = vec![0; 1514];
         let encap = Encap::new(host_endpoint(), local).unwrap();
-        let len = write_hello(&encap, &header, &body, &mut frame).unwrap();
+        let len = write_hello(&encap, &header, &body, &[], &mut frame).unwrap();
         let taken = deliver(&mut client, now, &frame[..len]);
         assert_eq!((taken.is_ok(), client.error()), (error.is_some(), error));
     }

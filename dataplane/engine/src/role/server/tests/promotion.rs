@@ -48,7 +48,7 @@ fn the_replica_goes_on_with_all_that_workers_were_told_of() {
         assert_eq!(world.model().version.0, 24, "every update of every worker is in, once");
         let moved = world.workers.iter().all(|worker| worker.pusher.stats().servers_moved == 1);
         assert!(moved);
-        let (_, epoch, stats) = world.heir.as_ref().unwrap().served().next().unwrap();
+        let (_, epoch, stats) = world.successor.as_ref().unwrap().served().next().unwrap();
         assert_eq!((epoch, stats.overlaps), (ServerEpoch(1), 0));
     }
     assert!(lost > 0, "the servers died with commits that nobody else had");
@@ -188,10 +188,10 @@ fn an_heir_stands_down_for_a_later_server_alone() {
     world.run(|world| world.model().version.0 >= 4 && is_fit(world));
     world.promote();
     let now = world.now;
-    let heir = world.heir.as_mut().unwrap();
+    let successor = world.successor.as_mut().unwrap();
     let mut stands_down = |epoch| {
-        heir.handle_command(now, Command::StandDown { job: JOB, epoch });
-        let mut events = core::iter::from_fn(|| heir.poll_event());
+        successor.handle_command(now, Command::StandDown { job: JOB, epoch });
+        let mut events = core::iter::from_fn(|| successor.poll_event());
         events.any(|(_, event)| event == Event::StoodDown { epoch })
     };
     assert!(!stands_down(ServerEpoch(0)) && !stands_down(ServerEpoch(1)));
@@ -260,10 +260,10 @@ fn an_heir_takes_no_announcements_while_its_controller_is_there() {
     world.run_for(300_000_000, World::all_done);
     assert_eq!(world.model().version, before);
     let now = world.now;
-    let heir = world.heir.as_mut().unwrap();
-    let refused = heir.served().map(|(_, _, stats)| stats.announcements_refused).sum::<u64>();
+    let successor = world.successor.as_mut().unwrap();
+    let refused = successor.served().map(|(_, _, stats)| stats.announcements_refused).sum::<u64>();
     assert!(refused > 0);
-    heir.handle_controller(now, false);
+    successor.handle_controller(now, false);
     // The judge takes every announcement for a number; here most were refused.
     world.run_for(3_000_000_000, World::all_done);
     assert!(world.model().version > before);

@@ -56,7 +56,7 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) replica: Option<Replica>,
     /// The replica, since it took over from the server, which is dead then.
-    pub(super) heir: Option<Replica>,
+    pub(super) successor: Option<Replica>,
     /// Order numbers below the first were decided by the old server; the next is the second.
     pub(super) resumed: Option<(u64, u64)>,
     pub(super) aggregator: Option<Aggregator>,
@@ -98,7 +98,7 @@ impl World {
             now: Nanos(0),
             server: setup.server(seed + 1),
             replica: Some(setup.replica(seed + 2)),
-            heir: None,
+            successor: None,
             resumed: None,
             aggregator: Some(setup.aggregator(seed + 3)),
             workers: (0..setup.workers).map(|rank| Worker::new(&setup, rank, seed)).collect(),
@@ -169,8 +169,10 @@ impl World {
     fn timeout(&self) -> Nanos {
         let workers = self.workers.iter().map(|w| w.pusher.poll_timeout()).min().unwrap();
         let replica = self.replica.as_ref().map_or(Nanos::MAX, Replica::poll_timeout);
-        let server =
-            self.heir.as_ref().map_or_else(|| self.server.poll_timeout(), Replica::poll_timeout);
+        let server = self
+            .successor
+            .as_ref()
+            .map_or_else(|| self.server.poll_timeout(), Replica::poll_timeout);
         let aggregator = self.aggregator.as_ref().map_or(Nanos::MAX, Aggregator::poll_timeout);
         let disk = self.disk.front().map_or(Nanos::MAX, |(due, _, _)| *due);
         let boxes = server.min(replica).min(aggregator);
@@ -181,8 +183,8 @@ impl World {
         let mut frames = Vec::new();
         let mut buffer = vec![0; FRAME_LEN];
         let now = self.now;
-        while let Some(len) = match &mut self.heir {
-            Some(heir) => heir.poll_transmit(now, &mut buffer),
+        while let Some(len) = match &mut self.successor {
+            Some(successor) => successor.poll_transmit(now, &mut buffer),
             None => self.server.poll_transmit(now, &mut buffer),
         } {
             frames.push(buffer[..len].to_vec());
@@ -215,13 +217,13 @@ impl World {
 
     /// The model of the server, whichever that is.
     pub(super) fn model(&self) -> ModelView<'_> {
-        let heir = self.heir.as_ref().map(|heir| heir.model(JOB).unwrap());
-        heir.unwrap_or_else(|| self.server.model(JOB).unwrap())
+        let successor = self.successor.as_ref().map(|successor| successor.model(JOB).unwrap());
+        successor.unwrap_or_else(|| self.server.model(JOB).unwrap())
     }
 
     fn poll_server(&mut self) -> Option<Event> {
-        let event = match &mut self.heir {
-            Some(heir) => heir.poll_event(),
+        let event = match &mut self.successor {
+            Some(successor) => successor.poll_event(),
             None => self.server.poll_event(),
         };
         event.map(|(_, event)| event)

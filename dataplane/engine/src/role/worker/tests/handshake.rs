@@ -5,6 +5,7 @@ use weft_wire::hello::{Hello, Phase, Reason};
 use weft_wire::{ChunkIndex, Cookie, GroupId, Members};
 
 use super::*;
+use crate::session::client::Standing;
 
 /// A word of the box to the first lane of the first worker.
 fn say(sim: &mut Sim, hello: Hello, members: u64) -> Result<(), Refusal> {
@@ -53,7 +54,7 @@ fn waiting() -> Sim {
 #[test]
 fn an_open_lane_takes_no_word_of_a_handshake() {
     let mut sim = waiting();
-    let token = lane(&mut sim).token;
+    let token = lane(&mut sim).session.token();
     let refused = Hello { reason: Reason::OtherSession, ..Hello::new(Phase::Refused) };
     let unknown = Hello { reason: Reason::UnknownGroup, ..refused };
     for hello in [
@@ -67,9 +68,12 @@ fn an_open_lane_takes_no_word_of_a_handshake() {
     ] {
         // Nor one that has asked the box who it is, while that answers data.
         for soliciting in [false, true] {
-            lane(&mut sim).soliciting = soliciting;
+            if soliciting {
+                let now = sim.now;
+                lane(&mut sim).session.ask(now);
+            }
             assert_eq!(say(&mut sim, hello, 3), Err(Refusal::Handshake), "{hello:?}");
-            assert_eq!(lane(&mut sim).phase, LanePhase::Open);
+            assert_eq!(lane(&mut sim).session.standing(), Standing::Open);
             assert_eq!(lane(&mut sim).waiting_since, None);
             assert!(!has_failed(&mut sim));
         }
@@ -80,25 +84,27 @@ fn an_open_lane_takes_no_word_of_a_handshake() {
 #[test]
 fn a_late_welcome_opens_no_lane_that_begins_anew() {
     let mut sim = waiting();
-    let token = lane(&mut sim).token;
-    lane(&mut sim).phase = LanePhase::Hello;
+    let (token, now) = (lane(&mut sim).session.token(), sim.now);
+    lane(&mut sim).begin_handshake(now);
     for phase in [Phase::Welcome, Phase::Waiting] {
         let hello = Hello { token, mask: Members(3), ..Hello::new(phase) };
         assert_eq!(say(&mut sim, hello, 3), Err(Refusal::Handshake));
-        assert_eq!(lane(&mut sim).phase, LanePhase::Hello);
+        assert_eq!(lane(&mut sim).session.standing(), Standing::Opening);
     }
 }
 
 #[test]
 fn a_joining_lane_takes_a_challenge_with_another_token_alone() {
     let mut sim = waiting();
-    let token = lane(&mut sim).token;
-    lane(&mut sim).phase = LanePhase::Join;
+    let (token, now) = (lane(&mut sim).session.token(), sim.now);
+    lane(&mut sim).begin_handshake(now);
     let hello = Hello { token, ..Hello::new(Phase::Challenge) };
+    assert_eq!(say(&mut sim, hello, 0), Ok(()));
     assert_eq!(say(&mut sim, hello, 0), Err(Refusal::Handshake), "a copy");
     let hello = Hello { token: token ^ 1, ..hello };
     assert_eq!(say(&mut sim, hello, 0), Ok(()));
-    assert_eq!((lane(&mut sim).phase, lane(&mut sim).token), (LanePhase::Join, token ^ 1));
+    let session = &lane(&mut sim).session;
+    assert_eq!((session.has_token(), session.token()), (true, token ^ 1));
 }
 
 /// The others began anew, and this one holds all that it needs.
@@ -108,7 +114,7 @@ fn a_closing_lane_is_closed_when_the_box_refuses_it() {
     sim.workers[0].shared.closing = true;
     let hello = Hello { reason: Reason::OtherSession, ..Hello::new(Phase::Refused) };
     assert_eq!(say(&mut sim, hello, 0), Ok(()));
-    assert_eq!(lane(&mut sim).phase, LanePhase::Closed);
+    assert_eq!(lane(&mut sim).session.standing(), Standing::Closed);
     assert!(!has_failed(&mut sim));
 }
 
@@ -126,15 +132,15 @@ fn due(sim: &mut Sim, now: Nanos) -> Option<(Phase, [u8; 6])> {
 fn a_lane_that_asks_stops_when_the_box_answers_data() {
     let mut sim = waiting();
     let now = sim.now;
-    lane(&mut sim).soliciting = true;
-    lane(&mut sim).poll = Poll::start(now);
+    lane(&mut sim).session.ask(now);
     // A restarted box may have another Ethernet address than the one learnt.
     assert_eq!(due(&mut sim, now), Some((Phase::Hello, [0xff; 6])));
-    let next = lane(&mut sim).poll.at;
+    let next = lane(&mut sim).session.timeout();
     assert_eq!(due(&mut sim, next), None);
-    assert!(!lane(&mut sim).soliciting && lane(&mut sim).poll.at == Nanos::MAX);
-    lane(&mut sim).phase = LanePhase::Join;
-    lane(&mut sim).poll = Poll::start(now);
+    let session = &lane(&mut sim).session;
+    assert!(!session.is_asking() && session.timeout() == Nanos::MAX);
+    lane(&mut sim).begin_handshake(now);
+    say(&mut sim, Hello::new(Phase::Challenge), 0).unwrap();
     assert_eq!(due(&mut sim, now), Some((Phase::Join, boxy().mac.0)));
 }
 
@@ -144,10 +150,9 @@ fn an_idle_lane_asks_until_it_is_answered() {
     let mut sim = Sim::new(2, 4, 1);
     sim.connect();
     let now = sim.now;
-    lane(&mut sim).soliciting = true;
-    lane(&mut sim).poll = Poll::start(now);
+    lane(&mut sim).session.ask(now);
     for _ in 0..4 {
-        let now = lane(&mut sim).poll.at;
+        let now = lane(&mut sim).session.timeout();
         assert_eq!(due(&mut sim, now).map(|(phase, _)| phase), Some(Phase::Hello));
     }
 }
@@ -158,10 +163,10 @@ fn a_closing_lane_asks_a_silent_box_every_other_time() {
     let mut sim = waiting();
     sim.workers[0].shared.closing = true;
     let now = sim.now;
-    lane(&mut sim).poll = Poll::start(now);
+    lane(&mut sim).session.close(now);
     let mut phases = Vec::new();
     for _ in 0..8 {
-        let now = lane(&mut sim).poll.at;
+        let now = lane(&mut sim).session.timeout();
         phases.push(due(&mut sim, now).unwrap().0);
     }
     let (close, hello) = (Phase::Close, Phase::Hello);

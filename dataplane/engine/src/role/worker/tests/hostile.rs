@@ -5,6 +5,7 @@ use weft_wire::header::{ElementType, HEADER_LEN, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, Cookie, GroupId, Members};
 
 use super::*;
+use crate::session::client::Standing;
 
 /// A worker of two in the middle of its first window, and the answer that it waits for.
 fn waiting() -> (Sim, Header, Vec<u8>) {
@@ -121,11 +122,11 @@ fn a_stale_that_does_not_echo_our_cookie_starts_no_handshake() {
     let stale = Header { kind: Kind::State, outcome: Outcome::Stale, ..good };
     for cookie in [down, Cookie(up.0 ^ 2), Cookie(0)] {
         let _ = offer(&mut sim, &Header { cookie, ..stale }, &[]);
-        assert_eq!(sim.workers[0].lanes[0].phase, LanePhase::Open);
-        assert!(!sim.workers[0].lanes[0].soliciting);
+        let session = &sim.workers[0].lanes[0].session;
+        assert_eq!((session.standing(), session.is_asking()), (Standing::Open, false));
     }
     assert_eq!(offer(&mut sim, &Header { cookie: up, ..stale }, &[]), Ok(()));
-    assert_eq!(sim.workers[0].lanes[0].phase, LanePhase::Hello);
+    assert_eq!(sim.workers[0].lanes[0].session.standing(), Standing::Opening);
 }
 
 #[test]
@@ -171,7 +172,8 @@ fn an_old_welcome_does_not_open_a_lane() {
     }
     let refused = sim.workers[0].handle_frame(now, &mut old[1], &mut sim.data[0]);
     assert_eq!(refused, Err(Refusal::Handshake));
-    assert_eq!(sim.workers[0].lanes[0].phase, LanePhase::Join);
+    let session = &sim.workers[0].lanes[0].session;
+    assert_eq!((session.standing(), session.has_joined()), (Standing::Opening, true));
 }
 
 proptest! {

@@ -341,7 +341,11 @@ impl Sim {
             text += &format!("rank {rank}: {:?} {:?}\n", worker.state, worker.stats());
             for lane in &worker.lanes {
                 let held = lane.steps.as_ref().map(steps::Steps::held_range);
-                text += &format!("  lane {}: {:?} held {held:?}\n", lane.index, lane.phase);
+                text += &format!(
+                    "  lane {}: {:?} held {held:?}\n",
+                    lane.index,
+                    lane.session.standing()
+                );
             }
         }
         text += &self.fake.describe();

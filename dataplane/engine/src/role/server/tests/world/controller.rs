@@ -77,8 +77,8 @@ impl World {
         self.next_order += 1;
         let now = self.now;
         let install = Command::Install(descriptor.clone());
-        match &mut self.heir {
-            Some(heir) => heir.handle_command(now, install),
+        match &mut self.successor {
+            Some(successor) => successor.handle_command(now, install),
             None => self.server.handle_command(now, install),
         }
         let event = self.poll_server().expect("a command is answered");
@@ -132,19 +132,19 @@ impl World {
     pub(crate) fn promote(&mut self) {
         self.poll_events();
         let order = self.next_order + 100;
-        let mut heir = self.replica.take().unwrap();
+        let mut successor = self.replica.take().unwrap();
         let epoch = ServerEpoch(1);
         let promote = Command::Promote { job: JOB, epoch, order: OrderNumber(order) };
-        heir.handle_command(self.now, promote.clone());
+        successor.handle_command(self.now, promote.clone());
         let mut last = None;
-        while let Some((_, event)) = heir.poll_event() {
+        while let Some((_, event)) = successor.poll_event() {
             last = Some(event);
         }
         let Some(Event::Promoted { applied, version, .. }) = last else { panic!("{last:?}") };
-        assert_eq!(heir.model(JOB).unwrap().next_order, OrderNumber(order));
+        assert_eq!(successor.model(JOB).unwrap().next_order, OrderNumber(order));
         // The answer may be lost: it is given again.
-        heir.handle_command(self.now, promote);
-        assert_eq!(heir.poll_event(), last.map(|event| (JOB, event)));
+        successor.handle_command(self.now, promote);
+        assert_eq!(successor.poll_event(), last.map(|event| (JOB, event)));
         for ruling in self.rulings.split_off(usize::try_from(applied.0).unwrap()) {
             if let Some(rank) = ruling.group.row().checked_sub(ROW_DIRECT) {
                 // Its worker will announce it again.
@@ -156,7 +156,7 @@ impl World {
         self.history.retain(|known, _| *known <= version.0);
         self.descriptors.clear();
         self.next_order = order;
-        self.heir = Some(heir);
+        self.successor = Some(successor);
         self.disk.clear();
         if let Some(aggregator) = &mut self.aggregator {
             let server = addr(REPLICA);

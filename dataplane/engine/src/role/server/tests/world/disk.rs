@@ -14,7 +14,7 @@ use crate::role::server::ModelState;
 impl World {
     /// The disk of a durable server: records take their time, in their order.
     pub(super) fn poll_disk(&mut self) {
-        if self.heir.is_some() {
+        if self.successor.is_some() {
             return;
         }
         let mut record = Vec::with_capacity(FRAME_LEN);

@@ -42,9 +42,9 @@ impl World {
         frame.resize(FRAME_LEN.max(len), 0);
         let now = self.now;
         let verdict = match host {
-            SERVER if self.heir.is_some() => return,
+            SERVER if self.successor.is_some() => return,
             SERVER => self.server.handle_frame(now, &mut frame, len),
-            REPLICA => match self.heir.as_mut().or(self.replica.as_mut()) {
+            REPLICA => match self.successor.as_mut().or(self.replica.as_mut()) {
                 Some(replica) => replica.handle_frame(now, &mut frame, len),
                 None => return,
             },

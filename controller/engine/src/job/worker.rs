@@ -1,0 +1,83 @@
+//! What the controller knows of a worker: its stream, its life, and the updates that it asked for.
+//!
+//! Invariant: update ids of one life grow; a new life begins with none, and with no update under
+//! way.
+
+use weft_plan::case::HostId;
+
+/// A worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    host: HostId,
+    life: Option<u64>,
+    is_attached: bool,
+    last_update_id: Option<u64>,
+    /// Updates asked for that have not come to their end.
+    outstanding: usize,
+    /// Its last update was dropped.
+    is_dropped_before: bool,
+}
+
+impl Worker {
+    /// A worker that was never here.
+    pub(crate) const fn new(host: HostId, is_dropped_before: bool) -> Self {
+        let (life, last_update_id) = (None, None);
+        Self { host, life, is_attached: false, last_update_id, outstanding: 0, is_dropped_before }
+    }
+
+    pub(crate) const fn host(&self) -> HostId {
+        self.host
+    }
+
+    /// True while it has a stream.
+    pub(crate) const fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
+    /// It attaches in this life. True when another one was here before.
+    pub(crate) fn attach(&mut self, life: u64) -> bool {
+        let is_new = self.life.replace(life).is_some_and(|before| before != life);
+        self.is_attached = true;
+        if is_new {
+            self.last_update_id = None;
+            self.outstanding = 0;
+        }
+        is_new
+    }
+
+    /// Its stream has ended.
+    pub(crate) fn detach(&mut self) {
+        self.is_attached = false;
+    }
+
+    /// True when this life asked for an update with this id, or a later one.
+    pub(crate) fn has_used(&self, update_id: u64) -> bool {
+        self.last_update_id.is_some_and(|last| update_id <= last)
+    }
+
+    /// Updates asked for that have not come to their end.
+    pub(crate) const fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// It asks for an update.
+    pub(crate) fn ask(&mut self, update_id: u64) {
+        self.last_update_id = Some(update_id);
+        self.outstanding += 1;
+    }
+
+    /// An update has come to its end.
+    pub(crate) fn end_update(&mut self) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+    }
+
+    /// True when its last update was dropped.
+    pub(crate) const fn is_dropped_before(&self) -> bool {
+        self.is_dropped_before
+    }
+
+    /// A plan grants its update, or drops it.
+    pub(crate) fn note_decision(&mut self, is_drop: bool) {
+        self.is_dropped_before = is_drop;
+    }
+}

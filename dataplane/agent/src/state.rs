@@ -1,0 +1,167 @@
+//! What a box tells a controller that knows nothing: roles, the next order number, the model's
+//! version, open groups. It follows from what the box began as, the commands and the events; no
+//! lane is asked. Pure.
+//!
+//! An aggregator's lease may be freed by its server without an event, so its open groups are those
+//! not yet replaced: a controller removes what it does not know.
+
+use std::collections::BTreeMap;
+
+use weft_control::{Command, Event, NodeHello, RoleState};
+use weft_wire::JobId;
+
+/// What a box is in each of its jobs.
+#[derive(Clone, Debug)]
+pub struct NodeState {
+    name: String,
+    life: u64,
+    roles: BTreeMap<JobId, RoleState>,
+}
+
+impl NodeState {
+    /// Of a box that begins in these roles, without open groups; `life` is new with every start.
+    #[must_use]
+    pub fn new(name: String, life: u64, roles: impl IntoIterator<Item = RoleState>) -> Self {
+        Self { name, life, roles: roles.into_iter().map(|state| (state.job, state)).collect() }
+    }
+
+    /// The hello as of now.
+    #[must_use]
+    pub fn hello(&self) -> NodeHello {
+        let roles = self.roles.values().cloned().collect();
+        NodeHello { name: self.name.clone(), life: self.life, roles }
+    }
+
+    /// Notes what the lane is told.
+    pub fn note_command(&mut self, command: &Command) {
+        if let Some(state) = self.roles.get_mut(&command.job()) {
+            state.note_command(command);
+        }
+    }
+
+    /// Notes what the lane reports.
+    pub fn note_event(&mut self, job: JobId, event: &Event) {
+        if let Event::StoodDown { .. } = event {
+            // It is nothing in this job any more.
+            self.roles.remove(&job);
+        } else if let Some(state) = self.roles.get_mut(&job) {
+            state.note_event(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_control::{
+        BoxIndex, Decision, GroupDescriptor, GroupMember, InstallError, OpenGroup, OrderNumber,
+        Role, ServerEpoch, Version,
+    };
+    use weft_wire::header::ElementType;
+    use weft_wire::{GroupId, Members, Rank};
+
+    use super::*;
+
+    fn state() -> NodeState {
+        let role = RoleState {
+            next_order: OrderNumber(2),
+            version: Version(5),
+            ..RoleState::new(JobId(3), Role::Server, BoxIndex(0), "127.0.0.1:22341".into())
+        };
+        NodeState::new("s0".into(), 9, [role])
+    }
+
+    fn install(group: GroupId, order: u64) -> Command {
+        let member = GroupMember { rank: Rank::new(0).unwrap(), version: Version(5) };
+        Command::Install(GroupDescriptor {
+            job: JobId(3),
+            group,
+            order: OrderNumber(order),
+            members: vec![member],
+            chunks: 1,
+            element_type: ElementType::I32,
+            elements: 256,
+            exponent: 0,
+            via: None,
+            replicate: false,
+            rate_bytes_per_sec: None,
+            after: None,
+            train_chunks: 0,
+            lateness_ns: 0,
+        })
+    }
+
+    #[test]
+    fn a_promoted_replica_says_that_it_is_the_server() {
+        let mut state = state();
+        state.note_command(&install(GroupId::new(0, 1), 2));
+        let promoted = Event::Promoted {
+            epoch: ServerEpoch(1),
+            applied: OrderNumber(2),
+            order: OrderNumber(100),
+            version: Version(6),
+            momentum_norm: 2.5,
+        };
+        state.note_event(JobId(3), &promoted);
+        let role = state.hello().roles[0].clone();
+        assert_eq!((role.role, role.epoch), (Role::Server, ServerEpoch(1)));
+        assert_eq!((role.next_order.0, role.version.0, role.open_groups.len()), (100, 6, 0));
+        let epoch = ServerEpoch(2);
+        state.note_event(JobId(3), &Event::StoodDown { epoch });
+        assert!(state.hello().roles.is_empty(), "one that stood down is nothing any more");
+    }
+
+    #[test]
+    fn a_replica_says_whether_it_could_take_over() {
+        let mut state = state();
+        let is_fit = |state: &NodeState| state.hello().roles[0].is_fit;
+        assert!(!is_fit(&state));
+        for fit in [true, false, true] {
+            state.note_event(JobId(3), &Event::Heir { is_fit: fit });
+            assert_eq!(is_fit(&state), fit);
+        }
+    }
+
+    #[test]
+    fn a_server_says_whether_its_replica_was_met_and_left() {
+        let mut state = state();
+        let said = |state: &NodeState| {
+            let role = state.hello().roles[0].clone();
+            (role.has_met_replica, role.has_left_replica)
+        };
+        let at =
+            |is_held| Event::ReplicaAt { order: OrderNumber(2), divergence_bound: 0.0, is_held };
+        state.note_event(JobId(3), &at(false));
+        assert_eq!(said(&state), (false, false));
+        state.note_event(JobId(3), &at(true));
+        assert_eq!(said(&state), (true, false));
+        state.note_command(&Command::LeaveReplica { job: JobId(3) });
+        state.note_event(JobId(3), &at(true));
+        assert_eq!(said(&state), (true, true));
+    }
+
+    #[test]
+    fn a_hello_tells_what_a_new_controller_must_know() {
+        let mut state = state();
+        let first = state.hello().roles[0].clone();
+        assert_eq!((first.next_order.0, first.version.0, first.open_groups.len()), (2, 5, 0));
+        let [decided, refused, open] = [0, 1, 2].map(|row| GroupId::new(row, 1));
+        for (order, group) in [(2, decided), (3, refused), (4, open)] {
+            state.note_command(&install(group, order));
+        }
+        let event = Event::Refused { group: refused, error: InstallError::Full };
+        state.note_event(JobId(3), &event);
+        let event = Event::Decided {
+            group: decided,
+            order: OrderNumber(2),
+            decision: Decision::Committed(Version(6)),
+            members: Members(1),
+            norm: 1.0,
+            momentum_norm: 2.5,
+        };
+        state.note_event(JobId(3), &event);
+        let role = state.hello().roles[0].clone();
+        assert_eq!((role.next_order.0, role.version.0, role.momentum_norm), (3, 6, 2.5));
+        let open = OpenGroup { group: open, order: OrderNumber(4), members: Members(1) };
+        assert_eq!(role.open_groups, [open]);
+    }
+}

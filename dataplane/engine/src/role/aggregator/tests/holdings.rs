@@ -1,0 +1,588 @@
+//! Jobs and leases that come and go while members send (SPEC#handshake, PROTOCOL section 6).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
+use weft_kernel::Kernels;
+use weft_wire::header::{ElementType, Kind, Outcome};
+use weft_wire::hello::{Hello, Integrity, Phase as Step, Reason};
+use weft_wire::{JobId, Members, Nanos, Rank};
+
+use super::super::{Aggregator, Phase};
+use super::leaf::root_endpoint;
+use super::rig::*;
+use crate::drops::DropReason;
+use crate::role::Verdict;
+use crate::table::{ArenaConfig, JobConfig, MemberConfig, ParentConfig, RowConfig, Table};
+
+/// Places for two leases of at most 4 slots of 16 elements, and one job.
+const ARENA: ArenaConfig = ArenaConfig {
+    jobs: 1,
+    leases: 2,
+    lease_bytes: 4 * 2 * 64,
+    lacks_checksums: false,
+    socket_count: None,
+};
+
+fn job(job: u16) -> JobConfig {
+    JobConfig { job: JobId(job), slots_max: 8, rate_bytes_per_sec: None, burst_bytes: 0 }
+}
+
+/// A box whose file has these rows.
+fn serving(rows: Vec<RowConfig>, arena: ArenaConfig) -> Aggregator {
+    let table = Table::new(config(rows)).unwrap().with_arena(arena).unwrap();
+    Aggregator::new(&table, 0, 1, Kernels::detect())
+}
+
+/// What the box answers to a command.
+fn told(aggregator: &mut Aggregator, command: HoldingCommand) -> Event {
+    let job = command.job();
+    aggregator.handle_command(Command::Holding(command));
+    let (of, event) = aggregator.gather_mut().poll_event().expect("each command has an answer");
+    assert_eq!(of, job);
+    assert_eq!(aggregator.gather_mut().poll_event(), None, "and one only");
+    event
+}
+
+fn install(aggregator: &mut Aggregator, row: &RowConfig) -> Event {
+    told(aggregator, HoldingCommand::InstallLease(row.clone()))
+}
+
+fn remove(aggregator: &mut Aggregator, row: &RowConfig) -> Event {
+    told(aggregator, HoldingCommand::RemoveLease { job: row.job, row: row.row })
+}
+
+const fn installed(row: u16) -> Event {
+    Event::HoldingInstalled { holding: Holding::Row(row) }
+}
+
+const fn removed(row: u16) -> Event {
+    Event::HoldingRemoved { holding: Holding::Row(row) }
+}
+
+fn group_of(row: &RowConfig, life: u64) -> Vec<Member> {
+    let ranks = 0..u8::try_from(row.members.len()).unwrap();
+    ranks.map(|rank| Member::new(row, rank, life + u64::from(rank))).collect()
+}
+
+#[test]
+fn a_job_and_a_lease_that_come_late_are_served_like_those_of_the_file() {
+    let mut aggregator = serving(vec![row(0, 0, 2)], ARENA);
+    let late = row(7, 1, 2);
+    assert_eq!(
+        install(&mut aggregator, &late),
+        Event::HoldingRefused { holding: Holding::Row(7), error: HoldingError::UnknownJob }
+    );
+    let of_job = Event::HoldingInstalled { holding: Holding::Job };
+    assert_eq!(told(&mut aggregator, HoldingCommand::InstallJob(job(1))), of_job);
+    assert_eq!(install(&mut aggregator, &late), installed(7));
+    let mut group = group_of(&late, 100);
+    form(&mut aggregator, &mut group);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    assert_eq!(send(&mut aggregator, group[1].contribution(0, 2)).unwrap().values, [3; 4]);
+    assert_eq!(remove(&mut aggregator, &late), removed(7));
+    let of_job = Event::HoldingRemoved { holding: Holding::Job };
+    assert_eq!(told(&mut aggregator, HoldingCommand::RemoveJob { job: JobId(1) }), of_job);
+    assert_eq!(aggregator.jobs().count(), 1);
+    assert_eq!(aggregator.leases().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_reason_and_changes_nothing() {
+    use HoldingCommand::{InstallJob, InstallLease, RemoveJob, RemoveLease};
+    use HoldingError::*;
+    let mut aggregator = serving(vec![row(0, 0, 2), row(1, 1, 2)], ARENA);
+    let lease = |change: &dyn Fn(&mut RowConfig)| {
+        let mut row = row(5, 0, 2);
+        change(&mut row);
+        InstallLease(row)
+    };
+    let cases = [
+        ("a job that is there", InstallJob(job(0)), Taken),
+        ("a job's index", InstallJob(job(256)), Number),
+        ("a rate", InstallJob(JobConfig { rate_bytes_per_sec: Some(0), ..job(2) }), Number),
+        ("a row that is there", lease(&|row| row.row = 0), Taken),
+        ("a row of another job", lease(&|row| row.row = 1), OtherJob),
+        ("a row's index", lease(&|row| row.row = 1024), Number),
+        ("a job that is not there", lease(&|row| row.job = JobId(9)), UnknownJob),
+        ("no members", lease(&|row| row.members.clear()), Members),
+        ("a member twice", lease(&|row| row.members[0] = row.members[1]), Members),
+        ("a weight", lease(&|row| row.fan_in = 1), Members),
+        ("a window", lease(&|row| row.window = 3), Window),
+        ("elements", lease(&|row| row.elements = 2000), Elements),
+        ("more slots than the job may", lease(&|row| row.window = 64), Quota),
+        ("a lease larger than a place", lease(&|row| row.window = 8), Full),
+        (
+            "elements too large for a place",
+            lease(&|row| (row.window, row.elements) = (4, 17)),
+            Full,
+        ),
+        ("a job that has leases", RemoveJob { job: JobId(0) }, InUse),
+        ("no such job", RemoveJob { job: JobId(2) }, Missing),
+        ("an absurd job", RemoveJob { job: JobId(u16::MAX) }, Missing),
+        ("no such lease", RemoveLease { job: JobId(0), row: 5 }, Missing),
+        ("an absurd lease", RemoveLease { job: JobId(0), row: u16::MAX }, Missing),
+        ("another job's lease", RemoveLease { job: JobId(0), row: 1 }, OtherJob),
+    ];
+    for (what, command, error) in cases {
+        let holding = command.holding();
+        let event = told(&mut aggregator, command);
+        assert_eq!(event, Event::HoldingRefused { holding, error }, "{what}");
+    }
+    assert_eq!((aggregator.jobs().count(), aggregator.leases().count()), (2, 2));
+}
+
+#[test]
+fn a_full_arena_is_an_answer_and_a_removal_makes_room() {
+    let full = |holding| Event::HoldingRefused { holding, error: HoldingError::Full };
+    let mut aggregator = serving(vec![row(0, 0, 2)], ARENA);
+    for index in [1, 2] {
+        assert_eq!(install(&mut aggregator, &row(index, 0, 2)), installed(index));
+    }
+    assert_eq!(install(&mut aggregator, &row(3, 0, 2)), full(Holding::Row(3)));
+    assert_eq!(remove(&mut aggregator, &row(1, 0, 2)), removed(1));
+    assert_eq!(install(&mut aggregator, &row(3, 0, 2)), installed(3));
+    // The place of the file's own row serves whatever is no larger, and comes first.
+    assert_eq!(remove(&mut aggregator, &row(0, 0, 2)), removed(0));
+    assert_eq!(install(&mut aggregator, &row(4, 0, 3)), full(Holding::Row(4)), "one member more");
+    assert_eq!(install(&mut aggregator, &row(4, 0, 1)), installed(4));
+    let second = HoldingCommand::InstallJob(job(1));
+    assert_eq!(told(&mut aggregator, second), Event::HoldingInstalled { holding: Holding::Job });
+    assert_eq!(told(&mut aggregator, HoldingCommand::InstallJob(job(2))), full(Holding::Job));
+}
+
+#[test]
+fn a_lease_that_the_port_cannot_carry_is_refused() {
+    let arena = ArenaConfig { lacks_checksums: true, socket_count: Some(3), ..ARENA };
+    let mut aggregator = serving(vec![row(0, 0, 2)], arena);
+    let summed = RowConfig { integrity: Integrity::Checksum16, ..row(1, 0, 2) };
+    let leaf = |above| {
+        let rank = Rank::new(0).unwrap();
+        let source_port = box_endpoint().addr.port() + above;
+        let parent = ParentConfig { endpoint: root_endpoint(), row: 3, rank, source_port };
+        RowConfig { parent: Some(parent), ..row(1, 0, 2) }
+    };
+    let error = HoldingError::Port;
+    let refused = Event::HoldingRefused { holding: Holding::Row(1), error };
+    for lease in [summed, leaf(3)] {
+        assert_eq!(install(&mut aggregator, &lease), refused);
+    }
+    assert_eq!(install(&mut aggregator, &leaf(2)), installed(1));
+}
+
+#[test]
+fn a_port_means_one_lane_whoever_comes() {
+    let mut two_lanes = config(vec![RowConfig { window: 2, ..row(0, 0, 2) }]);
+    two_lanes.shards = 2;
+    let table = Table::new(two_lanes).unwrap().with_arena(ARENA).unwrap();
+    let error = HoldingError::Members;
+    let refused = Event::HoldingRefused { holding: Holding::Row(1), error };
+    let mut other = RowConfig { window: 2, ..row(1, 0, 2) };
+    for lane in 0..2 {
+        let mut aggregator = Aggregator::new(&table, lane, 1, Kernels::detect());
+        other.members[1].addr.set_port(7001);
+        assert_eq!(install(&mut aggregator, &other), refused, "lane 1 of the others");
+        other.members[1].addr.set_port(7002);
+        assert_eq!(install(&mut aggregator, &other), installed(1));
+    }
+}
+
+#[test]
+fn a_box_without_an_arena_takes_nothing_more() {
+    let mut aggregator = aggregator(config(vec![row(0, 0, 2)]), 1);
+    let event = install(&mut aggregator, &row(1, 0, 2));
+    let error = HoldingError::Full;
+    assert_eq!(event, Event::HoldingRefused { holding: Holding::Row(1), error });
+}
+
+#[test]
+fn members_of_a_lease_that_was_removed_are_refused_and_told_when_they_ask() {
+    let (mut aggregator, group, row) = open(2);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    assert_eq!(remove(&mut aggregator, &row), removed(0));
+    for frame in [group[1].contribution(0, 2), group[0].status(0)] {
+        assert_eq!(send(&mut aggregator, frame).unwrap_err(), DropReason::UnknownGroup);
+    }
+    assert_eq!(aggregator.stats().drops.of(DropReason::UnknownGroup), 2);
+    let answer = send(&mut aggregator, group[0].hello(Hello::new(Step::Hello), &[])).unwrap();
+    let hello = answer.hello.unwrap();
+    assert_eq!((hello.phase, hello.reason), (Step::Refused, Reason::UnknownGroup));
+}
+
+#[test]
+fn a_row_that_is_installed_again_at_once_has_nothing_of_its_former_lease() {
+    let (mut aggregator, group, row) = open(2);
+    absorb(&mut aggregator, group[0].contribution(0, 1));
+    let before = (group[0].group, group[0].cookie);
+    remove(&mut aggregator, &row);
+    assert_eq!(install(&mut aggregator, &row), installed(0));
+    assert!(snapshot(&aggregator).is_empty());
+    let stale = send(&mut aggregator, group[1].contribution(0, 2)).unwrap();
+    assert_eq!((stale.header.kind, stale.header.outcome), (Kind::State, Outcome::Stale));
+    // Who was in the former session hears that it is over, and cannot bring its sums along.
+    let mut old = group[1].clone();
+    let refused = old.join(&mut aggregator, Some((1, &[0])));
+    let hello = refused.hello.unwrap();
+    assert_eq!((hello.phase, hello.reason), (Step::Refused, Reason::MemberLost));
+    let mut next = group_of(&row, 900);
+    form(&mut aggregator, &mut next);
+    assert_ne!((next[0].group, next[0].cookie), before);
+    for frame in [group[0].contribution(0, 1), group[1].contribution(0, 2)] {
+        let stale = send(&mut aggregator, frame).unwrap();
+        assert_eq!(stale.header.outcome, Outcome::Stale);
+    }
+    assert!(snapshot(&aggregator).is_empty());
+    absorb(&mut aggregator, next[0].contribution(0, 10));
+    assert_eq!(send(&mut aggregator, next[1].contribution(0, 20)).unwrap().values, [30; 4]);
+}
+
+/// A lease that is half formed may have given tokens that nobody has used.
+#[test]
+fn a_token_of_a_lease_that_was_removed_joins_no_later_one() {
+    let row = row(0, 0, 2);
+    let mut aggregator = aggregator(config(vec![row.clone()]), 1);
+    let member = Member::new(&row, 0, 7);
+    let challenge = send(&mut aggregator, member.hello(Hello::new(Step::Hello), &[])).unwrap();
+    let mut join = Hello::new(Step::Join);
+    join.token = challenge.hello.unwrap().token;
+    remove(&mut aggregator, &row);
+    install(&mut aggregator, &row);
+    let late = send(&mut aggregator, member.hello(join, &[]));
+    assert_eq!(late.unwrap_err(), DropReason::Token);
+    assert_eq!(aggregator.leases().next().unwrap().present(), Members::EMPTY);
+}
+
+#[test]
+fn a_place_serves_leases_of_any_type_one_after_the_other() {
+    let mut aggregator = serving(vec![row(0, 0, 2)], ARENA);
+    for (life, element_type) in
+        [(1, ElementType::I32), (2, ElementType::F32), (3, ElementType::I32)]
+    {
+        let late = RowConfig { element_type, ..row(1, 0, 2) };
+        assert_eq!(install(&mut aggregator, &late), installed(1));
+        let mut group = group_of(&late, 10 * life);
+        form(&mut aggregator, &mut group);
+        let frame = |member: &Member, value: i32| {
+            let mut header = member.header(Kind::Contrib, 0);
+            header.element_type = element_type;
+            let bits = match element_type {
+                #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+                ElementType::F32 => (value as f32).to_bits().cast_signed(),
+                _ => value,
+            };
+            member.frame(&header, &payload(bits))
+        };
+        absorb(&mut aggregator, frame(&group[0], 3));
+        let sum = send(&mut aggregator, frame(&group[1], 4)).unwrap().values[0];
+        let want = if element_type == ElementType::F32 { 7f32.to_bits().cast_signed() } else { 7 };
+        assert_eq!(sum, want);
+        remove(&mut aggregator, &late);
+    }
+}
+
+/// A leaf that comes late hears its root, and one that has gone does not.
+#[test]
+fn the_root_of_a_late_leaf_is_heard_while_the_lease_is_there() {
+    let mut aggregator = serving(vec![row(0, 0, 2)], ARENA);
+    let parent = ParentConfig {
+        endpoint: root_endpoint(),
+        row: 3,
+        rank: Rank::new(0).unwrap(),
+        source_port: 9000,
+    };
+    let leaf = RowConfig { parent: Some(parent), ..row(1, 0, 1) };
+    let mut member = Member::new(&leaf, 0, 5);
+    let mut buffer = vec![0; MAX_FRAME];
+    for _ in 0..2 {
+        assert!(!aggregator.listens(9000));
+        assert_eq!(install(&mut aggregator, &leaf), installed(1));
+        assert!(aggregator.listens(9000));
+        member.life += 1;
+        member.session = 0;
+        let waiting = member.join(&mut aggregator, None).hello.unwrap();
+        assert_eq!(waiting.phase, Step::Waiting, "for the root");
+        let len = aggregator.poll_transmit(Nanos(1), &mut buffer).expect("it greets the root");
+        assert_eq!(read(&buffer[..len]).target, root_endpoint().addr);
+        assert_eq!(remove(&mut aggregator, &leaf), removed(1));
+        assert_eq!(aggregator.poll_timeout(), Nanos::MAX, "nothing is owed to the root any more");
+        assert_eq!(aggregator.poll_transmit(Nanos(u64::MAX - 1), &mut buffer), None);
+    }
+}
+
+/// A formation of a lease: its members, and what each contributes to a chunk.
+struct Formation {
+    row: u16,
+    number: i32,
+    group: Vec<Member>,
+}
+
+impl Formation {
+    fn value(&self, rank: usize, chunk: u32) -> i32 {
+        1 + self.number * 1000 + i32::try_from(rank).unwrap() * 100 + i32::try_from(chunk).unwrap()
+    }
+
+    fn contribution(&self, rank: usize, chunk: u32) -> Vec<u8> {
+        self.group[rank].contribution(chunk, self.value(rank, chunk))
+    }
+
+    fn sum(&self, chunk: u32) -> i32 {
+        (0..self.group.len()).map(|rank| self.value(rank, chunk)).sum()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    InstallJob(u16),
+    RemoveJob(u16),
+    Install {
+        row: u16,
+        job: u16,
+        members: u8,
+        window: u16,
+    },
+    Remove {
+        row: u16,
+        job: u16,
+    },
+    /// All members of the row's lease begin anew.
+    Form(u16),
+    /// A member of any formation that there ever was contributes.
+    Contribute {
+        formation: usize,
+        rank: usize,
+        chunk: u32,
+    },
+    /// A frame that was sent comes again.
+    Replay(usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        1 => (0u16..3).prop_map(Act::InstallJob),
+        1 => (0u16..3).prop_map(Act::RemoveJob),
+        3 => (0u16..3, 0u16..3, 1u8..4, 0u32..3).prop_map(|(row, job, members, log)| {
+            Act::Install { row, job, members, window: 1 << log }
+        }),
+        2 => (0u16..3, 0u16..3).prop_map(|(row, job)| Act::Remove { row, job }),
+        4 => (0u16..3).prop_map(Act::Form),
+        14 => (0usize..4, 0usize..3, 0u32..4)
+            .prop_map(|(formation, rank, chunk)| Act::Contribute { formation, rank, chunk }),
+        3 => (0usize..1000).prop_map(Act::Replay),
+    ]
+}
+
+/// The box beside a model of what it should hold.
+struct World {
+    aggregator: Aggregator,
+    now: Nanos,
+    jobs: Vec<u16>,
+    leases: Vec<RowConfig>,
+    /// All formations, the newest last.
+    formations: Vec<Formation>,
+    /// By row: the formation that is there.
+    live: [Option<usize>; 3],
+    /// Frames that were sent, and the formation of each.
+    sent: Vec<(Vec<u8>, usize)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let arena = ArenaConfig { jobs: 2, ..ARENA };
+        Self {
+            aggregator: serving(Vec::new(), arena),
+            now: Nanos(0),
+            jobs: Vec::new(),
+            leases: Vec::new(),
+            formations: Vec::new(),
+            live: [None; 3],
+            sent: Vec::new(),
+        }
+    }
+
+    fn expected(&self, command: &HoldingCommand) -> Result<(), HoldingError> {
+        let of_row = |row: u16| self.leases.iter().find(|lease| lease.row == row);
+        let of_job = |job: JobId| self.leases.iter().filter(move |lease| lease.job == job);
+        match command {
+            HoldingCommand::InstallJob(config) if self.jobs.contains(&config.job.0) => {
+                Err(HoldingError::Taken)
+            }
+            HoldingCommand::InstallJob(_) if self.jobs.len() == 2 => Err(HoldingError::Full),
+            HoldingCommand::InstallLease(row) if !self.jobs.contains(&row.job.0) => {
+                Err(HoldingError::UnknownJob)
+            }
+            HoldingCommand::InstallLease(row) => match of_row(row.row) {
+                Some(other) if other.job == row.job => Err(HoldingError::Taken),
+                Some(_) => Err(HoldingError::OtherJob),
+                None if of_job(row.job).map(|lease| lease.window).sum::<u16>() + row.window > 6 => {
+                    Err(HoldingError::Quota)
+                }
+                None if self.leases.len() == 2 => Err(HoldingError::Full),
+                None => Ok(()),
+            },
+            HoldingCommand::RemoveJob { job } if !self.jobs.contains(&job.0) => {
+                Err(HoldingError::Missing)
+            }
+            HoldingCommand::RemoveJob { job } if of_job(*job).next().is_some() => {
+                Err(HoldingError::InUse)
+            }
+            HoldingCommand::RemoveLease { job, row } => match of_row(*row) {
+                None => Err(HoldingError::Missing),
+                Some(lease) if lease.job != *job => Err(HoldingError::OtherJob),
+                Some(_) => Ok(()),
+            },
+            HoldingCommand::InstallJob(_) | HoldingCommand::RemoveJob { .. } => Ok(()),
+        }
+    }
+
+    fn command(&mut self, command: HoldingCommand) {
+        let holding = command.holding();
+        let expected = self.expected(&command);
+        let event = told(&mut self.aggregator, command.clone());
+        if let Err(error) = expected {
+            assert_eq!(event, Event::HoldingRefused { holding, error }, "{command:?}");
+            return;
+        }
+        assert!(!matches!(event, Event::HoldingRefused { .. }), "{command:?}: {event:?}");
+        match command {
+            HoldingCommand::InstallJob(config) => self.jobs.push(config.job.0),
+            HoldingCommand::InstallLease(row) => self.leases.push(row),
+            HoldingCommand::RemoveJob { job } => self.jobs.retain(|other| *other != job.0),
+            HoldingCommand::RemoveLease { row, .. } => {
+                self.leases.retain(|lease| lease.row != row);
+                self.live[usize::from(row)] = None;
+            }
+        }
+    }
+
+    fn form(&mut self, row: u16) {
+        let Some(config) = self.leases.iter().find(|lease| lease.row == row) else { return };
+        let number = self.formations.len();
+        let mut group = group_of(config, 1 + 10 * number as u64);
+        for _ in 0..2 {
+            for member in &mut group {
+                member.session = 0;
+                member.join_at(&mut self.aggregator, None, self.now);
+                let hello = member.hello(Hello::new(Step::Hello), &[]);
+                self.sent.push((hello, number));
+            }
+        }
+        let number = i32::try_from(number).unwrap();
+        assert!(group.iter().all(|member| member.session != 0), "all are welcome");
+        self.live[usize::from(row)] = Some(self.formations.len());
+        self.formations.push(Formation { row, number, group });
+    }
+
+    fn deliver(&mut self, frame: Vec<u8>, formation: usize) {
+        let before = snapshot(&self.aggregator);
+        let is_hello = read(&frame).hello.is_some();
+        let (verdict, out) = deliver(&mut self.aggregator, frame, self.now);
+        let of = &self.formations[formation];
+        let is_live = self.live[usize::from(of.row)] == Some(formation);
+        if !is_live || is_hello {
+            assert!(matches!(verdict, Verdict::Drop(_) | Verdict::Send { .. }), "{verdict:?}");
+            assert_eq!(snapshot(&self.aggregator), before, "what is gone changes nothing");
+        }
+        if let Some(out) = out.filter(|out| out.header.kind == Kind::Answer) {
+            assert!(is_live, "a lease that is gone has no answers");
+            let chunk = out.header.chunk.0;
+            assert_eq!(out.values, [of.sum(chunk); 4], "chunk {chunk} of its members alone");
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        self.now = self.now.saturating_add(Nanos(1_000_000_000));
+        match act {
+            Act::InstallJob(index) => {
+                let config = JobConfig { slots_max: 6, ..job(index) };
+                self.command(HoldingCommand::InstallJob(config));
+            }
+            Act::RemoveJob(job) => self.command(HoldingCommand::RemoveJob { job: JobId(job) }),
+            Act::Install { row: index, job, members, window } => {
+                let row = RowConfig { window, ..row(index, job, members) };
+                self.command(HoldingCommand::InstallLease(row));
+            }
+            Act::Remove { row, job } => {
+                self.command(HoldingCommand::RemoveLease { job: JobId(job), row });
+            }
+            Act::Form(row) => self.form(row),
+            Act::Contribute { formation, rank, chunk } => {
+                let Some(index) = self.formations.len().checked_sub(1 + formation) else { return };
+                let formation = &self.formations[index];
+                let frame = formation.contribution(rank % formation.group.len(), chunk);
+                self.sent.push((frame.clone(), index));
+                self.deliver(frame, index);
+            }
+            Act::Replay(_) if self.sent.is_empty() => {}
+            Act::Replay(index) => {
+                let (frame, formation) = self.sent[index % self.sent.len()].clone();
+                self.deliver(frame, formation);
+            }
+        }
+        let held: Vec<u16> = self.aggregator.leases().map(|lease| lease.row().row).collect();
+        assert_eq!(held.len(), self.leases.len());
+        assert!(self.leases.iter().all(|lease| held.contains(&lease.row)));
+        let is_open = |row: u16| {
+            let mut leases = self.aggregator.leases();
+            leases.any(|lease| lease.row().row == row && lease.phase() == Phase::Open)
+        };
+        for (live, row) in self.live.iter().zip(0..) {
+            assert_eq!(live.is_some(), is_open(row), "nobody but its members forms row {row}");
+        }
+    }
+}
+
+proptest! {
+    /// Whatever comes and goes in whatever order, an answer is the sum of one formation's members,
+    /// and what a lease that is gone still gets changes nothing.
+    #[test]
+    fn sums_are_of_one_lease_whatever_comes_and_goes(acts in prop::collection::vec(act(), 1..120)) {
+        let mut world = World::new();
+        for act in acts {
+            world.act(act);
+        }
+    }
+}
+
+/// Else the test above would show nothing.
+#[test]
+fn a_random_walk_gets_sums_of_leases_that_came_again() {
+    let mut world = World::new();
+    for round in 0..3 {
+        for act in [
+            Act::InstallJob(0),
+            Act::Install { row: 0, job: 0, members: 2, window: 1 },
+            Act::Form(0),
+            Act::Contribute { formation: 0, rank: 0, chunk: 0 },
+            Act::Contribute { formation: 1, rank: 1, chunk: 0 },
+            Act::Contribute { formation: 0, rank: 1, chunk: 0 },
+            Act::Contribute { formation: 0, rank: 0, chunk: 1 },
+            Act::Remove { row: 0, job: 0 },
+        ] {
+            world.act(act);
+        }
+        let completed = world.aggregator.jobs().next().unwrap().1.chunks_completed;
+        assert_eq!(completed, round + 1);
+    }
+}
+
+#[test]
+fn a_member_of_the_arena_is_an_address_of_the_table() {
+    let mut aggregator = serving(Vec::new(), ARENA);
+    told(&mut aggregator, HoldingCommand::InstallJob(job(0)));
+    let far: Vec<MemberConfig> = row(0, 0, 64).members;
+    let wide = RowConfig { members: far, fan_in: 64, ..row(0, 0, 1) };
+    assert_eq!(install(&mut aggregator, &wide), installed(0));
+    // A stranger's HELLOs cost the members nothing: each address has a bucket of its own.
+    let stranger = Member::new(&row(9, 9, 1), 0, 1);
+    let probe = || stranger.hello(Hello::new(Step::Hello), &[]);
+    let mut answered = 0;
+    while deliver(&mut aggregator, probe(), Nanos(0)).1.is_some() {
+        answered += 1;
+        assert!(answered < 10_000, "strangers have a quota");
+    }
+    let member = Member::new(&wide, 63, 7);
+    let challenge = send(&mut aggregator, member.hello(Hello::new(Step::Hello), &[])).unwrap();
+    assert_eq!(challenge.hello.unwrap().phase, Step::Challenge);
+}

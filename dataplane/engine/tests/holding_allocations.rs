@@ -1,0 +1,137 @@
+//! Zero allocations of a lane while jobs and leases come and go, from its first command on,
+//! counted: what is installed, what is refused, what is removed, and frames to each of them
+//! meanwhile.
+
+#[path = "../../../tests/tests/support/counting.rs"]
+mod counting;
+
+use std::net::SocketAddr;
+
+use counting::counted;
+use weft_control::{
+    Command, Event, HoldingCommand, JobConfig, MemberConfig, ParentConfig, RowConfig, SumOrder,
+};
+use weft_engine::role::Verdict;
+use weft_engine::role::aggregator::Aggregator;
+use weft_engine::table::{ArenaConfig, BoxConfig, Table};
+use weft_kernel::{Kernels, crc32c};
+use weft_wire::frame::{Encap, Endpoint};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
+use weft_wire::hello::{Hello, Integrity, Overflow, Phase};
+use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Nanos, Rank};
+
+fn endpoint(host: u8) -> Endpoint {
+    let addr = SocketAddr::from(([10, 0, 0, host], 22341));
+    Endpoint { mac: MacAddr([2, 0, 0, 0, 0, host]), addr }
+}
+
+fn row(row: u16, members: u8, window: u16, element_type: ElementType, is_leaf: bool) -> RowConfig {
+    let member = |rank| MemberConfig { addr: endpoint(rank + 1).addr, weight: 1, is_box: false };
+    let root = ParentConfig {
+        endpoint: endpoint(200),
+        row: 0,
+        rank: Rank::new(0).expect("a rank"),
+        source_port: 9000,
+    };
+    RowConfig {
+        row,
+        job: JobId(1),
+        members: (0..members).map(member).collect(),
+        element_type,
+        operation: Operation::Sum,
+        sum_order: SumOrder::Arrival,
+        overflow: Overflow::Wrap,
+        integrity: Integrity::Crc32c,
+        elements: 16,
+        window,
+        chunks_max: 1 << 20,
+        exponent: Some(0),
+        fan_in: members.into(),
+        parent: is_leaf.then_some(root),
+    }
+}
+
+/// A HELLO of rank 0 of a row.
+fn hello(row: u16) -> Vec<u8> {
+    let encap = Encap::new(endpoint(1), endpoint(100)).expect("IPv4 both");
+    let body = Hello { life: 7, ..Hello::new(Phase::Hello) };
+    let header = Header {
+        kind: Kind::Hello,
+        flags: Flags::NONE,
+        outcome: Outcome::None,
+        job: JobId(1),
+        cookie: Cookie::default(),
+        group: GroupId::new(row, 0),
+        chunk: ChunkIndex(0),
+        element_type: ElementType::None,
+        operation: Operation::None,
+        exponent: 0,
+        count: 0,
+        members: Rank::new(0).expect("a rank").bit(),
+    };
+    let (start, len) = (encap.header_len(), HEADER_LEN + body.body_len());
+    let mut frame = vec![0; 1514];
+    let mut packet = Packet::new_unchecked(&mut frame[start..start + len]);
+    header.emit(&mut packet);
+    body.emit(&[], packet.payload_mut());
+    packet.seal(crc32c);
+    let len = encap.emit(&mut frame, len);
+    frame.truncate(len);
+    frame
+}
+
+#[test]
+fn no_command_allocates_and_no_frame_beside_it() {
+    let config = BoxConfig {
+        local: endpoint(100),
+        shards: 1,
+        mtu: 1500,
+        jobs: Vec::new(),
+        rows: Vec::new(),
+    };
+    let arena = ArenaConfig { jobs: 2, leases: 3, lease_bytes: 64 << 10, ..ArenaConfig::default() };
+    let table = Table::new(config).and_then(|table| table.with_arena(arena)).expect("good");
+    let mut lane = Aggregator::new(&table, 0, 1, Kernels::detect());
+    let job =
+        JobConfig { job: JobId(1), slots_max: 4096, rate_bytes_per_sec: None, burst_bytes: 0 };
+    let (mut allocations, mut answers, mut refusals, mut sent) = (0, 0, 0, 0);
+    for turn in 0..50 {
+        let element_type = if turn % 2 == 0 { ElementType::I32 } else { ElementType::F32 };
+        let install = HoldingCommand::InstallLease;
+        let commands = [
+            HoldingCommand::InstallJob(job),
+            HoldingCommand::InstallJob(job),
+            install(row(1, 64, 256, element_type, false)),
+            install(row(2, 3, 16, element_type, true)),
+            install(row(2, 3, 16, element_type, true)),
+            install(row(3, 64, 512, ElementType::I32, true)),
+            install(row(4, 1, 1, ElementType::I32, false)),
+            HoldingCommand::RemoveJob { job: JobId(1) },
+            HoldingCommand::RemoveLease { job: JobId(1), row: 2 },
+            HoldingCommand::RemoveLease { job: JobId(1), row: 2 },
+            HoldingCommand::RemoveLease { job: JobId(1), row: 1 },
+            HoldingCommand::RemoveLease { job: JobId(1), row: 3 },
+            HoldingCommand::RemoveJob { job: JobId(1) },
+        ];
+        for command in commands {
+            let frames = [1, 2, 3].map(hello);
+            counted(&mut allocations, || lane.handle_command(Command::Holding(command)));
+            while let Some((_, event)) =
+                counted(&mut allocations, || lane.gather_mut().poll_event())
+            {
+                answers += 1;
+                refusals += u32::from(matches!(event, Event::HoldingRefused { .. }));
+            }
+            for mut frame in frames {
+                let len = frame.len();
+                frame.resize(1514, 0);
+                let now = Nanos(turn * 1_000_000_000);
+                let verdict = counted(&mut allocations, || lane.handle_frame(now, &mut frame, len));
+                sent += u32::from(matches!(verdict, Verdict::Send { .. }));
+            }
+        }
+    }
+    assert_eq!((answers, refusals), (50 * 13, 50 * 5));
+    assert!(sent > 50 * 13, "frames are answered");
+    assert_eq!(allocations, 0);
+}

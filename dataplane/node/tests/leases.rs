@@ -1,0 +1,254 @@
+//! A real process whose jobs and leases come and go over its southbound, with a controller that is
+//! played here and members of `weft-client`.
+
+#[allow(dead_code, reason = "each of these test programs uses a part of it")]
+mod common;
+
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::pin::Pin;
+use std::sync::{Mutex, mpsc as channel};
+use std::time::Duration;
+
+use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+use weft_client::{Config, Error, Session};
+use weft_config::node::{ControllerSection, Io, NodeConfig, PortSection};
+use weft_control::{
+    Command, Event, Holding, HoldingCommand, HoldingError, JobConfig, MemberConfig, RowConfig,
+    SumOrder,
+};
+use weft_rpc::convert;
+use weft_rpc::v1;
+use weft_rpc::v1::node_message::Message;
+use weft_rpc::v1::nodes_server::{Nodes, NodesServer};
+use weft_wire::JobId;
+use weft_wire::header::{ElementType, Operation};
+use weft_wire::hello::{Integrity, Overflow};
+
+const JOB: u16 = 3;
+const ROW: u16 = 5;
+const LANES: u16 = 2;
+
+/// A controller that passes on what it is given, and what it hears.
+struct Controller {
+    commands: mpsc::Sender<v1::Command>,
+    events: channel::Receiver<(JobId, Event)>,
+    port: u16,
+}
+
+struct Service {
+    outbound: Mutex<Option<mpsc::Receiver<v1::Command>>>,
+    events: channel::Sender<(JobId, Event)>,
+}
+
+#[tonic::async_trait]
+impl Nodes for Service {
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<v1::Command, Status>> + Send>>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<v1::NodeMessage>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let taken = self.outbound.lock().expect("not poisoned").take();
+        let outbound = taken.ok_or_else(|| Status::unavailable("it comes once"))?;
+        let (events, mut inbound) = (self.events.clone(), request.into_inner());
+        tokio::spawn(async move {
+            while let Ok(Some(message)) = inbound.message().await {
+                if let Some(Message::Event(event)) = message.message {
+                    let event = convert::event(&event).expect("a box says what is in the .proto");
+                    if events.send(event).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound).map(Ok))))
+    }
+}
+
+impl Controller {
+    fn start() -> Self {
+        let (commands, outbound) = mpsc::channel(64);
+        let (told, events) = channel::channel();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        drop(listener);
+        let service = Service { outbound: Mutex::new(Some(outbound)), events: told };
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let server = tonic::transport::Server::builder().add_service(NodesServer::new(service));
+            runtime.expect("a runtime").block_on(server.serve(addr)).expect("it serves");
+        });
+        let this = Self { commands, events, port: addr.port() };
+        let welcome = v1::NodeWelcome { telemetry_period_ns: 1_000_000_000, probe_nonce: 0 };
+        this.send(v1::Command { command: Some(v1::command::Command::Welcome(welcome)) });
+        this
+    }
+
+    fn send(&self, command: v1::Command) {
+        self.commands.blocking_send(command).expect("the stream is there");
+    }
+
+    /// Tells the box, and returns its one answer.
+    fn tell(&self, command: HoldingCommand) -> Event {
+        self.send(convert::command_to_proto(&Command::Holding(command)));
+        let (job, event) = self.events.recv_timeout(PATIENCE).expect("an answer");
+        assert_eq!(job, JobId(JOB));
+        let more = self.events.recv_timeout(Duration::from_millis(20));
+        assert!(more.is_err(), "one answer for all lanes: {event:?}, {more:?}");
+        event
+    }
+}
+
+/// UDP ports that were free a moment ago: so many in a row.
+fn free_ports(count: u16) -> u16 {
+    for _ in 0..100 {
+        let first = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let port = first.local_addr().expect("bound").port() & !7;
+        let Some(last) = port.checked_add(count) else { continue };
+        drop(first);
+        let all: Result<Vec<_>, _> =
+            (port..last).map(|port| UdpSocket::bind(("127.0.0.1", port))).collect();
+        if all.is_ok() {
+            return port;
+        }
+    }
+    panic!("no {count} free UDP ports in a row");
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn lease(members: [SocketAddr; 2]) -> RowConfig {
+    RowConfig {
+        row: ROW,
+        job: JobId(JOB),
+        members: members.map(|addr| MemberConfig { addr, weight: 1, is_box: false }).into(),
+        element_type: ElementType::I32,
+        operation: Operation::Sum,
+        sum_order: SumOrder::Arrival,
+        overflow: Overflow::Wrap,
+        integrity: Integrity::Crc32c,
+        elements: 64,
+        window: 16,
+        chunks_max: 1 << 31,
+        exponent: Some(0),
+        fan_in: 2,
+        parent: None,
+    }
+}
+
+fn session(node: SocketAddr, members: [SocketAddr; 2], rank: usize) -> Result<Session, Error> {
+    let number = u8::try_from(rank).expect("two ranks");
+    let config = Config::new(members[rank], node).job(JOB).row(ROW).rank(number).lanes(LANES);
+    Session::connect(&config)
+}
+
+/// Both members at once.
+fn both<T: Send>(work: impl Fn(usize) -> T + Sync) -> [T; 2] {
+    std::thread::scope(|scope| {
+        let [one, other] = [0, 1].map(|rank| {
+            scope.spawn({
+                let work = &work;
+                move || work(rank)
+            })
+        });
+        [one.join().expect("rank 0"), other.join().expect("rank 1")]
+    })
+}
+
+fn round(session: &mut Session, rank: usize, number: i32) -> Result<(), Error> {
+    let rank = i32::try_from(rank).expect("two ranks");
+    let mut values: Vec<i32> = (0..5000).map(|index| (rank + 1) * index + number).collect();
+    session.allreduce_i32(&mut values)?;
+    let sums = (0..5000).map(|index| 3 * index + 2 * number);
+    assert!(values.into_iter().eq(sums), "rank {rank}, round {number}");
+    Ok(())
+}
+
+#[test]
+fn jobs_and_leases_come_and_go_over_the_southbound() {
+    let controller = Controller::start();
+    let first = free_ports(24);
+    let (node, members) = (loopback(first), [loopback(first + 8), loopback(first + 16)]);
+    let mut config = NodeConfig::new(PortSection {
+        udp_port: first,
+        ..PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]))
+    });
+    config.lcores.shards = LANES;
+    config.arena.leases = Some(1);
+    let endpoint = format!("http://127.0.0.1:{}", controller.port);
+    config.controller = Some(ControllerSection { endpoint, name: None, tls: None });
+    let file = ConfigFile::new("leases", &config);
+    let checked = run_to_end(&mut weft_node(&file, &["--check-config"])).stdout;
+    let checked = String::from_utf8(checked).expect("UTF-8");
+    assert!(checked.contains("room for 8 jobs and 1 leases of 1048576 bytes more"), "{checked}");
+    let running = Running::start(&mut weft_node(&file, &["--format", "json"]));
+
+    let (row, job) = (Holding::Row(ROW), JobId(JOB));
+    let install = || controller.tell(HoldingCommand::InstallLease(lease(members)));
+    let remove = || controller.tell(HoldingCommand::RemoveLease { job, row: ROW });
+    let refused = |holding, error| Event::HoldingRefused { holding, error };
+    assert_eq!(install(), refused(row, HoldingError::UnknownJob));
+    let share = JobConfig { job, slots_max: 64, rate_bytes_per_sec: None, burst_bytes: 0 };
+    let of_job = Event::HoldingInstalled { holding: Holding::Job };
+    assert_eq!(controller.tell(HoldingCommand::InstallJob(share)), of_job);
+    assert_eq!(remove(), refused(row, HoldingError::Missing));
+    assert_eq!(install(), Event::HoldingInstalled { holding: row });
+    assert_eq!(install(), refused(row, HoldingError::Taken));
+    let second = RowConfig { row: ROW + 1, ..lease(members) };
+    let full = controller.tell(HoldingCommand::InstallLease(second));
+    assert_eq!(full, refused(Holding::Row(ROW + 1), HoldingError::Full));
+
+    // Removed while its members send: each ends with the reason, within a bounded time.
+    let mut sessions = both(|rank| session(node, members, rank).expect("it joins"));
+    let (told, is_removed) = (Mutex::new(Vec::new()), &remove);
+    std::thread::scope(|scope| {
+        for (rank, session) in sessions.iter_mut().enumerate() {
+            let told = &told;
+            scope.spawn(move || {
+                let mut number = 0;
+                let error = loop {
+                    match round(session, rank, number) {
+                        Ok(()) => number += 1,
+                        Err(error) => break error.to_string(),
+                    }
+                };
+                assert!(number > 0, "there were sums before");
+                told.lock().expect("not poisoned").push(error);
+            });
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(is_removed(), Event::HoldingRemoved { holding: row });
+    });
+    drop(sessions);
+    let told = told.into_inner().expect("not poisoned");
+    assert_eq!(told.len(), 2);
+    for error in &told {
+        assert!(error.contains("row 5") && error.contains("job 3"), "{error}");
+    }
+    let gone = session(node, members, 0).map(drop).unwrap_err().to_string();
+    assert!(gone.contains("row 5"), "{gone}");
+
+    // And once more in the same place.
+    assert_eq!(install(), Event::HoldingInstalled { holding: row });
+    both(|rank| {
+        let mut session = session(node, members, rank).expect("it joins");
+        (0..3).for_each(|number| round(&mut session, rank, number).expect("a sum"));
+        session.close().expect("the port is open");
+    });
+    let removal = HoldingCommand::RemoveJob { job };
+    assert_eq!(controller.tell(removal.clone()), refused(Holding::Job, HoldingError::InUse));
+    let ended = running.end(Signal::SIGINT);
+    assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    assert_eq!(report["jobs"][0]["id"], JOB);
+    assert_eq!(report["rows"][0]["row"], ROW);
+    assert_eq!(report["rows"][0]["phases"].as_array().map(Vec::len), Some(2));
+    assert!(report["drops"]["unknown_group"].as_u64().is_some_and(|drops| drops > 0));
+}

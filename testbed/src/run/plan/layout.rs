@@ -1,0 +1,149 @@
+//! Addresses and shares: who is where, and who sends where. Pure.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use weft_client::push::TlsFiles;
+use weft_rpc::identity::Identity;
+
+use super::{Io, Place, WorkerPlan};
+use crate::certs::file_name;
+use crate::lab::topology::Topology;
+use crate::run::push::certs::worker_identity;
+use crate::scenario::{CONTROLLER, PushSection, SERVER, Scenario};
+
+/// UDP port that boxes in a lab listen on.
+const BOX_PORT: u16 = 22341;
+/// TCP port of the controller in a lab.
+const CONTROLLER_PORT: u16 = 22342;
+/// First UDP port of the lanes of a worker in a lab.
+const WORKER_PORT: u16 = 23000;
+/// First UDP port of runs on loopback. Wireshark has no other protocol at this port, nor at one
+/// that is a multiple of [`LOOPBACK_STRIDE`] above it.
+pub const LOOPBACK_FIRST: u16 = 10_005;
+/// UDP ports between one process's lanes and the next on loopback.
+pub const LOOPBACK_STRIDE: u16 = 16;
+/// UDP ports that a run on loopback may use from its base on.
+pub const LOOPBACK_PORTS: u16 = 65 * LOOPBACK_STRIDE;
+/// TCP port of the controller on loopback, above the base of a run.
+const LOOPBACK_CONTROLLER: u16 = 1;
+/// Bytes of IPv4, UDP and Weft headers.
+const OVERHEAD: u32 = 60;
+
+/// Where boxes, controller and workers of a run are.
+pub(in crate::run) struct Layout<'a> {
+    pub(in crate::run) scenario: &'a Scenario,
+    pub(in crate::run) io: Io,
+    pub(in crate::run) place: &'a Place,
+    pub(in crate::run) topology: Option<&'a Topology>,
+    /// The boxes.
+    pub(in crate::run) names: &'a [String],
+    pub(in crate::run) directory: &'a Path,
+    pub(in crate::run) certs: Option<&'a Path>,
+}
+
+impl Layout<'_> {
+    /// 256 elements where an Ethernet MTU allows, as many multiples of 64 as fit elsewhere.
+    pub(in crate::run) fn elements(&self) -> u16 {
+        let fit = (self.scenario.lab.mtu - OVERHEAD) / 4;
+        u16::try_from(if (256..512).contains(&fit) { 256 } else { fit / 64 * 64 })
+            .expect("an MTU is below 65,536")
+    }
+
+    /// The scenario's `[push]`, in a run that has one.
+    pub(in crate::run) fn push(&self) -> &PushSection {
+        self.scenario.push.as_ref().expect("a scenario with [push]")
+    }
+
+    fn lab_ip(&self, name: &str) -> Option<IpAddr> {
+        let host = self.topology.and_then(|topology| topology.host(name));
+        host.and_then(|host| host.ip).map(|cidr| cidr.address)
+    }
+
+    /// Where a box listens; on loopback every box has an address of its own, so that all use one
+    /// port.
+    pub(in crate::run) fn box_addr(&self, name: &str) -> SocketAddr {
+        let port = self.place.port_base().unwrap_or(BOX_PORT);
+        let index = self.names.iter().position(|known| known == name).unwrap_or(0);
+        let last = 1 + u8::try_from(index).expect("few boxes");
+        let ip = self.lab_ip(name).unwrap_or_else(|| Ipv4Addr::new(127, 0, 0, last).into());
+        SocketAddr::new(ip, port)
+    }
+
+    /// Where the controller listens.
+    pub(in crate::run) fn controller_addr(&self) -> SocketAddr {
+        let host = self.topology.and_then(|topology| topology.host(CONTROLLER));
+        match (host.and_then(|host| host.control.or(host.ip)), self.place.port_base()) {
+            (Some(cidr), _) => SocketAddr::new(cidr.address, CONTROLLER_PORT),
+            (None, base) => {
+                let base = base.unwrap_or(0);
+                SocketAddr::from((Ipv4Addr::LOCALHOST, base + LOOPBACK_CONTROLLER))
+            }
+        }
+    }
+
+    /// The controller's endpoint, if there is one.
+    pub(in crate::run) fn endpoint(&self) -> Option<String> {
+        let scheme = if self.certs.is_some() { "https" } else { "http" };
+        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller);
+        has_controller.then(|| format!("{scheme}://{}", self.controller_addr()))
+    }
+
+    /// The certificate of a controller, a node or a worker.
+    pub(in crate::run) fn tls(&self, identity: &Identity) -> Option<TlsFiles> {
+        self.certs.map(|folder| TlsFiles::in_folder(folder, &file_name(identity)))
+    }
+
+    /// Where a worker sends from.
+    pub(in crate::run) fn worker_addr(&self, rank: u8) -> SocketAddr {
+        match self.lab_ip(&format!("w{rank}")) {
+            Some(ip) => SocketAddr::new(ip, WORKER_PORT),
+            None => {
+                // The boxes' lanes have the first ports.
+                let base = self.place.port_base().unwrap_or(WORKER_PORT);
+                let port = base + LOOPBACK_STRIDE * (1 + u16::from(rank));
+                SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+            }
+        }
+    }
+
+    /// Where the workers send from, by rank.
+    pub(in crate::run) fn worker_addrs(&self) -> Vec<SocketAddr> {
+        (0..self.scenario.job.workers).map(|rank| self.worker_addr(rank)).collect()
+    }
+
+    /// The interface of a box in its namespace.
+    pub(in crate::run) fn interface(&self, name: &str) -> &str {
+        let ends = self.topology.iter().flat_map(|topology| &topology.links).flat_map(|l| &l.ends);
+        ends.into_iter().find(|end| end.node == name).map_or("lo", |end| end.interface.as_str())
+    }
+
+    /// The box that a worker sends to, and its rank there.
+    pub(in crate::run) fn box_of(&self, rank: u8) -> (&str, u8) {
+        if self.scenario.push.is_some() {
+            return (SERVER, rank);
+        }
+        match self.scenario.job.workers.checked_div(self.scenario.aggregation.leaves) {
+            None => (&self.names[0], rank),
+            Some(of_leaf) => (&self.names[1 + usize::from(rank / of_leaf)], rank % of_leaf),
+        }
+    }
+
+    pub(super) fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
+        let (box_name, box_rank) = self.box_of(rank);
+        WorkerPlan {
+            rank,
+            box_rank,
+            life: 0,
+            local: self.worker_addr(rank),
+            target: self.box_addr(box_name),
+            controller: self.endpoint(),
+            tls: self.tls(&worker_identity(rank)),
+            mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
+            offload: self.scenario.push.is_some() && self.io == Io::Udp,
+            link_delay_us: 0,
+            seed,
+            scenario: self.scenario.clone(),
+        }
+    }
+}

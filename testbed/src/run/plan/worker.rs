@@ -1,0 +1,119 @@
+//! What a worker's process is told.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
+use weft_client::{Config, Numbers};
+
+use crate::run::reduce::configs::ROWS;
+use crate::scenario::{FaultSection, PushSection, ScaleExponent, Scenario};
+
+/// A worker: everything that its process is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct WorkerPlan {
+    /// Its rank in the whole job.
+    pub rank: u8,
+    /// Its rank at its box.
+    pub box_rank: u8,
+    /// 0, and one more after each restart.
+    pub life: u32,
+    /// Where it sends from.
+    pub local: SocketAddr,
+    /// The box that it sends to: its aggregator, or the server.
+    pub target: SocketAddr,
+    /// The controller's endpoint.
+    pub controller: Option<String>,
+    /// This worker's certificate, for a controller that wants one.
+    pub tls: Option<TlsFiles>,
+    /// Largest IP packet.
+    pub mtu: u16,
+    /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
+    /// frames from an interface.
+    pub offload: bool,
+    /// How long its fault port delays each frame in each direction, in microseconds.
+    pub link_delay_us: u64,
+    /// Seed of data, model and faults.
+    pub seed: u64,
+    /// The scenario.
+    pub scenario: Scenario,
+}
+
+impl WorkerPlan {
+    /// The worker in a line, as `--dry-run` prints it.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { rank, box_rank, local, target, .. } = self;
+        match &self.scenario.push {
+            None => format!("w{rank}: rank {box_rank} of {target}, from {local} to {target}"),
+            Some(_) => format!("w{rank}: from {local} to {target}"),
+        }
+    }
+
+    /// True when exponents are agreed per chunk.
+    #[must_use]
+    pub fn has_block_exponents(&self) -> bool {
+        self.scenario.job.scale_exponent == ScaleExponent::Auto
+    }
+
+    /// The configuration of an allreduce's client.
+    #[must_use]
+    pub fn client(&self) -> Config {
+        let numbers = if self.has_block_exponents() {
+            Numbers::Block { exponent_row: ROWS[1] }
+        } else {
+            Numbers::Fixed
+        };
+        let mut config = Config::new(self.local, self.target)
+            .rank(self.box_rank)
+            .row(ROWS[0])
+            .lanes(self.scenario.aggregation.lanes)
+            .mtu(self.mtu)
+            .numbers(numbers);
+        config.member_timeout = self.scenario.job.member_timeout();
+        if self.is_lossless() {
+            config.rto_min = RTO_MIN_LOSSLESS;
+        }
+        config
+    }
+
+    /// The configuration of a client that pushes.
+    #[must_use]
+    pub fn push_client(&self) -> PushConfig {
+        let mut config = PushConfig::new(self.local, self.target).rank(self.rank).mtu(self.mtu);
+        config.controller = self.controller.as_ref().map(|endpoint| ControllerConfig {
+            tls: self.tls.clone(),
+            ..ControllerConfig::new(endpoint.clone())
+        });
+        config.updates_open_max = 1;
+        config.member_timeout = self.scenario.job.member_timeout();
+        if self.is_lossless() {
+            config.rto_min = RTO_MIN_LOSSLESS;
+        }
+        config
+    }
+
+    /// Nothing gets lost on purpose: what is late waits for a CPU, and a repeat takes one.
+    fn is_lossless(&self) -> bool {
+        self.scenario.faults == FaultSection::default()
+    }
+
+    /// The scenario's `[push]`.
+    ///
+    /// # Panics
+    /// Without one.
+    #[must_use]
+    pub fn push(&self) -> &PushSection {
+        self.scenario.push.as_ref().expect("a scenario with [push]")
+    }
+
+    /// The model's version at which the job has taken in all its updates: rounds without `[push]`.
+    #[must_use]
+    pub fn last_version(&self) -> u64 {
+        u64::from(self.scenario.job.rounds) * self.scenario.updates_per_round()
+    }
+}
+
+/// Least retransmission timeout of workers that share CPUs and lose nothing on purpose.
+const RTO_MIN_LOSSLESS: Duration = Duration::from_millis(5);

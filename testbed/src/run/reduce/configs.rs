@@ -1,0 +1,69 @@
+//! The configurations of the aggregators of an allreduce. Pure.
+
+use weft_config::node::{JobSection, MemberSection, NodeConfig, ParentSection, RowSection};
+use weft_wire::header::Operation;
+use weft_wire::hello::Overflow;
+
+use crate::run::plan::{Layout, Place, box_config};
+use crate::scenario::ScaleExponent;
+
+/// Row of the gradients, and of the block exponents.
+pub(in crate::run) const ROWS: [u16; 2] = [0, 1];
+
+/// A box's `node.toml`.
+pub(in crate::run) fn node(layout: &Layout<'_>, index: usize, name: &str) -> NodeConfig {
+    let (addr, mtu) = (layout.box_addr(name), layout.scenario.lab.mtu);
+    let mut config = box_config(name, layout.io, addr, mtu, layout.interface(name));
+    if let Place::Memif { socket, .. } = layout.place {
+        config.port.device = Some("net_memif0".to_owned());
+        config.dpdk.memory_mib = 128;
+        config.dpdk.vdev = vec![format!(
+            "net_memif0,role=server,id=0,socket={socket},socket-abstract=no,bsize=2048,rsize=10"
+        )];
+    }
+    config.lcores.shards = layout.scenario.aggregation.lanes;
+    config.job = vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }];
+    config.row = vec![row(layout, index, 0)];
+    if layout.scenario.job.scale_exponent == ScaleExponent::Auto {
+        config.row.push(row(layout, index, 1));
+    }
+    config
+}
+
+/// Row 0 sums gradients, row 1 agrees on exponents.
+fn row(layout: &Layout<'_>, index: usize, row: usize) -> RowSection {
+    let (workers, leaves) = (layout.scenario.job.workers, layout.scenario.aggregation.leaves);
+    let members = if leaves > 0 && index == 0 {
+        let leaf = |name: &String| MemberSection {
+            addr: layout.box_addr(name),
+            weight: (workers / leaves).into(),
+            is_box: true,
+        };
+        layout.names[1..].iter().map(leaf).collect()
+    } else {
+        let own = (0..workers).filter(|rank| layout.box_of(*rank).0 == layout.names[index]);
+        own.map(|rank| layout.worker_addr(rank).into()).collect()
+    };
+    let (operation, exponent) = match layout.scenario.job.scale_exponent {
+        _ if row == 1 => (Operation::Max, Some(0)),
+        ScaleExponent::Fixed(exponent) => (Operation::Sum, Some(exponent)),
+        ScaleExponent::Auto => (Operation::Sum, None),
+    };
+    let parent = (index > 0).then(|| ParentSection {
+        addr: layout.box_addr(&layout.names[0]),
+        row: ROWS[row],
+        rank: u8::try_from(index - 1).expect("few boxes"),
+        source_port: None,
+        mac: None,
+    });
+    RowSection {
+        operation,
+        overflow: Overflow::Clamp,
+        elements: layout.elements(),
+        window: layout.scenario.aggregation.window,
+        exponent,
+        fan_in: Some(workers.into()),
+        parent,
+        ..RowSection::new(ROWS[row], 0, members)
+    }
+}
