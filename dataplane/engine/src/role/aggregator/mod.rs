@@ -44,8 +44,8 @@ pub use lease::{LeaseReport, MemberReport, Phase};
 pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use stats::{JobStats, Stats};
 
-use lease::Lease;
-use place::{Past, Room};
+use lease::{Lease, Room};
+use place::Past;
 use quick::Quick;
 use roots::Roots;
 use run::Runs;
