@@ -77,19 +77,6 @@ class Box:
         """Waits until all that was refused by now is counted."""
         time.sleep(SETTLED_S)
 
-    def await_counted(
-        self, reasons: set[str], count: int, before: dict[str, int]
-    ) -> tuple[int, dict[str, int]]:
-        """Waits for `count` more refusals for `reasons`; how many there are, and all by reason."""
-        end_s = time.monotonic() + COUNTED_S
-        while True:
-            after = self.drops()
-            more = {r: n - before.get(r, 0) for r, n in after.items() if n != before.get(r, 0)}
-            counted = sum(more.get(reason, 0) for reason in reasons)
-            if counted >= count or time.monotonic() > end_s:
-                return counted, more
-            time.sleep(0.02)
-
     def expect(
         self, what: str, reasons: set[str], count: int, before: dict[str, int], lost: int = 0
     ) -> None:
@@ -97,7 +84,14 @@ class Box:
 
         `lost`: how many of them may have been lost before the box.
         """
-        counted, more = self.await_counted(reasons, count - lost, before)
+        end_s = time.monotonic() + COUNTED_S
+        while True:
+            after = self.drops()
+            more = {r: n - before.get(r, 0) for r, n in after.items() if n != before.get(r, 0)}
+            counted = sum(more.get(reason, 0) for reason in reasons)
+            if counted >= count - lost or time.monotonic() > end_s:
+                break
+            time.sleep(0.02)
         others = more.keys() - reasons - SHARED
         enough = counted >= count - lost and (counted <= count or bool(reasons & SHARED))
         verdict = "ok" if enough and not others else "WRONG"

@@ -201,8 +201,5 @@ fn modules_beside_each_other_see_each_other_in_one_direction() {
             }
         }
     }
-    assert_eq!(circles, LEFT, "modules that import each other");
+    assert!(circles.is_empty(), "modules that import each other: {circles:?}");
 }
-
-/// Circles that are left. A lease owns what joins it to its root, and that opens the lease.
-const LEFT: [&str; 1] = ["dataplane/engine/src/role/aggregator: {\"lease\", \"upstream\"}"];

@@ -73,6 +73,9 @@ pub struct TableError {
     pub reason: HoldingError,
 }
 
+/// The problem of members of which [`port_of_two_lanes`] names a port.
+pub const PORT_OF_TWO_LANES: &str = "have a UDP source port that would be of two lanes";
+
 impl fmt::Display for TableError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}: `{}` {}", self.entry, self.index, self.field, self.problem)
@@ -240,10 +243,7 @@ impl BoxShape {
     ) -> Result<(), TableError> {
         match port_of_two_lanes(self.shards, row, rows) {
             None => Ok(()),
-            Some(_) => {
-                let problem = "have a UDP source port that would be of two lanes";
-                Err(row_error(row, HoldingError::Members, "members", problem))
-            }
+            Some(_) => Err(row_error(row, HoldingError::Members, "members", PORT_OF_TWO_LANES)),
         }
     }
 

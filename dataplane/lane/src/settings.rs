@@ -12,8 +12,8 @@ use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::ServerJobConfig;
 use weft_engine::table::{
-    ArenaConfig, BoxConfig, JOBS_MAX, JobConfig, MemberConfig, ParentConfig, ROWS_MAX, RowConfig,
-    Table, TableError, is_of_another_lane, port_of_two_lanes, slot_bytes,
+    ArenaConfig, BoxConfig, JOBS_MAX, JobConfig, MemberConfig, PORT_OF_TWO_LANES, ParentConfig,
+    ROWS_MAX, RowConfig, Table, TableError, is_of_another_lane, port_of_two_lanes, slot_bytes,
 };
 use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
@@ -350,7 +350,7 @@ fn problem_of_members(config: &NodeConfig, row: Option<&RowSection>, error: &Tab
     let port = row.and_then(of_row).and_then(|row| port_of_two_lanes(shards, row, rows.iter()));
     match port {
         // Members that are wrong in another way come first.
-        Some(port) if error.problem.contains("two lanes") => format!(
+        Some(port) if error.problem == PORT_OF_TWO_LANES => format!(
             "UDP source port {port} would be one lane for one member or root and another lane for \
              another; give all the same port, or ports that are a multiple of the lanes apart"
         ),

@@ -21,7 +21,7 @@ from weft_client.wire import Flags, Header, Hello, Integrity, Kind, Outcome, Pha
 JOINS_UNANSWERED_MAX = 3
 CLOSES_UNANSWERED_MAX = 3
 PADDED_UNANSWERED_MAX = 20
-SHORT_ANSWERED_MIN = 10
+SHORT_ANSWERED_MIN = 20
 
 
 class LaneError(Exception):

@@ -202,10 +202,15 @@ impl Judge {
             (_, Some(at)) => {
                 self.violations.push(format!("{uid:?} made version {at} and is told {decision:?}"));
             }
-            (Decision::Dropped, None)
-                if !truth.dropped.contains(&uid) && !truth.take_ungranted(scenario, uid.rank) =>
-            {
-                self.violations.push(format!("{uid:?} is told that it was dropped; it was not"));
+            (Decision::Dropped, None) => {
+                let is_true =
+                    truth.dropped.contains(&uid) || truth.take_ungranted(scenario, uid.rank);
+                if is_true {
+                    truth.refused.insert(uid);
+                } else {
+                    let text = format!("{uid:?} is told that it was dropped; it was not");
+                    self.violations.push(text);
+                }
             }
             (_, None) => {
                 truth.refused.insert(uid);

@@ -73,7 +73,9 @@ impl Aggregator {
                 self.stats.sessions_broken += 1;
             }
             lease.end_session();
-            lease.disarm_upstream();
+            if let Some(upstream) = &mut lease.upstream {
+                upstream.disarm();
+            }
         }
         self.register(index, rank, hello, now)
     }

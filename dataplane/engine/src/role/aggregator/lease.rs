@@ -5,10 +5,9 @@ use core::net::SocketAddr;
 
 use weft_wire::frame::{Encap, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Kind, Template};
-use weft_wire::hello::BODY_LEN;
+use weft_wire::hello::{BODY_LEN, Hello};
 use weft_wire::{Cookie, Epoch, GroupId, Members, Rank};
 
-use super::place::Room;
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
@@ -89,7 +88,41 @@ pub(super) struct Member {
     pub(super) lag: Lag,
 }
 
+/// What a place has memory for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) members: usize,
+    /// Slots of a lane.
+    pub(super) window: u16,
+    /// Words of a lane's slots.
+    pub(super) words: usize,
+}
+
 impl Lease {
+    /// Begins the handshake with the root, if there is one.
+    pub(super) fn arm_upstream(&mut self, session: u64, random: &mut SplitMix64) {
+        if let Some(upstream) = &mut self.upstream {
+            upstream.arm(session, random);
+        }
+    }
+
+    /// True when there is no root, or the root knows that every one of its members has closed.
+    /// The first call starts closing.
+    pub(super) fn is_closed_upstream(&mut self) -> bool {
+        self.upstream.as_mut().is_none_or(Upstream::close)
+    }
+
+    /// The root welcomed this leaf: open for the members, and note what the root wants.
+    pub(super) fn open_upstream(&mut self, hello: &Hello, bitmap: &[u8]) {
+        let slots = &self.slots;
+        let upstream = self.upstream.as_mut().expect("the root spoke");
+        upstream.open(hello, bitmap, |step| slots.bank(slots.locate(step)).keeps_answer(step));
+        if self.phase == Phase::AwaitingRoot {
+            self.phase = Phase::Open;
+            self.renew_expected();
+        }
+    }
+
     /// Where its members and its root speak from.
     pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
         let root = self.upstream.iter().map(|upstream| upstream.root_addr().into());

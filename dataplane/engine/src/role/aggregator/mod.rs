@@ -43,8 +43,8 @@ use crate::timers::Timers;
 pub use lease::{LeaseReport, MemberReport, Phase};
 pub use stats::{JobStats, Stats};
 
-use lease::Lease;
-use place::{Past, Room};
+use lease::{Lease, Room};
+use place::Past;
 use quick::Quick;
 use roots::Roots;
 use run::WindowedRuns;

@@ -15,7 +15,7 @@ use weft_wire::header::{ElementType, HEADER_LEN, Operation, Template};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{Cookie, Epoch, GroupId, JobId, MEMBERS_MAX, MacAddr, Members};
 
-use super::lease::{Lease, Member, Phase};
+use super::lease::{Lease, Member, Phase, Room};
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
 use crate::random::SplitMix64;
@@ -26,16 +26,6 @@ use crate::slot::accumulate::{Arithmetic, Store};
 use crate::slot::counter::Lag;
 use crate::steps::StepSet;
 use crate::table::{ArenaConfig, BoxShape, RowConfig, WINDOW_MAX};
-
-/// What a place has memory for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    members: usize,
-    /// Slots of a lane.
-    window: u16,
-    /// Words of a lane's slots.
-    words: usize,
-}
 
 impl Room {
     /// Just enough for a row.

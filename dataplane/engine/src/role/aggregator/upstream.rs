@@ -14,7 +14,6 @@ use weft_wire::header::{Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step, Reason};
 use weft_wire::{JobId, Members, Nanos};
 
-use super::lease::{Lease, Phase};
 use super::{Aggregator, Incoming};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
@@ -112,35 +111,43 @@ impl Upstream {
     pub(super) fn hand_over_done(&mut self, step: u32) {
         self.hand_over.remove(step);
     }
-}
 
-impl Lease {
     /// Begins the handshake with the root: afresh (`session` 0) as a new life, or to resume.
-    pub(super) fn arm_upstream(&mut self, session: u64, random: &mut SplitMix64) {
-        if let Some(upstream) = &mut self.upstream {
-            match session {
-                0 => upstream.session.begin_life(random.next_non_zero(), AT_ONCE),
-                _ => upstream.session.begin(session, AT_ONCE),
+    pub(super) fn arm(&mut self, session: u64, random: &mut SplitMix64) {
+        match session {
+            0 => self.session.begin_life(random.next_non_zero(), AT_ONCE),
+            _ => self.session.begin(session, AT_ONCE),
+        }
+        self.is_closed_by_all = false;
+        self.resend.clear();
+        self.hand_over.reset(0);
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.session.end();
+        self.is_closed_by_all = false;
+    }
+
+    /// True when the root knows that every one of its members has closed. The first call starts
+    /// closing.
+    pub(super) fn close(&mut self) -> bool {
+        self.session.close(AT_ONCE);
+        self.is_closed_by_all
+    }
+
+    /// The root welcomed this leaf, which hands over what the root wants and it `keeps`.
+    pub(super) fn open(&mut self, hello: &Hello, bitmap: &[u8], keeps: impl Fn(u32) -> bool) {
+        self.mask = hello.mask;
+        if !bitmap.is_empty() && self.hand_over.load(hello.low_step, bitmap) {
+            for j in 0..self.hand_over.capacity() {
+                let step = hello.low_step.saturating_add(j);
+                if !keeps(step) {
+                    self.hand_over.remove(step);
+                }
             }
-            upstream.is_closed_by_all = false;
-            upstream.resend.clear();
-            upstream.hand_over.reset(0);
         }
-    }
-
-    pub(super) fn disarm_upstream(&mut self) {
-        if let Some(upstream) = &mut self.upstream {
-            upstream.session.end();
-            upstream.is_closed_by_all = false;
-        }
-    }
-
-    /// True when there is no root, or the root knows that every one of its members has closed.
-    /// The first call starts closing.
-    pub(super) fn is_closed_upstream(&mut self) -> bool {
-        let Some(upstream) = &mut self.upstream else { return true };
-        upstream.session.close(AT_ONCE);
-        upstream.is_closed_by_all
+        self.hand_over_next = 0;
+        self.poll.start(AT_ONCE);
     }
 }
 
@@ -247,29 +254,6 @@ impl Aggregator {
             _ => {}
         }
         Ok(Verdict::Hold)
-    }
-}
-
-impl Lease {
-    /// The root welcomed this leaf: open for the members, and note what the root wants.
-    fn open_upstream(&mut self, hello: &Hello, bitmap: &[u8]) {
-        let upstream = self.upstream.as_mut().expect("the root spoke");
-        upstream.mask = hello.mask;
-        if !bitmap.is_empty() && upstream.hand_over.load(hello.low_step, bitmap) {
-            for j in 0..upstream.hand_over.capacity() {
-                let step = hello.low_step.saturating_add(j);
-                let bank = self.slots.bank(self.slots.locate(step));
-                if !bank.keeps_answer(step) {
-                    upstream.hand_over.remove(step);
-                }
-            }
-        }
-        upstream.hand_over_next = 0;
-        upstream.poll.start(AT_ONCE);
-        if self.phase == Phase::AwaitingRoot {
-            self.phase = Phase::Open;
-            self.renew_expected();
-        }
     }
 }
 
