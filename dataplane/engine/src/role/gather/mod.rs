@@ -13,6 +13,7 @@
 //! | `upstream.rs` | which server and replica sums go to |
 //! | `channels.rs` | how a channel to them is opened |
 //! | `quick.rs` | whether a frame is an ordinary contribution |
+//! | `have.rs` | what a worker's acknowledgements are made of |
 //! | `run.rs` | which contributions are summed in one pass |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
@@ -28,6 +29,7 @@ mod config;
 mod copies;
 mod data;
 mod group;
+mod have;
 mod job;
 mod pull;
 mod quick;

@@ -11,12 +11,12 @@
 //! (tests/run.rs holds the two against each other).
 
 use weft_kernel::RUN_MAX;
-use weft_wire::frame::Encap;
-use weft_wire::header::{HEADER_LEN, Header, Outcome, Packet, Template};
+use weft_wire::header::{Header, Outcome, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::{ChunkIndex, GroupId, Members, Nanos};
 
 use super::Gather;
+use super::have::HaveTemplate;
 use super::job::Job;
 use super::stats::Transition;
 use crate::admit::expected::{DATAGRAM, LEN};
@@ -48,13 +48,6 @@ impl Waiting {
         place: Place::NONE,
         before: Members::EMPTY,
     };
-}
-
-/// What a worker's acknowledgements are made of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HaveTemplate {
-    encap: Encap,
-    header: Template,
 }
 
 impl Gather {
@@ -135,9 +128,7 @@ impl Gather {
             members = members.union(bit);
             // It was recognised by its channel, which is open.
             if let Some(Some(have)) = job.haves.get(bit.0.trailing_zeros() as usize) {
-                let header = have.header.with_target(group, chunk, members, crc32c);
-                header.emit(have.encap.payload_mut(buffer));
-                have.encap.emit(buffer, HEADER_LEN);
+                have.emit(buffer, group, chunk, members, crc32c);
             }
         }
         LEN
@@ -155,7 +146,6 @@ impl Job {
     pub(super) fn have_template(&self, peer: Peer) -> Option<HaveTemplate> {
         let (encap, cookie) = self.workers.path(peer)?;
         let header = self.state(Outcome::Have, GroupId(0), Members::EMPTY);
-        let header = Template::of(&Header { cookie, ..header });
-        Some(HaveTemplate { encap: encap.with_payload_len(HEADER_LEN), header })
+        Some(HaveTemplate::new(encap, &Header { cookie, ..header }))
     }
 }
