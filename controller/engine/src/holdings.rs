@@ -13,12 +13,12 @@ use super::{Controller, check};
 
 impl Controller {
     /// Has a box, by its name, install or remove what it holds for a job. Answered by one
-    /// [`Action::Held`].
+    /// [`Action::Held`] of the box that is returned.
     ///
     /// # Errors
     /// There is no such box, or it is not here; it has not answered about the same yet, or about
     /// too much. It has not been told then.
-    pub fn hold(&mut self, node: &str, command: HoldingCommand) -> Result<(), Refusal> {
+    pub fn hold(&mut self, node: &str, command: HoldingCommand) -> Result<NodeId, Refusal> {
         let refuse = |field, problem| Err(Refusal::new(field, problem));
         let Some(position) = self.nodes.iter().position(|known| known.name() == node) else {
             let problem = alloc::format!("there is no node `{}`", check::shown(node));
@@ -38,14 +38,16 @@ impl Controller {
         }
         self.holdings.insert(key);
         self.command(id, Command::Holding(command));
-        Ok(())
+        Ok(id)
     }
 
     /// Takes an answer of a box. One that nobody waits for is taken without effect: the box may
     /// have been told before its stream broke.
     pub(super) fn held(&mut self, node: NodeId, job: JobId, event: &Event) {
+        let is_held = matches!(event, Event::HoldingInstalled { .. });
         let (holding, outcome) = match *event {
             Event::HoldingInstalled { holding } | Event::HoldingRemoved { holding } => {
+                self.nodes[node.index()].note_holding(job, holding, is_held);
                 (holding, Ok(()))
             }
             Event::HoldingRefused { holding, error } => (holding, Err(NotHeld::Refused(error))),

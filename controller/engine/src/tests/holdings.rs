@@ -41,7 +41,7 @@ impl Rig {
 }
 
 fn attach(controller: &mut Controller, life: u64) -> NodeId {
-    let hello = NodeHello { name: "a0".into(), life, roles: Vec::new() };
+    let hello = NodeHello { name: "a0".into(), life, roles: Vec::new(), holdings: Vec::new() };
     controller.handle_node(1, &hello).unwrap()
 }
 
@@ -90,6 +90,33 @@ fn a_box_that_is_not_there_is_told_nothing() {
     let absent = rig.controller.hold("s0", share()).unwrap_err();
     assert_eq!(absent.field, "node");
     assert_eq!(rig.actions(), []);
+}
+
+#[test]
+fn what_a_box_holds_is_known_from_its_hello_and_its_events() {
+    let mut rig = Rig::new();
+    let held = |rig: &Rig| {
+        let status = rig.controller.status(3);
+        status.nodes.into_iter().find(|node| node.name == "a0").unwrap().holdings
+    };
+    let job = JobId(9);
+    let (share, row, push) = (Holding::Job, Holding::Row(5), Holding::Push);
+    for holding in [share, row, push] {
+        rig.report(Event::HoldingInstalled { holding });
+    }
+    rig.report(Event::HoldingRemoved { holding: share });
+    rig.report(Event::HoldingRefused { holding: row, error: HoldingError::Taken });
+    assert_eq!(held(&rig), [(job, row), (job, push)]);
+    // A controller that begins anew hears it all from the box.
+    let mut anew = Rig::new();
+    assert_eq!(held(&anew), []);
+    let holdings = vec![(job, row), (job, push)];
+    let mut hello =
+        NodeHello { name: "a0".into(), life: 1, roles: Vec::new(), holdings: holdings.clone() };
+    anew.controller.handle_node(4, &hello).unwrap();
+    assert_eq!(held(&anew), holdings);
+    hello.holdings = vec![(job, row); 4097];
+    assert_eq!(anew.controller.handle_node(4, &hello).unwrap_err().field, "holdings");
 }
 
 #[test]
