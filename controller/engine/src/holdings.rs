@@ -1,11 +1,13 @@
 //! What boxes are told to hold for jobs, and which of that they have not answered yet.
 //!
-//! A controller's user installs and removes shares and leases; whether that can be is the box's to
-//! judge. Invariant: each command that is taken comes to exactly one [`Action::Held`], in bounded
-//! time: a box that goes before it answers has [`NotHeld::Gone`] said for it, and what it holds
-//! then its next hello does not tell. At most [`HOLDINGS_WAITING_MAX`] wait (I8).
+//! A controller's user installs and removes shares, leases and push jobs; whether that can be is the
+//! box's to judge. Invariant: each command that is taken comes to exactly one [`Action::Held`], in
+//! bounded time: a box that goes before it answers has [`NotHeld::Gone`] said for it, and what it
+//! holds then its next hello tells. At most [`HOLDINGS_WAITING_MAX`] wait (I8).
 
-use weft_control::{Command, Event, Holding, HoldingCommand};
+use alloc::string::String;
+
+use weft_control::{Command, Event, Holding, HoldingCommand, Role, RoleState};
 use weft_wire::JobId;
 
 use super::message::{Action, NodeId, NotHeld, Refusal};
@@ -16,8 +18,9 @@ impl Controller {
     /// [`Action::Held`] of the box that is returned.
     ///
     /// # Errors
-    /// There is no such box, or it is not here; it has not answered about the same yet, or about
-    /// too much. It has not been told then.
+    /// There is no such box, or it is not here; it is not the aggregator of this job that a push job
+    /// would make it; it has not answered about the same yet, or about too much. It has not been
+    /// told then.
     pub fn hold(&mut self, node: &str, command: HoldingCommand) -> Result<NodeId, Refusal> {
         let refuse = |field, problem| Err(Refusal::new(field, problem));
         let Some(position) = self.nodes.iter().position(|known| known.name() == node) else {
@@ -28,6 +31,11 @@ impl Controller {
             return refuse("node", alloc::format!("`{node}` is not here; try again when it is"));
         }
         let id = NodeId(u16::try_from(position).expect("nodes are counted in 16 bits"));
+        if let HoldingCommand::InstallPush(push) = &command {
+            // Else its next hello would be refused.
+            let role = RoleState::new(push.job, Role::Aggregator, push.box_index, String::new());
+            self.check_role(id, &role)?;
+        }
         let key = (id, command.job(), command.holding());
         if self.holdings.contains(&key) {
             let problem = alloc::format!("`{node}` has not answered about {} yet", key.2);

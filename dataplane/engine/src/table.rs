@@ -1,7 +1,7 @@
 //! The group table: what a controller or a static file installs, judged here alone.
 //!
 //! Whatever a box holds has passed `check_job`, `check_row` or `check_push` of its [`BoxShape`],
-//! beside what it held by then ([`Holdings`]): every row's window is a power of two, its chunk fits
+//! beside what it held by then (`Holdings`): every row's window is a power of two, its chunk fits
 //! the MTU, its members are distinct, the leases of a job fit its quota (DESIGN I6, I8), and no job
 //! is both reduced and pushed. A [`Table`] is what a static file installs, in its order. The data
 //! path indexes it and never searches.

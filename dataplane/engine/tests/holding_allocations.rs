@@ -1,5 +1,5 @@
-//! Zero allocations of a lane while jobs, leases and push jobs come and go, from its first command on,
-//! counted: what is installed, what is refused, what is removed, and frames to each of them
+//! Zero allocations of a lane while jobs, leases and push jobs come and go, from its first command
+//! on, counted: what is installed, what is refused, what is removed, and frames to each of them
 //! meanwhile.
 
 #[path = "../../../tests/tests/support/counting.rs"]

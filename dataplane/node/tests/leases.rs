@@ -425,7 +425,7 @@ fn push_jobs_come_and_go_over_the_southbound() {
         pulling.join().expect("every pull ended")
     });
     assert!(longest < PATIENCE, "{longest:?}");
-    drop(session);
+    session.close().expect("the server is there");
 
     // And once more in the same place, for a new life of the worker.
     assert_eq!(install(), Event::HoldingInstalled { holding });
@@ -433,7 +433,7 @@ fn push_jobs_come_and_go_over_the_southbound() {
     for _ in 0..3 {
         pull(&mut session);
     }
-    drop(session);
+    session.close().expect("the server is there");
     let ended = running.end(Signal::SIGINT);
     assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
     let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");

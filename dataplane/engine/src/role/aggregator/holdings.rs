@@ -1,10 +1,11 @@
 //! Jobs and leases that come and go at run time, and those of the file, which come the same way.
 //!
-//! Decides where a lease is put and what its removal leaves behind; of push jobs
-//! `gather/places.rs` does. The table judges what is installed (`table.rs`); the arena is the lane's places for leases, taken when the lane was made,
-//! so nothing here allocates, and what finds no place is refused (I8). Called between bursts only:
-//! no run waits, no verdict is open. Invariant: all lanes of a box get the same commands in the
-//! same order, so they come to the same answers. O(places) per command.
+//! Decides where a lease is put and what its removal leaves behind; of push jobs `gather/places.rs`
+//! does. The table judges what is installed (`table.rs`); the arena is the lane's places for
+//! leases, taken when the lane was made, so nothing here allocates, and what finds no place is
+//! refused (I8). Called between bursts only: no run waits, no verdict is open. Invariant: all lanes
+//! of a box get the same commands in the same order, so they come to the same answers. O(places)
+//! per command.
 
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_wire::{JobId, Nanos};

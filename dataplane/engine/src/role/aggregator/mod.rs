@@ -119,8 +119,8 @@ impl Incoming<'_> {
 
 impl Aggregator {
     /// Builds the lane `lane` of a box and takes all memory it will ever use: a place for each row
-    /// and push job, and what the table's arena keeps free. `seed` must differ from start to start: epochs,
-    /// cookies and tokens come from it (PROTOCOL section 6).
+    /// and push job, and what the table's arena keeps free. `seed` must differ from start to start:
+    /// epochs, cookies and tokens come from it (PROTOCOL section 6).
     #[must_use]
     pub fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
         let (config, arena, shape) = (table.config(), table.arena(), table.config().shape());

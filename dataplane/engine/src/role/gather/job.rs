@@ -72,8 +72,15 @@ impl Job {
         config: &PushConfig,
         mut random: SplitMix64,
     ) -> Self {
-        let Memory { mut workers, peers, mut expected, mut haves, mut arena, .. } = memory;
-        let Memory { mut groups, mut relay, .. } = memory;
+        let Memory {
+            mut workers,
+            peers,
+            mut expected,
+            mut haves,
+            mut arena,
+            mut groups,
+            mut relay,
+        } = memory;
         let elements = usize::from(config.elements);
         let payload_len = elements * config.element_type.len_bytes();
         arena.renew(push_slot_count(config), arithmetic(config), elements);
