@@ -197,5 +197,5 @@ impl Node {
     }
 }
 
-/// What a box may hold: a share or pushes of each of 256 jobs, and 1024 leases, twice over.
+/// More than any box may hold: a share or the pushes of each of 256 jobs, and 1024 leases.
 pub(super) const HOLDINGS_MAX: usize = 4096;
