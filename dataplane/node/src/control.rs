@@ -92,6 +92,7 @@ impl NodeControl {
     ///
     /// # Errors
     /// The command, when a queue is full: try again later.
+    #[expect(clippy::result_large_err, reason = "it is what came in, to be tried again")]
     pub fn command(&self, command: Command) -> Result<(), Command> {
         let Command::Holding(holding) = &command else {
             return self.lanes[0].commands.push(command);

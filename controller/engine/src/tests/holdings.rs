@@ -8,6 +8,7 @@ use weft_control::{
 };
 use weft_wire::MacAddr;
 use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
 use weft_wire::hello::{Integrity, Overflow};
 
 use super::*;
