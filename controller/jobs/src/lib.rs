@@ -16,6 +16,8 @@ pub mod cluster;
 pub mod job;
 pub mod lights;
 pub mod model;
+pub mod place;
 pub mod policy;
+pub mod sim;
 pub mod text;
 pub mod trace;
