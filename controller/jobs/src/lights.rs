@@ -6,13 +6,11 @@
 //! the parameter server's host's link; when the last one is there, the next round begins. The
 //! mechanism is meant to say when bands help, not to look a table up:
 //!
-//! - Links of hosts with parameter servers are shared as in theory: the highest band alone, inside
-//!   it in proportion to weights, which are drawn anew for each transfer (exponential, mean 1), for
-//!   TCP is unfair over the milliseconds that a model takes (derived). Bands order what leaves; what
-//!   comes in has none. A worker's own link is never the narrowest and is left out. These are two
-//!   stations and not `weft_plan::net::sharing`, which knows neither bands nor weights and costs
-//!   O(flows) an event.
-//! - Cores of a host are shared by the workers on it that compute; a worker uses one core at most
+//! - The links of a host with parameter servers are shared as in theory: the highest band has all,
+//!   inside it each transfer a part by its weight ([`Shares`], derived). Bands order what leaves;
+//!   what comes in has none. A worker's own link is never the narrowest and is left out.
+//!   (`weft_plan::net::sharing` knows neither bands nor weights, and costs O(flows) an event.)
+//! - Cores of a host are shared by the workers on it that compute; a step uses one at most
 //!   (derived). The work of a parameter server itself is left out.
 //! - One parameter is fitted, the work of a step, so that placement 8 under FIFO takes as long as
 //!   published. All else is predicted.
@@ -45,6 +43,8 @@ pub struct Setting {
     pub hosts: u32,
     /// Cores of a host. At least 1.
     pub cores: u32,
+    /// The most that one step uses of them. Derived; default 1.
+    pub cores_per_step: f64,
     /// What a link carries, in each direction.
     pub link_bytes_per_sec: f64,
     /// A model, and as well a gradient.
@@ -53,8 +53,21 @@ pub struct Setting {
     pub rounds: u32,
     /// How often bands rotate under [`BandPolicy::RoundRobin`]. At least 1.
     pub rotate_ns: u64,
+    /// How transfers share a link. Derived.
+    pub shares: Shares,
     /// Of the weights of transfers.
     pub seed: u64,
+}
+
+/// How the transfers of one band share a link.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Shares {
+    /// By weights that are drawn for each transfer, exponential with mean 1: TCP is unfair over the
+    /// milliseconds that a model takes.
+    #[default]
+    Drawn,
+    /// Alike, which is what TCP tends to over seconds.
+    Equal,
 }
 
 /// What a simulation found.
@@ -77,10 +90,12 @@ impl Setting {
             servers_per_host: placement.servers_per_host.to_vec(),
             hosts: 21,
             cores: published::CORES,
+            cores_per_step: 1.0,
             link_bytes_per_sec: published::GOODPUT_BYTES_PER_SEC,
             model_bytes: published::MODEL_BYTES,
             rounds: 1_500,
             rotate_ns: bands::ROTATE_NS,
+            shares: Shares::default(),
             seed,
         }
     }
@@ -102,8 +117,9 @@ impl Setting {
     /// The work of a step with which FIFO takes `jct_ns` on average, to a thousandth.
     #[must_use]
     pub fn fit(&self, jct_ns: f64) -> u64 {
-        // A round is no shorter than a step on a core of its own.
-        let (mut least_ns, mut most_ns) = (0, whole(jct_ns / f64::from(self.rounds)));
+        // A round is no shorter than a step on all the cores that it can use.
+        let most_ns = jct_ns / f64::from(self.rounds) * self.cores_per_step;
+        let (mut least_ns, mut most_ns) = (0, whole(most_ns));
         while most_ns - least_ns > most_ns / 1_000 {
             let middle_ns = least_ns + (most_ns - least_ns) / 2;
             match self.run(BandPolicy::Fifo, middle_ns).mean_jct_ns() < jct_ns {
@@ -171,13 +187,12 @@ impl<'a> Run<'a> {
         let mut stations = Vec::with_capacity(KINDS * hosts);
         for _ in 0..hosts {
             stations.push(Station::new(link, f64::INFINITY));
-            stations.push(Station::new(setting.cores.into(), 1.0));
+            stations.push(Station::new(setting.cores.into(), setting.cores_per_step));
             stations.push(Station::new(link, f64::INFINITY));
         }
         let counts = setting.servers_per_host.iter().enumerate();
         let at = counts.flat_map(|(host, count)| (0..*count).map(move |_| host));
-        let state =
-            |host| JobState { host, band: 0, rounds: 0, arrived_ns: Vec::new(), end_ns: 0 };
+        let state = |host| JobState { host, band: 0, rounds: 0, arrived_ns: Vec::new(), end_ns: 0 };
         let jobs: Vec<JobState> = at.map(state).collect();
         let of = |host| (0..jobs.len()).filter(|job| jobs[*job].host == host).collect();
         let jobs_of: Vec<Vec<usize>> = (0..hosts).map(of).collect();
@@ -246,10 +261,12 @@ impl<'a> Run<'a> {
     }
 
     fn transfer(&mut self, now_ns: u64, kind: usize, task: Task) {
-        // Of 53 random bits, and never 0.
-        let uniform = ((self.numbers.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        let weight = match self.setting.shares {
+            Shares::Drawn => -ln(self.numbers.unit()),
+            Shares::Equal => 1.0,
+        };
         let host = self.jobs[task.job].host;
-        self.enter(now_ns, host, kind, task, self.setting.model_bytes, -ln(uniform));
+        self.enter(now_ns, host, kind, task, self.setting.model_bytes, weight);
     }
 
     fn enter(&mut self, now_ns: u64, host: usize, kind: usize, task: Task, work: f64, weight: f64) {

@@ -12,6 +12,10 @@ use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
 
+pub mod alibaba;
+pub mod generate;
+#[cfg(feature = "json")]
+pub mod philly;
 pub mod tiresias;
 
 /// The cluster of a file with the columns
