@@ -20,6 +20,27 @@ pub use weft_plan::policy::{
 use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
 
+pub mod fifo;
+pub mod gittins;
+pub mod tiresias_compat;
+
+/// Built-in policies of jobs; the first is the default.
+pub const BUILT_IN: Registry<Jobs> =
+    Registry { listed: &[&fifo::Fifo, &fifo::Backfill], families: &[] };
+
+/// The number in a name like `dlas-gpu-8`; `05` is a half, for names have no points.
+fn knob_of(name: &str, prefix: &str) -> Option<f64> {
+    let digits = name.strip_prefix(prefix)?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let knob = match digits.strip_prefix('0') {
+        Some(rest) if !rest.is_empty() => format!("0.{rest}").parse(),
+        _ => digits.parse(),
+    };
+    knob.ok().filter(|knob| *knob > 0.0)
+}
+
 /// Which jobs of a cluster run, and on how many GPUs each.
 #[derive(Clone, Copy, Debug)]
 pub enum Jobs {}
