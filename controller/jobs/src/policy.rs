@@ -22,11 +22,21 @@ use crate::job::{Job, JobId};
 
 pub mod fifo;
 pub mod gittins;
+mod greedy;
+pub mod remaining;
 pub mod tiresias_compat;
 
 /// Built-in policies of jobs; the first is the default.
-pub const BUILT_IN: Registry<Jobs> =
-    Registry { listed: &[&fifo::Fifo, &fifo::Backfill], families: &[] };
+pub const BUILT_IN: Registry<Jobs> = Registry {
+    listed: &[
+        &fifo::Fifo,
+        &fifo::Backfill,
+        &remaining::BySize::NARROWEST,
+        &remaining::BySize::TIME,
+        &remaining::BySize::SERVICE,
+    ],
+    families: &[],
+};
 
 /// The number in a name like `dlas-gpu-8`; `05` is a half, for names have no points.
 fn knob_of(name: &str, prefix: &str) -> Option<f64> {
