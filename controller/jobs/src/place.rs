@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
 
 pub mod skew;
+pub mod trial;
 pub mod yarn;
 
 /// GPUs of one node.
@@ -33,6 +34,12 @@ pub trait Placer: fmt::Debug + Send {
 
     /// Gives a job's place back, all of it.
     fn release(&mut self, id: JobId, job: &Job, gpus: u32, shares: &[Share]);
+
+    /// Takes in how fast a job was where it was placed, before its place is given back. 1 is as the
+    /// trace says.
+    fn observed(&mut self, id: JobId, job: &Job, speed: f64) {
+        let _ = (id, job, speed);
+    }
 }
 
 /// The name of a placement and what makes its placer.
@@ -88,6 +95,11 @@ pub const PLACEMENTS: &[Placement] = &[
             let nodes = Nodes::new(cluster);
             Box::new(skew::BySkew { nodes, pack_limit: options.pack_limit })
         },
+    },
+    Placement {
+        name: "trial",
+        about: "in fragments once, on few nodes once, then where the model was faster",
+        placer: |cluster, _| Box::new(trial::Trial::new(Nodes::new(cluster))),
     },
 ];
 

@@ -9,6 +9,7 @@
 //! [`BUILT_IN`].
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -19,23 +20,44 @@ pub use weft_plan::policy::{
 
 use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
+use attained_service::AttainedService;
+use remaining::BySize;
+use sliced::Sliced;
 
+pub mod attained_service;
 pub mod fifo;
 pub mod gittins;
 mod greedy;
 pub mod remaining;
+pub mod sliced;
 pub mod tiresias_compat;
 
 /// Built-in policies of jobs; the first is the default.
 pub const BUILT_IN: Registry<Jobs> = Registry {
     listed: &[
+        &AttainedService::GPU_TIME,
+        &AttainedService::GITTINS,
+        &AttainedService::TIME,
+        &Sliced::LEAST_SERVED,
+        &Sliced::GITTINS,
         &fifo::Fifo,
         &fifo::Backfill,
-        &remaining::BySize::NARROWEST,
-        &remaining::BySize::TIME,
-        &remaining::BySize::SERVICE,
+        &BySize::NARROWEST,
+        &BySize::TIME,
+        &BySize::SERVICE,
+        &fifo::YarnCs,
+        &Sliced::TURNS,
     ],
-    families: &[],
+    families: &[Family {
+        pattern: "dlas-gpu-KNOB",
+        member: |name| {
+            if let Some(knob) = knob_of(name, "dlas-gpu-gittins-") {
+                return Some(Arc::new(AttainedService::with_knob(String::from(name), true, knob)));
+            }
+            let knob = knob_of(name, "dlas-gpu-")?;
+            Some(Arc::new(AttainedService::with_knob(String::from(name), false, knob)))
+        },
+    }],
 };
 
 /// The number in a name like `dlas-gpu-8`; `05` is a half, for names have no points.
@@ -69,6 +91,8 @@ pub struct Manner {
     pub counts_no_resumes: bool,
     /// Which of two jobs that end at one time ends first.
     pub end_order: EndOrder,
+    /// The placement of those who name none; `None`: the first of the list.
+    pub placement: Option<&'static str>,
 }
 
 /// Which of two jobs that end at one time ends first.

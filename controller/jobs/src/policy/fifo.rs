@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::greedy::Greedy;
-use super::{Change, Decision, Delta, Jobs, Policy, PolicyError, Scheduler, Setting};
+use super::{Change, Decision, Delta, Jobs, Manner, Policy, PolicyError, Scheduler, Setting};
 use crate::job::JobId;
 
 /// The job that came first, and nobody ahead of it.
@@ -20,6 +20,24 @@ impl Policy<Jobs> for Fifo {
     fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
         let free = setting.cluster.gpus();
         Ok(Box::new(Strict { free, held: Widths::default(), queue: VecDeque::new(), stuck: false }))
+    }
+}
+
+/// As [`Fifo`], placed as YARN places: the capacity scheduler that Tiresias is compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct YarnCs;
+
+impl Policy<Jobs> for YarnCs {
+    fn name(&self) -> &str {
+        "yarn-cs"
+    }
+
+    fn manner(&self) -> Manner {
+        Manner { placement: Some("yarn"), ..Manner::default() }
+    }
+
+    fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
+        Fifo.plan(setting)
     }
 }
 

@@ -28,7 +28,6 @@ pub(super) struct Greedy {
     running: ByWidth,
     /// Found no place; nothing changes that until GPUs are freed.
     unplaced: Vec<JobId>,
-    count_running: usize,
 }
 
 type ByWidth = BTreeMap<u32, BTreeSet<Key>>;
@@ -62,7 +61,6 @@ impl Greedy {
             waiting: ByWidth::new(),
             running: ByWidth::new(),
             unplaced: Vec::new(),
-            count_running: 0,
         }
     }
 
@@ -83,7 +81,6 @@ impl Greedy {
             State::Unplaced => self.unplaced.retain(|other| *other != id),
             State::Running => {
                 remove(&mut self.running, entry.gpus, key);
-                self.count_running -= 1;
                 self.free += entry.gpus;
                 self.retry_unplaced();
             }
@@ -107,19 +104,14 @@ impl Greedy {
         self.entry(id).state == State::Running
     }
 
-    /// Whether any job waits.
-    pub(super) fn has_waiting(&self) -> bool {
-        !(self.waiting.is_empty() && self.unplaced.is_empty())
+    /// Whether some job waits while another runs.
+    pub(super) fn has_rivals(&self) -> bool {
+        !(self.waiting.is_empty() && self.unplaced.is_empty()) && !self.running.is_empty()
     }
 
     /// The jobs that run.
     pub(super) fn running(&self) -> impl Iterator<Item = JobId> {
         self.running.values().flatten().map(|(_, _, id)| *id)
-    }
-
-    /// How many jobs run.
-    pub(super) const fn count_running(&self) -> usize {
-        self.count_running
     }
 
     /// Gives a job another rank, as it is now.
@@ -239,7 +231,6 @@ impl Greedy {
         let entry = self.entry_mut(id);
         (entry.rank, entry.state) = (rank, State::Running);
         self.free -= gpus;
-        self.count_running += 1;
     }
 
     /// Takes a running job off its GPUs. It is in no queue then.
@@ -250,7 +241,6 @@ impl Greedy {
         let entry = self.entry_mut(id);
         (entry.rank, entry.state) = (rank, State::Waiting);
         self.free += gpus;
-        self.count_running -= 1;
     }
 
     fn stop(&mut self, id: JobId, now_ns: u64) {
