@@ -16,3 +16,5 @@ pub mod cluster;
 pub mod job;
 pub mod model;
 pub mod policy;
+pub mod text;
+//pub mod trace;

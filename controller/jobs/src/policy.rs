@@ -20,6 +20,8 @@ pub use weft_plan::policy::{
 use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
 
+pub mod elastic;
+
 /// Which jobs of a cluster run, and on how many GPUs each.
 #[derive(Clone, Copy, Debug)]
 pub enum Jobs {}

@@ -1,0 +1,3 @@
+//! Traces of jobs, from text.
+
+pub mod elasticflow;
