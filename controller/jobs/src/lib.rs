@@ -17,4 +17,4 @@ pub mod job;
 pub mod model;
 pub mod policy;
 pub mod text;
-//pub mod trace;
+pub mod trace;

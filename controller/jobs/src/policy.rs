@@ -133,8 +133,9 @@ pub enum Delta<'a> {
         executed_ns: u64,
         /// That times the GPUs of the time.
         gpu_ns: u64,
-        /// How much of its work is done, from 0 to 1.
-        progress: f64,
+        /// What is left of its `duration_ns`. A policy without knowledge of the future does not
+        /// look.
+        remaining_ns: u64,
     },
     /// There was no place for it where it was to run, though GPUs are free: it does not run. Asked
     /// for again before something else stopped or ended, it would get the same answer.
@@ -160,7 +161,8 @@ pub struct Change {
 pub struct Decision {
     /// At most one for each job; stops and shrinking are done before what needs their GPUs.
     pub changes: Vec<Change>,
-    /// When it wants to be asked again even if nothing happens; `None`: only then.
+    /// When it wants to be asked again even if nothing happens; `None`: only when something does.
+    /// Now: at once, when this decision has been carried out.
     pub again_at_ns: Option<u64>,
     /// Jobs that went back to the first queue for having waited long; only counted.
     pub promoted: Vec<JobId>,

@@ -9,6 +9,8 @@ use alloc::vec::Vec;
 
 use thiserror::Error;
 
+use crate::job::NS_PER_S;
+
 /// Why a text cannot be used.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{file}:{line}: {field}: {problem}")]
@@ -131,10 +133,66 @@ impl<'a> Row<'a> {
         Ok(number as u32)
     }
 
+    /// A field of seconds, in nanoseconds; a fraction will do.
+    ///
+    /// # Errors
+    /// [`TextError`] if it is no number, negative, or longer than a century.
+    pub fn seconds_ns(&self, column: Column<'_>) -> Result<u64, TextError> {
+        seconds_ns(self.text(column)).map_err(|problem| self.wrong(column, &problem))
+    }
+
+    /// The line that it is in its text.
+    #[must_use]
+    pub const fn line(&self) -> usize {
+        self.line
+    }
+
     /// That a field cannot be used.
     #[must_use]
     pub fn wrong(&self, column: Column<'_>, problem: &str) -> TextError {
         error(self.file, self.line, column.name, problem)
+    }
+}
+
+/// A text of seconds, in nanoseconds; a fraction will do.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn seconds_ns(text: &str) -> Result<u64, String> {
+    // Whole seconds, the usual case, keep clear of floats.
+    if let Ok(seconds) = text.parse::<u64>()
+        && seconds <= SECONDS_MAX
+    {
+        return Ok(seconds * NS_PER_S);
+    }
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_nan() => Err(format!("{text:?} is not a number")),
+        Ok(seconds) if seconds < 0.0 => Err(format!("{text:?} is negative")),
+        Ok(seconds) if seconds <= SECONDS_MAX as f64 => Ok(ns_of(seconds)),
+        Ok(_) => Err(format!("{text:?} is longer than a century")),
+        Err(_) => Err(format!("{text:?} is not a number of seconds")),
+    }
+}
+
+/// Seconds in nanoseconds, rounded; what is negative or no number counts as 0.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats clamp"
+)]
+#[must_use]
+pub fn ns_of(seconds: f64) -> u64 {
+    weft_plan::float::floor(seconds * NS_PER_S as f64 + 0.5) as u64
+}
+
+/// The longest time that a file may name, in seconds: a century.
+pub const SECONDS_MAX: u64 = 100 * 366 * 86_400;
+
+impl TextError {
+    /// That a field of a line cannot be used.
+    #[must_use]
+    pub fn new(file: &str, line: usize, field: &str, problem: &str) -> Self {
+        error(file, line, field, problem)
     }
 }
 
@@ -154,7 +212,7 @@ fn split(line: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
+    use alloc::string::ToString as _;
 
     use super::*;
 

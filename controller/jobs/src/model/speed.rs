@@ -3,7 +3,7 @@
 //! [`SpeedModel`] is equation 5 of arXiv 1908.08082, fitted to samples: `1 / f(w) = th0 m + th1
 //! (w-1) + th2 (w-1) n/w + th3`, no coefficient below 0; the shape holds for ring, halving-doubling
 //! and binary blocks alike. [`Curve`] is what somebody measured, width by width. Both are a
-//! [`Speed`], and so is every function of a width.
+//! [`Speed`].
 //!
 //! Invariant: a width that was not measured, and lies beyond the widest one that was, has speed 0.
 
@@ -26,9 +26,9 @@ pub trait Speed {
     }
 }
 
-impl<F: Fn(u32) -> f64> Speed for F {
+impl<S: Speed + ?Sized> Speed for &S {
     fn iterations_per_s(&self, width: u32) -> f64 {
-        self(width)
+        (**self).iterations_per_s(width)
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Measured {
     pub latency_s: f64,
     /// Time on a link over the time that the frames need.
     pub stretch: f64,
-    /// How far that misses the rows: the root of the mean of the squared relative residuals.
-    pub residual_rms: f64,
+    /// How far these two miss the rows: the root of the mean of the squared residuals.
+    pub residual_rms_s: f64,
     /// Bytes per second of a vector that a worker's processor sends, and receives, at once.
     pub host_bytes_per_s: f64,
     /// Contributions of one chunk that one lcore of the aggregator adds per second.
@@ -82,10 +82,9 @@ impl Measured {
         };
         let latency_s = median(&mut rows.latency)
             .ok_or_else(|| lacks("`weft bench allreduce --lab` of at most 1,024 bytes"))?;
-        // Over the time, so that a short vector counts as much as a long one.
-        let share =
-            |&(bound_s, time_s): &(f64, f64)| ([bound_s / time_s], 1.0 - latency_s / time_s);
-        let shaped: Vec<_> = rows.shaped.iter().map(share).collect();
+        // Seconds and not shares: the shaper lets a short vector through sooner than the rate says.
+        let beyond = |&(bound_s, time_s): &(f64, f64)| ([bound_s], time_s - latency_s);
+        let shaped: Vec<_> = rows.shaped.iter().map(beyond).collect();
         let line =
             nnls::solve(&shaped).ok_or_else(|| lacks("`weft bench allreduce` with --rate-mbit"))?;
         let host_bytes_per_s = median(&mut rows.host)
@@ -93,8 +92,8 @@ impl Measured {
         let contributions_per_s =
             median(&mut rows.added).ok_or_else(|| lacks("`weft bench aggregator`"))?;
         let [stretch] = line.coefficients;
-        let residual_rms = line.residual_rms;
-        Ok(Self { latency_s, stretch, residual_rms, host_bytes_per_s, contributions_per_s })
+        let residual_rms_s = line.residual_rms;
+        Ok(Self { latency_s, stretch, residual_rms_s, host_bytes_per_s, contributions_per_s })
     }
 
     /// From the committed rows.

@@ -3,14 +3,17 @@
 //! The problem (arXiv 1908.08082): `sum t_j` shall be small, where job `j` takes `t_j = Q_j /
 //! f_j(w_j)` seconds for what is left of it at width `w_j`, and all widths are at most the GPUs.
 //!
-//! Invariant: no more GPUs than there are; every job gets at least one before any gets two, in
-//! order, until none is left.
+//! Invariant: no more GPUs than there are; every job gets the least that it needs before any gets
+//! more, in order, as far as they go.
 
 use alloc::collections::BinaryHeap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+use crate::job::Job;
 use crate::model::speed::Speed;
+use crate::policy::Widths;
 
 /// What is left of a job, and how fast it runs.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,8 @@ pub struct Demand<S> {
     pub iterations: f64,
     /// Iterations per second by width.
     pub speed: S,
+    /// The narrowest width at which it runs; mostly 1.
+    pub least: u32,
 }
 
 impl<S: Speed> Demand<S> {
@@ -26,6 +31,52 @@ impl<S: Speed> Demand<S> {
     #[must_use]
     pub fn seconds(&self, width: u32) -> f64 {
         self.speed.seconds(self.iterations, width)
+    }
+}
+
+/// How much faster a job is at each width than at the one that it asked for, from 1 on; shared.
+#[derive(Clone, Debug, Default)]
+pub struct Speedups(Arc<[f64]>);
+
+impl Speedups {
+    /// From the widths 1, 2, 3 and so on.
+    #[must_use]
+    pub fn new(speedups: impl Iterator<Item = f64>) -> Self {
+        Self(speedups.collect())
+    }
+
+    /// Of a job on a cluster of so many GPUs.
+    #[must_use]
+    pub fn of(widths: &dyn Widths, job: &Job, gpus: u32) -> Self {
+        let widest = widths.gpus_max(job).min(gpus);
+        Self::new((1..=widest).map(|width| widths.speedup(job, width)))
+    }
+
+    /// At a width; 0 where it does not run.
+    #[must_use]
+    pub fn at(&self, width: u32) -> f64 {
+        let index = (width as usize).checked_sub(1);
+        index.and_then(|index| self.0.get(index)).copied().unwrap_or(0.0)
+    }
+
+    /// The narrowest width at which it runs; beyond all of them if there is none.
+    #[must_use]
+    pub fn least(&self) -> u32 {
+        let runs = self.0.iter().position(|speedup| *speedup > 0.0);
+        u32::try_from(runs.unwrap_or(self.0.len())).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// The widest that is at most `gpus` wide and at which it runs, else the narrowest.
+    #[must_use]
+    pub fn widest_below(&self, gpus: u32) -> u32 {
+        let runs = |width: &u32| self.at(*width) > 0.0;
+        (1..=gpus).rev().find(runs).unwrap_or_else(|| self.least())
+    }
+}
+
+impl Speed for Speedups {
+    fn iterations_per_s(&self, width: u32) -> f64 {
+        self.at(width)
     }
 }
 
@@ -82,9 +133,10 @@ impl Eq for Step {}
 pub fn grow<S: Speed>(jobs: &[Demand<S>], gpus: u32, growth: Growth) -> Vec<u32> {
     let mut free = gpus;
     let mut widths: Vec<u32> = Vec::with_capacity(jobs.len());
-    for _ in jobs {
-        widths.push(free.min(1));
-        free -= free.min(1);
+    for job in jobs {
+        let least = if job.least <= free { job.least } else { 0 };
+        widths.push(least);
+        free -= least;
     }
     let step = |job: usize, width: u32| {
         let wider = growth.after(width);

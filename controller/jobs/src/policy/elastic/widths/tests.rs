@@ -5,13 +5,14 @@ use weft_plan::sample::Numbers;
 
 use super::*;
 use crate::model::collective::{Collective, Network, Shared};
+use crate::model::speed::Curve;
 
 const TEN_GIGABIT: Network =
     Network { latency_s: 30e-6, transfer_s_per_byte: 1.0 / 1.25e9, reduce_s_per_byte: 1.0 / 8e9 };
 
 fn job(iterations: f64, compute_s: f64, bytes: f64) -> Demand<Shared> {
     let collective = Collective::HalvingDoubling(TEN_GIGABIT);
-    Demand { iterations, speed: Shared { compute_s, bytes, collective } }
+    Demand { iterations, speed: Shared { compute_s, bytes, collective }, least: 1 }
 }
 
 /// The contrast of the two greedy rules, computed apart from this code: bytes, compute seconds,
@@ -53,10 +54,22 @@ fn every_job_gets_a_gpu_before_any_gets_two() {
 /// A step that does not fit leaves its GPUs to a smaller one of another job.
 #[test]
 fn gpus_that_are_too_few_for_one_go_to_another() {
-    let linear = |iterations| Demand { iterations, speed: |width: u32| f64::from(width) };
+    let linear = |iterations| {
+        let speed = Curve::new((1..=8).map(|width| (width, f64::from(width))));
+        Demand { iterations, speed, least: 1 }
+    };
     // 8 GPUs: the large job has 4, the small one 2, and 2 are left, too few to double the large.
     let widths = grow(&[linear(1000.0), linear(10.0)], 8, Growth::Doubling);
     assert_eq!(widths, [4, 4]);
+}
+
+/// A job that needs 4 waits for them, and what it cannot use is not kept from those after it.
+#[test]
+fn a_job_starts_at_the_least_that_it_needs() {
+    let rigid = Demand { iterations: 10.0, speed: Curve::new([(4, 1.0)]), least: 4 };
+    let narrow = Demand { iterations: 10.0, speed: Curve::new([(1, 1.0), (2, 1.5)]), least: 1 };
+    assert_eq!(grow(&[rigid.clone(), narrow.clone()], 8, Growth::Doubling), [4, 2]);
+    assert_eq!(grow(&[narrow.clone(), rigid, narrow], 4, Growth::Doubling), [2, 0, 2]);
 }
 
 #[test]
@@ -76,7 +89,7 @@ fn case(seed: u64) -> (Vec<Demand<Box<dyn Speed>>>, u32) {
         let compute_s = numbers.within(1, 100) as f64 / 10.0;
         let bytes = numbers.within(1, 400) as f64 * 1e6;
         let speed: Box<dyn Speed> = Box::new(job(iterations, compute_s, bytes).speed);
-        Demand { iterations, speed }
+        Demand { iterations, speed, least: 1 }
     });
     (jobs.collect(), gpus)
 }
