@@ -15,6 +15,8 @@ pub mod bands;
 pub mod cluster;
 pub mod job;
 pub mod model;
+pub mod place;
 pub mod policy;
+pub mod sim;
 pub mod text;
 pub mod trace;

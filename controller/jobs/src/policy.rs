@@ -38,6 +38,20 @@ pub struct Manner {
     /// Rows do not count when a job goes on after a stop, as in the public simulator's policies
     /// that never stop a job.
     pub counts_no_resumes: bool,
+    /// Which of two jobs that end at one time ends first.
+    pub end_order: EndOrder,
+}
+
+/// Which of two jobs that end at one time ends first.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EndOrder {
+    /// The one that came first.
+    #[default]
+    Arrival,
+    /// The one that started first.
+    Start,
+    /// The one on fewer GPUs, then the one that came first.
+    Narrow,
 }
 
 /// What a policy has to know before the first job comes.
@@ -181,7 +195,7 @@ impl Decision {
 ///
 /// At one time it is told all that happened (ends first, then arrivals), then polled once; after
 /// [`Delta::Unplaced`] it is polled again. Times never go back.
-pub trait Scheduler: Send {
+pub trait Scheduler: fmt::Debug + Send {
     /// Takes in what happened.
     ///
     /// # Errors
