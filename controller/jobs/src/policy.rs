@@ -21,6 +21,7 @@ use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
 
 pub mod elastic;
+pub mod elasticflow_compat;
 
 /// Which jobs of a cluster run, and on how many GPUs each.
 #[derive(Clone, Copy, Debug)]

@@ -276,7 +276,7 @@ impl Elastic {
             let worked_ns = now_ns.saturating_sub(known.works_from_ns);
             let speed = known.real.at(known.width);
             if exploration.measured(now_ns, worked_ns, known.width, speed) {
-                let measured = exploration.speeds(self.gpus);
+                let measured = exploration.speeds(known.real.widest());
                 known.exploration = None;
                 known.speeds = measured;
             }

@@ -64,17 +64,17 @@ impl Exploration {
         self.phase == WIDTHS.len()
     }
 
-    /// The speeds at all widths up to `gpus`, by equation 5; by what was seen alone where that is
-    /// too little for a fit.
+    /// The speeds at all widths up to `widest`, by equation 5; by what was seen alone where that
+    /// is too little for a fit.
     ///
     /// Examples and bytes of the model need not be known: their coefficients take them in.
     #[must_use]
-    pub fn speeds(&self, gpus: u32) -> Speedups {
+    pub fn speeds(&self, widest: u32) -> Speedups {
         match SpeedModel::fit(&self.seen, Batch::Global(1.0), 1.0) {
-            Ok(model) => Speedups::new((1..=gpus).map(|width| model.iterations_per_s(width))),
+            Ok(model) => Speedups::new((1..=widest).map(|width| model.iterations_per_s(width))),
             Err(_) => {
                 let curve = Curve::new(self.seen.iter().copied());
-                Speedups::new((1..=gpus).map(|width| curve.iterations_per_s(width)))
+                Speedups::new((1..=widest).map(|width| curve.iterations_per_s(width)))
             }
         }
     }

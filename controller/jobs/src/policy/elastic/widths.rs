@@ -45,11 +45,19 @@ impl Speedups {
         Self(speedups.collect())
     }
 
-    /// Of a job on a cluster of so many GPUs.
+    /// Of a job on a cluster of so many GPUs, up to the widest at which it runs.
     #[must_use]
     pub fn of(widths: &dyn Widths, job: &Job, gpus: u32) -> Self {
-        let widest = widths.gpus_max(job).min(gpus);
-        Self::new((1..=widest).map(|width| widths.speedup(job, width)))
+        let fastest = widths.gpus_max(job);
+        let all = (1..=gpus).map(|width| (width, widths.speedup(job, width)));
+        let runs = all.take_while(|(width, speedup)| *width <= fastest || *speedup > 0.0);
+        Self::new(runs.map(|(_, speedup)| speedup))
+    }
+
+    /// The widest width that it has.
+    #[must_use]
+    pub fn widest(&self) -> u32 {
+        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
     /// At a width; 0 where it does not run.
