@@ -22,6 +22,34 @@ use crate::job::{Job, JobId};
 
 pub mod elastic;
 pub mod elasticflow_compat;
+pub mod fifo;
+pub mod gittins;
+pub mod tiresias_compat;
+
+/// Built-in policies of jobs; the first is the default.
+pub const BUILT_IN: Registry<Jobs> = Registry {
+    listed: &[
+        &fifo::Fifo,
+        &fifo::Backfill,
+        &elastic::Doubling,
+        &elastic::DoublingExplore,
+        &elastic::Optimus,
+    ],
+    families: &[elastic::FIXED],
+};
+
+/// The number in a name like `dlas-gpu-8`; `05` is a half, for names have no points.
+fn knob_of(name: &str, prefix: &str) -> Option<f64> {
+    let digits = name.strip_prefix(prefix)?;
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let knob = match digits.strip_prefix('0') {
+        Some(rest) if !rest.is_empty() => format!("0.{rest}").parse(),
+        _ => digits.parse(),
+    };
+    knob.ok().filter(|knob| *knob > 0.0)
+}
 
 /// Which jobs of a cluster run, and on how many GPUs each.
 #[derive(Clone, Copy, Debug)]

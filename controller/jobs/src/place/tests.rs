@@ -62,8 +62,8 @@ fn yarn_takes_idle_nodes_under_one_switch_or_waits() {
     assert_eq!(place(&mut *placer, "", 6), Some(vec![(0, 4), (1, 2)]));
     assert_eq!(place(&mut *placer, "", 2), Some(vec![(1, 2)]));
     assert_eq!(place(&mut *placer, "", 3), Some(vec![(2, 3)]));
-    // Five are free, of which no two whole nodes are under one switch.
-    assert_eq!(place(&mut *placer, "", 5), None);
+    // Five are free under the second switch, of which one node is idle and the other has one.
+    assert_eq!(place(&mut *placer, "", 6), None);
     assert_eq!(place(&mut *placer, "", 4), Some(vec![(3, 4)]));
 }
 
