@@ -14,6 +14,7 @@ extern crate std;
 pub mod bands;
 pub mod cluster;
 pub mod job;
+pub mod lights;
 pub mod model;
 pub mod place;
 pub mod policy;

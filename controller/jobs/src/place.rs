@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
+use crate::policy::Manner;
 
 pub mod skew;
 pub mod trial;
@@ -113,6 +114,15 @@ pub fn by_name(name: &str) -> Result<&'static Placement, UnknownPlacement> {
         name: name.into(),
         known: PLACEMENTS.iter().map(|placement| placement.name).collect(),
     })
+}
+
+/// The placement of those who name none under a policy.
+///
+/// # Panics
+/// If the policy names one that there is not.
+#[must_use]
+pub fn default_of(manner: Manner) -> &'static Placement {
+    manner.placement.map_or(&PLACEMENTS[0], |name| by_name(name).expect("policies know the names"))
 }
 
 /// No placement has that name.

@@ -9,7 +9,6 @@
 //! [`BUILT_IN`].
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -25,6 +24,8 @@ use remaining::BySize;
 use sliced::Sliced;
 
 pub mod attained_service;
+pub mod elastic;
+pub mod elasticflow_compat;
 pub mod fifo;
 pub mod gittins;
 mod greedy;
@@ -47,17 +48,11 @@ pub const BUILT_IN: Registry<Jobs> = Registry {
         &BySize::SERVICE,
         &fifo::YarnCs,
         &Sliced::TURNS,
+        &elastic::Doubling,
+        &elastic::DoublingExplore,
+        &elastic::Optimus,
     ],
-    families: &[Family {
-        pattern: "dlas-gpu-KNOB",
-        member: |name| {
-            if let Some(knob) = knob_of(name, "dlas-gpu-gittins-") {
-                return Some(Arc::new(AttainedService::with_knob(String::from(name), true, knob)));
-            }
-            let knob = knob_of(name, "dlas-gpu-")?;
-            Some(Arc::new(AttainedService::with_knob(String::from(name), false, knob)))
-        },
-    }],
+    families: &[attained_service::WITH_KNOB, attained_service::GITTINS_WITH_KNOB, elastic::FIXED],
 };
 
 /// The number in a name like `dlas-gpu-8`; `05` is a half, for names have no points.

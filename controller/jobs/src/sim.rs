@@ -19,6 +19,7 @@ use crate::policy::{Change, Decision, Delta, Manner, PolicyError, Scheduler};
 
 mod live;
 pub mod rows;
+pub mod setup;
 pub mod speed;
 pub mod summary;
 

@@ -12,6 +12,11 @@ use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
 
+#[cfg(feature = "json")]
+pub mod alibaba;
+pub mod elasticflow;
+pub mod generate;
+pub mod philly;
 pub mod tiresias;
 
 /// The cluster of a file with the columns

@@ -1,13 +1,10 @@
 //! The example of Tiresias' slides: 2 GPUs; J1: 2 GPUs x 2, J2: 1 GPU x 8, J3: 2 GPUs x 6, all at 0.
 
-use std::sync::Arc;
-
 use weft_jobs::cluster::Cluster;
 use weft_jobs::job::{Job, NS_PER_S};
-use weft_jobs::place;
 use weft_jobs::policy::{BUILT_IN, Knobs, Setting};
-use weft_jobs::sim::speed::{ByWidth, Costs};
-use weft_jobs::sim::{self, Observer, Parts, Row};
+use weft_jobs::sim::setup::Setup;
+use weft_jobs::sim::{self, Observer, Row};
 
 #[derive(Default)]
 struct Times(Vec<(String, u64)>);
@@ -32,16 +29,7 @@ fn times(policy: &str, knobs: Knobs) -> Vec<u64> {
     let jobs = [job("J1", 2, 2), job("J2", 1, 8), job("J3", 2, 6)];
     let cluster = Cluster::of_nodes(1, 2);
     let setting = Setting { knobs, ..Setting::new(cluster) };
-    let policy = BUILT_IN.find(policy).unwrap();
-    let parts = Parts {
-        cluster,
-        policy: policy.name().to_owned(),
-        manner: policy.manner(),
-        scheduler: policy.plan(&setting).unwrap(),
-        placer: (place::by_name("count").unwrap().placer)(&cluster, &place::Options::default()),
-        speeds: Box::new(ByWidth(Arc::clone(&setting.widths))),
-        overheads: Box::new(Costs::default()),
-    };
+    let parts = Setup::new(BUILT_IN.find(policy).unwrap(), setting).parts().unwrap();
     let mut times = Times::default();
     sim::run(parts, jobs, &mut times).unwrap();
     times.0.sort();

@@ -12,11 +12,13 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::gittins::Index;
 use super::greedy::{Greedy, Rank};
-use super::{Decision, Delta, Jobs, Policy, PolicyError, Scheduler, Setting};
+use super::{Decision, Delta, Family, Jobs, Policy, PolicyError, Scheduler, Setting, knob_of};
 use crate::job::{JobId, NS_PER_S};
 
 /// Queues by attained service. Looks at the knobs `queue_limits_ns`, `promote_knob`,
@@ -40,11 +42,19 @@ impl AttainedService {
         Self { name: "dlas-gpu-gittins", is_by_gpu: true, is_by_index: true, knob: None };
 }
 
-impl<N: AsRef<str>> AttainedService<N> {
-    /// 2D-LAS or 2D-Gittins with a knob of its own, under a name of its own.
-    pub const fn with_knob(name: N, is_by_index: bool, knob: f64) -> Self {
-        Self { name, is_by_gpu: true, is_by_index, knob: Some(knob) }
-    }
+/// `dlas-gpu-KNOB`: 2D-LAS with a knob of its own.
+pub const WITH_KNOB: Family<Jobs> =
+    Family { pattern: "dlas-gpu-KNOB", member: |name| with_knob(name, "dlas-gpu-", false) };
+
+/// `dlas-gpu-gittins-KNOB`: 2D-Gittins with a knob of its own.
+pub const GITTINS_WITH_KNOB: Family<Jobs> = Family {
+    pattern: "dlas-gpu-gittins-KNOB",
+    member: |name| with_knob(name, "dlas-gpu-gittins-", true),
+};
+
+fn with_knob(name: &str, prefix: &str, is_by_index: bool) -> Option<Arc<dyn Policy<Jobs>>> {
+    let knob = Some(knob_of(name, prefix)?);
+    Some(Arc::new(AttainedService { name: String::from(name), is_by_gpu: true, is_by_index, knob }))
 }
 
 impl<N: AsRef<str> + Send + Sync> Policy<Jobs> for AttainedService<N> {
