@@ -12,9 +12,10 @@ use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
 
-pub mod alibaba;
-pub mod generate;
 #[cfg(feature = "json")]
+pub mod alibaba;
+pub mod elasticflow;
+pub mod generate;
 pub mod philly;
 pub mod tiresias;
 
