@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod job;
 pub mod lights;
 pub mod model;
+pub mod optimum;
 pub mod place;
 pub mod policy;
 pub mod sim;
