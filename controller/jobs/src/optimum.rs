@@ -29,7 +29,8 @@ pub fn best_order_ns(jobs: &[Job], gpus: u32) -> Option<f64> {
     Some(best_ns as f64 / jobs.len() as f64)
 }
 
-/// A small case of a seed: up to five jobs on four GPUs, all within the first few seconds.
+/// A small case of a seed: two to five jobs of up to 100 minutes for [`SMALL_CASE_GPUS`], which come
+/// within the first hour.
 #[must_use]
 pub fn small_case(seed: u64) -> Vec<Job> {
     let mut numbers = Numbers::new(seed);
@@ -40,12 +41,12 @@ pub fn small_case(seed: u64) -> Vec<Job> {
             name: format!("{index}").into(),
             gpus: 1 << numbers.index(3),
             submit_ns,
-            duration_ns: numbers.within(1, 60) * NS_PER_S,
+            duration_ns: numbers.within(1, 60) * 100 * NS_PER_S,
             model: "".into(),
             iterations: 0,
             global_batch: 0,
         };
-        submit_ns += numbers.within(0, 8) * NS_PER_S;
+        submit_ns += numbers.within(0, 8) * 100 * NS_PER_S;
         job
     };
     (0..count).map(job).collect()

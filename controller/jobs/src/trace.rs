@@ -12,10 +12,10 @@ use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
 
-#[cfg(feature = "json")]
 pub mod alibaba;
 pub mod elasticflow;
 pub mod generate;
+#[cfg(feature = "json")]
 pub mod philly;
 pub mod tiresias;
 
@@ -53,6 +53,25 @@ pub fn cluster(file: &str, text: &str) -> Result<Cluster, TextError> {
         return Err(row.wrong(gpus, &format!("the cluster has more than {GPUS_MAX} GPUs")));
     }
     Ok(cluster)
+}
+
+/// The jobs of a file in any of the formats, which its first line tells: JSON is Philly's, the
+/// column `job_name` Alibaba's, `global_batch_size` ElasticFlow's, and else it is Tiresias'.
+///
+/// # Errors
+/// [`TextError`] at the first line that is wrong.
+#[cfg(feature = "json")]
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job>, TextError> {
+    if text.trim_start().starts_with(['[', '{']) {
+        return Ok(philly::read(file, text, cluster)?.jobs);
+    }
+    if elasticflow::is_it(text) {
+        return elasticflow::read(file, text, cluster);
+    }
+    if Table::new(file, text)?.has("job_name") {
+        return alibaba::read(file, text, cluster);
+    }
+    tiresias::read(file, text, cluster)
 }
 
 /// The most GPUs of a cluster.

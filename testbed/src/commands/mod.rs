@@ -6,6 +6,7 @@ mod bench_allreduce;
 mod bench_forged;
 mod bench_gate;
 pub(crate) mod certs;
+pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;
