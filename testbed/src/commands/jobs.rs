@@ -1,4 +1,4 @@
-//! `weft jobs`: priority bands of jobs whose parameter servers share a host.
+//! `weft jobs`: priority bands of jobs whose parameter servers share a host, and made-up traces.
 
 use std::fmt::Write as _;
 
@@ -6,9 +6,11 @@ use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_jobs::bands::{self, BandPolicy, Grouping};
+use weft_jobs::sim::rows;
+use weft_jobs::trace::generate::{self, Recipe, Sizes};
 
 use super::jobs_lights::{self, LightsArgs};
-use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
+use super::{Exit, Format, Outcome, emit, emit_csv, emit_json, emit_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
@@ -22,6 +24,41 @@ pub(crate) enum JobsCommand {
     /// One parameter, the work of a step, is fitted so that placement 8 takes as long as
     /// published under FIFO; the seven others, and all of One and RoundRobin, are predicted.
     Lights(LightsArgs),
+    /// Make a trace up: Poisson arrivals, and sizes with a heavy tail
+    ///
+    /// CSV on standard output, as `weft cluster --trace` reads it. The same arguments give the same
+    /// jobs.
+    Trace(TraceArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// What sizes are like: `mixed` has two kinds of width and of duration, as the synthetic traces
+    /// for Tiresias' simulator; `heavy-tailed` has a Pareto law from a minute to three days.
+    #[arg(long, value_enum, default_value_t = SizesName::HeavyTailed)]
+    sizes: SizesName,
+    /// How many jobs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: u32,
+    /// GPUs of the cluster that it is for; no job is wider.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    gpus: u32,
+    /// GPU time that jobs ask for over what the cluster has while they come.
+    #[arg(long, default_value_t = 1.0)]
+    load: f64,
+    /// Mean gap between two jobs in seconds, instead of a load; with `mixed` only, in whole
+    /// seconds, and widths are not cut. 60 s and seed 7, 120 s and seed 1 give the two public ones.
+    #[arg(long, value_name = "S", conflicts_with_all = ["load", "gpus"])]
+    gap: Option<f64>,
+    /// The seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum SizesName {
+    Mixed,
+    HeavyTailed,
 }
 
 #[derive(Debug, Args)]
@@ -66,6 +103,7 @@ pub(crate) fn run(command: JobsCommand, format: Format) -> Outcome {
     match command {
         JobsCommand::Bands(arguments) => run_bands(&arguments, format),
         JobsCommand::Lights(arguments) => jobs_lights::run(&arguments, format),
+        JobsCommand::Trace(arguments) => run_trace(&arguments),
     }
 }
 
@@ -115,5 +153,36 @@ fn run_bands(arguments: &BandsArgs, format: Format) -> Outcome {
             emit_text(&out)?;
         }
     }
+    Ok(0)
+}
+
+fn run_trace(arguments: &TraceArgs) -> Outcome {
+    let above_zero = |option: &str, value: f64| {
+        let is_usable = value > 0.0 && value.is_finite();
+        let error = || Exit::Usage.because(anyhow!("{option}: {value} is not above 0"));
+        is_usable.then_some(value).ok_or_else(error)
+    };
+    let sizes = match arguments.sizes {
+        SizesName::Mixed => Sizes::Mixed,
+        SizesName::HeavyTailed => Sizes::HeavyTailed,
+    };
+    let TraceArgs { jobs, gpus, seed, .. } = *arguments;
+    let jobs = match arguments.gap {
+        Some(_) if sizes != Sizes::Mixed => {
+            return Err(Exit::Usage.because(anyhow!("--gap: only with --sizes mixed; else --load")));
+        }
+        Some(gap_s) => generate::mixed(jobs, above_zero("--gap", gap_s)?, seed),
+        None => {
+            let load = above_zero("--load", arguments.load)?;
+            Recipe { jobs, gpus, load, sizes }.generate(seed)
+        }
+    };
+    let mut out = String::from("job_id,num_gpu,submit_time,iterations,model_name,duration\n");
+    for job in &jobs {
+        let (submit_s, duration_s) = (rows::seconds(job.submit_ns), rows::seconds(job.duration_ns));
+        let (name, gpus, model) = (&job.name, job.gpus, &job.model);
+        let _ = writeln!(out, "{name},{gpus},{submit_s},{},{model},{duration_s}", job.iterations);
+    }
+    emit(&out)?;
     Ok(0)
 }

@@ -7,6 +7,7 @@ mod bench_forged;
 mod bench_gate;
 pub(crate) mod certs;
 pub(crate) mod cluster;
+mod cluster_compare;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;
