@@ -1,5 +1,6 @@
 //! `weft cluster --compare`: policies beside each other over traces, loads and seeds.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::anyhow;
@@ -356,15 +357,28 @@ fn write_all(
 }
 
 fn text(answer: &Answer) -> String {
-    let head = ["policy", "median", "mean", "95 %", "p95", "in use", "stops", "difference"];
-    let head: Vec<String> =
-        head.iter().chain(&["95 %", "faster"]).map(ToString::to_string).collect();
+    let head = [
+        "policy",
+        "median",
+        "mean",
+        "95 %",
+        "p95",
+        "in use",
+        "stops",
+        "difference",
+        "95 %",
+        "faster",
+    ];
+    let head = head.map(str::to_owned).to_vec();
     let mut out = String::new();
     let of_setting = |a: &ClusterRow, b: &ClusterRow| a.trace == b.trace && a.load == b.load;
     for rows in answer.rows.chunk_by(of_setting) {
         let Some(first) = rows.first() else { continue };
-        let load = first.load.map_or_else(|| "s".to_owned(), |load| format!(", load {load}"));
-        out += &format!("{}{load}: {} cases, times in seconds\n", first.trace, first.cases);
+        let of = match first.load {
+            Some(load) => format!("{}, load {load}", first.trace),
+            None => "all traces and loads".to_owned(),
+        };
+        let _ = writeln!(out, "{of}: {} cases, times in seconds", first.cases);
         let mut lines = vec![head.clone()];
         lines.extend(rows.iter().map(cells));
         out += &table(&lines);

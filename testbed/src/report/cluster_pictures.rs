@@ -1,7 +1,6 @@
 //! Draws simulations of a cluster: how many jobs took how long, and how much of the cluster was in
 //! use when. No I/O: the caller writes the file.
 
-use plotters::coord::combinators::IntoLogRange as _;
 use plotters::prelude::*;
 
 use super::page::{Area, GREY, LETTERS, SIZE, SvgError, bound, colour, page};
@@ -15,7 +14,8 @@ pub fn completions_svg(
     title: &str,
     kinds: &[(String, Vec<f64>)],
 ) -> Result<Option<String>, SvgError> {
-    let lines: Vec<Line> = kinds.iter().map(|(name, times_s)| (&**name, cdf(times_s))).collect();
+    let lines: Vec<Line<'_>> =
+        kinds.iter().map(|(name, times_s)| (&**name, cdf(times_s))).collect();
     let times = || lines.iter().flat_map(|(_, points)| points.iter().map(|point| point.0));
     let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
     if most <= 0.0 {
@@ -83,7 +83,13 @@ pub fn utilisation_svg(
         let strips = area.split_evenly((kinds.len(), 1));
         let last = kinds.len() - 1;
         for (index, ((name, points), strip)) in kinds.iter().zip(&strips).enumerate() {
-            strip_of(strip, (name, points), index, bound([end].into_iter()), index == last)?;
+            strip_of(
+                strip,
+                (name.as_str(), points.as_slice()),
+                index,
+                bound([end].into_iter()),
+                index == last,
+            )?;
         }
         Ok(())
     })
@@ -112,9 +118,14 @@ fn strip_of(
         false => mesh.x_labels(0),
     };
     mesh.draw().map_err(SvgError::new)?;
-    let shape = AreaSeries::new(averaged(points, end), 0.0, colour(index).mix(0.3));
-    let shape = shape.border_style(colour(index).stroke_width(1));
-    chart.draw_series(shape).map(drop).map_err(SvgError::new)
+    let means = averaged(points, end);
+    let mut outline = vec![(0.0, 0.0)];
+    outline.extend(&means);
+    outline.push((end, 0.0));
+    let shape = Polygon::new(outline, colour(index).mix(0.3));
+    chart.draw_series([shape]).map_err(SvgError::new)?;
+    let line = LineSeries::new(means, colour(index).stroke_width(1));
+    chart.draw_series(line).map(drop).map_err(SvgError::new)
 }
 
 /// Each time and the part of the jobs that took at most as long.
