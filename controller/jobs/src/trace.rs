@@ -12,10 +12,10 @@ use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
 
-#[cfg(feature = "json")]
 pub mod alibaba;
 pub mod elasticflow;
 pub mod generate;
+#[cfg(feature = "json")]
 pub mod philly;
 pub mod tiresias;
 
