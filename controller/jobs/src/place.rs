@@ -12,8 +12,10 @@ use thiserror::Error;
 
 use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
+use crate::policy::Manner;
 
 pub mod skew;
+pub mod trial;
 pub mod yarn;
 
 /// GPUs of one node.
@@ -33,6 +35,12 @@ pub trait Placer: fmt::Debug + Send {
 
     /// Gives a job's place back, all of it.
     fn release(&mut self, id: JobId, job: &Job, gpus: u32, shares: &[Share]);
+
+    /// Takes in how fast a job was where it was placed, before its place is given back. 1 is as the
+    /// trace says.
+    fn observed(&mut self, id: JobId, job: &Job, speed: f64) {
+        let _ = (id, job, speed);
+    }
 }
 
 /// The name of a placement and what makes its placer.
@@ -89,6 +97,11 @@ pub const PLACEMENTS: &[Placement] = &[
             Box::new(skew::BySkew { nodes, pack_limit: options.pack_limit })
         },
     },
+    Placement {
+        name: "trial",
+        about: "in fragments once, on few nodes once, then where the model was faster",
+        placer: |cluster, _| Box::new(trial::Trial::new(Nodes::new(cluster))),
+    },
 ];
 
 /// The placement of that name.
@@ -101,6 +114,15 @@ pub fn by_name(name: &str) -> Result<&'static Placement, UnknownPlacement> {
         name: name.into(),
         known: PLACEMENTS.iter().map(|placement| placement.name).collect(),
     })
+}
+
+/// The placement of those who name none under a policy.
+///
+/// # Panics
+/// If the policy names one that there is not.
+#[must_use]
+pub fn default_of(manner: Manner) -> &'static Placement {
+    manner.placement.map_or(&PLACEMENTS[0], |name| by_name(name).expect("policies know the names"))
 }
 
 /// No placement has that name.

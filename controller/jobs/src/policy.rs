@@ -19,23 +19,40 @@ pub use weft_plan::policy::{
 
 use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
+use attained_service::AttainedService;
+use remaining::BySize;
+use sliced::Sliced;
 
+pub mod attained_service;
 pub mod elastic;
 pub mod elasticflow_compat;
 pub mod fifo;
 pub mod gittins;
+mod greedy;
+pub mod remaining;
+pub mod sliced;
 pub mod tiresias_compat;
 
 /// Built-in policies of jobs; the first is the default.
 pub const BUILT_IN: Registry<Jobs> = Registry {
     listed: &[
+        &AttainedService::GPU_TIME,
+        &AttainedService::GITTINS,
+        &AttainedService::TIME,
+        &Sliced::LEAST_SERVED,
+        &Sliced::GITTINS,
         &fifo::Fifo,
         &fifo::Backfill,
+        &BySize::NARROWEST,
+        &BySize::TIME,
+        &BySize::SERVICE,
+        &fifo::YarnCs,
+        &Sliced::TURNS,
         &elastic::Doubling,
         &elastic::DoublingExplore,
         &elastic::Optimus,
     ],
-    families: &[elastic::FIXED],
+    families: &[attained_service::WITH_KNOB, attained_service::GITTINS_WITH_KNOB, elastic::FIXED],
 };
 
 /// The number in a name like `dlas-gpu-8`; `05` is a half, for names have no points.
@@ -69,6 +86,8 @@ pub struct Manner {
     pub counts_no_resumes: bool,
     /// Which of two jobs that end at one time ends first.
     pub end_order: EndOrder,
+    /// The placement of those who name none; `None`: the first of the list.
+    pub placement: Option<&'static str>,
 }
 
 /// Which of two jobs that end at one time ends first.

@@ -19,6 +19,7 @@ use crate::policy::{Change, Decision, Delta, Manner, PolicyError, Scheduler};
 
 mod live;
 pub mod rows;
+pub mod setup;
 pub mod speed;
 pub mod summary;
 
@@ -152,6 +153,7 @@ impl Sim {
         let now_ns = self.now_ns;
         self.live.settle(id, now_ns);
         let live = self.live.get(id);
+        self.parts.placer.observed(id, &live.job, live.speed);
         self.parts.placer.release(id, &live.job, live.gpus, &live.place);
         observer.ended(live.row(now_ns, self.parts.manner));
         self.live.remove(id);
@@ -232,6 +234,7 @@ impl Sim {
         if was_running {
             self.live.settle(id, now_ns);
             let live = self.live.get(id);
+            self.parts.placer.observed(id, &live.job, live.speed);
             self.parts.placer.release(id, &live.job, live.gpus, &live.place);
             self.live.stop(id, now_ns);
             let changed = &mut |id, speed| self.live.change_speed(id, speed, now_ns);

@@ -7,8 +7,8 @@ use weft_jobs::cluster::Cluster;
 use weft_jobs::job::{Job, NS_PER_S};
 use weft_jobs::place;
 use weft_jobs::policy::{Setting, tiresias_compat};
-use weft_jobs::sim::speed::{ByWidth, Costs};
-use weft_jobs::sim::{self, Observer, Parts, Row, rows};
+use weft_jobs::sim::setup::Setup;
+use weft_jobs::sim::{self, Observer, Row, rows};
 use weft_jobs::trace;
 
 /// Collects lines.
@@ -33,18 +33,10 @@ fn file(name: &str) -> String {
 }
 
 fn simulate(jobs: Vec<Job>, cluster: Cluster, policy: &str, placement: &str) -> Lines {
-    let setting = Setting::new(cluster);
     let policy = tiresias_compat::REGISTRY.find(policy).unwrap();
-    let placement = place::by_name(placement).unwrap();
-    let parts = Parts {
-        cluster,
-        policy: policy.name().to_owned(),
-        manner: policy.manner(),
-        scheduler: policy.plan(&setting).unwrap(),
-        placer: (placement.placer)(&cluster, &place::Options::default()),
-        speeds: Box::new(ByWidth(setting.widths.clone())),
-        overheads: Box::new(Costs::default()),
-    };
+    let mut setup = Setup::new(policy, Setting::new(cluster));
+    setup.placement = place::by_name(placement).unwrap();
+    let parts = setup.parts().unwrap();
     let mut lines = Lines::default();
     sim::run(parts, jobs, &mut lines).unwrap();
     lines

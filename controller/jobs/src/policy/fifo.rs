@@ -1,10 +1,11 @@
 //! First come, first served, without stopping a job: strict, and with backfill.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::{Change, Decision, Delta, Jobs, Policy, PolicyError, Scheduler, Setting};
+use super::greedy::Greedy;
+use super::{Change, Decision, Delta, Jobs, Manner, Policy, PolicyError, Scheduler, Setting};
 use crate::job::JobId;
 
 /// The job that came first, and nobody ahead of it.
@@ -22,6 +23,24 @@ impl Policy<Jobs> for Fifo {
     }
 }
 
+/// As [`Fifo`], placed as YARN places: the capacity scheduler that Tiresias is compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct YarnCs;
+
+impl Policy<Jobs> for YarnCs {
+    fn name(&self) -> &str {
+        "yarn-cs"
+    }
+
+    fn manner(&self) -> Manner {
+        Manner { placement: Some("yarn"), ..Manner::default() }
+    }
+
+    fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
+        Fifo.plan(setting)
+    }
+}
+
 /// In order of arrival whatever fits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backfill;
@@ -32,7 +51,8 @@ impl Policy<Jobs> for Backfill {
     }
 
     fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
-        Ok(Box::new(Filling { free: setting.cluster.gpus(), ..Filling::default() }))
+        let greedy = Greedy::new(setting.cluster.gpus(), |_| 0);
+        Ok(Box::new(Filling { greedy, arrivals: 0 }))
     }
 }
 
@@ -99,65 +119,28 @@ impl Scheduler for Strict {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Filling {
-    free: u32,
+    greedy: Greedy,
     arrivals: u64,
-    held: Widths,
-    /// Jobs that wait, by how many GPUs they ask for and then by arrival.
-    waiting: BTreeMap<u32, BTreeSet<(u64, JobId)>>,
-    /// Arrival numbers of all, by id.
-    arrived: Vec<u64>,
-    /// Found no place; nothing changes that until a job ends.
-    unplaced: Vec<JobId>,
-}
-
-impl Filling {
-    fn wait(&mut self, id: JobId) {
-        let arrived = self.arrived[id.index()];
-        self.waiting.entry(self.held.of(id)).or_default().insert((arrived, id));
-    }
 }
 
 impl Scheduler for Filling {
-    fn handle(&mut self, _: u64, delta: Delta<'_>) -> Result<(), PolicyError> {
+    fn handle(&mut self, now_ns: u64, delta: Delta<'_>) -> Result<(), PolicyError> {
         match delta {
             Delta::Arrived { id, job } => {
-                self.held.set(id, job.gpus);
-                self.arrived.resize(self.arrived.len().max(id.index() + 1), 0);
-                self.arrived[id.index()] = self.arrivals;
+                self.greedy.add(id, job.gpus, 0, self.arrivals);
                 self.arrivals += 1;
-                self.wait(id);
             }
-            Delta::Ended { id } => {
-                self.free += self.held.of(id);
-                for id in core::mem::take(&mut self.unplaced) {
-                    self.wait(id);
-                }
-            }
-            Delta::Unplaced { id } => {
-                self.free += self.held.of(id);
-                self.unplaced.push(id);
-            }
+            Delta::Ended { id } => self.greedy.remove(id),
+            Delta::Unplaced { id } => self.greedy.unplaced(id, now_ns),
             Delta::Served { .. } => {}
         }
         Ok(())
     }
 
-    fn poll(&mut self, _: u64, decision: &mut Decision) -> Result<(), PolicyError> {
-        loop {
-            let fit = self.waiting.range(..=self.free);
-            let Some((_, id)) = fit.filter_map(|(_, queue)| queue.first()).min().copied() else {
-                return Ok(());
-            };
-            let gpus = self.held.of(id);
-            self.free -= gpus;
-            let queue = self.waiting.get_mut(&gpus).expect("it was found there");
-            queue.pop_first();
-            if queue.is_empty() {
-                self.waiting.remove(&gpus);
-            }
-            decision.changes.push(Change { id, gpus });
-        }
+    fn poll(&mut self, now_ns: u64, decision: &mut Decision) -> Result<(), PolicyError> {
+        self.greedy.settle(now_ns, false, decision);
+        Ok(())
     }
 }

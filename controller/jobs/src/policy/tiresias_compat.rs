@@ -56,7 +56,7 @@ impl<P: Policy<Jobs>> Policy<Jobs> for Strict<P> {
     }
 
     fn manner(&self) -> Manner {
-        Manner { counts_no_resumes: true, end_order: EndOrder::Start }
+        Manner { counts_no_resumes: true, end_order: EndOrder::Start, ..Manner::default() }
     }
 
     fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {

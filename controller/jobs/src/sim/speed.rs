@@ -5,6 +5,7 @@ use core::fmt;
 
 use crate::job::{Job, JobId};
 use crate::place::Share;
+use crate::place::skew::is_skewed;
 use crate::policy::Widths;
 
 /// How fast jobs are where they run. 1 is as the trace says.
@@ -40,6 +41,35 @@ impl Speeds for ByWidth {
         changed: &mut dyn FnMut(JobId, f64),
     ) {
         changed(id, self.0.speedup(job, gpus));
+    }
+}
+
+/// Speeds by width, where a skewed model on more nodes than it needs is slower.
+#[derive(Clone, Debug)]
+pub struct BySpread {
+    /// By width.
+    pub widths: Arc<dyn Widths>,
+    /// GPUs of one node.
+    pub gpus_per_node: u32,
+    /// PACKLIMIT: whose models are skewed.
+    pub pack_limit: f64,
+    /// How many times as long such a job takes; 1 is as long.
+    pub slowdown: f64,
+}
+
+impl Speeds for BySpread {
+    fn started(
+        &mut self,
+        id: JobId,
+        job: &Job,
+        gpus: u32,
+        shares: &[Share],
+        changed: &mut dyn FnMut(JobId, f64),
+    ) {
+        let speed = self.widths.speedup(job, gpus);
+        let nodes_least = gpus.div_ceil(self.gpus_per_node) as usize;
+        let is_spread = shares.len() > nodes_least && is_skewed(&job.model, self.pack_limit);
+        changed(id, if is_spread { speed / self.slowdown } else { speed });
     }
 }
 
