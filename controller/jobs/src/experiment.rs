@@ -20,6 +20,7 @@ use crate::sim::{self, Observer, Parts, Row, SimError, Usage};
 use crate::text::ns_of;
 
 pub mod collectives;
+pub mod distance;
 pub mod table3;
 
 /// Jobs that are all alike, and come by a Poisson process.
