@@ -2,8 +2,6 @@
 //!
 //! Pure: the same seeds give the same figures.
 
-use alloc::borrow::ToOwned;
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -13,10 +11,10 @@ use weft_plan::sample::Numbers;
 use crate::cluster::Cluster;
 use crate::job::{Job, NS_PER_S};
 use crate::model::speed::Speed;
-use crate::place::{self, Options};
 use crate::policy::{AnyPolicy, Jobs, Setting, Widths};
-use crate::sim::speed::{ByWidth, Costs};
-use crate::sim::{self, Observer, Parts, Row, SimError, Usage};
+use crate::sim::setup::Setup;
+use crate::sim::speed::Costs;
+use crate::sim::{self, Observer, Row, SimError, Usage};
 use crate::text::ns_of;
 
 pub mod collectives;
@@ -108,19 +106,12 @@ fn run(
     restart_ns: u64,
 ) -> Result<Run, SimError> {
     let mut setting = Setting::new(cluster);
-    setting.widths = Arc::clone(&widths);
+    setting.widths = widths;
     setting.knobs.restart_ns = restart_ns;
-    let parts = Parts {
-        cluster,
-        policy: policy.name().to_owned(),
-        manner: policy.manner(),
-        scheduler: policy.plan(&setting)?,
-        placer: (place::PLACEMENTS[0].placer)(&cluster, &Options::default()),
-        speeds: Box::new(ByWidth(widths)),
-        overheads: Box::new(Costs { preemption_ns: restart_ns, restart_ns }),
-    };
+    let mut setup = Setup::new(policy.clone(), setting);
+    setup.costs = Costs { preemption_ns: restart_ns, restart_ns };
     let mut totals = Totals::default();
-    sim::run(parts, jobs, &mut totals)?;
+    sim::run(setup.parts()?, jobs, &mut totals)?;
     let mean_jct_s = totals.jct_s / f64::from(totals.ended.max(1));
     Ok(Run { mean_jct_s, jobs_max: totals.jobs_max })
 }

@@ -1,4 +1,4 @@
-//! `weft jobs`: priority bands of jobs whose parameter servers share a host.
+//! `weft jobs`: priority bands of jobs whose parameter servers share a host; widths of elastic jobs.
 
 use std::fmt::Write as _;
 
@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_jobs::bands::{self, BandPolicy, Grouping};
 
+use super::jobs_elastic::{self, DistanceArgs, FitArgs, Table3Args, WidthsArgs};
 use super::jobs_lights::{self, LightsArgs};
 use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
 
@@ -22,6 +23,20 @@ pub(crate) enum JobsCommand {
     /// One parameter, the work of a step, is fitted so that placement 8 takes as long as
     /// published under FIFO; the seven others, and all of One and RoundRobin, are predicted.
     Lights(LightsArgs),
+    /// Fit speeds or a loss by non-negative least squares, and say what is left over
+    Fit(FitArgs),
+    /// Say how far the rules for widths are from the optimum, on small cases
+    Optimum(DistanceArgs),
+    /// Put Table 3 of the doubling paper beside what its settings give here
+    ///
+    /// Jobs alike on 64 GPUs, as fast at 1, 2, 4 and 8 GPUs as the paper says, 10 s for a restart.
+    Table3(Table3Args),
+    /// Say how wide elastic jobs run by the way in which their workers sum
+    ///
+    /// Jobs of 1,000, 500 and 250 iterations with 6.4 s of computing each, on 64 GPUs; then 100
+    /// jobs of 1,000 that come 250 s apart. Ring, halving-doubling and binary blocks cost 30 us a
+    /// message and an eighth of a nanosecond to add a byte; Weft costs what its bench measured.
+    Widths(WidthsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -66,6 +81,10 @@ pub(crate) fn run(command: JobsCommand, format: Format) -> Outcome {
     match command {
         JobsCommand::Bands(arguments) => run_bands(&arguments, format),
         JobsCommand::Lights(arguments) => jobs_lights::run(&arguments, format),
+        JobsCommand::Fit(arguments) => jobs_elastic::run_fit(&arguments, format),
+        JobsCommand::Optimum(arguments) => jobs_elastic::run_optimum(&arguments, format),
+        JobsCommand::Table3(arguments) => jobs_elastic::run_table3(&arguments, format),
+        JobsCommand::Widths(arguments) => jobs_elastic::run_widths(&arguments, format),
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;
 pub(crate) mod jobs;
+mod jobs_elastic;
 mod jobs_lights;
 pub(crate) mod lab;
 pub(crate) mod plan;
