@@ -29,6 +29,8 @@ pub mod elasticflow_compat;
 pub mod fifo;
 pub mod gittins;
 mod greedy;
+#[cfg(feature = "json")]
+pub mod outside;
 pub mod remaining;
 pub mod sliced;
 pub mod tiresias_compat;

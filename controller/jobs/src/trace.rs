@@ -55,6 +55,25 @@ pub fn cluster(file: &str, text: &str) -> Result<Cluster, TextError> {
     Ok(cluster)
 }
 
+/// The jobs of a file in any of the formats, which its first line tells: JSON is Philly's, the
+/// column `job_name` Alibaba's, `global_batch_size` ElasticFlow's, and else it is Tiresias'.
+///
+/// # Errors
+/// [`TextError`] at the first line that is wrong.
+#[cfg(feature = "json")]
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job>, TextError> {
+    if text.trim_start().starts_with(['[', '{']) {
+        return Ok(philly::read(file, text, cluster)?.jobs);
+    }
+    if elasticflow::is_it(text) {
+        return elasticflow::read(file, text, cluster);
+    }
+    if Table::new(file, text)?.has("job_name") {
+        return alibaba::read(file, text, cluster);
+    }
+    tiresias::read(file, text, cluster)
+}
+
 /// The most GPUs of a cluster.
 pub const GPUS_MAX: u32 = 1 << 24;
 

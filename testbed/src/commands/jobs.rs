@@ -7,8 +7,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use weft_jobs::bands::{self, BandPolicy, Grouping};
 
-use super::jobs_elastic::{self, DistanceArgs, FitArgs, Table3Args, WidthsArgs};
+use super::jobs_elastic::{self, DistanceArgs, FitArgs, Table3Args};
 use super::jobs_lights::{self, LightsArgs};
+use super::jobs_widths::{self, WidthsArgs};
 use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
 
 #[derive(Debug, Subcommand)]
@@ -84,7 +85,7 @@ pub(crate) fn run(command: JobsCommand, format: Format) -> Outcome {
         JobsCommand::Fit(arguments) => jobs_elastic::run_fit(&arguments, format),
         JobsCommand::Optimum(arguments) => jobs_elastic::run_optimum(&arguments, format),
         JobsCommand::Table3(arguments) => jobs_elastic::run_table3(&arguments, format),
-        JobsCommand::Widths(arguments) => jobs_elastic::run_widths(&arguments, format),
+        JobsCommand::Widths(arguments) => jobs_widths::run(&arguments, format),
     }
 }
 

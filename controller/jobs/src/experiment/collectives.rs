@@ -45,7 +45,7 @@ pub struct Chosen {
 /// What comes of a collective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name; Weft has two rows.
+    /// Its name. Weft has two rows: with hosts as measured, and with hosts that keep up with any link.
     pub collective: &'static str,
     /// Seconds of an iteration at [`WIDTHS`].
     pub iteration_s: Vec<f64>,
@@ -97,7 +97,7 @@ impl Question {
             ("halving-doubling", Collective::HalvingDoubling(network)),
             ("binary-blocks", Collective::BinaryBlocks(network)),
             ("weft", weft(true)),
-            ("weft, hosts keep up", weft(false)),
+            ("weft, fast hosts", weft(false)),
         ];
         all.into_iter().map(|(name, collective)| self.row(name, collective)).collect()
     }

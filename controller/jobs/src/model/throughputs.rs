@@ -9,9 +9,9 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use super::speed::{Curve, Speed};
-use crate::job::Job;
+use crate::job::{Job, NS_PER_S};
 use crate::policy::{AsAsked, Widths};
-use crate::text::{Table, TextError};
+use crate::text::{Table, TextError, ns_of};
 
 /// A table of throughput.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -84,6 +84,26 @@ impl Widths for Throughputs {
         let fastest = self.of(job).and_then(|(curve, _)| curve.fastest(u32::MAX));
         fastest.map_or_else(|| AsAsked.gpus_max(job), |(width, _)| width)
     }
+}
+
+/// Gives a job that is wider than a cluster all its GPUs, and its duration there.
+///
+/// # Errors
+/// Says why it cannot run there.
+pub fn narrow(job: &mut Job, gpus: u32, widths: &dyn Widths) -> Result<(), String> {
+    if job.gpus <= gpus {
+        return Ok(());
+    }
+    let speedup = widths.speedup(job, gpus);
+    if speedup <= 0.0 {
+        return Err(format!(
+            "its {} GPUs are more than the cluster's {gpus}, and its speed there is not known",
+            job.gpus
+        ));
+    }
+    job.duration_ns = ns_of(job.duration_ns as f64 / NS_PER_S as f64 / speedup);
+    job.gpus = gpus;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{
     Change, Decision, Delta, EndOrder, Family, Jobs, Knobs, Manner, Policy, PolicyError, Registry,
     Scheduler, Setting, fifo, gittins, knob_of,
 };
-use crate::job::{JobId, NS_PER_S};
+use crate::job::{Job, JobId, NS_PER_S};
 use weft_plan::float;
 
 /// The policies of the public simulator.
@@ -46,6 +46,14 @@ pub const REGISTRY: Registry<Jobs> = Registry {
         },
     }],
 };
+
+/// Cuts times off to whole seconds, as the public simulator reads them.
+pub fn in_whole_seconds(jobs: &mut [Job]) {
+    for job in jobs {
+        job.submit_ns -= job.submit_ns % NS_PER_S;
+        job.duration_ns -= job.duration_ns % NS_PER_S;
+    }
+}
 
 /// A policy that stops no job.
 struct Strict<P>(&'static str, P);

@@ -18,7 +18,7 @@ fn one_more_does_not_stop_short_where_the_network_sums() {
     let row = |name| rows.iter().find(|row| row.collective == name).expect("a row");
     assert_eq!(row("halving-doubling").one.widths, [8, 8, 8]);
     assert_eq!(row("halving-doubling").doubling.widths, [32, 16, 16]);
-    for name in ["weft", "weft, hosts keep up"] {
+    for name in ["weft", "weft, fast hosts"] {
         let Row { one, optimum, .. } = row(name);
         assert_eq!(one.widths.iter().sum::<u32>(), GPUS, "{name} leaves nothing idle");
         assert!(one.total_s < optimum.total_s * 1.001, "{name}: {one:?}, {optimum:?}");
