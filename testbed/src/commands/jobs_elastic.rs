@@ -133,13 +133,13 @@ fn losses(name: &str, text: &str) -> Result<Vec<(f64, f64)>, Failure> {
         let rows = table.rows().map(|row| row.and_then(|r| Ok((r.number(step)?, r.number(loss)?))));
         rows.collect()
     };
-    read().map_err(|error| Exit::Failed.because(error))
+    read().map_err(|error| Exit::Usage.because(error))
 }
 
 fn fit_speeds(path: &Path, format: Format) -> Outcome {
     let (name, text) = (path.display().to_string(), read(path)?);
     let throughputs = Throughputs::read(&name, &text);
-    let throughputs = throughputs.map_err(|error| Exit::Failed.because(error))?;
+    let throughputs = throughputs.map_err(|error| Exit::Usage.because(error))?;
     let mut rows = Vec::new();
     for (model, batch, curve) in throughputs.curves() {
         // The batch and the bytes only scale two coefficients.

@@ -146,5 +146,5 @@ fn measured(files: &[PathBuf]) -> Result<Measured, Failure> {
     let texts = texts?;
     let tables: Vec<_> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     let tables = if tables.is_empty() { &MEASURED[..] } else { &tables };
-    Measured::from_bench(tables).map_err(|error| Exit::Failed.because(error))
+    Measured::from_bench(tables).map_err(|error| Exit::Usage.because(error))
 }
