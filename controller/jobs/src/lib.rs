@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod bands;
 pub mod cluster;
+pub mod experiment;
 pub mod job;
 pub mod lights;
 pub mod model;

@@ -258,3 +258,8 @@ pub trait Scheduler: fmt::Debug + Send {
     /// [`PolicyError`] when an outside policy failed.
     fn poll(&mut self, now_ns: u64, decision: &mut Decision) -> Result<(), PolicyError>;
 }
+
+/// The example of docs/job-policies.md, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/job-policies.md")]
+struct PoliciesGuide;

@@ -107,6 +107,14 @@ pub fn run(
     let live = Jobs::new(parts.manner.end_order);
     let mut sim =
         Sim { parts, live, now_ns: 0, decision: Decision::default(), unplaced: Vec::new() };
+    drive(&mut sim, jobs, observer)
+}
+
+fn drive(
+    sim: &mut Sim,
+    jobs: impl IntoIterator<Item = Job>,
+    observer: &mut dyn Observer,
+) -> Result<(), SimError> {
     let mut trace = jobs.into_iter().peekable();
     let mut again_at_ns: Option<u64> = None;
     loop {
@@ -132,7 +140,7 @@ pub fn run(
     match sim.live.longest_waiting() {
         None => Ok(()),
         Some(job) => Err(SimError::Stuck {
-            policy: sim.parts.policy,
+            policy: sim.parts.policy.clone(),
             waiting: sim.live.usage().waiting,
             job: job.name.as_ref().to_owned(),
         }),

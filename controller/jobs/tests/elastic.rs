@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_jobs::cluster::Cluster;
 use weft_jobs::job::{Job, NS_PER_S};
 use weft_jobs::model::speed::Speed;
-use weft_jobs::model::throughputs::Throughputs;
+use weft_jobs::model::throughputs::{Throughputs, narrow};
 use weft_jobs::place::{self, Options};
 use weft_jobs::policy::elastic::{Doubling, DoublingExplore, FIXED, Optimus};
 use weft_jobs::policy::{Jobs, Policy, Setting, Widths, elasticflow_compat};
@@ -53,14 +53,9 @@ impl Seen {
 }
 
 fn jobs(cluster: Cluster) -> Vec<Job> {
-    // A job that asked for more than there is can still run narrower.
     let mut jobs = elasticflow::read("trace_100.csv", TRACE, None).expect("the trace");
     for job in &mut jobs {
-        if job.gpus > cluster.gpus() {
-            let speedup = throughputs().speedup(job, cluster.gpus());
-            job.duration_ns = (job.duration_ns as f64 / speedup) as u64;
-            job.gpus = cluster.gpus();
-        }
+        narrow(job, cluster.gpus(), &throughputs()).expect("every width has a speed");
     }
     jobs
 }

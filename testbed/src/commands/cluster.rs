@@ -127,7 +127,7 @@ fn policies() -> String {
     let names: Vec<_> = known.names().chain(patterns).collect();
     format!(
         "Who runs: {}; exec:CMD, a program that is told what happened and answers what changes, \
-         one JSON line each (docs/policies.md)",
+         one JSON line each (docs/job-policies.md)",
         names.join(", ")
     )
 }

@@ -63,12 +63,18 @@ impl<N: AsRef<str> + Send + Sync> Policy<Jobs> for AttainedService<N> {
     }
 
     fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
+        Ok(Box::new(self.queues(setting)))
+    }
+}
+
+impl<N> AttainedService<N> {
+    fn queues(&self, setting: &Setting) -> Queues {
         let knobs = &setting.knobs;
         let limits_ns = match knobs.queue_limits_ns.is_empty() {
             true => LIMITS_DEFAULT_NS.to_vec(),
             false => knobs.queue_limits_ns.clone(),
         };
-        Ok(Box::new(Queues {
+        Queues {
             greedy: Greedy::new(setting.cluster.gpus(), |_| 0),
             is_by_gpu: self.is_by_gpu,
             index: self.is_by_index.then(|| Index::new(knobs)),
@@ -81,7 +87,7 @@ impl<N: AsRef<str> + Send + Sync> Policy<Jobs> for AttainedService<N> {
             timers: BTreeSet::new(),
             entries: 0,
             starts: 0,
-        }))
+        }
     }
 }
 
@@ -257,7 +263,10 @@ impl Queues {
     fn started(&mut self, id: JobId, now_ns: u64) {
         let entry = &mut self.jobs[id.index()];
         entry.runs_from_ns = Some(now_ns);
-        entry.waited_ns += now_ns - entry.waits_from_ns;
+        // Who waits for the first time is in the first queue already.
+        if entry.executed_ns > entry.forgotten_ns {
+            entry.waited_ns += now_ns - entry.waits_from_ns;
+        }
         if entry.tie & NOT_STARTED != 0 {
             self.starts += 1;
             entry.tie = self.starts;

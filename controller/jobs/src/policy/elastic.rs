@@ -125,13 +125,13 @@ struct Elastic {
 #[derive(Debug)]
 struct Known {
     /// What is left of its duration at the width that it asked for, at `since_ns`.
-    remaining_ns: u64,
+    remaining_ns: f64,
     since_ns: u64,
     /// When it works again after it changed its width.
     works_from_ns: u64,
     width: u32,
     has_run: bool,
-    /// There was no place for it, until another stops or ends.
+    /// There was no place for it; it waits until another ends.
     is_unplaced: bool,
     /// How much faster it is than at the width that it asked for, as far as the policy knows.
     speeds: Speedups,
@@ -146,7 +146,7 @@ impl Known {
         // What runs at one width only has nothing to explore.
         let exploration = (explores && real.least() == 1).then(Exploration::default);
         Self {
-            remaining_ns: job.duration_ns,
+            remaining_ns: job.duration_ns as f64,
             since_ns: now_ns,
             works_from_ns: now_ns,
             width: 0,
@@ -161,7 +161,7 @@ impl Known {
     /// What is left of its duration now.
     fn remaining_at(&self, now_ns: u64) -> f64 {
         let worked_ns = now_ns.saturating_sub(self.works_from_ns.max(self.since_ns)) as f64;
-        (self.remaining_ns as f64 - worked_ns * self.real.at(self.width)).max(0.0)
+        (self.remaining_ns - worked_ns * self.real.at(self.width)).max(0.0)
     }
 
     fn demand(&self, now_ns: u64) -> Demand<&Speedups> {
@@ -305,7 +305,7 @@ impl Scheduler for Elastic {
             }
             Delta::Served { id, remaining_ns, .. } => {
                 if let Some(known) = &mut self.jobs[id.index()] {
-                    known.remaining_ns = remaining_ns;
+                    known.remaining_ns = remaining_ns as f64;
                     known.since_ns = now_ns;
                 }
             }
@@ -332,7 +332,7 @@ impl Scheduler for Elastic {
                 if known.width == gpus {
                     continue;
                 }
-                known.remaining_ns = known.remaining_at(now_ns) as u64;
+                known.remaining_ns = known.remaining_at(now_ns);
                 known.since_ns = now_ns;
                 let pause_ns = if known.has_run { self.restart_ns } else { 0 };
                 known.works_from_ns = now_ns.saturating_add(pause_ns);

@@ -219,7 +219,7 @@ impl Scheduler for Slotted {
             self.is_stale = false;
             if !self.is_restarting {
                 self.count(now_s);
-                let restarts = self.looks > 0 && self.looks % LOOKS_TO_RESTART == 0;
+                let restarts = self.looks > 0 && self.looks.is_multiple_of(LOOKS_TO_RESTART);
                 self.looks += 1;
                 if restarts {
                     self.is_restarting = true;

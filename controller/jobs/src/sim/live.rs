@@ -107,6 +107,12 @@ impl Jobs {
         self.usage.running + self.usage.waiting
     }
 
+    /// How many ids were ever given.
+    #[cfg(test)]
+    pub(super) const fn ids(&self) -> usize {
+        self.jobs.len()
+    }
+
     pub(super) fn next_end_ns(&self) -> Option<u64> {
         self.ends.first().map(|(end_ns, _, _)| *end_ns)
     }

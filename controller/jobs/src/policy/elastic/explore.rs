@@ -50,7 +50,7 @@ impl Exploration {
 
     /// The width of its phase, which begins now if none has.
     pub fn begin(&mut self, now_ns: u64) -> u32 {
-        self.ends_ns.get_or_insert(now_ns.saturating_add(PHASE_NS));
+        self.ends_ns.get_or_insert_with(|| now_ns.saturating_add(PHASE_NS));
         WIDTHS[self.phase]
     }
 

@@ -67,7 +67,8 @@ fn the_committed_rows_are_whole_and_their_frames_are_ours() {
     let [bytes, rate, bound] =
         ["bytes", "rate_mbit", "bound_us"].map(|name| table.column(name).expect("a column"));
     let mut count = 0;
-    for row in table.rows().map(|row| row.expect("a row")).filter(|row| row.text(bound) != "") {
+    for row in table.rows().map(|row| row.expect("a row")).filter(|row| !row.text(bound).is_empty())
+    {
         let number = |column| row.number(column).expect("a number");
         let frames = ceil(number(bytes) / CHUNK_BYTES) * FRAME_BYTES;
         let expected_us = frames * 8.0 / number(rate);
