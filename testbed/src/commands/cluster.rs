@@ -26,7 +26,8 @@ use weft_jobs::text::{TextError, ns_of};
 use weft_jobs::trace;
 use weft_process::say;
 
-use super::cluster_compare::{self, CompareArgs, Curves, NetworkArgs};
+use super::cluster_compare::{self, CompareArgs, NetworkArgs};
+use super::cluster_curves::{self, Curves};
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
 #[derive(Debug, Args)]
@@ -224,7 +225,7 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
         write(&out.join("summary.json"), &(text + "\n"))?;
         let curves = seen.curves.map(|curves| (summary.policy.clone(), curves));
         let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
-        cluster_compare::draw(out, &name, curves.as_slice())?;
+        cluster_curves::draw(out, &name, curves.as_slice())?;
         say!("weft: rows of {} jobs in {}", summary.jobs, out.join("jobs.csv").display());
     }
     match format {

@@ -18,11 +18,10 @@ use weft_jobs::sim::{Observer, Row, Usage};
 use weft_jobs::trace::generate::{Recipe, Sizes, arrive};
 use weft_process::say;
 use weft_testbed::interrupt;
-use weft_testbed::report::{
-    ClusterRow, ClusterSample, SvgError, cluster_rows, completions_svg, table, utilisation_svg,
-};
+use weft_testbed::report::{ClusterRow, ClusterSample, cluster_rows, table};
 
 use super::cluster::{Choice, ClusterArgs, Mode, read_cluster, usage, write};
+use super::cluster_curves::{Curves, draw};
 use super::{
     Exit, Failure, Format, Outcome, compare, csv_text, emit_csv, emit_json, emit_text, progress_bar,
 };
@@ -93,47 +92,6 @@ impl NetworkArgs {
             slots_per_job: self.slots_per_job,
         }))
     }
-}
-
-/// What pictures show of one simulation.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Curves {
-    /// GPUs of the cluster.
-    gpus: f64,
-    jct_s: Vec<f64>,
-    used: Vec<(f64, f64)>,
-}
-
-impl Curves {
-    pub(crate) fn new(cluster: &Cluster) -> Self {
-        Self { gpus: cluster.gpus().into(), ..Self::default() }
-    }
-
-    pub(crate) fn ended(&mut self, row: &Row<'_>) {
-        self.jct_s.push(seconds(row.jct_ns()));
-    }
-
-    pub(crate) fn usage(&mut self, now_ns: u64, usage: Usage) {
-        let share = f64::from(usage.gpus) / self.gpus;
-        if self.used.last().is_none_or(|last| last.1.to_bits() != share.to_bits()) {
-            self.used.push((seconds(now_ns), share));
-        }
-    }
-}
-
-/// Draws `completions.svg` and `utilisation.svg`; `whose` says what they are of.
-pub(crate) fn draw(out: &Path, whose: &str, kinds: &[(String, Curves)]) -> Result<(), Failure> {
-    let failed = |error: SvgError| Exit::Failed.because(error);
-    let times: Vec<_> = kinds.iter().map(|(name, c)| (name.clone(), c.jct_s.clone())).collect();
-    let used: Vec<_> = kinds.iter().map(|(name, c)| (name.clone(), c.used.clone())).collect();
-    let completions = completions_svg(&format!("How long jobs took: {whose}"), &times);
-    let utilisation = utilisation_svg(&format!("GPUs in use: {whose}"), &used);
-    for (name, picture) in [("completions.svg", completions), ("utilisation.svg", utilisation)] {
-        if let Some(picture) = picture.map_err(failed)? {
-            write(&out.join(name), &picture)?;
-        }
-    }
-    Ok(())
 }
 
 /// What was found. Outside scripts read these names.
@@ -421,8 +379,4 @@ fn cells(row: &ClusterRow) -> Vec<String> {
         half(row.difference_half_interval_95, &|half| format!("{:.1}%", 100.0 * half)),
         format!("{}/{}", row.faster, row.cases),
     ]
-}
-
-fn seconds(time_ns: u64) -> f64 {
-    time_ns as f64 / NS_PER_S as f64
 }

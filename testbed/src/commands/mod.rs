@@ -8,6 +8,7 @@ mod bench_gate;
 pub(crate) mod certs;
 pub(crate) mod cluster;
 mod cluster_compare;
+mod cluster_curves;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;
