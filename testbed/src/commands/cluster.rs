@@ -225,7 +225,7 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
         write(&out.join("summary.json"), &(text + "\n"))?;
         let curves = seen.curves.map(|curves| (summary.policy.clone(), curves));
         let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
-        cluster_curves::draw(out, &name, curves.as_slice())?;
+        cluster_curves::draw(out, [&name, &name], curves.as_slice())?;
         say!("weft: rows of {} jobs in {}", summary.jobs, out.join("jobs.csv").display());
     }
     match format {

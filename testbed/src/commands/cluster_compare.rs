@@ -179,7 +179,10 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     bar.finish_and_clear();
     if let Some(out) = &arguments.out {
         let whose = format!("{cases} cases of {} traces, {} GPUs", traces.len(), cluster.gpus());
-        write_all(out, &whose, &answer, &curves)?;
+        let first = samples.first().map_or_else(String::new, |case| {
+            format!("{}, load {}, seed {}", case.trace, case.load, case.seed)
+        });
+        write_all(out, [&whose, &first], &answer, &curves)?;
     }
     match format {
         Format::Text => emit_text(&text(&answer))?,
@@ -300,7 +303,7 @@ fn distance(choice: &Choice, name: &str, setup: &Setup, cases: u64) -> Result<Di
 
 fn write_all(
     out: &Path,
-    whose: &str,
+    whose: [&str; 2],
     answer: &Answer,
     curves: &[(String, Curves)],
 ) -> Result<(), Failure> {
@@ -342,9 +345,9 @@ fn text(answer: &Answer) -> String {
         out += &table(&lines);
         out.push('\n');
     }
-    out += "median, mean, 95 %: of the cases' mean completion times, and half of that mean's\n\
-            interval; difference: each case's over the first policy's, less 1, and half of its\n\
-            interval\n";
+    out += "median, mean, 95 %: of the cases' mean completion times, and half of that\n\
+            mean's interval; differs: each case's over the first policy's, less 1, its\n\
+            mean and half of its interval\n";
     if !answer.small_cases.is_empty() {
         out += "\nsmall cases, mean completion over that of the best of all fixed orders\n";
         let head = ["policy", "cases", "as good", "mean", "largest"];

@@ -38,13 +38,17 @@ impl Curves {
     }
 }
 
-/// Draws `completions.svg` and `utilisation.svg`; `whose` says what they are of.
-pub(crate) fn draw(out: &Path, whose: &str, kinds: &[(String, Curves)]) -> Result<(), Failure> {
+/// Draws `completions.svg` of `all` and `utilisation.svg` of `one`, the first case of all.
+pub(crate) fn draw(
+    out: &Path,
+    [all, one]: [&str; 2],
+    kinds: &[(String, Curves)],
+) -> Result<(), Failure> {
     let failed = |error: SvgError| Exit::Failed.because(error);
     let times: Vec<_> = kinds.iter().map(|(name, c)| (name.clone(), c.jct_s.clone())).collect();
     let used: Vec<_> = kinds.iter().map(|(name, c)| (name.clone(), c.used.clone())).collect();
-    let completions = completions_svg(&format!("How long jobs took: {whose}"), &times);
-    let utilisation = utilisation_svg(&format!("GPUs in use: {whose}"), &used);
+    let completions = completions_svg(&format!("How long jobs took: {all}"), &times);
+    let utilisation = utilisation_svg(&format!("GPUs in use: {one}"), &used);
     for (name, picture) in [("completions.svg", completions), ("utilisation.svg", utilisation)] {
         if let Some(picture) = picture.map_err(failed)? {
             write(&out.join(name), &picture)?;

@@ -77,10 +77,12 @@ pub fn utilisation_svg(
         return Ok(None);
     }
     let count = u32::try_from(kinds.len()).unwrap_or(u32::MAX);
-    let height = 130 + STRIP * count.min(40);
+    let height = 110 + STRIP * count.min(40);
     let note = "part of the GPUs that were in use, from 0 to 1; a strip is one policy";
     page((SIZE.0, height), title, note, |area| {
-        let strips = area.split_evenly((kinds.len(), 1));
+        // The last one has the axis of all.
+        let tops = (1..count).map(|index| i32::try_from(index * STRIP).unwrap_or(i32::MAX));
+        let strips = area.split_by_breakpoints([0_i32; 0], tops.collect::<Vec<_>>());
         let last = kinds.len() - 1;
         for (index, ((name, points), strip)) in kinds.iter().zip(&strips).enumerate() {
             strip_of(
@@ -114,7 +116,7 @@ fn strip_of(
     let mut mesh = chart.configure_mesh();
     mesh.light_line_style(TRANSPARENT).label_style(("sans-serif", LETTERS)).y_labels(3);
     match is_last {
-        true => mesh.x_desc("seconds since the first job came"),
+        true => mesh.x_desc("seconds since the first job came").x_label_formatter(&|s| plain(*s)),
         false => mesh.x_labels(0),
     };
     mesh.draw().map_err(SvgError::new)?;
