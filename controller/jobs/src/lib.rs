@@ -17,6 +17,7 @@ pub mod experiment;
 pub mod job;
 pub mod lights;
 pub mod model;
+pub mod optimum;
 pub mod place;
 pub mod policy;
 pub mod sim;

@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::job::{Job, JobId};
 use crate::policy::Manner;
 
+pub mod network;
 pub mod skew;
 pub mod trial;
 pub mod yarn;
@@ -59,11 +60,14 @@ pub struct Placement {
 pub struct Options {
     /// PACKLIMIT: a model whose largest tensor is more than this part of it is skewed.
     pub pack_limit: f64,
+    /// The network, for placements that look at it and for the speeds of jobs on it. `None`: jobs
+    /// are as fast on any nodes, and placements that look see the default one.
+    pub network: Option<network::Network>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pack_limit: skew::PACK_LIMIT_DEFAULT }
+        Self { pack_limit: skew::PACK_LIMIT_DEFAULT, network: None }
     }
 }
 
@@ -101,6 +105,20 @@ pub const PLACEMENTS: &[Placement] = &[
         name: "trial",
         about: "in fragments once, on few nodes once, then where the model was faster",
         placer: |cluster, _| Box::new(trial::Trial::new(Nodes::new(cluster))),
+    },
+    Placement {
+        name: "slot-aware",
+        about: "few nodes under the switch whose aggregator has the most slots left",
+        placer: |cluster, options| {
+            Box::new(network::SlotAware::new(options.network.unwrap_or_default(), cluster))
+        },
+    },
+    Placement {
+        name: "network",
+        about: "where all jobs together get most done, by their links and slots",
+        placer: |cluster, options| {
+            Box::new(network::BySight::new(options.network.unwrap_or_default(), cluster))
+        },
     },
 ];
 

@@ -1,14 +1,14 @@
 //! `weft cluster`: a trace of jobs on a cluster, under a policy, event by event.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, IsTerminal as _, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use weft_controller::exec::ExecJobPolicy;
 use weft_jobs::cluster::Cluster;
@@ -21,19 +21,21 @@ use weft_jobs::policy::{
 use weft_jobs::sim::setup::Setup;
 use weft_jobs::sim::speed::Costs;
 use weft_jobs::sim::summary::{Figures, Summary};
-use weft_jobs::sim::{self, Observer, Row, rows};
+use weft_jobs::sim::{self, Observer, Row, Usage, rows};
 use weft_jobs::text::{TextError, ns_of};
 use weft_jobs::trace;
 use weft_process::say;
 
-use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
+use super::cluster_compare::{self, CompareArgs, NetworkArgs};
+use super::cluster_curves::{self, Curves};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArgs {
     /// The jobs: a CSV of Tiresias', ElasticFlow's or Alibaba's columns, or Philly's JSON. Times in
-    /// seconds.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: PathBuf,
+    /// seconds. A comparison takes several, also made-up ones: mixed:N, heavy-tailed:N for N jobs.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) trace: Vec<PathBuf>,
     /// The cluster: num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node (GB), one
     /// row.
     #[arg(long, value_name = "FILE")]
@@ -42,7 +44,10 @@ pub(crate) struct ClusterArgs {
     pub(crate) policy: String,
     #[command(flatten)]
     pub(crate) choice: Choice,
-    /// Writes DIR/jobs.csv, a row a job in order of their ends, and DIR/summary.json.
+    #[command(flatten)]
+    pub(crate) comparison: CompareArgs,
+    /// Writes DIR/jobs.csv, a row a job in order of their ends, DIR/summary.json, and as pictures
+    /// DIR/completions.svg and DIR/utilisation.svg; of a comparison, compare.json and compare.csv.
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -98,6 +103,8 @@ pub(crate) struct Choice {
     /// What going on with another width takes, in seconds on the job's GPUs.
     #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = not_negative)]
     pub(crate) restart_cost: f64,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     /// How long an outside policy (exec:CMD) may take over one answer.
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     pub(crate) policy_timeout_ms: u64,
@@ -194,12 +201,20 @@ impl SummaryFile {
 }
 
 pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
+    if !arguments.comparison.compare.is_empty() {
+        return cluster_compare::run(arguments, format);
+    }
+    let [trace] = arguments.trace.as_slice() else {
+        return Err(usage("--trace", "only a comparison takes several; see --compare"));
+    };
     let cluster = read_cluster(&arguments.cluster)?;
     let setup = arguments.choice.setup(&arguments.policy, cluster)?;
-    let jobs = arguments.choice.jobs(&arguments.trace, &setup)?;
+    let jobs = arguments.choice.jobs(trace, &setup)?;
     let is_compat = arguments.choice.mode == Mode::CompatTiresias;
     let table = arguments.out.as_deref().map(JobsFile::create).transpose()?;
-    let mut seen = Seen { table, is_compat, figures: Figures::default(), bar: bar(jobs.len()) };
+    let bar = progress_bar(jobs.len() as u64, "job");
+    let curves = arguments.out.is_some().then(|| Curves::new(&cluster));
+    let mut seen = Seen { table, is_compat, figures: Figures::default(), curves, bar };
     arguments.choice.simulate(&setup, jobs, &mut seen)?;
     seen.bar.finish_and_clear();
     let summary = SummaryFile::new(setup.policy.name(), &seen.figures.summary(&cluster));
@@ -208,6 +223,9 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
         let text =
             serde_json::to_string_pretty(&summary).map_err(|error| Exit::Failed.because(error))?;
         write(&out.join("summary.json"), &(text + "\n"))?;
+        let curves = seen.curves.map(|curves| (summary.policy.clone(), curves));
+        let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
+        cluster_curves::draw(out, &name, curves.as_slice())?;
         say!("weft: rows of {} jobs in {}", summary.jobs, out.join("jobs.csv").display());
     }
     match format {
@@ -225,6 +243,16 @@ pub(crate) fn read_cluster(path: &Path) -> Result<Cluster, Failure> {
 impl Choice {
     /// What a run under a policy is made of.
     pub(crate) fn setup(&self, policy: &str, cluster: Cluster) -> Result<Setup, Failure> {
+        self.setup_at(policy, self.placement.as_deref(), cluster)
+    }
+
+    /// The same with a placement of its own.
+    pub(crate) fn setup_at(
+        &self,
+        policy: &str,
+        placement: Option<&str>,
+        cluster: Cluster,
+    ) -> Result<Setup, Failure> {
         let policy = self.policy(policy)?;
         let mut setting = Setting { seed: self.seed, ..Setting::new(cluster) };
         setting.knobs = self.knobs()?;
@@ -232,7 +260,7 @@ impl Choice {
             setting.widths = Arc::new(parse(path, Throughputs::read)?);
         }
         let mut setup = Setup::new(policy, setting);
-        if let Some(name) = &self.placement {
+        if let Some(name) = placement {
             setup.placement = place::by_name(name).map_err(|error| usage("--placement", error))?;
         }
         let counts = setup.placement.name == PLACEMENTS[0].name;
@@ -246,7 +274,7 @@ impl Choice {
         if !(self.spread_slowdown >= 1.0 && self.spread_slowdown.is_finite()) {
             return Err(usage("--spread-slowdown", "expected a number of at least 1"));
         }
-        setup.options = Options { pack_limit: self.pack_limit };
+        setup.options = Options { pack_limit: self.pack_limit, network: self.network.network()? };
         setup.spread_slowdown = self.spread_slowdown;
         setup.costs = Costs {
             preemption_ns: ns_of(self.preemption_cost),
@@ -327,7 +355,7 @@ fn parse<T>(
     read(&path.display().to_string(), &text).map_err(|error| Exit::Usage.because(error))
 }
 
-fn usage(option: &str, why: impl std::fmt::Display) -> Failure {
+pub(crate) fn usage(option: &str, why: impl std::fmt::Display) -> Failure {
     Exit::Usage.because(anyhow!("{option}: {why}"))
 }
 
@@ -373,6 +401,7 @@ struct Seen {
     table: Option<JobsFile>,
     is_compat: bool,
     figures: Figures,
+    curves: Option<Curves>,
     bar: ProgressBar,
 }
 
@@ -382,18 +411,15 @@ impl Observer for Seen {
             table.line(&row.line(self.is_compat));
         }
         self.figures.add(&row);
+        if let Some(curves) = &mut self.curves {
+            curves.ended(&row);
+        }
         self.bar.inc(1);
     }
-}
 
-/// Jobs that ended, of all.
-pub(crate) fn bar(jobs: usize) -> ProgressBar {
-    let bar = ProgressBar::new(jobs as u64);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
+    fn usage(&mut self, now_ns: u64, usage: Usage) {
+        if let Some(curves) = &mut self.curves {
+            curves.usage(now_ns, usage);
+        }
     }
-    if let Ok(style) = ProgressStyle::with_template("job {pos}/{len} [{bar:40}] ({eta})") {
-        bar.set_style(style);
-    }
-    bar
 }

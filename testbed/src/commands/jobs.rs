@@ -9,6 +9,7 @@ use weft_jobs::bands::{self, BandPolicy, Grouping};
 
 use super::jobs_elastic::{self, DistanceArgs, FitArgs, Table3Args};
 use super::jobs_lights::{self, LightsArgs};
+use super::jobs_trace::{self, TraceArgs};
 use super::jobs_widths::{self, WidthsArgs};
 use super::{Exit, Format, Outcome, emit_csv, emit_json, emit_text};
 
@@ -24,6 +25,11 @@ pub(crate) enum JobsCommand {
     /// One parameter, the work of a step, is fitted so that placement 8 takes as long as
     /// published under FIFO; the seven others, and all of One and RoundRobin, are predicted.
     Lights(LightsArgs),
+    /// Make a trace up: Poisson arrivals, and sizes with a heavy tail
+    ///
+    /// CSV on standard output, as `weft cluster --trace` reads it. The same arguments give the same
+    /// jobs.
+    Trace(TraceArgs),
     /// Fit speeds or a loss by non-negative least squares, and say what is left over
     Fit(FitArgs),
     /// Say how far the rules for widths are from the optimum, on small cases
@@ -82,6 +88,7 @@ pub(crate) fn run(command: JobsCommand, format: Format) -> Outcome {
     match command {
         JobsCommand::Bands(arguments) => run_bands(&arguments, format),
         JobsCommand::Lights(arguments) => jobs_lights::run(&arguments, format),
+        JobsCommand::Trace(arguments) => jobs_trace::run(&arguments),
         JobsCommand::Fit(arguments) => jobs_elastic::run_fit(&arguments, format),
         JobsCommand::Optimum(arguments) => jobs_elastic::run_optimum(&arguments, format),
         JobsCommand::Table3(arguments) => jobs_elastic::run_table3(&arguments, format),

@@ -170,17 +170,18 @@ fn text(answer: &Answer) -> String {
             row.placement.to_string(),
             row.servers_per_host.clone(),
             row.policy.to_owned(),
-            format!("{:.0} s", row.jct_s),
-            or_dash(row.slides_jct_s.map(|slides_s| format!("{slides_s:.0} s"))),
+            format!("{:.0}", row.jct_s),
+            or_dash(row.slides_jct_s.map(|slides_s| format!("{slides_s:.0}"))),
             if row.fitted { "fitted".to_owned() } else { or_dash(row.error.map(percent)) },
             format!("{:.2}", row.ratio),
             or_dash(row.slides_ratio.map(|ratio| format!("{ratio:.2}"))),
-            format!("{:.3} s", row.wait_mean_s),
+            format!("{:.3}", row.wait_mean_s),
             format!("{:.4}", row.wait_variance_s2),
         ]);
     }
     let mut out = format!(
-        "one parameter, fitted on placement 8 under FIFO: a step takes {:.4} s of a core\n\n",
+        "one parameter, fitted on placement 8 under FIFO: a step takes {:.4} s of a core\n\
+         mean JCT and wait in seconds; ratio: over FIFO's JCT\n\n",
         answer.step_s
     );
     out += &table(&rows);

@@ -41,6 +41,15 @@ pub fn is_skewed(model: &str, pack_limit: f64) -> bool {
     skew(model).is_none_or(|skew| skew > pack_limit)
 }
 
+/// The bytes of a model's tensors of at least 1 MB; `None` for a model without known sizes.
+#[must_use]
+pub fn bytes(model: &str) -> Option<u64> {
+    let sizes = TENSORS_MB.iter().find(|(name, _)| *name == model)?.1;
+    let all = sizes.iter().map(|(size, count)| size * f64::from(*count)).sum::<f64>();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "under 1 GB")]
+    Some((all * 1e6) as u64)
+}
+
 /// The largest tensor's part of a model, from 0 to 1; `None` for a model without known sizes.
 #[must_use]
 pub fn skew(model: &str) -> Option<f64> {

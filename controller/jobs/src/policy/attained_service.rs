@@ -263,7 +263,10 @@ impl Queues {
     fn started(&mut self, id: JobId, now_ns: u64) {
         let entry = &mut self.jobs[id.index()];
         entry.runs_from_ns = Some(now_ns);
-        entry.waited_ns += now_ns - entry.waits_from_ns;
+        // Who waits for the first time is in the first queue already.
+        if entry.executed_ns > entry.forgotten_ns {
+            entry.waited_ns += now_ns - entry.waits_from_ns;
+        }
         if entry.tie & NOT_STARTED != 0 {
             self.starts += 1;
             entry.tie = self.starts;

@@ -143,8 +143,9 @@ struct Known {
 
 impl Known {
     fn new(now_ns: u64, job: &Job, real: Speedups, explores: bool) -> Self {
-        // What runs at one width only has nothing to explore.
-        let exploration = (explores && real.least() == 1).then(Exploration::default);
+        // Who cannot run at every width that is tried is not tried.
+        let can_explore = explore::WIDTHS.iter().all(|width| real.at(*width) > 0.0);
+        let exploration = (explores && can_explore).then(Exploration::default);
         Self {
             remaining_ns: job.duration_ns as f64,
             since_ns: now_ns,

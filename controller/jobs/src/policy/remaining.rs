@@ -96,3 +96,6 @@ impl Scheduler for Sizes {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 
 use super::Parts;
 use super::speed::{BySpread, ByWidth, Costs, Speeds};
+use crate::place::network::ByNetwork;
 use crate::place::{Options, Placement};
 use crate::policy::{AnyPolicy, Jobs, PolicyError, Setting};
 
@@ -20,7 +21,8 @@ pub struct Setup {
     pub placement: &'static Placement,
     /// What can be turned at placements.
     pub options: Options,
-    /// How many times as long a skewed model takes that is spread; 1 is as long.
+    /// How many times as long a skewed model takes that is spread; 1 is as long. Without a network
+    /// in `options`, which knows better.
     pub spread_slowdown: f64,
     /// What a start takes.
     pub costs: Costs,
@@ -42,14 +44,15 @@ impl Setup {
     pub fn parts(&self) -> Result<Parts, PolicyError> {
         let Setting { cluster, widths, .. } = &self.setting;
         let widths = Arc::clone(widths);
-        let speeds: Box<dyn Speeds> = match self.spread_slowdown > 1.0 {
-            true => Box::new(BySpread {
+        let speeds: Box<dyn Speeds> = match (self.options.network, self.spread_slowdown > 1.0) {
+            (Some(network), _) => Box::new(ByNetwork::new(widths, network, cluster)),
+            (None, true) => Box::new(BySpread {
                 widths,
                 gpus_per_node: cluster.gpus_per_node,
                 pack_limit: self.options.pack_limit,
                 slowdown: self.spread_slowdown,
             }),
-            false => Box::new(ByWidth(widths)),
+            (None, false) => Box::new(ByWidth(widths)),
         };
         Ok(Parts {
             cluster: *cluster,
