@@ -77,6 +77,7 @@ struct Run {
     mean_jct_s: f64,
     /// The most jobs that waited or ran at once.
     jobs_max: u32,
+    resizes_per_job: f64,
 }
 
 #[derive(Debug, Default)]
@@ -84,12 +85,14 @@ struct Totals {
     jct_s: f64,
     ended: u32,
     jobs_max: u32,
+    resizes: u32,
 }
 
 impl Observer for Totals {
     fn ended(&mut self, row: Row<'_>) {
         self.jct_s += row.jct_ns() as f64 / NS_PER_S as f64;
         self.ended += 1;
+        self.resizes += row.resizes;
     }
 
     fn usage(&mut self, _: u64, usage: Usage) {
@@ -112,8 +115,12 @@ fn run(
     setup.costs = Costs { preemption_ns: restart_ns, restart_ns };
     let mut totals = Totals::default();
     sim::run(setup.parts()?, jobs, &mut totals)?;
-    let mean_jct_s = totals.jct_s / f64::from(totals.ended.max(1));
-    Ok(Run { mean_jct_s, jobs_max: totals.jobs_max })
+    let ended = f64::from(totals.ended.max(1));
+    Ok(Run {
+        mean_jct_s: totals.jct_s / ended,
+        jobs_max: totals.jobs_max,
+        resizes_per_job: f64::from(totals.resizes) / ended,
+    })
 }
 
 /// A mean over seeds, and its range.

@@ -51,6 +51,8 @@ struct WidthsRow {
     optimum_total_s: f64,
     one_mean_jct_s: f64,
     doubling_mean_jct_s: f64,
+    one_resizes_per_job: f64,
+    doubling_resizes_per_job: f64,
 }
 
 impl From<&Widths> for WidthsRow {
@@ -77,6 +79,8 @@ impl From<&Widths> for WidthsRow {
             optimum_total_s: row.optimum.total_s,
             one_mean_jct_s: row.mean_jct_s[0].mean,
             doubling_mean_jct_s: row.mean_jct_s[1].mean,
+            one_resizes_per_job: row.resizes_per_job[0].mean,
+            doubling_resizes_per_job: row.resizes_per_job[1].mean,
         }
     }
 }

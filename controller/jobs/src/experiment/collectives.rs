@@ -57,6 +57,8 @@ pub struct Row {
     pub optimum: Chosen,
     /// Mean completion time in seconds of jobs that come and go, under +1 and under doubling.
     pub mean_jct_s: [Spread; 2],
+    /// How often such a job changes its width, under the same.
+    pub resizes_per_job: [Spread; 2],
 }
 
 /// Widths whose iterations are shown.
@@ -110,18 +112,20 @@ impl Question {
             Chosen { widths, total_s }
         };
         let (best, _) = optimum(&jobs, GPUS).expect("more GPUs than jobs");
-        let mut mean_jct_s = [Spread::default(); 2];
+        let [mut mean_jct_s, mut resizes_per_job] = [[Spread::default(); 2]; 2];
         let widths: Arc<dyn Widths> = Arc::new(OneSpeed { speed, gpus_max: GPUS });
-        for (mean, policy) in mean_jct_s.iter_mut().zip(["optimus", "doubling"]) {
-            let policy = BUILT_IN.find(policy).expect("a policy of the registry");
-            let mut means = Vec::new();
+        for (at, name) in ["optimus", "doubling"].into_iter().enumerate() {
+            let policy = BUILT_IN.find(name).expect("a policy of the registry");
+            let [mut means_s, mut resizes] = [Vec::new(), Vec::new()];
             for seed in 1..=self.seeds.max(1) {
                 let jobs = COMING.generate(seed);
                 let cluster = Cluster::of_nodes(GPUS / 8, 8);
-                means
-                    .push(run(&policy, cluster, jobs, Arc::clone(&widths), RESTART_NS)?.mean_jct_s);
+                let ran = run(&policy, cluster, jobs, Arc::clone(&widths), RESTART_NS)?;
+                means_s.push(ran.mean_jct_s);
+                resizes.push(ran.resizes_per_job);
             }
-            *mean = Spread::of(&means);
+            mean_jct_s[at] = Spread::of(&means_s);
+            resizes_per_job[at] = Spread::of(&resizes);
         }
         Ok(Row {
             collective: name,
@@ -130,6 +134,7 @@ impl Question {
             doubling: chosen(grow(&jobs, GPUS, Growth::Doubling)),
             optimum: chosen(best),
             mean_jct_s,
+            resizes_per_job,
         })
     }
 }

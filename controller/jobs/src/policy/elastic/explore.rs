@@ -1,8 +1,9 @@
 //! What a job's first minutes tell about its speed: the exploratory strategy of arXiv 1908.08082.
 //!
 //! A job keeps [`GPUS`] for itself and runs [`PHASE_NS`] at each width of [`WIDTHS`]; from then on
-//! its speed at every width is that of equation 5, fitted to the four speeds seen. Invariant: no
-//! speed is used that the job did not show.
+//! its speed at every width is that of equation 5, fitted to the four speeds seen: what a
+//! controller measures, and in a simulation the job's real speed there. Invariant: no speed is used
+//! that the job did not show.
 
 use alloc::vec::Vec;
 

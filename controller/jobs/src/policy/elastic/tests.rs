@@ -129,6 +129,16 @@ fn fixed_widths_queue_in_order_of_arrival() {
     }
 }
 
+/// 6 of 8 GPUs are taken; the second needs 4, and the third, which would fit, came later.
+#[test]
+fn nobody_overtakes_under_a_fixed_width() {
+    let mut fixed = at_work("fixed-8", 8, Arc::new(AsAsked));
+    for (id, gpus) in [(0, 6), (1, 4), (2, 2)] {
+        arrive(&mut *fixed, 0, id, &job(gpus, 100));
+    }
+    assert_eq!(poll(&mut *fixed, 0).0, [(0, 6)]);
+}
+
 #[test]
 fn a_job_that_cannot_run_so_wide_gets_what_it_can_use() {
     let mut fixed = at_work("fixed-8", 8, Arc::new(Linear(2)));

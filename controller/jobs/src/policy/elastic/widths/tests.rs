@@ -62,6 +62,17 @@ fn gpus_that_are_too_few_for_one_go_to_another() {
     assert_eq!(widths, [4, 4]);
 }
 
+/// Of 5 GPUs two are left when the large job has 2. Its next step gains 250 s on two GPUs, the small
+/// one's 200 s on one.
+#[test]
+fn a_gain_counts_for_each_gpu_that_is_added() {
+    let linear = |iterations| {
+        let speed = Curve::new((1..=8).map(|width| (width, f64::from(width))));
+        Demand { iterations, speed, least: 1 }
+    };
+    assert_eq!(grow(&[linear(1000.0), linear(400.0)], 5, Growth::Doubling), [2, 2]);
+}
+
 /// A job that needs 4 waits for them, and what it cannot use is not kept from those after it.
 #[test]
 fn a_job_starts_at_the_least_that_it_needs() {
