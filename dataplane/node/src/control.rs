@@ -261,7 +261,14 @@ impl Holdings {
             Some(HoldingCommand::RemoveLease { row, .. }) => {
                 self.rows.retain(|known| known.row != row);
             }
-            Some(HoldingCommand::InstallJob(_) | HoldingCommand::RemoveJob { .. }) | None => return,
+            // Push jobs are lane 0's, as is whatever the map does not know.
+            Some(
+                HoldingCommand::InstallJob(_)
+                | HoldingCommand::RemoveJob { .. }
+                | HoldingCommand::InstallPush(_)
+                | HoldingCommand::RemovePush { .. },
+            )
+            | None => return,
         }
         if self.shards > 1 {
             self.map.renew(self.shards, self.rows.iter());
