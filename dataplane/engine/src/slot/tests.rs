@@ -165,6 +165,22 @@ fn a_store_takes_whole_cache_lines_and_a_row_for_each_rank_of_rank_order() {
 }
 
 #[test]
+fn a_store_is_laid_out_anew_within_its_memory_and_no_further() {
+    let arithmetic = Arithmetic {
+        element_type: ElementType::I32,
+        operation: Operation::Sum,
+        sum_order: SumOrder::Arrival,
+        overflow: Overflow::Wrap,
+    };
+    let mut store = Store::vacant(Kernels::detect(), 8 * 16);
+    assert!(store.lay_out(arithmetic, 3, 2, 8));
+    assert!(!store.lay_out(arithmetic, 3, 2, 9), "it has eight lines");
+    assert_eq!(store.len_bytes(), (8 + 1) * 64, "what is refused changes nothing");
+    assert!(store.lay_out(arithmetic, 3, 2, 4));
+    assert_eq!(store.len_bytes(), (4 + 1) * 64);
+}
+
+#[test]
 fn rank_order_does_not_depend_on_arrival() {
     // 1e8 + 1 - 1e8 depends on the order in f32.
     let values = [1.0e8_f32, 1.0, -1.0e8];

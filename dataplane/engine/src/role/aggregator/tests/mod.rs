@@ -1,6 +1,7 @@
 //! The aggregator, cell by cell of SPEC#slot and SPEC#handshake.
 
 mod cells;
+mod hand_over;
 mod holdings;
 mod hostile;
 mod leaf;
