@@ -6,6 +6,7 @@ mod answer;
 mod bound;
 mod conduct;
 mod counters;
+mod credits;
 mod decide;
 mod durable;
 mod hostile;
