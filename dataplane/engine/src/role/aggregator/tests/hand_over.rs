@@ -5,11 +5,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_wire::frame::{Encap, Endpoint};
-use weft_wire::header::{Kind, Outcome};
-use weft_wire::{MacAddr, Members};
+use weft_wire::header::{Header, Kind, Outcome};
+use weft_wire::hello::{Hello, Phase as Step, Reason};
+use weft_wire::{MacAddr, Members, Nanos};
 
+use super::super::Phase;
 use super::leaf::{Tree, configs, join, root_endpoint, step};
 use super::rig::*;
+use crate::drops::DropReason;
 use crate::slot::State;
 use crate::slot::counter::Transition;
 use crate::table::{BoxConfig, MemberConfig};
@@ -57,6 +60,25 @@ impl Site {
         answer
     }
 
+    /// The steps whose answers the leaf keeps.
+    fn answered_at_leaf(&self) -> Vec<u32> {
+        let steps = self.tree.leaf.leases().flat_map(|lease| {
+            let answered = lease.slots().occupied().filter(|bank| bank.state() == State::Answered);
+            answered.map(|bank| bank.step()).collect::<Vec<_>>()
+        });
+        steps.collect()
+    }
+
+    /// What the leaf sends up at a time, of which nothing arrives.
+    fn lost_at(&mut self, now: Nanos) -> Vec<Header> {
+        let mut buffer = vec![0; MAX_FRAME];
+        let mut sent = Vec::new();
+        while let Some(len) = self.tree.leaf.poll_transmit(now, &mut buffer) {
+            sent.push(read(&buffer[..len]).header);
+        }
+        sent
+    }
+
     /// The root begins anew, with a worker that holds just these of the first eight steps.
     fn restart_root(&mut self, held: u8) {
         self.tree.root = aggregator(self.root.clone(), 99);
@@ -77,6 +99,8 @@ fn a_leaf_hands_over_the_answers_that_it_keeps_and_nothing_else() {
     site.sum(1);
     site.restart_root(0b0100_0000);
     assert_eq!(site.tree.root.stats().transitions.of(Transition::HandOver), 1);
+    let again = site.tree.root.stats().drops.of(DropReason::Duplicate);
+    assert_eq!(again, 0, "what the root has by now is not handed over again");
     let kept = send(&mut site.tree.root, site.own.status(0)).unwrap();
     assert_eq!((kept.header.kind, kept.values), (Kind::Answer, vec![6; 4]));
     let open = send(&mut site.tree.root, site.own.status(1)).unwrap();
@@ -84,12 +108,109 @@ fn a_leaf_hands_over_the_answers_that_it_keeps_and_nothing_else() {
     assert_eq!(open.header.members, Members::EMPTY);
     // The worker brings what it alone holds, and the leaf gets it at last.
     let header = site.own.header(Kind::Answer, 1);
-    let header = weft_wire::header::Header { members: Members(0b11), ..header };
+    let header = Header { members: Members(0b11), ..header };
     let answer = step(&mut site.tree.root, site.own.frame(&header, &payload(6)));
     step(&mut site.tree.leaf, answer.expect("all get what was handed over"));
-    let steps = site.tree.leaf.leases().flat_map(|lease| {
-        let answered = lease.slots().occupied().filter(|bank| bank.state() == State::Answered);
-        answered.map(|bank| bank.step()).collect::<Vec<_>>()
-    });
-    assert_eq!(steps.collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(site.answered_at_leaf(), [0, 1]);
+}
+
+/// It says that it holds them although an earlier one is still missing, and the root, which wants
+/// the last alone, hands it on.
+#[test]
+fn a_leaf_holds_what_it_has_beyond_a_step_that_is_missing() {
+    let mut site = Site::new();
+    for chunk in [0, 1, 2, 4, 6] {
+        let answer = site.sum(chunk);
+        if chunk != 1 {
+            step(&mut site.tree.leaf, answer).expect("the answer goes to the members");
+        }
+    }
+    site.restart_root(0b1010_1000);
+    assert_eq!(site.tree.root.stats().transitions.of(Transition::HandOver), 1);
+    let kept = send(&mut site.tree.root, site.own.status(6)).unwrap();
+    assert_eq!((kept.header.kind, kept.values), (Kind::Answer, vec![6; 4]));
+}
+
+#[test]
+fn a_leaf_hands_over_one_after_the_other_and_then_waits() {
+    let mut site = Site::new();
+    for chunk in [0, 1] {
+        let answer = site.sum(chunk);
+        step(&mut site.tree.leaf, answer).expect("the answer goes to the members");
+    }
+    site.tree.root = aggregator(site.root.clone(), 99);
+    site.own.join(&mut site.tree.root, Some((0, &[0])));
+    let mut buffer = vec![0; MAX_FRAME];
+    let handed_over = |sent: &[Header]| -> Vec<u32> {
+        sent.iter().filter(|header| header.kind == Kind::Answer).map(|h| h.chunk.0).collect()
+    };
+    for millis in 0..1_000 {
+        let now = Nanos::from_millis(millis);
+        while let Some(len) = site.tree.leaf.poll_transmit(now, &mut buffer) {
+            let sent = read(&buffer[..len]).header;
+            if sent.kind == Kind::Answer {
+                assert_eq!(sent.chunk.0, 0, "the rest follows");
+                assert_eq!(handed_over(&site.lost_at(now)), [1], "and then a pause");
+                assert_eq!(handed_over(&site.lost_at(Nanos::from_millis(millis + 1_000))), [0, 1]);
+                return;
+            }
+            if let Some(answer) = step(&mut site.tree.root, buffer[..len].to_vec()) {
+                step(&mut site.tree.leaf, answer);
+            }
+        }
+    }
+    panic!("nothing was handed over");
+}
+
+/// Its members may be waiting for the answer in silence, too.
+#[test]
+fn a_leaf_asks_for_a_sum_that_it_sent_up_before_all_others() {
+    let mut site = Site::new();
+    let answer = site.sum(0);
+    step(&mut site.tree.leaf, answer).expect("the answer goes to the members");
+    site.sum(1);
+    site.tree.wait();
+    assert_eq!(site.answered_at_leaf(), [0, 1]);
+}
+
+#[test]
+fn a_session_that_broke_above_is_broken_below() {
+    let mut site = Site::new();
+    site.tree.root = aggregator(site.root.clone(), 99);
+    let mut fresh = Member { life: 60, session: 0, ..site.own.clone() };
+    fresh.join(&mut site.tree.root, None);
+    site.tree.wait();
+    assert_eq!(site.tree.leaf.stats().sessions_broken, 1);
+    assert!(site.tree.leaf.leases().all(|lease| lease.phase() == Phase::Forming));
+    let refused = join(&mut site.tree, &mut site.group[0], Some((0, &[0])));
+    assert_eq!((refused.phase, refused.reason), (Step::Refused, Reason::MemberLost));
+}
+
+/// It may be configured any moment.
+#[test]
+fn a_root_that_does_not_know_the_row_yet_breaks_no_session() {
+    let mut site = Site::new();
+    let mut other = site.root.clone();
+    other.rows[0].row = 4;
+    site.tree.root = aggregator(other, 98);
+    site.tree.wait();
+    assert_eq!(site.tree.leaf.stats().sessions_broken, 0);
+    assert!(site.tree.leaf.leases().all(|lease| lease.phase() == Phase::Open));
+}
+
+#[test]
+fn a_leaf_is_closed_when_all_members_of_its_root_are() {
+    let mut site = Site::new();
+    let close = |member: &Member| {
+        let body = Hello { cookie_up: member.cookie, ..Hello::new(Step::Close) };
+        member.hello(body, &[])
+    };
+    for member in [0, 1, 1] {
+        site.tree.deliver(close(&site.group[member]));
+        assert_ne!(site.tree.last().header.members, Members(0b11));
+    }
+    step(&mut site.tree.root, close(&site.own)).expect("a CLOSED");
+    site.tree.wait();
+    site.tree.deliver(close(&site.group[1]));
+    assert_eq!(site.tree.last().header.members, Members(0b11));
 }

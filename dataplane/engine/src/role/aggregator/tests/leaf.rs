@@ -93,7 +93,7 @@ impl Tree {
         None
     }
 
-    fn last(&self) -> &Out {
+    pub(super) fn last(&self) -> &Out {
         self.down.last().expect("the leaf said something")
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn join(tree: &mut Tree, member: &mut Member, held: Option<(u32, &[u8
     hello
 }
 
-fn open_tree() -> (Tree, Vec<Member>) {
+pub(super) fn open_tree() -> (Tree, Vec<Member>) {
     open_tree_of(2, |row| row, &[])
 }
 
@@ -192,7 +192,7 @@ fn a_leaf_whose_members_are_silent_learns_of_the_roots_restart() {
 }
 
 /// A tree whose leaf has its members and not yet its root.
-fn awaiting_root() -> Tree {
+pub(super) fn awaiting_root() -> Tree {
     let (root, leaf) = configs();
     let row = leaf.rows[0].clone();
     let mut tree = Tree::of(root, leaf);

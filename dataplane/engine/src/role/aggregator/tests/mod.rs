@@ -10,6 +10,7 @@ mod numbers;
 pub(crate) mod quick;
 mod quota;
 mod rig;
+mod root;
 mod run;
 mod sessions;
 

@@ -129,8 +129,9 @@ fn only_a_transfer_that_flows_tells_of_losses() {
     let mut rig = Rig::new(job());
     rig.install(descriptor(0, &[0], false)).unwrap();
     rig.pulls();
+    rig.wait(5);
     rig.direct(1, group(0), 1).unwrap();
-    rig.wait(45);
+    rig.wait(40);
     assert_eq!(rig.pulls().len(), 2);
     assert_eq!(counts(&rig), (3, 2, 1), "one round trip, one loss");
 }
