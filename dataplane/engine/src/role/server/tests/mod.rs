@@ -9,6 +9,7 @@ mod counters;
 mod credits;
 mod decide;
 mod durable;
+mod exact;
 mod hostile;
 mod line;
 mod open;
