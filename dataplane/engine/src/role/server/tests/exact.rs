@@ -96,6 +96,9 @@ fn an_announcement_must_fit_the_model() {
     assert_eq!(announce(good), (Outcome::Wait, 3));
     assert_eq!(announce(Header { count: ELEMENTS + 1, ..good }), (Outcome::Stale, 0));
     assert_eq!(announce(Header { element_type: ElementType::Bf16, ..good }), (Outcome::Stale, 0));
+    let mut rig = Rig::new(job());
+    let frame = rig.frame(2, &Header { members: rank(1).bit(), ..good }, &[]);
+    assert_eq!(rig.send(&frame).unwrap_err(), DropReason::BadMembers, "it is another's row");
 }
 
 #[test]
