@@ -189,13 +189,19 @@ fn a_session_that_broke_above_is_broken_below() {
 /// It may be configured any moment.
 #[test]
 fn a_root_that_does_not_know_the_row_yet_breaks_no_session() {
-    let mut site = Site::new();
-    let mut other = site.root.clone();
-    other.rows[0].row = 4;
-    site.tree.root = aggregator(other, 98);
-    site.tree.wait();
-    assert_eq!(site.tree.leaf.stats().sessions_broken, 0);
-    assert!(site.tree.leaf.leases().all(|lease| lease.phase() == Phase::Open));
+    let (mut root, leaf) = configs();
+    root.rows[0].row = 4;
+    let row = leaf.rows[0].clone();
+    let mut tree = Tree::of(root, leaf);
+    for rank in 0..2 {
+        join(&mut tree, &mut Member::new(&row, rank, 1 + u64::from(rank)), None);
+    }
+    tree.wait();
+    assert_eq!(tree.leaf.stats().sessions_broken, 0);
+    assert!(tree.leaf.leases().all(|lease| lease.phase() == Phase::AwaitingRoot));
+    tree.root = aggregator(configs().0, 98);
+    tree.wait();
+    assert!(tree.leaf.leases().all(|lease| lease.phase() == Phase::Open));
 }
 
 #[test]

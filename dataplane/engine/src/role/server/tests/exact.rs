@@ -14,6 +14,8 @@ use super::world::{REPLICA, SERVER, addr, endpoint};
 use crate::drops::DropReason;
 use crate::send::datagram::plain_header;
 
+type Change = fn(&mut ServerJobConfig);
+
 /// The field because of which a changed configuration is refused.
 fn refused(change: impl Fn(&mut ServerJobConfig)) -> Option<&'static str> {
     let mut config = job();
@@ -23,7 +25,7 @@ fn refused(change: impl Fn(&mut ServerJobConfig)) -> Option<&'static str> {
 
 #[test]
 fn a_configuration_is_refused_beyond_its_bounds_and_not_at_them() {
-    let good: [fn(&mut ServerJobConfig); 10] = [
+    let good: [Change; 10] = [
         |_| {},
         |job| (job.replica, job.log_bytes_max) = (None, 0),
         |job| (job.ack, job.div_max) = (AckMode::Replica, Some(1.0)),
@@ -38,7 +40,7 @@ fn a_configuration_is_refused_beyond_its_bounds_and_not_at_them() {
     for (index, change) in good.into_iter().enumerate() {
         assert_eq!(refused(change), None, "{index}");
     }
-    let bad: [(&str, fn(&mut ServerJobConfig)); 21] = [
+    let bad: [(&str, Change); 21] = [
         ("dimension", |job| job.model.dimension = 0),
         ("replica", |job| job.replica = Some(BoxIndex(5))),
         ("replica", |job| (job.replica, job.div_max) = (None, Some(1.0))),
