@@ -13,6 +13,7 @@ mod counters;
 mod failures;
 mod fingerprints;
 mod holdings;
+mod job;
 mod own_policy;
 mod probes;
 mod promotion;

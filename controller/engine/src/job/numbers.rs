@@ -50,3 +50,26 @@ impl Numbers {
         self.forget_below(first);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_free_number_is_given_before_one_above_all_others() {
+        let mut numbers = Numbers::default();
+        let state = |numbers: &Numbers| (numbers.lowest(), numbers.lowest_free(), numbers.next());
+        assert_eq!(state(&numbers), (0, None, 0));
+        assert_eq!(numbers.give(0, 2), 2, "two stay free below it");
+        assert_eq!(state(&numbers), (0, Some(0), 3));
+        assert_eq!(numbers.give(1, 2), 1);
+        assert_eq!(state(&numbers), (0, Some(0), 3));
+        assert_eq!(numbers.give(1, 2), 5, "0 lies below the floor");
+        numbers.begin_at(4);
+        assert_eq!(state(&numbers), (4, Some(4), 6));
+        numbers.begin_at(9);
+        assert_eq!(state(&numbers), (9, None, 9));
+        assert_eq!(numbers.give(11, 0), 11, "numbers below the floor are not given later");
+        assert_eq!(state(&numbers), (12, None, 12));
+    }
+}

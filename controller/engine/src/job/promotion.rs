@@ -146,3 +146,26 @@ impl Promotion {
         self.is_stranded = false;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_a_pause_fell_upon_was_asked_later() {
+        let mut promotion = Promotion::default();
+        promotion.shift(|_| panic!("nothing was asked"));
+        assert_eq!(promotion.ask(5, 10), (10, true));
+        promotion.shift(|asked_ns| *asked_ns += 7);
+        assert_eq!(promotion.asked_ns(), Some(12));
+    }
+
+    #[test]
+    fn a_job_is_stranded_until_its_server_is_back() {
+        let mut promotion = Promotion::default();
+        promotion.strand();
+        assert!(promotion.is_stranded());
+        promotion.resume();
+        assert!(!promotion.is_stranded());
+    }
+}

@@ -84,3 +84,52 @@ impl ReplicaProgress {
 
 /// Groups that a replica may miss and the plan still counts one by one.
 const LAG_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn lag(progress: &ReplicaProgress) -> Vec<f64> {
+        progress.lag_norms().collect()
+    }
+
+    #[test]
+    fn the_lag_is_what_was_committed_and_not_reported() {
+        let mut progress = ReplicaProgress::default();
+        progress.set_h_norm(0.5);
+        for (order, norm) in [(3, 3.0), (4, 4.0), (5, 5.0)] {
+            progress.miss(order, norm);
+        }
+        progress.report(4, 1.5, true, 9.0);
+        assert_eq!((progress.order(), lag(&progress)), (4, [4.0, 5.0].into()));
+        assert_eq!((progress.divergence_bound(), progress.is_held()), (1.5, true));
+        assert!((progress.h_norm() - 0.5).abs() < 1e-9, "the server is ahead of it");
+        progress.report(6, 0.0, true, 9.0);
+        assert_eq!((progress.order(), lag(&progress)), (6, [].into()));
+        assert!((progress.h_norm() - 9.0).abs() < 1e-9, "it has what the server has");
+        progress.release();
+        assert!(!progress.is_held());
+    }
+
+    #[test]
+    fn its_own_word_counts_whatever_it_misses() {
+        let mut progress = ReplicaProgress::default();
+        progress.miss(6, 1.0);
+        progress.miss(7, 2.0);
+        progress.begin(7, 0.25);
+        assert_eq!((progress.order(), lag(&progress)), (7, [2.0].into()));
+        assert!((progress.h_norm() - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_lag_forgets_its_oldest_at_its_bound() {
+        let mut progress = ReplicaProgress::default();
+        (0_u32..).take(LAG_MAX + 2).for_each(|order| progress.miss(order.into(), order.into()));
+        assert_eq!(
+            (lag(&progress).len(), lag(&progress)[..2].to_vec()),
+            (LAG_MAX, [2.0, 3.0].into())
+        );
+    }
+}

@@ -67,3 +67,42 @@ impl Round {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_withdrawn_can_be_granted_again() {
+        let mut round = Round::default();
+        round.grant(5);
+        assert_eq!(round.room(8), 3);
+        round.withdraw(2);
+        assert_eq!(round.room(8), 5);
+        round.withdraw(9);
+        assert_eq!((round.room(8), round.room(0)), (8, 0));
+    }
+
+    #[test]
+    fn an_update_is_stale_below_the_base_and_at_it_when_the_round_is_full() {
+        let mut round = Round::default();
+        round.set_base(4);
+        assert!(round.is_stale(3, 2) && !round.is_stale(4, 2) && !round.is_stale(5, 2));
+        round.grant(2);
+        assert!(round.is_stale(4, 2) && !round.is_stale(5, 2));
+        round.commit();
+        assert!(!round.is_over(2));
+        round.close(5, 2);
+        assert_eq!(round.numbers(), (4, 2, 1), "one of two is in the model");
+        round.commit();
+        assert!(round.is_over(2));
+        round.close(6, 2);
+        assert_eq!(round.numbers(), (6, 0, 0));
+    }
+
+    #[test]
+    fn a_model_is_within_the_round_that_its_version_falls_into() {
+        assert_eq!(Round::within(17, 5).numbers(), (15, 2, 2));
+        assert_eq!(Round::within(20, 5).numbers(), (20, 0, 0));
+    }
+}

@@ -81,3 +81,28 @@ impl Worker {
         self.is_dropped_before = is_drop;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_life_begins_without_updates_and_with_its_last_decision() {
+        let mut worker = Worker::new(HostId(3), false);
+        assert!(!worker.attach(1) && worker.is_attached());
+        worker.ask(4);
+        worker.ask(6);
+        worker.end_update();
+        assert_eq!((worker.host(), worker.outstanding()), (HostId(3), 1));
+        assert!(worker.has_used(6) && worker.has_used(5) && !worker.has_used(7));
+        worker.note_decision(true);
+        worker.detach();
+        assert!(!worker.attach(1), "the same life");
+        assert_eq!((worker.outstanding(), worker.has_used(6)), (1, true));
+        assert!(worker.attach(2));
+        assert_eq!((worker.outstanding(), worker.has_used(6)), (0, false));
+        assert!(worker.is_dropped_before());
+        worker.note_decision(false);
+        assert!(!worker.is_dropped_before() && Worker::new(HostId(0), true).is_dropped_before());
+    }
+}

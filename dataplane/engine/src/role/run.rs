@@ -129,3 +129,18 @@ pub(super) const WAITING_MAX: usize = u64::BITS as usize;
 pub const RUNS_MAX: usize = 2 * WAITING_MAX;
 const WHOLE: u8 = 0x40;
 const _: () = assert!(WHOLE as usize == WAITING_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_of_either_kind_has_an_index_of_its_own() {
+        for (place, number) in (0..64).enumerate() {
+            let (windowed, whole) = (RunIndex::windowed(number), RunIndex::whole(number));
+            assert_eq!((windowed.index(), whole.index()), (place, WAITING_MAX + place));
+            assert_eq!((windowed.number(), whole.number()), (number, number));
+            assert!(!windowed.is_whole() && whole.is_whole());
+        }
+    }
+}

@@ -3,15 +3,16 @@ use alloc::vec::Vec;
 
 use weft_control::SumOrder;
 use weft_kernel::Kernels;
-use weft_wire::Members;
-use weft_wire::header::{ElementType, Operation};
+use weft_wire::header::{ElementType, Header, Kind, Operation};
 use weft_wire::hello::Overflow;
+use weft_wire::{GroupId, JobId, Members};
 
 use super::accumulate::{Arithmetic, Contribution, Store};
 use super::bitmap::{Seen, look};
 use super::counter::{Lag, Transition, TransitionCounters};
 use super::next_step::{Event, NextStep, transition};
 use super::*;
+use crate::send::datagram::plain_header;
 
 fn store(element_type: ElementType, sum_order: SumOrder, members: usize) -> Store {
     let arithmetic =
@@ -133,6 +134,35 @@ fn the_bank_tells_whether_a_rank_is_in_its_step() {
     assert_eq!(slots.occupied().map(|bank| bank.step).collect::<Vec<_>>(), [1]);
 }
 
+/// What was collected before is another sum's: nothing of it is told with the answer.
+#[test]
+fn a_kept_answer_leaves_nothing_of_what_its_bank_held() {
+    let mut slots = slots();
+    let place = slots.locate(1);
+    *slots.bank_and_store(place).0 = Bank {
+        state: State::Collecting,
+        step: 9,
+        exponent: 3,
+        flags: Flags::CLAMPED,
+        members: Members(1),
+        run: 5,
+        ..Bank::default()
+    };
+    let header = Header {
+        exponent: -2,
+        flags: Flags::CONGESTION.union(Flags::RETRANSMIT),
+        ..plain_header(Kind::Answer, JobId(0), GroupId::default(), Members(0b11))
+    };
+    slots.keep_answer(1, &header, Members(0b11), &[7; 12]);
+    let bank = slots.bank(place);
+    assert!(bank.keeps_answer(1) && !bank.keeps_answer(9));
+    assert_eq!((bank.exponent(), bank.flags()), (-2, Flags::CONGESTION));
+    assert_eq!((bank.members(), bank.run()), (Members(0b11), Bank::NO_RUN));
+    let mut wire = [0; 12];
+    slots.store().emit(place, &mut wire);
+    assert_eq!(wire, [7; 12]);
+}
+
 #[test]
 fn counters_count_each_transition_by_itself() {
     let mut counters = TransitionCounters::default();
@@ -162,6 +192,22 @@ fn a_store_takes_whole_cache_lines_and_a_row_for_each_rank_of_rank_order() {
     assert_eq!(store(ElementType::I32, SumOrder::Arrival, 3).len_bytes(), (8 + 1) * 64);
     assert_eq!(store(ElementType::F32, SumOrder::Arrival, 3).len_bytes(), (8 + 1) * 64);
     assert_eq!(store(ElementType::F32, SumOrder::Rank, 3).len_bytes(), (8 * 4 + 1) * 64);
+}
+
+#[test]
+fn a_store_is_laid_out_anew_within_its_memory_and_no_further() {
+    let arithmetic = Arithmetic {
+        element_type: ElementType::I32,
+        operation: Operation::Sum,
+        sum_order: SumOrder::Arrival,
+        overflow: Overflow::Wrap,
+    };
+    let mut store = Store::vacant(Kernels::detect(), 8 * 16);
+    assert!(store.lay_out(arithmetic, 3, 2, 8));
+    assert!(!store.lay_out(arithmetic, 3, 2, 9), "it has eight lines");
+    assert_eq!(store.len_bytes(), (8 + 1) * 64, "what is refused changes nothing");
+    assert!(store.lay_out(arithmetic, 3, 2, 4));
+    assert_eq!(store.len_bytes(), (4 + 1) * 64);
 }
 
 #[test]

@@ -355,6 +355,12 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_takes_its_numbers_in_whole_cache_lines_and_what_it_knows() {
+        let lens = [1, 16, 17, 256].map(Arena::slot_len_bytes);
+        assert_eq!(lens, [64 + 16, 64 + 16, 128 + 16, 1024 + 16]);
+    }
+
+    #[test]
     fn what_another_group_left_counts_as_empty() {
         let mut arena = arena(4);
         let (range, first) = arena.take(4).unwrap();

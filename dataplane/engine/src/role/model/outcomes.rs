@@ -155,3 +155,41 @@ pub(crate) fn direct_rank(group: GroupId) -> Option<Rank> {
 
 /// Decided updates kept for each worker.
 pub(crate) const DECIDED_KEPT: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rank(rank: u8) -> Rank {
+        Rank::new(rank).unwrap()
+    }
+
+    fn direct(generation: u16) -> GroupId {
+        GroupId::new(ROW_DIRECT + 1, generation)
+    }
+
+    #[test]
+    fn a_direct_update_is_old_news_half_of_what_is_kept_before_the_last() {
+        let mut outcomes = Outcomes::new(2);
+        outcomes.push(rank(1), Decided::new(direct(20), Outcome::Committed, 1));
+        let is_old = |outcomes: &Outcomes, id| outcomes.is_old_news(rank(1), id);
+        assert!(is_old(&outcomes, direct(4)) && is_old(&outcomes, direct(3)));
+        assert!(!is_old(&outcomes, direct(5)) && !is_old(&outcomes, direct(20)));
+        assert!(!is_old(&outcomes, direct(21)), "it is later");
+        // Half a round of numbers away nobody can tell; nearer, it is old.
+        assert!(!is_old(&outcomes, direct(20_u16.wrapping_sub(1 << 15))));
+        assert!(is_old(&outcomes, direct(21_u16.wrapping_sub(1 << 15))));
+        assert!(!is_old(&outcomes, GroupId::new(ROW_DIRECT, 4)), "another's row");
+        assert!(!outcomes.is_old_news(rank(0), direct(4)), "another's update");
+        let mut restored = Outcomes::new(2);
+        restored.restore(&outcomes.state(), None);
+        assert!(!is_old(&restored, direct(4)), "of a former life");
+    }
+
+    #[test]
+    fn the_rows_from_the_first_direct_one_on_are_the_workers() {
+        let of = |row| direct_rank(GroupId::new(row, 7));
+        assert_eq!((of(ROW_DIRECT), of(ROW_DIRECT + 63)), (Rank::new(0), Rank::new(63)));
+        assert_eq!((of(ROW_DIRECT - 1), of(ROW_DIRECT + 64)), (None, None));
+    }
+}

@@ -48,3 +48,24 @@ impl Fitness {
         self.is_patchy = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_fit_once_it_has_all_that_its_server_had_decided_at_some_moment() {
+        let mut fitness = Fitness::default();
+        assert!(!fitness.is_fit(9), "the server has said nothing");
+        fitness.note_level(5);
+        fitness.note_level(8);
+        assert!(fitness.is_fit(5) && !fitness.is_fit(4), "the earliest moment counts");
+        fitness.note_level(3);
+        assert!(fitness.is_fit(3) && !fitness.is_patchy());
+        let mut left = fitness;
+        left.note_left();
+        assert!(!left.is_fit(9) && !left.is_patchy());
+        fitness.note_snapshot();
+        assert!(!fitness.is_fit(9) && fitness.is_patchy());
+    }
+}

@@ -178,3 +178,38 @@ impl Log {
         self.entries.range(self.place(order)..)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use weft_kernel::Kernels;
+
+    use super::*;
+    use crate::role::model::StagePool;
+
+    fn entry(order: u64, stage: Option<StageIndex>, momentum_norm: f64) -> LogEntry {
+        LogEntry { stage, momentum_norm, ..LogEntry::empty(order) }
+    }
+
+    #[test]
+    fn a_stage_takes_the_place_of_the_oldest_one_and_of_all_before_it() {
+        let mut pool = StagePool::new(Kernels::detect(), 3, 1, 1);
+        let [first, second, third] = core::array::from_fn(|_| pool.take());
+        let mut log = Log::new(3, 2);
+        let orders = |log: &Log| log.next_evicted().map(|entry| entry.order).collect::<Vec<_>>();
+        let mut given_back = Vec::new();
+        log.begin(0.5);
+        log.push(entry(0, None, 1.0), |stage| given_back.push(stage));
+        log.push(entry(1, first, 2.0), |stage| given_back.push(stage));
+        assert!(orders(&log).is_empty(), "there is room");
+        log.push(entry(2, second, 3.0), |stage| given_back.push(stage));
+        assert_eq!(orders(&log), [0, 1]);
+        let norms = [0, 1, 2, 3].map(|order| log.momentum_norm_at(order));
+        assert!(norms.iter().zip([0.5, 1.0, 2.0, 3.0]).all(|(is, was)| (is - was).abs() < 1e-9));
+        log.push(entry(3, third, 4.0), |stage| given_back.push(stage));
+        assert_eq!(Some(given_back), first.map(|stage| [stage].into()));
+        assert_eq!((log.front(9), orders(&log)), (2, [2].into()));
+        assert!((log.momentum_norm_at(2) - 2.0).abs() < 1e-9, "before all that is kept");
+    }
+}

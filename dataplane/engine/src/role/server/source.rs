@@ -249,3 +249,102 @@ const SHORTEST_NS_MAX: u64 = 500_000_000;
 /// By how many places answers may overtake each other before one counts as lost, as in QUIC (RFC
 /// 9002).
 const REORDERED_MAX: u64 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: OpenIndex = OpenIndex(0);
+    const FRAME_LEN: u64 = 82;
+
+    fn source(window_max: u32, answers_in_order: bool) -> Source {
+        let (rto_min, rto_max) = (Nanos::from_millis(20), Nanos::from_millis(200));
+        Source::new(SourceLimits { window_max, rto_min, rto_max }, answers_in_order)
+    }
+
+    fn send(source: &mut Source, chunks: core::ops::Range<u32>) {
+        chunks.for_each(|chunk| source.send(Nanos(0), GROUP, chunk));
+    }
+
+    /// How many credits it may have at this rate.
+    fn room(mut source: Source, rate: Option<u64>) -> usize {
+        while source.has_room_for(false, rate, FRAME_LEN) {
+            source.send(Nanos(0), GROUP, 0);
+        }
+        source.credits()
+    }
+
+    #[test]
+    fn a_window_and_a_rate_bound_what_is_asked_for() {
+        assert_eq!(room(source(4, true), None), 4);
+        assert_eq!(room(source(256, true), None), 64);
+        // What flows in a second, two round trips that nobody measured, and 6 ms.
+        assert_eq!(room(source(256, true), Some(2_446)), 30);
+        assert_eq!(room(source(256, true), Some(82)), 16, "whatever the rate");
+        let mut measured = source(256, true);
+        measured.send(Nanos(0), GROUP, 0);
+        measured.answer(Nanos::from_millis(7), GROUP, 0, false).unwrap();
+        assert_eq!(room(measured, Some(82_000)), 20, "in 6 ms and twice 7");
+    }
+
+    #[test]
+    fn a_window_grows_only_where_it_was_the_bound() {
+        for (asked, grows) in [(64, true), (2, false)] {
+            let mut source = source(256, true);
+            send(&mut source, 0..asked);
+            for chunk in 0..400 {
+                source.answer(Nanos::from_millis(1), GROUP, chunk, false).unwrap();
+                source.send(Nanos(0), GROUP, asked + chunk);
+            }
+            assert_eq!(source.path.window() > 64, grows, "{asked} at once");
+        }
+    }
+
+    /// An aggregator answers when its members have come, in any order.
+    #[test]
+    fn what_a_member_passes_over_is_due_at_once() {
+        let now = Nanos::from_millis(3);
+        for answers_in_order in [true, false] {
+            let mut source = source(256, answers_in_order);
+            send(&mut source, 0..5);
+            source.answer(now, GROUP, 4, false).unwrap();
+            let lost = source.expire(now, |_| true).map(|expired| expired.chunk);
+            assert_eq!(lost, answers_in_order.then_some(0));
+            let lost = source.expire(now, |_| true).map(|expired| expired.chunk);
+            assert_eq!(lost, answers_in_order.then_some(1));
+            assert!(source.expire(now, |_| true).is_none(), "2 and 3 may be on the way");
+        }
+    }
+
+    /// A repeat is a PULL like any other.
+    #[test]
+    fn a_repeat_counts_among_what_was_asked_for_since() {
+        let mut source = source(256, true);
+        send(&mut source, 0..4);
+        let late = source.due_at();
+        assert_eq!(source.expire(late, |_| true).map(|expired| expired.chunk), Some(0));
+        for chunk in [4, 5] {
+            source.send(late, GROUP, chunk);
+        }
+        source.credits.iter_mut().for_each(|credit| credit.due_at = Nanos::MAX);
+        source.answer(late, GROUP, 5, false).unwrap();
+        // 1, 2 and 3 were asked for before the repeat, and 3 three places before the answered.
+        let mut due: alloc::vec::Vec<u32> = alloc::vec::Vec::new();
+        while let Some(expired) = source.expire(late, |_| true) {
+            due.push(expired.chunk);
+        }
+        assert_eq!(due, [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_neither_counted_nor_due() {
+        let mut source = source(256, false);
+        send(&mut source, 0..3);
+        source.send(Nanos(0), OpenIndex(1), 0);
+        source.forget(GROUP);
+        assert_eq!(source.credits(), 1);
+        source.clear();
+        assert_eq!((source.credits(), source.due_at()), (0, Nanos::MAX));
+        assert!(!source.is_silent(Nanos::MAX, 1));
+    }
+}

@@ -22,7 +22,7 @@ pub(super) fn root_endpoint() -> Endpoint {
 }
 
 /// Root with one leaf, leaf with two members.
-fn configs() -> (BoxConfig, BoxConfig) {
+pub(super) fn configs() -> (BoxConfig, BoxConfig) {
     configs_of(2, |row| row)
 }
 
@@ -55,8 +55,12 @@ pub(super) struct Tree {
 }
 
 impl Tree {
+    pub(super) fn of(root: BoxConfig, leaf: BoxConfig) -> Self {
+        Self { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() }
+    }
+
     /// Gives a frame to the leaf and lets leaf and root talk until both are silent.
-    fn deliver(&mut self, frame: Vec<u8>) {
+    pub(super) fn deliver(&mut self, frame: Vec<u8>) {
         let mut at_leaf = vec![frame];
         loop {
             let mut at_root = Vec::new();
@@ -90,12 +94,12 @@ impl Tree {
         None
     }
 
-    fn last(&self) -> &Out {
+    pub(super) fn last(&self) -> &Out {
         self.down.last().expect("the leaf said something")
     }
 }
 
-fn step(aggregator: &mut Aggregator, frame: Vec<u8>) -> Option<Vec<u8>> {
+pub(super) fn step(aggregator: &mut Aggregator, frame: Vec<u8>) -> Option<Vec<u8>> {
     let len = frame.len();
     let mut buffer = frame;
     buffer.resize(MAX_FRAME, 0);
@@ -128,7 +132,7 @@ pub(super) fn join(tree: &mut Tree, member: &mut Member, held: Option<(u32, &[u8
     hello
 }
 
-fn open_tree() -> (Tree, Vec<Member>) {
+pub(super) fn open_tree() -> (Tree, Vec<Member>) {
     open_tree_of(2, |row| row, &[])
 }
 
@@ -141,7 +145,7 @@ pub(super) fn open_tree_of(
 ) -> (Tree, Vec<Member>) {
     let (root, leaf) = configs_of(members, shape);
     let row = leaf.rows[0].clone();
-    let mut tree = Tree { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() };
+    let mut tree = Tree::of(root, leaf);
     let mut group: Vec<Member> =
         (0..members).map(|rank| Member::new(&row, rank, 1 + u64::from(rank))).collect();
     for _ in 0..2 {
@@ -159,7 +163,7 @@ pub(super) fn open_tree_of(
 
 impl Tree {
     /// Lets the leaf's timers run for a second, with no word from its members.
-    fn wait(&mut self) {
+    pub(super) fn wait(&mut self) {
         self.wait_from(0);
     }
 
@@ -248,10 +252,10 @@ fn a_leaf_whose_roots_lease_is_removed_asks_seldom_and_says_that_it_waits() {
 }
 
 /// A tree whose leaf has its members and not yet its root.
-fn awaiting_root() -> Tree {
+pub(super) fn awaiting_root() -> Tree {
     let (root, leaf) = configs();
     let row = leaf.rows[0].clone();
-    let mut tree = Tree { root: aggregator(root, 5), leaf: aggregator(leaf, 6), down: Vec::new() };
+    let mut tree = Tree::of(root, leaf);
     for rank in 0..2 {
         let member = Member::new(&row, rank, 1 + u64::from(rank));
         let challenge = step(&mut tree.leaf, member.hello(Hello::new(Step::Hello), &[])).unwrap();
@@ -346,15 +350,17 @@ fn a_run_that_completes_a_step_goes_up() {
 
 #[test]
 fn the_completing_rank_makes_the_leaf_send_up_again() {
-    let (mut tree, group) = open_tree();
-    tree.deliver(group[0].contribution(0, 1));
-    // The leaf's sum is lost on its way up.
-    let lost = step(&mut tree.leaf, group[1].contribution(0, 2)).unwrap();
-    assert_eq!(read(&lost).target, root_endpoint().addr);
-    tree.deliver(group[0].status(0));
-    assert_eq!(tree.last().header.outcome, Outcome::Have, "rank 0 did not complete it");
-    tree.deliver(group[1].status(0));
-    assert_eq!(tree.last().values, vec![3; 4]);
+    for [first, last] in [[0, 1], [1, 0]] {
+        let (mut tree, group) = open_tree();
+        tree.deliver(group[first].contribution(0, 1));
+        // The leaf's sum is lost on its way up.
+        let lost = step(&mut tree.leaf, group[last].contribution(0, 2)).unwrap();
+        assert_eq!(read(&lost).target, root_endpoint().addr);
+        tree.deliver(group[first].status(0));
+        assert_eq!(tree.last().header.outcome, Outcome::Have, "rank {first} did not complete it");
+        tree.deliver(group[last].status(0));
+        assert_eq!(tree.last().values, vec![3; 4]);
+    }
 }
 
 #[test]
@@ -410,8 +416,7 @@ fn a_leaf_resumes_within_its_mtu() {
         config.jobs[0].slots_max = 512;
         config.rows[0].window = 512;
     }
-    let mut tree =
-        Tree { root: aggregator(root.clone(), 5), leaf: aggregator(leaf.clone(), 6), down: vec![] };
+    let mut tree = Tree::of(root.clone(), leaf.clone());
     let mut group = [0, 1].map(|rank| Member::new(&leaf.rows[0], rank, 1 + u64::from(rank)));
     for _ in 0..2 {
         for member in &mut group {

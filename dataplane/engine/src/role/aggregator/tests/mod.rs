@@ -1,6 +1,7 @@
 //! The aggregator, cell by cell of SPEC#slot and SPEC#handshake.
 
 mod cells;
+mod hand_over;
 mod holdings;
 mod hostile;
 mod leaf;
@@ -9,6 +10,7 @@ mod numbers;
 pub(crate) mod quick;
 mod quota;
 mod rig;
+mod root;
 mod run;
 mod sessions;
 

@@ -62,6 +62,32 @@ fn an_ordinary_contribution_goes_the_short_way() {
     assert!(!aggregator.is_ordinary(&frame), "a repeat is not ordinary");
 }
 
+/// What routers change, and what a sender puts into some of its frames.
+#[test]
+fn what_differs_from_frame_to_frame_leaves_it_ordinary() {
+    let (aggregator, group, _) = open(3);
+    let free = [
+        (0, 0xff, "target MAC"),
+        (11, 0xff, "source MAC"),
+        (15, 0xff, "type of service"),
+        (18, 0xff, "identification"),
+        (19, 0xff, "identification"),
+        (20, 0xc0, "don't fragment"),
+        (22, 0xff, "hop limit"),
+        (40, 0xff, "UDP checksum"),
+        (41, 0xff, "UDP checksum"),
+        (43, 0xf8, "flags"),
+        (57, 1, "chunk"),
+        (74, 0xff, "payload, and so the CRC"),
+    ];
+    for (at, bits, what) in free {
+        let mut frame = group[1].contribution(0, 5);
+        frame[at] ^= bits;
+        mend(&mut frame, true, true);
+        assert!(aggregator.is_ordinary(&frame), "{what}");
+    }
+}
+
 #[test]
 fn nothing_is_ordinary_before_the_lease_is_open() {
     let (open, group, row) = open(2);

@@ -60,6 +60,29 @@ fn a_member_that_gave_up_says_so() {
 }
 
 #[test]
+fn a_decision_is_told_with_the_norms_that_it_comes_to() {
+    let mut config = job();
+    config.model.momentum = 0.5;
+    let mut rig = Rig::new(config);
+    // Six ones, then half of them and six ones.
+    for (order, momentum) in [(0, 1.0), (1, 1.5)] {
+        rig.install(descriptor(order, &[0], false)).unwrap();
+        rig.pulls();
+        for chunk in 0..CHUNKS {
+            rig.direct(1, group(order), chunk).unwrap();
+        }
+        rig.poll();
+        let norms = rig.events().into_iter().find_map(|event| match event {
+            Event::Decided { norm, momentum_norm, .. } => Some([norm, momentum_norm]),
+            _ => None,
+        });
+        let [norm, momentum_norm] = norms.expect("it is decided");
+        assert!((norm - 6f64.sqrt()).abs() < 1e-6, "{norm}");
+        assert!((momentum_norm - momentum * 6f64.sqrt()).abs() < 1e-6, "{momentum_norm}");
+    }
+}
+
+#[test]
 fn decisions_wait_for_their_turn_and_not_for_ever() {
     let mut rig = Rig::new(job());
     rig.install(descriptor(1, &[1], false)).unwrap();
