@@ -40,7 +40,9 @@ fn compat_mode_writes_the_public_simulators_rows() {
         summary(&[&arguments[..], &[out.to_str().unwrap()]].concat());
         let got = fs::read_to_string(out.join("jobs.csv")).unwrap();
         let expected = format!("{ORACLES}/expected/syn60__n15g4__{policy}.csv");
-        assert_eq!(got, fs::read_to_string(root().join(expected)).unwrap(), "{policy}");
+        let expected = fs::read_to_string(root().join(expected)).unwrap();
+        // The public simulator ends its lines as Windows does.
+        assert!(got.lines().eq(expected.lines()), "{policy}");
     }
 }
 
@@ -87,8 +89,10 @@ fn options_turn_what_they_say() {
         assert_ne!(summary(&[&base, more].concat())["avg_jct_s"], plain["avg_jct_s"], "{more:?}");
     }
     let costly = summary(&["--policy", "dlas-gpu", "--preemption-cost", "60"]);
-    let stops = costly["preemptions"].as_f64().unwrap();
-    assert_eq!(costly["restart_s"].as_f64().unwrap(), 60.0 * stops);
+    let most_s = 60.0 * costly["preemptions"].as_f64().unwrap();
+    let restart_s = costly["restart_s"].as_f64().unwrap();
+    // A job that is stopped again before it works has not paid for all.
+    assert!(restart_s > 0.9 * most_s && restart_s <= most_s, "{restart_s} of {most_s}");
     // The same as by name.
     let named = summary(&["--policy", "dlas-gpu-05"]);
     assert_eq!(
@@ -102,8 +106,11 @@ fn elastic_policies_run_on_clusters_narrower_than_their_jobs() {
     let folder = "controller/jobs/tests/elastic";
     let [trace, curves] =
         ["trace_100.csv", "throughputs/a100.csv"].map(|f| format!("{folder}/{f}"));
-    let arguments =
-        ["--cluster", "controller/jobs/tests/tiresias/traces/n4g4.csv", "--trace", &trace];
+    let directory = tempfile::tempdir().unwrap();
+    let cluster = directory.path().join("eight.csv");
+    let header = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node";
+    fs::write(&cluster, format!("{header}\n1,1,8,128,256\n")).unwrap();
+    let arguments = ["--cluster", cluster.to_str().unwrap(), "--trace", &trace];
     let refused = weft(&arguments);
     assert_eq!(refused.status.code(), Some(2));
     let output = weft(
