@@ -103,12 +103,15 @@ fn an_outside_policys_answers_are_kept_and_its_silence_ends_the_run() {
     let first: Value = serde_json::from_str(runs[0].1.lines().next().unwrap()).unwrap();
     assert!(first["case"]["updates"].is_array() && first["plan"]["order"].is_array(), "{first}");
 
-    let out = directory.path().join("silent");
-    let more = ["--rounds", "2", "--policy", "exec:true"];
-    let (status, report) = run(&out, &scenario("async"), &more);
-    let reasons = report["reasons"].to_string();
-    assert_eq!((status, &report["verdict"]), (Some(1), &"failed".into()));
-    assert!(reasons.contains("gave no answer: it has ended"), "{reasons}");
+    // The second reads nothing and says nothing until the wall clock's limit for it is over.
+    for (policy, why) in [("exec:true", "it has ended"), ("exec:sleep 60", "within 10000 ms")] {
+        let out = directory.path().join(policy);
+        let more = ["--rounds", "2", "--policy", policy];
+        let (status, report) = run(&out, &scenario("async"), &more);
+        let reasons = report["reasons"].to_string();
+        assert_eq!((status, &report["verdict"]), (Some(1), &"failed".into()));
+        assert!(reasons.contains("gave no answer: ") && reasons.contains(why), "{reasons}");
+    }
 }
 
 #[test]

@@ -68,8 +68,8 @@ fn seeds() {
 /// What promotions went wrong with: commits were told that the replica lacked, from a log that was
 /// full (43, 93, 105, 261; decisions that did not wait for room in it: 153, 219); a controller that
 /// restarted did not miss a server that was dead by then (10, 88, 113); an aggregator that found it
-/// before the heir did was not told of the heir (1283, 1378); a job without a server kept the links
-/// of another one (361, 1101).
+/// before its new server did was not told of that (1283, 1378); a job without a server kept the
+/// links of another one (361, 1101).
 #[test]
 fn promotions_go_right_where_they_once_did_not() {
     for seed in [43, 93, 105, 261, 153, 219, 10, 88, 113, 1283, 1378, 361, 1101] {

@@ -64,7 +64,7 @@ impl Controller {
                 job.replica_progress.report(order.0, divergence_bound, is_held, h_norm);
             }
             // It is in the account, or was an answer.
-            Event::Heir { .. }
+            Event::ReplicaFitness { .. }
             | Event::StoodDown { .. }
             | Event::HoldingInstalled { .. }
             | Event::HoldingRemoved { .. }
@@ -108,7 +108,9 @@ impl Controller {
             Event::ReplicaAt { .. } => is_server,
             Event::PromotionRefused { .. } => is_replica,
             // Said before it was promoted.
-            Event::Heir { .. } => is_replica || (is_server && known.promotion.former().is_some()),
+            Event::ReplicaFitness { .. } => {
+                is_replica || (is_server && known.promotion.former().is_some())
+            }
             Event::Promoted { epoch, order, .. } => {
                 match known.promotion.is_answer(*epoch, order.0) {
                     Some(is_answer) if is_replica => is_answer,

@@ -48,8 +48,8 @@ pub struct SavedJob {
     #[serde(default)]
     pub is_replica_left: bool,
     /// Its server said that it had not left its replica; only a controller could have it do so.
-    #[serde(default)]
-    pub is_vouched: bool,
+    #[serde(default, alias = "is_vouched")]
+    pub is_replica_confirmed: bool,
 }
 
 impl Saved {

@@ -116,11 +116,11 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_three_jobs_has_srsfs_mean() {
-        // Tiresias' slides: 2, 10 and 16 s.
+    fn the_best_order_of_the_example_of_three_jobs_is_better_than_srsf() {
+        // Tiresias' slides: SRSF has 2, 10 and 16 s. The third before the second has 2, 16 and 8.
         let jobs = [job(2, 0, 2), job(1, 0, 8), job(2, 0, 6)];
         let best_s = best_order_ns(&jobs, 2).expect("a small case") / NS_PER_S as f64;
-        assert!((best_s - 28.0 / 3.0).abs() < 1e-9, "{best_s}");
+        assert!((best_s - 26.0 / 3.0).abs() < 1e-9, "{best_s}");
     }
 
     #[test]

@@ -116,7 +116,7 @@ mod tests {
         let is_fit = |state: &NodeState| state.hello().roles[0].is_fit;
         assert!(!is_fit(&state));
         for fit in [true, false, true] {
-            state.note_event(JobId(3), &Event::Heir { is_fit: fit });
+            state.note_event(JobId(3), &Event::ReplicaFitness { is_fit: fit });
             assert_eq!(is_fit(&state), fit);
         }
     }

@@ -6,9 +6,8 @@
 //! protocol recovers them like any loss (PROTOCOL section 10). No allocation per burst.
 
 use arrayvec::ArrayVec;
-use weft_engine::role::PushIndex;
-use weft_engine::role::aggregator::{Aggregator, RUNS_MAX, RunIndex, Taken};
-use weft_engine::role::{LeaseIndex, Verdict};
+use weft_engine::role::aggregator::Aggregator;
+use weft_engine::role::{LeaseIndex, PushIndex, RUNS_MAX, RunIndex, Taken, Verdict};
 use weft_io::{Burst, Frame, Port};
 use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
@@ -185,6 +184,9 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     /// frames that it is copied to have just been read.
     #[inline(always)]
     fn carry_out_run(&mut self, now: Nanos, run: RunIndex, host: &mut impl HostSide<P>) {
+        if run.is_whole() {
+            return self.carry_out_whole_run(now, run);
+        }
         let index = run.index();
         let verdict = self.engine.sum_run(run, &mut self.runs[index]);
         let count = self.runs[index].len();
@@ -203,6 +205,16 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
                 self.multicast(now, last, lease, count);
             }
             verdict => self.carry_out(now, last, verdict, host),
+        }
+    }
+
+    /// Has a whole lease's run summed, and sends the acknowledgements that its frames become.
+    fn carry_out_whole_run(&mut self, now: Nanos, run: RunIndex) {
+        let mut frames = core::mem::take(&mut self.runs[run.index()]);
+        let len = self.engine.sum_whole_run(run, &mut frames);
+        for mut frame in frames {
+            frame.set_len(len);
+            self.send(now, frame);
         }
     }
 

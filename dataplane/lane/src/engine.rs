@@ -1,11 +1,11 @@
 //! What a lane asks of the engine that it runs, and how each role answers.
 
 use weft_control::{Command, Event, Train};
-use weft_engine::role::aggregator::{Aggregator, RunIndex, Taken};
+use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
-use weft_engine::role::{LeaseIndex, Verdict};
+use weft_engine::role::{LeaseIndex, RunIndex, Taken, Verdict};
 use weft_wire::{JobId, Nanos};
 
 /// What a lane asks of the engine that it runs.
@@ -16,7 +16,7 @@ pub trait LaneEngine {
     }
 
     /// Touches the memory that this frame will need. By default nothing.
-    fn prefetch(&self, frame: &[u8]) {
+    fn prefetch(&mut self, frame: &[u8]) {
         let _ = frame;
     }
 
@@ -31,8 +31,8 @@ pub trait LaneEngine {
         Taken::Else
     }
 
-    /// Sums a run, whose frames these are, in the order that they came in, and says what to do with
-    /// the last. By default there are no runs.
+    /// Sums a windowed lease's run, whose frames these are, in the order that they came in, and
+    /// says what to do with the last. By default there are no runs.
     fn sum_run<F: AsRef<[u8]> + AsMut<[u8]>>(
         &mut self,
         run: RunIndex,
@@ -40,6 +40,17 @@ pub trait LaneEngine {
     ) -> Verdict {
         let _ = (run, frames);
         Verdict::Hold
+    }
+
+    /// Sums a whole lease's run, whose frames these are, and makes each an acknowledgement of the
+    /// length that it returns. By default there are no runs.
+    fn sum_whole_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        run: RunIndex,
+        frames: &mut [F],
+    ) -> usize {
+        let _ = (run, frames);
+        0
     }
 
     /// A run that waits. By default there is none.
@@ -112,7 +123,7 @@ impl LaneEngine for Aggregator {
     }
 
     #[inline]
-    fn prefetch(&self, frame: &[u8]) {
+    fn prefetch(&mut self, frame: &[u8]) {
         self.prefetch(frame);
     }
 
@@ -133,6 +144,15 @@ impl LaneEngine for Aggregator {
         frames: &mut [F],
     ) -> Verdict {
         self.sum_run(run, frames)
+    }
+
+    #[inline]
+    fn sum_whole_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        run: RunIndex,
+        frames: &mut [F],
+    ) -> usize {
+        self.gather_mut().sum_run(run, frames)
     }
 
     #[inline(always)]

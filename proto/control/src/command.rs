@@ -44,8 +44,8 @@ pub enum Command {
         below: OrderNumber,
     },
     /// Replica: become the job's server (SPEC#promotion). Answered by [`crate::Event::Promoted`],
-    /// or by [`crate::Event::PromotionRefused`] if it may lack something ([`crate::Event::Heir`]).
-    /// Said again, it is answered again.
+    /// or by [`crate::Event::PromotionRefused`] if it may lack something
+    /// ([`crate::Event::ReplicaFitness`]). Said again, it is answered again.
     Promote {
         /// The job.
         job: JobId,

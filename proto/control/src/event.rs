@@ -79,7 +79,7 @@ pub enum Event {
     },
     /// Replica: whether it knows that it has all that workers were told of, so that it could take
     /// its server's place; said when that changes. At first it does not.
-    Heir {
+    ReplicaFitness {
         /// True when it does.
         is_fit: bool,
     },

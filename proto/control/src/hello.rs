@@ -99,7 +99,7 @@ impl RoleState {
     /// Follows what the box reports of this job.
     pub fn note_event(&mut self, event: &Event) {
         match *event {
-            Event::Heir { is_fit } => self.is_fit = is_fit,
+            Event::ReplicaFitness { is_fit } => self.is_fit = is_fit,
             // Held is a distance to a replica that was met.
             Event::ReplicaAt { is_held, .. } => self.has_met_replica |= is_held,
             Event::Promoted { epoch, order, version, momentum_norm, .. } if epoch > self.epoch => {

@@ -286,7 +286,7 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
         Event::ReplicaAt { order, divergence_bound, is_held } => {
             Proto::ReplicaAt(v1::ReplicaAt { order: order.0, divergence_bound, is_held })
         }
-        Event::Heir { is_fit } => Proto::Heir(v1::Heir { is_fit }),
+        Event::ReplicaFitness { is_fit } => Proto::ReplicaFitness(v1::ReplicaFitness { is_fit }),
         Event::Promoted { epoch, applied, order, version, momentum_norm } => {
             Proto::Promoted(v1::Promoted {
                 epoch: epoch.0,
@@ -353,7 +353,7 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
             divergence_bound: bound("divergence_bound", event.divergence_bound)?,
             is_held: event.is_held,
         },
-        Proto::Heir(event) => Event::Heir { is_fit: event.is_fit },
+        Proto::ReplicaFitness(event) => Event::ReplicaFitness { is_fit: event.is_fit },
         Proto::Promoted(event) => Event::Promoted {
             epoch: ServerEpoch(event.epoch),
             applied: OrderNumber(event.applied),

@@ -20,7 +20,8 @@ use weft_process::say;
 use weft_testbed::interrupt;
 use weft_testbed::report::{ClusterRow, ClusterSample, cluster_rows, table};
 
-use super::cluster::{Choice, ClusterArgs, Mode, read_cluster, usage, write};
+use super::cluster::{ClusterArgs, write};
+use super::cluster_choice::{Choice, Mode, read_cluster, usage};
 use super::cluster_curves::{Curves, draw};
 use super::{
     Exit, Failure, Format, Outcome, compare, csv_text, emit_csv, emit_json, emit_text, progress_bar,

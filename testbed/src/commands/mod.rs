@@ -7,6 +7,7 @@ mod bench_forged;
 mod bench_gate;
 pub(crate) mod certs;
 pub(crate) mod cluster;
+mod cluster_choice;
 mod cluster_compare;
 mod cluster_curves;
 pub(crate) mod compare;

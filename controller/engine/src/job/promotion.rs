@@ -38,7 +38,7 @@ impl Promotion {
             former,
             pending: saved.promoting.map(|order| Pending { order, asked_ns: 0 }),
             is_replica_left: saved.is_replica_left,
-            is_replica_confirmed: saved.is_vouched || saved.promoting.is_some(),
+            is_replica_confirmed: saved.is_replica_confirmed || saved.promoting.is_some(),
             is_stranded: false,
         }
     }
@@ -49,7 +49,7 @@ impl Promotion {
         saved.server = self.former.map(|_| server.to_owned());
         saved.promoting = self.pending.map(|pending| pending.order);
         saved.is_replica_left = self.is_replica_left;
-        saved.is_vouched = self.is_replica_confirmed;
+        saved.is_replica_confirmed = self.is_replica_confirmed;
     }
 
     pub(crate) const fn epoch(&self) -> ServerEpoch {

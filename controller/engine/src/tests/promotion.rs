@@ -98,7 +98,7 @@ impl Rig {
             self.attach(name, 1, role(name, 0, 0, 0));
         }
         self.attach_workers();
-        self.event("r0", Event::Heir { is_fit: true }).unwrap();
+        self.event("r0", Event::ReplicaFitness { is_fit: true }).unwrap();
     }
 
     fn attach_workers(&mut self) {

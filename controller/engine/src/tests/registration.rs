@@ -353,7 +353,7 @@ impl Pair {
                 self.boxes[1].is_silent = false;
             }
             Step::Fit { job, is_fit } => {
-                self.event(1, job, &Event::Heir { is_fit }).unwrap();
+                self.event(1, job, &Event::ReplicaFitness { is_fit }).unwrap();
                 self.boxes[1].is_silent = false;
             }
             Step::Silence { node } => self.boxes[node].is_silent = true,

@@ -106,7 +106,8 @@ impl Greedy {
 
     /// Whether some job waits while another runs.
     pub(super) fn has_rivals(&self) -> bool {
-        !(self.waiting.is_empty() && self.unplaced.is_empty()) && !self.running.is_empty()
+        let has_waiting = !self.waiting.is_empty() || !self.unplaced.is_empty();
+        has_waiting && !self.running.is_empty()
     }
 
     /// The jobs that run.

@@ -6,8 +6,10 @@ pub mod gather;
 pub mod model;
 pub mod push;
 pub mod replica;
+mod run;
 pub mod server;
 mod verdict;
 pub mod worker;
 
+pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use verdict::{LeaseIndex, PushIndex, Verdict};

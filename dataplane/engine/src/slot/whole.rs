@@ -18,10 +18,11 @@ use weft_wire::header::Flags;
 use super::accumulate::{Contribution, Store};
 use super::bitmap::Seen;
 use super::next_step::{self, LeaseKind};
-use super::{BankIndex, INHERITED, State};
+use super::run::{self, Run};
+use super::{Bank, BankIndex, INHERITED, State};
 
 /// What a slot knows beside its data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     /// Whose contributions the data holds.
     members: Members,
@@ -32,9 +33,47 @@ pub(crate) struct Slot {
     flags: Flags,
     /// The server has asked for the sum.
     has_credit: bool,
+    /// The run that waits to be summed into it, or [`Bank::NO_RUN`].
+    run: u8,
 }
 
 impl Slot {
+    /// Of the group that was installed under this number, and EMPTY.
+    const fn empty(installation: u32) -> Self {
+        Self {
+            members: Members::EMPTY,
+            installation,
+            state: State::Empty,
+            flags: Flags::NONE,
+            has_credit: false,
+            run: Bank::NO_RUN,
+        }
+    }
+
+    /// Enters a contribution, whose payload is to be summed before anything else reads the data.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, bit: Members, mask: Members, flags: Flags) -> Entered {
+        let claims = self.state == State::Empty;
+        self.members = self.members.union(bit);
+        self.state = State::Collecting;
+        self.flags = self.flags.union(flags.only(INHERITED));
+        let completes = self.members == mask;
+        let releases = completes && self.has_credit;
+        Entered { members: self.members, claims, completes, releases, clamped: false }
+    }
+
+    /// The run that waits to be summed into it, or [`Bank::NO_RUN`].
+    #[inline(always)]
+    pub(crate) const fn run(&self) -> u8 {
+        self.run
+    }
+
+    /// Has a run wait for it.
+    #[inline(always)]
+    pub(crate) fn begin_run(&mut self, number: u8) {
+        self.run = number;
+    }
+
     /// Where it stands.
     pub(crate) const fn state(&self) -> State {
         self.state
@@ -117,7 +156,13 @@ impl Arena {
         store.touch();
         let mut free = Vec::with_capacity(usize::from(GROUPS_OPEN_MAX) + 2);
         free.push(Range { start: 0, len: slot_count });
-        Self { slots: vec![Slot::default(); slot_count as usize], store, free, installation: 0 }
+        let slots = vec![Slot::empty(0); slot_count as usize];
+        Self { slots, store, free, installation: 0 }
+    }
+
+    /// True when contributions are summed in runs.
+    pub(crate) fn adds_runs(&self) -> bool {
+        self.store.adds_runs()
     }
 
     /// Finds room for a group: the first range that is long enough. Returns it with the number of
@@ -136,7 +181,7 @@ impl Arena {
             None => {
                 // The numbers begin again, so what is left of the old ones must go. The open groups
                 // lose what they gathered; once in four thousand million groups.
-                self.slots.fill(Slot::default());
+                self.slots.fill(Slot::empty(0));
                 1
             }
         };
@@ -162,11 +207,7 @@ impl Arena {
     #[inline]
     pub(crate) fn slot(&self, place: Place) -> Slot {
         let slot = self.slots[place.index as usize];
-        if slot.installation == place.installation {
-            slot
-        } else {
-            Slot { installation: place.installation, ..Slot::default() }
-        }
+        if slot.installation == place.installation { slot } else { Slot::empty(place.installation) }
     }
 
     /// Puts a contribution into its slot. `flags`: CONGESTION is among them where it was marked.
@@ -180,19 +221,39 @@ impl Arena {
         flags: Flags,
         wire: &mut [u8],
     ) -> Entered {
-        let mut slot = self.slot(place);
-        let claims = slot.state == State::Empty;
-        slot.members = slot.members.union(bit);
-        let completes = slot.members == mask;
-        let releases = completes && slot.has_credit;
-        let clamped = self.store.put(place.bank(), from, wire, claims, releases);
-        slot.state = State::Collecting;
-        slot.flags = slot.flags.union(flags.only(INHERITED));
-        if clamped {
+        let mut entered = self.slot_mut(place).enter(bit, mask, flags);
+        let Entered { claims, releases, .. } = entered;
+        entered.clamped = self.store.put(place.bank(), from, wire, claims, releases);
+        if entered.clamped {
+            let slot = &mut self.slots[place.index as usize];
             slot.flags = slot.flags.union(Flags::CLAMPED);
         }
-        self.slots[place.index as usize] = slot;
-        Entered { members: slot.members, claims, completes, releases, clamped }
+        entered
+    }
+
+    /// The slot there, to be changed.
+    #[inline(always)]
+    pub(crate) fn slot_mut(&mut self, place: Place) -> &mut Slot {
+        let slot = &mut self.slots[place.index as usize];
+        if slot.installation != place.installation {
+            *slot = Slot::empty(place.installation);
+        }
+        slot
+    }
+
+    /// Sums a run into the slot that it waits for. `claims`: its first is the slot's first.
+    #[inline(always)]
+    pub(crate) fn sum_run<F: AsRef<[u8]> + AsMut<[u8]>>(
+        &mut self,
+        place: Place,
+        claims: bool,
+        frames: &mut [F],
+        payload: core::ops::Range<usize>,
+    ) {
+        self.slots[place.index as usize].run = Bank::NO_RUN;
+        // A credit gets the sum, and none waits.
+        let run = Run { claims, completes: false };
+        run::sum(&mut self.store, place.bank(), run, frames, payload);
     }
 
     /// The server has asked for a sum that is not there yet.
@@ -243,6 +304,9 @@ impl Range {
 }
 
 impl Place {
+    /// The first of the first group: only memory.
+    pub(crate) const NONE: Self = Self { index: 0, installation: 0 };
+
     const fn bank(self) -> BankIndex {
         BankIndex(self.index as usize)
     }

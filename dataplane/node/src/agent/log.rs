@@ -130,7 +130,9 @@ impl EventLines {
                 "event": "replica_at", "order": order.0, "is_held": is_held,
                 "divergence_bound": divergence_bound.min(f64::MAX),
             }),
-            Event::Heir { is_fit } => json!({ "event": "heir", "is_fit": is_fit }),
+            Event::ReplicaFitness { is_fit } => {
+                json!({ "event": "replica_fitness", "is_fit": is_fit })
+            }
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 self.jobs.entry(job).or_default().0 = version.0;
                 json!({

@@ -165,8 +165,8 @@ fn events_come_back_as_they_went() {
             version: Version(4),
             momentum_norm: 0.5,
         },
-        Event::Heir { is_fit: true },
-        Event::Heir { is_fit: false },
+        Event::ReplicaFitness { is_fit: true },
+        Event::ReplicaFitness { is_fit: false },
         Event::PromotionRefused { applied: OrderNumber(6) },
         Event::StoodDown { epoch: ServerEpoch(3) },
     ];

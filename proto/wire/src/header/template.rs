@@ -1,8 +1,8 @@
 //! A header prepared once, of which each datagram has a few fields of its own.
 
 use super::layout::field;
-use super::{Flags, HEADER_LEN, Header, Packet};
-use crate::types::ChunkIndex;
+use super::{Flags, HEADER_LEN, Header, Packet, non_zero};
+use crate::types::{ChunkIndex, GroupId, Members};
 
 /// The words of such a header. They are written whole, so nothing is read that has just been
 /// written: such a read waits for all stores before it, which behind a sum are many.
@@ -34,6 +34,30 @@ impl Template {
     }
 }
 
+impl Template {
+    /// The header of a datagram without elements, which has its group, chunk and members of its
+    /// own; it was prepared with group 0 and no members. Sealed where `crc32c` is given.
+    #[inline(always)]
+    #[must_use]
+    pub fn with_target(
+        &self,
+        group: GroupId,
+        chunk: ChunkIndex,
+        members: Members,
+        crc32c: Option<fn(&[u8]) -> u32>,
+    ) -> Prepared {
+        let mut words = self.0;
+        words[field::CHUNK.start / 8] = u64::from(group.0) << 32 | u64::from(chunk.0);
+        words[field::MEMBERS.start / 8] = members.0;
+        if let Some(crc32c) = crc32c {
+            let mut bytes = [0; HEADER_LEN];
+            Prepared(words).emit(&mut bytes);
+            words[field::CRC.start / 8] |= u64::from(non_zero(crc32c(&bytes)));
+        }
+        Prepared(words)
+    }
+}
+
 /// A header with all its fields, to be written any number of times.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Prepared([u64; WORDS]);
@@ -52,3 +76,7 @@ impl Prepared {
 const WORDS: usize = HEADER_LEN / 8;
 // Both end a word.
 const _: () = assert!(field::CHUNK.end.is_multiple_of(8) && field::CRC.end.is_multiple_of(8));
+// These fill one.
+const _: () =
+    assert!(field::GROUP.start.is_multiple_of(8) && field::GROUP.end == field::CHUNK.start);
+const _: () = assert!(field::MEMBERS.start.is_multiple_of(8) && field::MEMBERS.end == HEADER_LEN);

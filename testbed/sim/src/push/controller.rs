@@ -315,10 +315,10 @@ impl ControllerNode {
     /// True when the job's server has said that it had met its replica and not left it, which is
     /// saved at once.
     #[must_use]
-    pub fn is_vouched(&self, job: JobId) -> bool {
+    pub fn is_replica_confirmed(&self, job: JobId) -> bool {
         let known = self.config.jobs.iter().find(|known| known.index == job.0);
         let saved = known.and_then(|known| self.saved.jobs.get(&known.name));
-        saved.is_some_and(|saved| saved.is_vouched)
+        saved.is_some_and(|saved| saved.is_replica_confirmed)
     }
 
     /// Adds its counters, when it stops.

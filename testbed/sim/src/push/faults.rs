@@ -30,7 +30,7 @@ impl Push<'_> {
 
     fn restart_box(&mut self, node: usize, pause: Nanos) {
         let until = self.core.now.saturating_add(pause);
-        if self.is_heir(node) {
+        if self.is_successor(node) {
             // What it decided as the server is lost with it (SPEC#promotion).
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! | | judged |
 //! | --- | --- |
-//! | I1 | a committed update was offered, is committed once, and its worker is not told otherwise; an heir has all that workers know |
+//! | I1 | a committed update was offered, is committed once, and its worker is not told otherwise; a new server has all that workers know |
 //! | I2 | the server's model is the plain sum of what was committed, bit for bit |
 //! | I3 | order numbers are decided once, in sequence, each for the group that the controller gave it; a controller's orders rise, its group ids are new; the replica is the server at its order number |
 //! | I4 | no member of a committed group was older than `tau_max` |
@@ -228,7 +228,7 @@ impl Judge {
         for (place, truth) in self.jobs.iter().enumerate() {
             let job = topology::job_id(place);
             let view = match replica.filter(|_| truth.is_succeeded) {
-                Some(heir) => heir.model(job).expect("the job is served"),
+                Some(successor) => successor.model(job).expect("the job is served"),
                 None => server.model(job).expect("the job is served"),
             };
             let is_same = view.version.0 == truth.version

@@ -356,8 +356,8 @@ impl Scenario {
         }
     }
 
-    /// In one promotion of four the heir is another life than the one that workers' first outcomes
-    /// waited for.
+    /// In one promotion of four the new server is another life than the one that workers' first
+    /// outcomes waited for.
     fn plan_lives(&mut self, random: &mut SplitMix64) {
         let total = self.jobs as u64 * self.workers as u64 * u64::from(self.updates);
         let mut below = |count: u64| random.next_u64() % count.max(1);

@@ -133,7 +133,7 @@ fn a_replica_that_may_lack_what_was_told_does_not_take_over() {
     assert_eq!(rig.promote_command(), None);
     assert_eq!(rig.notices, [stranded]);
     // What it says may be late.
-    rig.event("r0", Event::Heir { is_fit: true }).unwrap();
+    rig.event("r0", Event::ReplicaFitness { is_fit: true }).unwrap();
     rig.run_for(SECOND);
     assert!(rig.promote_command().is_some());
     rig.event("r0", Event::PromotionRefused { applied: OrderNumber(3) }).unwrap();
@@ -220,11 +220,11 @@ fn a_promoted_server_that_dies_strands_its_job() {
     let mut rig = Rig::attached(AckMode::Replica);
     let status = |rig: &Rig| rig.status().replica.map(|replica| replica.is_fit);
     assert_eq!(status(&rig), Some(true));
-    rig.event("r0", Event::Heir { is_fit: false }).unwrap();
+    rig.event("r0", Event::ReplicaFitness { is_fit: false }).unwrap();
     assert_eq!(status(&rig), Some(false));
     rig.dies("s0");
     rig.run_for(4 * SECOND);
-    rig.event("r0", Event::Heir { is_fit: true }).unwrap();
+    rig.event("r0", Event::ReplicaFitness { is_fit: true }).unwrap();
     rig.run_for(SECOND);
     rig.promoted(0, 0);
     assert_eq!(status(&rig), None);

@@ -74,7 +74,7 @@ fn the_choice_is_that_of_a_scan_over_all_jobs() {
     for seed in 0..40 {
         check(seed, |_| 0);
         check(seed, |_| -1);
-        check(seed, |gpus| Rank::from(gpus));
+        check(seed, Rank::from);
         check(seed, |gpus| -Rank::from(gpus));
     }
 }

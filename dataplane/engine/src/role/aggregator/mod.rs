@@ -26,7 +26,7 @@ use alloc::vec::Vec;
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
-use weft_wire::{JobId, Nanos};
+use weft_wire::{ChunkIndex, GroupId, JobId, Nanos};
 
 use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
@@ -41,14 +41,13 @@ use crate::table::{ArenaConfig, BoxShape, JOBS_MAX, JobConfig, ROWS_MAX, Table};
 use crate::timers::Timers;
 
 pub use lease::{LeaseReport, MemberReport, Phase};
-pub use run::{RUNS_MAX, RunIndex, Taken};
 pub use stats::{JobStats, Stats};
 
 use lease::{Lease, Room};
 use place::Past;
 use quick::Quick;
 use roots::Roots;
-use run::Runs;
+use run::WindowedRuns;
 
 /// The aggregator of one lane.
 #[derive(Debug)]
@@ -77,11 +76,13 @@ pub struct Aggregator {
     /// When each lease's leaf has something to say to its root.
     timers: Timers,
     strangers: Strangers,
-    runs: Runs,
+    runs: WindowedRuns,
     gather: Gather,
     random: SplitMix64,
     secret: (u64, u64),
     has_far_slots: bool,
+    /// What [`Aggregator::prefetch`] was asked for last.
+    prefetched: (GroupId, ChunkIndex),
     stats: Stats,
 }
 
@@ -155,11 +156,12 @@ impl Aggregator {
             timers: Timers::new(leases.len()),
             strangers: Strangers::new(StrangersQuota::default(), addresses_max),
             leases,
-            runs: Runs::new(),
+            runs: WindowedRuns::new(),
             gather: Gather::none(),
             random,
             secret: (0, 0),
             has_far_slots: false,
+            prefetched: Default::default(),
             stats: Stats::default(),
         };
         for job in &config.jobs {
@@ -271,9 +273,15 @@ impl Aggregator {
     /// Touches the memory that [`Aggregator::handle_frame`] will need for this frame, so that it
     /// is in cache by then. Reads the header without judging it.
     #[inline]
-    pub fn prefetch(&self, frame: &[u8]) {
+    pub fn prefetch(&mut self, frame: &[u8]) {
         let Some(head) = frame.first_chunk::<{ 42 + HEADER_LEN }>() else { return };
         let packet = Packet::new_unchecked(&head[42..]);
+        // Of the contributions to a step, which come together, the first is enough.
+        let target = (packet.group(), packet.chunk());
+        if target == self.prefetched {
+            return;
+        }
+        self.prefetched = target;
         if let Some(push) = self.gather.find(packet.job()) {
             return self.gather.prefetch(push, &packet);
         }

@@ -18,52 +18,15 @@ use weft_wire::hello::Integrity;
 use super::Aggregator;
 use super::lease::Lease;
 use crate::admit::expected::{DATAGRAM, LEN};
-use crate::drops::DropReason;
+use crate::role::run::{RunIndex, Runs, Taken};
 use crate::role::{LeaseIndex, Verdict};
 use crate::slot::counter::Transition;
 use crate::slot::{Arrival, Bank, BankIndex, Entered, Run};
 
-/// What became of a frame of a burst. Small, so that it travels in a register.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Taken {
-    /// Not decided here, and nothing has changed. When all runs are summed,
-    /// [`Aggregator::handle_frame`] decides.
-    Else,
-    /// Refused, and counted under this reason. The frame is free.
-    Drop(DropReason),
-    /// Taken in: it waits in this run, behind those that wait there already.
-    Wait(RunIndex),
-    /// The same, and the run is to be summed at once.
-    Sum(RunIndex),
-}
-
-/// Number of a run among those that wait, below [`RUNS_MAX`].
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct RunIndex(u8);
-
-impl RunIndex {
-    /// Of the lowest bit that is set.
-    #[inline(always)]
-    #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
-    const fn lowest(bits: u64) -> Self {
-        Self(bits.trailing_zeros() as u8)
-    }
-
-    /// As an index.
-    #[inline(always)]
-    #[must_use]
-    pub fn index(self) -> usize {
-        usize::from(self.0) % RUNS_MAX
-    }
-}
-
-/// All runs of a lane. What is known of one is a few numbers, each read as it was written: what is
-/// put together in memory can only be read when all stores before it are done.
+/// The runs of a lane's windowed leases.
 #[derive(Debug)]
-pub(super) struct Runs {
-    waiting: [Waiting; RUNS_MAX],
-    /// A bit for each that does not wait.
-    free: u64,
+pub(super) struct WindowedRuns {
+    runs: Runs<Waiting>,
     /// The one that a contribution was taken into last, if that waits.
     last: Option<(Target, RunIndex)>,
 }
@@ -83,11 +46,11 @@ struct Waiting {
     count: u32,
 }
 
-impl Runs {
+impl WindowedRuns {
     pub(super) fn new() -> Self {
         let (lease, place) = (LeaseIndex(0), BankIndex(0));
         let none = Waiting { lease, place, claims: false, completes: false, count: 0 };
-        Self { waiting: [none; RUNS_MAX], free: u64::MAX, last: None }
+        Self { runs: Runs::new(none), last: None }
     }
 }
 
@@ -95,6 +58,15 @@ impl Aggregator {
     /// Decides about a frame whose buffer may become an answer.
     #[inline(always)]
     pub fn take(&mut self, now: Nanos, frame: &[u8]) -> Taken {
+        if !self.gather.is_empty()
+            && let Some(taken) = self.gather.take(now, frame)
+        {
+            self.stats.frames += u64::from(taken != Taken::Else);
+            if let Taken::Drop(reason) = taken {
+                self.stats.drops.count(reason);
+            }
+            return taken;
+        }
         let follower = self.runs.last.filter(|(last, _)| target(frame) == Some(*last));
         let recognised = match follower {
             Some((_, run)) => self.recognise_follower(now, frame, run),
@@ -102,7 +74,7 @@ impl Aggregator {
         };
         let Some((index, arrival)) = recognised else { return Taken::Else };
         let lease = &mut self.leases[index.index()];
-        if !lease.takes_runs || self.runs.free == 0 {
+        if !lease.takes_runs || self.runs.runs.is_full() {
             return Taken::Else;
         }
         self.stats.frames += 1;
@@ -116,24 +88,22 @@ impl Aggregator {
         let (bank, Entered { completes, lag, .. }) = lease.slots.enter(&arrival, lease.mask);
         lease.members[arrival.rank.index()].lag.count(lag);
         let number = if bank.run() == Bank::NO_RUN {
-            let RunIndex(number) = RunIndex::lowest(self.runs.free);
-            self.runs.free &= self.runs.free - 1;
-            bank.begin_run(number);
             let (place, claims) = (arrival.place, arrival.first);
-            self.runs.waiting[usize::from(number) % RUNS_MAX] =
-                Waiting { lease: index, place, claims, completes, count: 1 };
+            let waiting = Waiting { lease: index, place, claims, completes, count: 1 };
+            let number = self.runs.runs.begin(waiting);
+            bank.begin_run(number);
             number
         } else {
             let number = bank.run();
-            let run = &mut self.runs.waiting[usize::from(number) % RUNS_MAX];
+            let run = self.runs.runs.get_mut(number);
             run.count += 1;
             run.completes = completes;
             if run.count as usize == RUN_MAX {
-                return Taken::Sum(RunIndex(number));
+                return Taken::Sum(RunIndex::windowed(number));
             }
             number
         };
-        let run = RunIndex(number);
+        let run = RunIndex::windowed(number);
         if completes {
             return Taken::Sum(run);
         }
@@ -152,7 +122,7 @@ impl Aggregator {
         frame: &[u8],
         run: RunIndex,
     ) -> Option<(LeaseIndex, Arrival)> {
-        let Waiting { lease: index, place, .. } = self.runs.waiting[run.index()];
+        let Waiting { lease: index, place, .. } = self.runs.runs.get(run.number());
         let lease = self.leases.get(index.index())?;
         let (head, rank) = lease.recognise_member(frame, frame.len())?;
         let bank = lease.slots.bank(place);
@@ -167,12 +137,14 @@ impl Aggregator {
     #[inline(always)]
     #[must_use]
     pub fn waiting_run(&self) -> Option<RunIndex> {
-        let waiting = !self.runs.free;
-        (waiting != 0).then(|| RunIndex::lowest(waiting))
+        match self.runs.runs.first() {
+            Some(number) => Some(RunIndex::windowed(number)),
+            None => self.gather.waiting_run(),
+        }
     }
 
-    /// Sums a run, whose frames these are, in the order that they came in: from one to
-    /// [`RUN_MAX`]. Says what to do with the last; the others are free, as after
+    /// Sums a windowed lease's run, whose frames these are, in the order that they came in: from
+    /// one to [`RUN_MAX`]. Says what to do with the last; the others are free, as after
     /// [`Verdict::Hold`]. But with [`Verdict::Multicast`] they have become its copies to the
     /// members from 1 on, from the last but one back to the first, to be sent as they are.
     #[inline(always)]
@@ -181,8 +153,8 @@ impl Aggregator {
         run: RunIndex,
         frames: &mut [F],
     ) -> Verdict {
-        let Waiting { lease: index, place, claims, completes, .. } = self.runs.waiting[run.index()];
-        self.runs.free |= 1 << run.index();
+        let Waiting { lease: index, place, claims, completes, .. } =
+            self.runs.runs.end(run.number());
         self.runs.last = None;
         let lease = &mut self.leases[index.index()];
         let frame_len = LEN + lease.payload_len;
@@ -240,7 +212,3 @@ fn target(frame: &[u8]) -> Option<Target> {
 
 /// Group and chunk (SPEC#header).
 const TARGET: usize = DATAGRAM + 8;
-
-/// Runs that wait at most; with more, a frame goes the short way.
-pub const RUNS_MAX: usize = 64;
-const _: () = assert!(RUNS_MAX == u64::BITS as usize);

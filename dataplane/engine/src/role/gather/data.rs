@@ -16,6 +16,7 @@ use crate::slot::State;
 use crate::slot::accumulate::Contribution;
 use crate::slot::bitmap::{Seen, hold};
 use crate::slot::next_step::{self, NextStep};
+use crate::slot::whole::Entered;
 
 /// What is known of a contribution when it has passed all checks.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +30,15 @@ pub(super) struct Contributed {
     /// Bytes up to the end of the datagram.
     pub(super) frame_len: usize,
     pub(super) now: Nanos,
+}
+
+impl Contributed {
+    /// Its flags, with CONGESTION where it was marked.
+    #[inline]
+    pub(super) fn all_flags(&self) -> Flags {
+        let mark = if self.is_marked { Flags::CONGESTION } else { Flags::NONE };
+        self.flags.union(mark)
+    }
 }
 
 impl Job {
@@ -93,20 +103,13 @@ impl Job {
         buffer: &mut [u8],
         outbox: &mut Outbox,
     ) -> Result<Verdict, DropReason> {
-        let Contributed { rank, chunk, is_marked, .. } = *from;
+        let Contributed { rank, chunk, .. } = *from;
         let place = group.place(chunk.0);
         let whose = Contribution { rank: rank.index(), limit: group.limit };
-        let mark = if is_marked { Flags::CONGESTION } else { Flags::NONE };
-        let flags = from.flags.union(mark);
         let wire = &mut buffer[from.payload_start..from.frame_len];
+        let flags = from.all_flags();
         let entered = self.arena.enter(place, whose, rank.bit(), group.mask, flags, wire);
-        self.stats.contributions_added += 1;
-        self.stats.bytes_accepted += from.frame_len as u64;
-        self.stats.contributions_clamped += u64::from(entered.clamped);
-        self.stats.contributions_marked += u64::from(is_marked);
-        self.stats.chunks_completed += u64::from(entered.completes);
-        self.stats.count(if entered.claims { Transition::Store } else { Transition::Add });
-        self.advance(from, group, outbox);
+        self.count(from, group, &entered, outbox);
         if entered.releases
             && let Some(verdict) = self.send_sum(group, chunk, buffer, false)
         {
@@ -129,9 +132,21 @@ impl Job {
         self.have(rank, group.id, chunk, entered.members, buffer)
     }
 
-    /// Counts a chunk of a member's update.
+    /// Counts a contribution that was entered.
     #[inline]
-    fn advance(&mut self, from: &Contributed, group: &Group, outbox: &mut Outbox) {
+    fn count(&mut self, from: &Contributed, group: &Group, entered: &Entered, outbox: &mut Outbox) {
+        self.stats.contributions_added += 1;
+        self.stats.bytes_accepted += from.frame_len as u64;
+        self.stats.contributions_clamped += u64::from(entered.clamped);
+        self.stats.contributions_marked += u64::from(from.is_marked);
+        self.stats.chunks_completed += u64::from(entered.completes);
+        self.stats.count(if entered.claims { Transition::Store } else { Transition::Add });
+        self.advance(from, group, outbox);
+    }
+
+    /// Counts a chunk of a member's update.
+    #[inline(always)]
+    pub(super) fn advance(&mut self, from: &Contributed, group: &Group, outbox: &mut Outbox) {
         let Contributed { rank, now, .. } = *from;
         let progress = self.groups.progress_mut(group.id, rank);
         if progress.chunks == 0 {

@@ -82,11 +82,13 @@ impl Groups {
     /// # Errors
     /// [`DropReason::UnknownGroup`] when its row has none, [`DropReason::StaleGroup`] when the row
     /// has another one.
+    #[inline(always)]
     pub(super) fn find(&self, id: GroupId) -> Result<Group, DropReason> {
         let group = self.in_row(id.row()).ok_or(DropReason::UnknownGroup)?;
         if group.id == id { Ok(*group) } else { Err(DropReason::StaleGroup) }
     }
 
+    #[inline]
     pub(super) fn progress_mut(&mut self, id: GroupId, rank: Rank) -> &mut Progress {
         &mut self.progress[usize::from(id.row()) * self.worker_count + rank.index()]
     }

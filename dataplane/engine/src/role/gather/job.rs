@@ -12,6 +12,7 @@ use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 use super::channels::channel;
 use super::config::{self, PushConfig};
 use super::group::Groups;
+use super::have::HaveTemplate;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::{Have, Outbox};
@@ -45,6 +46,10 @@ pub(super) struct Job {
     pub(super) expected: Vec<Expected>,
     /// Which bits of that count.
     pub(super) masks: Masks,
+    /// What each worker's acknowledgements are made of.
+    pub(super) haves: Vec<Option<HaveTemplate>>,
+    /// Contributions are summed in runs.
+    pub(super) takes_runs: bool,
     pub(super) workers: ChannelHost,
     pub(super) server: ChannelClient,
     pub(super) replica: Option<ChannelClient>,
@@ -93,7 +98,7 @@ impl Job {
         let client = |target: Endpoint| {
             channel(config, local, target, life, now).expect("one address family")
         };
-        Self {
+        let mut job = Self {
             push,
             local,
             life,
@@ -101,6 +106,8 @@ impl Job {
             payload_len: elements * config.element_type.len_bytes(),
             expected: vec![Expected::NOTHING; config.workers.len()],
             masks: Masks::of(None, config.integrity).with_any_group(),
+            haves: vec![None; config.workers.len()],
+            takes_runs: false,
             server: client(config.server),
             replica: config.replica.map(client),
             bucket: config
@@ -114,7 +121,9 @@ impl Job {
             stats: PushStats::default(),
             workers: ChannelHost::new(&host, random),
             config: config.clone(),
-        }
+        };
+        job.takes_runs = job.may_take_runs();
+        job
     }
 
     /// The server's decision: whatever it is, the group needs its lease no more.

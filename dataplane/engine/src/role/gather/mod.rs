@@ -13,6 +13,8 @@
 //! | `upstream.rs` | which server and replica sums go to |
 //! | `channels.rs` | how a channel to them is opened |
 //! | `quick.rs` | whether a frame is an ordinary contribution |
+//! | `have.rs` | what a worker's acknowledgements are made of |
+//! | `run.rs` | which contributions are summed in one pass |
 //! | `data.rs` | what a contribution or a credit does to its slot |
 //! | `relay.rs`, `pull.rs` | who gets which chunk of the model |
 //! | `copies.rs` | what a copy's header says |
@@ -27,10 +29,12 @@ mod config;
 mod copies;
 mod data;
 mod group;
+mod have;
 mod job;
 mod pull;
 mod quick;
 mod relay;
+mod run;
 mod stats;
 mod upstream;
 
@@ -55,6 +59,7 @@ use crate::random::SplitMix64;
 use crate::role::PushIndex;
 use crate::role::Verdict;
 use crate::role::channel::Peer;
+use crate::role::run::Runs;
 use crate::send::train::Trains;
 use crate::table::{JOBS_MAX, TableError};
 use crate::timers::Timers;
@@ -69,6 +74,7 @@ pub struct Gather {
     outbox: Outbox,
     /// When each job has something to say to its server or replica.
     timers: Timers,
+    runs: Runs<run::Waiting>,
     may_be_in_train: bool,
 }
 
@@ -160,8 +166,7 @@ impl Gather {
             index[usize::from(push.job.0)] = Some(PushIndex(number));
         }
         let timers = Timers::new(jobs.len());
-        let mut gather =
-            Self { jobs, index, outbox: Outbox::new(), timers, may_be_in_train: false };
+        let mut gather = Self { jobs, index, timers, ..Self::none() };
         (0..gather.jobs.len()).for_each(|job| gather.renew_timer(job));
         Ok(gather)
     }
@@ -174,6 +179,7 @@ impl Gather {
             index: vec![None; JOBS_MAX],
             outbox: Outbox::new(),
             timers: Timers::new(0),
+            runs: Runs::new(run::Waiting::NONE),
             may_be_in_train: false,
         }
     }

@@ -52,6 +52,7 @@ impl Job {
         for (worker, addr) in self.config.workers.iter().enumerate() {
             let rank = u8::try_from(worker).ok().and_then(Rank::new);
             let known = rank.and_then(|rank| self.workers.way_in(Peer::Worker(rank)));
+            self.haves[worker] = rank.and_then(|rank| self.have_template(Peer::Worker(rank)));
             self.expected[worker] = match (known, rank) {
                 // What a server or a replica sends is no worker's.
                 (Some((encap, cookie)), Some(rank)) if !is_end(*addr) => {
@@ -68,8 +69,13 @@ impl Job {
     }
 
     /// Recognises an ordinary contribution that its slot has room for. Changes nothing.
-    #[inline]
-    fn recognise(&self, now: Nanos, head: &[u8; LEN], len: usize) -> Option<(Contributed, Group)> {
+    #[inline(always)]
+    pub(super) fn recognise(
+        &self,
+        now: Nanos,
+        head: &[u8; LEN],
+        len: usize,
+    ) -> Option<(Contributed, Group)> {
         let packet = Packet::new_unchecked(&head[DATAGRAM..]);
         // The comparison holds the other bits against the worker's own.
         let rank = packet.members().0.trailing_zeros();
@@ -107,8 +113,8 @@ impl Job {
     }
 
     /// The checks that are left: the job's quota, and integrity.
-    #[inline]
-    fn admit(&mut self, from: &Contributed, buffer: &[u8]) -> Result<(), DropReason> {
+    #[inline(always)]
+    pub(super) fn admit(&mut self, from: &Contributed, buffer: &[u8]) -> Result<(), DropReason> {
         if let Err(reason) = take(&mut self.bucket, from.now, from.frame_len) {
             self.stats.over_quota += 1;
             return Err(reason);

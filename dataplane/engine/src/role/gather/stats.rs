@@ -128,7 +128,11 @@ figures! {
 
 impl PushStats {
     pub(super) fn count(&mut self, transition: Transition) {
-        self.transitions[transition as usize] += 1;
+        self.count_many(transition, 1);
+    }
+
+    pub(super) fn count_many(&mut self, transition: Transition, count: u64) {
+        self.transitions[transition as usize] += count;
     }
 
     /// How often `transition` happened.

@@ -38,7 +38,7 @@ pub enum Record<'a> {
     /// An order number is decided.
     Decision(DecisionRecord<'a>),
     /// A worker was told VOID of a group that this server did not know.
-    Forsworn {
+    Withdrawn {
         /// The worker.
         rank: Rank,
         /// Its life.
@@ -131,8 +131,8 @@ impl Record<'_> {
     pub fn write(&self, out: &mut Vec<u8>) {
         write_entry(out, |out| match self {
             Self::Decision(decision) => decision.write(out),
-            Self::Forsworn { rank, life, group, version } => {
-                out.push(KIND_FORSWORN);
+            Self::Withdrawn { rank, life, group, version } => {
+                out.push(KIND_WITHDRAWN);
                 out.push(u8::try_from(rank.index()).unwrap_or(u8::MAX));
                 out.extend(life.to_le_bytes());
                 out.extend(group.0.to_le_bytes());
@@ -146,7 +146,7 @@ impl Record<'_> {
         let mut fields = Fields { bytes: body };
         match *kind {
             KIND_DECISION => DecisionRecord::read(&mut fields).map(Record::Decision),
-            KIND_FORSWORN => Some(Record::Forsworn {
+            KIND_WITHDRAWN => Some(Record::Withdrawn {
                 rank: Rank::new(fields.byte()?)?,
                 life: fields.u64()?,
                 group: GroupId(u32::from_le_bytes(fields.take()?)),
@@ -383,4 +383,4 @@ const SECTOR_BYTES: usize = 512;
 /// Octets of a decision before lives and sum.
 const DECISION_BYTES: usize = 52;
 const KIND_DECISION: u8 = 1;
-const KIND_FORSWORN: u8 = 2;
+const KIND_WITHDRAWN: u8 = 2;

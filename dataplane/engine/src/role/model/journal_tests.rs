@@ -67,7 +67,7 @@ fn mark(bytes: &mut Vec<u8>, next: Option<u64>) {
 fn journal() -> (Vec<u8>, Vec<usize>) {
     let mut bytes = begun();
     let sum: Vec<u8> = [1i32, 2, 3, 0].iter().flat_map(|v| v.to_be_bytes()).collect();
-    let forsworn = Record::Forsworn {
+    let withdrawn = Record::Withdrawn {
         rank: Rank::new(1).unwrap(),
         life: 6,
         group: GroupId::new(8, 8),
@@ -75,7 +75,7 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     };
     let mut ends = vec![bytes.len()];
     for record in
-        [Record::Decision(decision(9, &sum)), forsworn, Record::Decision(decision(10, &sum))]
+        [Record::Decision(decision(9, &sum)), withdrawn, Record::Decision(decision(10, &sum))]
     {
         record.write(&mut bytes);
         ends.push(bytes.len());
@@ -276,7 +276,7 @@ fn a_replay_takes_each_decision_once_and_refuses_a_gap() {
     assert_eq!((end.version.0, end.next_order.0), ((1 << 40) + 2, 11));
     // h = 0.5 h + 0.25 u, twice; the unit of u is 2^-1, its scale 0.5.
     assert_eq!(end.momentum[0], 0.5 * (0.5 * 0.25 + 0.25) + 0.25);
-    // Two decisions of it, and the forsworn group; its former life's were another's.
+    // Two decisions of it, and the withdrawn group; its former life's were another's.
     assert_eq!((end.workers[1].life, end.workers[1].decided.len()), (6, 3));
     assert_eq!((end.workers[0].life, end.workers[0].decided.len()), (5, 2));
     let other = ModelConfig::new(JobId(4), 4);

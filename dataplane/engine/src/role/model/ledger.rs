@@ -161,7 +161,7 @@ impl Ledger {
     }
 
     /// Notes that a worker is told VOID of a group that is not known here.
-    pub(crate) fn forswear(&mut self, rank: Rank, group: GroupId, version: u64, position: u64) {
+    pub(crate) fn withdraw(&mut self, rank: Rank, group: GroupId, version: u64, position: u64) {
         let decided = Decided::new(group, Outcome::Void, version);
         self.outcomes.push(rank, Decided { position, ..decided });
     }

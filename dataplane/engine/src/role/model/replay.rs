@@ -59,10 +59,10 @@ impl Replay {
         match record {
             Record::Decision(decision) if decision.order < self.next_order() => Ok(None),
             Record::Decision(decision) => self.decide(decision).map(Some),
-            Record::Forsworn { rank, life, group, version } => {
+            Record::Withdrawn { rank, life, group, version } => {
                 if self.ledger.outcomes().get(*rank, *group).is_none() {
                     self.ledger.begin_life(*rank, *life);
-                    self.ledger.forswear(*rank, *group, version.0, 0);
+                    self.ledger.withdraw(*rank, *group, version.0, 0);
                 }
                 Ok(None)
             }

@@ -197,7 +197,7 @@ impl Job {
     pub(super) fn tell_fitness(&mut self) {
         let is_fit = self.is_fit();
         if core::mem::replace(&mut self.stats.is_fit, is_fit) != is_fit {
-            self.tell(Event::Heir { is_fit });
+            self.tell(Event::ReplicaFitness { is_fit });
         }
     }
 

@@ -53,7 +53,7 @@ figures! {
         counter events_lost,
     }
     besides {
-        /// It could take its server's place, as it knows ([`Event::Heir`]).
+        /// It could take its server's place, as it knows ([`Event::ReplicaFitness`]).
         pub is_fit: bool = false,
     }
 }

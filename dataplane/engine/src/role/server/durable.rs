@@ -24,17 +24,17 @@ impl Job {
 
     /// Nothing is known of this group. A server that began anew may yet be given it, and must then
     /// remember what it has said.
-    pub(super) fn forswear(&mut self, rank: Rank, group: GroupId) -> Outcome {
+    pub(super) fn withdraw(&mut self, rank: Rank, group: GroupId) -> Outcome {
         if !self.is_restored {
             return Outcome::Stale;
         }
         let version = self.ledger.model().version();
         let Some(journal) = &mut self.journal else {
-            self.ledger.forswear(rank, group, version, 0);
+            self.ledger.withdraw(rank, group, version, 0);
             return Outcome::Stale;
         };
-        if let Some(position) = journal.forswear(rank, group) {
-            self.ledger.forswear(rank, group, version, position);
+        if let Some(position) = journal.withdraw(rank, group) {
+            self.ledger.withdraw(rank, group, version, position);
         }
         // It is told when it asks again.
         Outcome::Wait

@@ -45,7 +45,7 @@ pub(super) struct Journal {
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
     Decision { entry: LogEntry, sum: Option<(StageIndex, f32)> },
-    Forsworn { rank: Rank, group: GroupId },
+    Withdrawn { rank: Rank, group: GroupId },
 }
 
 impl Journal {
@@ -112,12 +112,12 @@ impl Journal {
 
     /// Takes the word that a group is not known; returns its position, or none while there is no
     /// room for it.
-    pub(super) fn forswear(&mut self, rank: Rank, group: GroupId) -> Option<u64> {
+    pub(super) fn withdraw(&mut self, rank: Rank, group: GroupId) -> Option<u64> {
         if self.waiting.is_some() {
             return None;
         }
         self.made += 1;
-        self.waiting = Some(Waiting::Forsworn { rank, group });
+        self.waiting = Some(Waiting::Withdrawn { rank, group });
         Some(self.made)
     }
 
@@ -135,10 +135,10 @@ impl Journal {
                 write_decision(&entry, sum, staging, ledger, out);
                 stage = sum.map(|(stage, _)| stage).filter(|_| entry.stage.is_none());
             }
-            Waiting::Forsworn { rank, group } => {
+            Waiting::Withdrawn { rank, group } => {
                 let life = ledger.outcomes().life(rank);
                 let version = Version(ledger.model().version());
-                Record::Forsworn { rank, life, group, version }.write(out);
+                Record::Withdrawn { rank, life, group, version }.write(out);
             }
         }
         Some((self.made, stage))

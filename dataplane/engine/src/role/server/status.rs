@@ -51,7 +51,7 @@ impl Job {
                     Outcome::Wait
                 }
                 (None, RowKind::Direct(_)) => self.admit_direct(rank, incoming),
-                _ => self.forswear(rank, header.group),
+                _ => self.withdraw(rank, header.group),
             };
         self.word(header.group, outcome)
     }

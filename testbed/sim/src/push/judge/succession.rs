@@ -24,7 +24,7 @@ impl Judge {
         match *event {
             Event::Promoted { applied, order, version, .. } if is_replica && !is_succeeded => {
                 for problem in self.jobs[place].succeed(applied, order, version) {
-                    self.violations.push(format!("job {place}, the heir: {problem}"));
+                    self.violations.push(format!("job {place}, the new server: {problem}"));
                 }
             }
             Event::Decided { group, decision: Decision::Dropped, .. }
@@ -66,7 +66,7 @@ impl Judge {
 }
 
 impl Truth {
-    /// What the heir has not applied never was. Returns what that breaks.
+    /// What the new server has not applied never was. Returns what that breaks.
     fn succeed(
         &mut self,
         OrderNumber(applied): OrderNumber,

@@ -8,9 +8,10 @@ use weft_wire::header::{Header, Kind, Outcome, Packet};
 use weft_wire::hello::{Hello, Phase as Step};
 use weft_wire::{MacAddr, Members, Nanos, Rank};
 
-use super::super::{Aggregator, Phase, Taken};
+use super::super::{Aggregator, Phase};
 use super::rig::*;
 use crate::drops::DropReason;
+use crate::role::Taken;
 use crate::role::Verdict;
 use crate::slot::counter::Transition;
 use crate::table::{BoxConfig, MemberConfig, ParentConfig, RowConfig};

@@ -12,10 +12,11 @@ use weft_wire::Nanos;
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Kind, Operation};
 use weft_wire::hello::{Hello, Integrity, Overflow, Phase as Step};
 
-use super::super::{Aggregator, RunIndex, Taken};
+use super::super::Aggregator;
 use super::quick::mend;
 use super::rig::*;
 use crate::role::Verdict;
+use crate::role::{RunIndex, Taken};
 use crate::table::{BoxConfig, RowConfig};
 
 /// A frame in a buffer with room behind it.

@@ -6,6 +6,7 @@ mod hostile;
 mod pulls;
 mod quick;
 mod rig;
+mod run;
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -102,7 +102,7 @@ fn a_replica_that_its_server_goes_on_without_is_nobodys_heir() {
     let replica = world.replica.as_mut().unwrap();
     while replica.poll_event().is_some() {}
     replica.handle_command(now, Command::LeaveReplica { job: JOB });
-    assert_eq!(replica.poll_event(), Some((JOB, Event::Heir { is_fit: false })));
+    assert_eq!(replica.poll_event(), Some((JOB, Event::ReplicaFitness { is_fit: false })));
     let refused = ask(&mut world);
     assert!(matches!(refused, Some(Event::PromotionRefused { .. })), "{refused:?}");
 }

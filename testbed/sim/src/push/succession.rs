@@ -30,7 +30,7 @@ impl Push<'_> {
     }
 
     /// True for a replica that is the server of a job.
-    pub(super) fn is_heir(&self, node: usize) -> bool {
+    pub(super) fn is_successor(&self, node: usize) -> bool {
         let mut jobs = 0..self.scenario.jobs;
         Some(node) == self.scenario.replica() && jobs.any(|place| self.judge.is_succeeded(place))
     }
@@ -59,8 +59,8 @@ impl Push<'_> {
                 self.judge.violations.push(format!("job {place}: {notice:?}"));
             }
             // The dead server may not have come to say that it had not left it.
-            let is_heir = is_fit && self.controller.is_vouched(job);
-            if !is_heir && self.is_dead(self.scenario.server()) {
+            let is_successor = is_fit && self.controller.is_replica_confirmed(job);
+            if !is_successor && self.is_dead(self.scenario.server()) {
                 let is_anew = self.boxes[self.scenario.server() + 1].has_restarted();
                 let why = if is_anew { "stranded_anew" } else { "stranded_early" };
                 self.core.coverage.add("succession", why, 1);
