@@ -31,6 +31,13 @@ const COMMANDS: &[(&str, How)] = &[
     ("make test", Elsewhere("runs this test")),
     ("make lint", Elsewhere("is a part of make test")),
     ("make install PREFIX=$HOME/.local", Elsewhere("its script runs below, on this build")),
+    (
+        "weft jobs bands --policy round-robin --models resnet32,vgg16,resnet32 --rotate 3 --format json",
+        AsWritten,
+    ),
+    ("weft jobs lights", AsWritten),
+    ("weft jobs trace --sizes mixed --jobs 480 --gap 120 --seed 1", AsWritten),
+    ("weft jobs trace --sizes heavy-tailed --jobs 10000 --gpus 128 --load 0.9 --seed 3", AsWritten),
     ("weft plan docs/examples/sixteen.json", AsWritten),
     ("weft plan docs/examples/sixteen.json --policy all", AsWritten),
     ("weft plan docs/examples/sixteen.json --plot gantt.svg", AsWritten),

@@ -319,18 +319,8 @@ fn write_all(
 }
 
 fn text(answer: &Answer) -> String {
-    let head = [
-        "policy",
-        "median",
-        "mean",
-        "95 %",
-        "p95",
-        "in use",
-        "stops",
-        "difference",
-        "95 %",
-        "faster",
-    ];
+    let head =
+        ["policy", "median", "mean", "95 %", "p95", "in use", "stops", "differs", "95 %", "faster"];
     let head = head.map(str::to_owned).to_vec();
     let mut out = String::new();
     let of_setting = |a: &ClusterRow, b: &ClusterRow| a.trace == b.trace && a.load == b.load;
