@@ -1,9 +1,9 @@
 //! What boxes are told to hold for jobs, and which of that they have not answered yet.
 //!
-//! A controller's user installs and removes shares, leases and push jobs; whether that can be is the
-//! box's to judge. Invariant: each command that is taken comes to exactly one [`Action::Held`], in
-//! bounded time: a box that goes before it answers has [`NotHeld::Gone`] said for it, and what it
-//! holds then its next hello tells. At most [`HOLDINGS_WAITING_MAX`] wait (I8).
+//! A controller's user installs and removes shares, leases and push jobs; whether that can be is
+//! the box's to judge. Invariant: each command that is taken comes to exactly one [`Action::Held`],
+//! in bounded time: a box that goes before it answers has [`NotHeld::Gone`] said for it, and what
+//! it holds then its next hello tells. At most [`HOLDINGS_WAITING_MAX`] wait (I8).
 
 use alloc::string::String;
 
@@ -18,9 +18,9 @@ impl Controller {
     /// [`Action::Held`] of the box that is returned.
     ///
     /// # Errors
-    /// There is no such box, or it is not here; it is not the aggregator of this job that a push job
-    /// would make it; it has not answered about the same yet, or about too much. It has not been
-    /// told then.
+    /// There is no such box, or it is not here; it is not the aggregator of this job that a push
+    /// job would make it; it has not answered about the same yet, or about too much. It has not
+    /// been told then.
     pub fn hold(&mut self, node: &str, command: HoldingCommand) -> Result<NodeId, Refusal> {
         let refuse = |field, problem| Err(Refusal::new(field, problem));
         let Some(position) = self.nodes.iter().position(|known| known.name() == node) else {

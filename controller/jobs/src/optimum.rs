@@ -29,8 +29,8 @@ pub fn best_order_ns(jobs: &[Job], gpus: u32) -> Option<f64> {
     Some(best_ns as f64 / jobs.len() as f64)
 }
 
-/// A small case of a seed: two to five jobs of up to 100 minutes for [`SMALL_CASE_GPUS`], which come
-/// within the first hour.
+/// A small case of a seed: two to five jobs of up to 100 minutes for [`SMALL_CASE_GPUS`], which
+/// come within the first hour.
 #[must_use]
 pub fn small_case(seed: u64) -> Vec<Job> {
     let mut numbers = Numbers::new(seed);

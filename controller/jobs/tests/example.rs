@@ -1,4 +1,5 @@
-//! The example of Tiresias' slides: 2 GPUs; J1: 2 GPUs x 2, J2: 1 GPU x 8, J3: 2 GPUs x 6, all at 0.
+//! The example of Tiresias' slides: 2 GPUs; J1: 2 GPUs x 2, J2: 1 GPU x 8, J3: 2 GPUs x 6, all at
+//! 0.
 
 use weft_jobs::cluster::Cluster;
 use weft_jobs::job::{Job, NS_PER_S};

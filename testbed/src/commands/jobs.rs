@@ -1,4 +1,5 @@
-//! `weft jobs`: priority bands of jobs whose parameter servers share a host; widths of elastic jobs.
+//! `weft jobs`: priority bands of jobs whose parameter servers share a host; widths of elastic
+//! jobs.
 
 use std::fmt::Write as _;
 

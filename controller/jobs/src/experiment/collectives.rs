@@ -45,7 +45,8 @@ pub struct Chosen {
 /// What comes of a collective.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name. Weft has two rows: with hosts as measured, and with hosts that keep up with any link.
+    /// Its name. Weft has two rows: with hosts as measured, and with hosts that keep up with any
+    /// link.
     pub collective: &'static str,
     /// Seconds of an iteration at [`WIDTHS`].
     pub iteration_s: Vec<f64>,

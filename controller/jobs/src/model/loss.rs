@@ -2,9 +2,10 @@
 //! arXiv 1908.08082, the form that Optimus has too).
 //!
 //! The floor `b2` is tried on a grid below the least loss, then between its best neighbours; for
-//! each, `1 / (l - b2)` is a line in `k` with coefficients of at least 0 ([`super::nnls`]). A line's
-//! residual is that of the loss divided by `(l - b2)²`, so each row is multiplied by it: what is
-//! smallest in the end is the residual of the loss. *Derived*: the paper leaves the weights open.
+//! each, `1 / (l - b2)` is a line in `k` with coefficients of at least 0 ([`super::nnls`]). A
+//! line's residual is that of the loss divided by `(l - b2)²`, so each row is multiplied by it:
+//! what is smallest in the end is the residual of the loss. *Derived*: the paper leaves the weights
+//! open.
 //!
 //! Invariant: a prediction never rises with `k`.
 

@@ -1,9 +1,9 @@
 //! Throughput that somebody measured, by model, whole batch and GPUs: how fast a trace's jobs are
 //! at widths that they did not ask for.
 //!
-//! `model,global_batch_size,gpus,iterations_per_s`, a line a measurement (the tables of ElasticFlow,
-//! ASPLOS'23, reshaped). Invariant: a job that the table does not have, or not at the width that it
-//! asks for, runs at that width and at no other.
+//! `model,global_batch_size,gpus,iterations_per_s`, a line a measurement (the tables of
+//! ElasticFlow, ASPLOS'23, reshaped). Invariant: a job that the table does not have, or not at the
+//! width that it asks for, runs at that width and at no other.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

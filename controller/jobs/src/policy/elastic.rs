@@ -1,4 +1,5 @@
-//! Elastic jobs: how wide each runs, while they come and go (arXiv 1908.08082; Optimus, EuroSys'18).
+//! Elastic jobs: how wide each runs, while they come and go (arXiv 1908.08082; Optimus,
+//! EuroSys'18).
 //!
 //! | name | widths |
 //! | --- | --- |
@@ -7,10 +8,11 @@
 //! | `doubling-explore` | the same, with speeds that each job's first minutes tell ([`explore`]) |
 //! | `optimus` | one GPU more where it gains most |
 //!
-//! Widths are chosen anew whenever a job comes or ends, and cost [`Knobs::restart_ns`](super::Knobs::restart_ns) each time
-//! that one changes; what is left of a job is taken for known, as a loss curve would tell it
-//! ([`crate::model::loss`]). A job that runs at the width that it asked for and at no other gets
-//! that width or nothing. Knobs: [`Knobs::restart_ns`](super::Knobs::restart_ns).
+//! Widths are chosen anew whenever a job comes or ends, and cost
+//! [`Knobs::restart_ns`](super::Knobs::restart_ns) each time that one changes; what is left of a
+//! job is taken for known, as a loss curve would tell it ([`crate::model::loss`]). A job that runs
+//! at the width that it asked for and at no other gets that width or nothing. Knobs:
+//! [`Knobs::restart_ns`](super::Knobs::restart_ns).
 //!
 //! Invariant: no more GPUs than there are, those that an exploring job keeps for itself included.
 

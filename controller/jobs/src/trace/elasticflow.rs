@@ -1,7 +1,7 @@
 //! The trace format of ElasticFlow's simulator: a line a job, seconds.
 //!
-//! `job_id,num_gpu,submit_time,iterations,model_name,duration,global_batch_size`; what else there is
-//! (`deadline`) is not read. `duration` is that on `num_gpu`. Source: gudiandian/ElasticFlow at
+//! `job_id,num_gpu,submit_time,iterations,model_name,duration,global_batch_size`; what else there
+//! is (`deadline`) is not read. `duration` is that on `num_gpu`. Source: gudiandian/ElasticFlow at
 //! b3f5ea4 (ASPLOS'23).
 
 use alloc::vec::Vec;

@@ -11,8 +11,8 @@
 //! one chunk on links without a shaper (a shaper lets short vectors through at once), with
 //! `--rate-mbit` the stretch, which is the least squares of what is beyond the latency, and with
 //! `--io memory -w 1` what a host moves; `weft bench aggregator` has the contributions. The
-//! aggregator's own links are taken for wide enough, as a switch's are. Invariant: no constant here is made up; [`MEASURED`] are committed
-//! rows, and their provenance is beside them.
+//! aggregator's own links are taken for wide enough, as a switch's are. Invariant: no constant here
+//! is made up; [`MEASURED`] are committed rows, and their provenance is beside them.
 
 use alloc::vec::Vec;
 

@@ -62,8 +62,8 @@ fn gpus_that_are_too_few_for_one_go_to_another() {
     assert_eq!(widths, [4, 4]);
 }
 
-/// Of 5 GPUs two are left when the large job has 2. Its next step gains 250 s on two GPUs, the small
-/// one's 200 s on one.
+/// Of 5 GPUs two are left when the large job has 2. Its next step gains 250 s on two GPUs, the
+/// small one's 200 s on one.
 #[test]
 fn a_gain_counts_for_each_gpu_that_is_added() {
     let linear = |iterations| {
