@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Exit, Failure, Format, bench, certs, compare, doctor, install, lab, plan, probe, report, run,
-    run_args, soak, worker,
+    Exit, Failure, Format, bench, certs, cluster, compare, doctor, install, jobs, lab, plan, probe,
+    report, run, run_args, soak, worker,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -57,6 +57,14 @@ enum Command {
     /// The case is a JSON file; docs/plan.md has every key. A bad case ends with status 1 and a
     /// message that names the field.
     Plan(plan::PlanArgs),
+    /// Ask what is decided about whole jobs, without a network
+    #[command(subcommand)]
+    Jobs(jobs::JobsCommand),
+    /// Simulate a trace of jobs on a cluster under a policy
+    ///
+    /// Who runs, where and how wide, event by event, with every job's times. A file that makes no
+    /// sense ends with status 2 and a message that names file, line and field.
+    Cluster(cluster::ClusterArgs),
     /// Make, list and renew the certificates of controllers, nodes, workers and operators
     ///
     /// docs/security.md says who needs which, and what each may do.
@@ -103,6 +111,8 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments, cli.format),
         Command::Compare(arguments) => compare::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
+        Command::Jobs(command) => jobs::run(command, cli.format),
+        Command::Cluster(arguments) => cluster::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments, cli.format),
         Command::ProbeAgent(arguments) => probe::run_agent(&arguments),

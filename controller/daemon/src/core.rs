@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use weft_control::Command;
+use weft_control::{Command, Holding, HoldingCommand};
 use weft_controller_engine::{Action, Controller, NodeId, Notice, Saved};
 use weft_rpc::convert::command_to_proto;
 use weft_rpc::v1;
@@ -30,7 +30,8 @@ mod tests;
 mod workers;
 
 pub use input::{
-    CoreSender, Ended, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot, WorkerKey,
+    CoreSender, Ended, HoldAnswer, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot,
+    Unheld, WorkerKey,
 };
 
 struct Peer<T> {
@@ -53,6 +54,8 @@ pub struct Core {
     nodes: HashMap<NodeId, Peer<v1::Command>>,
     /// Workers that wait for their boxes' addresses, and until when.
     welcomes: Vec<(WorkerKey, Instant)>,
+    /// Who waits for what boxes say of their holdings.
+    holds: HashMap<(NodeId, JobId, Holding), HoldAnswer>,
     streams: u64,
     saved_at: Instant,
     snapshot: Snapshot,
@@ -78,6 +81,7 @@ impl Core {
             workers: HashMap::new(),
             nodes: HashMap::new(),
             welcomes: Vec::new(),
+            holds: HashMap::new(),
             streams: 0,
             saved_at: start,
             snapshot: Snapshot::default(),
@@ -206,15 +210,12 @@ impl Core {
                 self.probe(from, probe);
             }
             Action::Held { node, job, holding, outcome } => {
+                let told = outcome.map_or_else(|why| why.to_string(), |()| "done".to_owned());
                 let name = self.controller.node_name(node);
-                let job = job.0;
-                match outcome {
-                    Ok(()) => {
-                        weft_process::say!("weft-controller: `{name}`, job {job}: {holding}: done")
-                    }
-                    Err(why) => {
-                        weft_process::say!("weft-controller: `{name}`, job {job}: {holding}: {why}")
-                    }
+                weft_process::say!("weft-controller: `{name}`, job {}: {holding}: {told}", job.0);
+                if let Some(answer) = self.holds.remove(&(node, job, holding)) {
+                    // Who asked may have gone.
+                    let _ = answer.send(outcome.map_err(Unheld::Told));
                 }
             }
             Action::Notice { job, notice } => self.log(job, &notice),
@@ -266,8 +267,22 @@ impl Core {
             Input::Unregister(name, answer) => {
                 let _ = answer.send(self.unregister(&name));
             }
+            Input::Hold(node, command, answer) => self.hold(&node, *command, answer),
             Input::Read(answer) | Input::Stop(answer) => {
                 let _ = answer.send(self.read());
+            }
+        }
+    }
+
+    /// Has a box hold something, or no more. Its answer is an action.
+    fn hold(&mut self, node: &str, command: HoldingCommand, answer: HoldAnswer) {
+        let (job, holding) = (command.job(), command.holding());
+        match self.controller.hold(node, command) {
+            Ok(node) => {
+                self.holds.insert((node, job, holding), answer);
+            }
+            Err(refusal) => {
+                let _ = answer.send(Err(Unheld::Untold(refusal)));
             }
         }
     }

@@ -4,7 +4,8 @@
 //! docs/plan.md, and answers with one line, the plan; `order` alone will do. Does I/O and decides
 //! nothing: [`weft_plan::policy::outside::accept`] judges the answer. A program that is late, ends,
 //! or answers nonsense gives an error within the timeout; the caller falls back and counts it, and
-//! the next plan starts the program anew.
+//! the next plan starts the program anew. [`ExecJobPolicy`] is the same for a cluster's jobs, where
+//! lines are deltas ([`weft_jobs::policy::outside`]) and every plan has a program of its own.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,6 +16,8 @@ use std::thread;
 use std::time::Duration;
 
 use weft_config::controller::ControllerConfig;
+use weft_jobs::policy::outside::{Carrier, Outside};
+use weft_jobs::policy::{Jobs, Scheduler, Setting};
 use weft_plan::case::Case;
 use weft_plan::plan::{Plan, PlanDocument};
 use weft_plan::policy::{Policy, PolicyError, outside};
@@ -28,30 +31,76 @@ const ANSWER_LEN_MAX: u64 = 64 << 20;
 
 /// A program that plans.
 #[derive(Debug)]
-pub struct ExecPolicy {
-    name: String,
-    command: String,
-    timeout: Duration,
-    process: Mutex<Option<Process>>,
-}
+pub struct ExecPolicy(Program);
 
 impl ExecPolicy {
     /// The program behind `exec:CMD`; `None` for names without that prefix. It is started with the
     /// first plan.
     #[must_use]
     pub fn from_name(name: &str, timeout: Duration) -> Option<Self> {
+        Program::from_name(name, timeout).map(Self)
+    }
+
+    /// The command, as the shell gets it.
+    #[must_use]
+    pub fn command(&self) -> &str {
+        &self.0.command
+    }
+}
+
+/// A program that says which jobs of a cluster run. Each [`Policy::plan`] starts its own.
+#[derive(Clone, Debug)]
+pub struct ExecJobPolicy {
+    name: String,
+    timeout: Duration,
+}
+
+impl ExecJobPolicy {
+    /// The program behind `exec:CMD`; `None` for names without that prefix.
+    #[must_use]
+    pub fn from_name(name: &str, timeout: Duration) -> Option<Self> {
+        command_of(name).map(|_| Self { name: name.to_owned(), timeout })
+    }
+}
+
+impl Policy<Jobs> for ExecJobPolicy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn may_wait(&self) -> bool {
+        true
+    }
+
+    fn plan(&self, setting: &Setting) -> Result<Box<dyn Scheduler>, PolicyError> {
+        let program = Program::from_name(&self.name, self.timeout).expect("its name was checked");
+        Ok(Box::new(Outside::new(&self.name, setting, Box::new(program))))
+    }
+}
+
+impl Carrier for Program {
+    fn ask(&mut self, question: &str) -> Result<String, PolicyError> {
+        Self::ask(self, question)
+    }
+}
+
+/// A command and its process, once it is asked.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    command: String,
+    timeout: Duration,
+    process: Mutex<Option<Process>>,
+}
+
+impl Program {
+    fn from_name(name: &str, timeout: Duration) -> Option<Self> {
         command_of(name).map(|command| Self {
             name: name.to_owned(),
             command: command.to_owned(),
             timeout,
             process: Mutex::new(None),
         })
-    }
-
-    /// The command, as the shell gets it.
-    #[must_use]
-    pub fn command(&self) -> &str {
-        &self.command
     }
 
     fn no_answer(&self, reason: impl ToString) -> PolicyError {
@@ -90,7 +139,7 @@ pub fn command_of(name: &str) -> Option<&str> {
 
 impl Policy for ExecPolicy {
     fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     fn may_wait(&self) -> bool {
@@ -98,13 +147,14 @@ impl Policy for ExecPolicy {
     }
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {
+        let Self(program) = self;
         let question = serde_json::to_string(&CaseSpec::from(case))
-            .map_err(|error| self.no_answer(format!("writing the case: {error}")))?;
-        let answer = self.ask(&question)?;
+            .map_err(|error| program.no_answer(format!("writing the case: {error}")))?;
+        let answer = program.ask(&question)?;
         let document: PlanDocument = serde_json::from_str(&answer).map_err(|error| {
-            PolicyError::BadAnswer { policy: self.name.clone(), reason: error.to_string() }
+            PolicyError::BadAnswer { policy: program.name.clone(), reason: error.to_string() }
         })?;
-        outside::accept(&self.name, case, &document)
+        outside::accept(&program.name, case, &document)
     }
 }
 

@@ -1,4 +1,5 @@
-//! gRPC to workers: streams in and out of the core, and jobs that are registered.
+//! gRPC to workers: streams in and out of the core; jobs that are registered, and what boxes hold
+//! for jobs.
 //!
 //! Nothing is decided here; a stream that breaks is told to the core once.
 
@@ -8,16 +9,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_control::{AckMode, Mode, is_pushed};
-use weft_controller_engine::{JobConfig, UnregisterError, WorkerConfig};
-use weft_rpc::convert::code;
+use weft_control::{AckMode, Command, Mode, is_pushed};
+use weft_controller_engine::{JobConfig, NotHeld, UnregisterError, WorkerConfig};
+use weft_rpc::convert::{code, command};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message;
 use weft_rpc::v1::workers_server::Workers;
 use weft_wire::header::ElementType;
 
 use crate::auth::Peer;
-use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox, WorkerKey};
+use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox, Unheld, WorkerKey};
 use crate::stream::{self, Answer, Kind, Silent};
 
 /// The service.
@@ -80,6 +81,29 @@ impl Workers for Northbound {
             Err(error @ UnregisterError::Unknown) => Err(Status::not_found(error.to_string())),
             Err(error @ UnregisterError::Configured) => {
                 Err(Status::failed_precondition(error.to_string()))
+            }
+        }
+    }
+
+    async fn hold(
+        &self,
+        request: Request<v1::HoldRequest>,
+    ) -> Result<Response<v1::HoldReply>, Status> {
+        let v1::HoldRequest { node, command: asked } = request.into_inner();
+        let read = command(&asked.unwrap_or_default()).map_err(|error| invalid(&error.into()))?;
+        let Some(Command::Holding(holding)) = read else {
+            let problem = "must install or remove a job, a lease or a push job";
+            return Err(invalid(&v1::Refused::new("command", problem)));
+        };
+        let (answer, answered) = oneshot::channel();
+        let input = Input::Hold(node, Box::new(holding), answer);
+        self.core.send(input).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(()) => Ok(Response::new(v1::HoldReply {})),
+            Err(Unheld::Told(why @ NotHeld::Gone)) => Err(Status::unavailable(why.to_string())),
+            Err(Unheld::Told(why)) => Err(Status::failed_precondition(why.to_string())),
+            Err(Unheld::Untold(refusal)) => {
+                Err(Status::failed_precondition(format!("{}: {}", refusal.field, refusal.problem)))
             }
         }
     }

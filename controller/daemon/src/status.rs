@@ -108,6 +108,7 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         is_attached: node.is_attached,
         events: node.events,
         commands: node.commands,
+        holdings: node.holdings.iter().map(weft_rpc::convert::held_to_proto).collect(),
     });
     v1::StatusReply {
         uptime_ns: snapshot.uptime_ns,

@@ -447,3 +447,77 @@ async fn a_stream_whose_place_is_taken_ends() {
     assert_eq!(old.hear().await, None);
     tokio::time::timeout(PATIENCE, old.said.closed()).await.expect("nobody reads it any more");
 }
+
+/// A controller's user has a box hold something, and hears its one answer.
+#[tokio::test]
+async fn what_a_box_holds_is_installed_and_removed_over_grpc() {
+    let channel = controller(config()).await;
+    let mut node = Box::attach(&channel, 0, 0).await;
+    let mut client = WorkersClient::new(channel.clone());
+    let request = |node: &str, command| {
+        let command = Some(v1::Command { command });
+        v1::HoldRequest { node: node.into(), command }
+    };
+    let share = v1::JobShare { job: 1, slots_max: 64, ..v1::JobShare::default() };
+    let install = request("s0", Some(Command::InstallJob(share)));
+    let remove = request("s0", Some(Command::RemovePush(v1::RemovePush { job: 1 })));
+    let of = |kind: v1::HoldingKind| Some(v1::Holding { kind: kind.into(), row: 0 });
+
+    let mut asker = client.clone();
+    let asked = tokio::spawn({
+        let install = install.clone();
+        async move { asker.hold(install).await }
+    });
+    loop {
+        match node.hear().await.expect("a command") {
+            Command::InstallJob(said) => break assert_eq!(said, share),
+            Command::SetRate(_) | Command::Skip(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    // One thing at a time.
+    let twice = client.hold(install).await.unwrap_err();
+    assert_eq!(twice.code(), tonic::Code::FailedPrecondition);
+    assert!(twice.message().contains("has not answered"), "{twice}");
+    let installed = v1::HoldingInstalled { holding: of(v1::HoldingKind::Job) };
+    node.tell(v1::event::Event::HoldingInstalled(installed)).await;
+    asked.await.unwrap().expect("it is done");
+    let mut status = StatusClient::new(channel.clone());
+    let read = status.read(v1::StatusRequest {}).await.unwrap().into_inner();
+    let held = v1::Held { job: 1, holding: of(v1::HoldingKind::Job) };
+    let box_of = |name: &str| read.nodes.iter().find(|node| node.name == name).unwrap();
+    assert_eq!(box_of("s0").holdings, [held]);
+
+    let mut asker = client.clone();
+    let asked = tokio::spawn({
+        let remove = remove.clone();
+        async move { asker.hold(remove).await }
+    });
+    while !matches!(node.hear().await, Some(Command::RemovePush(_))) {}
+    let refused = v1::HoldingRefused {
+        holding: of(v1::HoldingKind::Push),
+        error: v1::HoldingError::Missing.into(),
+    };
+    node.tell(v1::event::Event::HoldingRefused(refused)).await;
+    let missing = asked.await.unwrap().unwrap_err();
+    assert_eq!(missing.code(), tonic::Code::FailedPrecondition);
+    assert_eq!(missing.message(), "it is not there");
+
+    let unknown = client.hold(request("nobody", Some(Command::InstallJob(share)))).await;
+    let unknown = unknown.unwrap_err();
+    assert!(unknown.message().contains("there is no node `nobody`"), "{unknown}");
+    for command in [None, Some(Command::StandDown(v1::StandDown { job: 1, epoch: 1 }))] {
+        let other = client.hold(request("s0", command)).await.unwrap_err();
+        assert_eq!(other.code(), tonic::Code::InvalidArgument, "{other}");
+    }
+    let wrong = v1::JobShare { job: 1 << 16, ..share };
+    let wrong = client.hold(request("s0", Some(Command::InstallJob(wrong)))).await.unwrap_err();
+    assert!(wrong.message().starts_with("job:"), "{wrong}");
+
+    let mut asker = client.clone();
+    let asked = tokio::spawn(async move { asker.hold(remove).await });
+    while !matches!(node.hear().await, Some(Command::RemovePush(_))) {}
+    drop(node);
+    let gone = asked.await.unwrap().unwrap_err();
+    assert_eq!(gone.code(), tonic::Code::Unavailable, "{gone}");
+}

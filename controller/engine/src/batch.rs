@@ -349,7 +349,7 @@ impl Controller {
 impl Job {
     /// Whether its transfers share the links by themselves, see [`ConductMode::Fair`].
     pub(super) fn is_fair(&self) -> bool {
-        self.policy.conduct() == ConductMode::Fair
+        self.policy.manner().conduct == ConductMode::Fair
     }
 }
 

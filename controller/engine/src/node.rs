@@ -5,10 +5,13 @@
 //! takes one, or comes anew.
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 
 use weft_config::controller::NodeConfig;
+use weft_control::Holding;
 use weft_plan::case::HostId;
+use weft_wire::JobId;
 
 /// A box.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub(super) struct Node {
     refusals: u32,
     events: u64,
     commands: u64,
+    /// What it holds for jobs, as it says: at most [`HOLDINGS_MAX`].
+    holdings: BTreeSet<(JobId, Holding)>,
 }
 
 /// What a hello of a box says of its lives.
@@ -57,6 +62,7 @@ impl Node {
             refusals: 0,
             events: 0,
             commands: 0,
+            holdings: BTreeSet::new(),
         }
     }
 
@@ -106,6 +112,25 @@ impl Node {
     /// Events that it told, and commands that it was given.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.events, self.commands)
+    }
+
+    /// What it holds for jobs.
+    pub(super) fn holdings(&self) -> impl Iterator<Item = (JobId, Holding)> + '_ {
+        self.holdings.iter().copied()
+    }
+
+    /// It says all that it holds.
+    pub(super) fn set_holdings(&mut self, holdings: &[(JobId, Holding)]) {
+        self.holdings = holdings.iter().copied().collect();
+    }
+
+    /// It holds this from now on, or no more.
+    pub(super) fn note_holding(&mut self, job: JobId, holding: Holding, is_held: bool) {
+        if !is_held {
+            self.holdings.remove(&(job, holding));
+        } else if self.holdings.len() < HOLDINGS_MAX {
+            self.holdings.insert((job, holding));
+        }
     }
 
     /// It attaches, in this life.
@@ -171,3 +196,6 @@ impl Node {
         self.refusals = 0;
     }
 }
+
+/// More than any box may hold: a share or the pushes of each of 256 jobs, and 1024 leases.
+pub(super) const HOLDINGS_MAX: usize = 4096;

@@ -13,7 +13,7 @@ use super::accounts::ROLES_MAX;
 use super::check;
 use super::job::{Group, GroupState, Member, Offers};
 use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, RoleState};
-use super::node::Arrival;
+use super::node::{Arrival, HOLDINGS_MAX};
 use super::{Controller, Why};
 
 impl Controller {
@@ -27,6 +27,7 @@ impl Controller {
         self.count_anew(self.host_of(id), Reporter::Box(id));
         let node = &mut self.nodes[id.index()];
         let Arrival { is_new_life, is_new_here } = node.attach(now_ns, hello.life);
+        node.set_holdings(&hello.holdings);
         let addresses = hello.roles.iter().map(|state| &state.address);
         addresses.filter(|address| !address.is_empty()).for_each(|at| node.set_address(at));
         self.accounts.begin(id, hello, is_new_life);
@@ -85,6 +86,9 @@ impl Controller {
         };
         if hello.roles.len() > ROLES_MAX {
             return Err(Refusal::new("roles", format!("are more than {ROLES_MAX}")));
+        }
+        if hello.holdings.len() > HOLDINGS_MAX {
+            return Err(Refusal::new("holdings", format!("are more than {HOLDINGS_MAX}")));
         }
         for (i, state) in hello.roles.iter().enumerate() {
             if hello.roles[..i].iter().any(|other| other.job == state.job) {

@@ -29,7 +29,7 @@ impl Controller {
         end_ns: u64,
     ) -> u64 {
         let job = &self.jobs[&id];
-        let room = match self.config.tuning.order_room && job.policy.looks_ahead() {
+        let room = match self.config.tuning.order_room && job.policy.manner().looks_ahead {
             true => self.room(now_ns, job, requests, end_ns),
             false => 0,
         };
@@ -111,7 +111,7 @@ impl Controller {
         let shares = |other: &Job| {
             other.id != job.id && self.host_of(other.server) == self.host_of(job.server)
         };
-        let looks_ahead = self.config.tuning.closed_loop && job.policy.looks_ahead();
+        let looks_ahead = self.config.tuning.closed_loop && job.policy.manner().looks_ahead;
         looks_ahead && !self.jobs.values().any(shares)
     }
 }

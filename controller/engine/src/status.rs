@@ -6,6 +6,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
+use weft_control::Holding;
+use weft_wire::JobId;
 
 use super::Controller;
 use super::message::explain;
@@ -151,6 +153,9 @@ pub struct NodeStatus {
     pub events: u64,
     /// Commands given to it.
     pub commands: u64,
+    /// What it holds for jobs.
+    #[serde(skip)]
+    pub holdings: Vec<(JobId, Holding)>,
 }
 
 impl Controller {
@@ -184,6 +189,7 @@ impl Controller {
             is_attached: node.is_attached(),
             events: node.counts().0,
             commands: node.counts().1,
+            holdings: node.holdings().collect(),
         });
         let (probes, probe_bytes) = self.probes.sent();
         Status {

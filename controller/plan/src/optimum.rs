@@ -100,7 +100,9 @@ pub fn measure(cases: u64) -> Result<(Distance, Vec<Row>), PolicyError> {
 }
 
 impl Distance {
-    fn of(ratios: &[f64]) -> Self {
+    /// Of costs, each over the optimum of its case.
+    #[must_use]
+    pub fn of(ratios: &[f64]) -> Self {
         let mut sorted = ratios.to_vec();
         sorted.sort_by(f64::total_cmp);
         let p95 = (sorted.len() * 95).div_ceil(100).saturating_sub(1);

@@ -72,6 +72,11 @@ impl Numbers {
         usize::try_from(self.within(0, len as u64)).unwrap_or(0)
     }
 
+    /// A number between 0 and 1 and neither, of the upper 53 bits of the next one.
+    pub fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+
     /// One of `from..to`.
     pub const fn within(&mut self, from: u64, to: u64) -> u64 {
         from + self.next() % (to - from)

@@ -1,13 +1,13 @@
 //! What a box tells a controller that knows nothing: roles, the next order number, the model's
-//! version, open groups. It follows from what the box began as, the commands and the events; no
-//! lane is asked. Pure.
+//! version, open groups, what it holds for jobs. It follows from what the box began as, the
+//! commands and the events; no lane is asked. Pure.
 //!
 //! An aggregator's lease may be freed by its server without an event, so its open groups are those
 //! not yet replaced: a controller removes what it does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weft_control::{Command, Event, NodeHello, RoleState};
+use weft_control::{BoxIndex, Command, Event, Holding, HoldingCommand, NodeHello, Role, RoleState};
 use weft_wire::JobId;
 
 /// What a box is in each of its jobs.
@@ -16,20 +16,37 @@ pub struct NodeState {
     name: String,
     life: u64,
     roles: BTreeMap<JobId, RoleState>,
+    holdings: BTreeSet<(JobId, Holding)>,
+    /// Commands about push jobs that the lanes have not answered, in order: which box of the job
+    /// it becomes, if any.
+    asked: VecDeque<Option<BoxIndex>>,
 }
 
 impl NodeState {
-    /// Of a box that begins in these roles, without open groups; `life` is new with every start.
+    /// Of a box that begins in these roles, without open groups, and holds this; `life` is new with
+    /// every start.
     #[must_use]
-    pub fn new(name: String, life: u64, roles: impl IntoIterator<Item = RoleState>) -> Self {
-        Self { name, life, roles: roles.into_iter().map(|state| (state.job, state)).collect() }
+    pub fn new(
+        name: String,
+        life: u64,
+        roles: impl IntoIterator<Item = RoleState>,
+        holdings: impl IntoIterator<Item = (JobId, Holding)>,
+    ) -> Self {
+        Self {
+            name,
+            life,
+            roles: roles.into_iter().map(|state| (state.job, state)).collect(),
+            holdings: holdings.into_iter().collect(),
+            asked: VecDeque::new(),
+        }
     }
 
     /// The hello as of now.
     #[must_use]
     pub fn hello(&self) -> NodeHello {
         let roles = self.roles.values().cloned().collect();
-        NodeHello { name: self.name.clone(), life: self.life, roles }
+        let holdings = self.holdings.iter().copied().collect();
+        NodeHello { name: self.name.clone(), life: self.life, roles, holdings }
     }
 
     /// Notes what the lane is told.
@@ -37,15 +54,49 @@ impl NodeState {
         if let Some(state) = self.roles.get_mut(&command.job()) {
             state.note_command(command);
         }
+        match command {
+            Command::Holding(HoldingCommand::InstallPush(push)) => {
+                self.asked.push_back(Some(push.box_index));
+            }
+            Command::Holding(HoldingCommand::RemovePush { .. }) => self.asked.push_back(None),
+            _ => {}
+        }
     }
 
     /// Notes what the lane reports.
     pub fn note_event(&mut self, job: JobId, event: &Event) {
-        if let Event::StoodDown { .. } = event {
+        match *event {
+            Event::HoldingInstalled { holding } => {
+                self.holdings.insert((job, holding));
+            }
+            Event::HoldingRemoved { holding } => {
+                self.holdings.remove(&(job, holding));
+            }
+            _ => {}
+        }
+        if event.holding() == Some(Holding::Push) {
+            self.note_push(job, event);
+        } else if let Event::StoodDown { .. } = event {
             // It is nothing in this job any more.
             self.roles.remove(&job);
         } else if let Some(state) = self.roles.get_mut(&job) {
             state.note_event(event);
+        }
+    }
+
+    /// A box is an aggregator in the jobs whose pushes it gathers.
+    fn note_push(&mut self, job: JobId, event: &Event) {
+        let asked = self.asked.pop_front().flatten();
+        match (event, asked) {
+            (Event::HoldingInstalled { .. }, Some(index)) => {
+                // Its address is as the controller knows it.
+                let state = RoleState::new(job, Role::Aggregator, index, String::new());
+                self.roles.insert(job, state);
+            }
+            (Event::HoldingRemoved { .. }, _) => {
+                self.roles.remove(&job);
+            }
+            _ => {}
         }
     }
 }
@@ -53,11 +104,13 @@ impl NodeState {
 #[cfg(test)]
 mod tests {
     use weft_control::{
-        BoxIndex, Decision, GroupDescriptor, GroupMember, InstallError, OpenGroup, OrderNumber,
-        Role, ServerEpoch, Version,
+        BoxIndex, Decision, GroupDescriptor, GroupMember, HoldingError, InstallError, OpenGroup,
+        OrderNumber, PushConfig, Role, ServerEpoch, Version,
     };
+    use weft_wire::frame::Endpoint;
     use weft_wire::header::ElementType;
-    use weft_wire::{GroupId, Members, Rank};
+    use weft_wire::hello::{Integrity, Overflow};
+    use weft_wire::{GroupId, MacAddr, Members, Rank};
 
     use super::*;
 
@@ -67,7 +120,7 @@ mod tests {
             version: Version(5),
             ..RoleState::new(JobId(3), Role::Server, BoxIndex(0), "127.0.0.1:22341".into())
         };
-        NodeState::new("s0".into(), 9, [role])
+        NodeState::new("s0".into(), 9, [role], [])
     }
 
     fn install(group: GroupId, order: u64) -> Command {
@@ -137,6 +190,58 @@ mod tests {
         state.note_command(&Command::LeaveReplica { job: JobId(3) });
         state.note_event(JobId(3), &at(true));
         assert_eq!(said(&state), (true, true));
+    }
+
+    #[test]
+    fn a_hello_tells_what_the_box_holds_of_its_file_and_of_later() {
+        let job = JobId(5);
+        let mut state = NodeState::new("a0".into(), 9, [], [(job, Holding::Job)]);
+        let push = |job| {
+            let endpoint = Endpoint { mac: MacAddr::BROADCAST, addr: ([10, 0, 0, 1], 5).into() };
+            Command::Holding(HoldingCommand::InstallPush(PushConfig {
+                job,
+                box_index: BoxIndex(2),
+                workers: Vec::new(),
+                server: endpoint,
+                replica: None,
+                quota_bytes: 0,
+                pull_cache_bytes: 0,
+                chunks: 1,
+                elements: 1,
+                element_type: ElementType::I32,
+                overflow: Overflow::Wrap,
+                integrity: Integrity::None,
+                exponent: None,
+                rate_bytes_per_sec: None,
+                burst_bytes: 0,
+            }))
+        };
+        let remove = |job| Command::Holding(HoldingCommand::RemovePush { job });
+        let roles = |state: &NodeState| {
+            let roles = state.hello().roles;
+            let facts = |state: &RoleState| (state.job.0, state.role, state.box_index.0);
+            roles.iter().map(facts).collect::<Vec<_>>()
+        };
+        let holding = Holding::Push;
+        // The answers come later than the commands, and in their order.
+        [push(job), push(JobId(6)), push(job)].iter().for_each(|it| state.note_command(it));
+        let error = HoldingError::Taken;
+        state.note_event(job, &Event::HoldingInstalled { holding });
+        state.note_event(JobId(6), &Event::HoldingInstalled { holding });
+        state.note_event(job, &Event::HoldingRefused { holding, error });
+        state.note_event(job, &Event::HoldingInstalled { holding: Holding::Row(7) });
+        let aggregator = Role::Aggregator;
+        let both = [(5, aggregator, 2), (6, aggregator, 2)];
+        assert_eq!(roles(&state), both);
+        let pushed = (job, Holding::Push);
+        let held = [(job, Holding::Job), (job, Holding::Row(7)), pushed, (JobId(6), pushed.1)];
+        assert_eq!(state.hello().holdings, held);
+        [remove(job), remove(JobId(9))].iter().for_each(|it| state.note_command(it));
+        state.note_event(job, &Event::HoldingRemoved { holding });
+        state.note_event(JobId(9), &Event::HoldingRefused { holding, error });
+        state.note_event(job, &Event::HoldingRemoved { holding: Holding::Job });
+        assert_eq!(roles(&state), both[1..]);
+        assert_eq!(state.hello().holdings, [held[1], held[3]]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };
-use weft_engine::role::gather::{Gather, PushConfig};
+use weft_engine::role::gather::PushConfig;
 use weft_engine::table::{BoxConfig, RowConfig, Table};
 use weft_io::Port;
 use weft_io::reseal::Reseal;
@@ -87,11 +87,10 @@ fn push_config(row: &RowConfig) -> PushConfig {
 }
 
 fn engine(table: &Table, push: &PushConfig, seed: u64, kernels: &'static Kernels) -> Aggregator {
-    let config = table.config();
-    let pushes = std::slice::from_ref(push);
-    let gather = Gather::new(config.local, config.mtu, pushes, seed, Nanos(0), kernels);
-    let gather = gather.expect("a row that is good makes a good push job");
-    Aggregator::new(table, 0, seed, kernels).with_pushes(gather)
+    let pushes = vec![push.clone()];
+    let config = BoxConfig { pushes, jobs: Vec::new(), rows: Vec::new(), ..table.config().clone() };
+    let table = Table::new(config).expect("a row that is good makes a good push job");
+    Aggregator::new(&table, 0, seed, kernels)
 }
 
 /// Cookies of the workers by rank, and of the server.

@@ -56,6 +56,7 @@ fn box_config(mac: MacAddr, addr: SocketAddr, rows: Vec<RowConfig>) -> BoxConfig
             burst_bytes: 0,
         }],
         rows,
+        pushes: Vec::new(),
     }
 }
 

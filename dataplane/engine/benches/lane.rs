@@ -67,7 +67,8 @@ fn row(row: u16, members: u8, window: u16, has_root: bool) -> RowConfig {
 fn lane(rows: Vec<RowConfig>) -> Aggregator {
     let job =
         JobConfig { job: JobId(0), slots_max: u32::MAX, rate_bytes_per_sec: None, burst_bytes: 0 };
-    let config = BoxConfig { local: here(), shards: 1, mtu: 1500, jobs: vec![job], rows };
+    let config =
+        BoxConfig { local: here(), shards: 1, mtu: 1500, jobs: vec![job], rows, pushes: vec![] };
     Aggregator::new(&Table::new(config).expect("valid"), 0, 1, Kernels::detect())
 }
 

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::role::gather::Gather;
 use weft_engine::table::Table;
 use weft_io::Port;
 use weft_kernel::Kernels;
@@ -34,9 +33,6 @@ impl Settings {
 
     /// Makes lane `lane` of an aggregator that reduces the rows of `table`; lane 0 gathers the push
     /// jobs too. Takes all memory that it will ever use. `seed` must differ from start to start.
-    ///
-    /// # Panics
-    /// If the push jobs were changed since they were judged.
     #[must_use]
     pub fn aggregator(
         &self,
@@ -45,17 +41,7 @@ impl Settings {
         seed: u64,
         kernels: &'static Kernels,
     ) -> Aggregator {
-        let engine = Aggregator::new(table, lane, seed, kernels)
-            .with_strangers(self.strangers)
-            .beside_pushes(&self.pushes);
-        // Nothing of push is steered by its source port, so lane 0 has it.
-        if self.pushes.is_empty() || lane > 0 {
-            return engine;
-        }
-        let config = table.config();
-        // What reduces and what gathers must not draw the same numbers.
-        let gather = Gather::new(config.local, config.mtu, &self.pushes, !seed, Nanos(0), kernels);
-        engine.with_pushes(gather.expect(JUDGED))
+        Aggregator::new(table, lane, seed, kernels).with_strangers(self.strangers)
     }
 
     /// Puts `[faults]`, and the capture that `[trace]` asks for, around a port. The capture goes to

@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use weft_config::Problem;
 use weft_config::node::{Io, NodeConfig, RowSection};
 use weft_engine::admit::StrangersQuota;
-use weft_engine::role::gather::{self, PushConfig};
 use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::ServerJobConfig;
 use weft_engine::table::{
-    ArenaConfig, BoxConfig, JOBS_MAX, JobConfig, MemberConfig, PORT_OF_TWO_LANES, ParentConfig,
-    ROWS_MAX, RowConfig, Table, TableError, is_of_another_lane, port_of_two_lanes, slot_bytes,
+    ArenaConfig, BoxConfig, JOBS_MAX, JobConfig, MemberConfig, PORT_OF_FURTHER_LANE,
+    PORT_OF_TWO_LANES, ParentConfig, PushConfig, ROWS_MAX, RowConfig, Table, TableError,
+    is_of_another_lane, port_of_two_lanes, slot_bytes,
 };
 use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
@@ -35,8 +35,6 @@ pub struct Settings {
     pub arena: ArenaConfig,
     /// What strangers may cost.
     pub strangers: StrangersQuota,
-    /// The push jobs.
-    pub pushes: Vec<PushConfig>,
     /// The jobs that are served; their initial models are still in their files.
     pub servers: Vec<ServerJobConfig>,
     /// The jobs that are followed.
@@ -59,18 +57,27 @@ impl Settings {
     /// What the jobs and leases of an aggregator come to, as a line for people; nothing of others.
     #[must_use]
     pub fn arena_text(&self) -> String {
-        let ArenaConfig { jobs, leases, lease_bytes, .. } = self.arena;
+        let ArenaConfig { jobs, leases, lease_bytes, pushes, push_bytes, pull_cache_bytes, .. } =
+            self.arena;
         let is_model = !self.servers.is_empty() || !self.replicas.is_empty();
         if is_model || self.config.bench.is_some() {
             return String::new();
         }
         let own: u64 = self.table.rows.iter().map(slot_bytes).sum();
         let all = own.saturating_add(u64::from(leases).saturating_mul(lease_bytes));
+        let held = &self.table.pushes;
+        let bytes_of = |push: &PushConfig| push.quota_bytes.saturating_add(push.pull_cache_bytes);
+        let pushed = held.iter().map(bytes_of).fold(0, u64::saturating_add);
+        let each = push_bytes.saturating_add(pull_cache_bytes);
+        let all_pushed = pushed.saturating_add(u64::from(pushes).saturating_mul(each));
         format!(
             "arena: {} jobs and {} leases of the file with {own} bytes of slots, room for {jobs} \
-             jobs and {leases} leases of {lease_bytes} bytes more; {all} bytes of slots in all\n",
+             jobs and {leases} leases of {lease_bytes} bytes more; {all} bytes of slots in all\n\
+             arena: {} push jobs of the file with {pushed} bytes of slots and pulls, room for \
+             {pushes} of {push_bytes} and {pull_cache_bytes} bytes more; {all_pushed} bytes in all\n",
             self.table.jobs.len(),
-            self.table.rows.len()
+            self.table.rows.len(),
+            held.len()
         )
     }
 
@@ -123,6 +130,7 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
         mtu: config.port.mtu,
         jobs: jobs.collect(),
         rows: rows.collect::<Result<_, _>>()?,
+        pushes: config.push.iter().map(jobs::push).collect(),
     };
     let table = Table::new(table).map_err(|error| place(&config, &error))?;
     let source_ports = table.config().rows.iter().filter_map(|row| Some(row.parent?.source_port));
@@ -130,10 +138,9 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let udp_sockets = sockets.max().unwrap_or(0).max(usize::from(config.lcores.shards));
     let (table, arena) = resolve_arena(&config, table, udp_sockets)?;
     let lanes = LaneMap::new(&table);
-    let pushes = resolve_pushes(&config, &table)?;
     let servers = resolve_servers(&config, &table)?;
     let replicas = resolve_replicas(&config, &table)?;
-    Ok(Settings { config, table, arena, strangers, pushes, servers, replicas, lanes, udp_sockets })
+    Ok(Settings { config, table, arena, strangers, servers, replicas, lanes, udp_sockets })
 }
 
 /// What is kept free for jobs and leases that come at run time; nothing where none can.
@@ -155,6 +162,11 @@ fn resolve_arena(
         jobs: section.jobs.unwrap_or_else(|| room(JOBS_MAX, config.job.len())),
         leases: section.leases.unwrap_or_else(|| room(ROWS_MAX, config.row.len())),
         lease_bytes: section.lease_bytes,
+        pushes: section
+            .pushes
+            .unwrap_or_else(|| room(JOBS_MAX, config.push.len()).min(PUSH_ENTRIES)),
+        push_bytes: section.push_bytes,
+        pull_cache_bytes: section.pull_cache_bytes,
         lacks_checksums: is_udp && !has_checksums(&table.config().rows),
         socket_count: is_udp.then(|| u16::try_from(sockets).unwrap_or(u16::MAX)),
     };
@@ -169,31 +181,8 @@ fn has_checksums(rows: &[RowConfig]) -> bool {
 
 /// Jobs, and leases, that an arena has room for by default.
 const ARENA_ENTRIES: u16 = 8;
-
-fn resolve_pushes(config: &NodeConfig, table: &BoxConfig) -> Result<Vec<PushConfig>, Problem> {
-    let pushes: Vec<PushConfig> = config.push.iter().map(jobs::push).collect();
-    for (index, push) in config.push.iter().enumerate() {
-        if config.job.iter().any(|job| job.id == push.job) {
-            // Groups and rows share their numbers on the wire, so a frame would name either.
-            let problem = "is a [[job]] too: its groups and rows would have the same numbers on \
-                           the wire; reduce under another job's index";
-            return Err(Problem::of_entry("push", index, "job", problem));
-        }
-    }
-    gather::check(table.local, table.mtu, &pushes).map_err(|error| place(config, &error))?;
-    for (index, push) in pushes.iter().enumerate() {
-        let is_taken =
-            |port| table.rows.iter().any(|row| is_of_another_lane(table.shards, row, port));
-        if let Some(port) = push.ports().find(|port| is_taken(*port)) {
-            let problem = format!(
-                "have the UDP source port {port}, which is a further lane's of a row's member or \
-                 root: push jobs are lane 0's, so give them other ports"
-            );
-            return Err(Problem::of_entry("push", index, "workers", problem));
-        }
-    }
-    Ok(pushes)
-}
+/// The same of push jobs, which take much more.
+const PUSH_ENTRIES: u16 = 2;
 
 /// A node is an aggregator, or serves models, or follows servers.
 fn check_role(config: &NodeConfig, section: &str, others: &[bool]) -> Result<(), Problem> {
@@ -316,6 +305,9 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
             let field = match error.field {
                 "leases" => "arena.leases",
                 "lease_bytes" => "arena.lease_bytes",
+                "pushes" => "arena.pushes",
+                "push_bytes" => "arena.push_bytes",
+                "pull_cache_bytes" => "arena.pull_cache_bytes",
                 "jobs" if section == "arena" => "arena.jobs",
                 "local" => "port.udp_port",
                 "shards" => "lcores.shards",
@@ -334,6 +326,7 @@ fn place(config: &NodeConfig, error: &TableError) -> Problem {
     let row = index.and_then(|index| config.row.get(index));
     let (key, problem) = match (section, error.field) {
         ("row", "members") => ("members", problem_of_members(config, row, error)),
+        ("push", "workers") => ("workers", problem_of_workers(config, index, error)),
         ("job", "job") => ("id", error.problem.to_owned()),
         ("row", "weight") => ("members", format!("weight {}", error.problem)),
         (_, field) => (field, error.problem.to_owned()),
@@ -353,6 +346,23 @@ fn problem_of_members(config: &NodeConfig, row: Option<&RowSection>, error: &Tab
         Some(port) if error.problem == PORT_OF_TWO_LANES => format!(
             "UDP source port {port} would be one lane for one member or root and another lane for \
              another; give all the same port, or ports that are a multiple of the lanes apart"
+        ),
+        _ => error.problem.to_owned(),
+    }
+}
+
+/// What is wrong with a push job's workers; a port that is a further lane's is named.
+fn problem_of_workers(config: &NodeConfig, index: Option<usize>, error: &TableError) -> String {
+    let rows = config.row.iter().enumerate();
+    let rows: Vec<_> = rows.filter_map(|(i, row)| resolve_row(config, i, row).ok()).collect();
+    let shards = config.lcores.shards;
+    let is_taken = |port: &u16| rows.iter().any(|row| is_of_another_lane(shards, row, *port));
+    let push = index.and_then(|index| config.push.get(index)).map(jobs::push);
+    let port = push.and_then(|push| push.addresses().map(|addr| addr.port()).find(is_taken));
+    match port {
+        Some(port) if error.problem == PORT_OF_FURTHER_LANE => format!(
+            "have the UDP source port {port}, which is a further lane's of a row's member or root: \
+             push jobs are lane 0's, so give them other ports"
         ),
         _ => error.problem.to_owned(),
     }

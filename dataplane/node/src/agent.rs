@@ -22,7 +22,7 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, NodeState, Report};
 use weft_config::node::{Io, NodeConfig};
-use weft_control::{BoxIndex, Event, OrderNumber, Role, RoleState, Version};
+use weft_control::{BoxIndex, Event, Holding, OrderNumber, Role, RoleState, Version};
 use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler, TlsFiles};
 use weft_rpc::v1;
@@ -109,7 +109,7 @@ pub fn start(
     let agent = Agent {
         dialler,
         refused: None,
-        state: NodeState::new(name, life, roles(config, resumed)),
+        state: NodeState::new(name, life, roles(config, resumed), holdings(config)),
         control,
         link,
         log,
@@ -355,6 +355,14 @@ fn roles(config: &NodeConfig, resumed: &[Resumed]) -> Vec<RoleState> {
     let aggregators =
         (config.push.iter()).map(|job| role(job.job, Role::Aggregator, job.box_index));
     servers.chain(replicas).chain(aggregators).collect()
+}
+
+/// What the node holds for jobs when it starts.
+fn holdings(config: &NodeConfig) -> impl Iterator<Item = (JobId, Holding)> + '_ {
+    let jobs = config.job.iter().map(|job| (JobId(job.id), Holding::Job));
+    let rows = config.row.iter().map(|row| (JobId(row.job), Holding::Row(row.row)));
+    let pushes = config.push.iter().map(|push| (JobId(push.job), Holding::Push));
+    jobs.chain(rows).chain(pushes)
 }
 
 /// The link of a node's port. One without a kernel (DPDK) names no interface.

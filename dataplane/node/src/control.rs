@@ -92,6 +92,7 @@ impl NodeControl {
     ///
     /// # Errors
     /// The command, when a queue is full: try again later.
+    #[expect(clippy::result_large_err, reason = "it is what came in, to be tried again")]
     pub fn command(&self, command: Command) -> Result<(), Command> {
         let Command::Holding(holding) = &command else {
             return self.lanes[0].commands.push(command);
@@ -261,7 +262,14 @@ impl Holdings {
             Some(HoldingCommand::RemoveLease { row, .. }) => {
                 self.rows.retain(|known| known.row != row);
             }
-            Some(HoldingCommand::InstallJob(_) | HoldingCommand::RemoveJob { .. }) | None => return,
+            // Push jobs are lane 0's, as is whatever the map does not know.
+            Some(
+                HoldingCommand::InstallJob(_)
+                | HoldingCommand::RemoveJob { .. }
+                | HoldingCommand::InstallPush(_)
+                | HoldingCommand::RemovePush { .. },
+            )
+            | None => return,
         }
         if self.shards > 1 {
             self.map.renew(self.shards, self.rows.iter());

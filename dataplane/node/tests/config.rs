@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use weft_config::node::NodeConfig;
 use weft_config::{ConfigError, ConfigFile, to_toml};
+use weft_engine::table::push_slot_count;
 use weft_lane::Settings;
 use weft_node::config;
 use weft_node::error::NodeError;
@@ -161,8 +162,8 @@ quota_bytes = 8000
 #[test]
 fn push_jobs_are_judged_like_the_rest() {
     let settings = parse("a.toml", PUSH).expect("it is good");
-    assert_eq!(settings.pushes[0].slot_count(), 100);
-    assert_eq!(settings.pushes[0].workers.len(), 2);
+    assert_eq!(push_slot_count(&settings.table.pushes[0]), 100);
+    assert_eq!(settings.table.pushes[0].workers.len(), 2);
     assert_prints_itself(PUSH);
     let cases = [
         ("chunks = 100", "chunk = 100", "node.toml:13: push[0].chunk: unknown field `chunk`"),

@@ -6,8 +6,9 @@ mod common;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc as channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{ConfigFile, PATIENCE, Running, run_to_end, weft_node};
 use nix::sys::signal::Signal;
@@ -15,19 +16,24 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
+use weft_client::push::{PushConfig, PushSession};
 use weft_client::{Config, Error, Session};
-use weft_config::node::{ControllerSection, Io, NodeConfig, PortSection};
+use weft_config::node::{
+    ControllerSection, Io, JobSection, MemberSection, NodeConfig, ParentSection, PortSection,
+    RowSection, ServerSection,
+};
 use weft_control::{
-    Command, Event, Holding, HoldingCommand, HoldingError, JobConfig, MemberConfig, RowConfig,
-    SumOrder,
+    BoxIndex, Command, Event, Holding, HoldingCommand, HoldingError, JobConfig, MemberConfig,
+    RowConfig, SumOrder,
 };
 use weft_rpc::convert;
 use weft_rpc::v1;
 use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_server::{Nodes, NodesServer};
-use weft_wire::JobId;
+use weft_wire::frame::Endpoint;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
+use weft_wire::{JobId, MacAddr};
 
 const JOB: u16 = 3;
 const ROW: u16 = 5;
@@ -251,4 +257,189 @@ fn jobs_and_leases_come_and_go_over_the_southbound() {
     assert_eq!(report["rows"][0]["row"], ROW);
     assert_eq!(report["rows"][0]["phases"].as_array().map(Vec::len), Some(2));
     assert!(report["drops"]["unknown_group"].as_u64().is_some_and(|drops| drops > 0));
+}
+
+/// Its members hear of a leaf whose root has no such lease any more, in bounded time.
+#[test]
+fn members_of_a_leaf_whose_roots_lease_is_removed_end_with_the_reason() {
+    let controller = Controller::start();
+    let first = free_ports(40);
+    let [root, leaf, one, other] = [0, 8, 16, 24].map(|above| loopback(first + above));
+    let of_port = |port| {
+        let section = PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]));
+        NodeConfig::new(PortSection { udp_port: port, ..section })
+    };
+    let row = |members| RowSection {
+        elements: 64,
+        window: 16,
+        exponent: Some(0),
+        fan_in: Some(2),
+        ..RowSection::new(ROW, JOB, members)
+    };
+    let mut config = of_port(first);
+    config.job.push(JobSection::new(JOB));
+    let member = MemberSection { weight: 2, is_box: true, ..leaf.into() };
+    config.row.push(row(vec![member]));
+    let endpoint = format!("http://127.0.0.1:{}", controller.port);
+    config.controller = Some(ControllerSection { endpoint, name: None, tls: None });
+    let file = ConfigFile::new("leases-root", &config);
+    let upper = Running::start(&mut weft_node(&file, &["--format", "json"]));
+    let mut config = of_port(first + 8);
+    config.job.push(JobSection::new(JOB));
+    let parent = ParentSection { addr: root, row: ROW, rank: 0, source_port: None, mac: None };
+    config.row.push(RowSection { parent: Some(parent), ..row(vec![one.into(), other.into()]) });
+    let file = ConfigFile::new("leases-leaf", &config);
+    let lower = Running::start(&mut weft_node(&file, &["--format", "json"]));
+
+    let patience = Duration::from_secs(2);
+    let connect = |rank: usize| {
+        let number = u8::try_from(rank).expect("two ranks");
+        let config = Config::new([one, other][rank], leaf).job(JOB).row(ROW).rank(number);
+        Session::connect(&Config { member_timeout: patience, ..config })
+    };
+    let mut sessions = both(|rank| connect(rank).expect("it joins"));
+    let begun = Mutex::new(None);
+    let told = std::thread::scope(|scope| {
+        let ends = sessions.iter_mut().enumerate().map(|(rank, session)| {
+            scope.spawn(move || {
+                let mut number = 0;
+                loop {
+                    match round(session, rank, number) {
+                        Ok(()) => number += 1,
+                        Err(error) => break error.to_string(),
+                    }
+                }
+            })
+        });
+        let ends: Vec<_> = ends.collect();
+        std::thread::sleep(Duration::from_millis(300));
+        let removed = controller.tell(HoldingCommand::RemoveLease { job: JobId(JOB), row: ROW });
+        assert_eq!(removed, Event::HoldingRemoved { holding: Holding::Row(ROW) });
+        *begun.lock().expect("not poisoned") = Some(Instant::now());
+        ends.into_iter().map(|end| end.join().expect("a member")).collect::<Vec<_>>()
+    });
+    let begun = begun.into_inner().expect("not poisoned").expect("it was removed");
+    assert!(begun.elapsed() < patience + Duration::from_secs(3), "{:?}", begun.elapsed());
+    for error in &told {
+        assert!(error.contains("waits for the level above"), "{error}");
+    }
+    // Those that come now wait as long, and hear the same.
+    drop(sessions);
+    for late in both(|rank| connect(rank).map(drop).unwrap_err().to_string()) {
+        assert!(late.contains("waits for the level above"), "{late}");
+    }
+    assert_eq!(lower.end(Signal::SIGINT).code, Some(0));
+    assert_eq!(upper.end(Signal::SIGINT).code, Some(0));
+}
+
+const DIMENSION: usize = 3000;
+
+fn push_job(worker: SocketAddr, server: SocketAddr) -> weft_control::PushConfig {
+    weft_control::PushConfig {
+        job: JobId(JOB),
+        box_index: BoxIndex(0),
+        workers: vec![worker],
+        server: Endpoint { mac: MacAddr::BROADCAST, addr: server },
+        replica: None,
+        quota_bytes: 1 << 20,
+        pull_cache_bytes: 1 << 18,
+        chunks: 12,
+        elements: 256,
+        element_type: ElementType::I32,
+        overflow: Overflow::Wrap,
+        integrity: Integrity::Crc32c,
+        exponent: None,
+        rate_bytes_per_sec: None,
+        burst_bytes: 0,
+    }
+}
+
+/// Pulls the model, and returns how long that took.
+fn pull(session: &mut PushSession) -> Duration {
+    let begun = Instant::now();
+    let mut model = vec![0f32; DIMENSION];
+    session.pull(&mut model).expect("a model, from wherever");
+    begun.elapsed()
+}
+
+#[test]
+fn push_jobs_come_and_go_over_the_southbound() {
+    let controller = Controller::start();
+    let first = free_ports(24);
+    let (node, server, worker) = (loopback(first), loopback(first + 8), loopback(first + 16));
+    let of_port = |port| {
+        let section = PortSection::new(Io::Udp, IpAddr::from([127, 0, 0, 1]));
+        NodeConfig::new(PortSection { udp_port: port, ..section })
+    };
+    let mut config = of_port(first);
+    config.lcores.shards = LANES;
+    let endpoint = format!("http://127.0.0.1:{}", controller.port);
+    config.controller = Some(ControllerSection { endpoint, name: None, tls: None });
+    let file = ConfigFile::new("pushes", &config);
+    let checked = run_to_end(&mut weft_node(&file, &["--check-config"])).stdout;
+    let checked = String::from_utf8(checked).expect("UTF-8");
+    assert!(checked.contains("room for 2 of 8388608 and 1048576 bytes more"), "{checked}");
+    let running = Running::start(&mut weft_node(&file, &["--format", "json"]));
+    let mut config = of_port(first + 8);
+    let section = ServerSection::new(JOB, vec![worker], DIMENSION);
+    config.server = vec![ServerSection { boxes: vec![node], ..section }];
+    let file = ConfigFile::new("pushes-server", &config);
+    let serving = Running::start(&mut weft_node(&file, &["--format", "json"]));
+
+    let (holding, job) = (Holding::Push, JobId(JOB));
+    let push = push_job(worker, server);
+    let install = || controller.tell(HoldingCommand::InstallPush(push.clone()));
+    let remove = || controller.tell(HoldingCommand::RemovePush { job });
+    let refused = |error| Event::HoldingRefused { holding, error };
+    assert_eq!(remove(), refused(HoldingError::Missing));
+    let large = weft_control::PushConfig { quota_bytes: 1 << 30, ..push.clone() };
+    let large = controller.tell(HoldingCommand::InstallPush(large));
+    assert_eq!(large, refused(HoldingError::Full));
+    assert_eq!(install(), Event::HoldingInstalled { holding });
+    assert_eq!(install(), refused(HoldingError::Taken));
+    let share = JobConfig { job, slots_max: 64, rate_bytes_per_sec: None, burst_bytes: 0 };
+    let both = controller.tell(HoldingCommand::InstallJob(share));
+    let error = HoldingError::Both;
+    assert_eq!(both, Event::HoldingRefused { holding: Holding::Job, error });
+
+    let mut client = PushConfig::new(worker, server).job(JOB);
+    (client.aggregators, client.pull_via) = (vec![(0, node)], Some(0));
+    let mut session = PushSession::connect(&client).expect("the server answers");
+    for _ in 0..3 {
+        pull(&mut session);
+    }
+    // Removed while its worker pulls: the worker goes on without it, within a bounded time.
+    let is_removed = AtomicBool::new(false);
+    let longest = std::thread::scope(|scope| {
+        let pulling = scope.spawn(|| {
+            let (mut longest, mut after) = (Duration::ZERO, 0);
+            while after < 5 {
+                after += u32::from(is_removed.load(Ordering::Relaxed));
+                longest = longest.max(pull(&mut session));
+            }
+            longest
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(remove(), Event::HoldingRemoved { holding });
+        is_removed.store(true, Ordering::Relaxed);
+        pulling.join().expect("every pull ended")
+    });
+    assert!(longest < PATIENCE, "{longest:?}");
+    session.close().expect("the server is there");
+
+    // And once more in the same place, for a new life of the worker.
+    assert_eq!(install(), Event::HoldingInstalled { holding });
+    let mut session = PushSession::connect(&client).expect("the server answers");
+    for _ in 0..3 {
+        pull(&mut session);
+    }
+    session.close().expect("the server is there");
+    let ended = running.end(Signal::SIGINT);
+    assert_eq!(ended.code, Some(0), "{:?}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one JSON object");
+    assert_eq!(report["pushes"][0]["job"], JOB);
+    let answered = report["pushes"][0]["pulls_answered"].as_u64();
+    assert!(answered.is_some_and(|answered| answered >= 12), "{report}");
+    assert!(report["drops"]["unknown_job"].as_u64().is_some_and(|drops| drops > 0), "{report}");
+    assert_eq!(serving.end(Signal::SIGINT).code, Some(0));
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weft_wire::{GroupId, JobId, Members};
 
-use crate::{BoxIndex, Command, Decision, Event, OrderNumber, Role, ServerEpoch, Version};
+use crate::{BoxIndex, Command, Decision, Event, Holding, OrderNumber, Role, ServerEpoch, Version};
 
 /// What a box says when it attaches.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,8 @@ pub struct NodeHello {
     pub life: u64,
     /// What it is in each job, and what it knows of it.
     pub roles: Vec<RoleState>,
+    /// What it holds for jobs, each once.
+    pub holdings: Vec<(JobId, Holding)>,
 }
 
 /// One job at a box.

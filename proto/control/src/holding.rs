@@ -9,7 +9,7 @@ use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{JobId, Rank};
 
-use crate::SumOrder;
+use crate::{BoxIndex, SumOrder};
 
 /// A job's share of the box.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -81,6 +81,50 @@ pub struct ParentConfig {
     pub source_port: u16,
 }
 
+/// A job whose updates a box gathers in whole leases, and whose pulls it relays.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PushConfig {
+    /// Index on the wire. A job is either pushed or reduced at a box, never both.
+    pub job: JobId,
+    /// This aggregator among the job's boxes.
+    pub box_index: BoxIndex,
+    /// The workers by rank: 1 to 64.
+    pub workers: Vec<SocketAddr>,
+    /// The server. Its Ethernet address may be broadcast until it answers.
+    pub server: Endpoint,
+    /// The replica, which gets a copy of each sum of the groups that say so.
+    pub replica: Option<Endpoint>,
+    /// Memory of the job's whole leases, in bytes: a slot takes its elements at four bytes each, in
+    /// whole cache lines, and 16 more.
+    pub quota_bytes: u64,
+    /// Memory of the relayed model's chunks, in bytes.
+    pub pull_cache_bytes: u64,
+    /// Chunks of the job's model.
+    pub chunks: u32,
+    /// Elements of every chunk.
+    pub elements: u16,
+    /// What an element of an update is.
+    pub element_type: ElementType,
+    /// What happens when an i32 sum does not fit.
+    pub overflow: Overflow,
+    /// What protects payloads: `crc32c` or `none`.
+    pub integrity: Integrity,
+    /// Scale exponent of updates that no controller gave one.
+    pub exponent: Option<i8>,
+    /// Token bucket: bytes of frames per second; `None` is unlimited.
+    pub rate_bytes_per_sec: Option<u64>,
+    /// Token bucket: depth in bytes.
+    pub burst_bytes: u64,
+}
+
+impl PushConfig {
+    /// Where its workers, its server and its replica speak from.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        let ends = [Some(self.server), self.replica].into_iter().flatten();
+        self.workers.iter().copied().chain(ends.map(|end| end.addr))
+    }
+}
+
 /// Has an aggregator hold something for a job, or no more. Boxes take it between bursts, in order,
 /// and answer each with one event: [`crate::Event::HoldingInstalled`],
 /// [`crate::Event::HoldingRemoved`] or [`crate::Event::HoldingRefused`].
@@ -90,6 +134,8 @@ pub enum HoldingCommand {
     InstallJob(JobConfig),
     /// Give this row a lease, out of the arena.
     InstallLease(RowConfig),
+    /// Gather the pushes of this job and relay its pulls, out of the arena.
+    InstallPush(PushConfig),
     /// Take the job's share back. It must have no leases any more.
     RemoveJob {
         /// The job.
@@ -103,6 +149,12 @@ pub enum HoldingCommand {
         /// The row.
         row: u16,
     },
+    /// Gather the job's pushes no more, whatever its workers and its server do. Its groups end, and
+    /// frames to it are refused from now on; its workers hear so when they ask why.
+    RemovePush {
+        /// The job.
+        job: JobId,
+    },
 }
 
 impl HoldingCommand {
@@ -112,7 +164,10 @@ impl HoldingCommand {
         match self {
             Self::InstallJob(config) => config.job,
             Self::InstallLease(config) => config.job,
-            Self::RemoveJob { job } | Self::RemoveLease { job, .. } => *job,
+            Self::InstallPush(config) => config.job,
+            Self::RemoveJob { job } | Self::RemoveLease { job, .. } | Self::RemovePush { job } => {
+                *job
+            }
         }
     }
 
@@ -123,6 +178,7 @@ impl HoldingCommand {
             Self::InstallJob(_) | Self::RemoveJob { .. } => Holding::Job,
             Self::InstallLease(config) => Holding::Row(config.row),
             Self::RemoveLease { row, .. } => Holding::Row(*row),
+            Self::InstallPush(_) | Self::RemovePush { .. } => Holding::Push,
         }
     }
 }
@@ -134,6 +190,8 @@ pub enum Holding {
     Job,
     /// The windowed lease of a row.
     Row(u16),
+    /// The job's whole leases, and the relay of its pulls.
+    Push,
 }
 
 impl fmt::Display for Holding {
@@ -141,6 +199,7 @@ impl fmt::Display for Holding {
         match self {
             Self::Job => f.write_str("the job's share"),
             Self::Row(row) => write!(f, "the lease of row {row}"),
+            Self::Push => f.write_str("the job's pushes"),
         }
     }
 }
@@ -162,7 +221,7 @@ pub enum HoldingError {
     Full,
     /// The job's leases would take more slots than the job may.
     Quota,
-    /// A number of it cannot be: job, row, rate or burst.
+    /// A number of it cannot be: job, row, box index, chunks, rate or burst.
     Number,
     /// Members cannot be these: how many, their addresses, weights or lanes.
     Members,
@@ -172,8 +231,15 @@ pub enum HoldingError {
     Elements,
     /// The root cannot be this.
     Root,
-    /// The job is pushed here: its groups and rows would have the same numbers on the wire.
-    Pushed,
+    /// The job is pushed here, or reduced, and cannot be both: its groups and rows would have the
+    /// same numbers on the wire.
+    Both,
+    /// Workers, server and replica of a push job cannot be these: how many, or their addresses.
+    Workers,
+    /// The elements of a push job's updates cannot be these.
+    Updates,
+    /// The memory of a push job holds no update, or no chunk of the model.
+    Memory,
     /// The port was opened for none of these leases: without UDP checksums, or with no socket that
     /// the leaf could send from.
     Port,
@@ -191,7 +257,9 @@ impl fmt::Display for HoldingError {
             Self::InUse => "the job still has leases here; remove them first",
             Self::Full => "the arena has no place that it fits; free one or enlarge [arena]",
             Self::Quota => "the job's leases would take more than its slots_max",
-            Self::Number => "its job, row, chunks_max, rate or burst is out of range",
+            Self::Number => {
+                "a number of it is out of range: job, row, box index, chunks, rate or burst"
+            }
             Self::Members => {
                 "its members must be 1 to 64, of distinct addresses of the box's family, of \
                  weights of at least 1 and within fan_in together, with ports that no other \
@@ -206,9 +274,21 @@ impl fmt::Display for HoldingError {
                  and an exponent that their type has"
             }
             Self::Root => "its root must be of the box's family, with room for a port per lane",
-            Self::Pushed => {
-                "the job is pushed here, and its groups and rows would have the same numbers on the \
-                 wire; reduce under another job's index"
+            Self::Both => {
+                "a job is either reduced or pushed at one box, for its groups and rows would have \
+                 the same numbers on the wire; give one of the two another job's index"
+            }
+            Self::Workers => {
+                "it must have 1 to 64 workers, a server and a replica of distinct addresses of the \
+                 box's family, with ports that no row's member or root has in a further lane"
+            }
+            Self::Updates => {
+                "its elements must fit the MTU at 4 bytes each, be i32 or f32, with an exponent \
+                 from -126 to 126 and the integrity crc32c or none"
+            }
+            Self::Memory => {
+                "its quota_bytes must hold one update, chunks x (elements x 4 in whole cache lines \
+                 + 16), and its pull_cache_bytes one chunk of elements x 4"
             }
             Self::Port => {
                 "the port was opened without UDP checksums, or with no socket that the leaf could \

@@ -26,7 +26,8 @@ pub use event::Event;
 pub use group::{Decision, GroupDescriptor, GroupMember, is_pushed};
 pub use hello::{NodeHello, OpenGroup, RoleState};
 pub use holding::{
-    Holding, HoldingCommand, HoldingError, JobConfig, MemberConfig, ParentConfig, RowConfig,
+    Holding, HoldingCommand, HoldingError, JobConfig, MemberConfig, ParentConfig, PushConfig,
+    RowConfig,
 };
 pub use ids::{BoxIndex, OrderNumber, ServerEpoch, Version};
 pub use limits::{GROUPS_OPEN_MAX, TRAIN_CHUNKS_MAX, UPDATE_CHUNKS_MAX};

@@ -20,6 +20,7 @@ mod train;
 use codes::bound;
 pub use codes::{Code, code, decision, decision_to_proto, drop_reason};
 pub use hello::{hello, hello_to_proto};
+pub use holding::held_to_proto;
 pub use train::{train, train_to_proto};
 
 /// A message that does not fit: which field, and what about it.
@@ -241,6 +242,8 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
         Proto::InstallLease(lease) => Command::Holding(holding::lease(lease)?),
         Proto::RemoveJob(removed) => Command::Holding(holding::without_job(removed)?),
         Proto::RemoveLease(removed) => Command::Holding(holding::without_lease(removed)?),
+        Proto::InstallPush(push) => Command::Holding(holding::push(push)?),
+        Proto::RemovePush(removed) => Command::Holding(holding::without_push(removed)?),
     }))
 }
 

@@ -249,7 +249,7 @@ fn draw(
 }
 
 /// Reads `3`, `1,2,5` or `1..5`.
-fn seeds(text: &str) -> Result<Vec<u64>, Failure> {
+pub(super) fn seeds(text: &str) -> Result<Vec<u64>, Failure> {
     let bad = || Exit::Usage.because(anyhow!("--seeds {text}: expected 3, 1,2,5 or 1..5"));
     let number = |text: &str| text.trim().parse::<u64>().map_err(|_| bad());
     if let Some((first, last)) = text.split_once("..") {

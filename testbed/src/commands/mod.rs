@@ -6,9 +6,18 @@ mod bench_allreduce;
 mod bench_forged;
 mod bench_gate;
 pub(crate) mod certs;
+pub(crate) mod cluster;
+mod cluster_choice;
+mod cluster_compare;
+mod cluster_curves;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;
+pub(crate) mod jobs;
+mod jobs_elastic;
+mod jobs_lights;
+mod jobs_trace;
+mod jobs_widths;
 pub(crate) mod lab;
 pub(crate) mod plan;
 mod plan_optimum;
@@ -22,9 +31,10 @@ mod run_packet;
 pub(crate) mod soak;
 pub(crate) mod worker;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weft_testbed::interrupt;
 use weft_testbed::report::fold;
 use weft_wire::words::Word;
@@ -113,4 +123,17 @@ fn csv_text<T: serde::Serialize>(rows: &[T]) -> Result<String, Failure> {
     }
     let bytes = writer.into_inner().map_err(|error| Exit::Failed.because(error.into_error()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A bar that counts up to `len` of what `unit` names; on a terminal only.
+fn progress_bar(len: u64, unit: &str) -> ProgressBar {
+    let bar = ProgressBar::new(len);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    let template = format!("{unit} {{pos}}/{{len}} [{{bar:40}}] {{msg}} ({{eta}})");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
 }

@@ -1,11 +1,10 @@
 //! `weft run`: reads a scenario, runs it, proves it, reports it.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use weft_config::to_toml;
 use weft_process::say;
 use weft_testbed::certs::Folder;
@@ -26,7 +25,7 @@ use weft_testbed::scenario::Scenario;
 use super::certs::now_unix_s;
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, Level, RunArgs, load};
-use super::{Exit, Failure, Format, Outcome, emit, report, run_ground, run_packet};
+use super::{Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_packet};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
@@ -227,7 +226,7 @@ fn carry_out(
     arguments: &RunArgs,
     directory: &Path,
 ) -> Result<(Observed, Option<VirtualClock>), Failure> {
-    let bar = progress_bar(u64::from(scenario.job.rounds));
+    let bar = progress_bar(u64::from(scenario.job.rounds), "round");
     let per_round = scenario.updates_per_round();
     let mut progress = |rank: u8, message: &WorkerMessage| match message {
         WorkerMessage::Round(round) if rank == 0 => {
@@ -287,15 +286,4 @@ fn in_lab<T>(
         lab::down(name).map_err(|error| Exit::Failed.because(error))?;
     }
     Ok(result)
-}
-
-fn progress_bar(rounds: u64) -> ProgressBar {
-    let bar = ProgressBar::new(rounds);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    if let Ok(style) = ProgressStyle::with_template("round {pos}/{len} [{bar:40}] {msg} ({eta})") {
-        bar.set_style(style);
-    }
-    bar
 }

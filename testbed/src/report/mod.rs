@@ -4,6 +4,8 @@
 //! [`Report`] computes what people and scripts want to know; `render` and `svg` draw it.
 //! `weft run` prints the same report from the same files, so `weft report` later shows no less.
 
+mod cluster;
+mod cluster_pictures;
 mod columns;
 mod compare;
 mod compare_text;
@@ -26,6 +28,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use cluster::{ClusterRow, ClusterSample, cluster_rows};
+pub use cluster_pictures::{completions_svg, utilisation_svg};
 pub use columns::{
     COLUMNS, Column, CommitRow, EventRow, ReplicaRow, RoundRow, TransferRow, UpdateRow,
 };

@@ -154,7 +154,8 @@ impl PushSection {
     /// Whom the server lets send under the policy.
     #[must_use]
     pub fn conduct(&self) -> ConductMode {
-        policy::by_name(&self.policy).map_or_else(ConductMode::default, |policy| policy.conduct())
+        policy::by_name(&self.policy)
+            .map_or_else(ConductMode::default, |policy| policy.manner().conduct)
     }
 
     /// [`PushSection::lateness_ms`] as a duration.

@@ -231,7 +231,13 @@ fn table() -> Table {
         parent: None,
     };
     let job = JobConfig { job: JobId(1), slots_max: 4, rate_bytes_per_sec: None, burst_bytes: 0 };
-    let config =
-        BoxConfig { local: endpoint(1), shards: 1, mtu: 1500, jobs: vec![job], rows: vec![row] };
+    let config = BoxConfig {
+        local: endpoint(1),
+        shards: 1,
+        mtu: 1500,
+        jobs: vec![job],
+        rows: vec![row],
+        pushes: vec![],
+    };
     Table::new(config).expect("a valid table")
 }

@@ -13,7 +13,7 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };
-use weft_engine::role::gather::{Gather, PushConfig};
+use weft_engine::role::gather::PushConfig;
 use weft_engine::send::datagram::plain_header;
 use weft_engine::table::{BoxConfig, Table};
 use weft_kernel::{Kernels, crc32c};
@@ -52,20 +52,18 @@ struct Rig {
 
 impl Rig {
     fn open() -> Self {
-        let config = push();
         let table = BoxConfig {
             local: endpoint(1),
             shards: 1,
             mtu: 1500,
             jobs: Vec::new(),
             rows: Vec::new(),
+            pushes: vec![push()],
         };
-        let kernels = Kernels::detect();
-        let gather = Gather::new(endpoint(1), 1500, &[config], 7, Nanos(0), kernels);
         let table = Table::new(table).expect("a valid table");
-        let aggregator = Aggregator::new(&table, 0, 7, kernels);
         let mut rig = Self {
-            aggregator: aggregator.with_pushes(gather.expect("a valid job")),
+            // What gathers draws from the seed's complement.
+            aggregator: Aggregator::new(&table, 0, !7, Kernels::detect()),
             now: Nanos(0),
             workers: (0..2).map(|rank| worker(rank, 50)).collect(),
             hosts: [host(20, 3), host(21, 4)],

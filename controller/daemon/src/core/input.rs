@@ -1,8 +1,9 @@
 //! What the core is told, by whom, and what it answers.
 
 use tokio::sync::{mpsc, oneshot};
+use weft_control::HoldingCommand;
 use weft_controller_engine::{
-    ConfigError, JobConfig, NodeId, Status, UnregisterError, Unregistered,
+    ConfigError, JobConfig, NodeId, NotHeld, Refusal, Status, UnregisterError, Unregistered,
 };
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -70,10 +71,24 @@ pub enum Input {
     Register(Box<JobConfig>, oneshot::Sender<Result<v1::JobDescription, ConfigError>>),
     /// A job that was registered is to end.
     Unregister(String, oneshot::Sender<Result<Unregistered, UnregisterError>>),
+    /// A box, by its name, is to install or remove what it holds for a job.
+    Hold(String, Box<HoldingCommand>, HoldAnswer),
     /// Somebody wants figures.
     Read(oneshot::Sender<Snapshot>),
     /// The controller is to end: it saves its state, gives its last figures and takes no more.
     Stop(oneshot::Sender<Snapshot>),
+}
+
+/// How a box's holding is answered.
+pub type HoldAnswer = oneshot::Sender<Result<(), Unheld>>;
+
+/// Why a box does not hold what it should, or still does.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unheld {
+    /// It was not told.
+    Untold(Refusal),
+    /// It was.
+    Told(NotHeld),
 }
 
 /// Figures at one time.

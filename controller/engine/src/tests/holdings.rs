@@ -3,7 +3,13 @@
 use alloc::string::ToString;
 use alloc::vec;
 
-use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError, JobConfig as Share};
+use weft_control::{
+    BoxIndex, Command, Event, Holding, HoldingCommand, HoldingError, JobConfig as Share, PushConfig,
+};
+use weft_wire::MacAddr;
+use weft_wire::frame::Endpoint;
+use weft_wire::header::ElementType;
+use weft_wire::hello::{Integrity, Overflow};
 
 use super::*;
 
@@ -41,7 +47,7 @@ impl Rig {
 }
 
 fn attach(controller: &mut Controller, life: u64) -> NodeId {
-    let hello = NodeHello { name: "a0".into(), life, roles: Vec::new() };
+    let hello = NodeHello { name: "a0".into(), life, roles: Vec::new(), holdings: Vec::new() };
     controller.handle_node(1, &hello).unwrap()
 }
 
@@ -90,6 +96,64 @@ fn a_box_that_is_not_there_is_told_nothing() {
     let absent = rig.controller.hold("s0", share()).unwrap_err();
     assert_eq!(absent.field, "node");
     assert_eq!(rig.actions(), []);
+}
+
+#[test]
+fn a_push_job_is_only_for_a_box_that_is_the_jobs_aggregator() {
+    let mut rig = Rig::new();
+    let addr = |port| ([10, 0, 0, 1], port).into();
+    let push = |job| {
+        HoldingCommand::InstallPush(PushConfig {
+            job: JobId(job),
+            box_index: BoxIndex(0),
+            workers: vec![addr(1)],
+            server: Endpoint { mac: MacAddr::BROADCAST, addr: addr(2) },
+            replica: None,
+            quota_bytes: 1 << 20,
+            pull_cache_bytes: 1 << 20,
+            chunks: 1,
+            elements: 256,
+            element_type: ElementType::I32,
+            overflow: Overflow::Wrap,
+            integrity: Integrity::Crc32c,
+            exponent: None,
+            rate_bytes_per_sec: None,
+            burst_bytes: 0,
+        })
+    };
+    // Its next hello would say so, and be refused.
+    let refused = rig.controller.hold("a0", push(0)).unwrap_err();
+    assert_eq!(refused.field, "roles");
+    assert_eq!(rig.actions(), []);
+    rig.controller.hold("a0", push(9)).unwrap();
+    assert_eq!(rig.actions().len(), 1, "what job 9 is, this controller does not know");
+}
+
+#[test]
+fn what_a_box_holds_is_known_from_its_hello_and_its_events() {
+    let mut rig = Rig::new();
+    let held = |rig: &Rig| {
+        let status = rig.controller.status(3);
+        status.nodes.into_iter().find(|node| node.name == "a0").unwrap().holdings
+    };
+    let job = JobId(9);
+    let (share, row, push) = (Holding::Job, Holding::Row(5), Holding::Push);
+    for holding in [share, row, push] {
+        rig.report(Event::HoldingInstalled { holding });
+    }
+    rig.report(Event::HoldingRemoved { holding: share });
+    rig.report(Event::HoldingRefused { holding: row, error: HoldingError::Taken });
+    assert_eq!(held(&rig), [(job, row), (job, push)]);
+    // A controller that begins anew hears it all from the box.
+    let mut anew = Rig::new();
+    assert_eq!(held(&anew), []);
+    let holdings = vec![(job, row), (job, push)];
+    let mut hello =
+        NodeHello { name: "a0".into(), life: 1, roles: Vec::new(), holdings: holdings.clone() };
+    anew.controller.handle_node(4, &hello).unwrap();
+    assert_eq!(held(&anew), holdings);
+    hello.holdings = vec![(job, row); 4097];
+    assert_eq!(anew.controller.handle_node(4, &hello).unwrap_err().field, "holdings");
 }
 
 #[test]

@@ -4,13 +4,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use std::hash::Hasher;
 
-use weft_control::{ConductMode, DropReason, Mode};
+use weft_control::{DropReason, Mode};
 use weft_plan::case::Case;
 use weft_plan::net::ledger::Ledger;
 use weft_plan::plan::check::check;
 use weft_plan::plan::{Group, Plan, Transfer};
 use weft_plan::policy::mlfabric::Mlfabric;
-use weft_plan::policy::{Policy, PolicyError, baseline};
+use weft_plan::policy::{Manner, Policy, PolicyError, baseline};
 use weft_plan::sample::Shape;
 
 use super::closed_loop;
@@ -74,12 +74,8 @@ impl<P: Policy> Policy for Renamed<P> {
         self.0
     }
 
-    fn conduct(&self) -> ConductMode {
-        self.1.conduct()
-    }
-
-    fn looks_ahead(&self) -> bool {
-        self.1.looks_ahead()
+    fn manner(&self) -> Manner {
+        self.1.manner()
     }
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {

@@ -109,7 +109,7 @@ impl Rig {
     }
 
     fn attach(&mut self, name: &'static str, life: u64, role: RoleState) {
-        let hello = NodeHello { name: name.into(), life, roles: vec![role] };
+        let hello = NodeHello { name: name.into(), life, roles: vec![role], holdings: Vec::new() };
         self.controller.handle_node(self.now_ns, &hello).unwrap();
         self.alive.retain(|alive| *alive != name);
         self.alive.push(name);

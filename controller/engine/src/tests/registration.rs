@@ -303,7 +303,8 @@ impl Pair {
             }
         };
         let roles = (0..3).filter(|job| !self.promoted[usize::from(*job)]).map(role).collect();
-        let hello = NodeHello { name: NAMES[node].into(), life: truth.life, roles };
+        let hello =
+            NodeHello { name: NAMES[node].into(), life: truth.life, roles, holdings: Vec::new() };
         self.controller.handle_node(self.now_ns, &hello).unwrap();
     }
 

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use super::aggregate::aggregate;
 use super::order::{Ordered, direct_path, order};
 use super::replicate::replicate;
-use super::{Policy, PolicyError};
+use super::{Manner, Policy, PolicyError};
 
 mod candidates;
 
@@ -26,8 +26,8 @@ impl Policy for Mlfabric {
         NAME
     }
 
-    fn looks_ahead(&self) -> bool {
-        true
+    fn manner(&self) -> Manner {
+        Manner { looks_ahead: true, ..Manner::default() }
     }
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {

@@ -161,6 +161,10 @@ impl Workers for Service {
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
+    async fn hold(&self, _: Request<v1::HoldRequest>) -> Result<Response<v1::HoldReply>, Status> {
+        Err(Status::unimplemented("nobody asks here"))
+    }
+
     async fn register_job(
         &self,
         _: Request<v1::RegisterJobRequest>,

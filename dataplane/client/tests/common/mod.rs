@@ -128,7 +128,6 @@ fn run_box(
     stop: &Arc<AtomicBool>,
 ) -> (Control, JoinHandle<()>) {
     let local = Endpoint { mac: port.info().mac, addr: box_addr() };
-    let table = Table::new(BoxConfig { local, shards: 1, mtu: 1500, jobs: vec![], rows: vec![] });
     let push = gather::PushConfig {
         job: JOB,
         box_index: BoxIndex(0),
@@ -146,9 +145,9 @@ fn run_box(
         rate_bytes_per_sec: None,
         burst_bytes: 0,
     };
-    let gather = gather::Gather::new(local, 1500, &[push], 9, Nanos(0), Kernels::detect());
-    let engine = Aggregator::new(&table.unwrap(), 0, 8, Kernels::detect());
-    run(port, engine.with_pushes(gather.unwrap()), stop)
+    let (jobs, rows, pushes) = (Vec::new(), Vec::new(), vec![push]);
+    let table = Table::new(BoxConfig { local, shards: 1, mtu: 1500, jobs, rows, pushes });
+    run(port, Aggregator::new(&table.unwrap(), 0, 8, Kernels::detect()), stop)
 }
 
 fn run<P: Port + Send + 'static, E: LaneEngine + Send + 'static>(

@@ -5,7 +5,8 @@
 //! one bucket for each address of the table and one for all other addresses, in each lane. Whoever
 //! forges the addresses of a job's members thus takes nothing from the job, and what the box
 //! computes and sends because of forged frames has a bound. Invariant: the buckets are taken at the
-//! start; no frame adds one (I7, I8), and a controller's word fills them. O(1) per frame.
+//! start; no frame adds one (I7, I8), and time alone fills them, whatever a controller says. O(1)
+//! per frame.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -89,35 +90,34 @@ pub(crate) struct Strangers {
     addresses: Addresses,
     /// One for each address, and the last for all others.
     buckets: Vec<TokenBucket>,
+    /// Memory for both, for when the addresses change.
+    spare: (Addresses, Vec<TokenBucket>),
 }
 
 impl Strangers {
     /// Takes the memory of so many addresses.
     pub(crate) fn new(quota: StrangersQuota, addresses_max: usize) -> Self {
-        let addresses = Addresses::new(addresses_max);
-        let buckets = Vec::with_capacity(addresses.len_max() + 1);
-        let mut strangers = Self { quota, addresses, buckets };
-        strangers.renew(core::iter::empty());
-        strangers
+        let memory = || {
+            let addresses = Addresses::new(addresses_max);
+            let buckets = Vec::with_capacity(addresses.len_max() + 1);
+            (addresses, buckets)
+        };
+        let (addresses, mut buckets) = memory();
+        buckets.push(quota.bucket());
+        Self { quota, addresses, buckets, spare: memory() }
     }
 
-    /// Names the addresses of the table anew, each with a full bucket. Those that find no room
-    /// share that of all others.
+    /// Names the addresses of the table anew. Whoever stays keeps what its bucket holds; who comes
+    /// begins with what all others have left. Those that find no room share that.
     pub(crate) fn renew(&mut self, addresses: impl Iterator<Item = UdpAddr>) {
-        self.addresses.renew(addresses);
-        self.buckets.clear();
-        self.buckets.resize_with(self.addresses.len() + 1, || self.quota.bucket());
-    }
-
-    /// The same with room for more addresses, and these beside those that it has.
-    pub(crate) fn with_addresses(
-        self,
-        others_max: usize,
-        others: impl Iterator<Item = UdpAddr>,
-    ) -> Self {
-        let mut all = Self::new(self.quota, self.addresses.len_max() + others_max);
-        all.renew(self.addresses.iter().chain(others));
-        all
+        let (named, buckets) = &mut self.spare;
+        named.renew(addresses);
+        let others = self.buckets[self.addresses.len()];
+        let of = |addr| self.addresses.find(addr).map_or(others, |index| self.buckets[index]);
+        buckets.clear();
+        buckets.extend(named.iter().map(of).chain([others]));
+        core::mem::swap(&mut self.addresses, named);
+        core::mem::swap(&mut self.buckets, buckets);
     }
 
     /// The same with another quota.
@@ -183,6 +183,32 @@ mod tests {
         assert_eq!(strangers.take(addr(3), later, 100), refused);
         assert_eq!(strangers.take(addr(1), later, 1_000), Ok(()));
         assert_eq!(strangers.buckets.len(), 3);
+    }
+
+    /// A controller that names the addresses anew gives nobody more than the quota.
+    #[test]
+    fn whoever_comes_and_goes_a_bucket_is_never_filled_by_that() {
+        let quota = StrangersQuota { rate_bytes_per_sec: 1_000_000, burst_bytes: 2_048 };
+        let mut strangers = Strangers::new(quota, 4);
+        let mut taken = [0; 5];
+        for now_us in 0..10_000 {
+            // Address 1 stays, 2 comes and goes, 3 is never named; 4 comes late.
+            let named = [(1, true), (2, now_us % 2 == 0), (4, now_us > 5_000)];
+            let named = named.iter().filter(|(_, is_named)| *is_named);
+            strangers.renew(named.map(|(host, _)| addr(*host)));
+            for host in [1, 2, 3, 4] {
+                let is_taken = strangers.take(addr(host), Nanos(1_000 * now_us), 100).is_ok();
+                taken[usize::from(host)] += if is_taken { 100 } else { 0 };
+            }
+        }
+        // In 10 ms a bucket passes 10,000 bytes and its burst, and a frame at the end.
+        let bound = 10_000 + 2_048 + 100;
+        assert!(taken[1] > 10_000 && taken[1] <= bound, "{taken:?}");
+        // Nobody has more than a bucket of its own and that of all others.
+        let rest: u64 = taken[2..].iter().sum();
+        assert!(taken[2..].iter().all(|taken| *taken <= 2 * bound), "{taken:?}");
+        assert!(rest <= 4 * bound, "{taken:?}");
+        assert_eq!(strangers.buckets.len(), 3, "1, 4 and all others");
     }
 
     #[test]

@@ -132,6 +132,11 @@ impl Trains {
         self.lost += (before - self.recorders.len()) as u64;
     }
 
+    /// The job has gone: what has come of its trains says nothing of a later one's.
+    pub(crate) fn forget(&mut self, job: JobId) {
+        self.recorders.retain(|recorder| recorder.is_over || recorder.train.job != job);
+    }
+
     /// A place for a new train: a free one, else that of a train that nobody took, or that fell
     /// silent.
     fn free_place(&mut self, now_ns: u64) -> Option<usize> {

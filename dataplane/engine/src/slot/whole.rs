@@ -12,10 +12,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_control::GROUPS_OPEN_MAX;
+use weft_kernel::Kernels;
 use weft_wire::Members;
 use weft_wire::header::Flags;
 
-use super::accumulate::{Contribution, Store};
+use super::accumulate::{Arithmetic, Contribution, Store};
 use super::bitmap::Seen;
 use super::next_step::{self, LeaseKind};
 use super::run::{self, Run};
@@ -138,6 +139,8 @@ pub(crate) struct Range {
 #[derive(Debug)]
 pub(crate) struct Arena {
     slots: Vec<Slot>,
+    /// Of these, so many are the job's.
+    len: u32,
     store: Store,
     /// Free ranges by start; no two touch.
     free: Vec<Range>,
@@ -151,13 +154,23 @@ impl Arena {
         (elements as u64 * 4).next_multiple_of(64) + size_of::<Slot>() as u64
     }
 
-    /// Takes `slot_count` slots, whose data `store` holds in as many banks.
-    pub(crate) fn new(slot_count: u32, mut store: Store) -> Self {
+    /// Takes the memory of so many slots, whose data takes no more words than these together.
+    pub(crate) fn vacant(slots_max: usize, words_max: usize, kernels: &'static Kernels) -> Self {
+        let mut store = Store::vacant(kernels, words_max);
         store.touch();
-        let mut free = Vec::with_capacity(usize::from(GROUPS_OPEN_MAX) + 2);
-        free.push(Range { start: 0, len: slot_count });
-        let slots = vec![Slot::empty(0); slot_count as usize];
-        Self { slots, store, free, installation: 0 }
+        let free = Vec::with_capacity(usize::from(GROUPS_OPEN_MAX) + 2);
+        let slots = vec![Slot::empty(0); slots_max];
+        Self { slots, len: 0, store, free, installation: 0 }
+    }
+
+    /// Begins anew for another job, with `slot_count` slots of so many elements. What is in them
+    /// is of installations that are over.
+    pub(crate) fn renew(&mut self, slot_count: u32, arithmetic: Arithmetic, elements: usize) {
+        let fits = self.store.lay_out(arithmetic, elements, 1, slot_count as usize);
+        assert!(fits && slot_count as usize <= self.slots.len(), "the place has room for it");
+        self.len = slot_count;
+        self.free.clear();
+        self.free.push(Range { start: 0, len: slot_count });
     }
 
     /// True when contributions are summed in runs.
@@ -286,7 +299,7 @@ impl Arena {
 
     /// All slots.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.len as usize
     }
 
     /// Slots that no group has.
@@ -317,11 +330,9 @@ const _: () = assert!(size_of::<Slot>() == 16, "four slots share a cache line");
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weft_kernel::Kernels;
     use weft_wire::header::{ElementType, Operation};
     use weft_wire::hello::Overflow;
 
-    use super::super::accumulate::Arithmetic;
     use super::*;
     use weft_control::SumOrder;
 
@@ -332,8 +343,10 @@ mod tests {
             sum_order: SumOrder::Arrival,
             overflow: Overflow::Wrap,
         };
-        let store = Store::new(Kernels::detect(), arithmetic, 1, 2, slot_count as usize);
-        Arena::new(slot_count, store)
+        let mut arena =
+            Arena::vacant(slot_count as usize, 16 * slot_count as usize, Kernels::detect());
+        arena.renew(slot_count, arithmetic, 1);
+        arena
     }
 
     fn put(arena: &mut Arena, place: Place) {

@@ -15,6 +15,12 @@ pub struct ArenaConfig {
     pub leases: u16,
     /// Bytes of slots of each of them, over all lanes.
     pub lease_bytes: u64,
+    /// Push jobs.
+    pub pushes: u16,
+    /// Bytes of whole leases of each of them.
+    pub push_bytes: u64,
+    /// Bytes of each one's cache of the model.
+    pub pull_cache_bytes: u64,
     /// The box's port was opened without UDP checksums.
     pub lacks_checksums: bool,
     /// UDP ports, from the box's own on, that it was opened to send from; `None`: any.
@@ -44,5 +50,7 @@ pub fn slot_bytes(row: &RowConfig) -> u64 {
     words as u64 * 4
 }
 
+/// Bytes of whole leases, and of the model's chunks, that an arena keeps for one push job at most.
+pub const PUSH_BYTES_MAX: u64 = 1 << 38;
 /// Bytes of slots that an arena keeps for one lease at most.
 pub const LEASE_BYTES_MAX: u64 = 1 << 32;

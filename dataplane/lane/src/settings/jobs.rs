@@ -1,8 +1,7 @@
 //! What the sections of push jobs mean to the engines.
 
 use weft_config::node::{PushSection, ReplicaSection, ServerSection};
-use weft_control::{BoxIndex, OrderNumber, Version};
-use weft_engine::role::gather::PushConfig;
+use weft_control::{BoxIndex, OrderNumber, PushConfig, Version};
 use weft_engine::role::model::ModelConfig;
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::ServerJobConfig;

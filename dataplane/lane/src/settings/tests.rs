@@ -61,7 +61,7 @@ fn push_jobs_stand_beside_several_lanes() {
         let mut engine = settings.aggregator(&table, lane, 7, Kernels::detect());
         assert_eq!(engine.gather().reports().count(), usize::from(lane == 0));
         engine.handle_command(Command::Holding(HoldingCommand::InstallJob(share)));
-        let (holding, error) = (Holding::Job, HoldingError::Pushed);
+        let (holding, error) = (Holding::Job, HoldingError::Both);
         let refused = (JobId(2), Event::HoldingRefused { holding, error });
         assert_eq!(engine.gather_mut().poll_event(), Some(refused), "the same in lane {lane}");
     }

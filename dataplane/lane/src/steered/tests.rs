@@ -41,7 +41,8 @@ fn map(shards: u16) -> LaneMap {
         parent: None,
     };
     let local = endpoint(1, 5000);
-    let config = BoxConfig { local, shards, mtu: 1500, jobs: Vec::new(), rows: vec![row] };
+    let config =
+        BoxConfig { local, shards, mtu: 1500, jobs: vec![], rows: vec![row], pushes: vec![] };
     LaneMap::new(&config)
 }
 

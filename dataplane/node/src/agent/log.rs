@@ -145,13 +145,14 @@ impl EventLines {
             }
             Event::StoodDown { epoch } => json!({ "event": "stood_down", "epoch": epoch.0 }),
             Event::HoldingInstalled { holding } => {
-                json!({ "event": "holding_installed", "row": row_of(holding) })
+                json!({ "event": "holding_installed", "holding": kind_of(holding), "row": row_of(holding) })
             }
             Event::HoldingRemoved { holding } => {
-                json!({ "event": "holding_removed", "row": row_of(holding) })
+                json!({ "event": "holding_removed", "holding": kind_of(holding), "row": row_of(holding) })
             }
             Event::HoldingRefused { holding, error } => json!({
-                "event": "holding_refused", "row": row_of(holding), "error": error.to_string(),
+                "event": "holding_refused", "holding": kind_of(holding), "row": row_of(holding),
+                "error": error.to_string(),
             }),
         }
     }
@@ -212,11 +213,19 @@ fn cut_last_line(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The row of a lease; none for a job's share.
+/// The row of a lease; none for what is of the whole job.
 const fn row_of(holding: Holding) -> Option<u16> {
     match holding {
-        Holding::Job => None,
+        Holding::Job | Holding::Push => None,
         Holding::Row(row) => Some(row),
+    }
+}
+
+const fn kind_of(holding: Holding) -> &'static str {
+    match holding {
+        Holding::Job => "job",
+        Holding::Row(_) => "row",
+        Holding::Push => "push",
     }
 }
 

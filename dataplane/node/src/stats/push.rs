@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 
 use serde::Serialize;
-use weft_config::node::PushSection;
+use weft_config::node::NodeConfig;
 use weft_engine::role::channel::Standing;
 use weft_engine::role::gather::{PushReport as Gathered, PushStats};
 use weft_process::metrics::{head, label};
@@ -69,16 +69,20 @@ pub struct PushReport {
     pub transitions: BTreeMap<&'static str, u64>,
 }
 
-/// The report of a section. Push jobs run in one lane.
-pub(super) fn report(section: &PushSection, lanes: &[LaneSnapshot]) -> PushReport {
-    let push = lanes.iter().flat_map(|lane| &lane.pushes).find(|push| push.job == section.job);
+/// The reports of the file's push jobs, and of those that came at run time.
+pub(super) fn reports(config: &NodeConfig, lanes: &[LaneSnapshot]) -> Vec<PushReport> {
+    let of_file = config.push.iter().map(|push| (push.job, push.display_name()));
+    let is_late = |job: &u16| config.push.iter().all(|push| push.job != *job);
+    let held = lanes.iter().flat_map(|lane| lane.pushes.iter().map(|push| push.job));
+    let late = held.filter(is_late).map(|job| (job, format!("job{job}")));
+    of_file.chain(late).map(|(job, name)| report(job, name, lanes)).collect()
+}
+
+/// The report of a job. Push jobs run in one lane.
+fn report(job: u16, name: String, lanes: &[LaneSnapshot]) -> PushReport {
+    let push = lanes.iter().flat_map(|lane| &lane.pushes).find(|push| push.job == job);
     let figures = Figures::sum(PushStats::FIGURES, push.iter().map(|push| &push.stats));
-    let named = PushReport {
-        job: section.job,
-        name: section.display_name(),
-        figures,
-        ..PushReport::default()
-    };
+    let named = PushReport { job, name, figures, ..PushReport::default() };
     let Some(push) = push else { return named };
     PushReport {
         server: push.links[0].map_or("", standing),

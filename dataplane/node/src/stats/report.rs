@@ -191,7 +191,7 @@ impl Report {
             formations: lanes.iter().map(|lane| lane.engine.formations).sum(),
             sessions_broken: lanes.iter().map(|lane| lane.engine.sessions_broken).sum(),
             rows: rows(lanes),
-            pushes: config.push.iter().map(|section| push::report(section, lanes)).collect(),
+            pushes: push::reports(config, lanes),
             servers: server::servers(config, lanes),
             replicas: config.replica.iter().map(|job| server::replica(job, lanes)).collect(),
         }

@@ -3,7 +3,7 @@
 use weft_control::{NodeHello, OpenGroup, OrderNumber, RoleState, ServerEpoch, Version};
 use weft_wire::{GroupId, Members};
 
-use super::{Invalid, box_index, code, job, magnitude};
+use super::{Invalid, box_index, code, holding, job, magnitude};
 use crate::v1;
 
 /// Writes a hello, with the sender's version, for people, and the events that it has lost.
@@ -29,6 +29,7 @@ pub fn hello_to_proto(hello: &NodeHello, version: &str, events_lost: u64) -> v1:
         roles: hello.roles.iter().map(role).collect(),
         life: hello.life,
         events_lost,
+        holdings: hello.holdings.iter().map(holding::held_to_proto).collect(),
     }
 }
 
@@ -63,5 +64,6 @@ pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, Invalid> {
             open_groups: open_groups.collect(),
         });
     }
-    Ok(NodeHello { name: hello.name.clone(), life: hello.life, roles })
+    let holdings = hello.holdings.iter().map(holding::held).collect::<Result<_, _>>()?;
+    Ok(NodeHello { name: hello.name.clone(), life: hello.life, roles, holdings })
 }

@@ -1,12 +1,14 @@
-//! What a box holds for jobs: shares and leases.
+//! What a box holds for jobs: shares, leases and push jobs.
 
 use std::net::SocketAddr;
 
-use weft_control::{Holding, HoldingCommand, JobConfig, MemberConfig, ParentConfig, RowConfig};
-use weft_wire::MacAddr;
+use weft_control::{
+    Holding, HoldingCommand, JobConfig, MemberConfig, ParentConfig, PushConfig, RowConfig,
+};
 use weft_wire::frame::Endpoint;
+use weft_wire::{JobId, MacAddr};
 
-use super::{Invalid, code, invalid, job, rank, rank_to_proto};
+use super::{Invalid, box_index, code, invalid, job, rank, rank_to_proto};
 use crate::v1;
 
 /// Writes a command.
@@ -23,6 +25,10 @@ pub(super) fn to_proto(command: &HoldingCommand) -> v1::command::Command {
         HoldingCommand::RemoveJob { job } => Proto::RemoveJob(v1::RemoveJob { job: job.0.into() }),
         HoldingCommand::RemoveLease { job, row } => {
             Proto::RemoveLease(v1::RemoveLease { job: job.0.into(), row: (*row).into() })
+        }
+        HoldingCommand::InstallPush(push) => Proto::InstallPush(push_to_proto(push)),
+        HoldingCommand::RemovePush { job } => {
+            Proto::RemovePush(v1::RemovePush { job: job.0.into() })
         }
     }
 }
@@ -48,6 +54,11 @@ pub(super) fn without_lease(removed: &v1::RemoveLease) -> Result<HoldingCommand,
     Ok(HoldingCommand::RemoveLease { job, row })
 }
 
+/// Reads the removal of a push job.
+pub(super) fn without_push(removed: &v1::RemovePush) -> Result<HoldingCommand, Invalid> {
+    Ok(HoldingCommand::RemovePush { job: job(removed.job)? })
+}
+
 /// Reads a number of 16 bits.
 fn number(field: &'static str, value: u32) -> Result<u16, Invalid> {
     u16::try_from(value).map_err(|_| invalid(field, "must be at most 65535"))
@@ -60,10 +71,10 @@ fn lease_to_proto(row: &RowConfig) -> v1::WindowedLease {
         is_box: member.is_box,
     });
     let root = row.parent.as_ref().map(|parent| {
-        let Endpoint { mac, addr } = parent.endpoint;
+        let (address, mac) = endpoint_to_proto(&parent.endpoint);
         v1::LeaseRoot {
-            address: addr.to_string(),
-            mac: (mac != MacAddr::BROADCAST).then(|| mac.to_string()),
+            address,
+            mac,
             row: parent.row.into(),
             rank: rank_to_proto(parent.rank),
             source_port: parent.source_port.into(),
@@ -96,8 +107,6 @@ pub(super) fn lease(lease: &v1::WindowedLease) -> Result<HoldingCommand, Invalid
     if lease.members.len() > weft_wire::MEMBERS_MAX {
         return Err(invalid("members", "must be at most 64"));
     }
-    let exponent =
-        |exponent| i8::try_from(exponent).map_err(|_| invalid("exponent", "must be -126 to 126"));
     Ok(HoldingCommand::InstallLease(RowConfig {
         row: number("row", lease.row)?,
         job: job(lease.job)?,
@@ -117,14 +126,79 @@ pub(super) fn lease(lease: &v1::WindowedLease) -> Result<HoldingCommand, Invalid
 }
 
 fn parent(root: &v1::LeaseRoot) -> Result<ParentConfig, Invalid> {
-    let mac = root.mac.as_ref().map_or(Ok(MacAddr::BROADCAST), |mac| mac.parse());
-    let mac = mac.map_err(|_| invalid("mac", "must be six octets, \"02:00:00:00:00:01\""))?;
     Ok(ParentConfig {
-        endpoint: Endpoint { mac, addr: address("root", &root.address)? },
+        endpoint: endpoint("root", &root.address, root.mac.as_ref())?,
         row: number("row", root.row)?,
         rank: rank(root.rank)?,
         source_port: number("source_port", root.source_port)?,
     })
+}
+
+fn push_to_proto(push: &PushConfig) -> v1::PushJob {
+    let end = |end: &Endpoint| {
+        let (address, mac) = endpoint_to_proto(end);
+        v1::PushEnd { address, mac }
+    };
+    v1::PushJob {
+        job: push.job.0.into(),
+        box_index: push.box_index.0.into(),
+        workers: push.workers.iter().map(SocketAddr::to_string).collect(),
+        server: Some(end(&push.server)),
+        replica: push.replica.as_ref().map(end),
+        quota_bytes: push.quota_bytes,
+        pull_cache_bytes: push.pull_cache_bytes,
+        chunk_count: push.chunks,
+        elements_per_chunk: push.elements.into(),
+        element_type: v1::ElementType::from(push.element_type).into(),
+        overflow: v1::Overflow::from(push.overflow).into(),
+        integrity: v1::Integrity::from(push.integrity).into(),
+        exponent: push.exponent.map(Into::into),
+        rate_bytes_per_sec: push.rate_bytes_per_sec,
+        burst_bytes: push.burst_bytes,
+    }
+}
+
+/// Reads a push job. Whether the box can serve it is the box's to judge.
+pub(super) fn push(push: &v1::PushJob) -> Result<HoldingCommand, Invalid> {
+    let end = |field, end: &v1::PushEnd| endpoint(field, &end.address, end.mac.as_ref());
+    if push.workers.len() > weft_wire::MEMBERS_MAX {
+        return Err(invalid("workers", "must be at most 64"));
+    }
+    let workers = push.workers.iter().map(|worker| address("workers", worker));
+    let server = push.server.as_ref().ok_or(invalid("server", "must be given"))?;
+    Ok(HoldingCommand::InstallPush(PushConfig {
+        job: job(push.job)?,
+        box_index: box_index("box_index", push.box_index)?,
+        workers: workers.collect::<Result<_, _>>()?,
+        server: end("server", server)?,
+        replica: push.replica.as_ref().map(|replica| end("replica", replica)).transpose()?,
+        quota_bytes: push.quota_bytes,
+        pull_cache_bytes: push.pull_cache_bytes,
+        chunks: push.chunk_count,
+        elements: number("elements_per_chunk", push.elements_per_chunk)?,
+        element_type: code(push.element_type)?,
+        overflow: code(push.overflow)?,
+        integrity: code(push.integrity)?,
+        exponent: push.exponent.map(exponent).transpose()?,
+        rate_bytes_per_sec: push.rate_bytes_per_sec,
+        burst_bytes: push.burst_bytes,
+    }))
+}
+
+fn exponent(exponent: i32) -> Result<i8, Invalid> {
+    i8::try_from(exponent).map_err(|_| invalid("exponent", "must be -126 to 126"))
+}
+
+/// Address and, where it is known, Ethernet address.
+fn endpoint_to_proto(end: &Endpoint) -> (String, Option<String>) {
+    let mac = (end.mac != MacAddr::BROADCAST).then(|| end.mac.to_string());
+    (end.addr.to_string(), mac)
+}
+
+fn endpoint(field: &'static str, addr: &str, mac: Option<&String>) -> Result<Endpoint, Invalid> {
+    let mac = mac.map_or(Ok(MacAddr::BROADCAST), |mac| mac.parse());
+    let mac = mac.map_err(|_| invalid("mac", "must be six octets, \"02:00:00:00:00:01\""))?;
+    Ok(Endpoint { mac, addr: address(field, addr)? })
 }
 
 fn address(field: &'static str, address: &str) -> Result<SocketAddr, Invalid> {
@@ -136,6 +210,7 @@ impl From<Holding> for v1::Holding {
         let (kind, row) = match holding {
             Holding::Job => (v1::HoldingKind::Job, 0),
             Holding::Row(row) => (v1::HoldingKind::Row, row.into()),
+            Holding::Push => (v1::HoldingKind::Push, 0),
         };
         Self { kind: kind.into(), row }
     }
@@ -149,6 +224,20 @@ pub(super) fn holding(holding: Option<v1::Holding>) -> Result<Holding, Invalid> 
     match v1::HoldingKind::try_from(kind) {
         Ok(v1::HoldingKind::Job) => Ok(Holding::Job),
         Ok(v1::HoldingKind::Row) => Ok(Holding::Row(number("row", row)?)),
-        Ok(v1::HoldingKind::Unspecified) | Err(_) => Err(invalid("kind", "must be JOB or ROW")),
+        Ok(v1::HoldingKind::Push) => Ok(Holding::Push),
+        Ok(v1::HoldingKind::Unspecified) | Err(_) => {
+            Err(invalid("kind", "must be JOB, ROW or PUSH"))
+        }
     }
+}
+
+/// Writes what a box holds.
+#[must_use]
+pub fn held_to_proto((job, holding): &(JobId, Holding)) -> v1::Held {
+    v1::Held { job: job.0.into(), holding: Some((*holding).into()) }
+}
+
+/// Reads what a box holds.
+pub(super) fn held(held: &v1::Held) -> Result<(JobId, Holding), Invalid> {
+    Ok((job(held.job)?, holding(held.holding)?))
 }

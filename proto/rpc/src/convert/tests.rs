@@ -1,6 +1,6 @@
 use weft_control::{
     Decision, Holding, HoldingCommand, HoldingError, InstallError, JobConfig, MemberConfig,
-    ParentConfig, RowConfig, SumOrder,
+    NodeHello, ParentConfig, PushConfig, RowConfig, SumOrder,
 };
 use weft_wire::MacAddr;
 use weft_wire::frame::Endpoint;
@@ -93,6 +93,64 @@ fn every_bad_field_of_a_lease_is_named() {
     bad("source_port", |lease| lease.root.as_mut().unwrap().source_port = 65536);
 }
 
+fn push_job() -> PushConfig {
+    let endpoint = |mac| Endpoint { mac, addr: "[2001:db8::9]:22341".parse().unwrap() };
+    PushConfig {
+        job: JobId(3),
+        box_index: BoxIndex(2),
+        workers: vec!["10.0.0.1:4000".parse().unwrap(), "[::1]:1".parse().unwrap()],
+        server: endpoint(MacAddr::BROADCAST),
+        replica: Some(endpoint(MacAddr([2, 0, 0, 0, 0, 9]))),
+        quota_bytes: 1 << 40,
+        pull_cache_bytes: 5,
+        chunks: 7,
+        elements: 256,
+        element_type: ElementType::F32,
+        overflow: Overflow::Clamp,
+        integrity: Integrity::None,
+        exponent: Some(-126),
+        rate_bytes_per_sec: Some(9),
+        burst_bytes: 11,
+    }
+}
+
+#[test]
+fn every_bad_field_of_a_push_job_is_named() {
+    let bad = |field: &str, change: fn(&mut v1::PushJob)| {
+        let sent = Command::Holding(HoldingCommand::InstallPush(push_job()));
+        let mut proto = command_to_proto(&sent);
+        let Some(v1::command::Command::InstallPush(push)) = &mut proto.command else {
+            panic!("a push job");
+        };
+        change(push);
+        assert_eq!(command(&proto).unwrap_err().field, field);
+    };
+    bad("job", |push| push.job = 65536);
+    bad("box_index", |push| push.box_index = 256);
+    bad("workers", |push| push.workers[0] = "nowhere".into());
+    bad("workers", |push| push.workers = vec![push.workers[0].clone(); 65]);
+    bad("server", |push| push.server = None);
+    bad("server", |push| push.server.as_mut().unwrap().address = "10.0.0.1".into());
+    bad("mac", |push| push.server.as_mut().unwrap().mac = Some("02".into()));
+    bad("replica", |push| push.replica.as_mut().unwrap().address.clear());
+    bad("elements_per_chunk", |push| push.elements_per_chunk = 65536);
+    bad("element_type", |push| push.element_type = 0);
+    bad("overflow", |push| push.overflow = 0);
+    bad("integrity", |push| push.integrity = 99);
+    bad("exponent", |push| push.exponent = Some(-129));
+}
+
+#[test]
+fn what_a_box_holds_comes_back_as_it_went() {
+    let job = JobId(3);
+    let holdings = [Holding::Job, Holding::Row(1023), Holding::Push].map(|held| (job, held));
+    let sent = NodeHello { name: "a0".into(), life: 1, roles: vec![], holdings: holdings.into() };
+    let mut proto = hello_to_proto(&sent, "0.1.0", 0);
+    assert_eq!(hello(&proto), Ok(sent));
+    proto.holdings[0].holding = None;
+    assert_eq!(hello(&proto).unwrap_err().field, "holding");
+}
+
 #[test]
 fn commands_come_back_as_they_went() {
     let plain = GroupDescriptor { via: None, rate_bytes_per_sec: None, after: None, ..group() };
@@ -119,6 +177,14 @@ fn commands_come_back_as_they_went() {
         })),
         Command::Holding(HoldingCommand::RemoveJob { job }),
         Command::Holding(HoldingCommand::RemoveLease { job, row: 7 }),
+        Command::Holding(HoldingCommand::InstallPush(push_job())),
+        Command::Holding(HoldingCommand::InstallPush(PushConfig {
+            replica: None,
+            exponent: None,
+            rate_bytes_per_sec: None,
+            ..push_job()
+        })),
+        Command::Holding(HoldingCommand::RemovePush { job }),
     ];
     for sent in commands {
         assert_eq!(command(&command_to_proto(&sent)), Ok(Some(sent)));
@@ -170,7 +236,7 @@ fn events_come_back_as_they_went() {
         Event::PromotionRefused { applied: OrderNumber(6) },
         Event::StoodDown { epoch: ServerEpoch(3) },
     ];
-    for holding in [Holding::Job, Holding::Row(u16::MAX)] {
+    for holding in [Holding::Job, Holding::Row(u16::MAX), Holding::Push] {
         events.push(Event::HoldingInstalled { holding });
         events.push(Event::HoldingRemoved { holding });
         let refused = |error| Event::HoldingRefused { holding, error };
@@ -189,7 +255,10 @@ fn events_come_back_as_they_went() {
                 HoldingError::Elements,
                 HoldingError::Root,
                 HoldingError::Role,
-                HoldingError::Pushed,
+                HoldingError::Both,
+                HoldingError::Workers,
+                HoldingError::Updates,
+                HoldingError::Memory,
                 HoldingError::Port,
             ]
             .map(refused),

@@ -101,6 +101,7 @@ pub fn table(scenario: &Scenario, box_index: usize) -> Table {
             })
             .collect(),
         rows: (0..scenario.jobs).map(|job| row(scenario, box_index, job)).collect(),
+        pushes: Vec::new(),
     };
     Table::new(config).expect("the scenario gives a valid table")
 }

@@ -45,7 +45,7 @@ impl Agent {
             }
         };
         let name = controller::box_name(scenario, node);
-        let state = NodeState::new(name, life + 1, (0..scenario.jobs).map(state));
+        let state = NodeState::new(name, life + 1, (0..scenario.jobs).map(state), []);
         Self { state, kept: VecDeque::new() }
     }
 

@@ -2,7 +2,6 @@
 
 use weft_control::Command;
 use weft_engine::role::aggregator::Aggregator;
-use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::{ModelState, Server, ServerJobStats};
 use weft_engine::table::{BoxConfig, Table};
@@ -34,7 +33,7 @@ impl BoxNode {
     /// A box that begins now.
     #[must_use]
     pub fn new(scenario: &Scenario, node: usize) -> Self {
-        let engine = engine(scenario, node, 0, &[], Nanos(0));
+        let engine = engine(scenario, node, 0, &[]);
         let agent = Agent::new(scenario, node, 0, &[]);
         Self { node, engine, agent, down_until: Nanos(0), lives: 0 }
     }
@@ -45,7 +44,7 @@ impl BoxNode {
         self.lives += 1;
         self.down_until = until;
         let stored = self.stored(scenario);
-        self.engine = engine(scenario, self.node, self.lives, &stored, until);
+        self.engine = engine(scenario, self.node, self.lives, &stored);
         self.agent = Agent::new(scenario, self.node, self.lives, &stored);
     }
 
@@ -133,26 +132,18 @@ fn count_server(stats: &ServerJobStats, coverage: &mut Coverage) {
     counts.iter().for_each(|(name, count)| coverage.add("server", name, *count));
 }
 
-fn engine(
-    scenario: &Scenario,
-    node: usize,
-    life: u64,
-    stored: &[ModelState],
-    now: Nanos,
-) -> Engine {
+fn engine(scenario: &Scenario, node: usize, life: u64, stored: &[ModelState]) -> Engine {
     let seed = hash(&[scenario.seed, 41, node as u64, life]);
     let kernels = Kernels::detect();
     let local = topology::box_endpoint(scenario, node);
     let jobs = 0..scenario.jobs;
     if node < scenario.aggregators {
         let mtu = scenario.mtu();
-        let table = BoxConfig { local, shards: 1, mtu, jobs: Vec::new(), rows: Vec::new() };
-        let table = Table::new(table).expect("an empty table is good");
-        let pushes: Vec<_> = jobs.map(|job| topology::push(scenario, node, job)).collect();
-        let gather = Gather::new(local, mtu, &pushes, seed, now, kernels).expect("good jobs");
-        return Engine::Aggregator(Box::new(
-            Aggregator::new(&table, 0, seed, kernels).with_pushes(gather),
-        ));
+        let pushes = jobs.map(|job| topology::push(scenario, node, job)).collect();
+        let table = BoxConfig { local, shards: 1, mtu, jobs: Vec::new(), rows: Vec::new(), pushes };
+        let table = Table::new(table).expect("good jobs");
+        // What gathers draws from the seed's complement.
+        return Engine::Aggregator(Box::new(Aggregator::new(&table, 0, !seed, kernels)));
     }
     if node == scenario.server() {
         let jobs: Vec<_> = jobs.map(|job| topology::server(scenario, job)).collect();

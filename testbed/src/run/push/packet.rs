@@ -106,7 +106,7 @@ fn site(
         } else if let Some(mut config) = settings.replicas.into_iter().next() {
             config.initial.clone_from(&initial);
             replica = Some(Given { name, local, config });
-        } else if let Some(config) = settings.pushes.into_iter().next() {
+        } else if let Some(config) = settings.table.pushes.into_iter().next() {
             aggregators.push(Given { name, local, config });
         }
     }

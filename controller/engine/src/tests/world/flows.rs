@@ -77,7 +77,7 @@ impl World {
     /// A server without a plan calls all senders in turn, and commits what is there.
     pub(super) fn is_fair(&self, job: u16) -> bool {
         let job = self.controller.jobs.get(&JobId(job));
-        job.is_some_and(|job| job.policy.conduct() == ConductMode::Fair)
+        job.is_some_and(|job| job.policy.manner().conduct == ConductMode::Fair)
     }
 
     pub(super) fn fly(

@@ -7,7 +7,7 @@ use weft_control::ConductMode;
 use super::{commit_on_arrival, requested, send};
 use crate::case::{Case, UpdateId};
 use crate::plan::Plan;
-use crate::policy::{Policy, PolicyError};
+use crate::policy::{Manner, Policy, PolicyError};
 
 /// One transfer at a time for each server, in order of request: the strict time-sharing of
 /// MLfabric's prototype, policy (i).
@@ -38,8 +38,8 @@ impl Policy for Fair {
         "fair"
     }
 
-    fn conduct(&self) -> ConductMode {
-        ConductMode::Fair
+    fn manner(&self) -> Manner {
+        Manner { conduct: ConductMode::Fair, ..Manner::default() }
     }
 
     fn plan(&self, case: &Case) -> Result<Plan, PolicyError> {

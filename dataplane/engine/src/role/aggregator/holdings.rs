@@ -1,10 +1,11 @@
 //! Jobs and leases that come and go at run time, and those of the file, which come the same way.
 //!
-//! Decides where a lease is put and what its removal leaves behind. The table judges what is
-//! installed (`table.rs`); the arena is the lane's places for leases, taken when the lane was made,
-//! so nothing here allocates, and what finds no place is refused (I8). Called between bursts only:
-//! no run waits, no verdict is open. Invariant: all lanes of a box get the same commands in the
-//! same order, so they come to the same answers. O(places) per command.
+//! Decides where a lease is put and what its removal leaves behind; of push jobs `gather/places.rs`
+//! does. The table judges what is installed (`table.rs`); the arena is the lane's places for
+//! leases, taken when the lane was made, so nothing here allocates, and what finds no place is
+//! refused (I8). Called between bursts only: no run waits, no verdict is open. Invariant: all lanes
+//! of a box get the same commands in the same order, so they come to the same answers. O(places)
+//! per command.
 
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_wire::{JobId, Nanos};
@@ -13,7 +14,7 @@ use super::lease::Lease;
 use super::{Aggregator, Job, JobStats, NEAR_BYTES};
 use crate::role::LeaseIndex;
 use crate::send::pacer::TokenBucket;
-use crate::table::{JobConfig, RowConfig, is_of_another_lane};
+use crate::table::{Holdings, JobConfig, PushConfig, RowConfig};
 
 impl Aggregator {
     /// Takes a controller's word, between bursts. Answered by events.
@@ -25,20 +26,18 @@ impl Aggregator {
         let result = match command {
             HoldingCommand::InstallJob(config) => self.install_job(config),
             HoldingCommand::InstallLease(row) => self.install_lease(row),
+            HoldingCommand::InstallPush(push) => self.install_push(push),
             HoldingCommand::RemoveJob { job } => self.remove_job(job),
             HoldingCommand::RemoveLease { job, row } => self.remove_lease(job, row),
+            HoldingCommand::RemovePush { job } => self.remove_push(job),
         };
         let done = result.unwrap_or_else(|error| Event::HoldingRefused { holding, error });
         self.gather.answer(job, done);
     }
 
     fn install_job(&mut self, config: JobConfig) -> Result<Event, HoldingError> {
-        let jobs = || self.jobs.iter().flatten().map(|job| &job.config);
-        self.shape.check_job(&config, jobs()).map_err(|error| error.reason)?;
-        if self.pushed.contains(&config.job) {
-            return Err(HoldingError::Pushed);
-        }
-        if jobs().count() >= self.jobs_max {
+        self.shape.check_job(&config, self).map_err(|error| error.reason)?;
+        if Holdings::jobs(self).count() >= self.jobs_max {
             return Err(HoldingError::Full);
         }
         self.add_job(config);
@@ -47,13 +46,7 @@ impl Aggregator {
 
     fn install_lease(&mut self, row: RowConfig) -> Result<Event, HoldingError> {
         let holding = Holding::Row(row.row);
-        let jobs = self.jobs.iter().flatten().map(|job| &job.config);
-        let rows = || self.installed().map(|lease| &lease.row);
-        self.shape.check_row(&row, jobs, rows).map_err(|error| error.reason)?;
-        let mut ports = self.first_lane_ports.iter();
-        if ports.any(|port| is_of_another_lane(self.shards, &row, *port)) {
-            return Err(HoldingError::Members);
-        }
+        self.shape.check_row(&row, self).map_err(|error| error.reason)?;
         if !self.arena.carries(&self.shape, &row) {
             return Err(HoldingError::Port);
         }
@@ -64,6 +57,19 @@ impl Aggregator {
         self.add_lease(LeaseIndex(place), row);
         self.renew();
         Ok(Event::HoldingInstalled { holding })
+    }
+
+    fn install_push(&mut self, push: PushConfig) -> Result<Event, HoldingError> {
+        self.shape.check_push(&push, self).map_err(|error| error.reason)?;
+        self.gather.install(self.local, push)?;
+        self.renew();
+        Ok(Event::HoldingInstalled { holding: Holding::Push })
+    }
+
+    fn remove_push(&mut self, job: JobId) -> Result<Event, HoldingError> {
+        self.gather.remove(job)?;
+        self.renew();
+        Ok(Event::HoldingRemoved { holding: Holding::Push })
     }
 
     fn remove_job(&mut self, job: JobId) -> Result<Event, HoldingError> {
@@ -127,5 +133,19 @@ impl Aggregator {
     /// The leases that are there.
     pub(super) fn installed(&self) -> impl Iterator<Item = &Lease> {
         self.leases.iter().filter(|lease| lease.is_installed)
+    }
+}
+
+impl Holdings for Aggregator {
+    fn jobs(&self) -> impl Iterator<Item = &JobConfig> {
+        self.jobs.iter().flatten().map(|job| &job.config)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &RowConfig> {
+        self.installed().map(|lease| &lease.row)
+    }
+
+    fn pushes(&self) -> impl Iterator<Item = &PushConfig> {
+        self.gather.held()
     }
 }

@@ -26,14 +26,14 @@ use alloc::vec::Vec;
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
 use weft_wire::header::{HEADER_LEN, Header, Packet};
-use weft_wire::{ChunkIndex, GroupId, JobId, Nanos};
+use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
-use crate::role::gather::{Gather, PushConfig};
+use crate::role::gather::Gather;
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
 use crate::send::pacer::TokenBucket;
@@ -66,9 +66,6 @@ pub struct Aggregator {
     /// By row index: what its next lease goes on from.
     pasts: Vec<Past>,
     arena: ArenaConfig,
-    /// Jobs that are pushed at this box, and the ports that their peers send from.
-    pushed: Vec<JobId>,
-    first_lane_ports: Vec<u16>,
     /// The places for leases, free or not.
     leases: Vec<Lease>,
     /// Which lease a root speaks to.
@@ -121,9 +118,9 @@ impl Incoming<'_> {
 }
 
 impl Aggregator {
-    /// Builds the lane `lane` of a box and takes all memory it will ever use: a place for each row,
-    /// and what the table's arena keeps free. `seed` must differ from start to start: epochs,
-    /// cookies and tokens come from it (PROTOCOL section 6).
+    /// Builds the lane `lane` of a box and takes all memory it will ever use: a place for each row
+    /// and push job, and what the table's arena keeps free. `seed` must differ from start to start:
+    /// epochs, cookies and tokens come from it (PROTOCOL section 6).
     #[must_use]
     pub fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
         let (config, arena, shape) = (table.config(), table.arena(), table.config().shape());
@@ -137,7 +134,10 @@ impl Aggregator {
         let spare = core::iter::repeat_n(Room::of_arena(&shape, &arena), arena.leases.into());
         leases.extend(spare.map(|room| Lease::vacant(room, kernels)));
         leases[of_file..].iter_mut().for_each(Lease::touch);
+        // What reduces and what gathers must not draw the same numbers.
+        let gather = Gather::new(table, lane, !seed, kernels);
         let addresses_max: usize = leases.iter().map(Lease::addresses_max).sum();
+        let addresses_max = addresses_max + gather.addresses_max();
         let mut lane = Self {
             shape,
             local: config.local,
@@ -150,14 +150,12 @@ impl Aggregator {
             rows: vec![None; ROWS_MAX],
             pasts: vec![Past::default(); ROWS_MAX],
             arena,
-            pushed: Vec::new(),
-            first_lane_ports: Vec::new(),
             roots: Roots::new(leases.len()),
             timers: Timers::new(leases.len()),
             strangers: Strangers::new(StrangersQuota::default(), addresses_max),
             leases,
             runs: WindowedRuns::new(),
-            gather: Gather::none(),
+            gather,
             random,
             secret: (0, 0),
             has_far_slots: false,
@@ -173,26 +171,6 @@ impl Aggregator {
         lane.secret = (lane.random.next_u64(), lane.random.next_u64());
         lane.renew();
         lane
-    }
-
-    /// Serves push jobs too, at the same address. A job is either reduced or pushed: one that is
-    /// both is pushed.
-    #[must_use]
-    pub fn with_pushes(mut self, gather: Gather) -> Self {
-        let count = gather.addresses().count();
-        self.strangers = self.strangers.with_addresses(count, gather.addresses());
-        self.gather = gather;
-        self
-    }
-
-    /// Refuses what would get in the way of these push jobs, which lane 0 serves: a share of the
-    /// same job, and a lease that would take the frames of their peers from lane 0. Every lane of
-    /// the box is to know them.
-    #[must_use]
-    pub fn beside_pushes(mut self, pushes: &[PushConfig]) -> Self {
-        self.pushed = pushes.iter().map(|push| push.job).collect();
-        self.first_lane_ports = pushes.iter().flat_map(PushConfig::ports).collect();
-        self
     }
 
     /// Sets what frames that do not show whose they are may cost. Without it the defaults of

@@ -66,6 +66,17 @@ pub struct ChannelHost {
     box_mask: Members,
 }
 
+/// What the peers of a host take.
+#[derive(Debug)]
+pub(crate) struct PeersMemory(Vec<Option<Entry>>);
+
+impl PeersMemory {
+    /// Of so many.
+    pub(crate) fn new(peers_max: usize) -> Self {
+        Self(Vec::with_capacity(peers_max))
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     /// A channel is open while a life is present.
@@ -82,33 +93,54 @@ impl ChannelHost {
     /// If there are more than 64 workers or boxes, or an address is of another family than the
     /// host's: configuration is checked before.
     #[must_use]
-    pub fn new(config: &ChannelHostConfig, mut random: SplitMix64) -> Self {
-        assert!(config.workers.len() <= MEMBERS_MAX, "at most 64 workers");
-        assert!(config.boxes.len() <= BOXES_MAX, "at most 64 boxes");
+    pub fn new(config: &ChannelHostConfig, random: SplitMix64) -> Self {
+        let peers = PeersMemory::new(config.workers.len() + config.boxes.len());
+        let ChannelHostConfig { local, terms, workers, boxes } = config;
+        Self::in_memory(peers, *local, *terms, workers, boxes, random)
+    }
+
+    /// The same in memory that was taken before. No earlier host in it is known any more.
+    pub(crate) fn in_memory(
+        memory: PeersMemory,
+        local: Endpoint,
+        terms: JobTerms,
+        workers: &[SocketAddr],
+        boxes: &[Option<SocketAddr>],
+        mut random: SplitMix64,
+    ) -> Self {
+        assert!(workers.len() <= MEMBERS_MAX, "at most 64 workers");
+        assert!(boxes.len() <= BOXES_MAX, "at most 64 boxes");
         let entry = |addr: SocketAddr| {
             let target = Endpoint { mac: MacAddr::default(), addr };
-            let encap = Encap::new(config.local, target).expect("one address family");
+            let encap = Encap::new(local, target).expect("one address family");
             // Most of what a host sends is a header alone.
             let encap = encap.with_payload_len(HEADER_LEN);
             let peer = session::Peer::new(addr.into(), Lives::default());
             Entry { peer, encap, cookie_down: Cookie::default() }
         };
-        let workers = config.workers.iter().map(|addr| Some(entry(*addr)));
-        let peers = workers.chain(config.boxes.iter().map(|addr| addr.map(entry))).collect();
+        let PeersMemory(mut peers) = memory;
+        peers.clear();
+        peers.extend(workers.iter().map(|addr| Some(entry(*addr))));
+        peers.extend(boxes.iter().map(|addr| addr.map(entry)));
         let bit = |(index, addr): (u8, &Option<SocketAddr>)| {
             addr.map_or(0, |_| Peer::Box(weft_control::BoxIndex(index)).bit().0)
         };
-        let box_mask = (0..).zip(&config.boxes).map(bit).fold(0, |mask, bit| mask | bit);
+        let box_mask = (0..).zip(boxes).map(bit).fold(0, |mask, bit| mask | bit);
         Self {
-            terms: config.terms,
+            terms,
             epoch: Epoch(random.next_u32()),
             secret: (random.next_u64(), random.next_u64()),
             random,
             peers,
-            worker_count: config.workers.len(),
-            worker_mask: Members::first(config.workers.len()),
+            worker_count: workers.len(),
+            worker_mask: Members::first(workers.len()),
             box_mask: Members(box_mask),
         }
+    }
+
+    /// Its memory, when the job ends.
+    pub(crate) fn into_memory(self) -> PeersMemory {
+        PeersMemory(self.peers)
     }
 
     /// What peers are told of the job.

@@ -27,6 +27,7 @@ use weft_wire::{Cookie, Epoch, JobId, Members, Rank};
 
 pub use client::{ChannelClient, ClientEvent};
 pub use config::{ChannelClientConfig, ChannelError};
+pub(crate) use host::PeersMemory;
 pub use host::{ChannelHost, ChannelHostConfig, HostReply, PeerChange};
 
 pub use crate::session::client::Standing;

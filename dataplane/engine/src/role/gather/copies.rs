@@ -17,6 +17,11 @@ pub struct Copies {
     replica: Option<Peer>,
 }
 
+impl Copies {
+    /// Nobody.
+    pub(super) const NONE: Self = Self { workers: Members::EMPTY, replica: None };
+}
+
 impl Iterator for Copies {
     type Item = Peer;
 
@@ -32,7 +37,7 @@ impl Job {
     pub(super) fn copies(&self, frame: &[u8]) -> Copies {
         let header = frame.get(self.encap_len()..).map(Packet::new_unchecked);
         let header = header.and_then(|packet| Header::parse(&packet).ok());
-        let Some(header) = header else { return Copies { workers: Members::EMPTY, replica: None } };
+        let Some(header) = header else { return Copies::NONE };
         if header.kind == Kind::Contrib {
             let replica = Some(Peer::Box(self.config.box_index));
             return Copies { workers: Members::EMPTY, replica };

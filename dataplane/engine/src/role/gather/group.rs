@@ -6,11 +6,10 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_control::{GROUPS_OPEN_MAX, GroupDescriptor, InstallError};
+use weft_control::{GROUPS_OPEN_MAX, GroupDescriptor, InstallError, PushConfig};
 use weft_wire::quant::is_exponent;
 use weft_wire::{GroupId, Members, Nanos, Rank};
 
-use super::config::PushConfig;
 use crate::drops::DropReason;
 use crate::slot::whole::{Arena, Place, Range};
 
@@ -61,14 +60,22 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(worker_count: usize) -> Self {
+    /// Takes the memory of the groups of a job with so many workers.
+    pub(super) fn vacant(workers_max: usize) -> Self {
         let rows = usize::from(GROUPS_OPEN_MAX);
         Self {
             rows: vec![None; rows],
-            progress: vec![Progress::default(); rows * worker_count],
-            worker_count,
+            progress: vec![Progress::default(); rows * workers_max],
+            worker_count: 0,
             open: 0,
         }
+    }
+
+    /// Begins anew for another job: none is open.
+    pub(super) fn renew(&mut self, worker_count: usize) {
+        debug_assert!(self.rows.len() * worker_count <= self.progress.len());
+        self.rows.fill(None);
+        (self.worker_count, self.open) = (worker_count, 0);
     }
 
     /// The open group in a row, whatever its generation.

@@ -1,18 +1,17 @@
 //! One push job at an aggregator: what a controller's word and the server's decisions change.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event, SumOrder};
-use weft_kernel::{CrcPatch, Kernels};
-use weft_wire::frame::{Endpoint, UdpAddr};
-use weft_wire::header::{ElementType, Flags, Header, Kind, Operation, Outcome};
+use weft_control::{Command, Event, PushConfig, SumOrder};
+use weft_kernel::CrcPatch;
+use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN, UdpAddr};
+use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 
 use super::channels::channel;
-use super::config::{self, PushConfig};
 use super::group::Groups;
 use super::have::HaveTemplate;
+use super::places::Memory;
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::{Have, Outbox};
@@ -21,14 +20,13 @@ use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::PushIndex;
 use crate::role::Verdict;
-use crate::role::channel::{
-    ChannelClient, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
-};
+use crate::role::channel::{ChannelClient, ChannelHost, JobTerms, Peer, Standing};
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
 use crate::slot::State;
-use crate::slot::accumulate::{Arithmetic, Store};
+use crate::slot::accumulate::Arithmetic;
 use crate::slot::whole::Arena;
+use crate::table::{pull_slot_count, push_slot_count};
 
 /// A push job.
 #[derive(Debug)]
@@ -65,65 +63,78 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Begins a job that was judged, in memory that has room for it. It looks to everybody as that
+    /// of a box that has just begun: epoch, cookies, tokens and life are new.
     pub(super) fn new(
+        memory: Memory,
         local: Endpoint,
         push: PushIndex,
         config: &PushConfig,
         mut random: SplitMix64,
-        now: Nanos,
-        kernels: &'static Kernels,
     ) -> Self {
-        let arithmetic = Arithmetic {
-            element_type: config.element_type,
-            operation: Operation::Sum,
-            sum_order: SumOrder::Arrival,
-            overflow: config.overflow,
-        };
+        let Memory {
+            mut workers,
+            peers,
+            mut expected,
+            mut haves,
+            mut arena,
+            mut groups,
+            mut relay,
+        } = memory;
         let elements = usize::from(config.elements);
-        let slot_count = config.slot_count();
-        let store = Store::new(kernels, arithmetic, elements, 1, slot_count as usize);
-        let host = ChannelHostConfig {
-            local,
-            terms: JobTerms {
-                job: config.job,
-                elements: config.elements,
-                integrity: config.integrity,
-                exponent: config.exponent,
-                chunks: config.chunks,
-            },
-            workers: config.workers.clone(),
-            boxes: Vec::new(),
+        let payload_len = elements * config.element_type.len_bytes();
+        arena.renew(push_slot_count(config), arithmetic(config), elements);
+        groups.renew(config.workers.len());
+        relay.renew(pull_slot_count(config), elements * 4);
+        expected.resize(config.workers.len(), Expected::NOTHING);
+        haves.resize(config.workers.len(), None);
+        workers.extend_from_slice(&config.workers);
+        let terms = JobTerms {
+            job: config.job,
+            elements: config.elements,
+            integrity: config.integrity,
+            exponent: config.exponent,
+            chunks: config.chunks,
         };
         let life = random.next_non_zero();
-        let client = |target: Endpoint| {
-            channel(config, local, target, life, now).expect("one address family")
-        };
+        let client =
+            |target: Endpoint| channel(config, local, target, life).expect("one address family");
+        let bucket = |rate| TokenBucket::new(rate, config.burst_bytes);
         let mut job = Self {
             push,
             local,
             life,
-            frame_len: config::frame_len(config),
-            payload_len: elements * config.element_type.len_bytes(),
-            expected: vec![Expected::NOTHING; config.workers.len()],
+            frame_len: frame_len(config),
+            payload_len,
+            expected,
             masks: Masks::of(None, config.integrity).with_any_group(),
-            haves: vec![None; config.workers.len()],
+            haves,
             takes_runs: false,
             server: client(config.server),
             replica: config.replica.map(client),
-            bucket: config
-                .rate_bytes_per_sec
-                .map(|rate| TokenBucket::new(rate, config.burst_bytes)),
-            arena: Arena::new(slot_count, store),
-            groups: Groups::new(config.workers.len()),
-            relay: Relay::new(config.pull_slot_count(), elements * 4),
-            sum_patch: CrcPatch::before(elements * config.element_type.len_bytes()),
+            bucket: config.rate_bytes_per_sec.map(bucket),
+            arena,
+            groups,
+            relay,
+            sum_patch: CrcPatch::before(payload_len),
             answer_patch: CrcPatch::before(elements * 4),
             stats: PushStats::default(),
-            workers: ChannelHost::new(&host, random),
-            config: config.clone(),
+            workers: ChannelHost::in_memory(peers, local, terms, &workers, &[], random),
+            config: PushConfig { workers, ..*config },
         };
         job.takes_runs = job.may_take_runs();
         job
+    }
+
+    /// Ends the job, whatever its workers and its server do, and gives its memory back.
+    pub(super) fn into_memory(self) -> Memory {
+        let Self { config, workers, mut expected, mut haves, arena, groups, relay, .. } = self;
+        let mut addresses = config.workers;
+        addresses.clear();
+        expected.clear();
+        haves.clear();
+        let peers = workers.into_memory();
+        Memory { workers: addresses, peers, expected, haves, arena, groups, relay }
     }
 
     /// The server's decision: whatever it is, the group needs its lease no more.
@@ -209,9 +220,7 @@ impl Job {
 
     /// Where workers, server and replica speak from.
     pub(super) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
-        let ends = [Some(self.config.server), self.config.replica].into_iter().flatten();
-        let workers = self.config.workers.iter().copied();
-        workers.chain(ends.map(|end| end.addr)).map(UdpAddr::from)
+        self.config.addresses().map(UdpAddr::from)
     }
 
     /// Bytes of the frame of a chunk of the model.
@@ -259,6 +268,23 @@ impl Job {
     pub(super) fn report(&self) -> PushReport<'_> {
         PushReport { job: self }
     }
+}
+
+/// How a job's slots are summed.
+pub(super) fn arithmetic(config: &PushConfig) -> Arithmetic {
+    Arithmetic {
+        element_type: config.element_type,
+        operation: Operation::Sum,
+        sum_order: SumOrder::Arrival,
+        overflow: config.overflow,
+    }
+}
+
+/// Bytes of a contribution's frame.
+fn frame_len(config: &PushConfig) -> u64 {
+    let ip_len = if config.server.addr.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+    let payload_len = usize::from(config.elements) * config.element_type.len_bytes();
+    (ETHERNET_LEN + ip_len + UDP_LEN + HEADER_LEN + payload_len) as u64
 }
 
 /// A read-only view of a push job.

@@ -6,7 +6,7 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `config.rs` | what a job may use |
+//! | `places.rs` | which jobs are here, and in whose memory |
 //! | `group.rs` | which groups are open, with whom |
 //! | `admit.rs` | whose a frame is, and who pays for it |
 //! | `job.rs` | what a controller's word and the server's decisions change |
@@ -25,12 +25,12 @@
 
 mod admit;
 mod channels;
-mod config;
 mod copies;
 mod data;
 mod group;
 mod have;
 mod job;
+mod places;
 mod pull;
 mod quick;
 mod relay;
@@ -42,13 +42,13 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
+pub use weft_control::PushConfig;
 use weft_control::{Command, Event, GROUPS_OPEN_MAX, InstallError, TRAIN_CHUNKS_MAX, Train};
 use weft_kernel::Kernels;
-use weft_wire::frame::{Datagram, Endpoint, UdpAddr};
+use weft_wire::frame::{Datagram, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos};
 
-pub use config::{PushConfig, check};
 pub use copies::Copies;
 pub use job::PushReport;
 pub use stats::{PushStats, Transition};
@@ -61,16 +61,20 @@ use crate::role::Verdict;
 use crate::role::channel::Peer;
 use crate::role::run::Runs;
 use crate::send::train::Trains;
-use crate::table::{JOBS_MAX, TableError};
+use crate::table::{JOBS_MAX, Table};
 use crate::timers::Timers;
 use job::Job;
+use places::Place;
 
 /// The push jobs of one aggregator.
 #[derive(Debug)]
 pub struct Gather {
-    jobs: Vec<Job>,
-    /// By job id.
+    places: Vec<Place>,
+    /// By job id, of those that this lane serves.
     index: Vec<Option<PushIndex>>,
+    /// How many it serves.
+    served: usize,
+    random: SplitMix64,
     outbox: Outbox,
     /// When each job has something to say to its server or replica.
     timers: Timers,
@@ -144,50 +148,30 @@ impl Outbox {
 }
 
 impl Gather {
-    /// Takes all memory that the jobs will ever use. `seed` must differ from start to start.
-    ///
-    /// # Errors
-    /// [`TableError`] as [`check`].
-    pub fn new(
-        local: Endpoint,
-        mtu: u16,
-        pushes: &[PushConfig],
-        seed: u64,
-        now: Nanos,
-        kernels: &'static Kernels,
-    ) -> Result<Self, TableError> {
-        check(local, mtu, pushes)?;
-        let mut random = SplitMix64::new(seed);
-        let mut index = vec![None; JOBS_MAX];
-        let mut jobs = Vec::with_capacity(pushes.len());
-        for (push, number) in pushes.iter().zip(0..) {
-            let seed = SplitMix64::new(random.next_u64());
-            jobs.push(Job::new(local, PushIndex(number), push, seed, now, kernels));
-            index[usize::from(push.job.0)] = Some(PushIndex(number));
-        }
-        let timers = Timers::new(jobs.len());
-        let mut gather = Self { jobs, index, timers, ..Self::none() };
-        (0..gather.jobs.len()).for_each(|job| gather.renew_timer(job));
-        Ok(gather)
-    }
-
-    /// The push jobs of a box that has none.
-    #[must_use]
-    pub fn none() -> Self {
-        Self {
-            jobs: Vec::new(),
+    /// Takes all memory that push jobs will ever use in this lane: lane 0 serves them. `seed` must
+    /// differ from start to start.
+    pub(crate) fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
+        let places = places::of_table(table, lane, kernels);
+        let mut gather = Self {
             index: vec![None; JOBS_MAX],
+            served: 0,
+            random: SplitMix64::new(seed),
             outbox: Outbox::new(),
-            timers: Timers::new(0),
+            timers: Timers::new(places.len()),
             runs: Runs::new(run::Waiting::NONE),
             may_be_in_train: false,
+            places,
+        };
+        for (push, place) in table.config().pushes.iter().zip(0..=u8::MAX) {
+            gather.put(place, table.config().local, push.clone());
         }
+        gather
     }
 
     /// True when no job is pushed here.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.jobs.is_empty()
+        self.served == 0
     }
 
     /// The job's place here, if it is pushed.
@@ -206,7 +190,7 @@ impl Gather {
     ) -> Result<Verdict, DropReason> {
         let frame_len = arrival.len_bytes();
         self.outbox.trains.on_frame(arrival.now, frame_len);
-        let job = &mut self.jobs[push.index()];
+        let job = self.places[push.index()].job.as_mut().ok_or(DropReason::UnknownJob)?;
         let outcome = job.handle(arrival, &mut self.outbox, strangers, drops);
         self.renew_timer(push.index());
         // A credit is answered by a longer frame with a sum only.
@@ -230,10 +214,11 @@ impl Gather {
     /// Takes a controller's word. Answered by events.
     pub fn handle_command(&mut self, command: &Command) {
         let job = command.job();
-        match self.find(job) {
-            Some(push) => {
-                self.jobs[push.index()].handle_command(command, &mut self.outbox);
-                self.renew_timer(push.index());
+        let push = self.find(job).map_or(usize::MAX, PushIndex::index);
+        match self.places.get_mut(push).and_then(|place| place.job.as_mut()) {
+            Some(job) => {
+                job.handle_command(command, &mut self.outbox);
+                self.renew_timer(push);
             }
             None => {
                 if let Command::Install(group) = command {
@@ -268,13 +253,15 @@ impl Gather {
     /// Writes the next frame that no incoming frame asked for; returns its length.
     pub(crate) fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
         while let Some(have) = self.outbox.haves.pop_front() {
-            if let Some(len) = self.jobs[have.push.index()].write_have(&have, frame) {
+            let job = self.job(have.push);
+            if let Some(len) = job.and_then(|job| job.write_have(&have, frame)) {
                 return Some(len);
             }
         }
-        while let Some(job) = self.timers.due(now) {
-            let len = self.jobs[job].poll_transmit(now, frame);
-            self.renew_timer(job);
+        while let Some(place) = self.timers.due(now) {
+            let job = self.places[place].job.as_mut();
+            let len = job.and_then(|job| job.poll_transmit(now, frame));
+            self.renew_timer(place);
             if len.is_some() {
                 return len;
             }
@@ -290,31 +277,42 @@ impl Gather {
         self.timers.earliest()
     }
 
-    fn renew_timer(&mut self, job: usize) {
-        self.timers.set(job, self.jobs[job].poll_timeout());
+    fn renew_timer(&mut self, place: usize) {
+        let at = self.places[place].job.as_ref().map_or(Nanos::MAX, Job::poll_timeout);
+        self.timers.set(place, at);
+    }
+
+    fn job(&self, push: PushIndex) -> Option<&Job> {
+        self.places[push.index()].job.as_ref()
+    }
+
+    fn jobs(&self) -> impl Iterator<Item = &Job> {
+        self.places.iter().filter_map(|place| place.job.as_ref())
     }
 
     /// Where workers, servers and replicas speak from.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = UdpAddr> + '_ {
-        self.jobs.iter().flat_map(Job::addresses)
+        self.jobs().flat_map(Job::addresses)
     }
 
     /// Touches the slot that a frame of a push job will need.
     #[inline]
     pub(crate) fn prefetch(&self, push: PushIndex, packet: &Packet<&[u8]>) {
-        self.jobs[push.index()].prefetch(packet.group(), packet.chunk());
+        if let Some(job) = self.job(push) {
+            job.prefetch(packet.group(), packet.chunk());
+        }
     }
 
     /// Who gets a copy of a frame that a [`Verdict::Fan`] is about.
     #[must_use]
     pub fn copies(&self, push: PushIndex, frame: &[u8]) -> Copies {
-        self.jobs[push.index()].copies(frame)
+        self.job(push).map_or(Copies::NONE, |job| job.copies(frame))
     }
 
     /// Bytes at a frame's start that [`Gather::address_copy`] rewrites.
     #[must_use]
     pub fn copy_header_len(&self, push: PushIndex) -> usize {
-        self.jobs[push.index()].copy_header_len()
+        self.job(push).map_or(0, Job::copy_header_len)
     }
 
     /// Rewrites `head`, the first [`Gather::copy_header_len`] bytes of a copy of a frame of
@@ -328,12 +326,12 @@ impl Gather {
         head: &mut [u8],
         frame_len: usize,
     ) -> bool {
-        self.jobs[push.index()].address_copy(peer, head, frame_len)
+        self.job(push).is_some_and(|job| job.address_copy(peer, head, frame_len))
     }
 
     /// State and counters of every job.
     pub fn reports(&self) -> impl Iterator<Item = PushReport<'_>> {
-        self.jobs.iter().map(Job::report)
+        self.jobs().map(Job::report)
     }
 }
 

@@ -33,7 +33,7 @@ impl Gather {
     ) -> Option<Result<Verdict, DropReason>> {
         let head: &[u8; LEN] = buffer.first_chunk()?;
         let push = self.find(Packet::new_unchecked(&head[DATAGRAM..]).job())?;
-        let job = &mut self.jobs[push.index()];
+        let job = self.places[push.index()].job.as_mut()?;
         let (from, group) = job.recognise(now, head, len)?;
         self.outbox.trains.on_frame(now, from.frame_len);
         self.may_be_in_train = false;

@@ -45,6 +45,8 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Relay {
     entries: Vec<Entry>,
+    /// Of these, so many are used.
+    count: usize,
     data: Vec<u8>,
     chunk_len: usize,
     /// Entries of another era are void. 0 is no era.
@@ -54,17 +56,28 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Takes memory for `slot_count` chunks of `chunk_len` bytes.
-    pub(super) fn new(slot_count: u32, chunk_len: usize) -> Self {
-        let count = slot_count as usize;
+    /// Takes memory for so many chunks, which take no more bytes than these together.
+    pub(super) fn vacant(slots_max: usize, bytes_max: usize) -> Self {
+        let mut data = vec![0; bytes_max];
+        // Every page is written to, so that the kernel gives the memory now.
+        data.iter_mut().step_by(PAGE_BYTES).for_each(|byte| *byte = 1);
         Self {
-            entries: vec![Entry::default(); count],
-            data: vec![0; count * chunk_len],
-            chunk_len,
+            entries: vec![Entry::default(); slots_max],
+            count: 0,
+            data,
+            chunk_len: 0,
             era: 1,
             newest: None,
             era_began_at: 0,
         }
+    }
+
+    /// Begins anew for another job: `slot_count` chunks of `chunk_len` bytes, none of them kept.
+    pub(super) fn renew(&mut self, slot_count: u32, chunk_len: usize) {
+        let count = slot_count as usize;
+        debug_assert!(count <= self.entries.len() && count * chunk_len <= self.data.len());
+        (self.count, self.chunk_len) = (count, chunk_len);
+        self.forget();
     }
 
     /// Decides for a request of `rank`.
@@ -155,7 +168,7 @@ impl Relay {
     /// pulls the one before.
     fn index(&self, wanted: Wanted) -> usize {
         let apart = u32::from(wanted.generation).wrapping_mul(0x9e37_79b1) >> 8;
-        wanted.chunk.wrapping_add(apart) as usize % self.entries.len()
+        wanted.chunk.wrapping_add(apart) as usize % self.count
     }
 }
 
@@ -167,10 +180,17 @@ impl Entry {
 
 /// Versions after which everything that is kept is forgotten.
 const ERA_VERSIONS_MAX: u16 = 1 << 14;
+const PAGE_BYTES: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn relay(slot_count: u32, chunk_len: usize) -> Relay {
+        let mut relay = Relay::vacant(slot_count as usize, slot_count as usize * chunk_len);
+        relay.renew(slot_count, chunk_len);
+        relay
+    }
 
     const fn wanted(generation: u16, chunk: u32) -> Wanted {
         Wanted { generation, chunk }
@@ -182,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_server_is_asked_once_and_again_only_for_a_repeat() {
-        let mut relay = Relay::new(8, 2);
+        let mut relay = relay(8, 2);
         assert_eq!(relay.request(wanted(7, 1), rank(0)), Next::Ask);
         assert_eq!(relay.request(wanted(7, 1), rank(1)), Next::Wait);
         assert_eq!(relay.request(wanted(7, 1), rank(0)), Next::AskAgain);
@@ -195,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asked_for_is_not_kept() {
-        let mut relay = Relay::new(8, 2);
+        let mut relay = relay(8, 2);
         assert_eq!(relay.answer(wanted(7, 1), &[5, 6]), Members::EMPTY);
         assert_eq!(relay.kept(wanted(7, 1)), None);
         assert_eq!(relay.gone(wanted(7, 1)), Members::EMPTY);
@@ -206,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_new_life_of_the_server_voids_what_is_kept() {
-        let mut relay = Relay::new(8, 2);
+        let mut relay = relay(8, 2);
         relay.request(wanted(7, 1), rank(0));
         relay.answer(wanted(7, 1), &[5, 6]);
         relay.forget();
@@ -217,7 +237,7 @@ mod tests {
     /// A version that is 65,536 later has the same 16 bits; its chunk must not come from memory.
     #[test]
     fn a_version_that_looks_alike_is_asked_for() {
-        let mut relay = Relay::new(64, 1);
+        let mut relay = relay(64, 1);
         relay.request(wanted(3, 0), rank(0));
         relay.answer(wanted(3, 0), &[1]);
         for step in 1..=(0x1_0000_u32 / 4096) {

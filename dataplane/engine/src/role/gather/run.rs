@@ -56,7 +56,7 @@ impl Gather {
     pub(crate) fn take(&mut self, now: Nanos, frame: &[u8]) -> Option<Taken> {
         let head: &[u8; LEN] = frame.first_chunk()?;
         let push = self.find(Packet::new_unchecked(&head[DATAGRAM..]).job())?;
-        let job = &mut self.jobs[push.index()];
+        let job = self.places[push.index()].job.as_mut()?;
         if !job.takes_runs || self.runs.is_full() {
             return Some(Taken::Else);
         }
@@ -110,7 +110,7 @@ impl Gather {
         frames: &mut [F],
     ) -> usize {
         let Waiting { push, group, chunk, place, before, .. } = self.runs.end(run.number());
-        let job = &mut self.jobs[push.index()];
+        let Some(job) = self.places[push.index()].job.as_mut() else { return 0 };
         let frame_len = LEN + job.payload_len;
         let claims = before.is_empty();
         job.arena.sum_run(place, claims, frames, LEN..frame_len);

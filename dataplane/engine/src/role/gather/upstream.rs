@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use weft_wire::frame::Endpoint;
-use weft_wire::{GroupId, MacAddr, Nanos};
+use weft_wire::{GroupId, MacAddr};
 
 use super::channels::channel;
 use super::job::Job;
@@ -18,7 +18,7 @@ impl Job {
             return;
         }
         let target = Endpoint { mac: MacAddr::BROADCAST, addr: server };
-        let opened = channel(&self.config, self.local, target, self.life, Nanos(0));
+        let opened = channel(&self.config, self.local, target, self.life);
         // An address of another family reaches nobody here: better the old server than none.
         let Ok(opened) = opened else { return };
         self.server = opened;

@@ -22,6 +22,9 @@ const ARENA: ArenaConfig = ArenaConfig {
     jobs: 1,
     leases: 2,
     lease_bytes: 4 * 2 * 64,
+    pushes: 0,
+    push_bytes: 0,
+    pull_cache_bytes: 0,
     lacks_checksums: false,
     socket_count: None,
 };
@@ -433,6 +436,9 @@ impl World {
                 Some(_) => Ok(()),
             },
             HoldingCommand::InstallJob(_) | HoldingCommand::RemoveJob { .. } => Ok(()),
+            // gather/tests/holdings.rs has them.
+            HoldingCommand::InstallPush(_) => Err(HoldingError::Full),
+            HoldingCommand::RemovePush { .. } => Err(HoldingError::Missing),
         }
     }
 
@@ -453,6 +459,7 @@ impl World {
                 self.leases.retain(|lease| lease.row != row);
                 self.live[usize::from(row)] = None;
             }
+            HoldingCommand::InstallPush(_) | HoldingCommand::RemovePush { .. } => unreachable!(),
         }
     }
 
@@ -565,6 +572,32 @@ fn a_random_walk_gets_sums_of_leases_that_came_again() {
         let completed = world.aggregator.jobs().next().unwrap().1.chunks_completed;
         assert_eq!(completed, round + 1);
     }
+}
+
+/// A flood of HELLOs gets no more answers for commands that come meanwhile.
+#[test]
+fn commands_do_not_fill_the_buckets_of_strangers() {
+    let mut answered = [0, 0];
+    for (commands, answered) in answered.iter_mut().enumerate() {
+        let mut aggregator = serving(vec![row(0, 0, 2)], ARENA);
+        let member = Member::new(&row(0, 0, 2), 0, 7);
+        let stranger = Member::new(&row(9, 9, 1), 0, 1);
+        for turn in 0..200 {
+            for _ in 0..commands {
+                install(&mut aggregator, &row(1, 0, 2));
+                remove(&mut aggregator, &row(1, 0, 2));
+            }
+            for flooder in [&member, &stranger] {
+                for _ in 0..20 {
+                    let hello = flooder.hello(Hello::new(Step::Hello), &[]);
+                    let sent = deliver(&mut aggregator, hello, Nanos(turn * 1_000));
+                    *answered += usize::from(sent.1.is_some());
+                }
+            }
+        }
+    }
+    assert_eq!(answered[0], answered[1]);
+    assert!(answered[0] < 2_000, "there is a bound: {answered:?}");
 }
 
 #[test]

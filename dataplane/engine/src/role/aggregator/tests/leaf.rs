@@ -3,10 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weft_control::{Command, HoldingCommand};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{Header, Kind, Outcome, Packet};
-use weft_wire::hello::{Hello, Phase as Step};
-use weft_wire::{MacAddr, Members, Nanos, Rank};
+use weft_wire::hello::{Hello, Phase as Step, Reason};
+use weft_wire::{JobId, MacAddr, Members, Nanos, Rank};
 
 use super::super::{Aggregator, Phase};
 use super::rig::*;
@@ -163,7 +164,11 @@ pub(super) fn open_tree_of(
 impl Tree {
     /// Lets the leaf's timers run for a second, with no word from its members.
     pub(super) fn wait(&mut self) {
-        for millis in 0..1_000 {
+        self.wait_from(0);
+    }
+
+    fn wait_from(&mut self, second: u64) {
+        for millis in 1_000 * second..1_000 * (second + 1) {
             let mut buffer = vec![0; MAX_FRAME];
             while let Some(len) = self.leaf.poll_transmit(Nanos::from_millis(millis), &mut buffer) {
                 if let Some(answer) = step(&mut self.root, buffer[..len].to_vec()) {
@@ -189,6 +194,61 @@ fn a_leaf_whose_members_are_silent_learns_of_the_roots_restart() {
     assert!(!tree.root_is_open());
     tree.wait();
     assert!(tree.root_is_open());
+}
+
+/// The leaf goes on asking, seldom, for the lease may come again; whose patience is over, the
+/// members know (SPEC#two-levels).
+#[test]
+fn a_leaf_whose_roots_lease_is_removed_asks_seldom_and_says_that_it_waits() {
+    let (mut tree, mut group) = open_tree();
+    let (job, row) = (JobId(0), 3);
+    let remove = HoldingCommand::RemoveLease { job, row };
+    tree.root.handle_command(Command::Holding(remove.clone()));
+    for (rank, value) in [(0, 1), (1, 2)] {
+        tree.deliver(group[rank].contribution(0, value));
+    }
+    let sums_up = tree.root.stats().drops.of(DropReason::UnknownGroup);
+    assert_eq!(sums_up, 1, "the leaf's sum finds no row");
+    for second in 0..10 {
+        tree.wait_from(second);
+        // Members hear that all are there, so that it is the level above that is waited for.
+        tree.deliver(group[1].status(0));
+        let have = &tree.last().header;
+        assert_eq!((have.outcome, have.members), (Outcome::Have, Members(0b11)));
+    }
+    let refused = tree.root.stats().drops.of(DropReason::UnknownGroup) - sums_up;
+    assert!((80..130).contains(&refused), "it asks at most every 100 ms: {refused}");
+    // Members that come anew wait too, and hear for whom.
+    for member in &mut group {
+        member.session = 0;
+        member.life += 100;
+        let waiting = join(&mut tree, member, None);
+        assert_eq!(waiting.phase, Step::Waiting);
+    }
+    assert_eq!(tree.last().header.members, Members(0b11), "all are here");
+    // When the lease comes again, they are let in, and sums are those of the new formation alone.
+    let (root, _) = configs();
+    let install = HoldingCommand::InstallLease(root.rows[0].clone());
+    tree.root.handle_command(Command::Holding(install));
+    tree.wait_from(10);
+    assert!(tree.root_is_open());
+    for member in &mut group {
+        assert_eq!(join(&mut tree, member, None).phase, Step::Welcome);
+    }
+    tree.deliver(group[0].contribution(0, 30));
+    tree.deliver(group[1].contribution(0, 40));
+    assert_eq!(tree.last().values, vec![70; 4]);
+    // And when it goes and comes at once, their session is over, and they are told.
+    tree.root.handle_command(Command::Holding(remove));
+    let install = HoldingCommand::InstallLease(root.rows[0].clone());
+    tree.root.handle_command(Command::Holding(install));
+    let broken = tree.leaf.stats().sessions_broken;
+    tree.wait_from(11);
+    assert_eq!(tree.leaf.stats().sessions_broken, broken + 1);
+    let mut survivor = group[0].clone();
+    survivor.life += 1;
+    let refused = join(&mut tree, &mut survivor, Some((1, &[0])));
+    assert_eq!((refused.phase, refused.reason), (Step::Refused, Reason::MemberLost));
 }
 
 /// A tree whose leaf has its members and not yet its root.

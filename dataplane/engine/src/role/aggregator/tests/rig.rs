@@ -66,6 +66,7 @@ pub(super) fn config(rows: Vec<RowConfig>) -> BoxConfig {
             })
             .collect(),
         rows,
+        pushes: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cells;
 mod groups;
+mod holdings;
 mod hostile;
 mod pulls;
 mod quick;

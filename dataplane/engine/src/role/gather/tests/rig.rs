@@ -5,14 +5,16 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use weft_control::{BoxIndex, Command, Event, GroupDescriptor, GroupMember, OrderNumber, Version};
+use weft_control::{
+    BoxIndex, Command, Event, GroupDescriptor, GroupMember, HoldingCommand, OrderNumber, Version,
+};
 use weft_kernel::Kernels;
 use weft_wire::frame::{Datagram, Endpoint, Udp};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome, Packet};
 use weft_wire::hello::{Integrity, Overflow};
 use weft_wire::{ChunkIndex, GroupId, JobId, MacAddr, Members, Nanos, Rank};
 
-use super::super::{Gather, PushConfig, PushReport};
+use super::super::{PushConfig, PushReport};
 use crate::drops::DropReason;
 use crate::random::SplitMix64;
 use crate::role::Verdict;
@@ -21,7 +23,7 @@ use crate::role::channel::{
     ChannelClient, ChannelClientConfig, ChannelHost, ChannelHostConfig, JobTerms, Peer, Standing,
 };
 use crate::send::datagram::plain_header;
-use crate::table::{BoxConfig, Table};
+use crate::table::{ArenaConfig, BoxConfig, Table};
 
 pub(super) const ELEMENTS: u16 = 4;
 pub(super) const CHUNKS: u32 = 3;
@@ -125,34 +127,56 @@ pub(super) fn worker(config: &PushConfig, rank: usize, life: u64) -> ChannelClie
     ChannelClient::new(config, life, Nanos(0)).unwrap()
 }
 
+impl Ends {
+    /// Of the nth job that there ever was, with channels that are to be opened.
+    fn new(config: PushConfig, number: u64) -> Self {
+        let life = 50 + 10 * number;
+        Self {
+            workers: (0..config.workers.len()).map(|rank| worker(&config, rank, life)).collect(),
+            server: host(&config, config.server, 11 + 2 * number),
+            replica: host(&config, config.replica.unwrap(), 12 + 2 * number),
+            config,
+        }
+    }
+}
+
 impl Rig {
     pub(super) fn new(pushes: Vec<PushConfig>) -> Self {
+        Self::with_arena(pushes, ArenaConfig::default())
+    }
+
+    pub(super) fn with_arena(pushes: Vec<PushConfig>, arena: ArenaConfig) -> Self {
         let table = BoxConfig {
             local: box_endpoint(),
             shards: 1,
             mtu: 1500,
             jobs: Vec::new(),
             rows: Vec::new(),
+            pushes: pushes.clone(),
         };
-        let table = Table::new(table).unwrap();
-        let kernels = Kernels::detect();
-        let gather = Gather::new(box_endpoint(), 1500, &pushes, 7, Nanos(0), kernels).unwrap();
-        let aggregator = Aggregator::new(&table, 0, 8, kernels).with_pushes(gather);
-        let ends = |config: PushConfig| Ends {
-            workers: (0..config.workers.len()).map(|rank| worker(&config, rank, 50)).collect(),
-            server: host(&config, config.server, 11),
-            replica: host(&config, config.replica.unwrap(), 12),
-            config,
-        };
-        let mut rig =
-            Self { aggregator, jobs: pushes.into_iter().map(ends).collect(), now: Nanos(1) };
-        for job in 0..rig.jobs.len() {
-            for rank in 0..rig.jobs[job].workers.len() {
-                rig.connect(job, rank);
-            }
-        }
+        let table = Table::new(table).and_then(|table| table.with_arena(arena)).unwrap();
+        let aggregator = Aggregator::new(&table, 0, 8, Kernels::detect());
+        let mut rig = Self { aggregator, jobs: Vec::new(), now: Nanos(1) };
+        pushes.into_iter().for_each(|config| rig.open(config));
         rig.poll();
         rig
+    }
+
+    /// Opens the workers' channels of a job that the box has.
+    pub(super) fn open(&mut self, config: PushConfig) {
+        let job = self.jobs.len();
+        self.jobs.push(Ends::new(config, job as u64));
+        for rank in 0..self.jobs[job].workers.len() {
+            self.connect(job, rank);
+        }
+    }
+
+    /// What the box answers to a command about what it holds.
+    pub(super) fn told(&mut self, command: HoldingCommand) -> Event {
+        self.aggregator.handle_command(Command::Holding(command));
+        let event = self.event().expect("each command has an answer");
+        assert_eq!(self.event(), None, "and one only");
+        event
     }
 
     /// One job of two workers, channels open.
@@ -213,7 +237,8 @@ impl Rig {
                 continue;
             }
             let target = Udp::parse(&frame[..len]).unwrap().target;
-            let job = self.jobs.iter_mut().find(|job| job.config.job == header.job).unwrap();
+            let mut jobs = self.jobs.iter_mut().rev();
+            let job = jobs.find(|job| job.config.job == header.job).unwrap();
             let is_server = target == job.config.server.addr;
             let host = if is_server { &mut job.server } else { &mut job.replica };
             let reply = host.handle_hello(&udp, &header, &mut frame).unwrap();

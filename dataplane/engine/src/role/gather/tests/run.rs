@@ -103,7 +103,7 @@ impl Box {
             format!("{:?}", self.rig.aggregator.stats()),
             format!("{}", self.rig.aggregator.gather().may_be_in_train()),
         ];
-        let job = &self.rig.aggregator.gather().jobs[0];
+        let job = self.rig.aggregator.gather().jobs().next().unwrap();
         let group = job.groups.find(open()).unwrap();
         for chunk in 0..CHUNKS {
             let mut data = [0; 4 * ELEMENTS as usize];

@@ -18,7 +18,9 @@ mod rig;
 mod trains;
 mod world;
 
-use weft_control::{AckMode, CommitMode, ConductMode, Decision, LearningRate};
+use weft_control::{
+    AckMode, Command, CommitMode, ConductMode, Decision, HoldingCommand, LearningRate,
+};
 use weft_wire::Nanos;
 use weft_wire::header::ElementType;
 
@@ -125,6 +127,25 @@ fn a_restarted_aggregator_is_left_for_its_open_groups() {
         let mut world = World::new(Setup { updates: 8, ..Setup::new(4) }, 80 + seed);
         world.run(|world| world.stats().commits >= 3 + seed % 6);
         world.aggregator = Some(world.setup.aggregator(9000 + seed));
+        world.finish();
+        assert_eq!(world.stats().commits, 32);
+    }
+}
+
+/// For good, or to come again at once: workers hold grants to send there, groups are open.
+#[test]
+fn a_push_job_that_is_taken_from_its_aggregator_costs_time_and_no_update() {
+    for seed in 0..20 {
+        let mut world = World::new(Setup { updates: 8, ..Setup::new(4) }, 300 + seed);
+        world.run(|world| world.stats().commits >= 3 + seed % 6);
+        let install = HoldingCommand::InstallPush(world.setup.push());
+        let aggregator = world.aggregator.as_mut().unwrap();
+        aggregator.handle_command(Command::Holding(HoldingCommand::RemovePush { job: JOB }));
+        assert_eq!(aggregator.gather().reports().count(), 0);
+        if seed % 2 == 0 {
+            aggregator.handle_command(Command::Holding(install));
+            assert_eq!(aggregator.gather().reports().count(), 1);
+        }
         world.finish();
         assert_eq!(world.stats().commits, 32);
     }

@@ -12,7 +12,7 @@ use super::{
     AGGREGATOR, BOX, ELEMENTS, EXPONENT, JOB, REPLICA, REPLICA_BOX, SERVER, addr, endpoint, learnt,
 };
 use crate::role::aggregator::Aggregator;
-use crate::role::gather::{Gather, PushConfig};
+use crate::role::gather::PushConfig;
 use crate::role::model::ModelConfig;
 use crate::role::push::{Pusher, PusherConfig};
 use crate::role::replica::{Replica, ReplicaJobConfig};
@@ -109,8 +109,8 @@ impl Setup {
         Replica::new(endpoint(REPLICA), 1500, &[job], seed, Kernels::detect()).unwrap()
     }
 
-    pub(crate) fn aggregator(&self, seed: u64) -> Aggregator {
-        let push = PushConfig {
+    pub(crate) fn push(&self) -> PushConfig {
+        PushConfig {
             job: JOB,
             box_index: BOX,
             workers: (1..=self.workers).map(addr).collect(),
@@ -126,18 +126,19 @@ impl Setup {
             exponent: Some(EXPONENT),
             rate_bytes_per_sec: None,
             burst_bytes: 1 << 20,
-        };
+        }
+    }
+
+    pub(crate) fn aggregator(&self, seed: u64) -> Aggregator {
         let table = BoxConfig {
             local: endpoint(AGGREGATOR),
             shards: 1,
             mtu: 1500,
             jobs: Vec::new(),
             rows: Vec::new(),
+            pushes: vec![self.push()],
         };
-        let (table, kernels) = (Table::new(table).unwrap(), Kernels::detect());
-        let local = endpoint(AGGREGATOR);
-        let gather = Gather::new(local, 1500, &[push], seed, Nanos(0), kernels).unwrap();
-        Aggregator::new(&table, 0, seed + 1, kernels).with_pushes(gather)
+        Aggregator::new(&Table::new(table).unwrap(), 0, seed, Kernels::detect())
     }
 
     pub(crate) fn pusher(&self, rank: u8, seed: u64) -> Pusher {

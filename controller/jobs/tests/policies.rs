@@ -1,0 +1,197 @@
+//! What holds for every policy, of the network and of jobs: one suite over both registries.
+
+use std::collections::BTreeSet;
+
+use weft_jobs::cluster::Cluster;
+use weft_jobs::job::{Job, NS_PER_S};
+use weft_jobs::place::{self, PLACEMENTS};
+use weft_jobs::policy::{
+    AnyPolicy, BUILT_IN, Jobs, Knobs, Registry, Setting, Subject, elasticflow_compat,
+    tiresias_compat,
+};
+use weft_jobs::sim::setup::Setup;
+use weft_jobs::sim::{self, Observer, Row, Usage};
+use weft_jobs::trace::generate::{Recipe, Sizes};
+use weft_plan::case::Case;
+use weft_plan::policy::{self, Network};
+use weft_plan::sample::Shape;
+
+/// What the contract promises of any subject. `answer` says what a policy does about its questions,
+/// in words that can be compared.
+fn check<S: Subject>(
+    registry: &Registry<S>,
+    members: &[&str],
+    answer: impl Fn(&AnyPolicy<S>) -> String,
+) {
+    let names: Vec<&str> = registry.names().collect();
+    assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
+    assert_eq!(registry.default().name(), names[0]);
+    for name in names.iter().chain(members) {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(name.chars().all(is_plain), "{name}");
+        let policy = registry.find(name).unwrap();
+        assert_eq!(policy.name(), *name);
+        assert!(!policy.may_wait(), "{name} is built in");
+        assert_eq!(answer(&policy), answer(&policy), "{name}: the same question twice");
+    }
+    let error = registry.find("no-such-policy").unwrap_err().to_string();
+    assert!(names.iter().all(|name| error.contains(name)), "{error}");
+    for family in registry.families {
+        assert!(error.contains(family.pattern), "{error}");
+        assert!(registry.find(family.pattern).is_err(), "{} is no name", family.pattern);
+    }
+}
+
+const SHAPE: Shape = Shape {
+    updates: 12,
+    hosts: 10,
+    servers: 1,
+    replicas: true,
+    aggregators: 2,
+    reservations: 3,
+    racks: 0,
+    equal: false,
+    deadlines: true,
+};
+
+#[test]
+fn policies_of_the_network_keep_the_contract() {
+    let cases: Vec<Case> =
+        (0..4).map(|seed| Case::new(&SHAPE.spec(seed)).expect("a sample is valid")).collect();
+    check::<Network>(&policy::BUILT_IN, &[], |policy| {
+        let plans = cases.iter().map(|case| match policy.plan(case) {
+            Ok(plan) => serde_json::to_string(&plan.document(case)).unwrap(),
+            Err(error) => error.to_string(),
+        });
+        plans.collect()
+    });
+}
+
+/// All that a run does, and what is wrong with it.
+#[derive(Default)]
+struct Seen {
+    gpus: u32,
+    lines: Vec<String>,
+    end_ns: u64,
+    /// Jobs change their width, so their work is not their time.
+    is_elastic: bool,
+}
+
+impl Observer for Seen {
+    fn ended(&mut self, row: Row<'_>) {
+        let job = row.job;
+        assert!(row.start_ns >= job.submit_ns && row.end_ns >= self.end_ns, "{row:?}");
+        self.end_ns = row.end_ns;
+        assert_eq!(row.executed_ns + row.pending_ns + row.overhead_ns, row.jct_ns(), "{row:?}");
+        if !self.is_elastic {
+            // Work is conserved: it was served what it needed, and no more.
+            assert_eq!(row.executed_ns, job.duration_ns, "{row:?}");
+            assert_eq!(row.gpu_ns, job.gpu_ns(), "{row:?}");
+            assert_eq!(row.resumes, row.preemptions + u32::from(row.resumes > 0), "{row:?}");
+        }
+        self.lines.push(row.line(false));
+    }
+
+    fn usage(&mut self, _: u64, usage: Usage) {
+        assert!(usage.gpus <= self.gpus, "{usage:?}");
+    }
+}
+
+fn jobs(seed: u64, gpus: u32) -> Vec<Job> {
+    let recipe = Recipe { jobs: 120, gpus, load: 1.3, sizes: Sizes::Mixed };
+    let mut jobs = recipe.generate(seed);
+    tiresias_compat::in_whole_seconds(&mut jobs);
+    jobs
+}
+
+fn run(setup: &Setup, jobs: &[Job]) -> Vec<String> {
+    let gpus = setup.setting.cluster.gpus();
+    let mut seen = Seen { gpus, ..Seen::default() };
+    seen.is_elastic = ["doubling", "doubling-explore", "optimus"].contains(&setup.policy.name())
+        || setup.policy.name().starts_with("fixed-");
+    sim::run(setup.parts().unwrap(), jobs.to_vec(), &mut seen)
+        .unwrap_or_else(|error| panic!("{:?}: {error}", setup.policy));
+    assert_eq!(seen.lines.len(), jobs.len(), "{:?}: every job ends", setup.policy);
+    seen.lines
+}
+
+/// Rows of some traces under a policy, with knobs at their defaults and turned.
+fn rows(policy: &AnyPolicy<Jobs>) -> String {
+    let cluster = Cluster::of_nodes(6, 8);
+    let mut lines = Vec::new();
+    for seed in 0..3 {
+        let jobs = jobs(seed, cluster.gpus());
+        let mut setting = Setting::new(cluster);
+        lines.extend(run(&Setup::new(policy.clone(), setting.clone()), &jobs));
+        setting.knobs = Knobs {
+            queue_limits_ns: [500, 2_000, 9_000].map(|limit_s| limit_s * NS_PER_S).to_vec(),
+            promote_knob: Some(2.0),
+            starvation_limit_ns: Some(5_000 * NS_PER_S),
+            quantum_ns: 300 * NS_PER_S,
+            ..Knobs::default()
+        };
+        let mut setup = Setup::new(policy.clone(), setting);
+        setup.costs.preemption_ns = 7 * NS_PER_S;
+        setup.costs.restart_ns = 10 * NS_PER_S;
+        lines.extend(run(&setup, &jobs));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn policies_of_jobs_keep_the_contract_and_end_every_job() {
+    check(&BUILT_IN, &["dlas-gpu-05", "dlas-gpu-8", "dlas-gpu-gittins-2", "fixed-4"], rows);
+}
+
+#[test]
+fn policies_of_other_simulators_keep_the_contract() {
+    let rows = |policy: &AnyPolicy<Jobs>| {
+        let cluster = Cluster::of_nodes(6, 8);
+        let setup = Setup::new(policy.clone(), Setting::new(cluster));
+        let mut seen = Rows::default();
+        sim::run(setup.parts().unwrap(), jobs(1, cluster.gpus()), &mut seen).unwrap();
+        assert_eq!(seen.0.len(), 120);
+        seen.0.join("\n")
+    };
+    check(&tiresias_compat::REGISTRY, &["dlas-gpu-05", "dlas-gpu-gittins-8"], rows);
+    check(&elasticflow_compat::REGISTRY, &[], rows);
+}
+
+#[derive(Default)]
+struct Rows(Vec<String>);
+
+impl Observer for Rows {
+    fn ended(&mut self, row: Row<'_>) {
+        self.0.push(row.line(true));
+    }
+}
+
+/// Under every placement too, those that refuse places included.
+#[test]
+fn every_policy_ends_every_job_under_every_placement() {
+    let cluster = Cluster::of_nodes(6, 8);
+    let jobs = jobs(5, cluster.gpus());
+    for name in BUILT_IN.names() {
+        for placement in PLACEMENTS {
+            let mut setup = Setup::new(BUILT_IN.find(name).unwrap(), Setting::new(cluster));
+            setup.placement = place::by_name(placement.name).unwrap();
+            run(&setup, &jobs);
+        }
+    }
+}
+
+/// Knowing what is left helps on average: the order of the papers' figures.
+#[test]
+fn srsf_beats_2d_las_and_2d_las_beats_fifo() {
+    let cluster = Cluster::of_nodes(6, 8);
+    let mean = |name: &str| {
+        let setup = Setup::new(BUILT_IN.find(name).unwrap(), Setting::new(cluster));
+        let jct = |line: &str| line.split(',').nth(6).unwrap().parse::<f64>().unwrap();
+        (0..5)
+            .flat_map(|seed| run(&setup, &jobs(seed, cluster.gpus())))
+            .map(|line| jct(&line))
+            .sum::<f64>()
+    };
+    let [srsf, las, fifo] = ["shortest-gpu", "dlas-gpu", "fifo"].map(mean);
+    assert!(srsf < las && las < fifo, "{srsf} {las} {fifo}");
+}

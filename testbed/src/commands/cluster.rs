@@ -1,0 +1,193 @@
+//! `weft cluster`: a trace of jobs on a cluster, under a policy, event by event.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use weft_jobs::sim::summary::{Figures, Summary};
+use weft_jobs::sim::{Observer, Row, Usage, rows};
+use weft_process::say;
+
+use super::cluster_choice::{Choice, Mode, policies, read_cluster, usage};
+use super::cluster_compare::{self, CompareArgs};
+use super::cluster_curves::{self, Curves};
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
+
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    /// The jobs: a CSV of Tiresias', ElasticFlow's or Alibaba's columns, or Philly's JSON. Times in
+    /// seconds. A comparison takes several, also made-up ones: mixed:N, heavy-tailed:N for N jobs.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) trace: Vec<PathBuf>,
+    /// The cluster: num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node (GB), one
+    /// row.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cluster: PathBuf,
+    #[arg(long, default_value = "dlas-gpu", value_name = "NAME", help = policies())]
+    pub(crate) policy: String,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    #[command(flatten)]
+    pub(crate) comparison: CompareArgs,
+    /// Writes DIR/jobs.csv, a row a job in order of their ends, DIR/summary.json, and as pictures
+    /// DIR/completions.svg and DIR/utilisation.svg; of a comparison, compare.json and compare.csv.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// What scripts read in `summary.json`.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SummaryFile {
+    pub(crate) policy: String,
+    pub(crate) jobs: usize,
+    pub(crate) avg_jct_s: f64,
+    pub(crate) median_jct_s: f64,
+    pub(crate) p95_jct_s: f64,
+    pub(crate) makespan_s: f64,
+    /// GPUs x duration of all jobs over GPUs x makespan.
+    pub(crate) utilisation: f64,
+    pub(crate) preemptions: u64,
+    pub(crate) resizes: u64,
+    /// What all starts took.
+    pub(crate) restart_s: f64,
+}
+
+impl SummaryFile {
+    pub(crate) fn new(policy: &str, summary: &Summary) -> Self {
+        let Summary { jobs, avg_jct_s, median_jct_s, p95_jct_s, makespan_s, .. } = *summary;
+        let Summary { utilisation, preemptions, resizes, restart_s, .. } = *summary;
+        Self {
+            policy: policy.to_owned(),
+            jobs,
+            avg_jct_s,
+            median_jct_s,
+            p95_jct_s,
+            makespan_s,
+            utilisation,
+            preemptions,
+            resizes,
+            restart_s,
+        }
+    }
+
+    fn text(&self) -> String {
+        let figures = [
+            ("policy", self.policy.clone()),
+            ("jobs", self.jobs.to_string()),
+            ("mean completion", format!("{:.3} s", self.avg_jct_s)),
+            ("median completion", format!("{:.3} s", self.median_jct_s)),
+            ("95 % of completions", format!("{:.3} s", self.p95_jct_s)),
+            ("makespan", format!("{:.3} s", self.makespan_s)),
+            ("utilisation", format!("{:.4}", self.utilisation)),
+            ("preemptions", self.preemptions.to_string()),
+            ("resizes", self.resizes.to_string()),
+            ("in restarts", format!("{:.3} s", self.restart_s)),
+        ];
+        figures.map(|(name, value)| format!("{name:<20} {value}\n")).concat()
+    }
+}
+
+pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
+    if !arguments.comparison.compare.is_empty() {
+        return cluster_compare::run(arguments, format);
+    }
+    let [trace] = arguments.trace.as_slice() else {
+        return Err(usage("--trace", "only a comparison takes several; see --compare"));
+    };
+    let cluster = read_cluster(&arguments.cluster)?;
+    let setup = arguments.choice.setup(&arguments.policy, cluster)?;
+    let jobs = arguments.choice.jobs(trace, &setup)?;
+    let is_compat = arguments.choice.mode == Mode::CompatTiresias;
+    let table = arguments.out.as_deref().map(JobsFile::create).transpose()?;
+    let bar = progress_bar(jobs.len() as u64, "job");
+    let curves = arguments.out.is_some().then(|| Curves::new(&cluster));
+    let mut seen = Seen { table, is_compat, figures: Figures::default(), curves, bar };
+    arguments.choice.simulate(&setup, jobs, &mut seen)?;
+    seen.bar.finish_and_clear();
+    let summary = SummaryFile::new(setup.policy.name(), &seen.figures.summary(&cluster));
+    if let (Some(table), Some(out)) = (seen.table, &arguments.out) {
+        table.finish()?;
+        let text =
+            serde_json::to_string_pretty(&summary).map_err(|error| Exit::Failed.because(error))?;
+        write(&out.join("summary.json"), &(text + "\n"))?;
+        let curves = seen.curves.map(|curves| (summary.policy.clone(), curves));
+        let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
+        cluster_curves::draw(out, [&name, &name], curves.as_slice())?;
+        say!("weft: rows of {} jobs in {}", summary.jobs, out.join("jobs.csv").display());
+    }
+    match format {
+        Format::Text => emit_text(&summary.text())?,
+        Format::Json => emit_json(&summary)?,
+        Format::Csv => emit_csv(&[summary])?,
+    }
+    Ok(0)
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text)
+        .with_context(|| format!("writing {}", path.display()))
+        .map_err(|error| Exit::Failed.because(error))
+}
+
+/// `jobs.csv` while it is written. An error is kept until the end.
+struct JobsFile {
+    path: PathBuf,
+    file: BufWriter<File>,
+    error: Option<std::io::Error>,
+}
+
+impl JobsFile {
+    fn create(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join("jobs.csv");
+        let file = fs::create_dir_all(directory)
+            .and_then(|()| File::create(&path))
+            .with_context(|| format!("creating {}", path.display()))
+            .map_err(|error| Exit::Failed.because(error))?;
+        let mut file = Self { path, file: BufWriter::new(file), error: None };
+        file.line(rows::HEADER);
+        Ok(file)
+    }
+
+    fn line(&mut self, line: &str) {
+        if self.error.is_none() {
+            self.error = writeln!(self.file, "{line}").err();
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        let done = self.error.take().map_or_else(|| self.file.flush(), Err);
+        done.with_context(|| format!("writing {}", self.path.display()))
+            .map_err(|error| Exit::Failed.because(error))
+    }
+}
+
+struct Seen {
+    table: Option<JobsFile>,
+    is_compat: bool,
+    figures: Figures,
+    curves: Option<Curves>,
+    bar: ProgressBar,
+}
+
+impl Observer for Seen {
+    fn ended(&mut self, row: Row<'_>) {
+        if let Some(table) = &mut self.table {
+            table.line(&row.line(self.is_compat));
+        }
+        self.figures.add(&row);
+        if let Some(curves) = &mut self.curves {
+            curves.ended(&row);
+        }
+        self.bar.inc(1);
+    }
+
+    fn usage(&mut self, now_ns: u64, usage: Usage) {
+        if let Some(curves) = &mut self.curves {
+            curves.usage(now_ns, usage);
+        }
+    }
+}

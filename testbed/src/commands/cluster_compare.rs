@@ -1,0 +1,386 @@
+//! `weft cluster --compare`: policies beside each other over traces, loads and seeds.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::anyhow;
+use clap::Args;
+use serde::Serialize;
+use weft_jobs::cluster::Cluster;
+use weft_jobs::job::{Job, NS_PER_S};
+use weft_jobs::model::throughputs::narrow;
+use weft_jobs::optimum::{SMALL_CASE_GPUS, best_order_ns, small_case};
+use weft_jobs::place::network::Network;
+use weft_jobs::policy::tiresias_compat::in_whole_seconds;
+use weft_jobs::sim::setup::Setup;
+use weft_jobs::sim::summary::Figures;
+use weft_jobs::sim::{Observer, Row, Usage};
+use weft_jobs::trace::generate::{Recipe, Sizes, arrive};
+use weft_process::say;
+use weft_testbed::interrupt;
+use weft_testbed::report::{ClusterRow, ClusterSample, cluster_rows, table};
+
+use super::cluster::{ClusterArgs, write};
+use super::cluster_choice::{Choice, Mode, read_cluster, usage};
+use super::cluster_curves::{Curves, draw};
+use super::{
+    Exit, Failure, Format, Outcome, compare, csv_text, emit_csv, emit_json, emit_text, progress_bar,
+};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparison")]
+pub(crate) struct CompareArgs {
+    /// Compare policies over all traces, loads and seeds, case by case with the first one. A
+    /// placement may follow a policy: dlas-gpu@skew.
+    #[arg(long, value_name = "P1,P2,…", value_delimiter = ',', conflicts_with = "policy")]
+    pub(crate) compare: Vec<String>,
+    /// GPU time that jobs ask for over what the cluster has while they come; their arrivals are
+    /// drawn anew for each load and seed.
+    #[arg(
+        long,
+        value_name = "L1,L2,…",
+        value_delimiter = ',',
+        default_value = "0.7,1,1.3",
+        requires = "compare"
+    )]
+    loads: Vec<f64>,
+    /// Seeds of arrivals, and of made-up jobs: `3`, `1,2,5`, or `1..5`, which is 1 to 5.
+    #[arg(long, default_value = "1..10", requires = "compare")]
+    seeds: String,
+    /// Small made-up cases, of which the best of all fixed orders is known.
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "compare")]
+    small_cases: u64,
+}
+
+/// The network between nodes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Network")]
+pub(crate) struct NetworkArgs {
+    /// Let jobs on several nodes share links and aggregators, which slows their steps. Needs a
+    /// placement other than count.
+    #[arg(long)]
+    network: bool,
+    /// A node's link, Gb/s each direction.
+    #[arg(long, value_name = "GBPS", default_value_t = 10.0, requires = "network")]
+    node_gbps: f64,
+    /// A rack's link to the others, Gb/s each direction; a switch is a rack.
+    #[arg(long, value_name = "GBPS", default_value_t = 20.0, requires = "network")]
+    rack_gbps: f64,
+    /// Slots of an aggregator; there is one at each switch and one between racks.
+    #[arg(long, value_name = "N", default_value_t = 2_048, requires = "network")]
+    slots: u32,
+    /// Slots that a job on several nodes needs; without them its nodes sum around a ring.
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "network")]
+    slots_per_job: u32,
+}
+
+impl NetworkArgs {
+    pub(crate) fn network(&self) -> Result<Option<Network>, Failure> {
+        if !self.network {
+            return Ok(None);
+        }
+        let rate = |option, gbps: f64| {
+            if !(0.001..=100_000.0).contains(&gbps) {
+                return Err(usage(option, "expected Gb/s between 0.001 and 100,000"));
+            }
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+            Ok((gbps * 125e6) as u64)
+        };
+        Ok(Some(Network {
+            node_bytes_per_sec: rate("--node-gbps", self.node_gbps)?,
+            rack_bytes_per_sec: rate("--rack-gbps", self.rack_gbps)?,
+            slots: self.slots,
+            slots_per_job: self.slots_per_job,
+        }))
+    }
+}
+
+/// What was found. Outside scripts read these names.
+#[derive(Debug, Serialize)]
+struct Answer {
+    /// Each trace, load and policy, then each policy over all.
+    rows: Vec<ClusterRow>,
+    /// Small cases, held against the best fixed order.
+    small_cases: Vec<Distance>,
+}
+
+/// A policy's mean completion time over that of the best fixed order.
+#[derive(Debug, Serialize)]
+struct Distance {
+    policy: String,
+    cases: u64,
+    /// Cases in which it was as good.
+    as_good: u64,
+    ratio_mean: f64,
+    ratio_max: f64,
+}
+
+pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
+    let options = &arguments.comparison;
+    let cluster = read_cluster(&arguments.cluster)?;
+    let seeds = compare::seeds(&options.seeds)?;
+    if let Some(load) = options.loads.iter().find(|load| !(**load > 0.0 && load.is_finite())) {
+        return Err(usage("--loads", format!("{load} is not above 0")));
+    }
+    let setup = |name: &str, cluster| setup(&arguments.choice, name, cluster);
+    let setups: Result<Vec<(String, Setup)>, Failure> =
+        options.compare.iter().map(|name| Ok((name.clone(), setup(name, cluster)?))).collect();
+    let setups = setups?;
+    let traces: Result<Vec<Trace>, Failure> = arguments
+        .trace
+        .iter()
+        .map(|path| Trace::new(&arguments.choice, path, &setups[0].1))
+        .collect();
+    let traces = traces?;
+    let cases = traces.len() * options.loads.len() * seeds.len();
+    let bar = progress_bar((cases * setups.len()) as u64, "simulation");
+    let mut samples = Vec::new();
+    let mut curves: Vec<(String, Curves)> =
+        setups.iter().map(|(name, _)| (name.clone(), Curves::new(&cluster))).collect();
+    for trace in &traces {
+        for load in &options.loads {
+            for seed in &seeds {
+                let jobs = trace.jobs(&arguments.choice, &setups[0].1, *load, *seed)?;
+                for ((name, setup), (_, all)) in setups.iter().zip(&mut curves) {
+                    if interrupt::is_raised() {
+                        return Err(Exit::Interrupted.because(anyhow!("between two simulations")));
+                    }
+                    let mut seen = Seen::new(&cluster);
+                    arguments.choice.simulate(setup, jobs.clone(), &mut seen)?;
+                    all.jct_s.append(&mut seen.curves.jct_s);
+                    if all.used.is_empty() {
+                        all.used = seen.curves.used;
+                    }
+                    let summary = seen.figures.summary(&cluster);
+                    samples.push(ClusterSample {
+                        trace: trace.name.clone(),
+                        load: *load,
+                        seed: *seed,
+                        policy: name.clone(),
+                        avg_jct_s: summary.avg_jct_s,
+                        p95_jct_s: summary.p95_jct_s,
+                        makespan_s: summary.makespan_s,
+                        utilisation: summary.utilisation,
+                        preemptions: summary.preemptions,
+                    });
+                    bar.inc(1);
+                }
+            }
+        }
+    }
+    let small = Cluster::of_nodes(1, SMALL_CASE_GPUS);
+    let distance = |name: &String| {
+        distance(&arguments.choice, name, &setup(name, small)?, options.small_cases)
+    };
+    let small_cases: Result<Vec<Distance>, Failure> = match options.small_cases {
+        0 => Ok(Vec::new()),
+        _ => options.compare.iter().map(distance).collect(),
+    };
+    let answer = Answer { rows: cluster_rows(&samples), small_cases: small_cases? };
+    bar.finish_and_clear();
+    if let Some(out) = &arguments.out {
+        let whose = format!("{cases} cases of {} traces, {} GPUs", traces.len(), cluster.gpus());
+        let first = samples.first().map_or_else(String::new, |case| {
+            format!("{}, load {}, seed {}", case.trace, case.load, case.seed)
+        });
+        write_all(out, [&whose, &first], &answer, &curves)?;
+    }
+    match format {
+        Format::Text => emit_text(&text(&answer))?,
+        Format::Json => emit_json(&answer)?,
+        Format::Csv => emit_csv(&answer.rows)?,
+    }
+    Ok(0)
+}
+
+/// `dlas-gpu`, or `dlas-gpu@skew`.
+fn setup(choice: &Choice, name: &str, cluster: Cluster) -> Result<Setup, Failure> {
+    match name.split_once('@') {
+        Some((policy, placement)) => choice.setup_at(policy, Some(placement), cluster),
+        None => choice.setup(name, cluster),
+    }
+}
+
+/// Where a trace's jobs come from.
+#[derive(Debug)]
+struct Trace {
+    name: String,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    File(Vec<Job>),
+    MadeUp { sizes: Sizes, jobs: u32 },
+}
+
+impl Trace {
+    /// A file, or `mixed:480` and `heavy-tailed:480`, which are made up.
+    fn new(choice: &Choice, path: &Path, setup: &Setup) -> Result<Self, Failure> {
+        let text = path.to_string_lossy();
+        for (kind, sizes) in [("mixed:", Sizes::Mixed), ("heavy-tailed:", Sizes::HeavyTailed)] {
+            let Some(count) = text.strip_prefix(kind) else { continue };
+            let jobs = count.parse().ok().filter(|jobs: &u32| *jobs > 0);
+            let wrong = || usage("--trace", format!("{text}: {count:?} is no number of jobs"));
+            let source = Source::MadeUp { sizes, jobs: jobs.ok_or_else(wrong)? };
+            return Ok(Self { name: text.into_owned(), source });
+        }
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Ok(Self { name, source: Source::File(choice.jobs(path, setup)?) })
+    }
+
+    fn jobs(
+        &self,
+        choice: &Choice,
+        setup: &Setup,
+        load: f64,
+        seed: u64,
+    ) -> Result<Vec<Job>, Failure> {
+        let gpus = setup.setting.cluster.gpus();
+        let mut jobs = match &self.source {
+            Source::File(jobs) => {
+                let mut jobs = jobs.clone();
+                arrive(&mut jobs, gpus, load, seed);
+                jobs
+            }
+            Source::MadeUp { sizes, jobs } => {
+                let recipe = Recipe { jobs: *jobs, gpus, load, sizes: *sizes };
+                let mut jobs = recipe.generate(seed);
+                for job in &mut jobs {
+                    narrow(job, gpus, &*setup.setting.widths)
+                        .map_err(|why| usage("--trace", format!("{}: {why}", self.name)))?;
+                }
+                jobs
+            }
+        };
+        if choice.mode == Mode::CompatTiresias {
+            in_whole_seconds(&mut jobs);
+        }
+        Ok(jobs)
+    }
+}
+
+struct Seen {
+    figures: Figures,
+    curves: Curves,
+}
+
+impl Seen {
+    fn new(cluster: &Cluster) -> Self {
+        Self { figures: Figures::default(), curves: Curves::new(cluster) }
+    }
+}
+
+impl Observer for Seen {
+    fn ended(&mut self, row: Row<'_>) {
+        self.figures.add(&row);
+        self.curves.ended(&row);
+    }
+
+    fn usage(&mut self, now_ns: u64, usage: Usage) {
+        self.curves.usage(now_ns, usage);
+    }
+}
+
+fn distance(choice: &Choice, name: &str, setup: &Setup, cases: u64) -> Result<Distance, Failure> {
+    let cluster = setup.setting.cluster;
+    let mut ratios = Vec::new();
+    for seed in 0..cases {
+        let jobs = small_case(seed);
+        let Some(best_ns) = best_order_ns(&jobs, cluster.gpus()) else { continue };
+        let mut seen = Seen::new(&cluster);
+        choice.simulate(setup, jobs, &mut seen)?;
+        let avg_jct_s = seen.figures.summary(&cluster).avg_jct_s;
+        ratios.push(avg_jct_s / (best_ns / NS_PER_S as f64));
+    }
+    Ok(Distance {
+        policy: name.to_owned(),
+        cases: ratios.len() as u64,
+        as_good: ratios.iter().filter(|ratio| **ratio <= 1.0 + 1e-9).count() as u64,
+        ratio_mean: ratios.iter().sum::<f64>() / ratios.len().max(1) as f64,
+        ratio_max: ratios.iter().copied().fold(0.0, f64::max),
+    })
+}
+
+fn write_all(
+    out: &Path,
+    whose: [&str; 2],
+    answer: &Answer,
+    curves: &[(String, Curves)],
+) -> Result<(), Failure> {
+    std::fs::create_dir_all(out)
+        .map_err(|error| Exit::Failed.because(anyhow!("creating {}: {error}", out.display())))?;
+    let json = serde_json::to_string_pretty(answer).map_err(|error| Exit::Failed.because(error))?;
+    write(&out.join("compare.json"), &(json + "\n"))?;
+    write(&out.join("compare.csv"), &csv_text(&answer.rows)?)?;
+    draw(out, whose, curves)?;
+    say!("weft: rows and pictures in {}", out.display());
+    Ok(())
+}
+
+fn text(answer: &Answer) -> String {
+    let head = [
+        "policy",
+        "median",
+        "mean",
+        "95 %",
+        "p95",
+        "in use",
+        "stops",
+        "difference",
+        "95 %",
+        "faster",
+    ];
+    let head = head.map(str::to_owned).to_vec();
+    let mut out = String::new();
+    let of_setting = |a: &ClusterRow, b: &ClusterRow| a.trace == b.trace && a.load == b.load;
+    for rows in answer.rows.chunk_by(of_setting) {
+        let Some(first) = rows.first() else { continue };
+        let of = match first.load {
+            Some(load) => format!("{}, load {load}", first.trace),
+            None => "all traces and loads".to_owned(),
+        };
+        let _ = writeln!(out, "{of}: {} cases, times in seconds", first.cases);
+        let mut lines = vec![head.clone()];
+        lines.extend(rows.iter().map(cells));
+        out += &table(&lines);
+        out.push('\n');
+    }
+    out += "median, mean, 95 %: of the cases' mean completion times, and half of that\n\
+            mean's interval; differs: each case's over the first policy's, less 1, its\n\
+            mean and half of its interval\n";
+    if !answer.small_cases.is_empty() {
+        out += "\nsmall cases, mean completion over that of the best of all fixed orders\n";
+        let head = ["policy", "cases", "as good", "mean", "largest"];
+        let mut lines = vec![head.map(str::to_owned).to_vec()];
+        lines.extend(answer.small_cases.iter().map(|row| {
+            vec![
+                row.policy.clone(),
+                row.cases.to_string(),
+                row.as_good.to_string(),
+                format!("{:.3}", row.ratio_mean),
+                format!("{:.3}", row.ratio_max),
+            ]
+        }));
+        out += &table(&lines);
+    }
+    out
+}
+
+fn cells(row: &ClusterRow) -> Vec<String> {
+    let percent = |share: f64| format!("{:+.1}%", 100.0 * share);
+    let half =
+        |half: Option<f64>, text: &dyn Fn(f64) -> String| half.map_or_else(|| "-".to_owned(), text);
+    vec![
+        row.policy.clone(),
+        format!("{:.0}", row.avg_jct_median_s),
+        format!("{:.0}", row.avg_jct_mean_s),
+        half(row.avg_jct_half_interval_95_s, &|half| format!("{half:.0}")),
+        format!("{:.0}", row.p95_jct_median_s),
+        format!("{:.3}", row.utilisation_median),
+        format!("{:.0}", row.preemptions_median),
+        percent(row.difference_mean),
+        half(row.difference_half_interval_95, &|half| format!("{:.1}%", 100.0 * half)),
+        format!("{}/{}", row.faster, row.cases),
+    ]
+}
