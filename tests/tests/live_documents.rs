@@ -38,6 +38,10 @@ const COMMANDS: &[(&str, How)] = &[
     ("weft jobs lights", AsWritten),
     ("weft jobs trace --sizes mixed --jobs 480 --gap 120 --seed 1", AsWritten),
     ("weft jobs trace --sizes heavy-tailed --jobs 10000 --gpus 128 --load 0.9 --seed 3", AsWritten),
+    (
+        "weft cluster --trace T.csv --cluster C.csv --policy dlas-gpu --placement skew --out DIR",
+        Elsewhere("is a pattern; testbed/tests/cluster.rs runs it"),
+    ),
     ("weft plan docs/examples/sixteen.json", AsWritten),
     ("weft plan docs/examples/sixteen.json --policy all", AsWritten),
     ("weft plan docs/examples/sixteen.json --plot gantt.svg", AsWritten),

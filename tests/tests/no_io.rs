@@ -52,6 +52,7 @@ const PURE: &[(&str, &str)] = &[
     ("weft-control", "proto/control"),
     ("weft-controller-engine", "controller/engine"),
     ("weft-engine", "dataplane/engine"),
+    ("weft-jobs", "controller/jobs"),
     ("weft-plan", "controller/plan"),
     ("weft-wire", "proto/wire"),
 ];

@@ -1,10 +1,9 @@
 //! The trace format of Alibaba's clusters with spot GPUs, 2026: a line a job, seconds.
 //!
 //! `job_name,organization,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,`
-//! `job_type`;
-//! only the name, `gpu_request`, `worker_num` and the times are looked at. A job's GPUs are
-//! `gpu_request` of each of `worker_num` workers; a worker that asks for a part of a GPU occupies
-//! it. `gpu_model` is no training model: jobs have none. Source: alibaba/clusterdata,
+//! `job_type`; only the name, `gpu_request`, `worker_num` and the times are looked at. A job's GPUs
+//! are `gpu_request` of each of `worker_num` workers; a worker that asks for a part of a GPU
+//! occupies it. `gpu_model` is no training model: jobs have none. Source: alibaba/clusterdata,
 //! cluster-trace-v2026-spot-gpu, `job_info_df.csv`.
 
 use alloc::vec::Vec;
