@@ -114,7 +114,12 @@ fn role(job: u16, order: u64, version: u64) -> RoleState {
 #[test]
 fn a_hello_is_all_that_a_box_has_and_within_a_life_nothing_goes_back() {
     let mut accounts = Accounts::default();
-    let hello = |roles: &[RoleState]| NodeHello { name: "s0".into(), life: 1, roles: roles.into() };
+    let hello = |roles: &[RoleState]| NodeHello {
+        name: "s0".into(),
+        life: 1,
+        roles: roles.into(),
+        holdings: [].into(),
+    };
     let at = |accounts: &Accounts, node, job| {
         accounts.get(NodeId(node), JobId(job)).map(|state| (state.next_order.0, state.version.0))
     };
