@@ -209,7 +209,14 @@ impl Choice {
     pub(crate) fn jobs(&self, path: &Path, setup: &Setup) -> Result<Vec<Job>, Failure> {
         let Setting { cluster, widths, .. } = &setup.setting;
         let limit = self.throughputs.is_none().then_some(cluster);
-        let mut jobs = parse(path, |file, text| trace::read(file, text, limit))?;
+        let read = parse(path, |file, text| {
+            let read = trace::read(file, text, limit)?;
+            if self.mode == Mode::CompatTiresias {
+                read.in_seconds(file)?;
+            }
+            Ok(read)
+        })?;
+        let mut jobs = read.jobs;
         for job in &mut jobs {
             weft_jobs::model::throughputs::narrow(job, cluster.gpus(), &**widths).map_err(
                 |why| usage("--trace", format!("{}: job {}: {why}", path.display(), job.name)),
