@@ -317,6 +317,15 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
+fn jobs_that_are_left_out_are_told() {
+    let trace = "controller/jobs/tests/traces/philly.json";
+    let output = weft(&["--trace", trace, "--cluster", CLUSTER]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "philly.json: jobs left out, since none of their attempts is over: 2\n";
+    assert!(said.ends_with(expected) && said.lines().count() == 1, "{said}");
+}
+
+#[test]
 fn help_tells_units_and_defaults() {
     let output = weft(&["--help"]);
     let help = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -216,6 +216,10 @@ impl Choice {
             }
             Ok(read)
         })?;
+        if read.left_out > 0 {
+            let (file, count) = (path.display(), read.left_out);
+            say!("weft: {file}: jobs left out, since none of their attempts is over: {count}");
+        }
         let mut jobs = read.jobs;
         for job in &mut jobs {
             weft_jobs::model::throughputs::narrow(job, cluster.gpus(), &**widths).map_err(
