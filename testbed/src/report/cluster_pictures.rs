@@ -170,6 +170,7 @@ struct Ticks {
 
 /// Round numbers around what is between `least` and `most`: 1, 2 and 5 times powers of ten, or as
 /// few of the powers as have room for their labels.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small powers")]
 fn ticks(least: f64, most: f64) -> Ticks {
     let powers = least.log10().floor() as i32..=most.log10().ceil() as i32;
     let round: Vec<f64> = powers
