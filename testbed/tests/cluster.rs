@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 fn root() -> PathBuf {
@@ -165,13 +168,17 @@ fn unknown_names_and_impossible_choices_are_refused() {
         (&["--policy", "magic"][..], "--policy: there is no policy `magic`; known are dlas-gpu, "),
         (&["--mode", "compat-tiresias", "--policy", "2d-las"], "known are dlas-gpu, fifo"),
         (&["--placement", "tetris"], "--placement: there is no placement `tetris`"),
-        (&["--queues", "7200,3250"], "--queues: each limit has to be above"),
+        (&["--queues", "7200,3250"], "3250 is not above 7200"),
+        (&["--queues", "-5"], "-5"),
+        (&["--quantum", "-1"], "invalid value '-1'"),
+        (&["--restart-cost", "-1"], "invalid value '-1'"),
+        (&["--pack-limit", "-1"], "--pack-limit: expected a part between 0 and 1, not -1"),
         (&["--queues", "0"], "expected a number above 0"),
         (
             &["--mode", "compat-tiresias", "--policy", "sjf", "--placement", "yarn"],
             "--placement: only",
         ),
-        (&["--spread-slowdown", "0.5"], "--spread-slowdown: expected"),
+        (&["--spread-slowdown", "0.5"], "at least 1, not 0.5"),
     ] {
         let inputs = ["--trace", TRACE, "--cluster", CLUSTER];
         let output = weft(&[&inputs, arguments].concat());
@@ -207,13 +214,130 @@ fn a_program_that_answers_nonsense_ends_the_run() {
     }
 }
 
+/// Whether a process runs; one that nobody waited for does.
+fn runs(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None).is_ok()
+}
+
+#[test]
+fn a_program_goes_with_each_signal_and_leaves_the_files_of_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let [script, pid_file, out] = ["p.sh", "pid", "out"].map(|name| directory.path().join(name));
+    fs::create_dir(&out).unwrap();
+    fs::write(out.join("jobs.csv"), "old").unwrap();
+    fs::write(out.join("summary.json"), "old").unwrap();
+    // It answers nothing.
+    let text = format!(
+        "read -r line; echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 1000\n",
+        pid_file.display()
+    );
+    fs::write(&script, text).unwrap();
+    let program = format!("exec:sh {}", script.display());
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let _ = fs::remove_file(&pid_file);
+        let mut child = Command::new("env")
+            .args(["--default-signal", env!("CARGO_BIN_EXE_weft"), "cluster", "--trace", TRACE])
+            .args(["--cluster", CLUSTER, "--policy", &program, "--policy-timeout-ms", "4000"])
+            .args(["--out", out.to_str().unwrap()])
+            .current_dir(root())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("weft starts");
+        let begun = Instant::now();
+        while !pid_file.exists() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the program starts");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let program: i32 = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        assert!(runs(program));
+        kill(Pid::from_raw(child.id().try_into().unwrap()), signal).unwrap();
+        let status = child.wait().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(60), "it ends with the program's time");
+        assert_eq!(status.code(), Some(130), "{signal}");
+        assert!(!runs(program), "{signal}: the program is killed and waited for");
+        let mut left: Vec<_> =
+            fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["jobs.csv", "summary.json"]);
+        assert_eq!(fs::read_to_string(out.join("jobs.csv")).unwrap(), "old");
+    }
+}
+
+#[test]
+fn a_program_is_gone_when_the_run_has_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let pid_file = directory.path().join("pid");
+    let script = directory.path().join("p.sh");
+    let answer = "python3 docs/policies/shortest_job.py";
+    fs::write(&script, format!("echo $$ > {}; exec {answer}\n", pid_file.display())).unwrap();
+    assert_eq!(summary(&["--policy", &format!("exec:sh {}", script.display())])["jobs"], 60);
+    assert!(!runs(fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap()));
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_files_of_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path();
+    summary(&["--policy", "fifo", "--out", out.to_str().unwrap()]);
+    let names = || {
+        let mut names: Vec<_> =
+            fs::read_dir(out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let all = ["completions.svg", "jobs.csv", "summary.json", "utilisation.svg"];
+    assert_eq!(names(), all);
+    let before = fs::read_to_string(out.join("jobs.csv")).unwrap();
+    let inputs = ["--trace", TRACE, "--cluster", CLUSTER, "--policy", "exec:true", "--out"];
+    assert_eq!(weft(&[&inputs[..], &[out.to_str().unwrap()]].concat()).status.code(), Some(1));
+    assert_eq!(names(), all);
+    assert_eq!(fs::read_to_string(out.join("jobs.csv")).unwrap(), before);
+}
+
+#[test]
+fn what_has_no_effect_is_told() {
+    let told = |arguments: &[&str]| {
+        let output = weft(&[&["--trace", TRACE, "--cluster", CLUSTER], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (arguments, words) in [
+        (&["--policy", "fifo", "--promote-knob", "2"][..], "--promote-knob has no effect: fifo"),
+        (&["--policy", "dlas-gpu-8", "--promote-knob", "2"], "no effect: dlas-gpu-8"),
+        (&["--policy", "doubling"], "doubling: without --throughputs jobs run as wide"),
+        (&["--policy", "fixed-4"], "fixed-4: without --throughputs jobs run as wide"),
+        (&["--policy", "dlas-gpu", "--promote-knob", "2"], ""),
+        (&["--policy", "fifo"], ""),
+    ] {
+        let said = told(arguments);
+        assert_eq!(said.lines().count(), usize::from(!words.is_empty()), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn jobs_that_are_left_out_are_told() {
+    let trace = "controller/jobs/tests/traces/philly.json";
+    let output = weft(&["--trace", trace, "--cluster", CLUSTER]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "philly.json: jobs left out, since none of their attempts is over: 2\n";
+    assert!(said.ends_with(expected) && said.lines().count() == 1, "{said}");
+}
+
 #[test]
 fn help_tells_units_and_defaults() {
     let output = weft(&["--help"]);
     let help = String::from_utf8_lossy(&output.stdout).into_owned();
-    for word in
-        ["GPU-seconds", "in seconds", "default: 60", "default: 3250,7200", "exec:CMD", "skew ("]
-    {
+    for word in [
+        "GPU-seconds",
+        "in seconds",
+        "default: 60",
+        "default: 3250,7200",
+        "exec:CMD",
+        "skew (",
+        "SIGKILL",
+    ] {
         assert!(help.contains(word), "{word}");
     }
 }

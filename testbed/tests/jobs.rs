@@ -69,7 +69,7 @@ fn policies_are_compared_case_by_case_and_drawn() {
         "--cluster",
         &cluster,
         "--compare",
-        "fifo,dlas-gpu,dlas-gpu@network",
+        "fifo@consolidate,dlas-gpu@skew,dlas-gpu@network",
         "--loads",
         "0.8,1.2",
         "--seeds",
@@ -87,7 +87,7 @@ fn policies_are_compared_case_by_case_and_drawn() {
         assert_eq!(row["cases"], if is_all { 12 } else { 3 }, "{row}");
         assert!(row["avg_jct_half_interval_95_s"].is_number(), "{row}");
         assert_eq!(row["load"].is_null(), is_all);
-        assert!(row["policy"] != "fifo" || row["difference_mean"] == 0.0);
+        assert!(row["policy"] != "fifo@consolidate" || row["difference_mean"] == 0.0);
     }
     let small = answer["small_cases"].as_array().expect("small cases");
     assert_eq!(small.len(), 3);
@@ -101,17 +101,54 @@ fn policies_are_compared_case_by_case_and_drawn() {
 }
 
 #[test]
+fn a_case_that_fails_is_named() {
+    let (_folder, trace, cluster) = folder();
+    let options = ["--compare", "fifo,exec:true", "--loads", "0.8", "--seeds", "4"];
+    let output =
+        weft(&[&["cluster", "--trace", &trace, "--cluster", &cluster][..], &options].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let case = "weft: syn60.csv, load 0.8, seed 4, policy exec:true: ";
+    assert!(said.starts_with(case) && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn numbers_below_zero_are_refused_by_value() {
+    for arguments in [
+        &["jobs", "trace", "--jobs", "5", "--load", "-1"][..],
+        &["jobs", "trace", "--jobs", "-1"],
+        &["jobs", "lights", "--cores-per-step", "-1"],
+        &["jobs", "widths", "--rate-gbit", "-1"],
+        &["jobs", "optimum", "--cases", "-1"],
+        &["jobs", "bands", "--models", "a", "--rotate", "-1"],
+    ] {
+        let output = weft(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("-1") && !said.contains("unexpected"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused_in_a_line() {
     let (_folder, trace, cluster) = folder();
     let base = ["cluster", "--trace", &trace, "--cluster", &cluster];
     for (more, words) in [
-        (vec!["--compare", "fifo,nobody"], "--policy"),
-        (vec!["--compare", "fifo@nowhere"], "--placement"),
+        (vec!["--compare", "fifo,nobody"], "--compare: there is no policy `nobody`"),
+        (vec!["--compare", "fifo@nowhere"], "--compare: there is no placement `nowhere`"),
+        (vec!["--compare", "fifo", "--loads", "-1"], "--loads: -1 is not above 0"),
+        (vec!["--compare", "fifo", "--seeds", "-1"], "--seeds -1"),
+        (vec!["--network"], "--network: dlas-gpu has placement count"),
+        (vec!["--network", "--placement", "count"], "--network: dlas-gpu has placement count"),
+        (vec!["--network", "--compare", "fjf@skew,fifo"], "--network: fifo has placement count"),
         (vec!["--compare", "fifo", "--loads", "0"], "--loads: 0 is not above 0"),
         (vec!["--compare", "fifo", "--seeds", "x"], "--seeds x"),
         (vec!["--compare", "fifo", "--trace", "mixed:no"], "--trace: mixed:no"),
         (vec!["--trace", "mixed:9"], "--trace: only a comparison takes several"),
-        (vec!["--network", "--node-gbps", "0"], "--node-gbps"),
+        (
+            vec!["--network", "--node-gbps", "-1"],
+            "--node-gbps: expected Gb/s between 0.001 and 100,000, not -1",
+        ),
     ] {
         let output = weft(&[&base, &*more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}");

@@ -1,7 +1,7 @@
 //! Reads tables of comma-separated values by the names of their columns.
 //!
-//! Invariant: what cannot be used is one line that names the file, its line and the column. No
-//! quotes: none of the public formats that are read has any.
+//! Invariant: what cannot be used is one line that names the file, its line and the column. Fields
+//! in quotation marks are refused: none of the public formats that are read has any.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -53,14 +53,25 @@ impl<'a> Table<'a> {
     /// Takes the first line that is neither empty nor a remark (`#`) for the header.
     ///
     /// # Errors
-    /// [`TextError`] if there is none.
+    /// [`TextError`] if there is none, or two columns have one name.
     pub fn new(file: &'a str, text: &'a str) -> Result<Self, TextError> {
+        let text = without_mark(text);
         let header = lines(text).next();
         let Some((header_line, header)) = header else {
             let [field, problem] = ["header", "the file is empty: its first line names columns"];
             return Err(error(file, 1, field, problem));
         };
         let header = split(header);
+        for (index, name) in header.iter().enumerate() {
+            let problem = match () {
+                () if name.contains('"') => QUOTED,
+                () if !name.is_empty() && header[..index].contains(name) => {
+                    "there are two columns of that name"
+                }
+                () => continue,
+            };
+            return Err(error(file, header_line, name.trim_matches('"'), problem));
+        }
         Ok(Self { file, header, header_line, text })
     }
 
@@ -85,9 +96,15 @@ impl<'a> Table<'a> {
 
     /// All rows, in order. A row with fewer or more fields than the header is an error.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row<'a>, TextError>> {
-        let (file, count) = (self.file, self.header.len());
+        let (file, header) = (self.file, &self.header);
+        let count = header.len();
         lines(self.text).skip(1).map(move |(line, text)| {
             let fields = split(text);
+            if text.contains('"') {
+                let quoted = fields.iter().position(|field| field.contains('"'));
+                let name = quoted.and_then(|index| header.get(index));
+                return Err(error(file, line, name.unwrap_or(&"row"), QUOTED));
+            }
             if fields.len() == count {
                 return Ok(Row { file, line, fields });
             }
@@ -206,6 +223,25 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
+const QUOTED: &str = "has a quotation mark; write fields without, and without commas in them";
+
+/// A text without the byte-order mark that it may begin with.
+#[must_use]
+pub fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// The text of a file's bytes.
+///
+/// # Errors
+/// [`TextError`] names the line on which they are no UTF-8.
+pub fn utf8<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, TextError> {
+    core::str::from_utf8(bytes).map_err(|problem| {
+        let lines = bytes[..problem.valid_up_to()].split(|byte| *byte == b'\n').count();
+        error(file, lines, "text", "is not UTF-8 here; save the file as UTF-8")
+    })
+}
+
 fn split(line: &str) -> Vec<&str> {
     line.split(',').map(str::trim).collect()
 }
@@ -223,6 +259,32 @@ mod tests {
         let rows: Vec<_> = table.rows().map(|row| row.expect("a row")).collect();
         assert_eq!([rows[0].text(a), rows[0].text(b)], ["2", "1"]);
         assert_eq!(rows[1].whole(a, 1), Ok(4));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_column() {
+        let table = Table::new("t.csv", "\u{feff}a,b\n1,2\n").expect("a table");
+        assert!(table.has("a"));
+    }
+
+    #[test]
+    fn quotes_double_names_and_other_encodings_are_refused_by_line_and_field() {
+        let said = |text: &str| {
+            let table = Table::new("t.csv", text)?;
+            table.rows().try_for_each(|row| row.map(|_| ()))
+        };
+        for (text, start) in [
+            ("a,b\n1,2\n1,\"2\"\n", "t.csv:3: b: has a quotation mark"),
+            ("a,b\n\"x,y\",2\n", "t.csv:2: a: has a quotation mark"),
+            ("a,\"b\"\n1,2\n", "t.csv:1: b: has a quotation mark"),
+            ("a,b,a\n1,2,3\n", "t.csv:1: a: there are two columns of that name"),
+        ] {
+            let error = said(text).expect_err(text).to_string();
+            assert!(error.starts_with(start), "{error}");
+        }
+        let error = utf8("t.csv", b"a,b\n1,2\nx,\xff\n").expect_err("no UTF-8").to_string();
+        assert!(error.starts_with("t.csv:3: text: is not UTF-8"), "{error}");
+        assert_eq!(utf8("t.csv", b"a,b\n"), Ok("a,b\n"));
     }
 
     #[test]

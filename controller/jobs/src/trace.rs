@@ -9,8 +9,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::cluster::Cluster;
-use crate::job::Job;
-use crate::text::{Table, TextError};
+use crate::job::{Job, NS_PER_S};
+use crate::text::{Table, TextError, without_mark};
 
 pub mod alibaba;
 pub mod elasticflow;
@@ -55,15 +55,45 @@ pub fn cluster(file: &str, text: &str) -> Result<Cluster, TextError> {
     Ok(cluster)
 }
 
+/// What a file of jobs has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// The jobs in order of submission; those of one time in order of the file.
+    pub jobs: Vec<Job>,
+    /// The line of each job, from 1.
+    pub lines: Vec<usize>,
+    /// Jobs of the file that are not among them, for nothing says how long they ran: Philly's
+    /// without an attempt that is over.
+    pub left_out: usize,
+}
+
+impl Trace {
+    /// That no job is shorter than a second, for whole seconds would make its duration 0.
+    ///
+    /// # Errors
+    /// [`TextError`] at the first that is.
+    pub fn in_seconds(&self, file: &str) -> Result<(), TextError> {
+        let mut jobs = self.jobs.iter().zip(&self.lines);
+        match jobs.find(|(job, _)| job.duration_ns < NS_PER_S) {
+            None => Ok(()),
+            Some((_, line)) => {
+                let problem = "is below 1 s; in whole seconds the job would take no time";
+                Err(TextError::new(file, *line, "duration", problem))
+            }
+        }
+    }
+}
+
 /// The jobs of a file in any of the formats, which its first line tells: JSON is Philly's, the
 /// column `job_name` Alibaba's, `global_batch_size` ElasticFlow's, and else it is Tiresias'.
 ///
 /// # Errors
 /// [`TextError`] at the first line that is wrong.
 #[cfg(feature = "json")]
-pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job>, TextError> {
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, TextError> {
+    let text = without_mark(text);
     if text.trim_start().starts_with(['[', '{']) {
-        return Ok(philly::read(file, text, cluster)?.jobs);
+        return philly::read(file, text, cluster);
     }
     if elasticflow::is_it(text) {
         return elasticflow::read(file, text, cluster);
@@ -84,7 +114,7 @@ pub struct Collector<'a> {
     cluster: Option<&'a Cluster>,
     names: BTreeSet<Arc<str>>,
     models: BTreeSet<Arc<str>>,
-    jobs: Vec<Job>,
+    jobs: Vec<(usize, Job)>,
 }
 
 impl<'a> Collector<'a> {
@@ -108,12 +138,21 @@ impl<'a> Collector<'a> {
     /// Takes a job of a line; `fields` are the names of the columns of its id and its GPUs.
     ///
     /// # Errors
-    /// [`TextError`] for a second job of one name, one without GPUs or work, and one that is
-    /// larger than the cluster.
+    /// [`TextError`] for a second job of one name, a name that a table cannot hold, a job without
+    /// GPUs or work, and one that is larger than the cluster.
     pub fn push(&mut self, line: usize, fields: [&str; 2], job: Job) -> Result<(), TextError> {
         let error = |field: &str, reason: String| TextError::new(self.file, line, field, &reason);
         if job.name.is_empty() {
             return Err(error(fields[0], "is empty".to_owned()));
+        }
+        let is_plain = |c: char| c != ',' && c != '"' && !c.is_control();
+        if job.name.starts_with('#')
+            || job.name.trim() != &*job.name
+            || !job.name.chars().all(is_plain)
+        {
+            let reason = "a job's name has no comma, quotation mark, control or space around it, and \
+                          begins with no #";
+            return Err(error(fields[0], format!("{:?}: {reason}", &*job.name)));
         }
         if job.gpus == 0 {
             return Err(error(fields[1], "is 0; a job has at least one GPU".to_owned()));
@@ -127,7 +166,7 @@ impl<'a> Collector<'a> {
         if !self.names.insert(Arc::clone(&job.name)) {
             return Err(error(fields[0], format!("there is another job `{}`", job.name)));
         }
-        self.jobs.push(job);
+        self.jobs.push((line, job));
         Ok(())
     }
 
@@ -135,12 +174,13 @@ impl<'a> Collector<'a> {
     ///
     /// # Errors
     /// [`TextError`] when there are none.
-    pub fn finish(mut self) -> Result<Vec<Job>, TextError> {
+    pub fn finish(mut self) -> Result<Trace, TextError> {
         if self.jobs.is_empty() {
             return Err(TextError::new(self.file, 2, "row", "there is no job"));
         }
-        self.jobs.sort_by_key(|job| job.submit_ns);
-        Ok(self.jobs)
+        self.jobs.sort_by_key(|(_, job)| job.submit_ns);
+        let (lines, jobs) = self.jobs.into_iter().unzip();
+        Ok(Trace { jobs, lines, left_out: 0 })
     }
 }
 

@@ -53,7 +53,7 @@ impl Seen {
 }
 
 fn jobs(cluster: Cluster) -> Vec<Job> {
-    let mut jobs = elasticflow::read("trace_100.csv", TRACE, None).expect("the trace");
+    let mut jobs = elasticflow::read("trace_100.csv", TRACE, None).expect("the trace").jobs;
     for job in &mut jobs {
         narrow(job, cluster.gpus(), &throughputs()).expect("every width has a speed");
     }

@@ -46,7 +46,7 @@ fn inputs(trace: &str, cluster: &str) -> (Vec<Job>, Cluster) {
     let cluster_file = format!("traces/{cluster}.csv");
     let cluster = trace::cluster(&cluster_file, &file(&cluster_file)).unwrap();
     let trace_file = format!("traces/{trace}_job.csv");
-    let jobs = trace::tiresias::read(&trace_file, &file(&trace_file), Some(&cluster)).unwrap();
+    let jobs = trace::tiresias::read(&trace_file, &file(&trace_file), Some(&cluster)).unwrap().jobs;
     (jobs, cluster)
 }
 

@@ -12,6 +12,7 @@ use weft_jobs::policy::{
 use weft_jobs::sim::setup::Setup;
 use weft_jobs::sim::{self, Observer, Row, Usage};
 use weft_jobs::trace::generate::{Recipe, Sizes};
+use weft_jobs::trace::tiresias;
 use weft_plan::case::Case;
 use weft_plan::policy::{self, Network};
 use weft_plan::sample::Shape;
@@ -176,6 +177,50 @@ fn every_policy_ends_every_job_under_every_placement() {
             let mut setup = Setup::new(BUILT_IN.find(name).unwrap(), Setting::new(cluster));
             setup.placement = place::by_name(placement.name).unwrap();
             run(&setup, &jobs);
+        }
+    }
+}
+
+/// Traces under which jobs were stopped for one that then found no place, which was asked for again
+/// at the same time without end.
+#[test]
+fn jobs_that_find_no_place_do_not_stop_others_for_ever() {
+    let cluster = Cluster::of_nodes(15, 4);
+    for (text, names) in [
+        (include_str!("yarn/shortest.csv"), &["shortest", "shortest-gpu"][..]),
+        (include_str!("yarn/dlas-gpu-05.csv"), &["dlas-gpu-05", "dlas-gpu-8"]),
+    ] {
+        let jobs = tiresias::read("jobs.csv", text, Some(&cluster)).unwrap().jobs;
+        for name in names {
+            for preemption_s in [0, 30] {
+                let policy = BUILT_IN.find(name).unwrap();
+                let mut setup = Setup::new(policy, Setting::new(cluster));
+                setup.placement = place::by_name("yarn").unwrap();
+                setup.costs.preemption_ns = preemption_s * NS_PER_S;
+                run(&setup, &jobs);
+            }
+        }
+    }
+}
+
+/// Many small traces on clusters where places are scarce.
+#[test]
+fn every_policy_finishes_under_every_placement_on_any_trace() {
+    let members = ["dlas-gpu-05", "dlas-gpu-8", "dlas-gpu-gittins-2", "fixed-4"];
+    for seed in 0..12 {
+        let (nodes, sizes) = [(2, Sizes::Mixed), (5, Sizes::HeavyTailed)][(seed % 2) as usize];
+        let cluster = Cluster { switches: 2, ..Cluster::of_nodes(nodes, 4) };
+        let recipe = Recipe { jobs: 60, gpus: nodes * 4, load: 2.0, sizes };
+        let mut jobs = recipe.generate(seed);
+        tiresias_compat::in_whole_seconds(&mut jobs);
+        for name in BUILT_IN.names().chain(members) {
+            for placement in PLACEMENTS {
+                let mut setup = Setup::new(BUILT_IN.find(name).unwrap(), Setting::new(cluster));
+                setup.placement = place::by_name(placement.name).unwrap();
+                setup.setting.knobs.promote_knob = (seed % 3 == 0).then_some(0.5);
+                setup.costs.preemption_ns = (seed % 4) * 5 * NS_PER_S;
+                run(&setup, &jobs);
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `weft cluster`: a trace of jobs on a cluster, under a policy, event by event.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -15,6 +15,7 @@ use weft_process::say;
 use super::cluster_choice::{Choice, Mode, policies, read_cluster, usage};
 use super::cluster_compare::{self, CompareArgs};
 use super::cluster_curves::{self, Curves};
+use super::cluster_files::Staged;
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, progress_bar};
 
 #[derive(Debug, Args)]
@@ -100,23 +101,27 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     };
     let cluster = read_cluster(&arguments.cluster)?;
     let setup = arguments.choice.setup(&arguments.policy, cluster)?;
+    arguments.choice.tell(&setup);
     let jobs = arguments.choice.jobs(trace, &setup)?;
     let is_compat = arguments.choice.mode == Mode::CompatTiresias;
-    let table = arguments.out.as_deref().map(JobsFile::create).transpose()?;
+    let mut files = arguments.out.as_deref().map(Staged::create).transpose()?;
+    let table = files.as_mut().map(JobsFile::create).transpose()?;
     let bar = progress_bar(jobs.len() as u64, "job");
     let curves = arguments.out.is_some().then(|| Curves::new(&cluster));
     let mut seen = Seen { table, is_compat, figures: Figures::default(), curves, bar };
     arguments.choice.simulate(&setup, jobs, &mut seen)?;
     seen.bar.finish_and_clear();
     let summary = SummaryFile::new(setup.policy.name(), &seen.figures.summary(&cluster));
-    if let (Some(table), Some(out)) = (seen.table, &arguments.out) {
+    if let (Some(table), Some(mut files), Some(out)) = (seen.table, files, &arguments.out) {
         table.finish()?;
         let text =
             serde_json::to_string_pretty(&summary).map_err(|error| Exit::Failed.because(error))?;
-        write(&out.join("summary.json"), &(text + "\n"))?;
         let curves = seen.curves.map(|curves| (summary.policy.clone(), curves));
         let name = trace.file_name().unwrap_or(trace.as_os_str()).to_string_lossy();
-        cluster_curves::draw(out, [&name, &name], curves.as_slice())?;
+        let title = format!("{name}, as it came");
+        cluster_curves::draw(&mut files, [&title, &title], curves.as_slice())?;
+        files.write("summary.json", &(text + "\n"))?;
+        files.publish()?;
         say!("weft: rows of {} jobs in {}", summary.jobs, out.join("jobs.csv").display());
     }
     match format {
@@ -127,12 +132,6 @@ pub(crate) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     Ok(0)
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
-        .with_context(|| format!("writing {}", path.display()))
-        .map_err(|error| Exit::Failed.because(error))
-}
-
 /// `jobs.csv` while it is written. An error is kept until the end.
 struct JobsFile {
     path: PathBuf,
@@ -141,10 +140,9 @@ struct JobsFile {
 }
 
 impl JobsFile {
-    fn create(directory: &Path) -> Result<Self, Failure> {
-        let path = directory.join("jobs.csv");
-        let file = fs::create_dir_all(directory)
-            .and_then(|()| File::create(&path))
+    fn create(files: &mut Staged) -> Result<Self, Failure> {
+        let path = files.path("jobs.csv");
+        let file = File::create(&path)
             .with_context(|| format!("creating {}", path.display()))
             .map_err(|error| Exit::Failed.because(error))?;
         let mut file = Self { path, file: BufWriter::new(file), error: None };

@@ -13,15 +13,19 @@ use weft_jobs::job::Job;
 use weft_jobs::model::throughputs::Throughputs;
 use weft_jobs::place::{self, Options, PLACEMENTS};
 use weft_jobs::policy::{
-    self, AnyPolicy, Jobs, Knobs, Setting, elasticflow_compat, gittins, tiresias_compat,
+    self, AnyPolicy, Jobs, Knobs, Setting, UnknownPolicy, elasticflow_compat, gittins,
+    tiresias_compat,
 };
 use weft_jobs::sim::setup::Setup;
 use weft_jobs::sim::speed::Costs;
 use weft_jobs::sim::{self, Observer};
 use weft_jobs::text::{TextError, ns_of};
 use weft_jobs::trace;
+use weft_process::say;
+use weft_testbed::interrupt;
 
 use super::cluster_compare::NetworkArgs;
+use super::cluster_stop::Stoppable;
 use super::{Exit, Failure};
 
 /// What can be chosen beside trace, cluster and policy.
@@ -34,27 +38,38 @@ pub(crate) struct Choice {
     pub(crate) placement: Option<String>,
     /// PACKLIMIT: a model whose largest tensor is more than this part of it is skewed, and is kept
     /// on few nodes by placement `skew`.
-    #[arg(long, value_name = "PART", default_value_t = place::skew::PACK_LIMIT_DEFAULT)]
+    #[arg(
+        long,
+        value_name = "PART",
+        default_value_t = place::skew::PACK_LIMIT_DEFAULT,
+        allow_negative_numbers = true
+    )]
     pub(crate) pack_limit: f64,
     /// How many times as long a skewed model takes that is on more nodes than it needs.
-    #[arg(long, value_name = "TIMES", default_value_t = 1.0)]
+    #[arg(long, value_name = "TIMES", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) spread_slowdown: f64,
     /// Seed of policies that draw lots.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Limits of the upper queues, in GPU-seconds (seconds for dlas) [default: 3250,7200].
-    #[arg(long, value_name = "S,…", value_delimiter = ',', value_parser = above_zero)]
+    #[arg(
+        long,
+        value_name = "S,…",
+        value_delimiter = ',',
+        value_parser = above_zero,
+        allow_hyphen_values = true
+    )]
     pub(crate) queues: Vec<f64>,
     /// PROMOTEKNOB: a job that waited this many times as long as it ran goes back to the first
     /// queue, and both its clocks to 0 [default: never].
-    #[arg(long, value_name = "TIMES", value_parser = above_zero)]
+    #[arg(long, value_name = "TIMES", value_parser = above_zero, allow_negative_numbers = true)]
     pub(crate) promote_knob: Option<f64>,
     /// A job of a later queue that waited so many seconds goes back to the first [default: never].
-    #[arg(long, value_name = "S", value_parser = above_zero)]
+    #[arg(long, value_name = "S", value_parser = above_zero, allow_negative_numbers = true)]
     pub(crate) starvation_limit: Option<f64>,
     /// How long a choice of 2d-las, 2d-gittins and gandiva holds, and how often dlas-gpu-gittins
     /// works indices out again, in seconds [default: 60].
-    #[arg(long, value_name = "S", value_parser = above_zero)]
+    #[arg(long, value_name = "S", value_parser = above_zero, allow_negative_numbers = true)]
     pub(crate) quantum: Option<f64>,
     /// The sample of GPU times for Gittins indices, a CSV with the column duration in GPU-seconds
     /// [default: the 1,001 that come with Tiresias' simulator].
@@ -70,15 +85,29 @@ pub(crate) struct Choice {
     #[arg(long, value_name = "FILE")]
     pub(crate) throughputs: Option<PathBuf>,
     /// What going on after a stop takes, in seconds on the job's GPUs.
-    #[arg(long, value_name = "S", default_value_t = 0.0, value_parser = not_negative)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        value_parser = not_negative,
+        allow_negative_numbers = true
+    )]
     pub(crate) preemption_cost: f64,
     /// What going on with another width takes, in seconds on the job's GPUs.
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = not_negative)]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 10.0,
+        value_parser = not_negative,
+        allow_negative_numbers = true
+    )]
     pub(crate) restart_cost: f64,
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
-    /// How long an outside policy (exec:CMD) may take over one answer.
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    /// How long an outside policy (exec:CMD) may take over one answer. Its process is killed at the
+    /// end and when SIGINT, SIGTERM or SIGHUP ends weft, at the latest after this time; when weft is
+    /// killed itself (SIGKILL), it finds its standard input at the end.
+    #[arg(long, value_name = "MS", default_value_t = 1000, allow_negative_numbers = true)]
     pub(crate) policy_timeout_ms: u64,
 }
 
@@ -123,17 +152,17 @@ fn not_negative(text: &str) -> Result<f64, String> {
 impl Choice {
     /// What a run under a policy is made of.
     pub(crate) fn setup(&self, policy: &str, cluster: Cluster) -> Result<Setup, Failure> {
-        self.setup_at(policy, self.placement.as_deref(), cluster)
+        self.setup_at(("--policy", policy), ("--placement", self.placement.as_deref()), cluster)
     }
 
-    /// The same with a placement of its own.
+    /// The same with a placement of its own; each with the option that errors are about.
     pub(crate) fn setup_at(
         &self,
-        policy: &str,
-        placement: Option<&str>,
+        (policy_option, policy): (&str, &str),
+        (placement_option, placement): (&str, Option<&str>),
         cluster: Cluster,
     ) -> Result<Setup, Failure> {
-        let policy = self.policy(policy)?;
+        let policy = self.policy(policy).map_err(|error| usage(policy_option, error))?;
         let mut setting = Setting { seed: self.seed, ..Setting::new(cluster) };
         setting.knobs = self.knobs()?;
         if let Some(path) = &self.throughputs {
@@ -141,21 +170,34 @@ impl Choice {
         }
         let mut setup = Setup::new(policy, setting);
         if let Some(name) = placement {
-            setup.placement = place::by_name(name).map_err(|error| usage("--placement", error))?;
+            setup.placement =
+                place::by_name(name).map_err(|error| usage(placement_option, error))?;
         }
         let counts = setup.placement.name == PLACEMENTS[0].name;
         if self.mode != Mode::Exact && !counts && !["fifo", "fjf"].contains(&setup.policy.name()) {
             let why = "only fifo and fjf have a placement in that simulator; leave it at count";
-            return Err(usage("--placement", why));
+            return Err(usage(placement_option, why));
         }
-        if !(0.0..=1.0).contains(&self.pack_limit) {
-            return Err(usage("--pack-limit", "expected a part between 0 and 1"));
+        let Self { pack_limit, spread_slowdown, .. } = *self;
+        if !(0.0..=1.0).contains(&pack_limit) {
+            let why = format!("expected a part between 0 and 1, not {pack_limit}");
+            return Err(usage("--pack-limit", why));
         }
-        if !(self.spread_slowdown >= 1.0 && self.spread_slowdown.is_finite()) {
-            return Err(usage("--spread-slowdown", "expected a number of at least 1"));
+        if !(spread_slowdown >= 1.0 && spread_slowdown.is_finite()) {
+            let why = format!("expected a number of at least 1, not {spread_slowdown}");
+            return Err(usage("--spread-slowdown", why));
         }
-        setup.options = Options { pack_limit: self.pack_limit, network: self.network.network()? };
-        setup.spread_slowdown = self.spread_slowdown;
+        let network = self.network.network()?;
+        if network.is_some() && counts {
+            let name = setup.policy.name();
+            let why = format!(
+                "{name} has placement count, which does not know on which nodes jobs are; give \
+                 another --placement (of a comparison, {name}@consolidate)"
+            );
+            return Err(usage("--network", why));
+        }
+        setup.options = Options { pack_limit, network };
+        setup.spread_slowdown = spread_slowdown;
         setup.costs = Costs {
             preemption_ns: ns_of(self.preemption_cost),
             restart_ns: ns_of(self.restart_cost),
@@ -167,7 +209,18 @@ impl Choice {
     pub(crate) fn jobs(&self, path: &Path, setup: &Setup) -> Result<Vec<Job>, Failure> {
         let Setting { cluster, widths, .. } = &setup.setting;
         let limit = self.throughputs.is_none().then_some(cluster);
-        let mut jobs = parse(path, |file, text| trace::read(file, text, limit))?;
+        let read = parse(path, |file, text| {
+            let read = trace::read(file, text, limit)?;
+            if self.mode == Mode::CompatTiresias {
+                read.in_seconds(file)?;
+            }
+            Ok(read)
+        })?;
+        if read.left_out > 0 {
+            let (file, count) = (path.display(), read.left_out);
+            say!("weft: {file}: jobs left out, since none of their attempts is over: {count}");
+        }
+        let mut jobs = read.jobs;
         for job in &mut jobs {
             weft_jobs::model::throughputs::narrow(job, cluster.gpus(), &**widths).map_err(
                 |why| usage("--trace", format!("{}: job {}: {why}", path.display(), job.name)),
@@ -179,7 +232,20 @@ impl Choice {
         Ok(jobs)
     }
 
-    /// Runs all jobs.
+    /// Says what was given and changes nothing under this policy.
+    pub(crate) fn tell(&self, setup: &Setup) {
+        let name = setup.policy.name();
+        let is_bare = ["dlas", "dlas-gpu", "dlas-gpu-gittins"].contains(&name);
+        if self.promote_knob.is_some() && !(is_bare && self.mode != Mode::CompatElasticflow) {
+            say!("weft: --promote-knob has no effect: {name} has no such knob, or one in its name");
+        }
+        let is_elastic = ["doubling", "doubling-explore", "optimus"].contains(&name);
+        if self.throughputs.is_none() && (is_elastic || name.starts_with("fixed-")) {
+            say!("weft: {name}: without --throughputs jobs run as wide as they ask");
+        }
+    }
+
+    /// Runs all jobs. From now on a signal ends the simulation, and an outside policy with it.
     pub(crate) fn simulate(
         &self,
         setup: &Setup,
@@ -190,25 +256,31 @@ impl Choice {
         if self.mode == Mode::CompatElasticflow {
             parts.overheads = Box::new(elasticflow_compat::StartOverhead);
         }
+        interrupt::listen().map_err(|error| Exit::Failed.because(error))?;
+        let policy = parts.policy.clone();
+        let scheduler = Stoppable { policy, scheduler: parts.scheduler };
+        parts.scheduler = Box::new(scheduler);
         sim::run(parts, jobs, observer).map_err(|error| Exit::Failed.because(error))
     }
 
-    fn policy(&self, name: &str) -> Result<AnyPolicy<Jobs>, Failure> {
+    fn policy(&self, name: &str) -> Result<AnyPolicy<Jobs>, UnknownPolicy> {
         let timeout = Duration::from_millis(self.policy_timeout_ms);
         if let Some(policy) = ExecJobPolicy::from_name(name, timeout) {
             return Ok(AnyPolicy::Own(Arc::new(policy)));
         }
-        let found = match self.mode {
+        match self.mode {
             Mode::Exact => policy::BUILT_IN.find(name),
             Mode::CompatTiresias => tiresias_compat::REGISTRY.find(name),
             Mode::CompatElasticflow => elasticflow_compat::REGISTRY.find(name),
-        };
-        found.map_err(|error| usage("--policy", error))
+        }
     }
 
     fn knobs(&self) -> Result<Knobs, Failure> {
-        if !self.queues.is_sorted_by(|a, b| a < b) {
-            return Err(usage("--queues", "each limit has to be above the one before"));
+        if let Some([before, limit]) =
+            self.queues.array_windows().find(|[before, limit]| limit <= before)
+        {
+            let why = "each limit has to be above the one before";
+            return Err(usage("--queues", format!("{why}, and {limit} is not above {before}")));
         }
         let history = self.history.as_deref().map(|path| parse(path, gittins::read_history));
         let table = self.gittins_table.as_deref().map(|path| parse(path, gittins::read_table));

@@ -20,9 +20,10 @@ use weft_process::say;
 use weft_testbed::interrupt;
 use weft_testbed::report::{ClusterRow, ClusterSample, cluster_rows, table};
 
-use super::cluster::{ClusterArgs, write};
+use super::cluster::ClusterArgs;
 use super::cluster_choice::{Choice, Mode, read_cluster, usage};
 use super::cluster_curves::{Curves, draw};
+use super::cluster_files::Staged;
 use super::{
     Exit, Failure, Format, Outcome, compare, csv_text, emit_csv, emit_json, emit_text, progress_bar,
 };
@@ -41,14 +42,21 @@ pub(crate) struct CompareArgs {
         value_name = "L1,L2,…",
         value_delimiter = ',',
         default_value = "0.7,1,1.3",
-        requires = "compare"
+        requires = "compare",
+        allow_hyphen_values = true
     )]
     loads: Vec<f64>,
     /// Seeds of arrivals, and of made-up jobs: `3`, `1,2,5`, or `1..5`, which is 1 to 5.
-    #[arg(long, default_value = "1..10", requires = "compare")]
+    #[arg(long, default_value = "1..10", requires = "compare", allow_hyphen_values = true)]
     seeds: String,
     /// Small made-up cases, of which the best of all fixed orders is known.
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "compare")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 200,
+        requires = "compare",
+        allow_negative_numbers = true
+    )]
     small_cases: u64,
 }
 
@@ -61,16 +69,40 @@ pub(crate) struct NetworkArgs {
     #[arg(long)]
     network: bool,
     /// A node's link, Gb/s each direction.
-    #[arg(long, value_name = "GBPS", default_value_t = 10.0, requires = "network")]
+    #[arg(
+        long,
+        value_name = "GBPS",
+        default_value_t = 10.0,
+        requires = "network",
+        allow_negative_numbers = true
+    )]
     node_gbps: f64,
     /// A rack's link to the others, Gb/s each direction; a switch is a rack.
-    #[arg(long, value_name = "GBPS", default_value_t = 20.0, requires = "network")]
+    #[arg(
+        long,
+        value_name = "GBPS",
+        default_value_t = 20.0,
+        requires = "network",
+        allow_negative_numbers = true
+    )]
     rack_gbps: f64,
     /// Slots of an aggregator; there is one at each switch and one between racks.
-    #[arg(long, value_name = "N", default_value_t = 2_048, requires = "network")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2_048,
+        requires = "network",
+        allow_negative_numbers = true
+    )]
     slots: u32,
     /// Slots that a job on several nodes needs; without them its nodes sum around a ring.
-    #[arg(long, value_name = "N", default_value_t = 512, requires = "network")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 512,
+        requires = "network",
+        allow_negative_numbers = true
+    )]
     slots_per_job: u32,
 }
 
@@ -81,7 +113,8 @@ impl NetworkArgs {
         }
         let rate = |option, gbps: f64| {
             if !(0.001..=100_000.0).contains(&gbps) {
-                return Err(usage(option, "expected Gb/s between 0.001 and 100,000"));
+                let why = "expected Gb/s between 0.001 and 100,000";
+                return Err(usage(option, format!("{why}, not {gbps}")));
             }
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
             Ok((gbps * 125e6) as u64)
@@ -126,6 +159,9 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     let setups: Result<Vec<(String, Setup)>, Failure> =
         options.compare.iter().map(|name| Ok((name.clone(), setup(name, cluster)?))).collect();
     let setups = setups?;
+    for (_, setup) in &setups {
+        arguments.choice.tell(setup);
+    }
     let traces: Result<Vec<Trace>, Failure> = arguments
         .trace
         .iter()
@@ -146,7 +182,10 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
                         return Err(Exit::Interrupted.because(anyhow!("between two simulations")));
                     }
                     let mut seen = Seen::new(&cluster);
-                    arguments.choice.simulate(setup, jobs.clone(), &mut seen)?;
+                    let done = arguments.choice.simulate(setup, jobs.clone(), &mut seen);
+                    let of = &trace.name;
+                    let case = format!("{of}, load {load}, seed {seed}, policy {name}");
+                    done.map_err(in_case(case))?;
                     all.jct_s.append(&mut seen.curves.jct_s);
                     if all.used.is_empty() {
                         all.used = seen.curves.used;
@@ -179,7 +218,10 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
     let answer = Answer { rows: cluster_rows(&samples), small_cases: small_cases? };
     bar.finish_and_clear();
     if let Some(out) = &arguments.out {
-        let whose = format!("{cases} cases of {} traces, {} GPUs", traces.len(), cluster.gpus());
+        let names: Vec<_> = traces.iter().map(|trace| trace.name.as_str()).collect();
+        let loads: Vec<_> = options.loads.iter().map(f64::to_string).collect();
+        let (names, loads, seeds) = (names.join(", "), loads.join(", "), &options.seeds);
+        let whose = format!("{names}; loads {loads}; seeds {seeds}; {} GPUs", cluster.gpus());
         let first = samples.first().map_or_else(String::new, |case| {
             format!("{}, load {}, seed {}", case.trace, case.load, case.seed)
         });
@@ -195,10 +237,21 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
 
 /// `dlas-gpu`, or `dlas-gpu@skew`.
 fn setup(choice: &Choice, name: &str, cluster: Cluster) -> Result<Setup, Failure> {
+    let option = "--compare";
     match name.split_once('@') {
-        Some((policy, placement)) => choice.setup_at(policy, Some(placement), cluster),
-        None => choice.setup(name, cluster),
+        Some((policy, placement)) => {
+            choice.setup_at((option, policy), (option, Some(placement)), cluster)
+        }
+        None => {
+            let placement = ("--placement", choice.placement.as_deref());
+            choice.setup_at((option, name), placement, cluster)
+        }
     }
+}
+
+/// A failure that says in which case.
+fn in_case(case: String) -> impl FnOnce(Failure) -> Failure {
+    |Failure { exit, error }| Failure { exit, error: error.context(case) }
 }
 
 /// Where a trace's jobs come from.
@@ -289,7 +342,8 @@ fn distance(choice: &Choice, name: &str, setup: &Setup, cases: u64) -> Result<Di
         let jobs = small_case(seed);
         let Some(best_ns) = best_order_ns(&jobs, cluster.gpus()) else { continue };
         let mut seen = Seen::new(&cluster);
-        choice.simulate(setup, jobs, &mut seen)?;
+        let done = choice.simulate(setup, jobs, &mut seen);
+        done.map_err(in_case(format!("small case {seed}, policy {name}")))?;
         let avg_jct_s = seen.figures.summary(&cluster).avg_jct_s;
         ratios.push(avg_jct_s / (best_ns / NS_PER_S as f64));
     }
@@ -308,12 +362,12 @@ fn write_all(
     answer: &Answer,
     curves: &[(String, Curves)],
 ) -> Result<(), Failure> {
-    std::fs::create_dir_all(out)
-        .map_err(|error| Exit::Failed.because(anyhow!("creating {}: {error}", out.display())))?;
+    let mut files = Staged::create(out)?;
     let json = serde_json::to_string_pretty(answer).map_err(|error| Exit::Failed.because(error))?;
-    write(&out.join("compare.json"), &(json + "\n"))?;
-    write(&out.join("compare.csv"), &csv_text(&answer.rows)?)?;
-    draw(out, whose, curves)?;
+    files.write("compare.csv", &csv_text(&answer.rows)?)?;
+    draw(&mut files, whose, curves)?;
+    files.write("compare.json", &(json + "\n"))?;
+    files.publish()?;
     say!("weft: rows and pictures in {}", out.display());
     Ok(())
 }

@@ -1,13 +1,11 @@
 //! What `weft cluster` draws: how long jobs took, and how much of the cluster was in use when.
 
-use std::path::Path;
-
 use weft_jobs::cluster::Cluster;
 use weft_jobs::job::NS_PER_S;
 use weft_jobs::sim::{Row, Usage};
 use weft_testbed::report::{SvgError, completions_svg, utilisation_svg};
 
-use super::cluster::write;
+use super::cluster_files::Staged;
 use super::{Exit, Failure};
 
 /// What pictures show of one simulation.
@@ -40,7 +38,7 @@ impl Curves {
 
 /// Draws `completions.svg` of `all` and `utilisation.svg` of `one`, the first case of all.
 pub(crate) fn draw(
-    out: &Path,
+    files: &mut Staged,
     [all, one]: [&str; 2],
     kinds: &[(String, Curves)],
 ) -> Result<(), Failure> {
@@ -51,7 +49,7 @@ pub(crate) fn draw(
     let utilisation = utilisation_svg(&format!("GPUs in use: {one}"), &used);
     for (name, picture) in [("completions.svg", completions), ("utilisation.svg", utilisation)] {
         if let Some(picture) = picture.map_err(failed)? {
-            write(&out.join(name), &picture)?;
+            files.write(name, &picture)?;
         }
     }
     Ok(())

@@ -57,7 +57,7 @@ pub(crate) struct BandsArgs {
     #[arg(long, value_name = "M1,M2,…", value_delimiter = ',', required = true)]
     models: Vec<String>,
     /// How often the jobs of each model have rotated; only `round-robin` does.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     rotate: u64,
     /// Group only jobs of one model that stand side by side, as the published agent does.
     #[arg(long)]

@@ -38,14 +38,24 @@ struct FitOf {
 #[derive(Debug, Args)]
 pub(crate) struct DistanceArgs {
     /// How many cases; the same ones every time.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(
+        long,
+        default_value_t = 500,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+        allow_negative_numbers = true
+    )]
     cases: u64,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Table3Args {
     /// Runs of each policy in each column, with seeds from 1 on.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(
+        long,
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(1..=10_000),
+        allow_negative_numbers = true
+    )]
     seeds: u64,
 }
 

@@ -16,19 +16,30 @@ use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, prog
 #[derive(Debug, Args)]
 pub(crate) struct LightsArgs {
     /// Rounds of each job; with fewer than 1,500, times are scaled up to them.
-    #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(1..=1_500))]
+    #[arg(
+        long,
+        default_value_t = 1_500,
+        value_parser = clap::value_parser!(u32).range(1..=1_500),
+        allow_negative_numbers = true
+    )]
     rounds: u32,
     /// How often RoundRobin rotates, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 20,
+        value_parser = clap::value_parser!(u64).range(1..),
+        allow_negative_numbers = true
+    )]
     rotate_s: u64,
     /// Seed of the shares that transfers get of a link.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// How the transfers of one band share a link (derived).
     #[arg(long, value_enum, default_value_t = SharesName::Drawn)]
     shares: SharesName,
     /// The most cores that one step uses, of the 6 of a host (derived).
-    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    #[arg(long, value_name = "N", default_value_t = 1.0, allow_negative_numbers = true)]
     cores_per_step: f64,
 }
 

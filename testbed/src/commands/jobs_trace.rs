@@ -16,20 +16,36 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_enum, default_value_t = SizesName::HeavyTailed)]
     sizes: SizesName,
     /// How many jobs.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..),
+        allow_negative_numbers = true
+    )]
     jobs: u32,
     /// GPUs of the cluster that it is for; no job is wider.
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..),
+        allow_negative_numbers = true
+    )]
     gpus: u32,
     /// GPU time that jobs ask for over what the cluster has while they come.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     load: f64,
     /// Mean gap between two jobs in seconds, instead of a load; with `mixed` only, in whole
     /// seconds, and widths are not cut. 60 s and seed 7, 120 s and seed 1 give the two public ones.
-    #[arg(long, value_name = "S", conflicts_with_all = ["load", "gpus"])]
+    #[arg(
+        long,
+        value_name = "S",
+        conflicts_with_all = ["load", "gpus"],
+        allow_negative_numbers = true
+    )]
     gap: Option<f64>,
     /// The seed.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
 }
 

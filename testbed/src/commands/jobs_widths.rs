@@ -15,20 +15,31 @@ use super::{Exit, Failure, Format, Outcome};
 #[derive(Debug, Args)]
 pub(crate) struct WidthsArgs {
     /// Rate of every worker's link, in Gb/s.
-    #[arg(long, value_name = "GBIT", default_value_t = 10.0)]
+    #[arg(long, value_name = "GBIT", default_value_t = 10.0, allow_negative_numbers = true)]
     rate_gbit: f64,
     /// The model, in MB (1e6 bytes).
-    #[arg(long, value_name = "MB", default_value_t = 100.0)]
+    #[arg(long, value_name = "MB", default_value_t = 100.0, allow_negative_numbers = true)]
     model_mb: f64,
     /// Lcores of the aggregator; n are taken to add n times as fast as one.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u32).range(1..=1_024),
+        allow_negative_numbers = true
+    )]
     lcores: u32,
     /// Rows of Weft's bench instead of the committed ones: CSV of `weft bench allreduce` and of
     /// `weft bench aggregator`.
     #[arg(long, value_name = "FILE,…", value_delimiter = ',')]
     bench: Vec<PathBuf>,
     /// Runs of jobs that come and go, with seeds from 1 on.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(
+        long,
+        default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(1..=10_000),
+        allow_negative_numbers = true
+    )]
     seeds: u64,
 }
 

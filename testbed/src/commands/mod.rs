@@ -10,6 +10,8 @@ pub(crate) mod cluster;
 mod cluster_choice;
 mod cluster_compare;
 mod cluster_curves;
+mod cluster_files;
+mod cluster_stop;
 pub(crate) mod compare;
 pub(crate) mod doctor;
 pub(crate) mod install;

@@ -7,6 +7,10 @@
 //!
 //! A running job's rank may drift with time, the same for all jobs of one width: remaining time
 //! falls, attained service grows.
+//!
+//! A job that found no place is left out until GPUs were given back since, and never asked for
+//! twice at one time, unless nothing runs: so at one time there are at most as many answers as
+//! jobs, however much the places matter. Who was stopped for it may start again at that time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -26,8 +30,10 @@ pub(super) struct Greedy {
     waiting: ByWidth,
     /// Ranks as they would have been at time 0.
     running: ByWidth,
-    /// Found no place; nothing changes that until GPUs are freed.
-    unplaced: Vec<JobId>,
+    /// Found no place: who, when, and how often GPUs had been given back by then.
+    unplaced: Vec<(JobId, u64, u64)>,
+    /// How often GPUs were given back.
+    frees: u64,
 }
 
 type ByWidth = BTreeMap<u32, BTreeSet<Key>>;
@@ -61,6 +67,7 @@ impl Greedy {
             waiting: ByWidth::new(),
             running: ByWidth::new(),
             unplaced: Vec::new(),
+            frees: 0,
         }
     }
 
@@ -78,11 +85,11 @@ impl Greedy {
         let key = (entry.rank, entry.tie, id);
         match entry.state {
             State::Waiting => remove(&mut self.waiting, entry.gpus, key),
-            State::Unplaced => self.unplaced.retain(|other| *other != id),
+            State::Unplaced => self.unplaced.retain(|(other, ..)| *other != id),
             State::Running => {
                 remove(&mut self.running, entry.gpus, key);
                 self.free += entry.gpus;
-                self.retry_unplaced();
+                self.frees += 1;
             }
         }
     }
@@ -96,7 +103,7 @@ impl Greedy {
         let key = (entry.rank, entry.tie, id);
         remove(&mut self.waiting, entry.gpus, key);
         self.entry_mut(id).state = State::Unplaced;
-        self.unplaced.push(id);
+        self.unplaced.push((id, now_ns, self.frees));
     }
 
     /// Whether a job runs.
@@ -144,6 +151,7 @@ impl Greedy {
 
     /// Decides. Without `stops`, those that run go on.
     pub(super) fn settle(&mut self, now_ns: u64, stops: bool, decision: &mut Decision) {
+        self.retry_unplaced(now_ns);
         let mut passed: Vec<u32> = Vec::new();
         // Taken off, with their ranks of now; most of them may go on.
         let mut off: BTreeSet<Key> = BTreeSet::new();
@@ -176,13 +184,11 @@ impl Greedy {
             let Entry { gpus, rank, tie, .. } = self.entry(*id);
             insert(&mut self.waiting, gpus, (rank, tie, *id));
         }
+        self.frees += u64::from(!stopped.is_empty());
         let stops = stopped.into_iter().map(|id| Change { id, gpus: 0 });
         decision.changes.extend(stops);
         let starts = started.into_iter().map(|id| Change { id, gpus: self.entry(id).gpus });
         decision.changes.extend(starts);
-        if decision.changes.iter().any(|change| change.gpus == 0) {
-            self.retry_unplaced();
-        }
     }
 
     /// Takes running jobs off, the last first, until so many GPUs are free. Only those behind
@@ -250,8 +256,15 @@ impl Greedy {
         insert(&mut self.waiting, gpus, (rank, tie, id));
     }
 
-    fn retry_unplaced(&mut self) {
-        for id in core::mem::take(&mut self.unplaced) {
+    fn retry_unplaced(&mut self, now_ns: u64) {
+        let (frees, is_idle) = (self.frees, self.running.is_empty());
+        let may_fit = |(_, at_ns, before): &mut (JobId, u64, u64)| {
+            *before < frees && (*at_ns < now_ns || is_idle)
+        };
+        if self.unplaced.is_empty() {
+            return;
+        }
+        for (id, ..) in self.unplaced.extract_if(.., may_fit).collect::<Vec<_>>() {
             let entry = self.entry_mut(id);
             entry.state = State::Waiting;
             let Entry { gpus, rank, tie, .. } = *entry;

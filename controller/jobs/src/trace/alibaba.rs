@@ -6,9 +6,7 @@
 //! occupies it. `gpu_model` is no training model: jobs have none. Source: alibaba/clusterdata,
 //! cluster-trace-v2026-spot-gpu, `job_info_df.csv`.
 
-use alloc::vec::Vec;
-
-use super::Collector;
+use super::{Collector, Trace};
 use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
@@ -17,7 +15,7 @@ use crate::text::{Table, TextError};
 ///
 /// # Errors
 /// [`TextError`] at the first line that is wrong.
-pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job>, TextError> {
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, TextError> {
     let table = Table::new(file, text)?;
     let (name, workers) = (table.column("job_name")?, table.column("worker_num")?);
     let gpus = table.column("gpu_request")?;
@@ -57,6 +55,7 @@ pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job
 #[cfg(test)]
 mod tests {
     use alloc::string::{String, ToString as _};
+    use alloc::vec::Vec;
 
     use super::*;
 
@@ -65,13 +64,15 @@ mod tests {
 
     fn read_rows(rows: &str) -> Result<Vec<Job>, String> {
         let text = String::from(HEADER) + rows;
-        read("a.csv", &text, Some(&Cluster::of_nodes(4, 8))).map_err(|error| error.to_string())
+        read("a.csv", &text, Some(&Cluster::of_nodes(4, 8)))
+            .map(|trace| trace.jobs)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
     fn gpus_are_those_of_all_workers() {
         let rows = include_str!("../../tests/traces/alibaba.csv");
-        let jobs = read("alibaba.csv", rows, None).expect("a trace");
+        let jobs = read("alibaba.csv", rows, None).expect("a trace").jobs;
         let short = jobs.iter().map(|job| (&*job.name, job.gpus, job.submit_ns / 1_000_000_000));
         let short: Vec<_> = short.collect();
         let expected = [

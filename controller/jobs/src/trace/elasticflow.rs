@@ -4,9 +4,7 @@
 //! is (`deadline`) is not read. `duration` is that on `num_gpu`. Source: gudiandian/ElasticFlow at
 //! b3f5ea4 (ASPLOS'23).
 
-use alloc::vec::Vec;
-
-use super::Collector;
+use super::{Collector, Trace};
 use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
@@ -21,7 +19,7 @@ pub fn is_it(text: &str) -> bool {
 ///
 /// # Errors
 /// [`TextError`] at the first line that is wrong.
-pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job>, TextError> {
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, TextError> {
     let table = Table::new(file, text)?;
     let [id, gpus, model] =
         [table.column("job_id")?, table.column("num_gpu")?, table.column("model_name")?];
@@ -63,7 +61,7 @@ mod tests {
             "{HEADER}1,2,4686,19793,GPT2,4830,256,11932\n0,1,0,7246,resnet50,3930,64,5896\n"
         );
         assert!(is_it(&text) && !is_it("job_id,num_gpu\n"));
-        let jobs = read("t.csv", &text, Some(&Cluster::of_nodes(1, 8))).expect("a trace");
+        let jobs = read("t.csv", &text, Some(&Cluster::of_nodes(1, 8))).expect("a trace").jobs;
         assert_eq!((&*jobs[0].name, &*jobs[1].name), ("0", "1"));
         assert_eq!((jobs[1].gpus, jobs[1].submit_ns), (2, 4_686_000_000_000));
         assert_eq!((jobs[1].iterations, jobs[1].global_batch), (19_793, 256));

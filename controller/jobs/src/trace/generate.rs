@@ -168,7 +168,7 @@ mod tests {
             ("syn60", include_str!("../../tests/tiresias/traces/syn60_job.csv"), 60.0, 7),
             ("syn480_a", include_str!("../../tests/tiresias/traces/syn480_a_job.csv"), 120.0, 1),
         ] {
-            let expected = tiresias::read(name, text, None).expect("a trace");
+            let expected = tiresias::read(name, text, None).expect("a trace").jobs;
             let ours = mixed(u32::try_from(expected.len()).unwrap(), gap_s, seed);
             assert_eq!(ours, expected, "{name}");
         }

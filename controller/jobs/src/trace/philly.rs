@@ -14,25 +14,17 @@ use alloc::vec::Vec;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Collector;
+use super::{Collector, Trace};
 use crate::cluster::Cluster;
 use crate::job::{Job, NS_PER_S};
-use crate::text::{SECONDS_MAX, TextError};
-
-/// What a file has.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Philly {
-    /// The jobs in order of submission.
-    pub jobs: Vec<Job>,
-    /// Jobs without an attempt whose start and end are known.
-    pub left_out: usize,
-}
+use crate::text::{SECONDS_MAX, TextError, without_mark};
 
 /// The jobs of a trace; with a cluster, none larger than it.
 ///
 /// # Errors
 /// [`TextError`] at the first line that is wrong.
-pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Philly, TextError> {
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, TextError> {
+    let text = without_mark(text);
     let reader = Reader { file, text };
     if text.trim().is_empty() {
         return Err(TextError::new(file, 1, "jobs", "the file is empty: it is a list of jobs"));
@@ -71,7 +63,7 @@ pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Philly,
         };
         jobs.push(reader.line(fields.jobid), ["jobid", "gpus"], job)?;
     }
-    Ok(Philly { jobs: jobs.finish()?, left_out })
+    Ok(Trace { left_out, ..jobs.finish()? })
 }
 
 /// A job's fields as the text has them, so that each knows its line.

@@ -6,7 +6,9 @@ const HEADER: &str = "job_id,num_gpu,submit_time,iterations,model_name,duration,
 
 fn read(rows: &str) -> Result<Vec<Job>, String> {
     let text = String::from(HEADER) + rows;
-    tiresias::read("t.csv", &text, Some(&Cluster::of_nodes(2, 4))).map_err(|e| e.to_string())
+    tiresias::read("t.csv", &text, Some(&Cluster::of_nodes(2, 4)))
+        .map(|trace| trace.jobs)
+        .map_err(|e| e.to_string())
 }
 
 #[test]
@@ -61,4 +63,37 @@ fn a_cluster_has_one_row_and_gpus() {
     assert!(read("1,1,4,1,1\n1,1,4,1,1").unwrap_err().starts_with("c.csv:3: num_switch: "));
     assert!(read("9999,9999,9999,1,1").unwrap_err().contains("more than"));
     assert!(cluster("c.csv", "num_switch\n1").unwrap_err().to_string().starts_with("c.csv:1: num"));
+}
+
+#[test]
+fn a_duration_below_a_second_is_refused_where_seconds_are_whole() {
+    let text = String::from(HEADER) + "0,1,9,1,a,1.5,0\n1,1,0.5,1,a,0.5,0\n";
+    let trace = tiresias::read("t.csv", &text, None).unwrap();
+    assert_eq!(trace.lines, [3, 2], "in order of submission");
+    let error = trace.in_seconds("t.csv").unwrap_err().to_string();
+    assert!(error.starts_with("t.csv:3: duration: is below 1 s"), "{error}");
+    let text = String::from(HEADER) + "0,1,9,1,a,1.5,0\n";
+    assert_eq!(tiresias::read("t.csv", &text, None).unwrap().in_seconds("t.csv"), Ok(()));
+}
+
+#[test]
+fn a_name_that_would_not_be_read_back_is_refused() {
+    let philly = |name: &str| {
+        let text = include_str!("../../tests/traces/philly.json").replace("two-servers", name);
+        philly::read("p.json", &text, None).map_err(|error| error.to_string())
+    };
+    assert!(philly("a b;c").is_ok());
+    for name in ["a,b", "#a", " a", "a\\nb", "a\\\"b"] {
+        let error = philly(name).unwrap_err();
+        assert!(error.contains(": jobid: ") && error.contains("a job's name has no"), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_mark_at_the_start_is_skipped_in_every_format_and_jobs_left_out_are_counted() {
+    let text = alloc::format!("\u{feff}{HEADER}0,1,9,1,a,1.5,0\n");
+    assert_eq!(super::read("t.csv", &text, None).unwrap().jobs.len(), 1);
+    let text = alloc::format!("\u{feff}{}", include_str!("../../tests/traces/philly.json"));
+    assert_eq!(super::read("p.json", &text, None).unwrap().left_out, 2);
 }

@@ -3,9 +3,7 @@
 //! `job_id,num_gpu,submit_time,iterations,model_name,duration,interval`; `iterations`, `model_name`
 //! and `interval` may be absent. Source: SymbioticLab/Tiresias at 959f9b0.
 
-use alloc::vec::Vec;
-
-use super::Collector;
+use super::{Collector, Trace};
 use crate::cluster::Cluster;
 use crate::job::Job;
 use crate::text::{Table, TextError};
@@ -14,7 +12,7 @@ use crate::text::{Table, TextError};
 ///
 /// # Errors
 /// [`TextError`] at the first line that is wrong.
-pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Vec<Job>, TextError> {
+pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, TextError> {
     let table = Table::new(file, text)?;
     let (id, gpus) = (table.column("job_id")?, table.column("num_gpu")?);
     let (submit, duration) = (table.column("submit_time")?, table.column("duration")?);

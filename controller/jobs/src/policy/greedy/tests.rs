@@ -95,3 +95,36 @@ fn who_found_no_place_waits_until_gpus_are_freed() {
     greedy.settle(1, true, &mut decision);
     assert_eq!(decision.changes, [Change { id: JobId(1), gpus: 3 }]);
 }
+
+#[test]
+fn who_found_no_place_is_not_asked_for_twice_at_one_time() {
+    let mut greedy = Greedy::new(4, |_| 0);
+    let ids = [JobId(0), JobId(1), JobId(2)];
+    let settle = |greedy: &mut Greedy, now_ns| {
+        let mut decision = Decision::default();
+        greedy.settle(now_ns, true, &mut decision);
+        decision.changes.iter().map(|change| (change.id.0, change.gpus)).collect::<Vec<_>>()
+    };
+    greedy.add(ids[0], 2, 5, 0);
+    greedy.add(ids[1], 2, 6, 1);
+    assert_eq!(settle(&mut greedy, 0), [(0, 2), (1, 2)]);
+    // A job ahead of both has them stopped, and finds no place: they go on, and it waits.
+    greedy.add(ids[2], 3, 1, 2);
+    assert_eq!(settle(&mut greedy, 7), [(0, 0), (1, 0), (2, 3)]);
+    greedy.unplaced(ids[2], 7);
+    assert_eq!(settle(&mut greedy, 7), [(0, 2), (1, 2)]);
+    assert_eq!(settle(&mut greedy, 7), []);
+    // GPUs were given back after it was asked for: it is asked for again, but later.
+    greedy.remove(ids[1]);
+    assert_eq!(settle(&mut greedy, 7), []);
+    assert_eq!(settle(&mut greedy, 8), [(0, 0), (2, 3)]);
+    greedy.unplaced(ids[2], 8);
+    assert_eq!(settle(&mut greedy, 8), [(0, 2)]);
+    assert_eq!(settle(&mut greedy, 9), [], "nothing was given back since");
+    // Where nothing runs any more, there is nothing to wait for.
+    greedy.remove(ids[0]);
+    greedy.remove(ids[2]);
+    greedy.add(ids[0], 2, 0, 3);
+    greedy.add(ids[1], 3, 1, 4);
+    assert_eq!(settle(&mut greedy, 10), [(0, 2)]);
+}
