@@ -210,7 +210,7 @@ impl Scheduler for Clockwork {
         self.choose(decision);
         if let Rule::Queues { by_gpu, .. } = self.rule {
             let jump_s = self.jobs.iter().filter_map(|entry| self.jump_s(entry, by_gpu)).min();
-            decision.again_at_ns = jump_s.map(|jump_s| time_ns(now_s + jump_s));
+            decision.again_at_ns = jump_s.map(|jump_s| time_ns(now_s.saturating_add(jump_s)));
         }
         Ok(())
     }
