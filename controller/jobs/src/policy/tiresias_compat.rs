@@ -304,7 +304,9 @@ impl Clockwork {
     fn jump_s(&self, entry: &Entry, by_gpu: bool) -> Option<i64> {
         if entry.is_running {
             let left_s = self.limits_s.get(entry.queue)? - entry.executed_s;
-            return Some(if by_gpu { left_s.div_euclid(entry.gpus) } else { left_s });
+            // Where it would be looked for at the same time again, a second later.
+            let later_s = i64::from(left_s > 0);
+            return Some(if by_gpu { left_s.div_euclid(entry.gpus).max(later_s) } else { left_s });
         }
         let knob = self.knob.filter(|_| entry.queue > 0 && entry.executed_s > 0)?;
         let left_s = whole(entry.executed_s as f64 * knob - entry.waited_s as f64);

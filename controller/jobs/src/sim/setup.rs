@@ -43,7 +43,8 @@ impl Setup {
     /// The parts of one run.
     ///
     /// # Errors
-    /// What the policy says against the setting; a quantum below [`QUANTUM_MIN_NS`], a start that
+    /// What the policy says against the setting; a quantum or a
+    /// queue's limit below [`QUANTUM_MIN_NS`], a start that
     /// takes more than a century, and a slowdown of more than [`SLOWDOWN_MAX`].
     pub fn parts(&self) -> Result<Parts, PolicyError> {
         self.check()?;
@@ -78,6 +79,14 @@ impl Setup {
             (
                 (1..QUANTUM_MIN_NS).contains(&quantum_ns),
                 format!("a quantum of {quantum_ns} ns; the least is 1 ms"),
+            ),
+            (
+                self.setting
+                    .knobs
+                    .queue_limits_ns
+                    .iter()
+                    .any(|limit_ns| *limit_ns < QUANTUM_MIN_NS),
+                "a queue with a limit below 1 ms".into(),
             ),
             (
                 self.costs.preemption_ns > century_ns,
