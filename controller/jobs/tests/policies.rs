@@ -230,6 +230,7 @@ fn every_policy_finishes_under_every_placement_on_any_trace() {
 /// Numbers that a command line may have: every run ends, or is refused by one line. Sums are checked
 /// for overflow here, as in every test.
 #[test]
+#[expect(clippy::cast_possible_truncation, reason = "indices of short lists")]
 fn extreme_knobs_end_in_a_schedule_or_in_one_line() {
     let cluster = Cluster::of_nodes(2, 4);
     let times_ns = [1, NS_PER_S, 3_250 * NS_PER_S, 1 << 61, 1 << 62, 1 << 63, u64::MAX];

@@ -299,8 +299,8 @@ fn seconds_are_written_exactly() {
 #[test]
 fn the_cluster_is_called_too_small_where_there_was_no_place() {
     let mut parts = parts("fifo", Cluster { switches: 2, ..Cluster::of_nodes(1, 4) });
-    let placer = |cluster| (place::by_name("yarn").unwrap().placer)(cluster, &Default::default());
-    parts.placer = placer(&parts.cluster);
+    let yarn = place::by_name("yarn").unwrap();
+    parts.placer = (yarn.placer)(&parts.cluster, &place::Options::default());
     let error = run(parts, [job("a", 8, 0, 10), job("b", 1, 0, 10)], &mut Seen::default());
     let error = error.unwrap_err().to_string();
     let said = "policy fifo lets 2 jobs wait for ever, first a; the cluster is too small";
