@@ -7,7 +7,7 @@ Shortest duration first among those that fit; nobody is stopped.
 import json
 import sys
 
-free, waiting, running = 0, {}, {}
+free, waiting, running, unplaced = 0, {}, {}, {}
 for line in sys.stdin:
     question = json.loads(line)
     if "setting" in question:
@@ -16,8 +16,13 @@ for line in sys.stdin:
         ((what, told),) = delta.items()
         if what == "arrived":
             waiting[told["job"]] = told
-        elif what == "ended" or what == "unplaced":
+        elif what == "ended":
             free += running.pop(told["job"])["gpus"]
+            waiting.update(unplaced)  # They may find a place now.
+            unplaced.clear()
+        elif what == "unplaced":
+            unplaced[told["job"]] = running.pop(told["job"])
+            free += unplaced[told["job"]]["gpus"]
     changes = []
     for name, job in sorted(waiting.items(), key=lambda item: item[1]["duration_ns"]):
         if job["gpus"] <= free:

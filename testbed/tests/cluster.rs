@@ -193,6 +193,9 @@ fn the_program_of_the_guide_decides_who_runs() {
     let shortest = summary(&["--policy", "exec:python3 docs/policies/shortest_job.py"]);
     assert_eq!(shortest["jobs"], 60);
     assert_eq!(shortest["preemptions"], 0);
+    // Where some jobs find no place at first, they are started later.
+    let program = "exec:python3 docs/policies/shortest_job.py";
+    assert_eq!(summary(&["--policy", program, "--placement", "yarn"])["jobs"], 60);
     // Shortest first is better than first come, and no better than knowing and stopping.
     let mean = |summary: &Value| summary["avg_jct_s"].as_f64().unwrap();
     let [fifo, srtf] = ["fifo", "shortest"].map(|policy| summary(&["--policy", policy]));

@@ -1,7 +1,7 @@
 //! A policy that is another program: `exec:CMD`.
 //!
 //! The program is started once, through the shell. For every plan it gets one line, the case as in
-//! docs/plan.md, and answers with one line, the plan; `order` alone will do. Does I/O and decides
+//! docs/plan.md, and answers with one line, and no more, the plan; `order` alone will do. Does I/O and decides
 //! nothing: [`weft_plan::policy::outside::accept`] judges the answer. A program that is late, ends,
 //! or answers nonsense gives an error within the timeout; the caller falls back and counts it, and
 //! the next plan starts the program anew. [`ExecJobPolicy`] is the same for a cluster's jobs, where
@@ -192,6 +192,13 @@ impl Process {
 
     fn ask(&mut self, question: &str, timeout: Duration) -> Result<String, String> {
         let ended = "it has ended".to_owned();
+        // What it wrote since its answer would be taken for the answer to this question.
+        if let Ok(line) = self.lines.try_recv() {
+            let start: String = line.trim_end().chars().take(60).collect();
+            return Err(format!(
+                "it answered twice; one line answers a question, not also {start:?}"
+            ));
+        }
         self.stdin.send(format!("{question}\n")).map_err(|_| ended.clone())?;
         self.lines.recv_timeout(timeout).map_err(|error| match error {
             RecvTimeoutError::Timeout => format!("not within {} ms", timeout.as_millis()),
@@ -271,6 +278,24 @@ mod tests {
         assert!(error.contains("it has ended"), "{error}");
         assert!(ExecPolicy::from_name("mlfabric", TIMEOUT_DEFAULT).is_none());
         assert!(ExecPolicy::from_name("exec: ", TIMEOUT_DEFAULT).is_none());
+    }
+
+    #[test]
+    fn a_second_line_to_one_question_is_named_at_the_next() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("policy.sh");
+        // Both lines in one write, so that the second is there when the first is read.
+        let text =
+            "while read -r line; do printf '{\"order\":[\"u\"]}\\n{\"order\":[]}\\n'; done\n";
+        std::fs::write(&script, text).unwrap();
+        let name = format!("exec:sh {}", script.display());
+        let policy = ExecPolicy::from_name(&name, Duration::from_secs(20)).unwrap();
+        let case = Case::from_json(CASE).unwrap();
+        assert!(policy.plan(&case).is_ok());
+        thread::sleep(Duration::from_millis(200));
+        let error = policy.plan(&case).unwrap_err().to_string();
+        assert!(error.contains("it answered twice") && error.lines().count() == 1, "{error}");
+        assert!(policy.plan(&case).is_ok(), "it is started anew");
     }
 
     #[test]

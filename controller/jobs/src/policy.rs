@@ -148,6 +148,24 @@ pub struct Knobs {
     pub restart_ns: u64,
 }
 
+impl Knobs {
+    /// Times of more than [`NEVER_NS`] are as good as that; sums with them do not overflow.
+    #[must_use]
+    pub fn bounded(&self) -> Self {
+        let limits_ns = self.queue_limits_ns.iter().map(|limit_ns| (*limit_ns).min(NEVER_NS));
+        Self {
+            queue_limits_ns: limits_ns.collect(),
+            starvation_limit_ns: self.starvation_limit_ns.map(|limit_ns| limit_ns.min(NEVER_NS)),
+            quantum_ns: self.quantum_ns.min(NEVER_NS),
+            restart_ns: self.restart_ns.min(NEVER_NS),
+            ..self.clone()
+        }
+    }
+}
+
+/// A time that never comes: 146 years, in nanoseconds.
+pub const NEVER_NS: u64 = 1 << 62;
+
 /// How fast jobs are at which width.
 pub trait Widths: fmt::Debug + Send + Sync {
     /// How much faster than on the GPUs that it asked for the job is on `gpus`; 0 when it cannot

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use thiserror::Error;
 
 use crate::cluster::Cluster;
-use crate::job::{Job, JobId};
+use crate::job::{Job, JobId, NS_PER_S};
 use crate::place::Placer;
 use crate::policy::{Change, Decision, Delta, Manner, PolicyError, Scheduler};
 
@@ -75,17 +75,37 @@ pub enum SimError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// Jobs wait, nothing runs, and the policy wants nothing.
-    #[error(
-        "policy {policy} lets {waiting} jobs wait for ever, first {job}; the cluster is too small \
-         for them under this placement"
-    )]
+    #[error("policy {policy} lets {waiting} jobs wait for ever, first {job}; {reason}")]
     Stuck {
         /// Which.
         policy: String,
         /// How many jobs wait.
         waiting: u32,
+        /// The one that waits longest; of those that found no place, if there are any.
+        job: String,
+        /// Whether the cluster is too small, or all its GPUs are free.
+        reason: &'static str,
+    },
+    /// The policy was asked [`POLLS_IDLE_MAX`] times while jobs waited, and no job got any further.
+    #[error(
+        "policy {policy} was asked {POLLS_IDLE_MAX} times until {now_s} s, while {waiting} jobs \
+         wait and none comes, ends or works, first {job}"
+    )]
+    Idle {
+        /// Which.
+        policy: String,
+        /// When.
+        now_s: u64,
+        /// How many jobs wait.
+        waiting: u32,
         /// The one that waits longest.
         job: String,
+    },
+    /// Something is later than [`TIME_MAX_NS`].
+    #[error("after {} years jobs still run under policy {policy}: they are too long or too slow", TIME_MAX_NS / YEAR_NS)]
+    TooLong {
+        /// Which.
+        policy: String,
     },
     /// The jobs did not come in order.
     #[error("job {job} is submitted before the job ahead of it; sort the trace by time")]
@@ -94,6 +114,14 @@ pub enum SimError {
         job: String,
     },
 }
+
+/// The last time of a simulation, in nanoseconds: 292 years. What a policy wants later is never.
+pub const TIME_MAX_NS: u64 = 1 << 63;
+
+const YEAR_NS: u64 = 365 * 86_400 * NS_PER_S;
+
+/// How often a policy may be asked, while jobs wait, without one that comes, ends or works.
+pub const POLLS_IDLE_MAX: u32 = 100_000;
 
 /// Runs all jobs, which come in order of submission, to their ends.
 ///
@@ -105,8 +133,14 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<(), SimError> {
     let live = Jobs::new(parts.manner.end_order);
-    let mut sim =
-        Sim { parts, live, now_ns: 0, decision: Decision::default(), unplaced: Vec::new() };
+    let mut sim = Sim {
+        parts,
+        live,
+        now_ns: 0,
+        decision: Decision::default(),
+        unplaced: Vec::new(),
+        polls_idle: 0,
+    };
     drive(&mut sim, jobs, observer)
 }
 
@@ -119,11 +153,17 @@ fn drive(
     let mut again_at_ns: Option<u64> = None;
     loop {
         let submit_ns = trace.peek().map(|job| job.submit_ns);
+        if submit_ns.is_none() && sim.live.count() == 0 {
+            break;
+        }
         let next = [sim.live.next_end_ns(), submit_ns, again_at_ns].into_iter().flatten().min();
         let Some(next_ns) = next else { break };
         if next_ns < sim.now_ns {
             let job = trace.peek().map_or_else(String::new, |job| job.name.as_ref().to_owned());
             return Err(SimError::Unsorted { job });
+        }
+        if next_ns > TIME_MAX_NS {
+            return Err(SimError::TooLong { policy: sim.parts.policy.clone() });
         }
         sim.now_ns = next_ns;
         while let Some(id) = sim.live.ends_at(next_ns) {
@@ -131,20 +171,28 @@ fn drive(
         }
         while let Some(job) = trace.next_if(|job| job.submit_ns == next_ns) {
             let id = sim.live.arrive(job);
+            sim.polls_idle = 0;
             let job = &sim.live.get(id).job;
             sim.parts.scheduler.handle(next_ns, Delta::Arrived { id, job })?;
         }
-        again_at_ns = sim.settle()?;
+        again_at_ns = sim.settle()?.filter(|again_ns| *again_ns <= TIME_MAX_NS);
         observer.usage(next_ns, sim.live.usage());
     }
-    match sim.live.longest_waiting() {
-        None => Ok(()),
-        Some(job) => Err(SimError::Stuck {
-            policy: sim.parts.policy.clone(),
-            waiting: sim.live.usage().waiting,
-            job: job.name.as_ref().to_owned(),
-        }),
-    }
+    let gpus = sim.parts.cluster.gpus();
+    let has_no_place = |live: &Live| live.is_unplaced || live.job.gpus > gpus;
+    let (job, reason) = match sim.live.longest_waiting(has_no_place) {
+        Some(job) => (job, "the cluster is too small for them under this placement"),
+        None => match sim.live.longest_waiting(|_| true) {
+            Some(job) => (job, "it starts none of them though all GPUs are free"),
+            None => return Ok(()),
+        },
+    };
+    Err(SimError::Stuck {
+        policy: sim.parts.policy.clone(),
+        waiting: sim.live.usage().waiting,
+        job: job.name.as_ref().to_owned(),
+        reason,
+    })
 }
 
 struct Sim {
@@ -154,11 +202,14 @@ struct Sim {
     decision: Decision,
     /// Kept for its memory.
     unplaced: Vec<JobId>,
+    /// How often the policy was asked since a job came, ended or worked.
+    polls_idle: u32,
 }
 
 impl Sim {
     fn end(&mut self, id: JobId, observer: &mut dyn Observer) -> Result<(), SimError> {
         let now_ns = self.now_ns;
+        self.polls_idle = 0;
         self.live.settle(id, now_ns);
         let live = self.live.get(id);
         self.parts.placer.observed(id, &live.job, live.speed);
@@ -178,6 +229,7 @@ impl Sim {
             decision.clear();
             self.parts.scheduler.poll(self.now_ns, &mut decision)?;
             let done = self.carry_out(&decision);
+            self.count_idle(&decision)?;
             let again_at_ns = decision.again_at_ns.map(|again_ns| again_ns.max(self.now_ns));
             self.decision = decision;
             done?;
@@ -195,6 +247,27 @@ impl Sim {
                 return Err(self.refused("it asks again and again at one time".to_owned()).into());
             }
         }
+    }
+
+    /// Counts a poll under which no job gets any further: nothing runs but what it started.
+    fn count_idle(&mut self, decision: &Decision) -> Result<(), SimError> {
+        let Usage { running, waiting, .. } = self.live.usage();
+        let changed = decision.changes.iter().filter(|change| change.gpus > 0).count();
+        if waiting == 0 || running as usize > changed {
+            self.polls_idle = 0;
+            return Ok(());
+        }
+        self.polls_idle += 1;
+        if self.polls_idle < POLLS_IDLE_MAX {
+            return Ok(());
+        }
+        let job = self.live.longest_waiting(|_| true);
+        Err(SimError::Idle {
+            policy: self.parts.policy.clone(),
+            now_s: self.now_ns / NS_PER_S,
+            waiting,
+            job: job.map_or_else(String::new, |job| job.name.as_ref().to_owned()),
+        })
     }
 
     fn carry_out(&mut self, decision: &Decision) -> Result<(), SimError> {
@@ -240,7 +313,9 @@ impl Sim {
         let now_ns = self.now_ns;
         let was_running = self.live.get(id).gpus > 0;
         if was_running {
-            self.live.settle(id, now_ns);
+            if self.live.settle(id, now_ns) {
+                self.polls_idle = 0;
+            }
             let live = self.live.get(id);
             self.parts.placer.observed(id, &live.job, live.speed);
             self.parts.placer.release(id, &live.job, live.gpus, &live.place);
@@ -258,6 +333,7 @@ impl Sim {
             if was_running {
                 self.live.count_preemption(id);
             }
+            self.live.lacks_place(id);
             self.unplaced.push(id);
             return Ok(());
         };

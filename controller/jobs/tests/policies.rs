@@ -10,12 +10,14 @@ use weft_jobs::policy::{
     tiresias_compat,
 };
 use weft_jobs::sim::setup::Setup;
+use weft_jobs::sim::summary::Figures;
 use weft_jobs::sim::{self, Observer, Row, Usage};
-use weft_jobs::trace::generate::{Recipe, Sizes};
+use weft_jobs::text::SECONDS_MAX;
+use weft_jobs::trace::generate::{self, Recipe, Sizes};
 use weft_jobs::trace::tiresias;
 use weft_plan::case::Case;
 use weft_plan::policy::{self, Network};
-use weft_plan::sample::Shape;
+use weft_plan::sample::{Numbers, Shape};
 
 /// What the contract promises of any subject. `answer` says what a policy does about its questions,
 /// in words that can be compared.
@@ -222,6 +224,126 @@ fn every_policy_finishes_under_every_placement_on_any_trace() {
                 run(&setup, &jobs);
             }
         }
+    }
+}
+
+/// Numbers that a command line may have: every run ends, or is refused by one line. Sums are checked
+/// for overflow here, as in every test.
+#[test]
+#[expect(clippy::cast_possible_truncation, reason = "indices of short lists")]
+fn extreme_knobs_end_in_a_schedule_or_in_one_line() {
+    let cluster = Cluster::of_nodes(2, 4);
+    let times_ns = [1, NS_PER_S, 3_250 * NS_PER_S, 1 << 61, 1 << 62, 1 << 63, u64::MAX];
+    let century_ns = SECONDS_MAX * NS_PER_S;
+    let mut finished = 0;
+    for seed in 0..200_u64 {
+        let mut numbers = Numbers::new(seed);
+        let mut pick = |times_ns: &[u64]| times_ns[numbers.index(times_ns.len())];
+        let members = ["dlas-gpu-05", "dlas-gpu-1000000000", "dlas-gpu-gittins-2", "fixed-4"];
+        let names: Vec<&str> = BUILT_IN.names().chain(members).collect();
+        let name = names[(seed % names.len() as u64) as usize];
+        let mut setting = Setting::new(cluster);
+        // No limit so low that a test would take minutes.
+        let mut queue_limits_ns = vec![pick(&times_ns[2..]), pick(&times_ns[2..])];
+        queue_limits_ns.sort_unstable();
+        setting.knobs = Knobs {
+            queue_limits_ns,
+            promote_knob: [None, Some(1e-300), Some(1e9), Some(1e300)]
+                [pick(&[0, 1, 2, 3]) as usize],
+            starvation_limit_ns: Some(pick(&times_ns)),
+            // Not so short that a test would take minutes.
+            quantum_ns: pick(&[1, 1 << 50, 1 << 62, u64::MAX]),
+            restart_ns: pick(&[0, NS_PER_S, century_ns, u64::MAX]),
+            ..Knobs::default()
+        };
+        let mut setup = Setup::new(BUILT_IN.find(name).unwrap(), setting);
+        setup.costs.preemption_ns = pick(&[0, NS_PER_S, 10 * NS_PER_S, century_ns, u64::MAX]);
+        setup.costs.restart_ns = setup.setting.knobs.restart_ns;
+        setup.spread_slowdown = [1.0, 2.0, 1e6, 1e30][pick(&[0, 1, 2, 3]) as usize];
+        setup.placement = &PLACEMENTS[pick(&[0, 1, 2, 3, 4, 5, 6, 7]) as usize];
+        let mut jobs = jobs(seed, cluster.gpus());
+        jobs.truncate(8);
+        if seed % 5 == 0 {
+            jobs[1].duration_ns = century_ns;
+            jobs[7].submit_ns = century_ns;
+        }
+        let mut figures = Figures::default();
+        let mut seen = Summed { rows: 0, figures: &mut figures };
+        let ended = setup.parts().map_err(|error| error.to_string()).and_then(|parts| {
+            let jobs = jobs.clone();
+            sim::run(parts, jobs, &mut seen).map_err(|error| error.to_string())
+        });
+        match ended {
+            Ok(()) => {
+                assert_eq!(seen.rows, jobs.len());
+                finished += 1;
+            }
+            Err(error) => assert_eq!(error.lines().count(), 1, "{error}"),
+        }
+        let _ = figures.summary(&cluster);
+    }
+    assert!(finished > 40, "{finished}");
+}
+
+struct Summed<'a> {
+    rows: usize,
+    figures: &'a mut Figures,
+}
+
+impl Observer for Summed<'_> {
+    fn ended(&mut self, row: Row<'_>) {
+        self.rows += 1;
+        self.figures.add(&row);
+        let _ = (row.line(false), row.line(true));
+    }
+}
+
+#[test]
+fn knobs_that_no_run_can_have_are_refused_by_one_line() {
+    let refused = |edit: fn(&mut Setup)| {
+        let setting = Setting::new(Cluster::of_nodes(2, 4));
+        let mut setup = Setup::new(BUILT_IN.find("2d-las").unwrap(), setting);
+        edit(&mut setup);
+        setup.parts().map(|_| ()).expect_err("refused").to_string()
+    };
+    for (edit, words) in [
+        ((|setup| setup.setting.knobs.quantum_ns = 1) as fn(&mut Setup), "quantum of 1 ns"),
+        (|setup| setup.setting.knobs.queue_limits_ns = vec![1], "queue with a limit below 1 ms"),
+        (|setup| setup.costs.preemption_ns = u64::MAX, "after a stop takes more than a century"),
+        (|setup| setup.costs.restart_ns = 1 << 62, "another width takes more than a century"),
+        (|setup| setup.spread_slowdown = 1e30, "slowdown of 1"),
+    ] {
+        let error = refused(edit);
+        assert!(error.starts_with("policy 2d-las cannot") && error.contains(words), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+}
+
+#[test]
+fn other_simulators_rules_take_extreme_knobs_too() {
+    let cluster = Cluster::of_nodes(2, 4);
+    for limit_ns in [4 * NS_PER_S, 1 << 62, u64::MAX] {
+        for registry in [tiresias_compat::REGISTRY, elasticflow_compat::REGISTRY] {
+            for name in registry.names() {
+                let mut setting = Setting::new(cluster);
+                setting.knobs.queue_limits_ns = vec![limit_ns / 2, limit_ns];
+                setting.knobs.promote_knob = Some(1e300);
+                let setup = Setup::new(registry.find(name).unwrap(), setting);
+                let mut rows = Rows::default();
+                sim::run(setup.parts().unwrap(), jobs(1, cluster.gpus()), &mut rows).unwrap();
+                assert_eq!(rows.0.len(), 120, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn made_up_traces_end_within_a_century() {
+    let century_ns = SECONDS_MAX * NS_PER_S;
+    assert!(generate::mixed(50, 1e18, 1).iter().all(|job| job.submit_ns <= century_ns));
+    for sizes in [Sizes::Mixed, Sizes::HeavyTailed] {
+        let recipe = Recipe { jobs: 50, gpus: 8, load: 1e-300, sizes };
+        assert!(recipe.generate(1).iter().all(|job| job.submit_ns <= century_ns));
     }
 }
 

@@ -18,7 +18,9 @@ use alloc::vec::Vec;
 
 use super::gittins::Index;
 use super::greedy::{Greedy, Rank};
-use super::{Decision, Delta, Family, Jobs, Policy, PolicyError, Scheduler, Setting, knob_of};
+use super::{
+    Decision, Delta, Family, Jobs, NEVER_NS, Policy, PolicyError, Scheduler, Setting, knob_of,
+};
 use crate::job::{JobId, NS_PER_S};
 
 /// Queues by attained service. Looks at the knobs `queue_limits_ns`, `promote_knob`,
@@ -248,7 +250,8 @@ impl Queues {
         let limit_ns = self.knob.map(|knob| (entry.ran_ns(now_ns) as f64 * knob) as u64);
         let limit_ns = limit_ns.into_iter().chain(self.starvation_limit_ns).min()?;
         // It is told of later, never of earlier.
-        Some((entry.waits_from_ns + limit_ns.saturating_sub(entry.waited_ns)).max(now_ns))
+        let left_ns = limit_ns.saturating_sub(entry.waited_ns).min(NEVER_NS);
+        Some((entry.waits_from_ns + left_ns).max(now_ns))
     }
 
     fn promote(&mut self, id: JobId, now_ns: u64) {

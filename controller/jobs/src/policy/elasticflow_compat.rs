@@ -234,7 +234,8 @@ impl Scheduler for Slotted {
         }
         let open_s = self.looked_s.map_or(0, |looked_s| looked_s + SLOT_S);
         let wanted_s = if self.is_stale { Some(open_s) } else { self.jump_s };
-        decision.again_at_ns = wanted_s.map(|wanted_s| wanted_s.max(open_s) * NS_PER_S);
+        decision.again_at_ns =
+            wanted_s.map(|wanted_s| wanted_s.max(open_s).saturating_mul(NS_PER_S));
         Ok(())
     }
 }

@@ -210,7 +210,7 @@ impl Scheduler for Clockwork {
         self.choose(decision);
         if let Rule::Queues { by_gpu, .. } = self.rule {
             let jump_s = self.jobs.iter().filter_map(|entry| self.jump_s(entry, by_gpu)).min();
-            decision.again_at_ns = jump_s.map(|jump_s| time_ns(now_s + jump_s));
+            decision.again_at_ns = jump_s.map(|jump_s| time_ns(now_s.saturating_add(jump_s)));
         }
         Ok(())
     }
@@ -304,7 +304,9 @@ impl Clockwork {
     fn jump_s(&self, entry: &Entry, by_gpu: bool) -> Option<i64> {
         if entry.is_running {
             let left_s = self.limits_s.get(entry.queue)? - entry.executed_s;
-            return Some(if by_gpu { left_s.div_euclid(entry.gpus) } else { left_s });
+            // Where it would be looked for at the same time again, a second later.
+            let later_s = i64::from(left_s > 0);
+            return Some(if by_gpu { left_s.div_euclid(entry.gpus).max(later_s) } else { left_s });
         }
         let knob = self.knob.filter(|_| entry.queue > 0 && entry.executed_s > 0)?;
         let left_s = whole(entry.executed_s as f64 * knob - entry.waited_s as f64);

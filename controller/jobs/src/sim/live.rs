@@ -35,6 +35,8 @@ pub(super) struct Live {
     pub(super) starts: u32,
     pub(super) promotes: u32,
     resizes: u32,
+    /// There was no place for it when it was last to start.
+    pub(super) is_unplaced: bool,
     /// Its place among the ends.
     end: Option<(u64, Tie)>,
 }
@@ -122,10 +124,10 @@ impl Jobs {
         self.ends.first().filter(|(end_ns, _, _)| *end_ns == now_ns).map(|(_, _, id)| *id)
     }
 
-    /// The job that waits longest.
-    pub(super) fn longest_waiting(&self) -> Option<&Job> {
+    /// The job that waits longest, of those.
+    pub(super) fn longest_waiting(&self, of_those: impl Fn(&Live) -> bool) -> Option<&Job> {
         let waiting = self.jobs.iter().flatten().filter(|live| live.gpus == 0);
-        waiting.min_by_key(|live| live.arrival).map(|live| &live.job)
+        waiting.filter(|live| of_those(live)).min_by_key(|live| live.arrival).map(|live| &live.job)
     }
 
     pub(super) fn arrive(&mut self, job: Job) -> JobId {
@@ -146,6 +148,7 @@ impl Jobs {
             starts: 0,
             promotes: 0,
             resizes: 0,
+            is_unplaced: false,
             end: None,
             job,
         };
@@ -177,17 +180,22 @@ impl Jobs {
         self.free_ids.push(Reverse(id.0));
     }
 
-    /// Counts what a job did until now.
-    pub(super) fn settle(&mut self, id: JobId, now_ns: u64) {
+    /// Counts what a job did until now; says whether it did anything.
+    pub(super) fn settle(&mut self, id: JobId, now_ns: u64) -> bool {
         let live = self.there(id);
         let worked_ns = now_ns.saturating_sub(live.work_from_ns);
         if live.gpus == 0 || worked_ns == 0 {
-            return;
+            return false;
         }
         live.work_from_ns = now_ns;
         live.executed_ns += worked_ns;
         live.gpu_ns = live.gpu_ns.saturating_add(worked_ns.saturating_mul(live.gpus.into()));
         live.remaining_ns = live.remaining_ns.saturating_sub(done_ns(worked_ns, live.speed));
+        true
+    }
+
+    pub(super) fn lacks_place(&mut self, id: JobId) {
+        self.there(id).is_unplaced = true;
     }
 
     pub(super) fn start(
@@ -207,8 +215,9 @@ impl Jobs {
         live.gpus = gpus;
         live.place = place;
         live.pending_ns += now_ns - live.waits_from_ns;
-        live.work_from_ns = now_ns + overhead_ns;
-        live.overhead_ns += overhead_ns;
+        live.is_unplaced = false;
+        live.work_from_ns = now_ns.saturating_add(overhead_ns);
+        live.overhead_ns = live.overhead_ns.saturating_add(overhead_ns);
         live.first_start_ns.get_or_insert(now_ns);
         match start {
             Start::Resized => live.resizes += 1,

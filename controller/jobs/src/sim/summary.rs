@@ -48,7 +48,7 @@ impl Figures {
         self.last_end_ns = self.last_end_ns.max(row.end_ns);
         self.preemptions += u64::from(row.preemptions);
         self.resizes += u64::from(row.resizes);
-        self.overhead_ns += row.overhead_ns;
+        self.overhead_ns = self.overhead_ns.saturating_add(row.overhead_ns);
     }
 
     /// What they come to.

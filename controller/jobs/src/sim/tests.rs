@@ -147,7 +147,10 @@ fn what_a_policy_must_not_answer_ends_the_run() {
         (&[(0, 7, 1)], "there is no job with id 7"),
         (&[(0, 0, 0)], "job a does not run"),
         (&[(0, 0, 1)], "job a cannot run on 1 GPUs"),
-        (&[(0, 0, 2)], "lets 1 jobs wait for ever, first b"),
+        (
+            &[(0, 0, 2)],
+            "lets 1 jobs wait for ever, first b; it starts none of them though all GPUs are free",
+        ),
     ] {
         let error = scripted(script, jobs(), |_| {}).map(|_| ()).unwrap_err();
         assert!(error.contains(word), "{script:?}: {error}");
@@ -186,8 +189,14 @@ fn memory_is_that_of_the_jobs_that_wait_or_run() {
     let jobs = (0..10_000).map(|index| job(&index.to_string(), 1, index, 3));
     let parts = parts("dlas-gpu", Cluster::of_nodes(1, 4));
     let live = Jobs::new(parts.manner.end_order);
-    let mut sim =
-        Sim { parts, live, now_ns: 0, decision: Decision::default(), unplaced: Vec::new() };
+    let mut sim = Sim {
+        parts,
+        live,
+        now_ns: 0,
+        decision: Decision::default(),
+        unplaced: Vec::new(),
+        polls_idle: 0,
+    };
     let mut seen = Seen::default();
     drive(&mut sim, jobs, &mut seen).unwrap();
     assert_eq!((seen.lines.len(), seen.at_once_max), (10_000, 3));
@@ -285,4 +294,62 @@ fn seconds_are_written_exactly() {
     for (time_ns, text) in [(0, "0"), (NS_PER_S, "1"), (1_500_000_000, "1.5"), (1, "0.000000001")] {
         assert_eq!(rows::seconds(time_ns), text);
     }
+}
+
+#[test]
+fn the_cluster_is_called_too_small_where_there_was_no_place() {
+    let mut parts = parts("fifo", Cluster { switches: 2, ..Cluster::of_nodes(1, 4) });
+    let yarn = place::by_name("yarn").unwrap();
+    parts.placer = (yarn.placer)(&parts.cluster, &place::Options::default());
+    let error = run(parts, [job("a", 8, 0, 10), job("b", 1, 0, 10)], &mut Seen::default());
+    let error = error.unwrap_err().to_string();
+    let said = "policy fifo lets 2 jobs wait for ever, first a; the cluster is too small";
+    assert!(error.starts_with(said), "{error}");
+}
+
+/// Wants to be asked again every second, and stops what it started at every second time.
+#[derive(Debug)]
+struct Restless {
+    starts: bool,
+    runs: bool,
+}
+
+impl Scheduler for Restless {
+    fn handle(&mut self, _: u64, delta: Delta<'_>) -> Result<(), PolicyError> {
+        self.starts &= !matches!(delta, Delta::Ended { .. });
+        Ok(())
+    }
+
+    fn poll(&mut self, now_ns: u64, decision: &mut Decision) -> Result<(), PolicyError> {
+        if self.starts {
+            self.runs = !self.runs;
+            decision.changes.push(Change { id: JobId(0), gpus: u32::from(self.runs) });
+        }
+        decision.again_at_ns = Some(now_ns + NS_PER_S);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_policy_under_which_nobody_gets_any_further_ends_the_run() {
+    for starts in [false, true] {
+        let mut parts = parts("fifo", Cluster::of_nodes(1, 4));
+        parts.scheduler = Box::new(Restless { starts, runs: false });
+        parts.overheads = Box::new(Costs { preemption_ns: 2 * NS_PER_S, restart_ns: 0 });
+        let jobs = [job("a", 1, 0, 100), job("b", 1, 50_000, 10)];
+        let error = run(parts, jobs, &mut Seen::default()).unwrap_err().to_string();
+        let said = "policy fifo was asked 100000 times until 1";
+        assert!(error.starts_with(said) && error.ends_with("first a"), "{error}");
+        assert_eq!(error.lines().count(), 1);
+    }
+}
+
+#[test]
+fn a_policy_that_asks_while_a_job_works_is_asked_on() {
+    let mut parts = parts("fifo", Cluster::of_nodes(1, 4));
+    parts.scheduler = Box::new(Restless { starts: true, runs: false });
+    let mut seen = Seen::default();
+    // Without a cost a start works: one second of two.
+    run(parts, [job("a", 1, 0, 150_000)], &mut seen).unwrap();
+    assert_eq!(seen.lines.len(), 1);
 }

@@ -11,7 +11,7 @@ use weft_plan::float::{floor, ln};
 use weft_plan::sample::Numbers;
 
 use crate::job::{Job, NS_PER_S};
-use crate::text::ns_of;
+use crate::text::{SECONDS_MAX, ns_of};
 
 /// What a made-up trace is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,7 +55,7 @@ impl Recipe {
 }
 
 /// Lets jobs come anew, in their order, by a Poisson process with the mean gap that makes a load of
-/// `load` on `gpus` GPUs. The first comes at 0.
+/// `load` on `gpus` GPUs. The first comes at 0, and who would come after a century comes then.
 pub fn arrive(jobs: &mut [Job], gpus: u32, load: f64, seed: u64) {
     let work_ns: f64 = jobs.iter().map(|job| job.duration_ns as f64 * f64::from(job.gpus)).sum();
     let gap_ns = work_ns / jobs.len() as f64 / (load * f64::from(gpus));
@@ -63,7 +63,7 @@ pub fn arrive(jobs: &mut [Job], gpus: u32, load: f64, seed: u64) {
     let mut numbers = Numbers::new(!seed);
     let mut now_s = 0.0;
     for job in jobs {
-        job.submit_ns = ns_of(now_s);
+        job.submit_ns = ns_of(now_s).min(SECONDS_MAX * NS_PER_S);
         now_s -= ln(numbers.unit()) * gap_ns / NS_PER_S as f64;
     }
 }
@@ -73,7 +73,7 @@ pub fn arrive(jobs: &mut [Job], gpus: u32, load: f64, seed: u64) {
 /// 76 of 100 are small (1, 2 or 4 GPUs; else 8, 16 or 32); short ones take 120 s to 800 s, long
 /// ones 800 s to 3 h, by the logarithm. Seeds 7 and 1, with gaps of 60 s and 120 s, are the traces
 /// `syn60` and `syn480_a` that the public simulator of Tiresias was run on; therefore the numbers
-/// come from the congruential generator of those.
+/// come from the congruential generator of those. Who would come after a century comes then.
 #[must_use]
 pub fn mixed(count: u32, gap_s: f64, seed: u64) -> Vec<Job> {
     let names = MIXED_MODELS.map(Arc::<str>::from);
@@ -99,7 +99,8 @@ pub fn mixed(count: u32, gap_s: f64, seed: u64) -> Vec<Job> {
             false => exp(ln(800.0) + long * ln(13.5)),
         };
         let submit_ns = now_ns;
-        now_ns += ns_of(floor(-ln(draw()) * gap_s + 0.5));
+        let gap_ns = ns_of(floor(-ln(draw()) * gap_s + 0.5));
+        now_ns = gap_ns.saturating_add(now_ns).min(SECONDS_MAX * NS_PER_S);
         let duration_ns = ns_of(floor(duration_s));
         Job {
             name: name.to_string().into(),
