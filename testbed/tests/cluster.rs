@@ -171,6 +171,7 @@ fn unknown_names_and_impossible_choices_are_refused() {
         (&["--queues", "7200,3250"], "3250 is not above 7200"),
         (&["--queues", "-5"], "-5"),
         (&["--quantum", "-1"], "invalid value '-1'"),
+        (&["--quantum", "1e-10"], "--quantum: must be at least 0.001"),
         (&["--restart-cost", "-1"], "invalid value '-1'"),
         (&["--pack-limit", "-1"], "--pack-limit: expected a part between 0 and 1, not -1"),
         (&["--queues", "0"], "expected a number above 0"),

@@ -19,7 +19,7 @@ use weft_jobs::policy::{
 use weft_jobs::sim::setup::Setup;
 use weft_jobs::sim::speed::Costs;
 use weft_jobs::sim::{self, Observer};
-use weft_jobs::text::{TextError, ns_of};
+use weft_jobs::text::{self, TextError, ns_of};
 use weft_jobs::trace;
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -282,6 +282,9 @@ impl Choice {
             let why = "each limit has to be above the one before";
             return Err(usage("--queues", format!("{why}, and {limit} is not above {before}")));
         }
+        if self.quantum.is_some_and(|quantum_s| ns_of(quantum_s) == 0) {
+            return Err(usage("--quantum", "must be at least 0.001"));
+        }
         let history = self.history.as_deref().map(|path| parse(path, gittins::read_history));
         let table = self.gittins_table.as_deref().map(|path| parse(path, gittins::read_table));
         Ok(Knobs {
@@ -306,10 +309,12 @@ fn parse<T>(
     path: &Path,
     read: impl FnOnce(&str, &str) -> Result<T, TextError>,
 ) -> Result<T, Failure> {
-    let text = fs::read_to_string(path)
+    let bytes = fs::read(path)
         .with_context(|| format!("reading {}", path.display()))
         .map_err(|error| Exit::Usage.because(error))?;
-    read(&path.display().to_string(), &text).map_err(|error| Exit::Usage.because(error))
+    let file = path.display().to_string();
+    let read = text::utf8(&file, &bytes).and_then(|text| read(&file, text));
+    read.map_err(|error| Exit::Usage.because(error))
 }
 
 pub(crate) fn usage(option: &str, why: impl std::fmt::Display) -> Failure {
