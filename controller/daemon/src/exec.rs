@@ -1,11 +1,12 @@
 //! A policy that is another program: `exec:CMD`.
 //!
 //! The program is started once, through the shell. For every plan it gets one line, the case as in
-//! docs/plan.md, and answers with one line, and no more, the plan; `order` alone will do. Does I/O and decides
-//! nothing: [`weft_plan::policy::outside::accept`] judges the answer. A program that is late, ends,
-//! or answers nonsense gives an error within the timeout; the caller falls back and counts it, and
-//! the next plan starts the program anew. [`ExecJobPolicy`] is the same for a cluster's jobs, where
-//! lines are deltas ([`weft_jobs::policy::outside`]) and every plan has a program of its own.
+//! docs/plan.md, and answers with one line, and no more, the plan; `order` alone will do. Does I/O
+//! and decides nothing: [`weft_plan::policy::outside::accept`] judges the answer. A program that is
+//! late, ends, or answers nonsense gives an error within the timeout; the caller falls back and
+//! counts it, and the next plan starts the program anew. [`ExecJobPolicy`] is the same for a
+//! cluster's jobs, where lines are deltas ([`weft_jobs::policy::outside`]) and every plan has a
+//! program of its own.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -227,8 +227,8 @@ fn every_policy_finishes_under_every_placement_on_any_trace() {
     }
 }
 
-/// Numbers that a command line may have: every run ends, or is refused by one line. Sums are checked
-/// for overflow here, as in every test.
+/// Numbers that a command line may have: every run ends, or is refused by one line. Sums are
+/// checked for overflow here, as in every test.
 #[test]
 #[expect(clippy::cast_possible_truncation, reason = "indices of short lists")]
 fn extreme_knobs_end_in_a_schedule_or_in_one_line() {

@@ -105,8 +105,8 @@ pub(crate) struct Choice {
     #[command(flatten)]
     pub(crate) network: NetworkArgs,
     /// How long an outside policy (exec:CMD) may take over one answer. Its process is killed at the
-    /// end and when SIGINT, SIGTERM or SIGHUP ends weft, at the latest after this time; when weft is
-    /// killed itself (SIGKILL), it finds its standard input at the end.
+    /// end and when SIGINT, SIGTERM or SIGHUP ends weft, at the latest after this time; when weft
+    /// is killed itself (SIGKILL), it finds its standard input at the end.
     #[arg(long, value_name = "MS", default_value_t = 1000, allow_negative_numbers = true)]
     pub(crate) policy_timeout_ms: u64,
 }
