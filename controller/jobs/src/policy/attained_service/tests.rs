@@ -109,6 +109,10 @@ fn inside_a_queue_the_order_is_that_of_first_starts() {
     assert_eq!(rig.poll(11), [(1, 0), (2, 2)]);
     rig.end(12, 2);
     assert_eq!(rig.poll(12), [(0, 2)], "0 started before 1");
+    rig.arrive(13, 3, 2);
+    assert_eq!(rig.poll(13), [(0, 0), (3, 2)]);
+    rig.end(14, 3);
+    assert_eq!(rig.poll(14), [(0, 2)], "its first start counts, and not its last");
 }
 
 /// A waits since 5 s after 5 s of running; with a knob of 3 it is back after 15 s more.
@@ -137,6 +141,26 @@ fn a_job_that_waited_long_goes_back_to_the_first_queue_with_both_clocks_at_0() {
     // It is the last of the first queue, and once there waits for its turn without a limit.
     rig.end(21, runs);
     assert_eq!(rig.poll(21), [(runs + 1, 2)]);
+}
+
+/// It waits from 5 to 8 s and from 9 s on, so that 8 s of waiting are over at 14 s.
+#[test]
+fn waiting_before_a_promotion_counts_for_no_other() {
+    let knobs = Knobs { starvation_limit_ns: Some(8 * NS_PER_S), ..limits(&[10]) };
+    let mut rig = Rig::new(&AttainedService::GPU_TIME, 2, knobs);
+    rig.arrive(0, 0, 2);
+    rig.poll(0);
+    rig.arrive(5, 1, 2);
+    assert_eq!(rig.poll(5), [(0, 0), (1, 2)]);
+    rig.end(8, 1);
+    assert_eq!(rig.poll(8), [(0, 2)]);
+    rig.arrive(9, 2, 2);
+    assert_eq!(rig.poll(9), [(0, 0), (2, 2)]);
+    rig.poll(13);
+    assert_eq!(rig.promoted, []);
+    rig.poll(14);
+    assert_eq!(rig.promoted, [JobId(0)]);
+    assert_eq!(rig.queues.jobs[0].waited_ns, 0);
 }
 
 #[test]
