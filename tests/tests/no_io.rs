@@ -15,6 +15,7 @@ const ALLOWED: &[&str] = &[
     "weft-control",
     "weft-controller-engine",
     "weft-engine",
+    "weft-jobs",
     "weft-kernel",
     "weft-plan",
     "weft-wire",

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weft_control::{Command, Event, PushConfig, SumOrder};
+use weft_control::{Command, Event, PushConfig};
 use weft_kernel::CrcPatch;
 use weft_wire::frame::{ETHERNET_LEN, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN, UdpAddr};
 use weft_wire::header::{ElementType, Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
@@ -11,7 +11,7 @@ use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos, Rank};
 use super::channels::channel;
 use super::group::Groups;
 use super::have::HaveTemplate;
-use super::places::Memory;
+use super::memory::{Memory, arithmetic};
 use super::relay::Relay;
 use super::stats::{PushStats, Transition};
 use super::{Have, Outbox};
@@ -24,7 +24,6 @@ use crate::role::channel::{ChannelClient, ChannelHost, JobTerms, Peer, Standing}
 use crate::send::datagram::plain_header;
 use crate::send::pacer::TokenBucket;
 use crate::slot::State;
-use crate::slot::accumulate::Arithmetic;
 use crate::slot::whole::Arena;
 use crate::table::{pull_slot_count, push_slot_count};
 
@@ -267,16 +266,6 @@ impl Job {
 
     pub(super) fn report(&self) -> PushReport<'_> {
         PushReport { job: self }
-    }
-}
-
-/// How a job's slots are summed.
-pub(super) fn arithmetic(config: &PushConfig) -> Arithmetic {
-    Arithmetic {
-        element_type: config.element_type,
-        operation: Operation::Sum,
-        sum_order: SumOrder::Arrival,
-        overflow: config.overflow,
     }
 }
 

@@ -6,6 +6,7 @@
 //!
 //! | file | decides |
 //! | --- | --- |
+//! | `memory.rs` | how much memory a job takes |
 //! | `places.rs` | which jobs are here, and in whose memory |
 //! | `group.rs` | which groups are open, with whom |
 //! | `admit.rs` | whose a frame is, and who pays for it |
@@ -30,6 +31,7 @@ mod data;
 mod group;
 mod have;
 mod job;
+mod memory;
 mod places;
 mod pull;
 mod quick;

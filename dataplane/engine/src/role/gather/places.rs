@@ -7,73 +7,18 @@
 //! as nothing (PROTOCOL section 6). Nothing here allocates but [`Place::new`] (I8).
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
 
 use weft_control::{HoldingError, PushConfig};
 use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
-use weft_wire::{JobId, MEMBERS_MAX, Nanos};
+use weft_wire::{JobId, Nanos};
 
 use super::Gather;
-use super::group::Groups;
-use super::have::HaveTemplate;
-use super::job::{Job, arithmetic};
-use super::relay::Relay;
-use crate::admit::expected::Expected;
+use super::job::Job;
+use super::memory::{Memory, Room};
 use crate::random::SplitMix64;
 use crate::role::PushIndex;
-use crate::role::channel::PeersMemory;
-use crate::slot::whole::Arena;
-use crate::table::{ArenaConfig, Table, pull_slot_count, push_slot_count};
-
-/// What a place has room for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
-    workers: usize,
-    slots: usize,
-    words: usize,
-    pull_slots: usize,
-    pull_bytes: usize,
-}
-
-impl Room {
-    /// Just enough for a job.
-    fn of_push(push: &PushConfig) -> Self {
-        let elements = usize::from(push.elements);
-        let slots = push_slot_count(push) as usize;
-        let pull_slots = pull_slot_count(push) as usize;
-        Self {
-            workers: push.workers.len(),
-            slots,
-            words: arithmetic(push).word_count(elements, 1, slots),
-            pull_slots,
-            pull_bytes: pull_slots * elements * 4,
-        }
-    }
-
-    /// For any job that wants no more than an arena keeps for each.
-    fn of_arena(arena: &ArenaConfig) -> Self {
-        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let (bytes, pull_bytes) = (size(arena.push_bytes), size(arena.pull_cache_bytes));
-        Self {
-            workers: MEMBERS_MAX,
-            // A cache line and what a slot knows are the least that it takes.
-            slots: bytes / size(Arena::slot_len_bytes(1)),
-            words: bytes / 4,
-            pull_slots: pull_bytes / PULL_SLOT_BYTES_MIN,
-            pull_bytes,
-        }
-    }
-
-    fn has_room_for(&self, push: &PushConfig) -> bool {
-        let Self { workers, slots, words, pull_slots, pull_bytes } = Self::of_push(push);
-        workers <= self.workers
-            && slots <= self.slots
-            && words <= self.words
-            && pull_slots <= self.pull_slots
-            && pull_bytes <= self.pull_bytes
-    }
-}
+use crate::table::Table;
 
 /// The place of one push job.
 #[derive(Debug)]
@@ -91,32 +36,6 @@ impl Place {
     fn new(room: Room, has_memory: bool, kernels: &'static Kernels) -> Self {
         let memory = has_memory.then(|| Memory::new(&room, kernels));
         Self { room, held: None, job: None, memory }
-    }
-}
-
-/// What a push job takes.
-#[derive(Debug)]
-pub(super) struct Memory {
-    pub(super) workers: Vec<SocketAddr>,
-    pub(super) peers: PeersMemory,
-    pub(super) expected: Vec<Expected>,
-    pub(super) haves: Vec<Option<HaveTemplate>>,
-    pub(super) arena: Arena,
-    pub(super) groups: Groups,
-    pub(super) relay: Relay,
-}
-
-impl Memory {
-    fn new(room: &Room, kernels: &'static Kernels) -> Self {
-        Self {
-            workers: Vec::with_capacity(room.workers),
-            peers: PeersMemory::new(room.workers),
-            expected: Vec::with_capacity(room.workers),
-            haves: Vec::with_capacity(room.workers),
-            arena: Arena::vacant(room.slots, room.words, kernels),
-            groups: Groups::vacant(room.workers),
-            relay: Relay::vacant(room.pull_slots, room.pull_bytes),
-        }
     }
 }
 
@@ -187,6 +106,3 @@ impl Gather {
         here.map(|place| place.room.workers + 2).sum()
     }
 }
-
-/// What a chunk of the model counts as at least, when an arena is made: each takes some words more.
-const PULL_SLOT_BYTES_MIN: usize = 64;
