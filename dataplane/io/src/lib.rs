@@ -8,6 +8,7 @@
 //! | [`pcap`] | capture files | |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |
 //! | [`trace`] | | a capture of what the port saw |
+//! | [`record`] | | a recording of what an engine met |
 //! | [`restamp`] | | replayed contributions made new, for benches |
 //!
 //! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the
@@ -26,6 +27,7 @@ pub mod pcap;
 pub mod pool;
 mod port;
 pub mod probe;
+pub mod record;
 pub mod reseal;
 pub mod restamp;
 pub mod trace;

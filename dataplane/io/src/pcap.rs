@@ -19,8 +19,7 @@ use std::time::Duration;
 use weft_wire::frame::ETHERNET_LEN;
 use weft_wire::{MacAddr, Nanos};
 
-use self::capture::Capture;
-pub use self::capture::{CAPTURE_LEN_MAX, PcapError};
+pub use self::capture::{CAPTURE_LEN_MAX, Capture, Packet, PcapError};
 pub use self::writer::PcapWriter;
 pub(crate) use self::writer::{HEADER_LEN, RECORD_LEN};
 use crate::pool::{Pool, PoolFrame};

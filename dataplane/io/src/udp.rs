@@ -187,6 +187,12 @@ impl UdpPort {
         self.sockets[0].addr()
     }
 
+    /// Has received IPv4 frames carry a UDP checksum from now on, or not
+    /// ([`UdpConfig::ipv4_checksum`]).
+    pub fn set_ipv4_checksum(&mut self, has_one: bool) {
+        self.ipv4_checksum = has_one;
+    }
+
     /// The socket buffers that the kernel granted.
     #[must_use]
     pub fn granted(&self) -> GrantedBuffers {

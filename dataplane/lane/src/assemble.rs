@@ -6,14 +6,16 @@
 
 use std::sync::Arc;
 
+use weft_engine::random::Seed;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::Port;
+use weft_io::record::Recorded;
 use weft_kernel::Kernels;
 use weft_wire::{MacAddr, Nanos};
 
 use crate::wrap::{Capture, Wrapped, fault_config};
-use crate::{LanePort, Relay, Ring, Settings, steer};
+use crate::{LanePort, Relay, Ring, Settings, SteeredPort, steer};
 
 /// The port of lane 0 and those of the others.
 pub type LanePorts<P, S> = (LanePort<P>, Vec<LanePort<S>>);
@@ -38,10 +40,10 @@ impl Settings {
         &self,
         table: &Table,
         lane: u16,
-        seed: u64,
+        seed: impl Into<Seed>,
         kernels: &'static Kernels,
     ) -> Aggregator {
-        Aggregator::new(table, lane, seed, kernels).with_strangers(self.strangers)
+        Aggregator::of_seed(table, lane, &seed.into(), kernels).with_strangers(self.strangers)
     }
 
     /// Puts `[faults]`, and the capture that `[trace]` asks for, around a port. The capture goes to
@@ -76,7 +78,8 @@ impl Settings {
         relay: Relay<P::Frame>,
     ) -> LanePorts<P, S> {
         let senders = senders.into_iter().map(Wrapped::Plain).collect();
-        steer(first, senders, false, &self.lanes, self.config.lcores.ring_frames, Some(relay))
+        let ring_frames = self.config.lcores.ring_frames;
+        recorded(steer(first, senders, false, &self.lanes, ring_frames, Some(relay)))
     }
 
     /// Lanes on ports that send, and perhaps receive, by themselves.
@@ -89,8 +92,16 @@ impl Settings {
         let faults = self.config.faults.as_ref().map(fault_config);
         let wrap = |port| Wrapped::without_capture(port, faults.as_ref());
         let others = others.into_iter().map(wrap).collect();
-        steer(first, others, others_receive, &self.lanes, self.config.lcores.ring_frames, None)
+        let ring_frames = self.config.lcores.ring_frames;
+        recorded(steer(first, others, others_receive, &self.lanes, ring_frames, None))
     }
+}
+
+/// Lanes whose frames may be kept.
+fn recorded<P: Port, S: Port>(
+    (first, others): (SteeredPort<Wrapped<P>>, Vec<SteeredPort<Wrapped<S>>>),
+) -> LanePorts<P, S> {
+    (Recorded::new(first), others.into_iter().map(Recorded::new).collect())
 }
 
 const JUDGED: &str = "it was judged when the configuration was read";

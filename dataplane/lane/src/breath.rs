@@ -163,6 +163,11 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         &mut self.port
     }
 
+    /// Port and engine at once, between two breaths.
+    pub fn parts_mut(&mut self) -> (&mut P, &mut E) {
+        (&mut self.port, &mut self.engine)
+    }
+
     /// What the lane did.
     pub fn stats(&self) -> LaneStats {
         self.stats

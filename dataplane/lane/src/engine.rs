@@ -5,6 +5,7 @@ use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::gather::Gather;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
+use weft_engine::role::switch::Agent;
 use weft_engine::role::{LeaseIndex, RunIndex, Taken, Verdict};
 use weft_wire::{JobId, Nanos};
 
@@ -208,6 +209,33 @@ impl LaneEngine for Aggregator {
     #[inline(always)]
     fn readdress(&self, lease: LeaseIndex, member: usize, header: &mut [u8], frame_len: usize) {
         self.readdress(lease, member, header, frame_len);
+    }
+}
+
+/// What goes to several members the switch sends.
+impl LaneEngine for Agent {
+    fn handle_frame(&mut self, now: Nanos, buffer: &mut [u8], len: usize) -> Verdict {
+        self.handle_frame(now, buffer, len)
+    }
+
+    fn poll_transmit(&mut self, now: Nanos, frame: &mut [u8]) -> Option<usize> {
+        self.poll_transmit(now, frame)
+    }
+
+    fn poll_timeout(&self) -> Nanos {
+        self.poll_timeout()
+    }
+
+    fn handle_command(&mut self, _now: Nanos, command: Command) {
+        self.handle_command(command);
+    }
+
+    fn poll_event(&mut self) -> Option<(JobId, Event)> {
+        self.poll_event()
+    }
+
+    fn gather(&self) -> Option<&Gather> {
+        Some(self.aggregator().gather())
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`LaneEngine`] | is what a lane asks of its engine |
 //! | [`LaneMap`] | decides which lane a frame belongs to |
 //! | [`SteeredPort`] | hands frames between lanes |
+//! | [`DrawTape`] | keeps what an engine draws |
 //! | [`Wrapped`] | puts captures and faults around a port |
 //!
 //! Nothing here opens a port, starts a thread or reads a clock.
@@ -14,6 +15,7 @@
 
 mod assemble;
 mod breath;
+mod draws;
 mod engine;
 mod settings;
 mod steer;
@@ -22,6 +24,7 @@ mod wrap;
 
 pub use assemble::LanePorts;
 pub use breath::{AggregatorLane, HostSide, LaneStats, RoleLane};
+pub use draws::DrawTape;
 pub use engine::LaneEngine;
 pub use settings::Settings;
 pub use steer::LaneMap;

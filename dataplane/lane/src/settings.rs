@@ -10,6 +10,7 @@ use weft_engine::admit::StrangersQuota;
 use weft_engine::role::model::ModelConfigError;
 use weft_engine::role::replica::ReplicaJobConfig;
 use weft_engine::role::server::ServerJobConfig;
+use weft_engine::role::switch::Target;
 use weft_engine::table::{
     ArenaConfig, BoxConfig, JOBS_MAX, JobConfig, MemberConfig, PORT_OF_FURTHER_LANE,
     PORT_OF_TWO_LANES, ParentConfig, PushConfig, ROWS_MAX, RowConfig, Table, TableError,
@@ -41,6 +42,8 @@ pub struct Settings {
     pub replicas: Vec<ReplicaJobConfig>,
     /// Which lane a frame belongs to.
     pub lanes: LaneMap,
+    /// The switch that the box is behind.
+    pub switch: Option<Target>,
     /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
     pub udp_sockets: usize,
 }
@@ -84,7 +87,7 @@ impl Settings {
     /// True when payloads are protected by UDP's checksum.
     #[must_use]
     pub fn has_checksums(&self) -> bool {
-        if has_checksums(&self.table.rows) {
+        if has_checksums(&self.table) {
             return true;
         }
         let servers = self.servers.iter().map(|job| job.model.integrity);
@@ -140,7 +143,28 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let lanes = LaneMap::new(&table);
     let servers = resolve_servers(&config, &table)?;
     let replicas = resolve_replicas(&config, &table)?;
-    Ok(Settings { config, table, arena, strangers, servers, replicas, lanes, udp_sockets })
+    let switch = resolve_switch(&config, &table)?;
+    Ok(Settings { config, table, arena, strangers, servers, replicas, lanes, switch, udp_sockets })
+}
+
+/// The switch, which must be able to do what the file asks for.
+fn resolve_switch(config: &NodeConfig, table: &BoxConfig) -> Result<Option<Target>, Problem> {
+    let Some(section) = &config.switch else { return Ok(None) };
+    if !(config.server.is_empty() && config.replica.is_empty()) || config.bench.is_some() {
+        let problem = "is an aggregator's: a server, a replica or a bench is none";
+        return Err(Problem::new("switch", problem));
+    }
+    let target = Target {
+        elements: section.elements,
+        banks: SWITCH_BANKS,
+        rows: SWITCH_ROWS,
+        scopes: SWITCH_SCOPES,
+        cpu_port: section.cpu_port,
+        hosts: section.port.iter().map(|entry| (entry.ip, entry.port)).collect(),
+        cpu_quota: Some((section.cpu_rate_bytes_per_sec, section.cpu_burst_bytes)),
+    };
+    target.check_box(table).map_err(|error| place(config, &error))?;
+    Ok(Some(target))
 }
 
 /// What is kept free for jobs and leases that come at run time; nothing where none can.
@@ -167,18 +191,26 @@ fn resolve_arena(
             .unwrap_or_else(|| room(JOBS_MAX, config.push.len()).min(PUSH_ENTRIES)),
         push_bytes: section.push_bytes,
         pull_cache_bytes: section.pull_cache_bytes,
-        lacks_checksums: is_udp && !has_checksums(&table.config().rows),
+        lacks_checksums: is_udp && !has_checksums(table.config()),
         socket_count: is_udp.then(|| u16::try_from(sockets).unwrap_or(u16::MAX)),
     };
     let table = table.with_arena(arena).map_err(|error| place(config, &error))?;
     Ok((table.config().clone(), arena))
 }
 
-/// True when rows have payloads that UDP's checksum protects.
-fn has_checksums(rows: &[RowConfig]) -> bool {
-    rows.iter().any(|row| row.integrity == Integrity::Checksum16)
+/// True when rows or push jobs have payloads that UDP's checksum protects.
+fn has_checksums(table: &BoxConfig) -> bool {
+    let rows = table.rows.iter().map(|row| row.integrity);
+    let mut all = rows.chain(table.pushes.iter().map(|push| push.integrity));
+    all.any(|integrity| integrity == Integrity::Checksum16)
 }
 
+/// Banks of the switch's program (`p4/sizes.p4`).
+const SWITCH_BANKS: u32 = 2048;
+/// Rows of the same.
+const SWITCH_ROWS: u16 = 1024;
+/// Scopes of the same.
+const SWITCH_SCOPES: u16 = 64;
 /// Jobs, and leases, that an arena has room for by default.
 const ARENA_ENTRIES: u16 = 8;
 /// The same of push jobs, which take much more.

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crossbeam_utils::sync::{Parker, Unparker};
 use weft_io::pool::{Pool, PoolFrame};
+use weft_io::record::Recorded;
 use weft_io::{Burst, Frame, Port, PortInfo, PortStats, forward_port};
 use weft_wire::Nanos;
 
@@ -35,8 +36,8 @@ pub struct SteerStats {
     pub ring_full: u64,
 }
 
-/// A lane's port with all that a configuration puts around it.
-pub type LanePort<P> = SteeredPort<Wrapped<P>>;
+/// A lane's port with all that a configuration puts around it, whose frames may be kept.
+pub type LanePort<P> = Recorded<SteeredPort<Wrapped<P>>>;
 
 /// Frames from lanes without a port of their own, for lane 0 to send.
 pub type Relay<F> = Arc<Ring<F>>;

@@ -2,7 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use weft_config::node::{JobSection, PortSection, PushSection, ServerSection, StrangersSection};
+use weft_config::node::{
+    JobSection, PortSection, PushSection, ServerSection, StrangersSection, SwitchPortSection,
+    SwitchSection,
+};
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
 use weft_kernel::Kernels;
 
@@ -58,7 +61,7 @@ fn push_jobs_stand_beside_several_lanes() {
     let table = settings.table_at(MacAddr::BROADCAST);
     let share = JobConfig { job: JobId(2), slots_max: 1, rate_bytes_per_sec: None, burst_bytes: 0 };
     for lane in 0..2 {
-        let mut engine = settings.aggregator(&table, lane, 7, Kernels::detect());
+        let mut engine = settings.aggregator(&table, lane, 7_u64, Kernels::detect());
         assert_eq!(engine.gather().reports().count(), usize::from(lane == 0));
         engine.handle_command(Command::Holding(HoldingCommand::InstallJob(share)));
         let (holding, error) = (Holding::Job, HoldingError::Both);
@@ -86,4 +89,68 @@ fn an_arena_has_room_by_default_and_is_judged() {
     config.arena.leases = Some(0);
     config.arena.lease_bytes = u64::MAX;
     assert_eq!(Settings::new(config).unwrap_err().field, "arena.lease_bytes");
+}
+
+/// A node behind a switch, with a row and a push job that a switch can serve.
+fn behind_a_switch() -> NodeConfig {
+    let addr = |host| SocketAddr::from(([10, 0, 0, host], 4000));
+    let ports =
+        (2..6).map(|host| SwitchPortSection { port: host.into(), ip: [10, 0, 0, host].into() });
+    let mut config = NodeConfig::new(PortSection::new(Io::Switch, IpAddr::from([10, 0, 0, 1])));
+    config.switch = Some(SwitchSection::new(ports.collect()));
+    config.job.push(JobSection::new(1));
+    config.row.push(RowSection {
+        elements: 32,
+        integrity: Integrity::Checksum16,
+        ..RowSection::new(0, 1, vec![addr(2).into(), addr(3).into()])
+    });
+    config.push.push(PushSection {
+        elements: 32,
+        integrity: Integrity::Checksum16,
+        ..PushSection::new(2, vec![addr(2), addr(3)], addr(4), 10)
+    });
+    config
+}
+
+#[test]
+fn what_a_switch_cannot_do_is_refused_at_its_key() {
+    use weft_control::SumOrder;
+    use weft_wire::header::ElementType;
+    use weft_wire::hello::Overflow;
+    let good = Settings::new(behind_a_switch()).expect("it is good");
+    assert_eq!(good.switch.expect("it has one").port_of([10, 0, 0, 5].into()), Some(5));
+    let refused = |change: &dyn Fn(&mut NodeConfig)| {
+        let mut config = behind_a_switch();
+        change(&mut config);
+        let problem = Settings::new(config).unwrap_err();
+        assert!(!problem.problem.is_empty());
+        problem.field
+    };
+    assert_eq!(refused(&|it| it.switch = None), "switch");
+    assert_eq!(refused(&|it| it.port.io = Io::Udp), "switch");
+    assert_eq!(refused(&|it| it.lcores.shards = 2), "lcores.shards");
+    assert_eq!(refused(&|it| it.row[0].element_type = ElementType::F32), "row[0].element_type");
+    assert_eq!(refused(&|it| it.row[0].integrity = Integrity::Crc32c), "row[0].integrity");
+    assert_eq!(refused(&|it| it.row[0].overflow = Overflow::Clamp), "row[0].overflow");
+    assert_eq!(refused(&|it| it.row[0].elements = 64), "row[0].elements");
+    assert_eq!(refused(&|it| it.row[0].window = 2048), "row[0].window");
+    assert_eq!(refused(&|it| it.push[0].integrity = Integrity::None), "push[0].integrity");
+    assert_eq!(refused(&|it| it.push[0].element_type = ElementType::F32), "push[0].element_type");
+    assert_eq!(refused(&|it| it.push[0].overflow = Overflow::Clamp), "push[0].overflow");
+    assert_eq!(refused(&|it| it.push[0].chunks = 4096), "push[0].chunks");
+    let strange = SocketAddr::from(([10, 0, 9, 9], 4000));
+    assert_eq!(refused(&|it| it.row[0].members[1] = strange.into()), "row[0].members");
+    assert_eq!(refused(&|it| it.push[0].server = strange), "push[0].server");
+    assert_eq!(refused(&|it| it.push[0].replica = Some(strange)), "push[0].replica");
+    let ranked = |it: &mut NodeConfig| it.row[0].sum_order = SumOrder::Rank;
+    assert_eq!(refused(&ranked), "row[0].sum_order");
+    let section = |change: &dyn Fn(&mut SwitchSection)| {
+        refused(&|it| change(it.switch.as_mut().expect("it has one")))
+    };
+    assert_eq!(section(&|it| it.elements = 48), "switch.elements");
+    assert_eq!(section(&|it| it.election_id = 0), "switch.election_id");
+    assert_eq!(section(&|it| it.port[0].port = 511), "switch.port");
+    assert_eq!(section(&|it| it.cpu_port = 3), "switch.cpu_port");
+    assert_eq!(section(&|it| it.port[1].ip = it.port[0].ip), "switch.port");
+    assert_eq!(section(&|it| it.cpu_rate_bytes_per_sec = 0), "switch.cpu_rate_bytes_per_sec");
 }
