@@ -1,0 +1,46 @@
+//! Frames through a node's engines again, offline: what came out is compared with what came out
+//! when it was recorded.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | `load` | reads a recording (`weft_node::record`), and refuses what is damaged or too new |
+//! | `play` | makes the engines of a recording and has them meet what is in its logs |
+//! | `port` | a port whose frames come from a capture and go to a comparison |
+//! | `tape` | gives drawn numbers back by their label |
+//! | `difference` | says in which field a frame differs (pure) |
+//! | `foreign` | captures of somebody else against a configuration |
+//! | `member` | shakes hands where a capture does not, and in hand-made recordings |
+//! | `options` | what to do, and what came of it |
+//!
+//! Invariants: nothing here reads a clock for an engine, or opens a port; the same input gives the
+//! same output (I10). An input that is damaged is one error that names file and place.
+
+mod difference;
+mod foreign;
+mod load;
+mod member;
+mod options;
+mod play;
+mod port;
+mod tape;
+
+use std::path::Path;
+use std::time::Instant;
+
+pub use difference::{Difference, FieldError, Fields};
+pub use foreign::{OUTER, replay_captures};
+pub use load::ReplayError;
+pub use member::Member;
+pub use options::{Options, Outcome, Speed};
+
+/// Replays a recording.
+///
+/// # Errors
+/// [`ReplayError`]: a recording that cannot be read. A difference is none.
+pub fn replay(directory: &Path, options: &Options) -> Result<Outcome, ReplayError> {
+    let started = Instant::now();
+    let mut recording = load::Recording::read(directory, options.partial)?;
+    let mut outcome = play::play(&mut recording, options)?;
+    outcome.judge(started.elapsed().as_secs_f64());
+    Ok(outcome)
+}

@@ -1,0 +1,336 @@
+//! Captures of somebody else against a configuration, and what is said of input that is wrong.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use weft_io::pcap::{Capture, PcapWriter};
+use weft_testbed::replay::{Fields, Options, Outcome, ReplayError, replay, replay_captures};
+use weft_wire::header::Kind;
+use weft_wire::{Nanos, Rank};
+
+/// A box with other addresses, another job and another row than those of the corpus.
+const OTHER: &str = r#"
+[port]
+io = "udp"
+ip = "10.9.0.100/24"
+udp_port = 22341
+[[job]]
+id = 5
+[[row]]
+row = 3
+job = 5
+window = 8
+exponent = -20
+overflow = "clamp"
+members = [ { addr = "10.9.0.1:7000" }, { addr = "10.9.0.2:7000" } ]
+"#;
+
+fn corpus(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("replay").join(name)
+}
+
+struct Ground {
+    directory: TempDir,
+}
+
+impl Ground {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// A copy of a recording of the corpus, to be broken.
+    fn recording(&self, name: &str) -> PathBuf {
+        let path = self.directory.path().join(name);
+        fs::create_dir(&path).unwrap();
+        for entry in fs::read_dir(corpus(name)).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), path.join(entry.file_name())).unwrap();
+        }
+        path
+    }
+
+    fn against(&self, input: &Path, config: &str) -> Result<Outcome, ReplayError> {
+        self.with(input, config, &Options::default())
+    }
+
+    fn with(&self, input: &Path, config: &str, options: &Options) -> Result<Outcome, ReplayError> {
+        let config = self.file("other.toml", config);
+        replay_captures(&[input.to_owned()], &config, &BTreeMap::new(), options)
+    }
+}
+
+fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+fn refusal(path: &Path) -> String {
+    let error = replay(path, &Options::default()).unwrap_err();
+    error.to_string()
+}
+
+/// A classic capture of the frames of a recording: microseconds, this link type, frames cut at so
+/// many octets.
+fn classic(name: &str, link: u32, snaplen: usize) -> Vec<u8> {
+    let capture = Capture::load(&corpus(name).join("lane-0.pcapng")).unwrap();
+    let mut out = Vec::new();
+    out.extend(0xa1b2_c3d4_u32.to_le_bytes());
+    out.extend([2, 0, 4, 0]);
+    out.extend([0; 8]);
+    out.extend(u32::try_from(snaplen).unwrap().to_le_bytes());
+    out.extend(link.to_le_bytes());
+    for packet in capture.packets() {
+        let kept = &packet.bytes[..packet.bytes.len().min(snaplen)];
+        let micros = packet.at.0 / 1000;
+        let words = [
+            u32::try_from(micros / 1_000_000).unwrap(),
+            u32::try_from(micros % 1_000_000).unwrap(),
+            u32::try_from(kept.len()).unwrap(),
+            u32::try_from(packet.bytes.len()).unwrap(),
+        ];
+        out.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        out.extend_from_slice(kept);
+    }
+    out
+}
+
+#[test]
+fn a_capture_replays_against_other_addresses_jobs_and_rows() {
+    let ground = Ground::new();
+    for name in ["digits", "digits-loss", "root-restart"] {
+        let input = corpus(name).join("lane-0.pcapng");
+        let outcome = ground.against(&input, OTHER).unwrap();
+        assert!(outcome.packets_in > 20, "{name}: {outcome:?}");
+        assert_eq!(outcome.first_differences, [], "{name}");
+        assert_eq!(outcome.verdict, "pass", "{name}");
+    }
+}
+
+#[test]
+fn microseconds_and_link_type_null_with_ethernet_inside_are_read() {
+    let ground = Ground::new();
+    for link in [1, 0] {
+        let input = ground.file("classic.pcap", classic("digits", link, 65_535));
+        let outcome = ground.against(&input, OTHER).unwrap();
+        assert_eq!((outcome.differences, outcome.unmapped), (0, 0));
+    }
+}
+
+#[test]
+fn a_frame_that_says_something_else_is_shown_by_its_field() {
+    let ground = Ground::new();
+    let capture = Capture::load(&corpus("digits").join("lane-0.pcapng")).unwrap();
+    // What the box should have sent, with another word in one sum.
+    let mut expected = PcapWriter::new(Vec::new()).unwrap();
+    let mut changed = 0;
+    for packet in capture.packets() {
+        let mut frame = packet.bytes.to_vec();
+        let is_out = packet.direction == Some(weft_io::record::Direction::Out);
+        let is_sum = is_out && frame.len() > 500 && frame[42] & 0xf == Kind::Answer as u8;
+        if is_sum && changed == 0 {
+            frame[42 + 32 + 9] ^= 1;
+            changed += 1;
+        }
+        expected.write(packet.at, &frame).unwrap();
+    }
+    let input = ground.file("changed.pcap", expected.finish().unwrap());
+    let outcome = ground.against(&input, OTHER).unwrap();
+    assert_eq!((outcome.differences, outcome.verdict), (1, "fail"));
+    assert_eq!(outcome.first_differences[0].field, "payload[2]");
+    let ignore = Fields::parse("payload").unwrap();
+    let options = Options { ignore, ..Options::default() };
+    assert_eq!(ground.with(&input, OTHER, &options).unwrap().differences, 0);
+}
+
+#[test]
+fn frames_without_a_place_are_counted() {
+    let ground = Ground::new();
+    let input = corpus("digits").join("lane-0.pcapng");
+    let alone = OTHER.replace(", { addr = \"10.9.0.2:7000\" }", "");
+    let outcome = ground.against(&input, &alone).unwrap();
+    assert!(outcome.unmapped > 10, "rank 1 has none: {outcome:?}");
+    let cut = ground.file("cut.pcap", classic("digits", 1, 500));
+    let outcome = ground.against(&cut, OTHER);
+    // The contributions are gone, so nobody is known.
+    assert!(outcome.unwrap_err().to_string().contains("nobody contributes"));
+    let cut = ground.file("cut.pcap", classic("digits", 1, 1090));
+    assert!(ground.against(&cut, OTHER).unwrap_err().to_string().contains("nobody contributes"));
+}
+
+#[test]
+fn ranks_come_from_addresses_where_the_frames_do_not_say_them() {
+    let ground = Ground::new();
+    let capture = Capture::load(&corpus("hostile").join("lane-0.pcapng")).unwrap();
+    assert!(!capture.is_empty());
+    let config = ground.file("other.toml", OTHER.replace("window", "elements = 8\nwindow"));
+    let map = [("10.0.0.1", 1), ("10.0.0.2", 0)];
+    let map = map.map(|(addr, rank)| (addr.parse().unwrap(), Rank::new(rank).unwrap())).into();
+    let input = [corpus("late-join").join("lane-0.pcapng")];
+    let outcome = replay_captures(&input, &config, &map, &Options::default()).unwrap();
+    assert_eq!(outcome.unmapped, 0, "{outcome:?}");
+    assert!(outcome.packets_in > 0);
+}
+
+#[test]
+fn captures_that_make_no_sense_are_one_error() {
+    let ground = Ground::new();
+    let good = classic("digits", 1, 65_535);
+    let refused = |bytes: Vec<u8>| {
+        let input = ground.file("bad.pcap", bytes);
+        ground.against(&input, OTHER).unwrap_err().to_string()
+    };
+    let mut bytes = good.clone();
+    bytes.truncate(good.len() - 10);
+    assert!(refused(bytes).contains("ends within the record"));
+    let mut bytes = good.clone();
+    bytes[20] = 113;
+    assert!(refused(bytes).contains("link type"));
+    let mut bytes = good.clone();
+    bytes[16..20].copy_from_slice(&100_u32.to_le_bytes());
+    assert!(refused(bytes).contains("snaplen"));
+    // The second record is before the first.
+    let mut bytes = good.clone();
+    let seconds = u32::from_le_bytes(bytes[24..28].try_into().unwrap());
+    bytes[24..28].copy_from_slice(&(seconds + 1000).to_le_bytes());
+    assert!(refused(bytes).contains("packet 2 is before"));
+    // A record claims more than a file has, or memory.
+    let mut bytes = good.clone();
+    bytes[32..36].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
+    refused(bytes);
+    assert!(refused(b"nonsense".to_vec()).contains("not the start"));
+    // A loopback interface's.
+    let mut bytes = classic("digits", 0, 65_535);
+    bytes[40..44].copy_from_slice(&2_u32.to_le_bytes());
+    bytes[52..54].copy_from_slice(&[0x45, 0]);
+    assert!(refused(bytes).contains("link type null"));
+    let input = ground.file("good.pcap", good);
+    let error = ground.against(&input, "[port]\nio = 3\n").unwrap_err().to_string();
+    assert!(error.contains("other.toml:2"), "{error}");
+    let push = "[port]\nio = \"udp\"\nip = \"10.0.0.1/24\"\n";
+    assert!(ground.against(&input, push).unwrap_err().to_string().contains("no [[row]]"));
+}
+
+#[test]
+fn recordings_that_are_broken_are_one_error() {
+    let ground = Ground::new();
+    let broken = |change: &dyn Fn(&Path)| {
+        let path = ground.recording("digits");
+        change(&path);
+        let text = refusal(&path);
+        fs::remove_dir_all(&path).unwrap();
+        text
+    };
+    let frames = "lane-0.pcapng";
+    let text = broken(&|path| edit(&path.join(frames), |bytes| bytes.truncate(bytes.len() - 7)));
+    assert!(text.contains("ends within the record"), "{text}");
+    let text = broken(&|path| fs::remove_file(path.join("lane-0.log")).unwrap());
+    assert!(text.contains("lane-0.log"), "{text}");
+    let text = broken(&|path| fs::remove_file(path.join("recording.json")).unwrap());
+    assert!(text.contains("is no recording"), "{text}");
+    let newer = |path: &Path| {
+        let text = fs::read_to_string(path.join("recording.json")).unwrap();
+        let text = text.replace("\"format\": 1", "\"format\": 2").replace("\"lanes\"", "\"new\"");
+        fs::write(path.join("recording.json"), text).unwrap();
+    };
+    let text = broken(&newer);
+    assert!(text.contains("is of format 2"), "{text}");
+    let text = broken(&|path| edit(&path.join("node.toml"), |bytes| bytes.extend(b"\nnonsense")));
+    assert!(text.contains("node.toml:"), "{text}");
+    // The length of the first packet's block: corrupted, then huge.
+    for len in [[13, 0, 0, 0], [0xfc, 0xff, 0xff, 0xff]] {
+        let first = |bytes: &mut Vec<u8>| {
+            let section = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+            let interface = u32::from_le_bytes(bytes[section + 4..section + 8].try_into().unwrap());
+            let at = section + interface as usize + 4;
+            bytes[at..at + 4].copy_from_slice(&len);
+        };
+        let text = broken(&|path| edit(&path.join(frames), first));
+        assert!(text.contains(frames), "{text}");
+    }
+    let log = |change: fn(String) -> String| {
+        broken(&|path| {
+            let path = path.join("lane-0.log");
+            fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
+        })
+    };
+    let text = log(|text| text.replace("end stopped\n", ""));
+    assert!(text.contains("--partial"), "{text}");
+    let text = log(|text| text.replacen("breath ", "breadth ", 1));
+    assert!(text.contains("lane-0.log: line"), "{text}");
+    let text = log(|text| text.replacen("rx 1", "rx 2", 1));
+    assert!(text.contains("not those that the log says"), "{text}");
+    let text = log(|text| {
+        let mut lines: Vec<&str> = text.lines().collect();
+        let last = lines.len() - 2;
+        lines.swap(last, last - 1);
+        lines.join("\n") + "\n"
+    });
+    assert!(text.contains("backwards") || text.contains("not those"), "{text}");
+}
+
+#[test]
+fn what_is_whole_of_a_recording_without_an_end_replays() {
+    let ground = Ground::new();
+    let path = ground.recording("digits");
+    edit(&path.join("lane-0.pcapng"), |bytes| bytes.truncate(bytes.len() - 3000));
+    edit(&path.join("lane-0.log"), |bytes| bytes.truncate(bytes.len() - 30));
+    let options = Options { partial: true, ..Options::default() };
+    let outcome = replay(&path, &options).unwrap();
+    assert_eq!(outcome.differences, 0, "{outcome:?}");
+    assert!(outcome.packets_in > 10 && !outcome.notes.is_empty());
+}
+
+/// The recording of a replay is the recording: that is what blessing keeps.
+#[test]
+fn a_replay_that_is_recorded_gives_the_same_log_and_frames() {
+    for name in ["digits-loss", "push-aggregator", "push-server", "promotion", "server-restart"] {
+        let anew = tempfile::tempdir().unwrap();
+        let bless = Some(anew.path().to_owned());
+        let options = Options { bless, ..Options::default() };
+        assert_eq!(replay(&corpus(name), &options).unwrap().differences, 0);
+        let log = |path: &Path| fs::read_to_string(path.join("lane-0.log")).unwrap();
+        assert_eq!(log(anew.path()), log(&corpus(name)), "{name}");
+        let frames = |path: &Path| {
+            let capture = Capture::load(&path.join("lane-0.pcapng")).unwrap();
+            let all = capture.packets().map(|it| (it.at, it.direction, it.bytes.to_vec()));
+            all.collect::<Vec<(Nanos, _, _)>>()
+        };
+        assert_eq!(frames(anew.path()), frames(&corpus(name)), "{name}");
+    }
+}
+
+#[test]
+fn frames_that_came_out_otherwise_are_differences_with_packet_and_field() {
+    let ground = Ground::new();
+    let path = ground.recording("digits");
+    let capture = Capture::load(&path.join("lane-0.pcapng")).unwrap();
+    let (last, packet) = capture.packets().enumerate().last().unwrap();
+    assert_eq!(packet.direction, Some(weft_io::record::Direction::Out));
+    let len = packet.bytes.len();
+    let padding = len.next_multiple_of(4) - len;
+    // The last octet of the last frame, before the options of its block.
+    edit(&path.join("lane-0.pcapng"), |bytes| {
+        let at = bytes.len() - 16 - padding - 1;
+        bytes[at] ^= 0x40;
+    });
+    let outcome = replay(&path, &Options::default()).unwrap();
+    assert_eq!((outcome.differences, outcome.verdict), (1, "fail"));
+    assert_eq!(outcome.first_differences[0].packet, last as u64 + 1);
+    let expected = capture
+        .packets()
+        .filter(|packet| packet.direction == Some(weft_io::record::Direction::Out));
+    let mut out = PcapWriter::new(Vec::new()).unwrap();
+    expected.for_each(|packet| out.write(packet.at, packet.bytes).unwrap());
+    let expect = Some(ground.file("expect.pcap", out.finish().unwrap()));
+    let outcome = replay(&path, &Options { expect, ..Options::default() }).unwrap();
+    assert_eq!(outcome.differences, 0, "the capture is the right one");
+}
