@@ -139,6 +139,11 @@ impl DropCounters {
         self.0[reason as usize] += 1;
     }
 
+    /// Counts frames that were refused elsewhere.
+    pub fn count_many(&mut self, reason: DropReason, count: u64) {
+        self.0[reason as usize] += count;
+    }
+
     /// Frames refused for `reason`.
     #[must_use]
     pub fn of(&self, reason: DropReason) -> u64 {

@@ -33,6 +33,13 @@ pub struct Cli {
     /// `node.stats_period_s`.
     #[arg(long, value_name = "SECONDS")]
     pub stats_period: Option<u64>,
+    /// Keep what the engines meet in this directory, which is made, or is there and empty, for
+    /// `weft replay`. Overrides `record.directory`.
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// Largest size of the recording in bytes [default: 268435456]. Overrides `record.max_bytes`.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(65536..))]
+    pub record_max_bytes: Option<u64>,
     /// How statistics are written. Overrides `node.stats_format`.
     #[arg(long, value_enum)]
     pub format: Option<StatsFormat>,

@@ -18,6 +18,8 @@ use weft_io::nic::Carried;
 use weft_lane::{LaneEngine, LaneMap, Settings};
 use weft_wire::{JobId, Nanos};
 
+use crate::record::Notes;
+
 /// An event and the job that it is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct JobEvent {
@@ -181,16 +183,30 @@ impl NodeControl {
 
     /// Moves commands in and answers out; the side of a lane other than the first, between two
     /// breaths.
-    pub fn exchange_holdings(&self, now: Nanos, lane: usize, engine: &mut impl LaneEngine) {
-        self.hand_over(now, lane, engine);
+    pub fn exchange_holdings(
+        &self,
+        now: Nanos,
+        lane: usize,
+        engine: &mut impl LaneEngine,
+        notes: &mut Notes<'_>,
+    ) {
+        self.hand_over(now, lane, engine, notes);
         while let Some((job, event)) = engine.poll_event() {
+            notes.event(job, &event);
             self.tell_of(lane, job, event);
         }
     }
 
-    fn hand_over(&self, now: Nanos, lane: usize, engine: &mut impl LaneEngine) {
+    fn hand_over(
+        &self,
+        now: Nanos,
+        lane: usize,
+        engine: &mut impl LaneEngine,
+        notes: &mut Notes<'_>,
+    ) {
         for _ in 0..COMMANDS_PER_BREATH_MAX {
             let Some(command) = self.lanes[lane].commands.pop() else { break };
+            notes.command(now, &command);
             engine.handle_command(now, command);
         }
     }
@@ -206,15 +222,17 @@ impl NodeControl {
     }
 
     /// Moves commands in and events out; the first lane's side, between two breaths.
-    pub fn exchange(&self, now: Nanos, engine: &mut impl LaneEngine) {
+    pub fn exchange(&self, now: Nanos, engine: &mut impl LaneEngine, notes: &mut Notes<'_>) {
         // Looked at first: what the engine knows is never older than the commands that follow.
         let controller = self.controller.load(Ordering::Acquire);
         if controller != self.controller_known.load(Ordering::Relaxed) {
             self.controller_known.store(controller, Ordering::Relaxed);
+            notes.controller(now, controller == THERE);
             engine.handle_controller(now, controller == THERE);
         }
-        self.hand_over(now, 0, engine);
+        self.hand_over(now, 0, engine, notes);
         while let Some((job, event)) = engine.poll_event() {
+            notes.event(job, &event);
             self.tell_of(0, job, event);
         }
         while let Some(train) = engine.poll_train() {
@@ -347,9 +365,9 @@ mod tests {
         let control = NodeControl::default();
         let (job, group) = (JobId(0), GroupId(1));
         let train = Train { job, group, rank: None, frame_len: 1, arrivals: Default::default() };
-        control.exchange(Nanos(1), &mut Ear::default());
+        control.exchange(Nanos(1), &mut Ear::default(), &mut Notes::none());
         assert!(!is_told(&control));
-        control.exchange(Nanos(2), &mut Ear(Vec::new(), Some(train.clone())));
+        control.exchange(Nanos(2), &mut Ear(Vec::new(), Some(train.clone())), &mut Notes::none());
         assert!(is_told(&control));
         assert_eq!(control.train(), Some(train));
         assert!(!is_told(&control));
@@ -360,14 +378,14 @@ mod tests {
     #[test]
     fn a_lane_hears_of_a_controller_once_and_before_its_commands() {
         let (control, mut ear) = (NodeControl::default(), Ear::default());
-        control.exchange(Nanos(1), &mut ear);
+        control.exchange(Nanos(1), &mut ear, &mut Notes::none());
         assert!(ear.0.is_empty(), "nobody said that there is one, or not");
         control.note_controller(false);
-        control.exchange(Nanos(2), &mut ear);
-        control.exchange(Nanos(3), &mut ear);
+        control.exchange(Nanos(2), &mut ear, &mut Notes::none());
+        control.exchange(Nanos(3), &mut ear, &mut Notes::none());
         control.note_controller(true);
         control.command(Command::Skip { job: JobId(0), below: OrderNumber(0) }).unwrap();
-        control.exchange(Nanos(4), &mut ear);
+        control.exchange(Nanos(4), &mut ear, &mut Notes::none());
         assert_eq!(ear.0, ["false at 2", "true at 4", "command"]);
     }
 }

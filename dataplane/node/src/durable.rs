@@ -98,6 +98,11 @@ impl Stored {
         self.jobs.iter().filter_map(|job| job.resumed.as_ref())
     }
 
+    /// The jobs that go on, and with what.
+    pub(crate) fn configured(&self) -> impl Iterator<Item = (&ServerJobConfig, &ModelState)> {
+        self.jobs.iter().filter_map(|job| Some((&job.config, job.state.as_ref()?)))
+    }
+
     /// What their servers begin with.
     pub(crate) fn states(&self) -> impl Iterator<Item = (JobId, &ModelState)> {
         self.jobs.iter().filter_map(|job| Some((job.config.model.job, job.state.as_ref()?)))

@@ -38,6 +38,17 @@ pub enum NodeError {
     #[cfg(feature = "dpdk")]
     #[error(transparent)]
     DpdkPort(#[from] weft_dpdk::PortError),
+    /// There is no switch.
+    #[error(transparent)]
+    Switch(#[from] weft_switch::SwitchError),
+    /// The switch is not what it was; the node begins anew.
+    #[error("the switch was lost: {reason}")]
+    SwitchLost {
+        /// What became of it.
+        reason: String,
+        /// What the node had counted.
+        report: Box<crate::stats::Report>,
+    },
     /// This binary has no DPDK.
     #[error(
         "port.io = \"dpdk\": this weft-node was built without DPDK; install libdpdk-dev and build \
@@ -80,6 +91,14 @@ pub enum NodeError {
         path: PathBuf,
         /// The kernel's answer.
         source: std::io::Error,
+    },
+    /// A recording cannot be begun.
+    #[error("beginning a recording in {}: {problem}; name an empty directory", .path.display())]
+    Record {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
     },
     /// A model's file.
     #[error("the model file {}: {problem}; see initial_model and dump_model", .path.display())]

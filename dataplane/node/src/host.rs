@@ -46,6 +46,12 @@ impl Host {
         Self { stack: Some(Stack::new(addr, mac, mtu, seed)), stats: HostStats::default() }
     }
 
+    /// True when it answers anything.
+    #[must_use]
+    pub fn is_answering(&self) -> bool {
+        self.stack.is_some()
+    }
+
     /// What it did.
     #[must_use]
     pub fn stats(&self) -> HostStats {

@@ -17,6 +17,7 @@ use crate::control::NodeControl;
 use crate::durable::Keeper;
 use crate::host::Host;
 use crate::idle::Idle;
+use crate::record::Notes;
 use crate::stats::{EngineSnapshot, LaneSnapshot};
 
 /// What all lanes share.
@@ -24,6 +25,8 @@ use crate::stats::{EngineSnapshot, LaneSnapshot};
 pub struct Shared {
     /// Set to end the lanes.
     pub stop: Arc<AtomicBool>,
+    /// The lanes have ended.
+    pub is_over: AtomicBool,
     /// Zero of the node's clock.
     pub start: Instant,
     /// When to sleep.
@@ -56,15 +59,17 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
     while !shared.stop.load(Ordering::Relaxed) && lane.port().is_open() {
         let now = shared.now();
         let frames = lane.breathe(now, &mut host);
-        keeper.exchange(lane.engine_mut());
+        let (port, engine) = lane.parts_mut();
+        let mut notes = Notes::of(port.recorder());
+        keeper.exchange(engine, &mut notes);
         if index == 0 {
-            exchange(now, lane.engine_mut(), shared.control.as_deref());
+            exchange(now, engine, shared.control.as_deref(), &mut notes);
             if let Some(control) = shared.control.as_ref().filter(|_| frames > 0) {
                 let (rx_bytes, tx_bytes) = lane.port().carried();
                 control.note_carried(rx_bytes, tx_bytes);
             }
         } else if let Some(control) = &shared.control {
-            control.exchange_holdings(now, index, lane.engine_mut());
+            control.exchange_holdings(now, index, engine, &mut notes);
         }
         let mut due = lane.engine().poll_timeout().min(snapshot_due);
         if keeper.is_waiting() {
@@ -80,6 +85,7 @@ pub fn run<P: Port, E: LaneEngine + EngineSnapshot>(
             snapshot_due = now.saturating_add(period);
         }
     }
+    keeper.end(lane.parts_mut().1);
     LaneSnapshot::take(index, lane, &host)
 }
 
@@ -88,9 +94,18 @@ const JOURNAL_POLL: Nanos = Nanos(100_000);
 
 /// Commands in, events out. Without anybody to hear them events are thrown away here, so that what
 /// an engine counts as lost is lost.
-pub fn exchange(now: Nanos, engine: &mut impl LaneEngine, control: Option<&NodeControl>) {
+pub fn exchange(
+    now: Nanos,
+    engine: &mut impl LaneEngine,
+    control: Option<&NodeControl>,
+    notes: &mut Notes<'_>,
+) {
     match control {
-        Some(control) => control.exchange(now, engine),
-        None => while engine.poll_event().is_some() {},
+        Some(control) => control.exchange(now, engine, notes),
+        None => {
+            while let Some((job, event)) = engine.poll_event() {
+                notes.event(job, &event);
+            }
+        }
     }
 }

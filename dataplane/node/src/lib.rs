@@ -9,11 +9,13 @@
 //! | [`durable`] | what servers keep on disk, and begin anew with |
 //! | [`model`] | files that models come from and go to |
 //! | [`node`] | opens the port, runs the lanes, ends them |
+//! | [`record`] | keeps what the engines met, and what they began with |
 //! | [`lane`] | one lane's thread |
 //! | [`idle`] | decides when a lane sleeps |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
 //! | [`error`] | why a node did not run |
+//! | `switch` | runs a lane behind a P4 switch |
 //! | [`stats`] | snapshots, reports, text, metrics |
 //!
 //! The binary is `main.rs`; everything here can be tested without it.
@@ -35,5 +37,7 @@ pub mod idle;
 pub mod lane;
 pub mod model;
 pub mod node;
+pub mod record;
 mod reporter;
 pub mod stats;
+mod switch;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_config::StatsFormat;
+use weft_lane::Settings;
 use weft_node::agent;
 use weft_node::cli::Invocation;
 use weft_node::config;
@@ -16,8 +17,10 @@ use weft_node::durable::Stored;
 use weft_node::environment;
 use weft_node::error::{NodeError, one_line};
 use weft_node::node::{self, Options};
+use weft_node::record;
 use weft_node::stats::{Report, write_text};
 use weft_process::{say, signals};
+use weft_switch::SwitchError;
 
 fn main() -> ExitCode {
     let invocation = match Invocation::parse(std::env::args_os()) {
@@ -40,6 +43,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     node.stats_period_s = cli.stats_period.unwrap_or(node.stats_period_s);
     node.stats_format = cli.format.unwrap_or(node.stats_format);
     let format = node.stats_format;
+    record::override_by(&mut settings.config, cli.record.as_deref(), cli.record_max_bytes)?;
     if cli.print_config {
         say::out(&weft_config::to_toml(&settings.config));
         return Ok(());
@@ -52,11 +56,30 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         return Err(NodeError::Bench);
     }
     let stop = signals::stop_flag().map_err(NodeError::Signals)?;
-    let mut options = Options { eal_args, stop, control: None };
-    let stored = Stored::open(&settings)?;
+    let mut options = Options { eal_args, stop, control: None, lives: 0 };
+    let mut last = None;
+    let report = loop {
+        match (live(&settings, options.clone()), last.take()) {
+            (Err(NodeError::SwitchLost { reason, report }), _) => {
+                say!("weft-node: {reason}; beginning anew");
+                last = Some(*report);
+                options.lives += 1;
+            }
+            // Told to end while the switch was away: what was counted before is all there is.
+            (Err(NodeError::Switch(SwitchError::Stopped)), Some(report)) => break report,
+            (other, _) => break other?,
+        }
+    };
+    print_report(&report, format);
+    Ok(())
+}
+
+/// One life of the node.
+fn live(settings: &Settings, mut options: Options) -> Result<Report, NodeError> {
+    let stored = Stored::open(settings)?;
     let is_over = Arc::new(AtomicBool::new(false));
     let agent = if agent::is_wanted(&settings.config) {
-        let control = Arc::new(NodeControl::of(&settings));
+        let control = Arc::new(NodeControl::of(settings));
         options.control = Some(Arc::clone(&control));
         let life = environment::random_seed().map_err(NodeError::Seed)?;
         let resumed: Vec<_> = stored.resumed().cloned().collect();
@@ -64,7 +87,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
     } else {
         None
     };
-    let served = node::run(&settings, options, stored);
+    let served = node::run(settings, options, stored);
     // Only now, so that the lanes' last events are logged too.
     is_over.store(true, Ordering::Relaxed);
     if let Some(agent) = agent {
@@ -72,9 +95,7 @@ fn start(invocation: Invocation) -> Result<(), NodeError> {
         // report.
         let _ = agent.join();
     }
-    let report = served?;
-    print_report(&report, format);
-    Ok(())
+    served
 }
 
 fn print_report(report: &Report, format: StatsFormat) {

@@ -33,6 +33,7 @@ use crate::error::NodeError;
 use crate::host::Host;
 use crate::lane::{self, Shared};
 use crate::model;
+use crate::record::{self, Beginning, Notes};
 use crate::reporter::{self, MetricsListener};
 use crate::stats::{LaneSnapshot, Report};
 
@@ -45,6 +46,8 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
     /// Where commands come from and events go to; without it the node serves what its file says.
     pub control: Option<Arc<NodeControl>>,
+    /// How often the node has begun anew in this process, because its switch was lost.
+    pub lives: u64,
 }
 
 /// Runs a node until `options.stop` is set; returns its final report. Its servers go on from what
@@ -60,7 +63,8 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     }
     let metrics = config.node.metrics.map(MetricsListener::bind).transpose()?;
     let seed = match config.node.seed {
-        Some(seed) => seed,
+        // A switch that comes again must not find its former box.
+        Some(seed) => seed ^ options.lives << 32,
         None => environment::random_seed().map_err(NodeError::Seed)?,
     };
     let watched = config.node.stats_period_s > 0 || metrics.is_some();
@@ -68,6 +72,7 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
     let shards = usize::from(config.lcores.shards);
     let shared = Shared {
         stop: options.stop,
+        is_over: AtomicBool::new(false),
         start,
         idle: config.idle,
         control: options.control,
@@ -75,20 +80,36 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         snapshots: (0..shards).map(|_| ArrayQueue::new(1)).collect(),
     };
     let node = Node { settings, shared: &shared, seed, stored: Mutex::new(stored) };
-    let lanes = std::thread::scope(|scope| {
+    let mut lost = None;
+    let (lanes, is_over) = std::thread::scope(|scope| {
         let reporter = watched.then(|| scope.spawn(|| reporter::run(config, &shared, metrics)));
         let lanes = match config.port.io {
             Io::Udp => node.run_udp(),
             Io::AfPacket => node.run_af_packet(),
             Io::Dpdk => node.run_dpdk(options.eal_args),
+            Io::Switch => {
+                let section = config.switch.as_ref().expect("it was found with its port");
+                node.run_switch(section, options.lives > 0).map(|(lanes, reason)| {
+                    lost = reason;
+                    lanes
+                })
+            }
         };
-        shared.stop.store(true, Ordering::Relaxed);
+        let is_over = lost.is_none() || shared.stop.load(Ordering::Relaxed);
+        shared.is_over.store(true, Ordering::Relaxed);
+        if is_over {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
         if let Some(reporter) = reporter {
             reporter.thread().unpark();
         }
-        lanes
+        lanes.map(|lanes| (lanes, is_over))
     })?;
-    Ok(Report::new(config, start.elapsed().as_secs_f64(), &lanes))
+    let report = Report::new(config, start.elapsed().as_secs_f64(), &lanes);
+    match lost.filter(|_| !is_over) {
+        Some(reason) => Err(NodeError::SwitchLost { reason, report: Box::new(report) }),
+        None => Ok(report),
+    }
 }
 
 /// What opening a port and starting lanes needs.
@@ -165,9 +186,42 @@ impl Node<'_> {
         Err(NodeError::NoDpdk)
     }
 
-    /// Runs every lane to its end. `prepare` is called on each lane's thread with its CPU; what it
-    /// returns is dropped there after the lane's port.
+    /// Runs every lane to its end, and records what it meets if that is asked for. `prepare` is
+    /// called on each lane's thread with its CPU; what it returns is dropped there after the lane's
+    /// port.
     pub(crate) fn run_lanes<P, S, G>(
+        &self,
+        mut front: LanePort<P>,
+        mut sides: Vec<LanePort<S>>,
+        host: Host,
+        prepare: impl Fn(Option<u32>) -> Result<G, NodeError> + Sync,
+    ) -> Result<Vec<LaneSnapshot>, NodeError>
+    where
+        P: Port,
+        S: Port<Frame: Send> + Send,
+    {
+        let recording = match &self.settings.config.record {
+            None => None,
+            Some(section) => {
+                let stored = self.stored.lock().expect("no thread that held it has panicked");
+                let beginning = Beginning {
+                    settings: self.settings,
+                    stored: &stored,
+                    clock_origin: self.clock_origin(),
+                    host_seed: host.is_answering().then_some(self.seed),
+                    has_controller: self.shared.control.is_some(),
+                };
+                Some(record::start(section, &beginning, &mut front, &mut sides)?)
+            }
+        };
+        let mut snapshots = self.run_each_lane(front, sides, host, prepare)?;
+        if let Some(recording) = recording {
+            snapshots[0].record = Some(recording.finish());
+        }
+        Ok(snapshots)
+    }
+
+    fn run_each_lane<P, S, G>(
         &self,
         front: LanePort<P>,
         sides: Vec<LanePort<S>>,
@@ -230,7 +284,7 @@ impl Node<'_> {
     /// Runs the one lane of a server or a replica, and leaves its models where they should be.
     fn run_model<P: Port>(
         &self,
-        port: LanePort<P>,
+        mut port: LanePort<P>,
         info: &PortInfo,
         table: &Table,
         host: Host,
@@ -240,7 +294,8 @@ impl Node<'_> {
         let config = &self.settings.config;
         if self.settings.servers.is_empty() {
             let jobs = model::replica_jobs(self.settings)?;
-            let replica = Replica::new(local, mtu, &jobs, self.seed, kernels);
+            let seed = record::seed(self.seed, &mut port);
+            let replica = Replica::of_seed(local, mtu, &jobs, seed, kernels);
             let replica = replica.expect("it was judged when the configuration was read");
             let mut lane = RoleLane::new(port, replica);
             self.announce(info, table);
@@ -252,7 +307,8 @@ impl Node<'_> {
             return Ok(snapshot);
         }
         let jobs = model::server_jobs(self.settings)?;
-        let server = Server::new(local, mtu, &jobs, self.seed, kernels);
+        let seed = record::seed(self.seed, &mut port);
+        let server = Server::of_seed(local, mtu, &jobs, seed, kernels);
         let mut server = server.expect("it was judged when the configuration was read");
         let stored = self.stored.lock().map(|mut stored| core::mem::take(&mut *stored));
         let stored = stored.expect("no thread that held it has panicked");
@@ -266,7 +322,8 @@ impl Node<'_> {
         if let Some(link) = link {
             link.finish(lane.engine_mut())?;
             // What became durable last is told to whoever listens still.
-            lane::exchange(Nanos::MAX, lane.engine_mut(), self.shared.control.as_deref());
+            let control = self.shared.control.as_deref();
+            lane::exchange(Nanos::MAX, lane.engine_mut(), control, &mut Notes::none());
         }
         for section in &config.server {
             let view = lane.engine().model(JobId(section.job));
@@ -282,21 +339,26 @@ impl Node<'_> {
         };
         let failed = |source| NodeError::Capture { path: trace.pcap.clone().into(), source };
         let output = File::create(&trace.pcap).map(BufWriter::new).map_err(failed)?;
+        self.settings.wrap(port, Some((output, self.clock_origin()))).map_err(failed)
+    }
+
+    /// The Unix time of the origin of the node's clock.
+    fn clock_origin(&self) -> Nanos {
         #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let origin = unix.saturating_sub(self.shared.start.elapsed()).as_nanos();
-        let origin = Nanos(u64::try_from(origin).unwrap_or(0));
-        self.settings.wrap(port, Some((output, origin))).map_err(failed)
+        Nanos(u64::try_from(origin).unwrap_or(0))
     }
 
     fn lane<P: Port>(
         &self,
-        port: LanePort<P>,
+        mut port: LanePort<P>,
         table: &Table,
         lane: usize,
     ) -> AggregatorLane<LanePort<P>> {
         let lane = u16::try_from(lane).expect("the table bounds the shards");
-        let engine = self.settings.aggregator(table, lane, self.seed, Kernels::detect());
+        let seed = record::seed(self.seed, &mut port);
+        let engine = self.settings.aggregator(table, lane, seed, Kernels::detect());
         AggregatorLane::new(port, engine)
     }
 
@@ -305,7 +367,7 @@ impl Node<'_> {
         error
     }
 
-    fn announce(&self, info: &PortInfo, table: &Table) {
+    pub(crate) fn announce(&self, info: &PortInfo, table: &Table) {
         let local = table.config().local;
         let shards = table.config().shards;
         let (name, driver, mtu) = (&info.name, &info.driver, info.mtu);

@@ -35,7 +35,7 @@ pub(crate) fn run(config: &NodeConfig, shared: &Shared, metrics: Option<MetricsL
     let period = Duration::from_secs(config.node.stats_period_s);
     let mut lanes: Vec<Option<LaneSnapshot>> = vec![None; shared.snapshots.len()];
     let mut last = (Instant::now(), PortReport::default());
-    while !shared.stop.load(Ordering::Relaxed) {
+    while !(shared.stop.load(Ordering::Relaxed) || shared.is_over.load(Ordering::Relaxed)) {
         std::thread::park_timeout(TICK);
         for (latest, queue) in lanes.iter_mut().zip(&shared.snapshots) {
             if let Some(snapshot) = queue.pop() {

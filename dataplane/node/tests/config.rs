@@ -193,11 +193,6 @@ fn push_jobs_are_judged_like_the_rest() {
         ),
         (
             "elements = 16",
-            "elements = 16\nintegrity = \"checksum16\"",
-            "node.toml:15: push[0].integrity: must be crc32c or none",
-        ),
-        (
-            "elements = 16",
             "elements = 16\npull_cache_bytes = 63",
             "node.toml:15: push[0].pull_cache_bytes: must hold",
         ),

@@ -5,12 +5,14 @@
 //! | `[node]` | [`NodeSection`]: name, statistics |
 //! | `[port]` | [`PortSection`]: the port, and the box's address on it |
 //! | `[dpdk]` | [`DpdkSection`]: EAL and the DPDK device; only read when `io = "dpdk"` |
+//! | `[switch]` | [`SwitchSection`]: the P4 switch that the node is behind; only with `io = "switch"` |
 //! | `[lcores]` | [`LcoresSection`]: lanes and the CPUs they run on |
 //! | `[idle]` | [`IdleSection`]: when a polling lcore sleeps |
 //! | `[strangers]` | [`StrangersSection`]: what frames that do not show whose they are may cost |
 //! | `[arena]` | [`ArenaSection`]: room for jobs and leases that come at run time |
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
+//! | `[record]` | [`RecordSection`]: a recording of what the engines met, for `weft replay` |
 //! | `[controller]` | [`ControllerSection`]: who installs groups |
 //! | `[bench]` | [`BenchSection`]: what `weft-bench` measures |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
@@ -30,9 +32,11 @@ mod faults;
 mod job;
 mod port;
 mod push;
+mod record;
 mod row;
 mod server;
 mod strangers;
+mod switch;
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -50,9 +54,11 @@ pub use faults::{FaultsSection, TraceSection};
 pub use job::JobSection;
 pub use port::{Io, PortSection};
 pub use push::PushSection;
+pub use record::RecordSection;
 pub use row::{MemberSection, ParentSection, RowSection};
 pub use server::{ReplicaSection, ServerSection};
 pub use strangers::StrangersSection;
+pub use switch::{SwitchPortSection, SwitchSection};
 
 use crate::{FilePath, StatsFormat};
 
@@ -68,6 +74,9 @@ pub struct NodeConfig {
     /// EAL and the DPDK device.
     #[serde(default)]
     pub dpdk: DpdkSection,
+    /// The P4 switch that the node is behind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<SwitchSection>,
     /// Lanes and CPUs.
     #[serde(default)]
     pub lcores: LcoresSection,
@@ -86,6 +95,9 @@ pub struct NodeConfig {
     /// A capture.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceSection>,
+    /// A recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<RecordSection>,
     /// For benches only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchSection>,

@@ -245,6 +245,8 @@ pub enum HoldingError {
     Port,
     /// The box does nothing of the kind: it is a server or a replica.
     Role,
+    /// The box is a switch, whose program cannot do this.
+    Switch,
 }
 
 impl fmt::Display for HoldingError {
@@ -284,7 +286,7 @@ impl fmt::Display for HoldingError {
             }
             Self::Updates => {
                 "its elements must fit the MTU at 4 bytes each, be i32 or f32, with an exponent \
-                 from -126 to 126 and the integrity crc32c or none"
+                 from -126 to 126"
             }
             Self::Memory => {
                 "its quota_bytes must hold one update, chunks x (elements x 4 in whole cache lines \
@@ -295,6 +297,11 @@ impl fmt::Display for HoldingError {
                  send from; have a row in the box's file that asks for it"
             }
             Self::Role => "the box is no aggregator",
+            Self::Switch => {
+                "the box is a switch: it adds i32 with wrap and checksum16, in chunks of the \
+                 elements that its program was built for, for IPv4 hosts at ports that its file \
+                 names, and is no leaf"
+            }
         })
     }
 }

@@ -33,3 +33,43 @@ pub mod tls;
 pub mod v1 {
     tonic::include_proto!("weft.v1");
 }
+
+/// P4Runtime, generated from `p4/p4/v1/*.proto`, which p4.org publishes.
+#[cfg(feature = "p4")]
+#[allow(
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    unused_qualifications,
+    elided_lifetimes_in_paths,
+    clippy::all,
+    clippy::pedantic,
+    rustdoc::all,
+    reason = "generated"
+)]
+pub mod p4 {
+    /// Package `p4.v1`.
+    pub mod v1 {
+        tonic::include_proto!("p4.v1");
+    }
+    /// Package `p4.config.v1`.
+    pub mod config {
+        /// Package `p4.config.v1`.
+        pub mod v1 {
+            tonic::include_proto!("p4.config.v1");
+        }
+    }
+}
+
+/// What P4Runtime uses of Google's types.
+#[cfg(feature = "p4")]
+#[allow(missing_docs, clippy::all, clippy::pedantic, rustdoc::all, reason = "generated")]
+pub mod google {
+    /// Package `google.rpc`.
+    pub mod rpc {
+        tonic::include_proto!("google.rpc");
+    }
+}
+
+#[cfg(feature = "p4")]
+pub mod p4info;

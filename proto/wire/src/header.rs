@@ -341,7 +341,9 @@ impl Header {
         let fits = match kind {
             Kind::Contrib | Kind::Answer => payload_len == header.payload_len(),
             Kind::Hello => payload_len >= crate::hello::BODY_LEN,
-            Kind::Ack | Kind::State | Kind::Pull | Kind::Status => payload_len == 0,
+            // Padding, of which its receiver says how much there may be (SPEC#push).
+            Kind::Pull => true,
+            Kind::Ack | Kind::State | Kind::Status => payload_len == 0,
         };
         if fits { Ok(header) } else { Err(HeaderError::Length) }
     }

@@ -8,7 +8,9 @@ pub mod push;
 pub mod replica;
 mod run;
 pub mod server;
+pub mod switch;
 mod verdict;
+mod way;
 pub mod worker;
 
 pub use run::{RUNS_MAX, RunIndex, Taken};

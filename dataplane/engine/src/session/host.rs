@@ -14,7 +14,7 @@ use weft_wire::{Cookie, Epoch, JobId};
 
 use super::token::{Lives, TokenInput, token};
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 
 /// One peer of a host's table, at an address of the kind `A`.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +78,9 @@ impl<A: Copy + PartialEq> Peer<A> {
         (welcome.cookie_up, welcome.cookie_down) = (self.cookie_up, cookie_down);
     }
 
-    /// Draws the cookie of a new epoch or life.
-    pub(crate) fn draw_cookie(&mut self, epoch: Epoch, random: &mut SplitMix64) {
-        self.cookie_up = Cookie::new(epoch, random.next_u32());
+    /// Draws the cookie of a new epoch or life of this peer, by rank or place.
+    pub(crate) fn draw_cookie(&mut self, epoch: Epoch, peer: u8, random: &mut Random) {
+        self.cookie_up = Cookie::new(epoch, random.next_u32(Draw::CookieUp(peer)));
     }
 }
 

@@ -194,6 +194,11 @@ impl BankIndex {
     pub const fn other(self) -> Self {
         Self(self.0 ^ 1)
     }
+
+    /// Its number, counted from the lease's first: two a slot.
+    pub(crate) fn number(self) -> u32 {
+        u32::try_from(self.0).expect("a lease has at most 4096 banks")
+    }
 }
 
 #[cfg(test)]

@@ -138,6 +138,11 @@ impl Slots {
         }
     }
 
+    /// All banks, by number.
+    pub(crate) fn banks(&self) -> impl Iterator<Item = (u32, &Bank)> {
+        (0..).zip(&self.banks)
+    }
+
     /// Banks that hold a step, for gauges and tests.
     pub fn occupied(&self) -> impl Iterator<Item = &Bank> {
         self.banks.iter().filter(|bank| bank.state != State::Empty)

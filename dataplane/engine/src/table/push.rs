@@ -5,7 +5,6 @@ use core::net::SocketAddr;
 use arrayvec::ArrayVec;
 use weft_control::{HoldingError, PushConfig, UPDATE_CHUNKS_MAX, is_pushed};
 use weft_wire::MEMBERS_MAX;
-use weft_wire::hello::Integrity;
 use weft_wire::quant::is_exponent;
 
 use super::{BoxShape, Holdings, JOBS_MAX, TableError, is_of_another_lane};
@@ -77,10 +76,6 @@ impl BoxShape {
         if push.elements == 0 || usize::from(push.elements) * 4 > self.payload_len_max() {
             let problem = "must be at least 1 and, at 4 bytes each, fit the MTU";
             return error(Updates, "elements", problem);
-        }
-        if push.integrity == Integrity::Checksum16 {
-            let problem = "must be crc32c or none; checksum16 is for allreduce";
-            return error(Updates, "integrity", problem);
         }
         if push.exponent.is_some_and(|exponent| !is_exponent(exponent)) {
             return error(Updates, "exponent", "must be from -126 to 126");

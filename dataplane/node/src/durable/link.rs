@@ -17,19 +17,23 @@ use weft_engine::role::server::Server;
 use super::Stored;
 use super::writer::{Parcel, Writer, start_thread};
 use crate::error::NodeError;
+use crate::record::Notes;
 
 /// Keeps what an engine must not tell before it is kept. Called by the lane between two breaths.
 pub trait Keeper<E> {
-    /// Takes records, and says what has become durable.
-    fn exchange(&mut self, engine: &mut E);
+    /// Takes records, and says what has become durable; notes both.
+    fn exchange(&mut self, engine: &mut E, notes: &mut Notes<'_>);
 
     /// True while something may become durable.
     fn is_waiting(&self) -> bool;
+
+    /// The lane has ended; its counters are taken next.
+    fn end(&mut self, _engine: &mut E) {}
 }
 
 /// Keeps nothing.
 impl<E> Keeper<E> for () {
-    fn exchange(&mut self, _engine: &mut E) {}
+    fn exchange(&mut self, _engine: &mut E, _notes: &mut Notes<'_>) {}
 
     fn is_waiting(&self) -> bool {
         false
@@ -80,7 +84,7 @@ impl JournalLink {
     pub fn finish(mut self, server: &mut Server) -> Result<(), NodeError> {
         let until = Instant::now() + FINISH_TIMEOUT;
         loop {
-            self.exchange(server);
+            self.exchange(server, &mut Notes::none());
             let is_over = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
             if !server.awaits_journal() || is_over || Instant::now() >= until {
                 break;
@@ -96,8 +100,9 @@ impl JournalLink {
 }
 
 impl Keeper<Server> for JournalLink {
-    fn exchange(&mut self, server: &mut Server) {
+    fn exchange(&mut self, server: &mut Server, notes: &mut Notes<'_>) {
         while let Ok(parcel) = self.done.try_recv() {
+            notes.durable(parcel.job, parcel.position);
             server.handle_durable(parcel.job, parcel.position);
             self.free.push(parcel.record);
         }
@@ -107,11 +112,13 @@ impl Keeper<Server> for JournalLink {
                 self.free.push(record);
                 return;
             };
+            notes.journal(job, position, &record);
             // There are as many places as buffers; a writer that is gone has set the stop flag.
             if parcels.try_send(Parcel { job, position, record }).is_err() {
                 return;
             }
         }
+        notes.journal_full();
         server.handle_journal_full();
     }
 
@@ -121,14 +128,20 @@ impl Keeper<Server> for JournalLink {
 }
 
 impl<E, K: Keeper<E>> Keeper<E> for Option<K> {
-    fn exchange(&mut self, engine: &mut E) {
+    fn exchange(&mut self, engine: &mut E, notes: &mut Notes<'_>) {
         if let Some(keeper) = self {
-            keeper.exchange(engine);
+            keeper.exchange(engine, notes);
         }
     }
 
     fn is_waiting(&self) -> bool {
         self.as_ref().is_some_and(Keeper::is_waiting)
+    }
+
+    fn end(&mut self, engine: &mut E) {
+        if let Some(keeper) = self {
+            keeper.end(engine);
+        }
     }
 }
 

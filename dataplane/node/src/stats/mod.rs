@@ -17,6 +17,7 @@ use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::slot::counter::Lag;
 use weft_io::fault::FaultCounts;
+use weft_io::record::RecordCounts;
 use weft_io::trace::TraceCounts;
 use weft_io::{Port, PortInfo, PortStats};
 use weft_lane::{LaneEngine, LanePort, LaneStats, RoleLane, SteerStats};
@@ -47,6 +48,8 @@ pub struct LaneSnapshot {
     pub faults: Option<[FaultCounts; 2]>,
     /// What its capture holds.
     pub trace: Option<TraceCounts>,
+    /// What the node's recording holds, over all lanes.
+    pub record: Option<RecordCounts>,
     /// The host side.
     pub host: HostStats,
     /// The engine's counters.
@@ -108,9 +111,10 @@ impl LaneSnapshot {
             info: port.info(),
             port: port.stats(),
             breaths: lane.stats(),
-            steer: port.steer_counts(),
-            faults: port.inner().fault_counts(),
-            trace: port.inner().trace_counts(),
+            steer: port.port().steer_counts(),
+            faults: port.port().inner().fault_counts(),
+            trace: port.port().inner().trace_counts(),
+            record: port.record_counts(),
             host: host.stats(),
             engine: Stats::default(),
             jobs: Vec::new(),

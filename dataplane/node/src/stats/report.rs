@@ -11,6 +11,7 @@ use weft_engine::role::aggregator::{JobStats, Phase};
 use weft_engine::slot::counter::{Lag, Transition};
 use weft_io::PortStats;
 use weft_io::fault::FaultCounts;
+use weft_io::record::RecordCounts;
 use weft_io::trace::TraceCounts;
 use weft_lane::{LaneStats, SteerStats};
 use weft_wire::Rank;
@@ -46,6 +47,9 @@ pub struct Report {
     /// The capture; absent without `[trace]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<Figures>,
+    /// The recording; absent without `[record]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recording: Option<Figures>,
     /// The host side of the port.
     pub host: Figures,
     /// The lanes.
@@ -183,6 +187,11 @@ impl Report {
                 .iter()
                 .any(|lane| lane.trace.is_some())
                 .then(|| Figures::sum(TRACE, lanes.iter().filter_map(|lane| lane.trace.as_ref()))),
+            // Each lane counts what all of them have.
+            recording: lanes
+                .first()
+                .and_then(|lane| lane.record.as_ref())
+                .map(|counts| Figures::sum(RECORDING, std::iter::once(counts))),
             host: Figures::sum(HOST, lanes.iter().map(|lane| &lane.host)),
             lanes: lanes.iter().map(lane).collect(),
             jobs: jobs(config, lanes),
@@ -291,6 +300,7 @@ const fn phase_name(phase: Phase) -> &'static str {
     match phase {
         Phase::Forming => "forming",
         Phase::AwaitingRoot => "awaiting_root",
+        Phase::AwaitingSwitch => "awaiting_switch",
         Phase::Open => "open",
     }
 }
@@ -338,6 +348,12 @@ const TRACE: &[Figure<TraceCounts>] = table![TraceCounts:
     bytes "Bytes of the capture",
     cut "Frames for which the capture had no room any more",
     errors "Frames that could not be written",
+];
+
+const RECORDING: &[Figure<RecordCounts>] = table![RecordCounts:
+    frames "Frames in the recording",
+    bytes "Bytes of the recording",
+    ended "Recordings that ended before their node: full, or the disk failed or was too slow",
 ];
 
 const HOST: &[Figure<HostStats>] = table![HostStats:

@@ -55,6 +55,7 @@ fn write_port(out: &mut String, report: &Report) -> std::fmt::Result {
         ("steering", steering),
         ("faults", report.faults.as_ref()),
         ("capture", report.trace.as_ref()),
+        ("recording", report.recording.as_ref()),
         ("host side", host),
     ];
     for (title, figures) in parts.into_iter().filter_map(|(title, part)| Some((title, part?))) {

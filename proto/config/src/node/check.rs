@@ -26,6 +26,16 @@ impl NodeConfig {
         if port.io == Io::AfPacket && port.device.is_none() {
             return refuse("port.device", "must name the interface for af_packet");
         }
+        match (&self.switch, port.io == Io::Switch) {
+            (None, true) => return refuse("switch", "must be there where port.io is \"switch\""),
+            (Some(_), false) => {
+                return refuse("switch", "goes with port.io = \"switch\"; set it, or remove it");
+            }
+            _ => {}
+        }
+        if let Some((key, problem)) = self.switch.as_ref().and_then(|switch| switch.problem()) {
+            return refuse(&format!("switch.{key}"), problem);
+        }
         let mtu_min = MTU_MIN[usize::from(port.ip.ip.is_ipv6())];
         if port.mtu < mtu_min {
             return refuse("port.mtu", &format!("must be at least {mtu_min}"));
@@ -52,6 +62,12 @@ impl NodeConfig {
             if port.io != Io::Udp && lcores.shards > 1 {
                 return refuse("trace", "is for one lane on ports where each lane sends by itself");
             }
+        }
+        if self.record.as_ref().is_some_and(|record| !record.has_good_size()) {
+            return refuse("record.max_bytes", "must be at least 65536");
+        }
+        if self.record.is_some() && port.io == Io::Switch {
+            return refuse("record", "is not for a box behind a switch: record its peers");
         }
         let idle = &self.idle;
         if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {

@@ -1,7 +1,11 @@
 //! What keys mean that are left out, for those that serde asks by name.
 
+use alloc::string::String;
+
 use weft_wire::header::{ElementType, Operation, PORT_BASE};
 use weft_wire::hello::Overflow;
+
+use crate::FilePath;
 
 macro_rules! defaults {
     ($($name:ident: $type:ty = $value:expr;)*) => {
@@ -17,6 +21,12 @@ defaults! {
     frame_count: usize = 2048;
     socket_buffer_bytes: usize = 4 << 20;
     size_max_mib: u64 = 1024;
+    record_bytes_max: u64 = 256 << 20;
+    // The switch.
+    election_id: u64 = 1;
+    switch_elements: u16 = 32;
+    cpu_port: u16 = 255;
+    cpu_rate_bytes_per_sec: u64 = 8_000_000;
     // Jobs and rows.
     slots_max: u32 = 4096;
     burst_bytes: u64 = 1 << 20;
@@ -54,4 +64,14 @@ defaults! {
     frames: u32 = 256;
     order: u32 = 1;
     check_every: u32 = 61;
+}
+
+/// Where simple_switch_grpc listens.
+pub(super) fn grpc() -> String {
+    String::from("127.0.0.1:9559")
+}
+
+/// Where `make -C p4` leaves the program.
+pub(super) fn program() -> FilePath {
+    FilePath::from("p4/build")
 }

@@ -11,8 +11,8 @@ use super::{HostAddr, address, defaults};
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
-    /// `udp` (kernel sockets, no privileges), `af_packet` (an interface's packet ring, CAP_NET_RAW)
-    /// or `dpdk`.
+    /// `udp` (kernel sockets, no privileges), `af_packet` (an interface's packet ring,
+    /// CAP_NET_RAW), `dpdk`, or `switch` (the CPU port of the P4 switch of `[switch]`).
     pub io: Io,
     /// The device. `dpdk`: EAL's name for it, such as `net_af_packet0` or a PCI address; by default
     /// the only one that EAL knows. `af_packet`: the interface. `udp` needs none.
@@ -22,7 +22,7 @@ pub struct PortSection {
     /// kernel must have it; on the others the kernel must not, for the node answers ARP, NDP and
     /// ping itself. Without a prefix length: 24, or 64 for IPv6.
     pub ip: HostAddr,
-    /// The box's Ethernet address. Default: the port's own.
+    /// The box's Ethernet address. Default: the port's own; on `switch` one made of `ip`.
     #[serde(default, with = "address::optional", skip_serializing_if = "Option::is_none")]
     pub mac: Option<MacAddr>,
     /// UDP port that the box listens on. Default 22341 (0x5745, "WE").
@@ -31,7 +31,8 @@ pub struct PortSection {
     /// Largest IP packet in bytes. Default 1500.
     #[serde(default = "defaults::mtu")]
     pub mtu: u16,
-    /// `udp`, `af_packet`: frame buffers per lane, of `mtu + 14` bytes each. Default 2048.
+    /// `udp`, `af_packet`, `switch`: frame buffers per lane, of `mtu + 14` bytes each. Default
+    /// 2048.
     #[serde(default = "defaults::frame_count")]
     pub frame_count: usize,
     /// `udp`: bytes of socket buffer asked for in each direction. Default 4194304.
@@ -62,6 +63,8 @@ pub enum Io {
     AfPacket,
     /// A DPDK device.
     Dpdk,
+    /// The CPU port of a P4 switch.
+    Switch,
 }
 
 impl PortSection {

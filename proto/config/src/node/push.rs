@@ -43,7 +43,7 @@ pub struct PushSection {
     /// i32 sums that do not fit: `wrap` (default), or `clamp` each contribution first.
     #[serde(default = "defaults::overflow")]
     pub overflow: Overflow,
-    /// `crc32c` (default) or `none`.
+    /// `crc32c` (default), `checksum16` (UDP's, for P4 peers), or `none`.
     #[serde(default)]
     pub integrity: Integrity,
     /// Scale exponent of updates that no controller gave one, -126 to 126. Default: none.

@@ -64,7 +64,7 @@ pair!(InstallError, "error", "must be one of the listed reasons", {
 });
 pair!(HoldingError, "error", "must be one of the listed reasons", {
     UnknownJob, Missing, Taken, OtherJob, InUse, Full, Quota, Number, Members, Window, Elements,
-    Root, Role, Both, Port, Workers, Updates, Memory
+    Root, Role, Both, Port, Workers, Updates, Memory, Switch
 });
 pair!(Operation, "operation", "must be SUM or MAX", { Sum, Max }, besides None);
 pair!(SumOrder, "sum_order", "must be ARRIVAL or RANK", { Arrival, Rank });

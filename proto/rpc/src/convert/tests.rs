@@ -259,6 +259,7 @@ fn events_come_back_as_they_went() {
                 HoldingError::Workers,
                 HoldingError::Updates,
                 HoldingError::Memory,
+                HoldingError::Switch,
                 HoldingError::Port,
             ]
             .map(refused),

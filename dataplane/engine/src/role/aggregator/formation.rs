@@ -10,6 +10,7 @@ use weft_wire::{Members, Nanos, Rank};
 use super::Aggregator;
 use super::lease::{Lease, Member, Phase};
 use crate::admit::quota::formation_bytes;
+use crate::random::{Draw, Owner};
 use crate::role::LeaseIndex;
 use crate::slot::counter::Transition;
 
@@ -55,7 +56,8 @@ impl Aggregator {
             if rejoins && lease.phase == Phase::Open {
                 let member = &mut lease.members[rank.index()];
                 member.begin_life(hello);
-                member.peer.draw_cookie(lease.epoch, &mut self.random);
+                let random = self.random.of(Owner::Row(lease.row.row));
+                member.peer.draw_cookie(lease.epoch, rank.number(), random);
                 lease.renew_expected();
                 lease.closed = lease.closed.without(bit);
                 return lease.welcome_or_waiting();
@@ -102,8 +104,9 @@ impl Aggregator {
             return lease.welcome_or_waiting();
         }
         let fresh = hello.session == 0;
-        lease.session = if fresh { self.random.next_non_zero() } else { hello.session };
-        lease.begin_epoch(&mut self.random);
+        let random = self.random.of(Owner::Row(lease.row.row));
+        lease.session = if fresh { random.next_non_zero(Draw::Session) } else { hello.session };
+        lease.begin_epoch(random);
         let cost_bytes = formation_bytes(lease.window, lease.members.len());
         lease.job(&mut self.jobs).charge_for(now, cost_bytes);
         self.stats.formations += 1;
@@ -116,6 +119,8 @@ impl Aggregator {
             lease.phase = Phase::AwaitingRoot;
             let session = if fresh { 0 } else { lease.session };
             lease.arm_upstream(session, &mut self.random);
+        } else if self.is_behind_switch {
+            lease.phase = Phase::AwaitingSwitch;
         } else {
             lease.phase = Phase::Open;
             lease.renew_expected();
@@ -128,7 +133,9 @@ impl Lease {
     fn welcome_or_waiting(&self) -> Answer {
         match self.phase {
             Phase::Open => Answer::new(Step::Welcome, self.mask),
-            Phase::Forming | Phase::AwaitingRoot => Answer::new(Step::Waiting, self.joined),
+            Phase::Forming | Phase::AwaitingRoot | Phase::AwaitingSwitch => {
+                Answer::new(Step::Waiting, self.joined)
+            }
         }
     }
 

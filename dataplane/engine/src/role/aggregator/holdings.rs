@@ -8,10 +8,12 @@
 //! per command.
 
 use weft_control::{Command, Event, Holding, HoldingCommand, HoldingError};
+use weft_wire::hello::Integrity;
 use weft_wire::{JobId, Nanos};
 
 use super::lease::Lease;
 use super::{Aggregator, Job, JobStats, NEAR_BYTES};
+use crate::random::Owner;
 use crate::role::LeaseIndex;
 use crate::send::pacer::TokenBucket;
 use crate::table::{Holdings, JobConfig, PushConfig, RowConfig};
@@ -61,6 +63,9 @@ impl Aggregator {
 
     fn install_push(&mut self, push: PushConfig) -> Result<Event, HoldingError> {
         self.shape.check_push(&push, self).map_err(|error| error.reason)?;
+        if push.integrity == Integrity::Checksum16 && self.arena.lacks_checksums {
+            return Err(HoldingError::Port);
+        }
         self.gather.install(self.local, push)?;
         self.renew();
         Ok(Event::HoldingInstalled { holding: Holding::Push })
@@ -84,7 +89,7 @@ impl Aggregator {
         Ok(Event::HoldingRemoved { holding: Holding::Job })
     }
 
-    fn remove_lease(&mut self, job: JobId, row: u16) -> Result<Event, HoldingError> {
+    pub(super) fn remove_lease(&mut self, job: JobId, row: u16) -> Result<Event, HoldingError> {
         debug_assert!(self.waiting_run().is_none(), "commands come between bursts");
         let number = usize::from(row);
         let place = self.rows.get(number).copied().flatten().ok_or(HoldingError::Missing)?;
@@ -116,7 +121,8 @@ impl Aggregator {
         let has_quota = job.is_some_and(|job| job.config.rate_bytes_per_sec.is_some());
         let lease = &mut self.leases[place.index()];
         let past = &self.pasts[number];
-        lease.install(&self.shape, row, self.lane, past, &mut self.random);
+        let random = self.random.of(Owner::Row(row.row));
+        lease.install(&self.shape, row, self.lane, past, random);
         lease.has_quota = has_quota;
         self.rows[number] = Some(place);
     }

@@ -11,7 +11,7 @@ use weft_wire::{Cookie, Epoch, GroupId, Members, Rank};
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 use crate::send::datagram::plain_header;
 use crate::session::host::Peer;
 use crate::slot::Slots;
@@ -26,6 +26,8 @@ pub enum Phase {
     Forming,
     /// All members are here; the root is not yet (leaf only).
     AwaitingRoot,
+    /// All members are here; the switch that has the slots does not know of it yet.
+    AwaitingSwitch,
     /// Contributions flow.
     Open,
 }
@@ -100,7 +102,7 @@ pub(super) struct Room {
 
 impl Lease {
     /// Begins the handshake with the root, if there is one.
-    pub(super) fn arm_upstream(&mut self, session: u64, random: &mut SplitMix64) {
+    pub(super) fn arm_upstream(&mut self, session: u64, random: &mut Random) {
         if let Some(upstream) = &mut self.upstream {
             upstream.arm(session, random);
         }
@@ -156,12 +158,12 @@ impl Lease {
 
     /// Opens an epoch: new cookies for everyone, and slots that admit exactly the steps that some
     /// member still lacks (SPEC#slot, SPEC#resync).
-    pub(super) fn begin_epoch(&mut self, random: &mut SplitMix64) {
+    pub(super) fn begin_epoch(&mut self, random: &mut Random) {
         self.epoch = Epoch(self.epoch.0.wrapping_add(1));
         self.group = GroupId::new(self.row.row, self.group.generation().wrapping_add(1));
-        self.cookie_down = Cookie::new(self.epoch, random.next_u32());
-        for member in &mut self.members {
-            member.peer.draw_cookie(self.epoch, random);
+        self.cookie_down = Cookie::new(self.epoch, random.next_u32(Draw::CookieDown(0)));
+        for (member, rank) in self.members.iter_mut().zip(0..=u8::MAX) {
+            member.peer.draw_cookie(self.epoch, rank, random);
         }
         self.answer = self.answer_header();
         self.closed = Members::EMPTY;

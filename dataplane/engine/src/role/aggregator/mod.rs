@@ -6,6 +6,7 @@
 //! run in the order of SPEC#checks, all before a slot is touched (I7). O(1) per frame.
 
 mod admit;
+mod behind;
 mod data;
 mod formation;
 mod held;
@@ -32,7 +33,7 @@ use crate::admit::StrangersQuota;
 use crate::admit::quota::{Payer, Strangers};
 use crate::classify::{Class, classify};
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Owner, Random, Seed};
 use crate::role::gather::Gather;
 use crate::role::{LeaseIndex, Verdict};
 use crate::send::datagram::{dispatch_out, has_udp_checksum};
@@ -40,6 +41,7 @@ use crate::send::pacer::TokenBucket;
 use crate::table::{ArenaConfig, BoxShape, JOBS_MAX, JobConfig, ROWS_MAX, Table};
 use crate::timers::Timers;
 
+pub(crate) use behind::{LeaseView, Seeded};
 pub use lease::{LeaseReport, MemberReport, Phase};
 pub use stats::{JobStats, Stats};
 
@@ -75,9 +77,11 @@ pub struct Aggregator {
     strangers: Strangers,
     runs: WindowedRuns,
     gather: Gather,
-    random: SplitMix64,
+    random: Random,
     secret: (u64, u64),
     has_far_slots: bool,
+    /// A switch has the slots that contributions go to; those here hold what was handed over.
+    is_behind_switch: bool,
     /// What [`Aggregator::prefetch`] was asked for last.
     prefetched: (GroupId, ChunkIndex),
     stats: Stats,
@@ -123,9 +127,15 @@ impl Aggregator {
     /// epochs, cookies and tokens come from it (PROTOCOL section 6).
     #[must_use]
     pub fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
+        Self::of_seed(table, lane, &seed.into(), kernels)
+    }
+
+    /// The same of a seed that may have a tape.
+    #[must_use]
+    pub fn of_seed(table: &Table, lane: u16, seed: &Seed, kernels: &'static Kernels) -> Self {
         let (config, arena, shape) = (table.config(), table.arena(), table.config().shape());
         assert!(lane < shape.shards, "a lane of the box");
-        let random = SplitMix64::new(seed ^ (u64::from(lane) << 48));
+        let random = seed.map(|seed| seed ^ (u64::from(lane) << 48)).random(Owner::Lane);
         let mut jobs: Vec<Option<Job>> = Vec::new();
         jobs.resize_with(JOBS_MAX, || None);
         let rooms = config.rows.iter().map(|row| Room::of_row(&shape, row));
@@ -135,7 +145,7 @@ impl Aggregator {
         leases.extend(spare.map(|room| Lease::vacant(room, kernels)));
         leases[of_file..].iter_mut().for_each(Lease::touch);
         // What reduces and what gathers must not draw the same numbers.
-        let gather = Gather::new(table, lane, !seed, kernels);
+        let gather = Gather::new(table, lane, seed.map(|seed| !seed), kernels);
         let addresses_max: usize = leases.iter().map(Lease::addresses_max).sum();
         let addresses_max = addresses_max + gather.addresses_max();
         let mut lane = Self {
@@ -159,6 +169,7 @@ impl Aggregator {
             random,
             secret: (0, 0),
             has_far_slots: false,
+            is_behind_switch: false,
             prefetched: Default::default(),
             stats: Stats::default(),
         };
@@ -168,7 +179,8 @@ impl Aggregator {
         for (row, place) in config.rows.iter().zip(0..) {
             lane.add_lease(LeaseIndex(place), row.clone());
         }
-        lane.secret = (lane.random.next_u64(), lane.random.next_u64());
+        let random = lane.random.of(Owner::Lane);
+        lane.secret = (random.next_u64(Draw::Secret(0)), random.next_u64(Draw::Secret(1)));
         lane.renew();
         lane
     }

@@ -18,7 +18,7 @@ use weft_wire::{Cookie, Epoch, GroupId, JobId, MEMBERS_MAX, MacAddr, Members};
 use super::lease::{Lease, Member, Phase, Room};
 use super::upstream::Upstream;
 use crate::admit::expected::{Expected, Masks};
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 use crate::session::host::Peer;
 use crate::session::token::Lives;
 use crate::slot::Slots;
@@ -121,7 +121,7 @@ impl Lease {
         row: RowConfig,
         lane: u16,
         past: &Past,
-        random: &mut SplitMix64,
+        random: &mut Random,
     ) {
         let window = row.window / shape.shards;
         let elements = usize::from(row.elements);
@@ -153,10 +153,11 @@ impl Lease {
         }
         self.upstream = row.parent.as_ref().map(|parent| {
             let hand_over = take_set(&mut self.sets, steps);
-            Upstream::new(shape, &row, parent, lane, random.next_non_zero(), hand_over)
+            let life = random.next_non_zero(Draw::Life);
+            Upstream::new(shape, &row, parent, lane, life, hand_over)
         });
         let is_first = past.installations == 0;
-        self.epoch = if is_first { Epoch(random.next_u32()) } else { past.epoch };
+        self.epoch = if is_first { Epoch(random.next_u32(Draw::Epoch)) } else { past.epoch };
         self.group = GroupId::new(row.row, past.generation);
         // Who was in a session that was removed is told that it is over.
         self.lost = (past.session != 0).then_some((past.session, Members::EMPTY));

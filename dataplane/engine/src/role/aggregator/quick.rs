@@ -56,7 +56,7 @@ impl Lease {
         for rank in 0..self.members.len() {
             self.members[rank].expected = match self.phase {
                 Phase::Open => self.expected_of(rank),
-                Phase::Forming | Phase::AwaitingRoot => Expected::NOTHING,
+                Phase::Forming | Phase::AwaitingRoot | Phase::AwaitingSwitch => Expected::NOTHING,
             };
         }
     }

@@ -17,7 +17,7 @@ use weft_wire::{JobId, Members, Nanos};
 use super::{Aggregator, Incoming};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 use crate::role::{LeaseIndex, Verdict};
 use crate::session::backoff::Backoff;
 use crate::session::client::{Client, ClientConfig, Standing, UnheardClose};
@@ -113,9 +113,9 @@ impl Upstream {
     }
 
     /// Begins the handshake with the root: afresh (`session` 0) as a new life, or to resume.
-    pub(super) fn arm(&mut self, session: u64, random: &mut SplitMix64) {
+    pub(super) fn arm(&mut self, session: u64, random: &mut Random) {
         match session {
-            0 => self.session.begin_life(random.next_non_zero(), AT_ONCE),
+            0 => self.session.begin_life(random.next_non_zero(Draw::Life), AT_ONCE),
             _ => self.session.begin(session, AT_ONCE),
         }
         self.is_closed_by_all = false;

@@ -15,7 +15,7 @@ use weft_wire::{Cookie, Epoch, GroupId, MEMBERS_MAX, MacAddr, Members};
 use super::{BOXES_MAX, JobTerms, Peer};
 use crate::admit::quota::Payer;
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 use crate::send::datagram::{is_intact, plain_header, write, write_hello};
 use crate::session::host as session;
 use crate::session::token::Lives;
@@ -58,7 +58,7 @@ pub struct ChannelHost {
     epoch: Epoch,
     /// Random per life of the host.
     secret: (u64, u64),
-    random: SplitMix64,
+    random: Random,
     /// Workers by rank, then boxes by index.
     peers: Vec<Option<Entry>>,
     worker_count: usize,
@@ -93,10 +93,10 @@ impl ChannelHost {
     /// If there are more than 64 workers or boxes, or an address is of another family than the
     /// host's: configuration is checked before.
     #[must_use]
-    pub fn new(config: &ChannelHostConfig, random: SplitMix64) -> Self {
+    pub fn new(config: &ChannelHostConfig, random: impl Into<Random>) -> Self {
         let peers = PeersMemory::new(config.workers.len() + config.boxes.len());
         let ChannelHostConfig { local, terms, workers, boxes } = config;
-        Self::in_memory(peers, *local, *terms, workers, boxes, random)
+        Self::in_memory(peers, *local, *terms, workers, boxes, random.into())
     }
 
     /// The same in memory that was taken before. No earlier host in it is known any more.
@@ -106,7 +106,7 @@ impl ChannelHost {
         terms: JobTerms,
         workers: &[SocketAddr],
         boxes: &[Option<SocketAddr>],
-        mut random: SplitMix64,
+        mut random: Random,
     ) -> Self {
         assert!(workers.len() <= MEMBERS_MAX, "at most 64 workers");
         assert!(boxes.len() <= BOXES_MAX, "at most 64 boxes");
@@ -128,8 +128,8 @@ impl ChannelHost {
         let box_mask = (0..).zip(boxes).map(bit).fold(0, |mask, bit| mask | bit);
         Self {
             terms,
-            epoch: Epoch(random.next_u32()),
-            secret: (random.next_u64(), random.next_u64()),
+            epoch: Epoch(random.next_u32(Draw::Epoch)),
+            secret: (random.next_u64(Draw::Secret(0)), random.next_u64(Draw::Secret(1))),
             random,
             peers,
             worker_count: workers.len(),
@@ -316,8 +316,10 @@ impl ChannelHost {
         if !entry.peer.join(life) {
             return None;
         }
-        entry.peer.draw_cookie(self.epoch, &mut self.random);
-        entry.cookie_down = Cookie::new(self.epoch, self.random.next_u32());
+        let place = u8::try_from(index).expect("at most 64 workers and 64 boxes");
+        entry.peer.draw_cookie(self.epoch, place, &mut self.random);
+        let word = self.random.next_u32(Draw::CookieDown(place));
+        entry.cookie_down = Cookie::new(self.epoch, word);
         Some(PeerChange::NewLife(peer))
     }
 

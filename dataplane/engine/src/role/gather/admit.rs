@@ -1,8 +1,8 @@
 //! Whose a frame of a push job is, and who pays for it (SPEC#checks, SPEC#channels).
 
-use weft_wire::Nanos;
-use weft_wire::header::{Kind, Outcome};
+use weft_wire::header::{HEADER_LEN, Kind, Outcome};
 use weft_wire::rows::ROW_MODEL;
+use weft_wire::{ChunkIndex, GroupId, Nanos};
 
 use super::job::Job;
 use super::{Arrival, Outbox};
@@ -33,6 +33,9 @@ impl Job {
         strangers: &mut Strangers,
         drops: &mut DropCounters,
     ) -> Result<Verdict, DropReason> {
+        if arrival.header.kind == Kind::Pull {
+            self.check_padding(arrival)?;
+        }
         let source = arrival.source();
         if self.server.is_from_host(source) {
             return self.handle_from_server(arrival);
@@ -51,6 +54,13 @@ impl Job {
             }
             Kind::Answer | Kind::Ack | Kind::Pull | Kind::State => Err(DropReason::Kind),
         }
+    }
+
+    /// A credit is padded to the length of a sum, or not at all.
+    fn check_padding(&self, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        let sum_len = self.data_header(GroupId(0), ChunkIndex(0), 0).payload_len();
+        let padding_len = arrival.udp.payload_range().len() - HEADER_LEN;
+        if [0, sum_len].contains(&padding_len) { Ok(()) } else { Err(DropReason::Length) }
     }
 
     fn handle_hello(

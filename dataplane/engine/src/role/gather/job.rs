@@ -17,7 +17,7 @@ use super::stats::{PushStats, Transition};
 use super::{Have, Outbox};
 use crate::admit::expected::{Expected, Masks};
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 use crate::role::PushIndex;
 use crate::role::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost, JobTerms, Peer, Standing};
@@ -69,7 +69,7 @@ impl Job {
         local: Endpoint,
         push: PushIndex,
         config: &PushConfig,
-        mut random: SplitMix64,
+        mut random: Random,
     ) -> Self {
         let Memory {
             mut workers,
@@ -95,7 +95,7 @@ impl Job {
             exponent: config.exponent,
             chunks: config.chunks,
         };
-        let life = random.next_non_zero();
+        let life = random.next_non_zero(Draw::Life);
         let client =
             |target: Endpoint| channel(config, local, target, life).expect("one address family");
         let bucket = |rate| TokenBucket::new(rate, config.burst_bytes);

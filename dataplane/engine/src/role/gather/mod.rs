@@ -25,6 +25,7 @@
 //! start; a frame and an installed group allocate nothing (I7, I8). Jobs share nothing (I6).
 
 mod admit;
+mod behind;
 mod channels;
 mod copies;
 mod data;
@@ -51,13 +52,14 @@ use weft_wire::frame::{Datagram, UdpAddr};
 use weft_wire::header::{Header, Kind, Packet};
 use weft_wire::{ChunkIndex, GroupId, JobId, Members, Nanos};
 
+pub(crate) use behind::PushView;
 pub use copies::Copies;
 pub use job::PushReport;
 pub use stats::{PushStats, Transition};
 
 use crate::admit::quota::{Payer, Strangers};
 use crate::drops::{DropCounters, DropReason};
-use crate::random::SplitMix64;
+use crate::random::{Owner, Random, Seed};
 use crate::role::PushIndex;
 use crate::role::Verdict;
 use crate::role::channel::Peer;
@@ -76,7 +78,7 @@ pub struct Gather {
     index: Vec<Option<PushIndex>>,
     /// How many it serves.
     served: usize,
-    random: SplitMix64,
+    random: Random,
     outbox: Outbox,
     /// When each job has something to say to its server or replica.
     timers: Timers,
@@ -152,12 +154,12 @@ impl Outbox {
 impl Gather {
     /// Takes all memory that push jobs will ever use in this lane: lane 0 serves them. `seed` must
     /// differ from start to start.
-    pub(crate) fn new(table: &Table, lane: u16, seed: u64, kernels: &'static Kernels) -> Self {
+    pub(crate) fn new(table: &Table, lane: u16, seed: Seed, kernels: &'static Kernels) -> Self {
         let places = places::of_table(table, lane, kernels);
         let mut gather = Self {
             index: vec![None; JOBS_MAX],
             served: 0,
-            random: SplitMix64::new(seed),
+            random: seed.random(Owner::Lane),
             outbox: Outbox::new(),
             timers: Timers::new(places.len()),
             runs: Runs::new(run::Waiting::NONE),

@@ -16,7 +16,7 @@ use weft_wire::{JobId, Nanos};
 use super::Gather;
 use super::job::Job;
 use super::memory::{Memory, Room};
-use crate::random::SplitMix64;
+use crate::random::Owner;
 use crate::role::PushIndex;
 use crate::table::Table;
 
@@ -65,7 +65,7 @@ impl Gather {
     /// Puts a job that was judged into a free place that has room for it.
     pub(super) fn put(&mut self, place: u8, local: Endpoint, push: PushConfig) {
         let index = PushIndex(place);
-        let random = SplitMix64::new(self.random.next_u64());
+        let random = self.random.child(Owner::Push(push.job.0));
         let place = &mut self.places[index.index()];
         if let Some(memory) = place.memory.take() {
             place.job = Some(Job::new(memory, local, index, &push, random));

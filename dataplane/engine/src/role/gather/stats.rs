@@ -131,7 +131,8 @@ impl PushStats {
         self.count_many(transition, 1);
     }
 
-    pub(super) fn count_many(&mut self, transition: Transition, count: u64) {
+    /// Counts what happened elsewhere.
+    pub fn count_many(&mut self, transition: Transition, count: u64) {
         self.transitions[transition as usize] += count;
     }
 

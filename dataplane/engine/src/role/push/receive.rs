@@ -122,6 +122,7 @@ impl Pusher {
         frame: &[u8],
     ) -> Result<(), DropReason> {
         match header.kind {
+            Kind::Pull if udp.payload_range().len() > HEADER_LEN => Err(DropReason::Length),
             Kind::Pull => self.take_credit(now, header),
             Kind::Ack if header.group.row() == ROW_MODEL => self.take_version(now, header),
             Kind::Ack => self.take_outcome(now, header),

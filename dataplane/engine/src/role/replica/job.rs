@@ -16,7 +16,7 @@ use super::draft::Draft;
 use super::fetch::Fetch;
 use super::fitness::Fitness;
 use super::stats::ReplicaJobStats;
-use crate::random::SplitMix64;
+use crate::random::{Draw, Random};
 use crate::role::Verdict;
 use crate::role::channel::{ChannelClient, ChannelHost};
 use crate::role::model::{EVENTS_MAX, Incoming, Ledger, ModelJob, Queue, Refusal};
@@ -120,10 +120,10 @@ impl Job {
     pub(super) fn new(
         config: &ReplicaJobConfig,
         local: Endpoint,
-        mut random: SplitMix64,
+        mut random: Random,
         kernels: &'static Kernels,
     ) -> Self {
-        let life = random.next_non_zero();
+        let life = random.next_non_zero(Draw::Life);
         let server = ChannelClient::new(config.client(local), life, Nanos(0));
         let (rto_min, rto_max) = (Nanos(config.rto_min_ns), Nanos(config.rto_max_ns));
         let initial = (&config.initial[..], config.initial_version, config.initial_order);

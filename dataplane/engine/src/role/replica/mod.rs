@@ -38,7 +38,7 @@ use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
-use crate::random::SplitMix64;
+use crate::random::{Owner, Seed};
 use crate::role::Verdict;
 use crate::role::model::ModelConfigError;
 use crate::role::model::{Jobs, ModelJob as _, ModelState, ModelView};
@@ -72,13 +72,27 @@ impl Replica {
         seed: u64,
         kernels: &'static Kernels,
     ) -> Result<Self, (usize, ModelConfigError)> {
-        let mut random = SplitMix64::new(seed);
+        Self::of_seed(local, mtu, jobs, seed.into(), kernels)
+    }
+
+    /// The same of a seed that may have a tape.
+    ///
+    /// # Errors
+    /// As of [`Replica::new`].
+    pub fn of_seed(
+        local: Endpoint,
+        mtu: u16,
+        jobs: &[ReplicaJobConfig],
+        seed: Seed,
+        kernels: &'static Kernels,
+    ) -> Result<Self, (usize, ModelConfigError)> {
+        let mut random = seed.random(Owner::Lane);
         let mut all = Jobs::new(local, jobs.len());
         for (index, config) in jobs.iter().enumerate() {
             config.check(&local, mtu).map_err(|error| (index, error))?;
-            let seeds = SplitMix64::new(random.next_u64());
+            let seeds = random.child(Owner::Replica(config.model.job.0));
             let job = Job::new(config, local, seeds, kernels);
-            let later = SplitMix64::new(random.next_u64());
+            let later = random.child(Owner::Successor(config.model.job.0));
             let job = ReplicaJob::new(job, local, later, kernels);
             all.add(job).map_err(|error| (index, error))?;
         }

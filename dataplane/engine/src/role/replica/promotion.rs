@@ -16,7 +16,7 @@ use weft_wire::{JobId, Nanos};
 
 use super::job::Job;
 use super::stats::ReplicaJobStats;
-use crate::random::SplitMix64;
+use crate::random::{Owner, Random};
 use crate::role::Verdict;
 use crate::role::model::{Incoming, Ledger, ModelJob, Refusal};
 use crate::role::server::{self, Presence, ServerJobStats};
@@ -26,7 +26,7 @@ use crate::role::server::{self, Presence, ServerJobStats};
 pub(super) struct ReplicaJob {
     local: Endpoint,
     kernels: &'static Kernels,
-    random: SplitMix64,
+    random: Random,
     /// What is known of the controller, for the server that this may become.
     presence: Presence,
     role: Role,
@@ -53,7 +53,7 @@ impl ReplicaJob {
     pub(super) fn new(
         job: Job,
         local: Endpoint,
-        random: SplitMix64,
+        random: Random,
         kernels: &'static Kernels,
     ) -> Self {
         let role = Role::Following(Box::new(job));
@@ -125,7 +125,7 @@ impl ReplicaJob {
             return;
         }
         let config = job.config.as_server();
-        let random = SplitMix64::new(self.random.next_u64());
+        let random = self.random.child(Owner::Successor(config.model.job.0));
         let mut successor = server::Job::new(&config, self.local, random, self.kernels);
         if successor.succeed(&state, epoch, order, self.presence).is_err() {
             // Model and workers are of one configuration; a state of another shape cannot be.

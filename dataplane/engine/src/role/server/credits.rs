@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use weft_control::{BoxIndex, ConductMode};
 use weft_wire::frame::Endpoint;
 use weft_wire::header::{Flags, HEADER_LEN, Header, Kind};
+use weft_wire::hello::Integrity;
 use weft_wire::{ChunkIndex, JobId, MEMBERS_MAX, Nanos, Rank};
 
 use super::config::ServerJobConfig;
@@ -20,6 +21,7 @@ use super::source::{Answered, Credit, Source, SourceLimits};
 use super::staging::Staging;
 use super::stats::ServerJobStats;
 use crate::role::channel::{ChannelHost, Peer};
+use crate::role::model::ModelConfig;
 use crate::send::datagram::plain_header;
 use crate::send::pacer::{TokenBucket, burst_bytes};
 
@@ -31,6 +33,8 @@ pub(super) struct Credits {
     chunks: u32,
     /// Bytes of the Ethernet frame of a chunk.
     frame_len: u64,
+    /// Zero bytes behind a credit of a box.
+    padding_len: usize,
     credits_max: usize,
     source_timeout_ns: u64,
     conduct: ConductMode,
@@ -109,6 +113,7 @@ impl Credits {
             places,
             chunks: config.model.chunks(),
             frame_len: (headers_len + chunk_len) as u64,
+            padding_len: padding_len(&config.model),
             credits_max: config.credits_max as usize,
             source_timeout_ns: config.source_timeout_ns,
             conduct: config.conduct,
@@ -189,6 +194,14 @@ impl Credits {
     /// A peer has said something that answers no credit.
     pub(super) fn hear(&mut self, peer: Peer, now: Nanos) {
         self.sources[self.places.of(peer)].hear(now);
+    }
+
+    /// Zero bytes behind a credit of this peer.
+    pub(super) fn padding_len(&self, peer: Peer) -> usize {
+        match peer {
+            Peer::Box(_) => self.padding_len,
+            Peer::Worker(_) => 0,
+        }
     }
 
     /// Takes an answer; says what it was to, if that was asked for and not answered yet.
@@ -428,10 +441,20 @@ impl Credits {
     }
 }
 
+/// Whose credits become sums in a switch cannot be told, but for the integrity that a switch alone
+/// needs: what such a credit is answered with must not outgrow it (SPEC#push "Credits").
+fn padding_len(model: &ModelConfig) -> usize {
+    let sum_len = usize::from(model.elements) * 4;
+    let may_be_switch = model.integrity == Integrity::Checksum16;
+    if may_be_switch && sum_len > GROWTH_MAX { sum_len } else { 0 }
+}
+
 /// A bucket of credits: they leave evenly, not in bursts.
 fn bucket(rate_bytes_per_sec: u64) -> TokenBucket {
     TokenBucket::new(rate_bytes_per_sec, burst_bytes(rate_bytes_per_sec, BEGIN_BYTES))
 }
 
+/// Bytes that a switch can add to a frame.
+const GROWTH_MAX: usize = 512;
 /// What the token bucket of a group's credits begins with; also its least depth.
 const BEGIN_BYTES: u64 = 16 * 1024;

@@ -1,6 +1,6 @@
 //! What the replica is told, and how it goes on (SPEC#replica).
 
-use weft_wire::header::{Flags, Header, Kind, Operation, Outcome};
+use weft_wire::header::{Flags, HEADER_LEN, Header, Kind, Operation, Outcome};
 use weft_wire::rows::ROW_LOG;
 use weft_wire::{ChunkIndex, GroupId, Members};
 
@@ -140,6 +140,9 @@ impl Job {
         &mut self,
         incoming: &mut Incoming<'_>,
     ) -> Result<Verdict, Refusal> {
+        if incoming.udp.payload_range().len() > HEADER_LEN {
+            return Err(DropReason::Length.into());
+        }
         if !incoming.header.flags.contains(Flags::REPLICA) {
             return Err(DropReason::Kind.into());
         }

@@ -20,7 +20,7 @@ use super::presence::Presence;
 use super::staging::Staging;
 use super::stats::ServerJobStats;
 use crate::drops::DropReason;
-use crate::random::SplitMix64;
+use crate::random::Random;
 use crate::role::Verdict;
 use crate::role::channel::{ChannelHost, Peer};
 use crate::role::model::{
@@ -134,7 +134,7 @@ impl Job {
     pub(crate) fn new(
         config: &ServerJobConfig,
         local: Endpoint,
-        random: SplitMix64,
+        random: Random,
         kernels: &'static Kernels,
     ) -> Self {
         let (workers, boxes) = (config.workers.len(), config.boxes.len());
@@ -210,9 +210,16 @@ impl Job {
             }
         }
         let pull = self.credits.poll(now, &self.staging, &self.host, &mut self.stats);
-        let len = pull.and_then(|(peer, header)| self.host.write(peer, &header, frame, 0));
+        let len = pull.and_then(|(peer, header)| self.write_pull(peer, &header, frame));
         self.is_dirty = len.is_some();
         len
+    }
+
+    /// Writes a credit, padded where its answer may need the room.
+    fn write_pull(&self, peer: Peer, header: &Header, frame: &mut [u8]) -> Option<usize> {
+        let (start, padding_len) = (self.host.payload_start(peer), self.credits.padding_len(peer));
+        frame.get_mut(start..start + padding_len)?.fill(0);
+        self.host.write(peer, header, frame, padding_len)
     }
 
     /// When [`Job::transmit`] will have something to do.

@@ -70,7 +70,7 @@ use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, Nanos};
 
-use crate::random::SplitMix64;
+use crate::random::{Owner, Seed};
 use crate::role::Verdict;
 use crate::role::model::{Jobs, ModelConfigError};
 use crate::send::train::Trains;
@@ -104,11 +104,25 @@ impl Server {
         seed: u64,
         kernels: &'static Kernels,
     ) -> Result<Self, (usize, ModelConfigError)> {
-        let mut random = SplitMix64::new(seed);
+        Self::of_seed(local, mtu, jobs, seed.into(), kernels)
+    }
+
+    /// The same of a seed that may have a tape.
+    ///
+    /// # Errors
+    /// As of [`Server::new`].
+    pub fn of_seed(
+        local: Endpoint,
+        mtu: u16,
+        jobs: &[ServerJobConfig],
+        seed: Seed,
+        kernels: &'static Kernels,
+    ) -> Result<Self, (usize, ModelConfigError)> {
+        let mut random = seed.random(Owner::Lane);
         let mut all = Jobs::new(local, jobs.len());
         for (index, config) in jobs.iter().enumerate() {
             config.check(&local, mtu).map_err(|error| (index, error))?;
-            let random = SplitMix64::new(random.next_u64());
+            let random = random.child(Owner::Server(config.model.job.0));
             let job = Job::new(config, local, random, kernels);
             all.add(job).map_err(|error| (index, error))?;
         }

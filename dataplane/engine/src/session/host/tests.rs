@@ -7,6 +7,7 @@ use weft_wire::{GroupId, Nanos};
 
 use super::super::client::{Client, ClientConfig, Standing};
 use super::*;
+use crate::random::SplitMix64;
 
 const EPOCH: Epoch = Epoch(0x0703);
 const RANK: usize = 2;
@@ -17,13 +18,13 @@ struct Hosting {
     host: Host,
     peer: Peer<&'static str>,
     cookie_down: Cookie,
-    random: SplitMix64,
+    random: Random,
 }
 
 impl Hosting {
     fn new(seed: u64) -> Self {
-        let mut random = SplitMix64::new(seed);
-        let secret = (random.next_u64(), random.next_u64());
+        let mut random = Random::from(SplitMix64::new(seed));
+        let secret = (random.next_u64(Draw::Secret(0)), random.next_u64(Draw::Secret(1)));
         let peer = Peer::new("port 7", Lives::default());
         let host = Host { job: JobId(1), row: 3, lane: 0, secret };
         Self { host, peer, cookie_down: Cookie::default(), random }
@@ -34,8 +35,9 @@ impl Hosting {
         Ok(match hello.phase {
             Phase::Join => {
                 if self.peer.join(hello.life) {
-                    self.peer.draw_cookie(EPOCH, &mut self.random);
-                    self.cookie_down = Cookie::new(EPOCH, self.random.next_u32());
+                    self.peer.draw_cookie(EPOCH, 0, &mut self.random);
+                    self.cookie_down =
+                        Cookie::new(EPOCH, self.random.next_u32(Draw::CookieDown(0)));
                 }
                 let mut welcome = self.host.reply(RANK, &self.peer, hello, Phase::Welcome);
                 self.peer.tell(EPOCH, self.cookie_down, &mut welcome);

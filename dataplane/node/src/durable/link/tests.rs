@@ -12,6 +12,7 @@ use super::*;
 use crate::durable::StoredJob;
 use crate::durable::disk::{Disk, LockedDirectory};
 use crate::durable::tests::{FakeDisk, config};
+use crate::record::Notes;
 
 const JOB: JobId = JobId(3);
 
@@ -67,13 +68,13 @@ fn what_a_lane_decides_becomes_durable_and_all_of_it_before_the_node_ends() {
     for order in 0..40 {
         decide(&mut server, order);
         assert!(server.awaits_journal());
-        link.exchange(&mut server);
+        link.exchange(&mut server, &mut Notes::none());
         assert!(link.is_waiting(), "order {order} is on its way");
         let until = Instant::now() + Duration::from_secs(60);
         while order % 4 == 0 && link.is_waiting() {
             assert!(Instant::now() < until, "order {order} does not become durable");
             std::thread::yield_now();
-            link.exchange(&mut server);
+            link.exchange(&mut server, &mut Notes::none());
         }
         assert!(order % 4 != 0 || !server.awaits_journal());
     }
@@ -95,7 +96,7 @@ fn a_disk_that_fails_stops_the_node_at_once_and_its_error_is_told() {
     let mut server = server();
     disk.end_after(0);
     decide(&mut server, 0);
-    link.exchange(&mut server);
+    link.exchange(&mut server, &mut Notes::none());
     let began = Instant::now();
     let error = link.finish(&mut server).unwrap_err().to_string();
     assert!(error.contains("journal-1: cannot be written: the node is dead"), "{error}");

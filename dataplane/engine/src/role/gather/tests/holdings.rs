@@ -120,7 +120,6 @@ fn what_cannot_be_is_refused_with_its_reason_and_changes_nothing() {
         ("another family", with(&|it| it.workers[1] = "[fd00::1]:7000".parse().unwrap()), Workers),
         ("no elements", with(&|it| it.elements = 0), Updates),
         ("bf16", with(&|it| it.element_type = ElementType::Bf16), Updates),
-        ("a checksum", with(&|it| it.integrity = Integrity::Checksum16), Updates),
         ("an exponent", with(&|it| it.exponent = Some(127)), Updates),
         ("no chunks", with(&|it| it.chunks = 0), Number),
         ("no room for an update", with(&|it| it.quota_bytes = 3 * 80 - 1), Memory),

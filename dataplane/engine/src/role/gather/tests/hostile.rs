@@ -1,5 +1,6 @@
 //! Frames that must change nothing (I7), each under its own reason; and a job's quota (I6).
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -289,4 +290,24 @@ proptest! {
         }
         let _ = rig.raw(&frame);
     }
+}
+
+/// A switch needs the room of its credits; how many bytes there are decides nothing here.
+#[test]
+fn a_credit_is_padded_to_a_sum_or_not_at_all() {
+    let (mut rig, id) = super::installed();
+    rig.ask(&rig.contribution(0, id, 0, 4));
+    rig.ask(&rig.contribution(1, id, 0, 3));
+    let header = plain_header(Kind::Pull, JobId(0), id, Members(0b11));
+    let padded = |rig: &Rig, len: usize| rig.server_frame(0, &header, &[0; 64][..len]);
+    for len in [1, 15, 17, 20] {
+        assert_eq!(rig.send(&padded(&rig, len)).unwrap_err(), DropReason::Length, "{len}");
+    }
+    let sum = rig.ask(&padded(&rig, 16));
+    assert_eq!((sum.header.kind, sum.values()), (Kind::Contrib, vec![7; 4]));
+    let have = rig.ask(&{
+        let header = Header { chunk: ChunkIndex(1), ..header };
+        rig.server_frame(0, &header, &[0; 16])
+    });
+    assert!(have.is_state(Outcome::Have, 0), "{have:?}");
 }

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use weft_wire::frame::{Encap, Endpoint};
-use weft_wire::header::{Flags, Header, Kind, Outcome, Packet};
+use weft_wire::header::{ElementType, Flags, Header, Kind, Outcome, Packet};
 use weft_wire::hello::Integrity;
 use weft_wire::rows::ROW_MODEL;
 use weft_wire::{ChunkIndex, Cookie, GroupId, JobId, MacAddr, Members, Nanos};
@@ -93,6 +93,9 @@ fn each_wrong_frame_has_its_reason() {
         assert_eq!(world.workers[0].poll_transmit(world.now, &mut buffer), None, "{header}");
         assert_eq!(world.workers[0].poll_event(), None, "{header}");
     }
+    // Padding is for switches.
+    let taken = world.workers[0].handle_frame(world.now, &mut frame(from, &pull, &[0; 32]));
+    assert_eq!(taken, Err(DropReason::Length));
     // The same frames, right, are obeyed.
     world.workers[0].handle_frame(world.now, &mut frame(from, &pull, &[])).unwrap();
     let mut buffer = vec![0; 2048];
@@ -106,7 +109,7 @@ fn models_that_nobody_asked_for_are_refused() {
     let mut world = world();
     let answer = Header {
         cookie: cookie(&world, 0),
-        element_type: weft_wire::header::ElementType::F32,
+        element_type: ElementType::F32,
         count: 8,
         ..plain_header(Kind::Answer, JOB, GroupId::new(ROW_MODEL, 0), Members(1))
     };
@@ -118,11 +121,7 @@ fn models_that_nobody_asked_for_are_refused() {
     world.run(|world| world.workers[0].stats().pull_requests == 32);
     let cases = [
         (Header { count: 7, ..answer }, 28, DropReason::ElementCount),
-        (
-            Header { element_type: weft_wire::header::ElementType::I32, ..answer },
-            32,
-            DropReason::ElementType,
-        ),
+        (Header { element_type: ElementType::I32, ..answer }, 32, DropReason::ElementType),
         (Header { group: GroupId::new(ROW_MODEL, 7), ..answer }, 32, DropReason::Unsolicited),
         (Header { chunk: ChunkIndex(39), ..answer }, 32, DropReason::Duplicate),
         (Header { chunk: ChunkIndex(u32::MAX), ..answer }, 32, DropReason::Duplicate),

@@ -86,6 +86,11 @@ fn the_log_answers_its_replica_until_it_is_past() {
         let frame = rig.frame(REPLICA, &header, &[]);
         rig.send(&frame).unwrap().unwrap()
     };
+    // The whole of a sum goes back; a question that is as long is none of a replica's.
+    let padded =
+        Header { flags: Flags::REPLICA, ..plain_header(Kind::Pull, JOB, group(2), Members(2)) };
+    let padded = rig.frame(REPLICA, &padded, &ones());
+    assert_eq!(rig.send(&padded).unwrap_err(), DropReason::Length);
     let answer = repair(&mut rig, 2);
     assert_eq!((answer.header.kind, answer.payload), (Kind::Answer, ones()));
     assert_eq!(repair(&mut rig, 0).header.outcome, Outcome::Stale);

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use weft_control::{Command, Event, GroupDescriptor};
 use weft_wire::header::{Flags, Header, Kind, Outcome};
+use weft_wire::hello::Integrity;
 use weft_wire::rows::ROW_DIRECT;
 use weft_wire::{GroupId, Members};
 
@@ -13,6 +14,7 @@ use super::super::ServerJobConfig;
 use super::rig::*;
 use super::world::{AGGREGATOR, BOX, FRAME_LEN, REPLICA, REPLICA_BOX, addr};
 use crate::role::channel::{Peer, Standing};
+use crate::role::model::ModelConfig;
 use crate::send::datagram::plain_header;
 
 /// The aggregator's channel is closed: nobody is there.
@@ -262,4 +264,43 @@ fn announced_updates_stand_in_nobodys_place() {
     let direct = [0, 1].map(|rank| GroupId::new(ROW_DIRECT + rank, 1));
     let all = [GroupId::new(1023, 1), GroupId::new(1021, 1), direct[0], direct[1]];
     assert_eq!(asked, all.into());
+}
+
+/// A switch cannot make a frame longer by more than 512 bytes, so a longer sum needs a credit of
+/// its own length. A member, and an aggregator that cannot be a switch, is asked by a header.
+#[test]
+fn a_credit_is_as_long_as_a_sum_that_a_switch_could_not_put_into_it() {
+    for (integrity, elements, is_padded) in [
+        (Integrity::Checksum16, 128, false),
+        (Integrity::Checksum16, 129, true),
+        (Integrity::Crc32c, 129, false),
+        (Integrity::None, 129, false),
+    ] {
+        let dimension = usize::from(elements) * CHUNKS as usize;
+        let model = ModelConfig { elements, integrity, ..ModelConfig::new(JOB, dimension) };
+        let bytes = 4 * 4 * dimension as u64;
+        let config = ServerJobConfig { model, staging_bytes_max: bytes, ..job() };
+        let mut rig = Rig::new(ServerJobConfig { log_bytes_max: bytes, ..config });
+        let of = |order, ranks: &[u8], via_box| GroupDescriptor {
+            elements,
+            exponent: -20,
+            ..descriptor(order, ranks, via_box)
+        };
+        rig.install(of(0, &[0, 1], true)).unwrap();
+        let expected = if is_padded { usize::from(elements) * 4 } else { 0 };
+        let mut repeated = false;
+        for wait_ms in [0, 200] {
+            rig.wait(wait_ms);
+            for pull in rig.poll().into_iter().filter(|out| out.header.kind == Kind::Pull) {
+                repeated |= pull.header.flags.contains(Flags::RETRANSMIT);
+                assert_eq!((pull.to, pull.header.count), (AGGREGATOR, 0));
+                assert_eq!(pull.payload, vec![0; expected], "{integrity:?}");
+            }
+        }
+        assert!(repeated);
+        rig.install(of(1, &[0], false)).unwrap();
+        let own = rig.poll().into_iter().filter(|out| out.to == 1 && out.pull().is_some());
+        let own: Vec<usize> = own.map(|out| out.payload.len()).collect();
+        assert!(!own.is_empty() && own.iter().all(|len| *len == 0), "{own:?}");
+    }
 }
