@@ -18,6 +18,7 @@ test=(
   tshark        # the dissector against the golden packets
   iputils-ping  # labs forward, nodes answer
   valgrind      # callgrind counts instructions
+  mininet       # the topologies of its users
 )
 bench=(
   openmpi-bin libopenmpi-dev libgloo-dev # allreduces to compare with

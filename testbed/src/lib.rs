@@ -10,10 +10,12 @@
 
 pub mod bench;
 pub mod certs;
+pub mod conformance;
 pub mod doctor;
 pub mod interrupt;
 pub mod lab;
 pub mod probe;
+pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Exit, Failure, Format, bench, certs, cluster, compare, doctor, install, jobs, lab, plan, probe,
-    report, run, run_args, soak, worker,
+    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, jobs, lab,
+    plan, probe, replay, report, run, run_args, soak, worker,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -52,6 +52,12 @@ enum Command {
     /// Medians over the seeds, 95 % intervals of the means, 99th percentiles over all updates, and
     /// the loss against time of each policy as one picture.
     Compare(compare::CompareArgs),
+    /// Play conformance scripts to whatever aggregates
+    ///
+    /// The Rust engine, the compiled P4 program, and switches that are here. docs/conformance.md
+    /// says how a script is written. The exit status is 1 when a script failed, 3 when none could
+    /// be played.
+    Conformance(conformance::ConformanceArgs),
     /// Plan transfers for a snapshot of requests and bandwidths, without a network
     ///
     /// The case is a JSON file; docs/plan.md has every key. A bad case ends with status 1 and a
@@ -78,6 +84,11 @@ enum Command {
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
     /// it failed or did not end.
     Report(report::ReportArgs),
+    /// Feed recorded frames to a node's engines again, and compare what they send
+    ///
+    /// A recording of `weft-node --record` or `weft run --record` (docs/replay.md). Differences are
+    /// shown field by field; the exit status is 1 when there is one.
+    Replay(replay::ReplayArgs),
     /// Estimate the bandwidth of every link of a lab, beside the shaped truth
     ///
     /// Packet trains and NIC counters, as the controller has them. The exit status is 1 when
@@ -110,6 +121,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments, cli.format),
         Command::Soak(arguments) => soak::run(&arguments, cli.format),
         Command::Compare(arguments) => compare::run(&arguments, cli.format),
+        Command::Conformance(arguments) => conformance::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Jobs(command) => jobs::run(command, cli.format),
         Command::Cluster(arguments) => cluster::run(&arguments, cli.format),
@@ -118,6 +130,7 @@ fn main() -> ExitCode {
         Command::ProbeAgent(arguments) => probe::run_agent(&arguments),
         Command::Certs(command) => certs::run(command, cli.format),
         Command::Bench(command) => bench::run(command, cli.format),
+        Command::Replay(arguments) => replay::run(&arguments, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
         Command::Completions(arguments) => install::completions(&arguments, programs()),

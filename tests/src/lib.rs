@@ -4,5 +4,6 @@ pub mod crc32c;
 pub mod fuzz;
 pub mod live;
 pub mod model;
+pub mod recordings;
 pub mod reference;
 pub mod vectors;

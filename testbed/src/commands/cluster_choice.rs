@@ -24,7 +24,7 @@ use weft_jobs::trace;
 use weft_process::say;
 use weft_testbed::interrupt;
 
-use super::cluster_compare::NetworkArgs;
+use super::cluster_network::NetworkArgs;
 use super::cluster_stop::Stoppable;
 use super::{Exit, Failure};
 
@@ -48,7 +48,7 @@ pub(crate) struct Choice {
     /// How many times as long a skewed model takes that is on more nodes than it needs.
     #[arg(long, value_name = "TIMES", default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) spread_slowdown: f64,
-    /// Seed of policies that draw lots.
+    /// Seed that an outside policy is told; those that are built in draw no lots.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Limits of the upper queues, in GPU-seconds (seconds for dlas) [default: 3250,7200].

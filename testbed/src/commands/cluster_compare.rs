@@ -10,7 +10,6 @@ use weft_jobs::cluster::Cluster;
 use weft_jobs::job::{Job, NS_PER_S};
 use weft_jobs::model::throughputs::narrow;
 use weft_jobs::optimum::{SMALL_CASE_GPUS, best_order_ns, small_case};
-use weft_jobs::place::network::Network;
 use weft_jobs::policy::tiresias_compat::in_whole_seconds;
 use weft_jobs::sim::setup::Setup;
 use weft_jobs::sim::summary::Figures;
@@ -60,74 +59,6 @@ pub(crate) struct CompareArgs {
     small_cases: u64,
 }
 
-/// The network between nodes.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Network")]
-pub(crate) struct NetworkArgs {
-    /// Let jobs on several nodes share links and aggregators, which slows their steps. Needs a
-    /// placement other than count.
-    #[arg(long)]
-    network: bool,
-    /// A node's link, Gb/s each direction.
-    #[arg(
-        long,
-        value_name = "GBPS",
-        default_value_t = 10.0,
-        requires = "network",
-        allow_negative_numbers = true
-    )]
-    node_gbps: f64,
-    /// A rack's link to the others, Gb/s each direction; a switch is a rack.
-    #[arg(
-        long,
-        value_name = "GBPS",
-        default_value_t = 20.0,
-        requires = "network",
-        allow_negative_numbers = true
-    )]
-    rack_gbps: f64,
-    /// Slots of an aggregator; there is one at each switch and one between racks.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2_048,
-        requires = "network",
-        allow_negative_numbers = true
-    )]
-    slots: u32,
-    /// Slots that a job on several nodes needs; without them its nodes sum around a ring.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 512,
-        requires = "network",
-        allow_negative_numbers = true
-    )]
-    slots_per_job: u32,
-}
-
-impl NetworkArgs {
-    pub(crate) fn network(&self) -> Result<Option<Network>, Failure> {
-        if !self.network {
-            return Ok(None);
-        }
-        let rate = |option, gbps: f64| {
-            if !(0.001..=100_000.0).contains(&gbps) {
-                let why = "expected Gb/s between 0.001 and 100,000";
-                return Err(usage(option, format!("{why}, not {gbps}")));
-            }
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
-            Ok((gbps * 125e6) as u64)
-        };
-        Ok(Some(Network {
-            node_bytes_per_sec: rate("--node-gbps", self.node_gbps)?,
-            rack_bytes_per_sec: rate("--rack-gbps", self.rack_gbps)?,
-            slots: self.slots,
-            slots_per_job: self.slots_per_job,
-        }))
-    }
-}
-
 /// What was found. Outside scripts read these names.
 #[derive(Debug, Serialize)]
 struct Answer {
@@ -168,45 +99,8 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
         .map(|path| Trace::new(&arguments.choice, path, &setups[0].1))
         .collect();
     let traces = traces?;
-    let cases = traces.len() * options.loads.len() * seeds.len();
-    let bar = progress_bar((cases * setups.len()) as u64, "simulation");
-    let mut samples = Vec::new();
-    let mut curves: Vec<(String, Curves)> =
-        setups.iter().map(|(name, _)| (name.clone(), Curves::new(&cluster))).collect();
-    for trace in &traces {
-        for load in &options.loads {
-            for seed in &seeds {
-                let jobs = trace.jobs(&arguments.choice, &setups[0].1, *load, *seed)?;
-                for ((name, setup), (_, all)) in setups.iter().zip(&mut curves) {
-                    if interrupt::is_raised() {
-                        return Err(Exit::Interrupted.because(anyhow!("between two simulations")));
-                    }
-                    let mut seen = Seen::new(&cluster);
-                    let done = arguments.choice.simulate(setup, jobs.clone(), &mut seen);
-                    let of = &trace.name;
-                    let case = format!("{of}, load {load}, seed {seed}, policy {name}");
-                    done.map_err(in_case(case))?;
-                    all.jct_s.append(&mut seen.curves.jct_s);
-                    if all.used.is_empty() {
-                        all.used = seen.curves.used;
-                    }
-                    let summary = seen.figures.summary(&cluster);
-                    samples.push(ClusterSample {
-                        trace: trace.name.clone(),
-                        load: *load,
-                        seed: *seed,
-                        policy: name.clone(),
-                        avg_jct_s: summary.avg_jct_s,
-                        p95_jct_s: summary.p95_jct_s,
-                        makespan_s: summary.makespan_s,
-                        utilisation: summary.utilisation,
-                        preemptions: summary.preemptions,
-                    });
-                    bar.inc(1);
-                }
-            }
-        }
-    }
+    let cases = Cases { arguments, cluster, traces: &traces, setups: &setups, seeds: &seeds };
+    let (samples, curves) = cases.simulate()?;
     let small = Cluster::of_nodes(1, SMALL_CASE_GPUS);
     let distance = |name: &String| {
         distance(&arguments.choice, name, &setup(name, small)?, options.small_cases)
@@ -216,7 +110,6 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
         _ => options.compare.iter().map(distance).collect(),
     };
     let answer = Answer { rows: cluster_rows(&samples), small_cases: small_cases? };
-    bar.finish_and_clear();
     if let Some(out) = &arguments.out {
         let names: Vec<_> = traces.iter().map(|trace| trace.name.as_str()).collect();
         let loads: Vec<_> = options.loads.iter().map(f64::to_string).collect();
@@ -233,6 +126,56 @@ pub(super) fn run(arguments: &ClusterArgs, format: Format) -> Outcome {
         Format::Csv => emit_csv(&answer.rows)?,
     }
     Ok(0)
+}
+
+/// A policy and the curves of all its cases.
+type PolicyCurves = (String, Curves);
+
+/// What is compared: every policy on every trace, at every load, with every seed.
+struct Cases<'a> {
+    arguments: &'a ClusterArgs,
+    cluster: Cluster,
+    traces: &'a [Trace],
+    setups: &'a [(String, Setup)],
+    seeds: &'a [u64],
+}
+
+impl Cases<'_> {
+    /// The figures of each case, and the curves of each policy.
+    fn simulate(&self) -> Result<(Vec<ClusterSample>, Vec<PolicyCurves>), Failure> {
+        let (choice, loads) = (&self.arguments.choice, &self.arguments.comparison.loads);
+        let cases = self.traces.len() * loads.len() * self.seeds.len();
+        let bar = progress_bar((cases * self.setups.len()) as u64, "simulation");
+        let mut samples = Vec::new();
+        let curves = |(name, _): &(String, Setup)| (name.clone(), Curves::new(&self.cluster));
+        let mut curves: Vec<PolicyCurves> = self.setups.iter().map(curves).collect();
+        for trace in self.traces {
+            for (load, seed) in
+                loads.iter().flat_map(|load| self.seeds.iter().map(move |seed| (*load, *seed)))
+            {
+                let jobs = trace.jobs(choice, &self.setups[0].1, load, seed)?;
+                for ((name, setup), (_, all)) in self.setups.iter().zip(&mut curves) {
+                    if interrupt::is_raised() {
+                        return Err(Exit::Interrupted.because(anyhow!("between two simulations")));
+                    }
+                    let mut seen = Seen::new(&self.cluster);
+                    let done = choice.simulate(setup, jobs.clone(), &mut seen);
+                    let of = &trace.name;
+                    done.map_err(in_case(format!(
+                        "{of}, load {load}, seed {seed}, policy {name}"
+                    )))?;
+                    all.jct_s.append(&mut seen.curves.jct_s);
+                    if all.used.is_empty() {
+                        all.used = std::mem::take(&mut seen.curves.used);
+                    }
+                    samples.push(seen.sample(&self.cluster, (of, load, seed, name)));
+                    bar.inc(1);
+                }
+            }
+        }
+        bar.finish_and_clear();
+        Ok((samples, curves))
+    }
 }
 
 /// `dlas-gpu`, or `dlas-gpu@skew`.
@@ -322,6 +265,25 @@ impl Seen {
     fn new(cluster: &Cluster) -> Self {
         Self { figures: Figures::default(), curves: Curves::new(cluster) }
     }
+
+    fn sample(
+        self,
+        cluster: &Cluster,
+        (trace, load, seed, policy): (&str, f64, u64, &str),
+    ) -> ClusterSample {
+        let summary = self.figures.summary(cluster);
+        ClusterSample {
+            trace: trace.to_owned(),
+            load,
+            seed,
+            policy: policy.to_owned(),
+            avg_jct_s: summary.avg_jct_s,
+            p95_jct_s: summary.p95_jct_s,
+            makespan_s: summary.makespan_s,
+            utilisation: summary.utilisation,
+            preemptions: summary.preemptions,
+        }
+    }
 }
 
 impl Observer for Seen {
@@ -360,7 +322,7 @@ fn write_all(
     out: &Path,
     whose: [&str; 2],
     answer: &Answer,
-    curves: &[(String, Curves)],
+    curves: &[PolicyCurves],
 ) -> Result<(), Failure> {
     let mut files = Staged::create(out)?;
     let json = serde_json::to_string_pretty(answer).map_err(|error| Exit::Failed.because(error))?;

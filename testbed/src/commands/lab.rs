@@ -1,4 +1,4 @@
-//! `weft lab up|down|exec|list`.
+//! `weft lab up|down|exec|list|topology`.
 
 use std::fs;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -34,6 +34,13 @@ pub(crate) enum LabCommand {
     Exec(ExecArgs),
     /// List the labs of this machine
     List,
+    /// Print a scenario's topology as Mininet-style topology.json
+    ///
+    /// For Mininet itself (testbed/deploy/mininet), or to change it by hand and bring that up.
+    Topology {
+        /// A scenario (.toml), or a topology.json.
+        file: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -76,6 +83,10 @@ pub(crate) fn run(command: LabCommand, format: Format) -> Outcome {
         LabCommand::Down(arguments) => down(&arguments, format),
         LabCommand::Exec(arguments) => exec(&arguments),
         LabCommand::List => list(format),
+        LabCommand::Topology { file } => {
+            emit_text(&load(&file)?.0.to_json())?;
+            Ok(0)
+        }
     }
 }
 

@@ -20,20 +20,27 @@ use weft_testbed::run::{
     captures, find_node, monotonic_ns, prepare, prove, remove_recordings, run_in_memory,
     run_in_virtual_time, run_processes,
 };
-use weft_testbed::scenario::Scenario;
+use weft_testbed::scenario::{SWITCH, Scenario};
 
 use super::certs::now_unix_s;
 use super::lab::{listen, tell_left};
-use super::run_args::{IoName, Level, RunArgs, load};
+use super::run_args::{IoName, Level, RunArgs, SwitchName, load};
 use super::{Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_packet};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
     run_packet::check(arguments, &scenario)?;
+    if arguments.switch.is_none() && scenario.restart.iter().any(|it| it.name == SWITCH) {
+        let problem = anyhow!("restart: {SWITCH} is a bridge of the kernel without --switch bmv2");
+        return Err(Exit::Usage.because(problem));
+    }
     let is_push = scenario.push.is_some();
     // A server, a replica and aggregators on DPDK would each keep a core busy.
     let default = if is_push { IoName::Udp } else { IoName::Dpdk };
-    let requested = arguments.io.unwrap_or(default).io();
+    let requested = match arguments.switch {
+        Some(SwitchName::Bmv2) => Io::Bmv2,
+        None => arguments.io.unwrap_or(default).io(),
+    };
     let ground = choose_ground(requested, &scenario, arguments)?;
     run_ground::check(&scenario, &ground, arguments)?;
     let name = arguments.name.as_ref().unwrap_or(&scenario.name);
@@ -52,13 +59,22 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let (io, place, seed) = (ground.io, ground.place.clone(), arguments.seed);
     let mut plan = Plan::new(&scenario, io, place, seed, &absolute, certs)
         .map_err(|error| Exit::Usage.because(error))?;
-    let delayed_by = run_ground::delayed_by(&scenario, &ground, arguments.level);
+    if let (Some(name), Some(topology)) = (&arguments.lab, &plan.topology) {
+        lab::check_nodes(name, topology).map_err(|error| Exit::CannotRun.because(error))?;
+    }
+    if let Some(folder) = switch_program() {
+        plan.use_program(&folder);
+    }
+    let delayed_by = run_ground::delayed_by(&scenario, &ground, arguments)?;
     if delayed_by == Some(DelayedBy::FaultPorts) {
         plan.delay_by_fault_ports(&scenario);
     }
     let link_delay = delayed_by.map(|by| by.report(&scenario));
     if arguments.pcap {
         plan.capture(&absolute, arguments.pcap_size);
+    }
+    if arguments.record {
+        plan.record(&absolute, arguments.record_max_bytes);
     }
     if arguments.dry_run {
         return print_plan(&plan, link_delay.as_ref());
@@ -123,6 +139,13 @@ fn choose_ground(
         return at(Io::Udp, Place::Lab);
     }
     let port_base = loopback_base();
+    if arguments.lab.is_some() {
+        // Ports without a kernel address need a lab that was made for them.
+        return match requested {
+            Io::Udp | Io::Bmv2 => at(requested, Place::Lab),
+            _ => Err(Exit::Usage.because(anyhow!("--lab needs --io udp, or --switch bmv2"))),
+        };
+    }
     if requested == Io::Memory {
         return at(Io::Memory, Place::Loopback { port_base });
     }
@@ -161,10 +184,25 @@ fn choose_ground(
             let socket = socket.to_string_lossy().into_owned();
             at(Io::Dpdk, Place::Memif { socket, port_base })
         }
+        Io::Bmv2 => Err(Exit::CannotRun.because(anyhow!(
+            "--switch bmv2 needs network namespaces, and there are none ({no_lab})"
+        ))),
         Io::Dpdk | Io::AfPacket => {
             degrade(format!("no network namespaces ({no_lab}): UDP on loopback"))
         }
     }
+}
+
+/// The folder of the switch's program: `WEFT_P4`, or `p4/build` above where this was started, or
+/// above this program.
+fn switch_program() -> Option<PathBuf> {
+    let named = std::env::var_os("WEFT_P4").map(PathBuf::from);
+    let places = [std::env::current_dir(), std::env::current_exe()];
+    let above = |place: &PathBuf| {
+        let folders = place.ancestors().map(|folder| folder.join("p4/build"));
+        folders.into_iter().find(|folder| folder.is_dir())
+    };
+    named.or_else(|| places.into_iter().flatten().find_map(|place| above(&place)))
 }
 
 /// UDP ports of this process's own, below those that the kernel hands out, so that runs do not
@@ -254,9 +292,18 @@ fn carry_out(
         bar.finish_and_clear();
         return result.map(|seen| (seen, None)).map_err(|error| Exit::Usage.because(error));
     }
-    let result = in_lab(plan.topology.as_ref(), &bar, |lab, interrupted| {
+    let mut processes = |lab: Option<&LabName>, interrupted: &dyn Fn() -> bool| {
         run_processes(scenario, plan, lab, directory, &mut progress, interrupted)
-    })?;
+    };
+    let result = match &arguments.lab {
+        Some(name) => {
+            listen()?;
+            let result = processes(Some(name), &interrupt::is_raised);
+            bar.finish_and_clear();
+            result
+        }
+        None => in_lab(plan.topology.as_ref(), &bar, processes)?,
+    };
     result.map(|seen| (seen, None)).map_err(|error| match error {
         ProcessError::Interrupted => Exit::Interrupted.because(error),
         ProcessError::Log { .. } => Exit::Failed.because(error),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_config::Problem;
+use weft_testbed::lab::LabName;
 use weft_testbed::run::Io;
 use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
 
@@ -19,6 +20,10 @@ pub(crate) struct RunArgs {
     /// reported as degraded [default: dpdk].
     #[arg(long, value_enum)]
     pub(super) io: Option<IoName>,
+    /// The switch of the lab sums, a P4 switch: BMv2's simple_switch_grpc, which must be on PATH
+    /// (docs/switch.md). Restarts may name it: s0.
+    #[arg(long, value_enum, conflicts_with_all = ["io", "no_lab", "leaves"])]
+    pub(super) switch: Option<SwitchName>,
     /// Seed of data, model and faults.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
@@ -42,9 +47,26 @@ pub(crate) struct RunArgs {
         requires = "pcap"
     )]
     pub(super) pcap_size: u64,
+    /// Keep a recording of what each box's engines met in the run directory, BOX.recording, for
+    /// `weft replay`. That of a box which is restarted is BOX.life0.recording and so on.
+    #[arg(long)]
+    pub(super) record: bool,
+    /// Largest size of each recording in bytes; it ends there, and the run goes on.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = RECORD_BYTES_DEFAULT,
+        value_parser = clap::value_parser!(u64).range(65_536..),
+        requires = "record"
+    )]
+    pub(super) record_max_bytes: u64,
     /// Do without network namespaces: DPDK over a memif between two processes, UDP on loopback.
     #[arg(long)]
     pub(super) no_lab: bool,
+    /// Run in this lab, which is up and stays up, instead of one of the run's own: its nodes have
+    /// the names and addresses of the scenario's (`weft lab topology`). Needs --io udp.
+    #[arg(long, value_name = "NAME", conflicts_with = "no_lab")]
+    pub(super) lab: Option<LabName>,
     /// Fail instead of falling back to another port or to transfers that nobody planned.
     #[arg(long)]
     pub(super) strict: bool,
@@ -104,6 +126,7 @@ pub(crate) struct RunArgs {
 
 /// Largest size of a capture, unless another is asked for, and the largest that may be.
 const PCAP_MIB_DEFAULT: u64 = 256;
+const RECORD_BYTES_DEFAULT: u64 = 256 << 20;
 const PCAP_MIB_MAX: u64 = 1 << 20;
 const NAME_LEN_MAX: usize = 64;
 
@@ -123,6 +146,13 @@ pub(super) enum IoName {
     Udp,
     AfPacket,
     Dpdk,
+}
+
+/// A P4 switch.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum SwitchName {
+    /// p4.org's behavioural model.
+    Bmv2,
 }
 
 impl IoName {

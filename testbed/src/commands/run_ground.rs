@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use weft_testbed::doctor::{Qdisc, QdiscState, try_qdisc};
+use weft_testbed::lab;
 use weft_testbed::run::{DelayedBy, Ground, Io, Place};
 use weft_testbed::scenario::Scenario;
 
@@ -16,6 +17,10 @@ pub(super) fn check(
 ) -> Result<(), Failure> {
     if arguments.pcap {
         check_captures(scenario, ground)?;
+    }
+    if arguments.record && ground.io == Io::Memory {
+        let problem = "--record: --io memory has no boxes of their own: use udp, af_packet or dpdk";
+        return Err(Exit::Usage.because(anyhow!("{problem}")));
     }
     if ground.place == Place::Lab {
         return Ok(());
@@ -48,15 +53,25 @@ pub(super) fn check(
 }
 
 /// Who makes the delays of links, if there are any.
-pub(super) fn delayed_by(scenario: &Scenario, ground: &Ground, level: Level) -> Option<DelayedBy> {
-    if scenario.delays().is_empty() {
-        return None;
+pub(super) fn delayed_by(
+    scenario: &Scenario,
+    ground: &Ground,
+    arguments: &RunArgs,
+) -> Result<Option<DelayedBy>, Failure> {
+    let delays = scenario.delays();
+    if delays.is_empty() {
+        return Ok(None);
     }
-    if level == Level::Packet {
-        return Some(DelayedBy::Packet);
+    if arguments.level == Level::Packet {
+        return Ok(Some(DelayedBy::Packet));
     }
-    let has_netem = ground.place == Place::Lab && try_qdisc(Qdisc::Netem) == QdiscState::Works;
-    Some(if has_netem { DelayedBy::Netem } else { DelayedBy::FaultPorts })
+    let has_netem = match &arguments.lab {
+        // Who made that lab may have asked for delays in vain, as Mininet does without netem.
+        Some(name) => lab::have_netem(name, delays.keys().map(String::as_str))
+            .map_err(|error| Exit::CannotRun.because(error))?,
+        None => ground.place == Place::Lab && try_qdisc(Qdisc::Netem) == QdiscState::Works,
+    };
+    Ok(Some(if has_netem { DelayedBy::Netem } else { DelayedBy::FaultPorts }))
 }
 
 fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {
@@ -70,7 +85,7 @@ fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {
             "each of the {lanes} lanes (aggregation.lanes) sends by itself there: use one lane, or \
              --io udp"
         ),
-        Io::AfPacket | Io::Dpdk | Io::Udp => return Ok(()),
+        Io::AfPacket | Io::Dpdk | Io::Udp | Io::Bmv2 => return Ok(()),
     };
     Err(Exit::Usage.because(anyhow!("--pcap captures at one place in each box, and {reason}")))
 }

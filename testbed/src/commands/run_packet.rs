@@ -18,6 +18,7 @@ pub(super) fn check(arguments: &RunArgs, scenario: &Scenario) -> Result<(), Fail
     let options = [
         (arguments.io.is_some(), "--io", "its frames pass through no port"),
         (arguments.pcap, "--pcap", "it has no captures"),
+        (arguments.record, "--record", "it has no boxes of their own"),
         (arguments.no_lab, "--no-lab", "it has no namespaces to do without"),
     ];
     if let Some((_, option, why)) = options.into_iter().find(|(is_given, ..)| *is_given) {

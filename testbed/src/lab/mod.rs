@@ -95,6 +95,38 @@ pub fn nodes_of(name: &LabName) -> Result<Vec<String>, LabError> {
     Ok(all.iter().filter_map(|n| name.node_of(n)).map(str::to_owned).collect())
 }
 
+/// Checks that the lab `name` is up with every host of `topology`.
+///
+/// # Errors
+/// Names the hosts that it lacks.
+pub fn check_nodes(name: &LabName, topology: &Topology) -> Result<(), LabError> {
+    let nodes = nodes_of(name)?;
+    let hosts = topology.hosts.iter().map(|host| host.name.as_str());
+    let missing: Vec<&str> = hosts.filter(|host| !nodes.iter().any(|node| node == host)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(LabError::MissingNodes { name: name.clone(), missing: missing.join(", ") })
+}
+
+/// Whether the kernel says that what leaves each of these hosts of the lab `name` goes through
+/// netem.
+///
+/// # Errors
+/// When `tc` cannot be run.
+pub fn have_netem<'a>(
+    name: &LabName,
+    hosts: impl IntoIterator<Item = &'a str>,
+) -> Result<bool, LabError> {
+    for host in hosts {
+        let qdiscs = netns::tc(&name.namespace(host), &["-j", "qdisc", "show"])?;
+        if tc::verify_netem(host, &qdiscs).is_err() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// A lab that is up. It stays up until [`down`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lab {
@@ -259,6 +291,17 @@ pub enum LabError {
     KernelLacks {
         /// The line that failed.
         command: String,
+    },
+    /// A lab that somebody else brought up is not what a run needs.
+    #[error(
+        "lab `{name}` has no {missing}: `weft lab list` says what is up, `weft lab topology` what \
+         a scenario needs"
+    )]
+    MissingNodes {
+        /// Its name.
+        name: LabName,
+        /// The hosts that it lacks.
+        missing: String,
     },
     /// The lab is there but carries no frames.
     #[error("the lab does not forward; still waiting after 10 s: {interfaces}")]

@@ -33,6 +33,12 @@ impl Rate {
         self.bits_per_sec
     }
 
+    /// Million bits per second.
+    #[must_use]
+    pub fn mbit(self) -> f64 {
+        self.bits_per_sec as f64 / 1e6
+    }
+
     /// Bytes per second.
     #[must_use]
     pub const fn bytes_per_sec(self) -> u64 {
@@ -53,7 +59,7 @@ impl Rate {
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} Mbit/s", self.bits_per_sec as f64 / 1e6)
+        write!(f, "{} Mbit/s", self.mbit())
     }
 }
 

@@ -19,6 +19,7 @@
 mod build;
 mod error;
 mod file;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -3,7 +3,7 @@
 
 use plotters::prelude::*;
 
-use super::page::{Area, GREY, LETTERS, SIZE, SvgError, bound, colour, page};
+use super::page::{Area, LETTERS, SIZE, SvgError, bound, colour, legend, line, page};
 
 /// How many of the jobs took at most how long, a line for each of `kinds`: its name and its jobs'
 /// completion times in seconds. `None` where nothing ended.
@@ -38,24 +38,9 @@ pub fn completions_svg(
             .draw()
             .map_err(SvgError::new)?;
         for (index, (name, points)) in lines.iter().enumerate() {
-            let colour = colour(index);
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))
-                .map_err(SvgError::new)?
-                .label(*name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3))
-                });
+            line(&mut chart, index, *name, points.iter().copied())?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .margin(8)
-            .label_font(("sans-serif", LETTERS))
-            .background_style(WHITE.mix(0.9))
-            .border_style(GREY)
-            .draw()
-            .map_err(SvgError::new)
+        legend(&mut chart, SeriesLabelPosition::LowerRight)
     })
     .map(Some)
 }

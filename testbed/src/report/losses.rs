@@ -3,7 +3,7 @@
 
 use plotters::prelude::*;
 
-use super::page::{GREY, LETTERS, SIZE, SvgError, bound, colour, page, seconds};
+use super::page::{GREY, LETTERS, SIZE, SvgError, bound, colour, legend, line, page, seconds};
 use super::{CommitRow, RunFiles};
 
 /// Runs of one kind, such as one policy's with several seeds.
@@ -82,15 +82,8 @@ pub fn losses_svg(
             }
         }
         for (index, (kind, bands)) in drawn.iter().enumerate() {
-            let colour = colour(index);
             let median = bands.iter().map(|band| (band.at_s, band.median));
-            chart
-                .draw_series(LineSeries::new(median, colour.stroke_width(2)))
-                .map_err(SvgError::new)?
-                .label(label(kind, target))
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3))
-                });
+            line(&mut chart, index, label(kind, target), median)?;
         }
         for (index, (kind, _)) in drawn.iter().enumerate() {
             if let (Some(time), Some(target)) = (kind.reached_s, target) {
@@ -99,15 +92,7 @@ pub fn losses_svg(
                 chart.draw_series(dots).map_err(SvgError::new)?;
             }
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .margin(8)
-            .label_font(("sans-serif", LETTERS))
-            .background_style(WHITE.mix(0.9))
-            .border_style(GREY)
-            .draw()
-            .map_err(SvgError::new)
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 

@@ -2,6 +2,7 @@
 //! readers tell apart. No I/O.
 
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 /// What a picture is drawn on.
@@ -33,6 +34,41 @@ pub(super) fn page(
 /// Okabe and Ito's colours, the ones that are dark enough for a line on white.
 pub(super) fn colour(index: usize) -> RGBColor {
     OKABE_ITO[index % OKABE_ITO.len()]
+}
+
+/// A chart with two axes of numbers.
+pub(super) type Chart<'a, 'b, X> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, RangedCoordf64>>;
+
+/// Draws a line with its place in the legend.
+pub(super) fn line<'a, 'b: 'a, X: Ranged<ValueType = f64>>(
+    chart: &mut Chart<'a, 'b, X>,
+    index: usize,
+    name: impl Into<String>,
+    points: impl IntoIterator<Item = (f64, f64)>,
+) -> Result<(), SvgError> {
+    let colour = colour(index);
+    chart
+        .draw_series(LineSeries::new(points, colour.stroke_width(2)))
+        .map_err(SvgError::new)?
+        .label(name)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3)));
+    Ok(())
+}
+
+/// Draws the legend of the lines so far.
+pub(super) fn legend<'a, 'b: 'a, X: Ranged<ValueType = f64>>(
+    chart: &mut Chart<'a, 'b, X>,
+    position: SeriesLabelPosition,
+) -> Result<(), SvgError> {
+    chart
+        .configure_series_labels()
+        .position(position)
+        .margin(8)
+        .label_font(("sans-serif", LETTERS))
+        .background_style(WHITE.mix(0.9))
+        .border_style(GREY)
+        .draw()
+        .map_err(SvgError::new)
 }
 
 /// A number above the largest finite value, for an axis from 0.

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use plotters::prelude::*;
 
 use super::losses::{LossCurves, loss_curve, losses_svg};
-use super::page::{GREY, LETTERS, SIZE, SvgError, bound, colour, page, room_for, seconds};
+use super::page::{
+    GREY, LETTERS, SIZE, SvgError, bound, colour, legend, line, page, room_for, seconds,
+};
 use super::{ReplicaRow, RunFiles, TransferRow, UpdateRow};
 
 /// One picture: the name of its file, and what is in it.
@@ -176,23 +178,9 @@ fn divergence(run: &str, replica: &[ReplicaRow]) -> Result<String, SvgError> {
             .map_err(SvgError::new)?;
         let lines = [("true distance", distance), ("bound by what the server knew", limit)];
         for (index, (name, points)) in lines.into_iter().enumerate() {
-            let colour = colour(index);
-            chart
-                .draw_series(LineSeries::new(points, colour.stroke_width(2)))
-                .map_err(SvgError::new)?
-                .label(name)
-                .legend(move |(x, y)| {
-                    PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3))
-                });
+            line(&mut chart, index, name, points)?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .label_font(("sans-serif", LETTERS))
-            .background_style(WHITE.mix(0.9))
-            .border_style(GREY)
-            .draw()
-            .map_err(SvgError::new)
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 

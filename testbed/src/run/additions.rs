@@ -1,10 +1,10 @@
-//! Decides what is added to the plan of boxes and workers: a capture of each box, and the delays of
-//! links that the kernel cannot make. Pure.
+//! Decides what is added to the plan of boxes and workers: a capture or a recording of each box,
+//! and the delays of links that the kernel cannot make. Pure.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weft_config::node::{Io, TraceSection};
+use weft_config::node::{Io, RecordSection, TraceSection};
 use weft_io::fault::LINK_FRAMES_MAX;
 
 use super::plan::{BoxPlan, Plan};
@@ -50,6 +50,14 @@ impl Plan {
         }
     }
 
+    /// Lets each box record what its engines meet, at most so much.
+    pub fn record(&mut self, directory: &Path, max_bytes: u64) {
+        for planned in &mut self.boxes {
+            let path = recording_path(directory, &planned.name).to_string_lossy().into_owned();
+            planned.config.record = Some(RecordSection { max_bytes, ..RecordSection::new(path) });
+        }
+    }
+
     /// Lets each box capture what its port sees, at most so much.
     pub fn capture(&mut self, directory: &Path, size_max_mib: u64) {
         let capture = |planned: &mut BoxPlan| planned.capture(directory, size_max_mib);
@@ -75,7 +83,7 @@ impl BoxPlan {
                 let frames = u32::try_from(FRAMES_WITH_DELAY).expect("some thousands");
                 self.config.dpdk.mbuf_count = frames;
             }
-            Io::Udp | Io::AfPacket => self.config.port.frame_count = FRAMES_WITH_DELAY,
+            Io::Udp | Io::AfPacket | Io::Switch => self.config.port.frame_count = FRAMES_WITH_DELAY,
         }
     }
 }
@@ -91,6 +99,18 @@ pub(super) const FRAMES_WITH_DELAY: usize = 2 * LINK_FRAMES_MAX + 2048;
 #[must_use]
 pub(super) fn capture_path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.pcap"))
+}
+
+/// Where the recording of a box is in the run directory.
+#[must_use]
+pub(super) fn recording_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.recording"))
+}
+
+/// Where the recording of a box is kept that was killed and started again, as [`life_path`].
+#[must_use]
+pub(super) fn life_recording_path(recording: &Path, life: u32) -> PathBuf {
+    recording.with_extension(format!("life{life}.recording"))
 }
 
 /// Where the capture of a box is kept that was killed and started again: of its first life, 0, and
@@ -163,5 +183,7 @@ mod tests {
     fn lives_have_files_of_their_own() {
         let path = capture_path(Path::new("run"), "a0");
         assert_eq!(life_path(&path, 1), Path::new("run/a0.life1.pcap"));
+        let path = recording_path(Path::new("run"), "a0");
+        assert_eq!(life_recording_path(&path, 0), Path::new("run/a0.life0.recording"));
     }
 }

@@ -10,6 +10,7 @@
 //! | `watch` | what is due while a run goes on (pure) |
 //! | `processes` | starts, restarts and stops processes in a lab or on loopback |
 //! | `running_box`, `running_worker` | one child process each |
+//! | `switch` | BMv2 in the place of a lab's bridge |
 //! | `process` | a child process that is gone when its owner is |
 //! | `background` | traffic of others beside it |
 //! | `memory` | the same in one process, over memory ports |
@@ -41,6 +42,7 @@ mod recording;
 mod reduce;
 mod running_box;
 mod running_worker;
+mod switch;
 mod watch;
 pub mod worker;
 
@@ -69,6 +71,7 @@ pub use plan::{
 pub use processes::{ProcessError, find_controller, find_node, run_processes};
 pub use proof::{PrepareError, Proof, prepare, prove, remove_recordings};
 pub use recording::{Recording, RecordingError, RecordingReader};
+pub use switch::SwitchPlan;
 
 /// What a run produced, before it is proved and reported.
 #[derive(Debug, Default)]

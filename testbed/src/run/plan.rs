@@ -14,9 +14,10 @@ use weft_config::controller::ControllerConfig;
 use weft_config::node::{self, NodeConfig, PortSection};
 
 use super::background::FlowPlan;
+use super::switch::SwitchPlan;
 use super::{push, reduce};
 use crate::lab::topology::{Topology, TopologyError};
-use crate::scenario::{CONTROLLER, Scenario};
+use crate::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
 
 pub(super) use layout::Layout;
 pub use layout::{LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE};
@@ -34,6 +35,8 @@ pub enum Io {
     AfPacket,
     /// DPDK at the aggregator, UDP sockets at the workers.
     Dpdk,
+    /// BMv2 as the lab's switch, which sums; UDP sockets at the workers.
+    Bmv2,
 }
 
 impl Io {
@@ -45,7 +48,14 @@ impl Io {
             Self::Udp => "udp",
             Self::AfPacket => "af_packet",
             Self::Dpdk => "dpdk",
+            Self::Bmv2 => "bmv2",
         }
+    }
+
+    /// The port of a box: server and replica have no switch.
+    pub(super) fn of_box(self, scenario: &Scenario, name: &str) -> Self {
+        let is_model = scenario.push.is_some() && [SERVER, REPLICA].contains(&name);
+        if self == Self::Bmv2 && is_model { Self::Udp } else { self }
     }
 }
 
@@ -90,6 +100,8 @@ pub struct Plan {
     pub boxes: Vec<BoxPlan>,
     /// `weft-controller`.
     pub controller: Option<BoxPlan<ControllerConfig>>,
+    /// The P4 switch that sums.
+    pub switch: Option<SwitchPlan>,
     /// The workers by rank.
     pub workers: Vec<WorkerPlan>,
     /// Elements per chunk.
@@ -119,6 +131,18 @@ pub enum PlanError {
          add --direct, or use --io udp"
     )]
     PushMemory,
+    /// What a switch cannot do.
+    #[error("--switch bmv2 has one aggregator of one lane, in a lab on one switch")]
+    Switch,
+    /// The switch's socket cannot have the path that it would.
+    #[error(
+        "the path of the switch's socket, {path}, is longer than the {SOCKET_PATH_MAX} bytes that \
+         one may have: give a shorter --out"
+    )]
+    SwitchSocket {
+        /// The path.
+        path: String,
+    },
     /// The network cannot be laid out.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -141,16 +165,20 @@ impl Plan {
         if io == Io::Memory {
             check_memory(scenario)?;
         }
+        let is_switch = io == Io::Bmv2;
         let mut names = match &scenario.push {
             None => scenario.aggregation.boxes(),
             Some(push) => push.boxes(),
         };
         names.retain(|name| name != CONTROLLER);
         let mut topology = (place == Place::Lab).then(|| scenario.topology()).transpose()?;
-        if matches!(io, Io::AfPacket | Io::Dpdk)
+        if is_switch {
+            check_switch(scenario, topology.as_ref(), directory)?;
+        }
+        if matches!(io, Io::AfPacket | Io::Dpdk | Io::Bmv2)
             && let Some(topology) = &mut topology
         {
-            for name in &names {
+            for name in names.iter().filter(|name| io.of_box(scenario, name) != Io::Udp) {
                 topology.leave_address_to_port(name);
             }
             if scenario.push.is_some() || !scenario.background.is_empty() {
@@ -162,6 +190,7 @@ impl Plan {
             scenario,
             io,
             place: &place,
+            program: Path::new(SWITCH_PROGRAM),
             topology: topology.as_ref(),
             names: &names,
             directory,
@@ -174,6 +203,8 @@ impl Plan {
             };
             BoxPlan { name: name.clone(), config }
         };
+        let switch = topology.as_ref().filter(|_| is_switch);
+        let switch = switch.map(|topology| switch_plan(topology, directory));
         let boxes = names.iter().enumerate().map(node).collect();
         let controller = scenario.push.as_ref().filter(|push| push.controller).map(|_| BoxPlan {
             name: CONTROLLER.to_owned(),
@@ -182,7 +213,15 @@ impl Plan {
         let workers = (0..scenario.job.workers).map(|rank| layout.worker(rank, seed)).collect();
         let elements = layout.elements();
         let background = FlowPlan::all(scenario, topology.as_ref());
-        Ok(Self { io, boxes, controller, workers, elements, background, topology, place })
+        Ok(Self { io, boxes, controller, switch, workers, elements, background, topology, place })
+    }
+
+    /// Has the switch run the program in this folder.
+    pub fn use_program(&mut self, folder: &Path) {
+        let sections = self.boxes.iter_mut().filter_map(|planned| planned.config.switch.as_mut());
+        for section in sections {
+            section.program = folder.to_string_lossy().into_owned();
+        }
     }
 
     /// The box that a worker sends to.
@@ -193,6 +232,54 @@ impl Plan {
         let index = if leaves == 0 { 0 } else { 1 + rank / per_box.max(1) };
         self.boxes.get(index).map_or("", |planned| &planned.name)
     }
+}
+
+/// The lab's switch, and what it is to be started with.
+fn switch_plan(topology: &Topology, directory: &Path) -> SwitchPlan {
+    let name = topology.switches.first().cloned().unwrap_or_default();
+    let ends = topology.links.iter().flat_map(|link| &link.ends);
+    let own = ends.filter(|end| end.node == name);
+    SwitchPlan {
+        interfaces: own.map(|end| end.interface.clone()).collect(),
+        name,
+        grpc: switch_grpc(directory),
+        cpu_port: SWITCH_CPU_PORT,
+    }
+}
+
+/// Where the switch of a lab listens for its box.
+pub(super) fn switch_grpc(directory: &Path) -> String {
+    format!("unix:{}", directory.join(SWITCH_SOCKET).display())
+}
+
+/// Folder of the switch's compiled program, seen from where the run is started.
+const SWITCH_PROGRAM: &str = "p4/build";
+/// The switch's socket in the run directory.
+const SWITCH_SOCKET: &str = "switch.grpc";
+/// Bytes of the path of a Unix socket.
+const SOCKET_PATH_MAX: usize = 107;
+/// The port of the switch's program that its box is behind.
+pub(super) const SWITCH_CPU_PORT: u16 = 255;
+
+/// Refuses what a switch cannot be.
+fn check_switch(
+    scenario: &Scenario,
+    topology: Option<&Topology>,
+    directory: &Path,
+) -> Result<(), PlanError> {
+    let aggregation = &scenario.aggregation;
+    let is_one = match &scenario.push {
+        None => aggregation.leaves == 0 && aggregation.lanes == 1,
+        Some(push) => push.aggregators == 1,
+    };
+    if !is_one || topology.is_none_or(|topology| topology.switches.len() != 1) {
+        return Err(PlanError::Switch);
+    }
+    let path = directory.join(SWITCH_SOCKET).display().to_string();
+    if path.len() > SOCKET_PATH_MAX {
+        return Err(PlanError::SwitchSocket { path });
+    }
+    Ok(())
 }
 
 /// Refuses what a single process cannot do.
@@ -246,6 +333,7 @@ pub(crate) fn box_config(
         Io::Memory | Io::Udp => node::Io::Udp,
         Io::AfPacket => node::Io::AfPacket,
         Io::Dpdk => node::Io::Dpdk,
+        Io::Bmv2 => node::Io::Switch,
     };
     let mut config = NodeConfig::new(PortSection {
         udp_port: addr.port(),
@@ -268,7 +356,8 @@ pub(crate) fn box_config(
                  blocksz={block},framecnt=2048"
             )];
         }
-        Io::Memory | Io::Udp => {}
+        // Which host is at which port its layout knows.
+        Io::Memory | Io::Udp | Io::Bmv2 => {}
     }
     config
 }

@@ -18,6 +18,7 @@ use super::process::{Process, io};
 use super::push::log::{parse, told_once};
 use super::running_box::{RunningBox, wait_until_ready};
 use super::running_worker::{Life, RunningWorker};
+use super::switch::RunningSwitch;
 use super::watch::{Due, SILENCE_MARGIN, Watch};
 use super::{Observed, WorkerMessage, monotonic_ns};
 use crate::lab::live::{self, LiveEnd};
@@ -87,6 +88,7 @@ struct Running<'a> {
     /// The controller is the last.
     boxes: Vec<RunningBox>,
     _bridge: Option<Process>,
+    switch: Option<RunningSwitch>,
     workers: Vec<(u8, RunningWorker)>,
     background: Background,
     lab: Option<&'a LabName>,
@@ -107,13 +109,27 @@ impl<'a> Running<'a> {
         let controller = match &plan.controller {
             Some(planned) => {
                 let program = find_controller()?;
-                let mut controller = RunningBox::start(&program, planned, lab, directory)?;
+                let mut controller = RunningBox::start(
+                    &program,
+                    planned,
+                    lab.map(|lab| lab.namespace(&planned.name)),
+                    directory,
+                )?;
                 controller.wait_until_ready()?;
                 Some(controller)
             }
             None => None,
         };
-        let start = |planned: &BoxPlan| RunningBox::start(&node, planned, lab, directory);
+        let switch = match (&plan.switch, lab) {
+            (Some(planned), Some(lab)) => {
+                Some(RunningSwitch::start(planned, plan, lab, directory)?)
+            }
+            _ => None,
+        };
+        let start = |planned: &BoxPlan| {
+            let namespace = lab.map(|lab| lab.namespace(&planned.name));
+            RunningBox::start(&node, planned, namespace, directory)
+        };
         let mut boxes = plan.boxes.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         for running in &mut boxes {
             running.wait_until_ready()?;
@@ -127,6 +143,7 @@ impl<'a> Running<'a> {
         let mut run = Self {
             boxes,
             _bridge: bridge,
+            switch,
             workers: Vec::new(),
             background: Background::start(lab, &plan.background)?,
             lab,
@@ -264,6 +281,9 @@ impl<'a> Running<'a> {
         observed.restarts.push((monotonic_ns(), name.to_owned()));
         if let Some(running) = self.boxes.iter_mut().find(|running| running.name() == name) {
             return running.restart();
+        }
+        if let Some(switch) = self.switch.as_mut().filter(|switch| switch.name() == name) {
+            return switch.restart();
         }
         let planned = plan.workers.iter().find(|worker| name == format!("w{}", worker.rank));
         let Some(planned) = planned else { return Ok(()) };

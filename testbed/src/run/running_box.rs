@@ -12,11 +12,10 @@ use serde::Serialize;
 use weft_config::to_toml;
 
 use super::BoxCounters;
-use super::additions::{capture_path, life_path};
+use super::additions::{capture_path, life_path, life_recording_path, recording_path};
 use super::plan::BoxPlan;
 use super::process::{Process, io, program};
 use super::processes::ProcessError;
-use crate::lab::LabName;
 
 /// How long a box may take to be ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -41,13 +40,12 @@ impl RunningBox {
     pub(super) fn start(
         node: &Path,
         plan: &BoxPlan<impl Serialize>,
-        lab: Option<&LabName>,
+        namespace: Option<String>,
         directory: &Path,
     ) -> Result<Self, ProcessError> {
         let config = directory.join(format!("{}.toml", plan.name));
         fs::write(&config, to_toml(&plan.config)).map_err(io("writing a box's configuration"))?;
         let log = directory.join(format!("{}.log", plan.name));
-        let namespace = lab.map(|lab| lab.namespace(&plan.name));
         let process = spawn_box(node, &config, &log, namespace.as_deref())?;
         let (name, node) = (plan.name.clone(), node.to_owned());
         Ok(Self { name, namespace, node, config, log, process, is_dead: false, restarts: 0 })
@@ -66,9 +64,12 @@ impl RunningBox {
         let _ = self.process.0.kill();
         let _ = self.process.0.wait();
         fs::write(&self.log, "").map_err(io("emptying a box's log"))?;
-        let capture = capture_path(self.log.parent().unwrap_or_else(|| Path::new("")), &self.name);
+        let directory = self.log.parent().unwrap_or_else(|| Path::new(""));
+        let capture = capture_path(directory, &self.name);
+        let recording = recording_path(directory, &self.name);
         // The next life writes its own; most boxes have none.
         let _ = fs::rename(&capture, life_path(&capture, self.restarts));
+        let _ = fs::rename(&recording, life_recording_path(&recording, self.restarts));
         self.restarts += 1;
         self.process = spawn_box(&self.node, &self.config, &self.log, self.namespace.as_deref())?;
         self.wait_until_ready()

@@ -27,6 +27,7 @@ pub fn run_over_udp(
     let mut config = UdpConfig::new(plan.local);
     config.mtu = usize::from(plan.mtu);
     config.offload = plan.offload;
+    config.ipv4_checksum = plan.checksums;
     if plan.scenario.push.is_none() {
         config.socket_count = usize::from(plan.scenario.aggregation.lanes);
     }

@@ -148,9 +148,15 @@ impl Scenario {
 
     /// What may be killed.
     fn restartable(&self) -> Vec<String> {
-        if self.push.is_some() { self.hosts() } else { self.aggregation.boxes() }
+        let is_push = self.push.is_some();
+        let mut names = if is_push { self.hosts() } else { self.aggregation.boxes() };
+        names.push(SWITCH.to_owned());
+        names
     }
 }
+
+/// The switch of a lab, where it is one that sums.
+pub const SWITCH: &str = "s0";
 
 fn refuse(section: &str, key: &str, reason: impl Into<String>) -> Result<(), Problem> {
     let dot = if section.is_empty() { "" } else { "." };

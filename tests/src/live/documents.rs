@@ -25,17 +25,26 @@ pub fn commands(root: &Path) -> io::Result<Vec<Shown>> {
     for document in documents(root)? {
         let text = fs::read_to_string(root.join(&document))?;
         let mut is_shell = false;
+        // What ends in a backslash goes on in the next line.
+        let mut begun: Option<(usize, String)> = None;
         for (index, line) in text.lines().enumerate() {
             if let Some(language) = line.strip_prefix("```") {
                 is_shell = language == "sh";
                 continue;
             }
             let is_indented = line.starts_with("    weft");
-            let command = without_comment(line.trim());
-            if (is_shell || is_indented) && !command.is_empty() {
-                let document = document.display().to_string();
-                all.push(Shown { document, line: index + 1, command: command.to_owned() });
+            let part = without_comment(line.trim());
+            if !(is_shell || is_indented) || part.is_empty() {
+                continue;
             }
+            let (line, mut command) = begun.take().unwrap_or((index + 1, String::new()));
+            if let Some(part) = part.strip_suffix('\\') {
+                command.push_str(part);
+                begun = Some((line, command));
+                continue;
+            }
+            command.push_str(part);
+            all.push(Shown { document: document.display().to_string(), line, command });
         }
     }
     Ok(all)

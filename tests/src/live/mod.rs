@@ -67,6 +67,24 @@ pub fn has_dpdk(test: &str) -> bool {
     has
 }
 
+/// Whether BMv2 is here; says SKIPPED where not.
+///
+/// # Panics
+/// When it is missing and asked for.
+#[must_use]
+pub fn has_switch(test: &str) -> bool {
+    let output = Command::new("simple_switch_grpc").arg("--version").output();
+    let has = output.is_ok();
+    assert!(
+        has || std::env::var_os("WEFT_REQUIRE_P4").is_none(),
+        "no simple_switch_grpc on PATH: see docs/switch.md"
+    );
+    if !has {
+        skip(test, "no simple_switch_grpc on PATH");
+    }
+    has
+}
+
 /// Whether this machine lets the user make network namespaces, as root or in a user namespace;
 /// says SKIPPED where not.
 #[must_use]

@@ -21,6 +21,26 @@ const TUTORIAL: &str = r#"{
 }"#;
 
 #[test]
+fn what_is_written_is_read_as_it_was() {
+    let mut topology = Topology::from_json(TUTORIAL).unwrap();
+    topology.set_delay("h2", Duration::from_micros(2500));
+    assert_eq!(Topology::from_json(&topology.to_json()).unwrap(), topology);
+    let rates = |up, down| Rates { up: Rate::from_mbit(up), down: Rate::from_mbit(down) };
+    let hosts = vec![("w0".to_owned(), rates(80.0, 40.5)), ("w1".to_owned(), Rates::default())];
+    let built = Topology::racks(&[Rack { hosts, uplink: Rates::default() }], 1400).unwrap();
+    assert_eq!(Topology::from_json(&built.to_json()).unwrap(), built);
+    // One way alone is written from the other end.
+    let up = Rates { up: Rate::from_mbit(8.0), down: None };
+    let hosts = vec![("w0".to_owned(), up)];
+    let built = Topology::racks(&[Rack { hosts, uplink: Rates::default() }], 1400).unwrap();
+    let read = Topology::from_json(&built.to_json()).unwrap();
+    let ends = |link: &Link| link.ends.iter().cloned().zip(link.shapes).collect::<Vec<_>>();
+    let mut turned = ends(&read.links[0]);
+    turned.reverse();
+    assert_eq!(turned, ends(&built.links[0]));
+}
+
+#[test]
 fn a_tutorial_file_is_read_with_every_way_to_write_a_link() {
     let topology = Topology::from_json(TUTORIAL).unwrap();
     assert_eq!(topology.switches, ["s1", "s2"]);

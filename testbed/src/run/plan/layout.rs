@@ -4,11 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use weft_client::push::TlsFiles;
+use weft_config::node::{SwitchPortSection, SwitchSection};
 use weft_rpc::identity::Identity;
+use weft_wire::hello::Integrity;
 
-use super::{Io, Place, WorkerPlan};
+use super::{Io, Place, SWITCH_CPU_PORT, WorkerPlan, switch_grpc};
 use crate::certs::file_name;
-use crate::lab::topology::Topology;
+use crate::lab::topology::{Link, Topology};
 use crate::run::push::certs::worker_identity;
 use crate::scenario::{CONTROLLER, PushSection, SERVER, Scenario};
 
@@ -36,6 +38,8 @@ pub(in crate::run) struct Layout<'a> {
     pub(in crate::run) io: Io,
     pub(in crate::run) place: &'a Place,
     pub(in crate::run) topology: Option<&'a Topology>,
+    /// Folder of the switch's compiled program.
+    pub(in crate::run) program: &'a Path,
     /// The boxes.
     pub(in crate::run) names: &'a [String],
     pub(in crate::run) directory: &'a Path,
@@ -129,6 +133,33 @@ impl Layout<'_> {
         }
     }
 
+    /// The switch, with who is at which of its ports: the order of the lab's links.
+    pub(in crate::run) fn switch(&self) -> SwitchSection {
+        let topology = self.topology.expect("a switch is in a lab");
+        let switch = topology.switches.first();
+        let at_switch = |link: &&Link| link.ends.iter().any(|end| Some(&end.node) == switch);
+        let host = |(port, link): (u16, &Link)| {
+            let end = link.ends.iter().find(|end| Some(&end.node) != switch)?;
+            match topology.host(&end.node)?.ip?.address {
+                IpAddr::V4(ip) => Some(SwitchPortSection { port, ip }),
+                IpAddr::V6(_) => None,
+            }
+        };
+        let links = topology.links.iter().filter(at_switch);
+        SwitchSection {
+            grpc: switch_grpc(self.directory),
+            elements: self.elements(),
+            cpu_port: SWITCH_CPU_PORT,
+            program: self.program.to_string_lossy().into_owned(),
+            ..SwitchSection::new((0..).zip(links).filter_map(host).collect())
+        }
+    }
+
+    /// What protects the payloads of all boxes alike: a switch computes UDP's checksum alone.
+    pub(in crate::run) fn integrity(&self) -> Integrity {
+        if self.io == Io::Bmv2 { Integrity::Checksum16 } else { Integrity::Crc32c }
+    }
+
     pub(super) fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
         let (box_name, box_rank) = self.box_of(rank);
         WorkerPlan {
@@ -140,6 +171,7 @@ impl Layout<'_> {
             controller: self.endpoint(),
             tls: self.tls(&worker_identity(rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
+            checksums: self.io == Io::Bmv2,
             offload: self.scenario.push.is_some() && self.io == Io::Udp,
             link_delay_us: 0,
             seed,

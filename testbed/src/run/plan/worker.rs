@@ -32,6 +32,8 @@ pub struct WorkerPlan {
     /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
     /// frames from an interface.
     pub offload: bool,
+    /// What protects the group's chunks is UDP's checksum.
+    pub checksums: bool,
     /// How long its fault port delays each frame in each direction, in microseconds.
     pub link_delay_us: u64,
     /// Seed of data, model and faults.

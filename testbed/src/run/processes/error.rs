@@ -17,6 +17,23 @@ pub enum ProcessError {
          with `cargo build --release -p weft-controller`"
     )]
     NoController,
+    /// There is no switch.
+    #[error(
+        "no simple_switch_grpc found on PATH or in WEFT_SIMPLE_SWITCH: build BMv2 from its public \
+         source (docs/switch.md), or run without --switch"
+    )]
+    NoSwitch,
+    /// An interface hands on packets that are none yet.
+    #[error(
+        "{feature} of {interface} stays on, so the switch would see packets without checksums or \
+         of 64 KiB: switch it off with `ethtool -K`"
+    )]
+    OffloadOn {
+        /// The interface.
+        interface: String,
+        /// The offload, in ethtool's words.
+        feature: String,
+    },
     /// A link did not take its new rate.
     #[error("giving the link of {name} another rate: {problem}")]
     RateStep {

@@ -20,10 +20,15 @@ use crate::workload::digits::{CLASSES, PIXELS};
 /// A box's `node.toml`.
 pub(in crate::run) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
     let (addr, mtu) = (layout.box_addr(name), layout.scenario.lab.mtu);
-    let mut config = box_config(name, layout.io, addr, mtu, layout.interface(name));
+    let io = layout.io.of_box(layout.scenario, name);
+    let mut config = box_config(name, io, addr, mtu, layout.interface(name));
+    if io == Io::Bmv2 {
+        config.switch = Some(layout.switch());
+    }
     config.node.events = Some(text(&log_path(layout.directory, name)));
-    if layout.io == Io::Udp {
-        config.port.offload = true;
+    if io == Io::Udp {
+        // A switch sees what leaves a host.
+        config.port.offload = layout.io == Io::Udp;
         // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits
         // for; commands do not wake it.
         config.idle = IdleSection { breaths: 8, pause_max_us: 200, ..IdleSection::default() };
@@ -58,6 +63,7 @@ fn server(layout: &Layout<'_>) -> ServerSection {
     let mut section = ServerSection {
         elements: layout.elements(),
         exponent: exponent(layout),
+        integrity: layout.integrity(),
         momentum: job.momentum,
         initial_model: Some(text(&initial_path(layout.directory))),
         dump_model: Some(text(&model_path(layout.directory, SERVER))),
@@ -85,6 +91,7 @@ fn replica(layout: &Layout<'_>) -> ReplicaSection {
     ReplicaSection {
         elements: layout.elements(),
         exponent: exponent(layout),
+        integrity: layout.integrity(),
         momentum: job.momentum,
         initial_model: Some(text(&initial_path(layout.directory))),
         dump_model: Some(text(&model_path(layout.directory, REPLICA))),
@@ -108,6 +115,7 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> PushSection {
         box_index: u8::try_from(index).expect("few boxes"),
         replica: has_copies.then(|| layout.box_addr(REPLICA)),
         elements,
+        integrity: layout.integrity(),
         quota_bytes: group_bytes * GROUPS_GATHERED,
         // A version of the model is pulled by all workers at about the same time.
         pull_cache_bytes: group_bytes * 2,

@@ -4,11 +4,14 @@ use weft_config::node::{JobSection, MemberSection, NodeConfig, ParentSection, Ro
 use weft_wire::header::Operation;
 use weft_wire::hello::Overflow;
 
-use crate::run::plan::{Layout, Place, box_config};
+use crate::run::plan::{Io, Layout, Place, box_config};
 use crate::scenario::ScaleExponent;
 
 /// Row of the gradients, and of the block exponents.
 pub(in crate::run) const ROWS: [u16; 2] = [0, 1];
+
+/// Slots of a lease in BMv2.
+const SWITCH_WINDOW: u16 = 16;
 
 /// A box's `node.toml`.
 pub(in crate::run) fn node(layout: &Layout<'_>, index: usize, name: &str) -> NodeConfig {
@@ -20,6 +23,9 @@ pub(in crate::run) fn node(layout: &Layout<'_>, index: usize, name: &str) -> Nod
         config.dpdk.vdev = vec![format!(
             "net_memif0,role=server,id=0,socket={socket},socket-abstract=no,bsize=2048,rsize=10"
         )];
+    }
+    if layout.io == Io::Bmv2 {
+        config.switch = Some(layout.switch());
     }
     config.lcores.shards = layout.scenario.aggregation.lanes;
     config.job = vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }];
@@ -56,11 +62,17 @@ fn row(layout: &Layout<'_>, index: usize, row: usize) -> RowSection {
         source_port: None,
         mac: None,
     });
+    // What a switch can do; workers limit what they send whatever the box does.
+    let is_switch = layout.io == Io::Bmv2;
+    let overflow = if is_switch { Overflow::Wrap } else { Overflow::Clamp };
+    let window = layout.scenario.aggregation.window;
     RowSection {
         operation,
-        overflow: Overflow::Clamp,
+        overflow,
+        integrity: layout.integrity(),
         elements: layout.elements(),
-        window: layout.scenario.aggregation.window,
+        // BMv2's queues are short.
+        window: if is_switch { window.min(SWITCH_WINDOW) } else { window },
         exponent,
         fan_in: Some(workers.into()),
         parent,
