@@ -56,6 +56,32 @@ const COMMANDS: &[(&str, How)] = &[
         "tshark -X lua_script:proto/wireshark/weft.lua -r capture.pcap -Y 'weft.retransmit'",
         AsWritten,
     ),
+    ("weft conformance", Elsewhere(PLAYED)),
+    ("weft conformance --target json tests/conformance/push.script", AsWritten),
+    ("weft conformance --format json", Elsewhere(PLAYED)),
+    ("weft conformance --from-table tests/conformance/cells", Elsewhere(PLAYED)),
+    ("weft conformance --table docs/conformance.md", Elsewhere(PLAYED)),
+    (
+        "simple_switch_grpc --no-p4 -i 0@veth0 -i 1@veth1 -- --grpc-server-addr 127.0.0.1:9559 --cpu-port 255",
+        Elsewhere(OVER_SWITCH),
+    ),
+    ("weft-node --config switch.toml", Elsewhere(OVER_SWITCH)),
+    ("weft-node --config node.toml --record DIR", Elsewhere(PATTERN)),
+    ("weft run SCENARIO.toml --record", Elsewhere(PATTERN)),
+    ("weft replay DIR…", Elsewhere(PATTERN)),
+    ("weft replay DIR --ignore crc,cookie", Elsewhere(PATTERN)),
+    ("weft replay DIR --expect OUT.pcap", Elsewhere(PATTERN)),
+    ("weft replay DIR --write OUT.pcap --stats", Elsewhere(PATTERN)),
+    ("weft replay DIR --bless --reason TEXT", Elsewhere(PATTERN)),
+    (
+        "weft replay IN.pcap… --config NODE.toml [--map 10.0.0.1=2]… [--expect OUT.pcap]",
+        Elsewhere(PATTERN),
+    ),
+    (
+        "weft run testbed/scenarios/digits.toml --io udp --no-lab --rounds 60 --out /tmp/r --record",
+        Elsewhere("is a measurement; testbed/tests/replay.rs records and replays"),
+    ),
+    ("weft replay /tmp/r/a0.recording --format json", Elsewhere("is a measurement, as above")),
     ("weft-node --config node.toml", Together),
     (
         "cargo run --release -p weft-client --example allreduce -- 10.0.0.2:22500 10.0.0.1:22341 0",
@@ -94,6 +120,15 @@ const COMMANDS: &[(&str, How)] = &[
 /// Why commands that build on each other are not run here.
 const IN_TURN: &str = "testbed/tests/certs.rs runs the block of docs/security.md";
 
+/// Why the scripts are not all played here.
+const PLAYED: &str = "tests/tests/conformance.rs plays every script and makes those of the table";
+
+/// Why commands on files of the reader's own are not run here.
+const PATTERN: &str = "is a pattern; testbed/tests/replay.rs and tests/tests/replay_*.rs run it";
+
+/// Why a switch is not started here.
+const OVER_SWITCH: &str = "tests/tests/live_switch.rs starts both";
+
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     root.canonicalize().expect("the repository is there")
@@ -107,7 +142,7 @@ struct Reader {
 impl Reader {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        for name in ["dataplane", "docs", "proto", "testbed"] {
+        for name in ["dataplane", "docs", "p4", "proto", "testbed", "tests"] {
             symlink(root().join(name), folder.path().join(name)).expect("a link");
         }
         let node = program("weft-node");
@@ -176,10 +211,12 @@ fn said(output: &Output) -> String {
 fn every_command_of_a_document_is_known_and_none_is_forgotten() {
     let shown = commands(&root()).expect("the documents can be read");
     assert!(shown.len() > 10, "{shown:?}");
-    for one in &shown {
-        let is_known = COMMANDS.iter().any(|(command, _)| *command == one.command);
-        assert!(is_known, "{}:{}: `{}` is run by no test", one.document, one.line, one.command);
-    }
+    let mut unknown = shown
+        .iter()
+        .filter(|one| COMMANDS.iter().all(|(command, _)| *command != one.command))
+        .map(|one| format!("\n{}:{}: `{}`", one.document, one.line, one.command))
+        .peekable();
+    assert!(unknown.peek().is_none(), "run by no test:{}", unknown.collect::<String>());
     for (command, how) in COMMANDS {
         let is_shown = shown.iter().any(|one| one.command == *command);
         assert!(is_shown, "`{command}` ({how:?}) stands in no document any more");

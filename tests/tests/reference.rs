@@ -37,7 +37,7 @@ fn sections_and_words_are_found() {
         "## `[port]`",
         "## `[[row]]`",
         "## `[row.parent]`",
-        "| `io` | `udp`, `af_packet`, `dpdk`, required |",
+        "| `io` | `udp`, `af_packet`, `dpdk`, `switch`, required |",
     ] {
         assert!(node.contains(expected), "{expected} is not in\n{node}");
     }

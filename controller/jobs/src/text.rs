@@ -158,6 +158,17 @@ impl<'a> Row<'a> {
         seconds_ns(self.text(column)).map_err(|problem| self.wrong(column, &problem))
     }
 
+    /// The same of how long a job takes, which is some time.
+    ///
+    /// # Errors
+    /// As those of [`Row::seconds_ns`], and 0.
+    pub fn duration_ns(&self, column: Column<'_>) -> Result<u64, TextError> {
+        match self.seconds_ns(column)? {
+            0 => Err(self.wrong(column, "is 0; a job takes time")),
+            duration_ns => Ok(duration_ns),
+        }
+    }
+
     /// The line that it is in its text.
     #[must_use]
     pub const fn line(&self) -> usize {

@@ -142,6 +142,8 @@ impl PushSession {
         let mut udp = UdpConfig::new(config.local);
         udp.mtu = usize::from(config.mtu);
         udp.offload = config.offload;
+        // What protects a job's chunks the hosts of its channels say.
+        udp.ipv4_checksum = true;
         let port = UdpPort::open(&udp).map_err(|error| PushError::Port(Arc::new(error)))?;
         Self::over(port, config)
     }

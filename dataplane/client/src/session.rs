@@ -13,6 +13,7 @@ use weft_engine::role::worker::{LeaseInfo, WorkerStats};
 use weft_io::Port;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_kernel::Kernels;
+use weft_wire::hello::Integrity;
 use weft_wire::quant;
 
 use crate::config::{Config, Numbers};
@@ -78,8 +79,13 @@ impl Session<UdpPort> {
         udp.socket_count = usize::from(config.lanes);
         udp.mtu = usize::from(config.mtu);
         udp.offload = config.offload;
+        // What protects the group's chunks it says when it has formed.
+        udp.ipv4_checksum = true;
         let port = UdpPort::open(&udp).map_err(Error::Port)?;
-        Self::over(port, config)
+        let mut session = Self::over(port, config)?;
+        let integrity = session.group.lease.integrity;
+        session.io.port.set_ipv4_checksum(integrity == Integrity::Checksum16);
+        Ok(session)
     }
 }
 

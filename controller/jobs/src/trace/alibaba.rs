@@ -23,10 +23,6 @@ pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, 
     let mut jobs = Collector::new(file, cluster);
     for row in table.rows() {
         let row = row?;
-        let duration_ns = row.seconds_ns(duration)?;
-        if duration_ns == 0 {
-            return Err(row.wrong(duration, "is 0; a job takes time"));
-        }
         let each = weft_plan::float::ceil(row.number(gpus)?);
         if each < 1.0 {
             return Err(row.wrong(gpus, "is 0; a job has at least one GPU"));
@@ -42,7 +38,7 @@ pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, 
             name: row.text(name).into(),
             gpus,
             submit_ns: row.seconds_ns(submit)?,
-            duration_ns,
+            duration_ns: row.duration_ns(duration)?,
             model: jobs.model(""),
             iterations: 0,
             global_batch: 0,

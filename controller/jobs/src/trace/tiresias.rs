@@ -21,15 +21,11 @@ pub fn read(file: &str, text: &str, cluster: Option<&Cluster>) -> Result<Trace, 
     let mut jobs = Collector::new(file, cluster);
     for row in table.rows() {
         let row = row?;
-        let duration_ns = row.seconds_ns(duration)?;
-        if duration_ns == 0 {
-            return Err(row.wrong(duration, "is 0; a job takes time"));
-        }
         let job = Job {
             name: row.text(id).into(),
             gpus: row.whole(gpus, 1)?,
             submit_ns: row.seconds_ns(submit)?,
-            duration_ns,
+            duration_ns: row.duration_ns(duration)?,
             model: jobs.model(model.map_or("", |column| row.text(column))),
             iterations: iterations.map_or(Ok(0), |column| row.whole(column, 0))?.into(),
             global_batch: 0,
