@@ -76,6 +76,7 @@ impl Running {
         ip(&["link", "set", "lo", "up"])?;
         let mut switch = Command::new(SWITCH);
         switch.args(["--log-console", "--log-level", "off", "--thrift-port", THRIFT_PORT]);
+        switch.args(["--notifications-addr", NOTIFICATIONS]);
         let mut wires = Vec::new();
         for port in ports {
             let (own, far) = (format!("own{port}"), format!("far{port}"));
@@ -302,6 +303,8 @@ impl Switch for Bmv2 {
 const SWITCH: &str = "simple_switch";
 /// In a namespace of its own every port is free.
 const THRIFT_PORT: &str = "9090";
+/// Its default is a socket in /tmp, which two switches cannot both have.
+const NOTIFICATIONS: &str = "inproc://notifications";
 const OP_LEN: usize = 54;
 const OP_NONCE: Range<usize> = 22..26;
 const ASK_LIFE: u8 = 2;
