@@ -31,8 +31,8 @@ HEADER_BYTES = 74
 OP_BYTES = 54
 PATIENCE_S = 20
 PROMPT = b"pipeline> "
-# An op frame of nobody's: whatever came before it is over when it has been echoed so many times,
-# each after the one before. A frame takes at most 72 passes (PASSES_MAX), an echo one.
+# An op frame of nobody's: whatever came before it is over when it has been echoed so many times.
+# The target takes one frame of a port a round, and a frame has at most 72 passes (PASSES_MAX).
 ASK = b"\2\xff\xff\xff\xff\2\2\xff\xff\xff\xff\1\x88\xb5\2" + bytes(39)
 ECHO = ASK[:14] + b"\x82"
 ASKS = 80
@@ -287,6 +287,7 @@ class Pipeline:
         came: list[tuple[int, bytes]] = []
         for _ in range(ASKS):
             self.ends[CPU_PORT].send(ASK)
+        for _ in range(ASKS):
             self.wait_for_echo(came)
         # What an earlier frame sent lies in the sockets by now.
         self.take(came)

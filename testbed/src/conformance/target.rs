@@ -2,8 +2,10 @@
 
 mod bmv2;
 mod json;
+mod names;
 mod rust;
 mod switch;
+mod swx;
 
 use std::path::PathBuf;
 
@@ -16,6 +18,7 @@ pub use bmv2::Bmv2;
 pub use json::Interpreted;
 pub use rust::RustBox;
 pub use switch::{Sent, Switch, SwitchBox};
+pub use swx::Swx;
 
 /// What a box is to be, and who is at its ports.
 #[derive(Clone, Debug)]
@@ -102,7 +105,7 @@ pub enum Kind {
     Json,
     /// The same in `simple_switch`.
     Bmv2,
-    /// The program for DPDK's SWX pipeline.
+    /// The program for DPDK's SWX pipeline, with the same agent.
     Swx,
 }
 
@@ -123,7 +126,7 @@ impl Kind {
         match self {
             Self::Rust | Self::Json => None,
             Self::Bmv2 => Bmv2::absence(),
-            Self::Swx => Some("there is no program for SWX".to_owned()),
+            Self::Swx => Swx::absence(),
         }
     }
 
@@ -140,7 +143,7 @@ impl Kind {
             Self::Rust => Ok(Box::new(RustBox::start(setup)?)),
             Self::Json => Ok(Box::new(SwitchBox::<Interpreted>::start(setup)?)),
             Self::Bmv2 => Ok(Box::new(SwitchBox::<Bmv2>::start(setup)?)),
-            Self::Swx => unreachable!("it is never here"),
+            Self::Swx => Ok(Box::new(SwitchBox::<Swx>::start(setup)?)),
         }
     }
 }

@@ -10,7 +10,6 @@ mod cli;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 use weft_engine::role::switch::{
-    Counter, ETHERTYPE_OP, FLOOD_GROUP, Field, Rendered, Rendered::Table, Write,
+    Counter, ETHERTYPE_OP, FLOOD_GROUP, Rendered, Rendered::Table, Write,
 };
-use weft_p4_interpreter::{Switch as Program, TableInfo};
+use weft_p4_interpreter::TableInfo;
 
+use super::names::{Words, table_words, tables_of};
 use super::switch::{Sent, Switch};
 use super::{Refused, on_path};
 use cli::Cli;
@@ -166,19 +166,6 @@ impl Bmv2 {
         }
         Ok(Some(sent))
     }
-
-    /// Values in the order in which the program has their names.
-    fn words(names: &[(String, usize)], fields: &[Field]) -> Result<String, String> {
-        let of = |name: &String| fields.iter().find(|field| field.name == name);
-        if names.len() != fields.len() {
-            return Err(format!("the program has {} fields, not {}", names.len(), fields.len()));
-        }
-        let word = |(name, _): &(String, usize)| {
-            let value = of(name).ok_or_else(|| format!("the program has {name} besides"))?.value;
-            Ok(format!("{value:#x}"))
-        };
-        Ok(names.iter().map(word).collect::<Result<Vec<_>, String>>()?.join(" "))
-    }
 }
 
 /// A frame that closes off those before it: an ASK_LIFE for the switch, or one for nobody.
@@ -205,10 +192,7 @@ impl Switch for Bmv2 {
         if let Some(reason) = Self::absence() {
             return Err(Refused::Skipped(reason));
         }
-        let json = fs::read_to_string(&program);
-        let json = json.map_err(|error| Refused::Failed(error.to_string()))?;
-        let parsed = Program::load(&json).map_err(|error| Refused::Failed(error.to_string()))?;
-        let tables = parsed.tables().collect();
+        let tables = tables_of(&program).map_err(Refused::Failed)?;
         let running = Running::start(&program, &ports).map_err(Refused::Failed)?;
         let (handles, groups) = (BTreeMap::new(), BTreeMap::new());
         let mut made = Self { program, ports, tables, running, handles, groups, asked: 0 };
@@ -240,12 +224,7 @@ impl Switch for Bmv2 {
             Table(table) => table,
         };
         let (name, action) = (table.table, table.action);
-        let info = self.tables.iter().find(|info| info.name == name);
-        let info = info.ok_or_else(|| format!("the program has no table {name}"))?;
-        let known = info.actions.iter().find(|(known, _)| known == action);
-        let (_, params) = known.ok_or_else(|| format!("{name} has no action {action}"))?;
-        let (keys, params) =
-            (Self::words(&info.keys, &table.keys)?, Self::words(params, &table.params)?);
+        let Words { keys, params } = table_words(&self.tables, &table)?;
         let values = table.keys.iter().map(|field| field.value);
         let key = (name.to_owned(), values.collect::<Vec<u64>>());
         let known = self.handles.get(&key).cloned();
