@@ -25,10 +25,15 @@ PORTS = [0, 1, 2, 3, 8, 9, CPU_PORT]
 FILE_HEADER = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
 PATIENCE_S = 30
 IDLE_S = 0.15
+STARTS_MAX = 3
 
 
 class Failed(Exception):
     """The switch did not do its part; the argument says which."""
+
+
+class DidNotStart(Exception):
+    """The switch ended before it served, as when another program has taken its port."""
 
 
 def programs_missing() -> list[str]:
@@ -100,13 +105,18 @@ class Outcome:
 
 def run(program: Path, rig: Rig) -> Outcome:
     """Runs the frames of a rig through the compiled program."""
-    with tempfile.TemporaryDirectory(prefix="weft-p4-") as folder:
-        return run_in(Path(folder), program, rig)
+    rig.finish()
+    for _ in range(STARTS_MAX):
+        with (
+            contextlib.suppress(DidNotStart),
+            tempfile.TemporaryDirectory(prefix="weft-p4-") as folder,
+        ):
+            return run_in(Path(folder), program, rig)
+    raise Failed("simple_switch does not start")
 
 
 def run_in(folder: Path, program: Path, rig: Rig) -> Outcome:
     """The same, with the captures in `folder`."""
-    rig.finish()
     sent = list(enumerate(rig.sent, start=1))
     for port in PORTS:
         if port != CPU_PORT:
@@ -127,7 +137,8 @@ def run_in(folder: Path, program: Path, rig: Rig) -> Outcome:
     feeder.start()
     thrift = free_port()
     args = ["simple_switch", "--use-files", "0", "--thrift-port", str(thrift), "-L", "off"]
-    args += ["--device-id", str(thrift % 1000)]
+    # The default is a socket in /tmp, which the switches of a machine would share.
+    args += ["--notifications-addr", "inproc://notifications"]
     for port in PORTS:
         args += ["-i", f"{port}@{folder}/p{port}"]
     process = subprocess.Popen(
@@ -151,7 +162,9 @@ def follow(folder: Path, process, thrift: int, rig: Rig, may_begin) -> Outcome:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", thrift)) == 0:
                 break
-        if process.poll() is not None or time.monotonic() > until:
+        if process.poll() is not None:
+            raise DidNotStart
+        if time.monotonic() > until:
             raise Failed("simple_switch does not start")
         time.sleep(0.02)
     said = command(thrift, rig.entries)

@@ -90,6 +90,8 @@ fn spawn(
     let log = log.map_err(io("creating the switch's log"))?;
     let mut command = program(path, Some(namespace));
     command.args(["--no-p4", "--thrift-port", "0"]);
+    // The default is a socket in /tmp, which the switches of a machine would share.
+    command.args(["--notifications-addr", "inproc://notifications"]);
     for (port, interface) in plan.interfaces.iter().enumerate() {
         command.args(["-i", &format!("{port}@{interface}")]);
     }

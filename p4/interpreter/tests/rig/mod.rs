@@ -236,7 +236,9 @@ pub(crate) fn run_switch(golden: &Golden, frames: &[(u16, Vec<u8>)]) -> Ports {
     drop(probe);
     let mut command = Command::new("simple_switch");
     // Frames are read some seconds later, when the tables are written.
-    command.args(["--use-files", "3", "--thrift-port", &thrift, "-L", "off", "--device-id", "7"]);
+    command.args(["--use-files", "3", "--thrift-port", &thrift, "-L", "off"]);
+    // The default is a socket in /tmp, which the switches of a machine would share.
+    command.args(["--notifications-addr", "inproc://notifications"]);
     for port in &ports {
         command.args(["-i", &format!("{port}@{}", at(format!("p{port}")).display())]);
     }

@@ -17,6 +17,7 @@ impl Play<'_> {
             for to in 0..self.inboxes.len() {
                 while let Some(frame) = self.inboxes[to].pop_front() {
                     seen.push(format!("{}: {}", line.number, self.described(to, &frame)));
+                    self.received[to] = Arrived::read(&frame).ok().or(self.received[to].take());
                 }
             }
             let after = self.target.drops();

@@ -43,7 +43,7 @@ impl Driver {
     /// Starts the driver beside the folder of `program`, `weft-v1model-ELEMENTS.json`.
     fn start(program: &Path) -> Result<Self, Refused> {
         let failed = |problem: String| Refused::Failed(format!("{DRIVER}: {problem}"));
-        let folder = program.parent().unwrap_or(Path::new("."));
+        let folder = program.parent().unwrap_or_else(|| Path::new("."));
         let script = folder.join("..").join(DRIVER);
         if !script.is_file() {
             return Err(Refused::Skipped(format!("there is no {}", script.display())));
