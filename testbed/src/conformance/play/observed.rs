@@ -17,7 +17,9 @@ impl Play<'_> {
             for to in 0..self.inboxes.len() {
                 while let Some(frame) = self.inboxes[to].pop_front() {
                     seen.push(format!("{}: {}", line.number, self.described(to, &frame)));
-                    self.received[to] = Arrived::read(&frame).ok().or(self.received[to].take());
+                    if let Ok(arrived) = Arrived::read(&frame) {
+                        self.received[to] = Some(arrived);
+                    }
                 }
             }
             let after = self.target.drops();
