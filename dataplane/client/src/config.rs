@@ -39,6 +39,18 @@ impl Numbers {
     }
 }
 
+/// Which port a session is connected over.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Io {
+    /// Memory shared with the aggregator if it is on this host and offers that, else UDP.
+    #[default]
+    Auto,
+    /// The kernel's UDP sockets.
+    Udp,
+    /// Memory shared with the aggregator, or an error that says why not.
+    Shm,
+}
+
 /// A worker's configuration. Build it with [`Config::new`] and the methods named after the fields.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -56,6 +68,8 @@ pub struct Config {
     pub rank: u8,
     /// What travels. Default [`Numbers::Fixed`].
     pub numbers: Numbers,
+    /// Which port. Default [`Io::Auto`]: by the aggregator's address.
+    pub io: Io,
     /// Lanes of the aggregator, so UDP ports to bind. Default 1.
     pub lanes: u16,
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
@@ -63,6 +77,8 @@ pub struct Config {
     /// Whether runs of frames cross the kernel as one message each: less CPU, but see
     /// [`weft_io::udp::UdpConfig::offload`] for where not. Default false.
     pub offload: bool,
+    /// Frame buffers of the port, of `mtu + 14` bytes each. Default 1024.
+    pub frame_count: usize,
     /// How long the aggregator may take to answer the first handshake. Default 5 s.
     pub connect_timeout: Duration,
     /// How long a round, or the wait for the other workers, may go without progress. Default 30 s.
@@ -91,9 +107,11 @@ impl Config {
             row: 0,
             rank: 0,
             numbers: Numbers::Fixed,
+            io: Io::Auto,
             lanes: 1,
             mtu: 1500,
             offload: false,
+            frame_count: 1024,
             connect_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),
@@ -128,6 +146,13 @@ impl Config {
     #[must_use]
     pub fn numbers(mut self, numbers: Numbers) -> Self {
         self.numbers = numbers;
+        self
+    }
+
+    /// Sets the port.
+    #[must_use]
+    pub fn io(mut self, io: Io) -> Self {
+        self.io = io;
         self
     }
 

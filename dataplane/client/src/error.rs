@@ -1,6 +1,7 @@
 //! Why a session could not be made or go on.
 
 use weft_engine::role::worker::{RoundError, WorkerError};
+use weft_io::shm::ShmError;
 use weft_io::udp::UdpError;
 
 /// Why a call failed. After any error but [`Error::Config`] and [`Error::Wrong`] the session is
@@ -19,6 +20,9 @@ pub enum Error {
     /// The local UDP ports could not be opened.
     #[error("could not open this worker's port")]
     Port(#[source] UdpError),
+    /// Memory could not be shared with the aggregator.
+    #[error("could not share memory with the aggregator")]
+    Shm(#[source] ShmError),
     /// The operating system gave no random seed.
     #[error("could not get a random seed from the operating system: {0}")]
     Random(getrandom::Error),

@@ -19,6 +19,7 @@
 //! | --- | --- |
 //! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
+//! | [`WorkerPort`] | UDP sockets, or memory shared with an aggregator of this host |
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
@@ -32,9 +33,11 @@ mod error;
 mod group;
 mod io;
 pub mod payload;
+mod port;
 pub mod push;
 mod session;
 
-pub use config::{Config, Numbers};
+pub use config::{Config, Io, Numbers};
 pub use error::Error;
+pub use port::WorkerPort;
 pub use session::{RoundReport, Session, Statistics};

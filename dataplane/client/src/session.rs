@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use weft_engine::role::worker::{LeaseInfo, WorkerStats};
 use weft_io::Port;
-use weft_io::udp::{UdpConfig, UdpPort};
 use weft_kernel::Kernels;
 use weft_wire::hello::Integrity;
 use weft_wire::quant;
@@ -21,10 +20,11 @@ use crate::error::Error;
 use crate::group::{self, Group};
 use crate::io::{Io, Workers};
 use crate::payload::{Exponents, FixedPoint, Floats, Integers};
+use crate::port::WorkerPort;
 
 /// A worker's membership of a group. Dropping it without [`Session::close`] leaves the others to
 /// find out by their timeouts.
-pub struct Session<P: Port = UdpPort> {
+pub struct Session<P: Port = WorkerPort> {
     io: Io<P>,
     config: Config,
     /// Seed of the next life's random numbers.
@@ -68,21 +68,15 @@ pub struct Statistics {
     pub renewals: u64,
 }
 
-impl Session<UdpPort> {
-    /// Joins the group over UDP sockets. Returns when every worker has joined.
+impl Session<WorkerPort> {
+    /// Joins the group over UDP sockets, or over memory shared with an aggregator of this host
+    /// ([`Config::io`]); [`Session::port`] says which. Returns when every worker has joined.
     ///
     /// # Errors
     /// [`Error`], within `connect_timeout` when the aggregator does not answer or full datagrams
     /// do not reach it, within `member_timeout` when workers are missing.
     pub fn connect(config: &Config) -> Result<Self, Error> {
-        let mut udp = UdpConfig::new(config.local);
-        udp.socket_count = usize::from(config.lanes);
-        udp.mtu = usize::from(config.mtu);
-        udp.offload = config.offload;
-        // What protects the group's chunks it says when it has formed.
-        udp.ipv4_checksum = true;
-        let port = UdpPort::open(&udp).map_err(Error::Port)?;
-        let mut session = Self::over(port, config)?;
+        let mut session = Self::over(WorkerPort::open(config)?, config)?;
         let integrity = session.group.lease.integrity;
         session.io.port.set_ipv4_checksum(integrity == Integrity::Checksum16);
         Ok(session)

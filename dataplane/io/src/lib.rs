@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`memory`] | rings between threads of this process | |
 //! | [`udp`] | kernel UDP sockets, sendmmsg/recvmmsg | |
+//! | [`shm`] | memory shared with the box of the same host, beside its other port | |
 //! | [`af_packet`] | packet sockets on a network interface, TPACKET_V3 | |
 //! | [`pcap`] | capture files | |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |
@@ -30,6 +31,7 @@ pub mod probe;
 pub mod record;
 pub mod reseal;
 pub mod restamp;
+pub mod shm;
 pub mod trace;
 pub mod udp;
 mod wake;
@@ -44,5 +46,7 @@ const _: () = {
     is_send::<fault::Fault<memory::MemoryPort>>();
     is_send::<memory::MemoryPort>();
     is_send::<pcap::PcapPort>();
+    is_send::<shm::ShmHost<udp::UdpPort>>();
+    is_send::<shm::ShmPort>();
     is_send::<udp::UdpPort>();
 };

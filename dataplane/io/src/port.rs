@@ -236,6 +236,20 @@ pub struct PortStats {
 }
 
 impl PortStats {
+    /// The sum of two ports' counters.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            rx_packets: self.rx_packets + other.rx_packets,
+            rx_bytes: self.rx_bytes + other.rx_bytes,
+            rx_missed: self.rx_missed + other.rx_missed,
+            rx_errors: self.rx_errors + other.rx_errors,
+            rx_nombuf: self.rx_nombuf + other.rx_nombuf,
+            tx_packets: self.tx_packets + other.tx_packets,
+            tx_bytes: self.tx_bytes + other.tx_bytes,
+            tx_errors: self.tx_errors + other.tx_errors,
+        }
+    }
+
     /// Counts a received frame into `rx`, which has room, or an unusable one; returns how many.
     pub(crate) fn take<F: Frame>(&mut self, frame: Option<F>, rx: &mut Burst<F>) -> usize {
         let Some(frame) = frame else {

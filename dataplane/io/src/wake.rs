@@ -1,6 +1,6 @@
 //! Ends a port's wait from another thread: an eventfd that the port polls beside its sockets.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -26,6 +26,11 @@ impl Waker {
     /// Forgets the calls so far.
     pub(crate) fn clear(&self) {
         let _ = self.0.read();
+    }
+
+    /// A descriptor by which another process may wake.
+    pub(crate) fn share(&self) -> std::io::Result<OwnedFd> {
+        self.as_fd().try_clone_to_owned()
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {

@@ -13,6 +13,7 @@ use weft_io::fault::{Fault, FaultConfig, FaultRates};
 use weft_io::memory::{hub, link};
 use weft_io::pcap::{PcapConfig, PcapPort};
 use weft_io::restamp::Restamp;
+use weft_io::shm::{ShmConfig, ShmHost, ShmPort};
 use weft_io::trace::Trace;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Port};
@@ -174,4 +175,25 @@ fn af_packet_on_veth() {
     let mut returned = 0;
     assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
     assert!(returned > 1000, "{returned} of 3200 came back");
+}
+
+#[test]
+fn shared_memory_beside_udp() {
+    let udp = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().expect("an address")));
+    let udp = udp.expect("a free port");
+    let addr = udp.local_addr();
+    let own: SocketAddr = "127.0.0.1:20301".parse().expect("an address");
+    let mut host = ShmHost::open(udp, addr).expect("nobody else is there");
+    let opening = std::thread::spawn(move || ShmPort::open(&ShmConfig::new(own, addr)));
+    let mut now = 0;
+    while !opening.is_finished() {
+        now += 5_000_000;
+        host.rx_burst(Nanos(now), &mut Burst::new());
+        host.wait(1_000_000);
+    }
+    let mut worker = opening.join().expect("no panic").expect("it is let in");
+    let (there, back) = (encap(own, addr), encap(addr, own));
+    let mut returned = 0;
+    assert_eq!(allocations_of(|| returned = ping_pong(&mut worker, &mut host, &there, &back)), 0);
+    assert_eq!(returned, 3200);
 }

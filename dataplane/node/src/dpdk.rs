@@ -6,6 +6,7 @@ use weft_config::node::{DpdkSection, NodeConfig, PortSection};
 use weft_dpdk::{
     DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
 };
+use weft_io::shm::ShmHost;
 use weft_io::{Port, PortInfo};
 use weft_lane::{FramePool, Relay, RelayPort};
 
@@ -34,12 +35,14 @@ impl Node<'_> {
             let relay = self.settings.relay();
             let sender = |_| relay_port(&eal, &port, &relay, info.clone());
             let senders = (1..config.lcores.shards).map(sender).collect::<Result<_, _>>()?;
-            let (front, sides) = self.settings.steer_relayed(self.wrap(first)?, senders, relay);
+            let first = self.wrap(self.share(first)?)?;
+            let (front, sides) = self.settings.steer_relayed(first, senders, relay);
             return self.run_lanes(front, sides, host, lcore);
         }
         let others_receive = queues[0].receives();
-        let (front, sides) =
-            self.settings.steer_receiving(self.wrap(first)?, queues, others_receive);
+        let queues = queues.into_iter().map(ShmHost::closed).collect();
+        let first = self.wrap(self.share(first)?)?;
+        let (front, sides) = self.settings.steer_receiving(first, queues, others_receive);
         self.run_lanes(front, sides, host, lcore)
     }
 }

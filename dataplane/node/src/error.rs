@@ -27,6 +27,9 @@ pub enum NodeError {
     /// A UDP port could not be opened.
     #[error(transparent)]
     Udp(#[from] UdpError),
+    /// Memory cannot be shared.
+    #[error(transparent)]
+    Shm(#[from] weft_io::shm::ShmError),
     /// A packet ring could not be opened.
     #[error(transparent)]
     AfPacket(#[from] AfPacketError),

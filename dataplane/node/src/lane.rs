@@ -3,13 +3,14 @@
 //! Does I/O around [`RoleLane`], for every role. Counters leave through a queue of one that is
 //! overwritten once per period, so the lane never waits for a reader and takes no lock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crossbeam_queue::ArrayQueue;
 use weft_config::node::IdleSection;
 use weft_io::Port;
+use weft_io::shm::ShmCounts;
 use weft_lane::{LaneEngine, LanePort, RoleLane};
 use weft_wire::Nanos;
 
@@ -31,6 +32,8 @@ pub struct Shared {
     pub start: Instant,
     /// When to sleep.
     pub idle: IdleSection,
+    /// What memory shared with workers has seen, if it is.
+    pub shm: OnceLock<ShmCounts>,
     /// The way to whoever commands the node.
     pub control: Option<Arc<NodeControl>>,
     /// Time between two snapshots; `None` publishes none.

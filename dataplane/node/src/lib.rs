@@ -39,5 +39,6 @@ pub mod model;
 pub mod node;
 pub mod record;
 mod reporter;
+mod shm;
 pub mod stats;
 mod switch;

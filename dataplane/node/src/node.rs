@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Mutex, OnceLock, mpsc};
 use std::time::{Instant, SystemTime};
 
 use crossbeam_queue::ArrayQueue;
@@ -19,6 +19,7 @@ use weft_engine::table::Table;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort, Steering};
 use weft_io::nic::interface_with;
 use weft_io::pool::Pool;
+use weft_io::shm::ShmHost;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Port, PortInfo};
 use weft_kernel::Kernels;
@@ -75,6 +76,7 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         is_over: AtomicBool::new(false),
         start,
         idle: config.idle,
+        shm: OnceLock::new(),
         control: options.control,
         snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
         snapshots: (0..shards).map(|_| ArrayQueue::new(1)).collect(),
@@ -144,7 +146,8 @@ impl Node<'_> {
             RelayPort::new(pool, Arc::clone(&relay), port.info())
         };
         let senders = (1..self.settings.table.shards).map(sender).collect();
-        let (front, sides) = self.settings.steer_relayed(self.wrap(port)?, senders, relay);
+        let (front, sides) =
+            self.settings.steer_relayed(self.wrap(self.share(port)?)?, senders, relay);
         self.run_lanes(front, sides, Host::silent(), |cpu| cpu.map_or(Ok(()), pin))
     }
 
@@ -177,7 +180,9 @@ impl Node<'_> {
         let first = ports.remove(0);
         let mac = section.mac.unwrap_or_else(|| first.info().mac);
         let host = Host::answering(section.ip, mac, section.mtu, self.seed);
-        let (front, sides) = self.settings.steer_receiving(self.wrap(first)?, ports, true);
+        let others = ports.into_iter().map(ShmHost::closed).collect();
+        let first = self.wrap(self.share(first)?)?;
+        let (front, sides) = self.settings.steer_receiving(first, others, true);
         self.run_lanes(front, sides, host, |cpu| cpu.map_or(Ok(()), pin))
     }
 

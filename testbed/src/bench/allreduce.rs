@@ -165,6 +165,7 @@ fn member_plans(
         workers: settings.workers,
         local: local(rank),
         aggregator,
+        shm: settings.io == Io::Shm,
         element_type: settings.element_type,
         sizes: settings.sizes.clone(),
         warm_up: settings.warm_up,
@@ -357,8 +358,9 @@ fn program(path: &Path, namespace: Option<&str>) -> Command {
 pub fn run_member() -> Result<(), String> {
     let plan: MemberPlan = serde_json::from_reader(std::io::stdin().lock())
         .map_err(|error| format!("reading the plan: {error}"))?;
-    let udp = weft_io::udp::UdpConfig::new(plan.local);
-    let port = weft_io::udp::UdpPort::open(&udp).map_err(|error| error.to_string())?;
+    let io = if plan.shm { weft_client::Io::Shm } else { weft_client::Io::Udp };
+    let config = weft_client::Config::new(plan.local, plan.aggregator).io(io);
+    let port = weft_client::WorkerPort::open(&config).map_err(|error| error.to_string())?;
     let report = |result: MemberResult| {
         let line = serde_json::to_string(&result).expect("numbers can be written");
         // Whoever started this has gone when standard output has.

@@ -24,6 +24,8 @@ pub struct MemberPlan {
     pub local: SocketAddr,
     /// Where the aggregator listens.
     pub aggregator: SocketAddr,
+    /// Whether it shares memory with the aggregator instead of sending over UDP.
+    pub shm: bool,
     /// Elements on the wire.
     pub element_type: ElementType,
     /// Bytes of the vectors, one after the other.
@@ -158,6 +160,7 @@ mod tests {
             workers: 4,
             local: "127.0.0.1:7000".parse().unwrap(),
             aggregator: "127.0.0.1:7001".parse().unwrap(),
+            shm: false,
             element_type,
             sizes: vec![],
             warm_up: 0,

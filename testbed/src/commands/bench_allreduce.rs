@@ -53,6 +53,8 @@ pub(crate) struct AllreduceArgs {
 enum IoName {
     Memory,
     Udp,
+    /// Memory that box and workers share on this host.
+    Shm,
     AfPacket,
     Dpdk,
 }
@@ -75,13 +77,15 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     let io = match arguments.io {
         IoName::Memory => Io::Memory,
         IoName::Udp => Io::Udp,
+        IoName::Shm => Io::Shm,
         IoName::AfPacket => Io::AfPacket,
         IoName::Dpdk => Io::Dpdk,
     };
     let in_lab =
         arguments.lab || arguments.rate_mbit.is_some() || matches!(io, Io::AfPacket | Io::Dpdk);
-    if in_lab && io == Io::Memory {
-        return Err(Exit::Usage.because(anyhow!("--io memory has no links: use udp or dpdk")));
+    if in_lab && matches!(io, Io::Memory | Io::Shm) {
+        let problem = anyhow!("--io {} has no links: use udp or dpdk", io.name());
+        return Err(Exit::Usage.because(problem));
     }
     if in_lab {
         rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;

@@ -146,8 +146,8 @@ fn choose_ground(
             _ => Err(Exit::Usage.because(anyhow!("--lab needs --io udp, or --switch bmv2"))),
         };
     }
-    if requested == Io::Memory {
-        return at(Io::Memory, Place::Loopback { port_base });
+    if matches!(requested, Io::Memory | Io::Shm) {
+        return at(requested, Place::Loopback { port_base });
     }
     if arguments.dry_run {
         return at(
@@ -177,7 +177,7 @@ fn choose_ground(
     };
     say!("weft: no network namespaces ({no_lab})");
     match requested {
-        Io::Udp | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
+        Io::Udp | Io::Shm | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
         Io::Dpdk if scenario.aggregation.leaves == 0 && scenario.push.is_none() => {
             say!("weft: DPDK over a memif between two processes instead");
             let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));

@@ -144,6 +144,8 @@ fn run_name(text: &str) -> Result<String, String> {
 pub(super) enum IoName {
     Memory,
     Udp,
+    /// Memory that box and workers share on this host; for an allreduce.
+    Shm,
     AfPacket,
     Dpdk,
 }
@@ -160,6 +162,7 @@ impl IoName {
         match self {
             Self::Memory => Io::Memory,
             Self::Udp => Io::Udp,
+            Self::Shm => Io::Shm,
             Self::AfPacket => Io::AfPacket,
             Self::Dpdk => Io::Dpdk,
         }

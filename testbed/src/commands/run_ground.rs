@@ -85,7 +85,7 @@ fn check_captures(scenario: &Scenario, ground: &Ground) -> Result<(), Failure> {
             "each of the {lanes} lanes (aggregation.lanes) sends by itself there: use one lane, or \
              --io udp"
         ),
-        Io::AfPacket | Io::Dpdk | Io::Udp | Io::Bmv2 => return Ok(()),
+        Io::AfPacket | Io::Dpdk | Io::Udp | Io::Shm | Io::Bmv2 => return Ok(()),
     };
     Err(Exit::Usage.because(anyhow!("--pcap captures at one place in each box, and {reason}")))
 }

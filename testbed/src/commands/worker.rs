@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: &WorkerArgs) -> Outcome {
     let told = Arc::clone(&end);
     thread::spawn(move || hear_end(&told));
     let mut failed = false;
-    worker::run_over_udp(&plan, &arguments.directory, &end, &mut |message| {
+    worker::run_over_its_port(&plan, &arguments.directory, &end, &mut |message| {
         failed |= matches!(message, WorkerMessage::Failed { .. });
         say(&message);
     });

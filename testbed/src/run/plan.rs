@@ -31,6 +31,8 @@ pub enum Io {
     Memory,
     /// The kernel's UDP sockets.
     Udp,
+    /// Memory that aggregator and workers share on one host, beside the aggregator's UDP sockets.
+    Shm,
     /// Packet sockets at the aggregator, UDP sockets at the workers.
     AfPacket,
     /// DPDK at the aggregator, UDP sockets at the workers.
@@ -46,6 +48,7 @@ impl Io {
         match self {
             Self::Memory => "memory",
             Self::Udp => "udp",
+            Self::Shm => "shm",
             Self::AfPacket => "af_packet",
             Self::Dpdk => "dpdk",
             Self::Bmv2 => "bmv2",
@@ -131,6 +134,12 @@ pub enum PlanError {
          add --direct, or use --io udp"
     )]
     PushMemory,
+    /// What memory shared with one box cannot do.
+    #[error(
+        "--io shm is for an allreduce, whose worker has one box: a worker that pushes sends to \
+         several; use --io udp"
+    )]
+    PushShm,
     /// What a switch cannot do.
     #[error("--switch bmv2 has one aggregator of one lane, in a lab on one switch")]
     Switch,
@@ -164,6 +173,9 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         if io == Io::Memory {
             check_memory(scenario)?;
+        }
+        if io == Io::Shm && scenario.push.is_some() {
+            return Err(PlanError::PushShm);
         }
         let is_switch = io == Io::Bmv2;
         let mut names = match &scenario.push {
@@ -330,7 +342,7 @@ pub(crate) fn box_config(
 ) -> NodeConfig {
     let of_node = match io {
         // In a file there is no port of memory.
-        Io::Memory | Io::Udp => node::Io::Udp,
+        Io::Memory | Io::Udp | Io::Shm => node::Io::Udp,
         Io::AfPacket => node::Io::AfPacket,
         Io::Dpdk => node::Io::Dpdk,
         Io::Bmv2 => node::Io::Switch,
@@ -357,6 +369,7 @@ pub(crate) fn box_config(
             )];
         }
         // Which host is at which port its layout knows.
+        Io::Shm => config.port.shm = true,
         Io::Memory | Io::Udp | Io::Bmv2 => {}
     }
     config

@@ -26,6 +26,12 @@ impl NodeConfig {
         if port.io == Io::AfPacket && port.device.is_none() {
             return refuse("port.device", "must name the interface for af_packet");
         }
+        if port.shm && port.io == Io::Switch {
+            return refuse("port.shm", "goes with port.io = \"udp\", \"af_packet\" or \"dpdk\"");
+        }
+        if port.shm && port.io != Io::Udp && self.lcores.shards > 1 {
+            return refuse("port.shm", "with several lanes needs port.io = \"udp\"");
+        }
         match (&self.switch, port.io == Io::Switch) {
             (None, true) => return refuse("switch", "must be there where port.io is \"switch\""),
             (Some(_), false) => {

@@ -44,6 +44,11 @@ pub struct PortSection {
     /// whose offloads are on: leave it off beside those. Default false.
     #[serde(default)]
     pub offload: bool,
+    /// Share memory with the workers of this host that ask for it, beside the port: each gets two
+    /// rings, about 1 MiB at an MTU of 1500, and keeps the address that its row has. They must run
+    /// as this user or root. With several lanes: `udp` only; not for `switch`. Default false.
+    #[serde(default)]
+    pub shm: bool,
     /// `af_packet`: bytes of each lane's receive ring. Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub ring_bytes: usize,

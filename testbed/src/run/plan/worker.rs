@@ -29,6 +29,8 @@ pub struct WorkerPlan {
     pub tls: Option<TlsFiles>,
     /// Largest IP packet.
     pub mtu: u16,
+    /// Whether it shares memory with its box instead of sending over UDP.
+    pub shm: bool,
     /// Whether runs of frames cross the kernel as one message each: not beside a box that takes
     /// frames from an interface.
     pub offload: bool,

@@ -1,0 +1,143 @@
+//! The port of a worker: which one, and opening it.
+
+use std::fmt;
+
+use weft_io::pool::PoolFrame;
+use weft_io::shm::{ShmConfig, ShmError, ShmPort};
+use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::{Burst, Port, PortInfo, PortStats, Waker};
+use weft_wire::Nanos;
+
+use crate::config::{Config, Io};
+use crate::error::Error;
+
+/// The port of a session that was connected by address.
+#[derive(Debug)]
+pub struct WorkerPort {
+    kind: Kind,
+    /// Why it is not the faster one.
+    fallback: Option<ShmError>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Udp(UdpPort),
+    Shm(ShmPort),
+}
+
+impl WorkerPort {
+    /// Opens the port that `config.io` names; by default memory shared with the aggregator if it
+    /// is on this host and offers that, else UDP sockets.
+    ///
+    /// # Errors
+    /// [`Error::Port`] and [`Error::Shm`], one line that says what to do.
+    pub fn open(config: &Config) -> Result<Self, Error> {
+        let open_shm = || ShmPort::open(&shm_config(config));
+        let open_udp = || UdpPort::open(&udp_config(config)).map_err(Error::Port).map(Kind::Udp);
+        let (kind, fallback) = match config.io {
+            Io::Shm => (Kind::Shm(open_shm().map_err(Error::Shm)?), None),
+            Io::Udp => (open_udp()?, None),
+            Io::Auto if !ShmPort::is_offered(config.aggregator) => (open_udp()?, None),
+            Io::Auto => match open_shm() {
+                Ok(port) => (Kind::Shm(port), None),
+                Err(error) => (open_udp()?, Some(error)),
+            },
+        };
+        Ok(Self { kind, fallback })
+    }
+
+    /// Why the session does without the shared memory that the aggregator offers; `None` where it
+    /// offers none, or where that is what the session uses.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&ShmError> {
+        self.fallback.as_ref()
+    }
+
+    /// Has received frames carry a UDP checksum from now on, or not, where the kernel took it off.
+    pub(crate) fn set_ipv4_checksum(&mut self, has_one: bool) {
+        if let Kind::Udp(port) = &mut self.kind {
+            port.set_ipv4_checksum(has_one);
+        }
+    }
+}
+
+fn udp_config(config: &Config) -> UdpConfig {
+    UdpConfig {
+        socket_count: usize::from(config.lanes),
+        mtu: usize::from(config.mtu),
+        offload: config.offload,
+        frame_count: config.frame_count,
+        // What protects the group's chunks it says when it has formed.
+        ipv4_checksum: true,
+        ..UdpConfig::new(config.local)
+    }
+}
+
+fn shm_config(config: &Config) -> ShmConfig {
+    ShmConfig {
+        lanes: usize::from(config.lanes),
+        mtu: usize::from(config.mtu),
+        frame_count: config.frame_count,
+        ..ShmConfig::new(config.local, config.aggregator)
+    }
+}
+
+impl fmt::Display for WorkerPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.kind, &self.fallback) {
+            (Kind::Shm(_), _) => f.write_str("shm"),
+            (Kind::Udp(_), None) => f.write_str("udp"),
+            (Kind::Udp(_), Some(error)) => write!(f, "udp ({error})"),
+        }
+    }
+}
+
+/// Calls the same on whichever port it is.
+macro_rules! each {
+    ($self:expr, $port:ident => $call:expr) => {
+        match $self {
+            Kind::Udp($port) => $call,
+            Kind::Shm($port) => $call,
+        }
+    };
+}
+
+impl Port for WorkerPort {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        each!(&mut self.kind, port => port.rx_burst(now, rx))
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        each!(&mut self.kind, port => port.tx_burst(now, tx))
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        each!(&mut self.kind, port => port.alloc())
+    }
+
+    fn info(&self) -> PortInfo {
+        each!(&self.kind, port => port.info())
+    }
+
+    fn stats(&self) -> PortStats {
+        each!(&self.kind, port => port.stats())
+    }
+
+    fn carried(&self) -> (u64, u64) {
+        each!(&self.kind, port => port.carried())
+    }
+
+    fn is_open(&self) -> bool {
+        each!(&self.kind, port => port.is_open())
+    }
+
+    fn wait(&mut self, timeout_ns: u64) {
+        each!(&mut self.kind, port => port.wait(timeout_ns));
+    }
+
+    fn waker(&mut self) -> Option<Waker> {
+        each!(&mut self.kind, port => port.waker())
+    }
+}

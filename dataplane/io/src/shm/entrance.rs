@@ -1,0 +1,179 @@
+//! Where workers come to a box: who is let in, and with which memory.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use weft_wire::Nanos;
+use weft_wire::frame::{ETHERNET_LEN, UdpAddr};
+
+use super::door::{self, Heard};
+use super::hello::{self, Answer, Hello, Refusal};
+use super::region::Region;
+use super::ring::{Direction, Geometry, Putter, Taker};
+use super::{LINKS_MAX, ShmCounts, ShmError, count};
+use crate::wake::Waker;
+
+/// A worker that was let in.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: UnixStream,
+    pub(super) up: Taker,
+    pub(super) down: Putter,
+    /// Wakes the worker.
+    event: OwnedFd,
+    /// Its first address; `lanes` UDP ports from there on are its own.
+    local: UdpAddr,
+    lanes: u16,
+}
+
+impl Link {
+    /// True when this is one of the worker's addresses.
+    #[inline]
+    pub(super) fn owns(&self, addr: UdpAddr) -> bool {
+        addr.port().wrapping_sub(self.local.port()) < self.lanes && addr.is_same_host(self.local)
+    }
+
+    /// Shows the worker what was put in, and wakes it if it sleeps.
+    pub(super) fn publish(&mut self) {
+        if self.down.publish() {
+            door::ring(&self.event);
+        }
+    }
+
+    /// True when the worker's process has ended, or it has left. It has nothing to say.
+    pub(super) fn is_over(&self) -> bool {
+        !matches!(door::hear(&self.stream), Heard::Nothing)
+    }
+
+    fn overlaps(&self, hello: &Hello) -> bool {
+        let first = UdpAddr::from(hello.local);
+        let of = |port: u16, lanes: u16| u32::from(port)..u32::from(port) + u32::from(lanes);
+        let (ours, theirs) = (of(self.local.port(), self.lanes), of(first.port(), hello.lanes));
+        first.is_same_host(self.local) && ours.start < theirs.end && theirs.start < ours.end
+    }
+}
+
+/// The rendezvous of a box.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    listener: UnixListener,
+    /// Who has come and said nothing yet, and since when.
+    waiting: ArrayVec<(UnixStream, Nanos), WAITING_MAX>,
+    /// Of every worker's rings.
+    geometry: Geometry,
+    mtu: usize,
+    /// Wakes the box.
+    box_event: OwnedFd,
+    counts: ShmCounts,
+}
+
+impl Entrance {
+    pub(super) fn open(
+        addr: SocketAddr,
+        mtu: usize,
+        waker: &Waker,
+        counts: ShmCounts,
+    ) -> Result<Self, ShmError> {
+        let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
+        let listener = door::listen(&hello::rendezvous(addr)).map_err(|source| {
+            if source.kind() == std::io::ErrorKind::AddrInUse {
+                return ShmError::Taken { addr };
+            }
+            failed("open the rendezvous")(source)
+        })?;
+        let box_event = waker.share().map_err(failed("copy an eventfd"))?;
+        let geometry = Geometry::of(mtu + ETHERNET_LEN);
+        Ok(Self { listener, waiting: ArrayVec::new(), geometry, mtu, box_event, counts })
+    }
+
+    /// Lets in at most one worker of those that have come. One whose process has ended makes room
+    /// for another at its address.
+    pub(super) fn look(&mut self, now: Nanos, links: &mut Vec<Link>) {
+        while !self.waiting.is_full()
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            self.waiting.push((stream, now));
+        }
+        for index in (0..self.waiting.len()).rev() {
+            let (stream, since) = &self.waiting[index];
+            let (since, heard) = (*since, door::hear(stream));
+            match heard {
+                Heard::Nothing if now.since(since).0 < PATIENCE_NS => {}
+                Heard::Nothing | Heard::End => drop(self.waiting.swap_remove(index)),
+                Heard::Nonsense => self.refuse(index, Refusal::Malformed),
+                Heard::Message(message, _) => {
+                    match Hello::parse(&message).and_then(|hello| self.admit(index, &hello, links))
+                    {
+                        Ok(link) => links.push(link),
+                        Err(refusal) => self.refuse(index, refusal),
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(
+        &mut self,
+        index: usize,
+        hello: &Hello,
+        links: &mut Vec<Link>,
+    ) -> Result<Link, Refusal> {
+        let (stream, _) = &self.waiting[index];
+        if !door::peer_uid(stream).is_ok_and(door::is_trusted) {
+            return Err(Refusal::Owner);
+        }
+        // Only addresses of this host can be bound to.
+        if UdpSocket::bind((hello.local.ip(), 0)).is_err() {
+            return Err(Refusal::NotHere);
+        }
+        if usize::try_from(hello.mtu).map_or(true, |mtu| mtu > self.mtu) {
+            return Err(Refusal::Mtu);
+        }
+        if let Some(at) = links.iter().position(|link| link.overlaps(hello)) {
+            if !links[at].is_over() {
+                return Err(Refusal::InUse);
+            }
+            links.swap_remove(at);
+            count(&self.counts.0.ended);
+        }
+        if links.len() >= LINKS_MAX {
+            return Err(Refusal::Full);
+        }
+        let memory = || -> std::io::Result<(Region, OwnedFd, OwnedFd)> {
+            let (region, fd) = Region::create(self.geometry.region_bytes())?;
+            hello::write_header(region.words(), self.geometry, door::own_uid());
+            let event = door::event()?;
+            let welcome = Answer::Welcome(self.geometry).emit();
+            door::say(stream, &welcome, &[&fd, &self.box_event, &event])?;
+            Ok((region, fd, event))
+        };
+        let (region, _, event) = memory().map_err(|_| Refusal::Memory)?;
+        let region = Arc::new(region);
+        let (stream, _) = self.waiting.swap_remove(index);
+        count(&self.counts.0.joined);
+        Ok(Link {
+            stream,
+            up: Taker::new(Arc::clone(&region), self.geometry, Direction::Up),
+            down: Putter::new(region, self.geometry, Direction::Down),
+            event,
+            local: hello.local.into(),
+            lanes: hello.lanes,
+        })
+    }
+
+    fn refuse(&mut self, index: usize, refusal: Refusal) {
+        let (stream, _) = self.waiting.swap_remove(index);
+        count(&self.counts.0.refused[refusal as usize - 1]);
+        // Who does not listen any more needs no answer.
+        let _ = door::say(&stream, &Answer::Refused(refusal).emit(), &[]);
+    }
+}
+
+/// Workers that have come and not said who they are.
+const WAITING_MAX: usize = 16;
+/// How long one may take to say it.
+const PATIENCE_NS: u64 = 1_000_000_000;

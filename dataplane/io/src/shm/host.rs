@@ -1,0 +1,328 @@
+//! The box's end: a port around another, which serves workers over shared memory beside those that
+//! the other reaches.
+//!
+//! Frames are copied into buffers of the inner port, and frames for an address that a worker has
+//! claimed go to its ring, all others to the inner port. Invariants: neither side can starve the
+//! other, for they take turns to come first; one worker's full ring holds up nobody else: its frame
+//! is lost, as at a switch, and counted.
+
+use std::net::SocketAddr;
+
+use weft_wire::Nanos;
+use weft_wire::frame::Datagram;
+
+use super::entrance::{Entrance, Link};
+use super::ring::{Broken, Taken};
+use super::{LINKS_MAX, LOOK_NS, ShmCounts, ShmError, count};
+use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
+use crate::wake::Waker;
+
+/// A port with shared memory beside it.
+#[derive(Debug)]
+pub struct ShmHost<P: Port> {
+    inner: P,
+    /// None: it is the inner port alone.
+    entrance: Option<Entrance>,
+    links: Vec<Link>,
+    counts: ShmCounts,
+    stats: PortStats,
+    info: PortInfo,
+    /// Ends waits of a port that has no waker.
+    waker: Option<Waker>,
+    /// Bursts since the inner port last had something while the links had.
+    inner_silent: u32,
+    /// Who comes first in the next burst.
+    is_inner_first: bool,
+    /// The link that comes first in the next burst.
+    next_link: usize,
+    look_due: Nanos,
+    looks: u64,
+}
+
+impl<P: Port> ShmHost<P> {
+    /// Opens the rendezvous of a box at `addr`, whose other workers come through `inner`.
+    ///
+    /// # Errors
+    /// [`ShmError`], one line that says what to do.
+    pub fn open(inner: P, addr: SocketAddr) -> Result<Self, ShmError> {
+        let mut host = Self::closed(inner);
+        let own = host.inner.waker();
+        let has_own = own.is_some();
+        let waker = own.or_else(Waker::new).ok_or(ShmError::System {
+            addr,
+            attempt: "make an eventfd",
+            source: std::io::ErrorKind::Other.into(),
+        })?;
+        let (mtu, counts) = (host.info.mtu, host.counts.clone());
+        host.entrance = Some(Entrance::open(addr, mtu, &waker, counts)?);
+        host.info.driver.push_str("+shm");
+        host.links.reserve(LINKS_MAX);
+        host.waker = (!has_own).then_some(waker);
+        Ok(host)
+    }
+
+    /// The inner port alone, without a rendezvous.
+    #[must_use]
+    pub fn closed(inner: P) -> Self {
+        Self {
+            info: inner.info(),
+            inner,
+            entrance: None,
+            links: Vec::new(),
+            counts: ShmCounts::default(),
+            stats: PortStats::default(),
+            waker: None,
+            inner_silent: 0,
+            is_inner_first: false,
+            next_link: 0,
+            look_due: Nanos(0),
+            looks: 0,
+        }
+    }
+
+    /// What it has seen, readable from anywhere.
+    #[must_use]
+    pub fn counts(&self) -> ShmCounts {
+        self.counts.clone()
+    }
+
+    /// The port that it is around.
+    #[must_use]
+    pub fn inner(&self) -> &P {
+        &self.inner
+    }
+
+    /// Lets workers in, and lets go of those that have ended.
+    fn look(&mut self, now: Nanos) {
+        let Some(entrance) = &mut self.entrance else {
+            self.look_due = Nanos::MAX;
+            return;
+        };
+        self.look_due = now.saturating_add(Nanos(LOOK_NS));
+        entrance.look(now, &mut self.links);
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_PER_ROUND) {
+            let before = self.links.len();
+            // What they sent before they ended is still taken.
+            self.links.retain_mut(|link| link.up.has_frames() == Ok(true) || !link.is_over());
+            let ended = (before - self.links.len()) as u64;
+            self.counts.0.ended.fetch_add(ended, std::sync::atomic::Ordering::Relaxed);
+        }
+        self.note_links();
+    }
+
+    fn note_links(&self) {
+        let links = self.links.len() as u64;
+        self.counts.0.links.store(links, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Gives up a connection whose memory makes no sense.
+    fn give_up(&mut self, index: usize) {
+        self.links.swap_remove(index);
+        count(&self.counts.0.broken);
+        self.note_links();
+    }
+
+    /// Takes frames of all links in turn.
+    fn receive(&mut self, rx: &mut Burst<P::Frame>) -> usize {
+        let before = rx.len();
+        for _ in 0..self.links.len() {
+            if rx.is_full() || self.links.is_empty() {
+                break;
+            }
+            let index = self.next_link % self.links.len();
+            self.next_link = index + 1;
+            if self.receive_from(index, rx) == Err(Broken) {
+                self.give_up(index);
+            }
+        }
+        rx.len() - before
+    }
+
+    fn receive_from(&mut self, index: usize, rx: &mut Burst<P::Frame>) -> Result<(), Broken> {
+        let link = &mut self.links[index];
+        while !rx.is_full() && link.up.has_frames()? {
+            // The inner port counts that it has none.
+            let Some(mut frame) = self.inner.alloc() else { break };
+            match link.up.take(frame.buffer_mut())? {
+                Taken::Frame(len) => {
+                    frame.set_len(len);
+                    let bytes = frame.as_ref();
+                    let is_own = Datagram::find(bytes).is_ok_and(|it| link.owns(it.source(bytes)));
+                    if is_own {
+                        self.stats.rx_packets += 1;
+                        self.stats.rx_bytes += len as u64;
+                        rx.push(frame);
+                    } else {
+                        count(&self.counts.0.bad_source);
+                        self.stats.rx_errors += 1;
+                    }
+                }
+                Taken::Refused => {
+                    count(&self.counts.0.bad_length);
+                    self.stats.rx_errors += 1;
+                }
+                Taken::Empty => break,
+            }
+        }
+        link.up.release();
+        Ok(())
+    }
+
+    /// The link of this frame's addressee; most often the one after `hint`.
+    fn link_of(&self, frame: &[u8], hint: usize) -> Option<usize> {
+        let target = Datagram::find(frame).ok()?.target(frame);
+        let count = self.links.len();
+        (hint..hint + count).map(|at| at % count).find(|at| self.links[*at].owns(target))
+    }
+
+    /// Sends what is a worker's; what is left is the inner port's, in order.
+    fn send_shared(&mut self, tx: &mut Burst<P::Frame>) -> usize {
+        let mut left = Burst::new();
+        let mut done = Burst::new();
+        let mut touched = 0_u64;
+        let mut hint = 0;
+        let mut broken = None;
+        for frame in tx.drain(..) {
+            let bytes = frame.as_ref();
+            let Some(index) = self.link_of(bytes, hint) else {
+                left.push(frame);
+                continue;
+            };
+            hint = index + 1;
+            match self.links[index].down.put(bytes) {
+                Ok(true) => {
+                    self.stats.tx_packets += 1;
+                    self.stats.tx_bytes += bytes.len() as u64;
+                    touched |= 1 << index;
+                }
+                Ok(false) => {
+                    count(&self.counts.0.ring_full);
+                    self.stats.tx_errors += 1;
+                }
+                Err(Broken) => {
+                    broken = Some(index);
+                    self.stats.tx_errors += 1;
+                }
+            }
+            done.push(frame);
+        }
+        let sent = done.len();
+        self.inner.free(&mut done);
+        *tx = left;
+        while touched != 0 {
+            self.links[touched.trailing_zeros() as usize].publish();
+            touched &= touched - 1;
+        }
+        if let Some(index) = broken {
+            self.give_up(index);
+        }
+        sent
+    }
+}
+
+impl<P: Port> Port for ShmHost<P> {
+    type Frame = P::Frame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
+        if now >= self.look_due {
+            self.look(now);
+        }
+        if self.links.is_empty() {
+            return self.inner.rx_burst(now, rx);
+        }
+        // Each time while the inner port has frames, and else now and then, for asking it may be a
+        // system call.
+        let is_due = self.inner_silent.is_multiple_of(INNER_EVERY);
+        self.is_inner_first ^= is_due;
+        let mut of_inner = 0;
+        if is_due && self.is_inner_first {
+            of_inner = self.inner.rx_burst(now, rx);
+        }
+        let of_links = self.receive(rx);
+        let is_left_out = is_due && !self.is_inner_first && rx.is_full();
+        if is_due && !self.is_inner_first && !is_left_out {
+            of_inner = self.inner.rx_burst(now, rx);
+        }
+        if of_inner > 0 || of_links == 0 {
+            self.inner_silent = 0;
+        } else if !is_left_out {
+            self.inner_silent = self.inner_silent.wrapping_add(1);
+        }
+        of_inner + of_links
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
+        let sent = if self.links.is_empty() { 0 } else { self.send_shared(tx) };
+        if tx.is_empty() {
+            return sent;
+        }
+        sent + self.inner.tx_burst(now, tx)
+    }
+
+    fn alloc(&mut self) -> Option<P::Frame> {
+        self.inner.alloc()
+    }
+
+    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
+        if self.links.is_empty() {
+            return self.inner.copy(frame, header_len);
+        }
+        // What goes into a ring has to be in one piece.
+        let mut copy = self.inner.alloc()?;
+        let bytes = frame.as_ref();
+        copy.set_len(bytes.len());
+        copy.as_mut().copy_from_slice(bytes);
+        Some(copy)
+    }
+
+    fn recycles(&self, frame_len: usize) -> bool {
+        self.inner.recycles(frame_len)
+    }
+
+    fn free(&mut self, frames: &mut Burst<P::Frame>) {
+        self.inner.free(frames);
+    }
+
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.stats.plus(self.inner.stats())
+    }
+
+    fn carried(&self) -> (u64, u64) {
+        let (rx, tx) = self.inner.carried();
+        (rx + self.stats.rx_bytes, tx + self.stats.tx_bytes)
+    }
+
+    fn is_open(&self) -> bool {
+        self.inner.is_open()
+    }
+
+    /// Sleeps with the inner port, which a worker's frame wakes if that port can be woken. If it
+    /// cannot, a frame waits for the end of the pause, so pauses are short.
+    fn wait(&mut self, timeout_ns: u64) {
+        let longest = if self.waker.is_some() { PAUSE_NS_MAX } else { timeout_ns };
+        if self.links.iter_mut().all(|link| link.up.fall_asleep()) {
+            self.inner.wait(timeout_ns.min(longest));
+        }
+        for link in &mut self.links {
+            link.up.wake_up();
+        }
+    }
+
+    fn waker(&mut self) -> Option<Waker> {
+        self.inner.waker()
+    }
+}
+
+/// Looks for workers that come from one look to the next for those that have ended.
+const LOOKS_PER_ROUND: u64 = 16;
+/// Bursts of the links from one look at a silent inner port to the next.
+const INNER_EVERY: u32 = 16;
+/// Longest sleep with a port that nothing wakes.
+const PAUSE_NS_MAX: u64 = 50_000;
+
+const _: () = assert!(LINKS_MAX <= u64::BITS as usize, "a bit for each link");

@@ -1,0 +1,140 @@
+//! Memory that two processes share: made, sealed, mapped, and seen as words that either may change
+//! at any time.
+//!
+//! Invariants: a region never shrinks under its mapping, for it is sealed before anybody maps it
+//! and its seals are checked, so a peer cannot make an access fault; all access is atomic, word by
+//! word, so whatever the other process does to the memory is a value and never undefined behaviour.
+//! Source: memfd_create(2), fcntl(2) on seals.
+#![allow(unsafe_code, reason = "memory shared with another process has to be mapped")]
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::fstat;
+use nix::unistd::ftruncate;
+
+/// Bytes of a word.
+pub(super) const WORD_LEN: usize = 8;
+
+/// A mapping of shared memory.
+#[derive(Debug)]
+pub(super) struct Region {
+    base: NonNull<AtomicU64>,
+    word_count: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, is only reached through atomics, and may be
+// used and unmapped on any thread.
+unsafe impl Send for Region {}
+// SAFETY: as above; a shared reference gives atomics alone.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Makes zeroed memory of at least `len_bytes` and seals its size; returns it with the
+    /// descriptor by which another process may map it.
+    pub(super) fn create(len_bytes: usize) -> io::Result<(Self, OwnedFd)> {
+        let fd = memfd_create("weft", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        let len = i64::try_from(len_bytes).map_err(io::Error::other)?;
+        ftruncate(&fd, len)?;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(sealed() | SealFlag::F_SEAL_SEAL))?;
+        Ok((Self::map(fd.as_fd(), len_bytes)?, fd))
+    }
+
+    /// Maps memory that another process made; refuses what it could still shrink, and what is not
+    /// `len_bytes` long.
+    pub(super) fn map(fd: BorrowedFd<'_>, len_bytes: usize) -> io::Result<Self> {
+        let refused = |problem| io::Error::new(io::ErrorKind::InvalidData, problem);
+        let seals = SealFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GET_SEALS)?);
+        if !seals.contains(sealed()) {
+            return Err(refused("its size is not sealed"));
+        }
+        if usize::try_from(fstat(fd)?.st_size).ok() != Some(len_bytes) {
+            return Err(refused("its size is another than its header says"));
+        }
+        let word_count = len_bytes / WORD_LEN;
+        let Some(len) = NonZeroUsize::new(word_count * WORD_LEN) else {
+            return Err(refused("it is empty"));
+        };
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // The pages are made now, not when a frame first needs them.
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory in use.
+        let base = unsafe { mmap(None, len, protection, flags, fd, 0)? };
+        Ok(Self { base: base.cast(), word_count })
+    }
+
+    /// The words, which the other process may change at any time.
+    #[inline]
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping has `word_count` words, aligned to a page, for as long as this value
+        // lives, and its file cannot shrink (checked in `map`). Every bit pattern is a word, and
+        // atomics allow that others change them.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.word_count) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping made in `map`, and nothing borrows from it any more.
+        let _ = unsafe { munmap(self.base.cast(), self.word_count * WORD_LEN) };
+    }
+}
+
+/// Takes descriptors that a message has brought.
+pub(super) fn own(received: &[RawFd]) -> Vec<OwnedFd> {
+    let own = |fd: &RawFd| {
+        // SAFETY: the kernel has just made this descriptor for the receiver of the message, and
+        // its number is used here alone.
+        unsafe { OwnedFd::from_raw_fd(*fd) }
+    };
+    received.iter().map(own).collect()
+}
+
+/// What keeps a size as it is.
+fn sealed() -> SealFlag {
+    SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn two_mappings_show_the_same_words() {
+        let (ours, fd) = Region::create(4096).expect("a region");
+        let theirs = Region::map(fd.as_fd(), 4096).expect("it is sealed");
+        ours.words()[511].store(7, Ordering::Relaxed);
+        assert_eq!(theirs.words()[511].load(Ordering::Relaxed), 7);
+        assert_eq!(theirs.words().len(), 512);
+    }
+
+    #[test]
+    fn memory_that_could_still_shrink_is_refused() {
+        let fd = memfd_create("weft", MFdFlags::MFD_ALLOW_SEALING).expect("a memfd");
+        ftruncate(&fd, 4096).expect("room");
+        let error = Region::map(fd.as_fd(), 4096).expect_err("it is not sealed");
+        assert!(error.to_string().contains("not sealed"), "{error}");
+    }
+
+    #[test]
+    fn a_sealed_region_cannot_shrink_and_has_its_length() {
+        let (_region, fd) = Region::create(4096).expect("a region");
+        assert!(ftruncate(&fd, 0).is_err(), "the seal holds");
+        let error = Region::map(fd.as_fd(), 8192).expect_err("it is shorter");
+        assert!(error.to_string().contains("size"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_memory_file_is_refused() {
+        let file = std::fs::File::open("/dev/null").expect("it is everywhere");
+        assert!(Region::map(file.as_fd(), 4096).is_err());
+    }
+}

@@ -1,0 +1,401 @@
+//! The worker's end: a port of its own.
+//!
+//! Invariants: no allocation and no system call per burst while the box is awake; a full ring
+//! leaves the unsent frames with the caller. When the box's process ends the port says nothing
+//! wrong and calls again, for the worker's engine knows what to do about a box that is silent, and
+//! about one that has begun anew.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use weft_wire::Nanos;
+use weft_wire::frame::ETHERNET_LEN;
+
+use super::ShmError;
+#[cfg(doc)]
+use super::ShmHost;
+use super::door::{self, DESCRIPTORS, Heard};
+use super::hello::{self, Answer, Hello, Message};
+use super::region::Region;
+use super::ring::{Broken, Direction, FRAME_LEN_MAX, Geometry, HEADER_WORDS, Putter, Taken, Taker};
+use crate::pool::{Pool, PoolFrame};
+use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
+use crate::udp::{SOCKETS_MAX, pseudo_mac};
+
+/// What a worker's end is opened with.
+#[derive(Clone, Debug)]
+pub struct ShmConfig {
+    /// The worker's configured address, that of lane 0, as the box's row has it.
+    pub local: SocketAddr,
+    /// UDP ports from there on that are this worker's: one for each lane of the box.
+    pub lanes: usize,
+    /// The box's address.
+    pub target: SocketAddr,
+    /// Largest IP packet in bytes; the box's must be as large.
+    pub mtu: usize,
+    /// Buffers in the pool, each of `mtu + 14` bytes.
+    pub frame_count: usize,
+    /// How long the box may take to answer at its rendezvous.
+    pub timeout: Duration,
+}
+
+impl ShmConfig {
+    /// One lane, Ethernet's MTU of 1500, 256 frames, an answer within 2 s.
+    #[must_use]
+    pub fn new(local: SocketAddr, target: SocketAddr) -> Self {
+        let timeout = Duration::from_secs(2);
+        Self { local, lanes: 1, target, mtu: 1500, frame_count: 256, timeout }
+    }
+
+    fn problem(&self) -> Option<&'static str> {
+        if self.local.ip().is_unspecified() || self.local.port() == 0 {
+            Some("give the worker the address and the port that the box's row has")
+        } else if self.local.is_ipv4() != self.target.is_ipv4() {
+            Some("worker and box must have addresses of one family")
+        } else if !(1..=SOCKETS_MAX).contains(&self.lanes) {
+            Some("the number of lanes must be 1 to 64")
+        } else if usize::from(self.local.port()) + self.lanes > 1 << 16 {
+            Some("its lanes would pass port 65535: choose a lower port")
+        } else if !(576..=FRAME_LEN_MAX - ETHERNET_LEN).contains(&self.mtu) {
+            Some("the MTU must be from 576 to 65535")
+        } else {
+            None
+        }
+    }
+
+    fn hello(&self) -> Message {
+        let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+        let lanes = u16::try_from(self.lanes).unwrap_or(u16::MAX);
+        Hello { local: self.local, lanes, mtu: number(self.mtu) }.emit()
+    }
+}
+
+/// A worker's port over memory that it shares with the box of its host ([`ShmHost`]).
+#[derive(Debug)]
+pub struct ShmPort {
+    config: ShmConfig,
+    state: State,
+    pool: Pool,
+    info: PortInfo,
+    stats: PortStats,
+    /// Times that the box was found again.
+    rejoined: u64,
+}
+
+/// How far the way to the box is.
+#[derive(Debug)]
+enum State {
+    /// There is memory to share.
+    Joined(Box<Shared>),
+    /// The box was called and has not answered.
+    Calling(UnixStream, Instant),
+    /// There is no box, or none that lets this worker in; it is called again then.
+    Apart(Instant),
+}
+
+/// A connection with its memory.
+#[derive(Debug)]
+struct Shared {
+    stream: UnixStream,
+    up: Putter,
+    down: Taker,
+    frame_len_max: usize,
+    /// Wakes the box.
+    box_event: OwnedFd,
+    /// Wakes this worker.
+    own_event: OwnedFd,
+    /// The box has ended; what it sent before is still taken.
+    is_over: bool,
+}
+
+impl ShmPort {
+    /// Calls the box and maps the memory that it shares.
+    ///
+    /// # Errors
+    /// [`ShmError`], one line that says what to do.
+    pub fn open(config: &ShmConfig) -> Result<Self, ShmError> {
+        let addr = config.target;
+        if let Some(problem) = config.problem() {
+            return Err(ShmError::Config { addr: config.local, problem });
+        }
+        let stream = call(config)?;
+        let begun = Instant::now();
+        let shared = loop {
+            if let Some(answer) = hear(config, &stream) {
+                break join(config, stream, answer?)?;
+            }
+            let left = config.timeout.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(ShmError::Silent { addr });
+            }
+            sleep(&[&stream], left);
+        };
+        Ok(Self {
+            state: State::Joined(Box::new(shared)),
+            pool: Pool::new(config.frame_count, config.mtu + ETHERNET_LEN),
+            info: PortInfo {
+                name: config.local.to_string(),
+                driver: "shm".to_owned(),
+                mac: pseudo_mac(config.local.ip()),
+                mtu: config.mtu,
+            },
+            stats: PortStats::default(),
+            config: config.clone(),
+            rejoined: 0,
+        })
+    }
+
+    /// True when a box of this host waits for workers at `target`, in this network namespace.
+    /// Whether it would let one in only [`ShmPort::open`] can tell.
+    #[must_use]
+    pub fn is_offered(target: SocketAddr) -> bool {
+        door::call(&hello::rendezvous(target)).is_ok()
+    }
+
+    /// Times that the box ended and was found again.
+    #[must_use]
+    pub fn rejoined(&self) -> u64 {
+        self.rejoined
+    }
+
+    /// Goes on with finding a box that was lost.
+    fn seek(&mut self) {
+        let again = |state: &mut State| *state = State::Apart(Instant::now() + RETRY_AFTER);
+        match &self.state {
+            State::Joined(shared) if shared.is_over => again(&mut self.state),
+            State::Joined(_) => {}
+            State::Apart(due) if Instant::now() < *due => {}
+            State::Apart(_) => match call(&self.config) {
+                Ok(stream) => self.state = State::Calling(stream, Instant::now()),
+                Err(_) => again(&mut self.state),
+            },
+            State::Calling(stream, begun) => match hear(&self.config, stream) {
+                None if begun.elapsed() < self.config.timeout => {}
+                None | Some(Err(_)) => again(&mut self.state),
+                Some(Ok(answer)) => {
+                    let calling = std::mem::replace(&mut self.state, State::Apart(Instant::now()));
+                    let State::Calling(stream, _) = calling else { return };
+                    match join(&self.config, stream, answer) {
+                        Ok(shared) => {
+                            self.rejoined += 1;
+                            self.state = State::Joined(Box::new(shared));
+                        }
+                        Err(_) => again(&mut self.state),
+                    }
+                }
+            },
+        }
+    }
+}
+
+impl Port for ShmPort {
+    type Frame = PoolFrame;
+
+    fn rx_burst(&mut self, _now: Nanos, rx: &mut Burst<PoolFrame>) -> usize {
+        let State::Joined(shared) = &mut self.state else {
+            self.seek();
+            return 0;
+        };
+        let before = rx.len();
+        let taken = take_burst(&mut shared.down, &self.pool, &mut self.stats, rx);
+        if taken == Err(Broken) {
+            shared.is_over = true;
+        }
+        if shared.is_over && rx.len() == before {
+            self.seek();
+        }
+        rx.len() - before
+    }
+
+    fn tx_burst(&mut self, _now: Nanos, tx: &mut Burst<PoolFrame>) -> usize {
+        let offered = tx.len();
+        let State::Joined(shared) = &mut self.state else {
+            self.stats.tx_errors += offered as u64;
+            tx.clear();
+            return offered;
+        };
+        let mut count = 0;
+        for frame in tx.iter() {
+            let bytes = frame.as_ref();
+            if bytes.len() > shared.frame_len_max {
+                self.stats.tx_errors += 1;
+                count += 1;
+                continue;
+            }
+            match shared.up.put(bytes) {
+                Ok(true) => {
+                    self.stats.tx_packets += 1;
+                    self.stats.tx_bytes += bytes.len() as u64;
+                    count += 1;
+                }
+                Ok(false) => break,
+                Err(Broken) => {
+                    shared.is_over = true;
+                    self.stats.tx_errors += (offered - count) as u64;
+                    count = offered;
+                    break;
+                }
+            }
+        }
+        if shared.up.publish() {
+            door::ring(&shared.box_event);
+        }
+        tx.drain(..count);
+        count
+    }
+
+    fn alloc(&mut self) -> Option<PoolFrame> {
+        let frame = self.pool.alloc();
+        self.stats.rx_nombuf += u64::from(frame.is_none());
+        frame
+    }
+
+    fn info(&self) -> PortInfo {
+        self.info.clone()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.stats
+    }
+
+    fn wait(&mut self, timeout_ns: u64) {
+        let timeout = Duration::from_nanos(timeout_ns);
+        match &mut self.state {
+            State::Joined(shared) => shared.wait(timeout),
+            State::Calling(stream, _) => {
+                sleep(&[stream], timeout.min(RETRY_AFTER));
+            }
+            State::Apart(_) => std::thread::sleep(timeout.min(RETRY_AFTER)),
+        }
+    }
+}
+
+impl Shared {
+    /// Sleeps until the box has sent something or has ended.
+    fn wait(&mut self, timeout: Duration) {
+        if self.is_over {
+            return;
+        }
+        if self.down.fall_asleep() {
+            let woken = sleep(&[&self.own_event, &self.stream], timeout);
+            if woken[0] {
+                door::forget(&self.own_event);
+            }
+            // The box has nothing to say any more: whatever it says is an end.
+            self.is_over = woken[1] && !matches!(door::hear(&self.stream), Heard::Nothing);
+        }
+        self.down.wake_up();
+    }
+}
+
+/// Takes frames out until the burst is full or nothing is left.
+fn take_burst(
+    ring: &mut Taker,
+    pool: &Pool,
+    stats: &mut PortStats,
+    rx: &mut Burst<PoolFrame>,
+) -> Result<(), Broken> {
+    while !rx.is_full() && ring.has_frames()? {
+        let Some(mut frame) = pool.alloc() else {
+            stats.rx_nombuf += 1;
+            break;
+        };
+        match ring.take(frame.buffer_mut())? {
+            Taken::Frame(len) => {
+                frame.set_len(len);
+                stats.rx_packets += 1;
+                stats.rx_bytes += len as u64;
+                rx.push(frame);
+            }
+            Taken::Refused => stats.rx_errors += 1,
+            Taken::Empty => break,
+        }
+    }
+    ring.release();
+    Ok(())
+}
+
+/// Calls the box and says who this is.
+fn call(config: &ShmConfig) -> Result<UnixStream, ShmError> {
+    let addr = config.target;
+    let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
+    // Refused: nobody listens at such a name. A full queue of callers is a box that is silent.
+    let stream = door::call(&hello::rendezvous(addr)).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => ShmError::Silent { addr },
+        _ => ShmError::NoBox { addr },
+    })?;
+    let uid = door::peer_uid(&stream).map_err(failed("ask whose the box is"))?;
+    if !door::is_trusted(uid) {
+        return Err(ShmError::Owner { addr, uid });
+    }
+    door::say(&stream, &config.hello(), &[]).map_err(failed("greet the box"))?;
+    Ok(stream)
+}
+
+/// What the box has answered, if it has.
+fn hear(config: &ShmConfig, stream: &UnixStream) -> Option<Result<Welcome, ShmError>> {
+    let (addr, local) = (config.target, config.local);
+    let unusable = |problem: &str| ShmError::Memory { addr, problem: problem.to_owned() };
+    let (message, fds) = match door::hear(stream) {
+        Heard::Nothing => return None,
+        Heard::Message(message, fds) => (message, fds),
+        Heard::End => return Some(Err(ShmError::Silent { addr })),
+        Heard::Nonsense => return Some(Err(unusable("its answer makes no sense"))),
+    };
+    Some(match Answer::parse(&message) {
+        Answer::Welcome(geometry) => <[OwnedFd; DESCRIPTORS]>::try_from(fds)
+            .map(|fds| (geometry, fds))
+            .map_err(|_| unusable("it came without its descriptors")),
+        Answer::Refused(refusal) => Err(ShmError::Refused { addr, local, refusal }),
+        Answer::Version(version) => Err(ShmError::Version { addr, version }),
+        Answer::Malformed => Err(unusable("its answer makes no sense")),
+    })
+}
+
+type Welcome = (Geometry, [OwnedFd; DESCRIPTORS]);
+
+/// Maps the memory and judges it.
+fn join(
+    config: &ShmConfig,
+    stream: UnixStream,
+    (geometry, [memory, box_event, own_event]): Welcome,
+) -> Result<Shared, ShmError> {
+    let addr = config.target;
+    let unusable = |problem: String| ShmError::Memory { addr, problem };
+    let region = Region::map(memory.as_fd(), geometry.region_bytes())
+        .map_err(|error| unusable(error.to_string()))?;
+    let owner = door::peer_uid(&stream).map_err(|error| unusable(error.to_string()))?;
+    let header = &region.words()[..HEADER_WORDS];
+    if let Some(problem) = hello::header_problem(header, geometry, owner) {
+        return Err(unusable(problem.to_owned()));
+    }
+    if geometry.frame_len_max < config.mtu + ETHERNET_LEN {
+        return Err(unusable("its frames are shorter than this worker's MTU".to_owned()));
+    }
+    let region = Arc::new(region);
+    Ok(Shared {
+        stream,
+        up: Putter::new(Arc::clone(&region), geometry, Direction::Up),
+        down: Taker::new(region, geometry, Direction::Down),
+        frame_len_max: geometry.frame_len_max,
+        box_event,
+        own_event,
+        is_over: false,
+    })
+}
+
+/// Sleeps until something is to be read; says of which.
+fn sleep<const COUNT: usize>(fds: &[&dyn AsFd; COUNT], timeout: Duration) -> [bool; COUNT] {
+    let mut fds = fds.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+    // An interrupted wait returns early, which `Port::wait` allows.
+    let _ = ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None);
+    fds.map(|fd| fd.any() == Some(true))
+}
+
+/// How long a worker without its box waits before it calls again.
+const RETRY_AFTER: Duration = Duration::from_millis(5);

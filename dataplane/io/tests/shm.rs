@@ -1,0 +1,432 @@
+//! Shared memory between a worker and a box, both ends in this process and in others; peers that
+//! lie, that die, and that are somebody else's.
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use common::{contribution, datagram, encap};
+use weft_io::shm::{Refusal, ShmConfig, ShmError, ShmHost, ShmPort};
+use weft_io::udp::{UdpConfig, UdpPort};
+use weft_io::{Burst, Frame, Port};
+use weft_wire::Nanos;
+use weft_wire::frame::Udp;
+
+type Host = ShmHost<UdpPort>;
+
+fn host_at(addr: SocketAddr, mtu: usize) -> (Host, SocketAddr) {
+    let udp = UdpConfig { mtu, ..UdpConfig::new(addr) };
+    let udp = UdpPort::open(&udp).expect("a free port");
+    let addr = udp.local_addr();
+    (ShmHost::open(udp, addr).expect("nobody else is there"), addr)
+}
+
+fn host() -> (Host, SocketAddr) {
+    host_at("127.0.0.1:0".parse().unwrap(), 1500)
+}
+
+/// Opens a worker's end while the box breathes.
+fn join(host: &mut Host, config: &ShmConfig) -> Result<ShmPort, ShmError> {
+    let config = config.clone();
+    let opening = std::thread::spawn(move || ShmPort::open(&config));
+    let begun = Instant::now();
+    while !opening.is_finished() && begun.elapsed() < LONG {
+        host.rx_burst(clock(), &mut Burst::new());
+        host.wait(1_000_000);
+    }
+    opening.join().expect("it does not panic")
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+fn clock() -> Nanos {
+    use std::sync::OnceLock;
+    static BEGUN: OnceLock<Instant> = OnceLock::new();
+    Nanos(BEGUN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+}
+
+/// Receives until `done` says so, or for long.
+fn receive_until<P: Port>(
+    port: &mut P,
+    mut done: impl FnMut(&mut P, &mut Burst<P::Frame>) -> bool,
+) {
+    let begun = Instant::now();
+    loop {
+        let mut rx = Burst::new();
+        port.rx_burst(clock(), &mut rx);
+        if done(port, &mut rx) {
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "it does not come");
+        port.wait(1_000_000);
+    }
+}
+
+fn send<P: Port>(port: &mut P, source: SocketAddr, target: SocketAddr, payload: &[u8]) {
+    let frame = datagram(port, &encap(source, target), payload);
+    let mut tx = Burst::new();
+    tx.push(frame);
+    assert_eq!(port.tx_burst(clock(), &mut tx), 1);
+}
+
+const LONG: Duration = Duration::from_secs(10);
+
+#[test]
+fn frames_go_both_ways_and_show_who_sent_them() {
+    let (mut host, addr) = host();
+    let own = local(20_001);
+    let mut worker = join(&mut host, &ShmConfig::new(own, addr)).expect("it is let in");
+    assert_eq!(worker.info().driver, "shm");
+    assert_eq!(host.info().driver, "udp+shm");
+    let payload = contribution(3, 1);
+    for round in 0..1000_u32 {
+        let payload = contribution(round, 1);
+        send(&mut worker, own, addr, &payload);
+        receive_until(&mut host, |host, rx| {
+            let Some(frame) = rx.pop() else { return false };
+            let udp = Udp::parse(frame.as_ref()).expect("a datagram");
+            assert_eq!((udp.source, udp.target), (own, addr));
+            assert_eq!(frame.as_ref()[udp.payload_range()], payload);
+            send(host, addr, own, &payload);
+            true
+        });
+        receive_until(&mut worker, |_, rx| {
+            rx.pop().is_some_and(|frame| frame.as_ref()[42..] == payload)
+        });
+    }
+    assert_eq!(worker.stats().rx_packets, 1000);
+    assert_eq!(host.stats().rx_packets, 1000);
+    assert_eq!(host.carried().0, 1000 * (42 + payload.len() as u64));
+}
+
+#[test]
+fn members_over_udp_and_over_memory_are_served_at_once() {
+    let (mut host, addr) = host();
+    let near = local(20_011);
+    let mut worker = join(&mut host, &ShmConfig::new(near, addr)).expect("it is let in");
+    let mut other = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let far = other.local_addr();
+    send(&mut worker, near, addr, &contribution(1, 1));
+    send(&mut other, far, addr, &contribution(2, 2));
+    let mut sources = Vec::new();
+    receive_until(&mut host, |_, rx| {
+        let source = |frame: &<Host as Port>::Frame| Udp::parse(frame.as_ref()).unwrap().source;
+        sources.extend(rx.iter().map(source));
+        sources.len() == 2
+    });
+    sources.sort_unstable();
+    let mut expected = [near, far];
+    expected.sort_unstable();
+    assert_eq!(sources, expected);
+    let mut tx = Burst::new();
+    for target in [far, near, far, near] {
+        tx.push(datagram(&mut host, &encap(addr, target), &contribution(1, 3)));
+    }
+    assert_eq!(host.tx_burst(clock(), &mut tx), 4);
+    let mut got = [0, 0];
+    receive_until(&mut worker, |_, rx| {
+        got[0] += rx.len();
+        got[0] == 2
+    });
+    receive_until(&mut other, |_, rx| {
+        got[1] += rx.len();
+        got[1] == 2
+    });
+}
+
+/// Offers a burst of `count` frames; what is refused is dropped.
+fn offer<P: Port>(port: &mut P, source: SocketAddr, target: SocketAddr, count: usize) {
+    let mut tx = Burst::new();
+    for _ in 0..count {
+        tx.push(datagram(port, &encap(source, target), &contribution(1, 1)));
+    }
+    port.tx_burst(clock(), &mut tx);
+}
+
+#[test]
+fn neither_side_starves_the_other() {
+    for counts in [[32, 1], [1, 32]] {
+        let (mut host, addr) = host();
+        let near = local(20_021);
+        let mut worker = join(&mut host, &ShmConfig::new(near, addr)).expect("it is let in");
+        let mut other = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let far = other.local_addr();
+        let mut seen = [0, 0];
+        for _ in 0..400 {
+            // More than the box takes in.
+            offer(&mut worker, near, addr, counts[0]);
+            offer(&mut other, far, addr, counts[1]);
+            let mut rx = Burst::new();
+            host.rx_burst(clock(), &mut rx);
+            for frame in &rx {
+                let is_far = Udp::parse(frame.as_ref()).unwrap().source == far;
+                seen[usize::from(is_far)] += 1;
+            }
+        }
+        assert!(seen[0] > 100 && seen[1] > 100, "{seen:?} of {counts:?} each turn");
+    }
+}
+
+#[test]
+fn a_full_ring_leaves_the_rest_to_the_worker_and_costs_the_box_that_frame() {
+    let (mut host, addr) = host();
+    let (own, second) = (local(20_031), local(20_032));
+    let mut worker = join(&mut host, &ShmConfig::new(own, addr)).expect("it is let in");
+    let mut other = join(&mut host, &ShmConfig::new(second, addr)).expect("it is let in");
+    let mut sent = 0;
+    loop {
+        let mut tx = Burst::new();
+        for _ in 0..32 {
+            tx.push(datagram(&mut worker, &encap(own, addr), &contribution(sent, 1)));
+            sent += 1;
+        }
+        let taken = worker.tx_burst(clock(), &mut tx);
+        assert_eq!(taken + tx.len(), 32);
+        if taken < 32 {
+            break;
+        }
+        assert!(sent < 5000, "it is never full");
+    }
+    // The box's answers to one that does not take them do not hold up the other's.
+    let mut tx = Burst::new();
+    for _ in 0..400 {
+        tx.push(datagram(&mut host, &encap(addr, own), &contribution(0, 1)));
+        tx.push(datagram(&mut host, &encap(addr, second), &contribution(0, 1)));
+        assert_eq!(host.tx_burst(clock(), &mut tx), 2);
+        let mut rx = Burst::new();
+        assert_eq!(other.rx_burst(clock(), &mut rx), 1);
+    }
+    assert!(host.counts().ring_full() > 0);
+    assert_eq!(host.counts().ring_full(), host.stats().tx_errors);
+}
+
+#[test]
+fn the_largest_frames_go_through() {
+    let (mut host, addr) = host_at("127.0.0.1:0".parse().unwrap(), 65_535);
+    let own = local(20_041);
+    let config = ShmConfig { mtu: 65_535, ..ShmConfig::new(own, addr) };
+    let mut worker = join(&mut host, &config).expect("it is let in");
+    let payload: Vec<u8> = (0..65_507_u32).map(|at| at as u8).collect();
+    for _ in 0..100 {
+        send(&mut worker, own, addr, &payload);
+        receive_until(&mut host, |host, rx| {
+            let Some(mut frame) = rx.pop() else { return false };
+            encap(addr, own).emit(frame.as_mut(), payload.len());
+            let mut tx = Burst::new();
+            tx.push(frame);
+            assert_eq!(host.tx_burst(clock(), &mut tx), 1);
+            true
+        });
+        receive_until(&mut worker, |_, rx| {
+            rx.pop().is_some_and(|frame| frame.as_ref()[42..] == payload)
+        });
+    }
+}
+
+#[test]
+fn ipv6_members_are_bound_to_their_address_too() {
+    let Ok(udp) = UdpPort::open(&UdpConfig::new("[::1]:0".parse().unwrap())) else {
+        println!("SKIPPED ipv6_members_are_bound_to_their_address_too: no IPv6 here");
+        return;
+    };
+    let addr = udp.local_addr();
+    let mut host = ShmHost::open(udp, addr).expect("nobody else is there");
+    let own = "[::1]:20051".parse().unwrap();
+    let mut worker = join(&mut host, &ShmConfig::new(own, addr)).expect("it is let in");
+    send(&mut worker, own, addr, &contribution(1, 1));
+    receive_until(&mut host, |_, rx| rx.len() == 1);
+    send(&mut worker, "[::1]:20052".parse().unwrap(), addr, &contribution(1, 1));
+    host.rx_burst(clock(), &mut Burst::new());
+    assert_eq!(host.counts().bad_source(), 1);
+}
+
+#[test]
+fn a_frame_that_names_another_source_is_refused() {
+    let (mut host, addr) = host();
+    let config = ShmConfig { lanes: 2, ..ShmConfig::new(local(20_061), addr) };
+    let mut worker = join(&mut host, &config).expect("it is let in");
+    for source in [local(20_060), local(20_063), "127.0.0.2:20061".parse().unwrap()] {
+        send(&mut worker, source, addr, &contribution(1, 1));
+    }
+    let mut arp = worker.alloc().expect("a frame");
+    arp.set_len(60);
+    arp.as_mut().fill(0);
+    let mut tx = Burst::new();
+    tx.push(arp);
+    worker.tx_burst(clock(), &mut tx);
+    for lane in [local(20_061), local(20_062)] {
+        send(&mut worker, lane, addr, &contribution(1, 1));
+    }
+    let mut rx = Burst::new();
+    assert_eq!(host.rx_burst(clock(), &mut rx), 2, "its own two lanes");
+    assert_eq!(host.counts().bad_source(), 4);
+    assert_eq!(host.stats().rx_errors, 4);
+}
+
+#[test]
+fn what_may_not_come_in_is_told_why() {
+    let (mut host, addr) = host();
+    let own = local(20_071);
+    let config = ShmConfig { lanes: 4, ..ShmConfig::new(own, addr) };
+    let _worker = join(&mut host, &config).expect("it is let in");
+    let refused = |host: &mut Host, config: &ShmConfig| match join(host, config) {
+        Err(ShmError::Refused { refusal, .. }) => refusal,
+        other => panic!("{other:?}"),
+    };
+    for taken in [20_071, 20_074] {
+        let config = ShmConfig::new(local(taken), addr);
+        assert_eq!(refused(&mut host, &config), Refusal::InUse);
+    }
+    join(&mut host, &ShmConfig::new(local(20_075), addr)).expect("the next is free");
+    // TEST-NET-1 is nobody's.
+    let config = ShmConfig::new("192.0.2.1:20071".parse().unwrap(), addr);
+    assert_eq!(refused(&mut host, &config), Refusal::NotHere);
+    let config = ShmConfig { mtu: 9000, ..ShmConfig::new(local(20_080), addr) };
+    assert_eq!(refused(&mut host, &config), Refusal::Mtu);
+    assert_eq!(host.counts().refused(Refusal::InUse), 2);
+    assert_eq!(host.counts().refused(Refusal::NotHere), 1);
+    assert_eq!(host.counts().refused(Refusal::Mtu), 1);
+    let text = join(&mut host, &ShmConfig::new(own, addr)).expect_err("in use").to_string();
+    assert!(text.contains("another process has this worker's address"), "{text}");
+}
+
+#[test]
+fn a_box_has_room_for_the_members_of_a_row() {
+    let (mut host, addr) = host();
+    let mut workers = Vec::new();
+    for rank in 0..64 {
+        let config = ShmConfig::new(local(21_000 + rank), addr);
+        workers.push(join(&mut host, &config).expect("it is let in"));
+    }
+    assert_eq!(host.counts().links(), 64);
+    let one_more = ShmConfig::new(local(21_064), addr);
+    let Err(ShmError::Refused { refusal: Refusal::Full, .. }) = join(&mut host, &one_more) else {
+        panic!("65 of 64")
+    };
+    drop(workers.pop());
+    join(&mut host, &ShmConfig::new(local(21_063), addr)).expect("its address is free again");
+}
+
+#[test]
+fn where_no_box_is_says_what_to_do() {
+    let addr = local(1);
+    assert!(!ShmPort::is_offered(addr));
+    let error = ShmPort::open(&ShmConfig::new(local(20_081), addr)).expect_err("no box");
+    assert!(matches!(error, ShmError::NoBox { .. }), "{error:?}");
+    assert!(error.to_string().contains("port.shm = true"), "{error}");
+    let (host, addr) = host();
+    assert!(ShmPort::is_offered(addr));
+    let udp = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let error = ShmHost::open(udp, addr).expect_err("there is one");
+    assert!(matches!(error, ShmError::Taken { .. }), "{error:?}");
+    drop(host);
+    assert!(!ShmPort::is_offered(addr), "its rendezvous ended with it");
+}
+
+#[test]
+fn a_box_that_never_answers_is_no_hang() {
+    let addr = local(20_091);
+    let _deaf = rendezvous(addr);
+    let config = ShmConfig { timeout: Duration::from_millis(50), ..ShmConfig::new(local(1), addr) };
+    let error = ShmPort::open(&config).expect_err("it says nothing");
+    assert!(matches!(error, ShmError::Silent { .. }), "{error:?}");
+}
+
+/// Listens where a box at `addr` would.
+fn rendezvous(addr: SocketAddr) -> UnixListener {
+    let name = UnixAddr::from_abstract_name(format!("weft/shm/{addr}")).unwrap();
+    UnixListener::bind_addr(&name).expect("nobody else is there")
+}
+
+fn caller(addr: SocketAddr) -> UnixStream {
+    let name = UnixAddr::from_abstract_name(format!("weft/shm/{addr}")).unwrap();
+    UnixStream::connect_addr(&name).expect("a box is there")
+}
+
+/// A greeting, by hand.
+fn greeting(version: u32, port: u16) -> [u8; 64] {
+    let mut message = [0; 64];
+    message[..8].copy_from_slice(b"weft-shm");
+    message[8..12].copy_from_slice(&version.to_le_bytes());
+    message[12] = 1;
+    message[14..16].copy_from_slice(&port.to_le_bytes());
+    message[26..32].copy_from_slice(&[0xff, 0xff, 127, 0, 0, 1]);
+    message[32..36].copy_from_slice(&1500_u32.to_le_bytes());
+    message
+}
+
+#[test]
+fn a_box_answers_a_worker_of_another_version_and_one_that_makes_no_sense() {
+    let (mut host, addr) = host();
+    for (message, status) in
+        [(greeting(2, 20_101), 1_u8), ([0xff; 64], 2), (greeting(1, 0), 2), (greeting(1, 7), 0)]
+    {
+        let mut stream = caller(addr);
+        stream.write_all(&message).unwrap();
+        host.rx_burst(later(), &mut Burst::new());
+        let mut answer = [0; 64];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(answer[12], status);
+        assert_eq!(answer[8..12], [1, 0, 0, 0], "it says its version");
+    }
+    let mut cut = caller(addr);
+    cut.write_all(&[0; 63]).unwrap();
+    host.rx_burst(later(), &mut Burst::new());
+    assert_eq!(host.counts().refused(Refusal::Malformed), 3);
+    assert_eq!(host.counts().refused(Refusal::Version), 1);
+    assert_eq!(host.counts().joined(), 1);
+}
+
+/// A time at which the box looks for workers again.
+fn later() -> Nanos {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static MORE: AtomicU64 = AtomicU64::new(0);
+    Nanos(clock().0 + MORE.fetch_add(3_000_000, Ordering::Relaxed) + 3_000_000)
+}
+
+#[test]
+fn callers_that_say_nothing_keep_nobody_out() {
+    let (mut host, addr) = host();
+    let silent: Vec<_> = (0..16).map(|_| caller(addr)).collect();
+    host.rx_burst(later(), &mut Burst::new());
+    let patience = Nanos(later().0 + 1_100_000_000);
+    host.rx_burst(patience, &mut Burst::new());
+    let mut stream = caller(addr);
+    stream.write_all(&greeting(1, 20_111)).unwrap();
+    host.rx_burst(Nanos(patience.0 + 10_000_000), &mut Burst::new());
+    host.rx_burst(Nanos(patience.0 + 20_000_000), &mut Burst::new());
+    let mut answer = [0xee; 64];
+    stream.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[12], 0, "let in");
+    drop(silent);
+}
+
+#[test]
+fn a_worker_names_what_is_wrong_with_a_box() {
+    let addr = local(20_121);
+    let listener = rendezvous(addr);
+    let answer = |message: [u8; 64]| {
+        let config = ShmConfig::new(local(20_122), addr);
+        let opening = std::thread::spawn(move || ShmPort::open(&config).expect_err("refused"));
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0; 64]).unwrap();
+        stream.write_all(&message).unwrap();
+        opening.join().unwrap().to_string()
+    };
+    let text = answer(greeting(9, 0));
+    assert!(text.contains("version 9") && text.contains("one release"), "{text}");
+    let text = answer([0; 64]);
+    assert!(text.contains("makes no sense"), "{text}");
+    let mut welcome = greeting(1, 0);
+    welcome[12..].fill(0);
+    welcome[16..20].copy_from_slice(&1514_u32.to_le_bytes());
+    welcome[20..24].copy_from_slice(&256_u32.to_le_bytes());
+    let text = answer(welcome);
+    assert!(text.contains("without its descriptors"), "{text}");
+}
