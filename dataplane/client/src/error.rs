@@ -1,5 +1,7 @@
 //! Why a session could not be made or go on.
 
+use std::sync::Arc;
+
 use weft_engine::role::worker::{RoundError, WorkerError};
 use weft_io::shm::ShmError;
 use weft_io::udp::UdpError;
@@ -49,6 +51,12 @@ pub enum Error {
     /// The call does not fit the session's numbers.
     #[error("{0}")]
     Wrong(&'static str),
+    /// An earlier sum of a session in the background has failed.
+    #[error("the session is over: the ticket of an earlier sum says why; connect again")]
+    Over,
+    /// There is no thread for a session in the background.
+    #[error("could not start a thread for the session: {0}")]
+    Thread(Arc<std::io::Error>),
     /// The port will deliver nothing any more.
     #[error("the port is closed: no frame can arrive any more")]
     PortClosed,

@@ -19,6 +19,7 @@
 //! | --- | --- |
 //! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
+//! | [`Background`] | a session in a thread of its own, and a [`Ticket`] for each sum under way |
 //! | [`WorkerPort`] | UDP sockets, or memory shared with an aggregator of this host |
 //! | [`Error`] | why not; names the members that are missing |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
@@ -28,15 +29,18 @@
 //! data.
 #![forbid(unsafe_code)]
 
+pub mod background;
 mod config;
 mod error;
 mod group;
 mod io;
+mod many;
 pub mod payload;
 mod port;
 pub mod push;
 mod session;
 
+pub use background::{Background, Sum, Ticket};
 pub use config::{Config, Io, Numbers};
 pub use error::Error;
 pub use port::WorkerPort;

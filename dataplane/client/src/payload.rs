@@ -80,7 +80,7 @@ pub enum Exponents<'a> {
 }
 
 impl Exponents<'_> {
-    fn of(&self, chunk: u32) -> i8 {
+    pub(crate) fn of(&self, chunk: u32) -> i8 {
         match self {
             Self::Job(exponent) => *exponent,
             // A sum of encodings cannot come from this row; MIN then scales to the least harm.

@@ -19,6 +19,7 @@ use crate::config::{Config, Numbers};
 use crate::error::Error;
 use crate::group::{self, Group};
 use crate::io::{Io, Workers};
+use crate::many::{Code, Layout, Many};
 use crate::payload::{Exponents, FixedPoint, Floats, Integers};
 use crate::port::WorkerPort;
 
@@ -110,7 +111,7 @@ impl<P: Port> Session<P> {
         let clamped = match self.config.numbers {
             Numbers::Fixed => self.sum_fixed_point(values, chunks, None)?,
             Numbers::Block { .. } => {
-                let agreed = self.agree_on_exponents(values)?;
+                let agreed = self.agree_on_exponents(&[&mut *values])?;
                 let clamped = self.sum_fixed_point(values, chunks, Some(&agreed))?;
                 self.encoded = agreed;
                 clamped
@@ -130,6 +131,86 @@ impl<P: Port> Session<P> {
         };
         self.earlier.chunks_clamped += clamped;
         Ok(report(begun, chunks, clamped))
+    }
+
+    /// Sums several vectors over all workers, in place, in one round: small ones share chunks, and
+    /// all share the window, so that many take little longer than one. Every worker gives vectors
+    /// of the same lengths in the same order; the bits are those of separate calls.
+    ///
+    /// # Errors
+    /// As [`Session::allreduce`].
+    pub fn allreduce_many(&mut self, vectors: &mut [&mut [f32]]) -> Result<RoundReport, Error> {
+        let begun = Instant::now();
+        let lens = vectors.iter().map(|vector| vector.len());
+        let elements = usize::from(self.group.lease.elements);
+        let is_block = matches!(self.config.numbers, Numbers::Block { .. });
+        let layout =
+            if is_block { Layout::apart(lens, elements) } else { Layout::packed(lens, elements) };
+        let chunks = self.chunk_count(layout.element_count())?;
+        let agreed = match is_block {
+            true => Some(self.agree_on_exponents(vectors)?),
+            false => None,
+        };
+        self.begin(false, chunks)?;
+        let clamped = self.finish_many(&layout, vectors, agreed.as_deref())?;
+        self.encoded = agreed.unwrap_or_default();
+        Ok(report(begun, chunks, clamped))
+    }
+
+    /// Sums the first vectors in one round, each in chunks of its own: as many as the lease has
+    /// steps for, and at least one. Returns how many.
+    pub(crate) fn sum_first(
+        &mut self,
+        vectors: &mut [&mut [f32]],
+    ) -> Result<(usize, RoundReport), Error> {
+        let begun = Instant::now();
+        if matches!(self.config.numbers, Numbers::Block { .. }) {
+            // Exponents are agreed in rounds of their own, which would have to be the same.
+            return Ok((1, self.allreduce(vectors[0])?));
+        }
+        let elements = usize::from(self.group.lease.elements);
+        for count in (1..=vectors.len()).rev() {
+            let vectors = &mut vectors[..count];
+            let layout = Layout::apart(vectors.iter().map(|vector| vector.len()), elements);
+            let chunks = self.chunk_count(layout.element_count())?;
+            // The lease ends at the same vector for everybody, however they are put together.
+            if count == 1 {
+                self.begin(false, chunks)?;
+            } else if !self.group.begin(&self.io, false, chunks).unwrap_or(false) {
+                continue;
+            }
+            let clamped = self.finish_many(&layout, vectors, None)?;
+            return Ok((count, report(begun, chunks, clamped)));
+        }
+        Ok((0, report(begun, 0, 0)))
+    }
+
+    /// Runs the round of these vectors, which has begun, to its end.
+    fn finish_many(
+        &mut self,
+        layout: &Layout,
+        vectors: &mut [&mut [f32]],
+        agreed: Option<&[i32]>,
+    ) -> Result<u64, Error> {
+        let lease = &self.group.lease;
+        let code = match (self.config.numbers, agreed) {
+            (Numbers::F32, _) => Code::F32,
+            (Numbers::Bf16, _) => Code::Bf16,
+            (_, Some(encoded)) => {
+                Code::Fixed(quant::clamp_limit(lease.fan_in), Exponents::Agreed(encoded))
+            }
+            (_, None) => {
+                let exponent = Exponents::Job(lease.exponent.unwrap_or(0));
+                Code::Fixed(quant::clamp_limit(lease.fan_in), exponent)
+            }
+        };
+        let kernels = Kernels::detect();
+        let mut payload = Many { kernels, layout, data: vectors, code, clamped: 0 };
+        let group = &mut self.group;
+        let active = Workers { active: &mut group.data, other: group.exponents.as_mut() };
+        self.io.finish_round(active, &mut payload)?;
+        self.earlier.chunks_clamped += payload.clamped;
+        Ok(payload.clamped)
     }
 
     fn sum_fixed_point(
@@ -254,13 +335,14 @@ impl<P: Port> Session<P> {
     }
 
     /// One exponent per data chunk, the largest that any worker needs.
-    fn agree_on_exponents(&mut self, values: &[f32]) -> Result<Vec<i32>, Error> {
+    fn agree_on_exponents(&mut self, vectors: &[&mut [f32]]) -> Result<Vec<i32>, Error> {
         let kernels = Kernels::detect();
         let Group { exponents, lease, .. } = &self.group;
         let block = usize::from(lease.elements);
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
-        encoded.extend(values.chunks(block).map(|block| {
+        let blocks = vectors.iter().flat_map(|vector| vector.chunks(block));
+        encoded.extend(blocks.map(|block| {
             let exponent = quant::exponent_for(kernels.max_abs_f32(block), lease.fan_in);
             quant::encode_exponent(exponent)
         }));
