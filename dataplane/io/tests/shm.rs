@@ -7,6 +7,7 @@ use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{contribution, datagram, encap};
@@ -429,4 +430,126 @@ fn a_worker_names_what_is_wrong_with_a_box() {
     welcome[20..24].copy_from_slice(&256_u32.to_le_bytes());
     let text = answer(welcome);
     assert!(text.contains("without its descriptors"), "{text}");
+}
+
+/// A process at one end, killed when dropped.
+struct Peer(Child);
+
+impl Peer {
+    /// Starts `examples/shm_peer.rs`, which cargo builds before the tests, and waits until it is
+    /// ready; meanwhile `host` breathes.
+    fn start(arguments: &[&str], mut host: Option<&mut Host>) -> Self {
+        let this = std::env::current_exe().expect("a test program has a path");
+        let folder = this.ancestors().nth(2).expect("test programs are in target/PROFILE/deps");
+        let mut command = Command::new(folder.join("examples/shm_peer"));
+        let mut child =
+            command.args(arguments).stdout(Stdio::piped()).spawn().expect("it was built");
+        let mut stdout = child.stdout.take().expect("it is piped");
+        let reading = std::thread::spawn(move || stdout.read(&mut [0; 6]).unwrap_or(0));
+        while !reading.is_finished() {
+            if let Some(host) = &mut host {
+                host.rx_burst(clock(), &mut Burst::new());
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        assert_eq!(reading.join().unwrap(), 6, "it says that it is ready");
+        Self(child)
+    }
+}
+
+impl Drop for Peer {
+    /// SIGKILL: whatever it was doing.
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A frame of the flood, whole: all its words are its number.
+fn number_of(frame: &[u8]) -> u32 {
+    let payload = &frame[Udp::parse(frame).expect("a datagram").payload_range()];
+    assert_eq!(payload.len(), 1000);
+    let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let number = word(&payload[..4]);
+    assert!(payload.chunks_exact(4).all(|bytes| word(bytes) == number), "a torn frame");
+    number
+}
+
+#[test]
+fn a_worker_that_is_killed_leaves_whole_frames_and_its_place() {
+    let (mut host, addr) = host();
+    let own = local(20_131);
+    for life in 1..=20_u64 {
+        let arguments = ["worker", &addr.to_string(), &own.to_string()];
+        let mut peer = Some(Peer::start(&arguments, Some(&mut host)));
+        let (mut last, mut seen) = (None, 0_u32);
+        let mut begun = Instant::now();
+        loop {
+            let mut rx = Burst::new();
+            host.rx_burst(clock(), &mut rx);
+            for frame in &rx {
+                let number = number_of(frame.as_ref());
+                assert!(last.is_none_or(|last| number > last), "in order, each once");
+                (last, seen) = (Some(number), seen + 1);
+            }
+            // Somewhere in a burst, another place each time.
+            if peer.is_some() && seen > 500 + 37 * u32::try_from(life).unwrap() {
+                peer = None;
+                begun = Instant::now();
+            }
+            if host.counts().ended() == life {
+                break;
+            }
+            assert!(begun.elapsed() < LONG, "the box does not notice");
+        }
+        assert_eq!((host.counts().links(), host.counts().broken()), (0, 0));
+    }
+    assert_eq!(host.stats().rx_errors, 0);
+}
+
+#[test]
+fn a_killed_worker_keeps_nobody_out_who_comes_at_once() {
+    let (mut host, addr) = host();
+    let own = local(20_141);
+    let peer = Peer::start(&["worker", &addr.to_string(), &own.to_string()], Some(&mut host));
+    drop(peer);
+    join(&mut host, &ShmConfig::new(own, addr)).expect("the address is free again");
+    assert_eq!(host.counts().joined(), 2);
+}
+
+#[test]
+fn a_worker_outlives_its_box_and_finds_the_next_one() {
+    let port = UdpPort::open(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+    let addr = port.local_addr();
+    drop(port);
+    let own = local(20_151);
+    let boxed = Peer::start(&["box", &addr.to_string()], None);
+    let mut worker = ShmPort::open(&ShmConfig::new(own, addr)).expect("it is let in");
+    let mut echoed = 0;
+    let exchange = |worker: &mut ShmPort, echoed: &mut u32, until: u32| {
+        let begun = Instant::now();
+        while *echoed < until {
+            offer(worker, own, addr, 8);
+            worker.wait(1_000_000);
+            let mut rx = Burst::new();
+            worker.rx_burst(clock(), &mut rx);
+            *echoed += u32::try_from(rx.len()).unwrap();
+            assert!(begun.elapsed() < LONG, "no answer");
+        }
+    };
+    exchange(&mut worker, &mut echoed, 1000);
+    drop(boxed);
+    // Nothing hangs, and what is sent to nobody is counted.
+    let begun = Instant::now();
+    while worker.stats().tx_errors == 0 {
+        offer(&mut worker, own, addr, 8);
+        worker.wait(1_000_000);
+        worker.rx_burst(clock(), &mut Burst::new());
+        assert!(begun.elapsed() < LONG, "it does not notice");
+    }
+    assert_eq!(worker.rejoined(), 0);
+    let _boxed = Peer::start(&["box", &addr.to_string()], None);
+    let until = echoed + 1000;
+    exchange(&mut worker, &mut echoed, until);
+    assert_eq!(worker.rejoined(), 1);
 }
