@@ -18,7 +18,7 @@ fn example(name: &str, arguments: &[&str]) -> Output {
 
 #[test]
 fn an_example_ends_with_a_sentence_and_not_with_a_type() {
-    for name in ["allreduce", "async_sgd"] {
+    for name in ["allreduce", "tickets", "async_sgd"] {
         let output = example(name, &[]);
         assert_eq!(output.status.code(), Some(1), "{name}");
         let said = String::from_utf8(output.stderr).expect("text");

@@ -112,6 +112,11 @@ impl Frame for PoolFrame {
         buffer.len = len;
     }
 
+    fn renew(&mut self) {
+        let buffer = self.held_mut();
+        (buffer.len, buffer.is_apart, buffer.arrived_ns) = (0, false, 0);
+    }
+
     fn keep_apart(&mut self, is_apart: bool) {
         self.held_mut().is_apart = is_apart;
     }
@@ -181,6 +186,16 @@ mod tests {
         frame.set_len(64);
         frame.as_mut().fill(7);
         assert_eq!(frame.as_ref(), [7; 64]);
+    }
+
+    #[test]
+    fn a_renewed_frame_is_as_new() {
+        let mut frame = Pool::new(1, 64).alloc().expect("one buffer");
+        frame.set_len(64);
+        frame.keep_apart(true);
+        frame.set_arrived_ns(7);
+        frame.renew();
+        assert!(frame.as_ref().is_empty() && !frame.is_apart() && frame.arrived_ns().is_none());
     }
 
     #[test]

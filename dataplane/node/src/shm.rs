@@ -12,7 +12,9 @@ impl Node<'_> {
         if !self.settings.config.port.shm {
             return Ok(ShmHost::closed(port));
         }
-        let host = ShmHost::open(port, self.settings.table.local.addr)?;
+        // Trains of push jobs go by when their frames arrived, which recycling forgets.
+        let host = ShmHost::open(port, self.settings.table.local.addr)?
+            .recycling(self.settings.config.push.is_empty());
         let is_first = self.shared.shm.set(host.counts()).is_ok();
         debug_assert!(is_first, "a node has one port of lane 0");
         Ok(host)

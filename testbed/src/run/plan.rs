@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use weft_config::StatsFormat;
 use weft_config::controller::ControllerConfig;
-use weft_config::node::{self, NodeConfig, PortSection};
+use weft_config::node::{self, IdleSection, NodeConfig, PortSection};
 
 use super::background::FlowPlan;
 use super::switch::SwitchPlan;
@@ -369,7 +369,11 @@ pub(crate) fn box_config(
             )];
         }
         // Which host is at which port its layout knows.
-        Io::Shm => config.port.shm = true,
+        Io::Shm => {
+            config.port.shm = true;
+            // A lane that polls takes the CPU of those that it waits for, who wake it at once.
+            config.idle = IdleSection { breaths: 8, ..IdleSection::default() };
+        }
         Io::Memory | Io::Udp | Io::Bmv2 => {}
     }
     config

@@ -24,6 +24,9 @@ pub(super) struct Link {
     pub(super) down: Putter,
     /// Wakes the worker.
     event: OwnedFd,
+    /// It sleeps, and there is something for it.
+    is_owed: bool,
+    bursts_owed: u32,
     /// Its first address; `lanes` UDP ports from there on are its own.
     local: UdpAddr,
     lanes: u16,
@@ -36,11 +39,22 @@ impl Link {
         addr.port().wrapping_sub(self.local.port()) < self.lanes && addr.is_same_host(self.local)
     }
 
-    /// Shows the worker what was put in, and wakes it if it sleeps.
+    /// Shows the worker what was put in. If it sleeps it is to be woken, but not for each frame:
+    /// who is woken for one takes the CPU from whoever makes the next.
     pub(super) fn publish(&mut self) {
-        if self.down.publish() {
+        self.is_owed |= self.down.publish();
+        self.bursts_owed += u32::from(self.is_owed);
+        if self.bursts_owed >= BURSTS_OWED_MAX {
+            self.wake();
+        }
+    }
+
+    /// Wakes the worker if it is to be.
+    pub(super) fn wake(&mut self) {
+        if self.is_owed {
             door::ring(&self.event);
         }
+        (self.is_owed, self.bursts_owed) = (false, 0);
     }
 
     /// True when the worker's process has ended, or it has left. It has nothing to say.
@@ -160,6 +174,8 @@ impl Entrance {
             up: Taker::new(Arc::clone(&region), self.geometry, Direction::Up),
             down: Putter::new(region, self.geometry, Direction::Down),
             event,
+            is_owed: false,
+            bursts_owed: 0,
             local: hello.local.into(),
             lanes: hello.lanes,
         })
@@ -173,6 +189,9 @@ impl Entrance {
     }
 }
 
+/// Bursts with something for a sleeping worker after which it is woken, also where the box has not
+/// become idle meanwhile.
+const BURSTS_OWED_MAX: u32 = 4;
 /// Workers that have come and not said who they are.
 const WAITING_MAX: usize = 16;
 /// How long one may take to say it.

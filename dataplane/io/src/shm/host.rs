@@ -8,13 +8,14 @@
 
 use std::net::SocketAddr;
 
+use arrayvec::ArrayVec;
 use weft_wire::Nanos;
-use weft_wire::frame::Datagram;
+use weft_wire::frame::{Datagram, ETHERNET_LEN};
 
 use super::entrance::{Entrance, Link};
 use super::ring::{Broken, Taken};
 use super::{LINKS_MAX, LOOK_NS, ShmCounts, ShmError, count};
-use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
+use crate::port::{BURST_MAX, Burst, Frame, Port, PortInfo, PortStats};
 use crate::wake::Waker;
 
 /// A port with shared memory beside it.
@@ -27,6 +28,10 @@ pub struct ShmHost<P: Port> {
     counts: ShmCounts,
     stats: PortStats,
     info: PortInfo,
+    /// Empty frames of the inner port whose memory is warm.
+    spare: ArrayVec<P::Frame, SPARE_MAX>,
+    /// Received frames may become answers.
+    is_recycling: bool,
     /// Ends waits of a port that has no waker.
     waker: Option<Waker>,
     /// Bursts since the inner port last had something while the links had.
@@ -71,6 +76,8 @@ impl<P: Port> ShmHost<P> {
             links: Vec::new(),
             counts: ShmCounts::default(),
             stats: PortStats::default(),
+            spare: ArrayVec::new(),
+            is_recycling: false,
             waker: None,
             inner_silent: 0,
             is_inner_first: false,
@@ -78,6 +85,14 @@ impl<P: Port> ShmHost<P> {
             look_due: Nanos(0),
             looks: 0,
         }
+    }
+
+    /// Lets received frames become answers ([`Port::recycles`]) while there are workers: for an inner
+    /// port whose frames are all of its one pool, and whose arrival times nobody wants.
+    #[must_use]
+    pub fn recycling(mut self, is_recycling: bool) -> Self {
+        self.is_recycling = is_recycling;
+        self
     }
 
     /// What it has seen, readable from anywhere.
@@ -143,7 +158,8 @@ impl<P: Port> ShmHost<P> {
         let link = &mut self.links[index];
         while !rx.is_full() && link.up.has_frames()? {
             // The inner port counts that it has none.
-            let Some(mut frame) = self.inner.alloc() else { break };
+            let spare = self.spare.pop().or_else(|| self.inner.alloc());
+            let Some(mut frame) = spare else { break };
             match link.up.take(frame.buffer_mut())? {
                 Taken::Frame(len) => {
                     frame.set_len(len);
@@ -159,6 +175,8 @@ impl<P: Port> ShmHost<P> {
                     }
                 }
                 Taken::Refused => {
+                    frame.renew();
+                    drop(self.spare.try_push(frame));
                     count(&self.counts.0.bad_length);
                     self.stats.rx_errors += 1;
                 }
@@ -167,6 +185,13 @@ impl<P: Port> ShmHost<P> {
         }
         link.up.release();
         Ok(())
+    }
+
+    /// Wakes the workers that have something to do.
+    fn wake_owed(&mut self) {
+        for link in &mut self.links {
+            link.wake();
+        }
     }
 
     /// The link of this frame's addressee; most often the one after `hint`.
@@ -208,7 +233,7 @@ impl<P: Port> ShmHost<P> {
             done.push(frame);
         }
         let sent = done.len();
-        self.inner.free(&mut done);
+        self.free(&mut done);
         *tx = left;
         while touched != 0 {
             self.links[touched.trailing_zeros() as usize].publish();
@@ -244,6 +269,9 @@ impl<P: Port> Port for ShmHost<P> {
         if is_due && !self.is_inner_first && !is_left_out {
             of_inner = self.inner.rx_burst(now, rx);
         }
+        if of_links == 0 {
+            self.wake_owed();
+        }
         if of_inner > 0 || of_links == 0 {
             self.inner_silent = 0;
         } else if !is_left_out {
@@ -261,7 +289,7 @@ impl<P: Port> Port for ShmHost<P> {
     }
 
     fn alloc(&mut self) -> Option<P::Frame> {
-        self.inner.alloc()
+        self.spare.pop().or_else(|| self.inner.alloc())
     }
 
     fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
@@ -269,7 +297,7 @@ impl<P: Port> Port for ShmHost<P> {
             return self.inner.copy(frame, header_len);
         }
         // What goes into a ring has to be in one piece.
-        let mut copy = self.inner.alloc()?;
+        let mut copy = self.alloc()?;
         let bytes = frame.as_ref();
         copy.set_len(bytes.len());
         copy.as_mut().copy_from_slice(bytes);
@@ -277,10 +305,18 @@ impl<P: Port> Port for ShmHost<P> {
     }
 
     fn recycles(&self, frame_len: usize) -> bool {
-        self.inner.recycles(frame_len)
+        let is_ours = self.is_recycling && !self.links.is_empty();
+        (is_ours && frame_len <= self.info.mtu + ETHERNET_LEN) || self.inner.recycles(frame_len)
     }
 
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
+        if !self.links.is_empty() {
+            let kept = frames.len().min(self.spare.remaining_capacity());
+            for mut frame in frames.drain(..kept) {
+                frame.renew();
+                self.spare.push(frame);
+            }
+        }
         self.inner.free(frames);
     }
 
@@ -304,6 +340,7 @@ impl<P: Port> Port for ShmHost<P> {
     /// Sleeps with the inner port, which a worker's frame wakes if that port can be woken. If it
     /// cannot, a frame waits for the end of the pause, so pauses are short.
     fn wait(&mut self, timeout_ns: u64) {
+        self.wake_owed();
         let longest = if self.waker.is_some() { PAUSE_NS_MAX } else { timeout_ns };
         if self.links.iter_mut().all(|link| link.up.fall_asleep()) {
             self.inner.wait(timeout_ns.min(longest));
@@ -322,6 +359,8 @@ impl<P: Port> Port for ShmHost<P> {
 const LOOKS_PER_ROUND: u64 = 16;
 /// Bursts of the links from one look at a silent inner port to the next.
 const INNER_EVERY: u32 = 16;
+/// Frames kept at hand: a few bursts, so that the same memory is used again and again.
+const SPARE_MAX: usize = 4 * BURST_MAX;
 /// Longest sleep with a port that nothing wakes.
 const PAUSE_NS_MAX: u64 = 50_000;
 

@@ -238,30 +238,35 @@ fn slot(region: &Region, geometry: Geometry, place: Place, number: u64) -> &[Ato
 
 #[inline]
 fn copy_in(slot: &[AtomicU64], frame: &[u8]) {
-    let mut words = frame.chunks_exact(WORD_LEN);
-    for (place, word) in slot.iter().zip(&mut words) {
-        let word = u64::from_ne_bytes(word.try_into().expect("a whole word"));
-        place.store(word, Ordering::Relaxed);
+    // A line at a time: compilers leave atomics as they find them.
+    let (lines, rest) = frame.as_chunks::<LINE_LEN>();
+    let (places, _) = slot.as_chunks::<LINE_WORDS>();
+    for (places, line) in places.iter().zip(lines) {
+        let (words, _) = line.as_chunks::<WORD_LEN>();
+        for (place, word) in places.iter().zip(words) {
+            place.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
     }
-    let rest = words.remainder();
-    if !rest.is_empty() {
+    for (place, bytes) in slot[lines.len() * LINE_WORDS..].iter().zip(rest.chunks(WORD_LEN)) {
         let mut word = [0; WORD_LEN];
-        word[..rest.len()].copy_from_slice(rest);
-        slot[frame.len() / WORD_LEN].store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        word[..bytes.len()].copy_from_slice(bytes);
+        place.store(u64::from_ne_bytes(word), Ordering::Relaxed);
     }
 }
 
 #[inline]
 fn copy_out(slot: &[AtomicU64], frame: &mut [u8]) {
-    let len = frame.len();
-    let mut words = frame.chunks_exact_mut(WORD_LEN);
-    for (word, place) in (&mut words).zip(slot) {
-        word.copy_from_slice(&place.load(Ordering::Relaxed).to_ne_bytes());
+    let (lines, rest) = frame.as_chunks_mut::<LINE_LEN>();
+    let (places, _) = slot.as_chunks::<LINE_WORDS>();
+    for (places, line) in places.iter().zip(&mut *lines) {
+        let (words, _) = line.as_chunks_mut::<WORD_LEN>();
+        for (place, word) in places.iter().zip(words) {
+            *word = place.load(Ordering::Relaxed).to_ne_bytes();
+        }
     }
-    let rest = words.into_remainder();
-    if !rest.is_empty() {
-        let word = slot[len / WORD_LEN].load(Ordering::Relaxed).to_ne_bytes();
-        rest.copy_from_slice(&word[..rest.len()]);
+    for (place, bytes) in slot[lines.len() * LINE_WORDS..].iter().zip(rest.chunks_mut(WORD_LEN)) {
+        let word = place.load(Ordering::Relaxed).to_ne_bytes();
+        bytes.copy_from_slice(&word[..bytes.len()]);
     }
 }
 
@@ -272,8 +277,9 @@ const RING_BYTES: usize = 512 << 10;
 /// Fewest and most frames of a ring: two bursts, and eight windows of a lane.
 const SLOTS_MIN: usize = 64;
 const SLOTS_MAX: usize = 1024;
-/// Words of a cache line.
+/// Words of a cache line, and its bytes.
 const LINE_WORDS: usize = 8;
+const LINE_LEN: usize = LINE_WORDS * WORD_LEN;
 /// Lines of head, tail and sleeper, each with a neighbour that prefetchers may fetch beside it.
 const INDEX_LINES: usize = 6;
 /// Words in front of the rings: a page, for the header and what may come.

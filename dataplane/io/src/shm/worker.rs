@@ -83,6 +83,8 @@ pub struct ShmPort {
     pool: Pool,
     info: PortInfo,
     stats: PortStats,
+    /// Empty frames whose memory is warm.
+    spare: Burst<PoolFrame>,
     /// Times that the box was found again.
     rejoined: u64,
 }
@@ -146,6 +148,7 @@ impl ShmPort {
             },
             stats: PortStats::default(),
             config: config.clone(),
+            spare: Burst::new(),
             rejoined: 0,
         })
     }
@@ -202,7 +205,9 @@ impl Port for ShmPort {
             return 0;
         };
         let before = rx.len();
-        let taken = take_burst(&mut shared.down, &self.pool, &mut self.stats, rx);
+        let (pool, spare) = (&self.pool, &mut self.spare);
+        let mut alloc = || spare.pop().or_else(|| pool.alloc());
+        let taken = take_burst(&mut shared.down, &mut alloc, &mut self.stats, rx);
         if taken == Err(Broken) {
             shared.is_over = true;
         }
@@ -245,12 +250,16 @@ impl Port for ShmPort {
         if shared.up.publish() {
             door::ring(&shared.box_event);
         }
-        tx.drain(..count);
+        for mut frame in tx.drain(..count) {
+            frame.renew();
+            // What there is no room for goes back to the pool.
+            drop(self.spare.try_push(frame));
+        }
         count
     }
 
     fn alloc(&mut self) -> Option<PoolFrame> {
-        let frame = self.pool.alloc();
+        let frame = self.spare.pop().or_else(|| self.pool.alloc());
         self.stats.rx_nombuf += u64::from(frame.is_none());
         frame
     }
@@ -296,12 +305,12 @@ impl Shared {
 /// Takes frames out until the burst is full or nothing is left.
 fn take_burst(
     ring: &mut Taker,
-    pool: &Pool,
+    alloc: &mut impl FnMut() -> Option<PoolFrame>,
     stats: &mut PortStats,
     rx: &mut Burst<PoolFrame>,
 ) -> Result<(), Broken> {
     while !rx.is_full() && ring.has_frames()? {
-        let Some(mut frame) = pool.alloc() else {
+        let Some(mut frame) = alloc() else {
             stats.rx_nombuf += 1;
             break;
         };
