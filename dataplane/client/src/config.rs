@@ -87,7 +87,8 @@ pub struct Config {
     pub close_linger: Duration,
     /// Least time before a contribution is sent again. Default 1 ms: lost frames are what a round
     /// waits for. Where nothing is lost but workers share CPUs, a late worker makes the others
-    /// repeat; a larger value then spares repeats, and makes recovery from loss slower.
+    /// repeat; a larger value then spares repeats, and makes recovery from loss slower. A session
+    /// that [connects](crate::Session::connect) over shared memory takes at least 100 ms.
     pub rto_min: Duration,
     /// Ceiling of the sending rate in bytes of Ethernet frames per second. Default none.
     pub rate_bytes_per_sec: Option<u64>,

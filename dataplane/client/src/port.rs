@@ -1,6 +1,7 @@
 //! The port of a worker: which one, and opening it.
 
 use std::fmt;
+use std::time::Duration;
 
 use weft_io::pool::PoolFrame;
 use weft_io::shm::{ShmConfig, ShmError, ShmPort};
@@ -53,6 +54,13 @@ impl WorkerPort {
         self.fallback.as_ref()
     }
 
+    /// Least time before a contribution is sent again, where the port loses nothing: what is late
+    /// then waits for a CPU, and repeats would only take it from others.
+    #[must_use]
+    pub fn rto_min(&self) -> Option<Duration> {
+        matches!(self.kind, Kind::Shm(_)).then_some(SHM_RTO_MIN)
+    }
+
     /// Has received frames carry a UDP checksum from now on, or not, where the kernel took it off.
     pub(crate) fn set_ipv4_checksum(&mut self, has_one: bool) {
         if let Kind::Udp(port) = &mut self.kind {
@@ -60,6 +68,9 @@ impl WorkerPort {
         }
     }
 }
+
+/// Long enough for a worker that waits for its core, short enough for a box that has begun anew.
+const SHM_RTO_MIN: Duration = Duration::from_millis(100);
 
 fn udp_config(config: &Config) -> UdpConfig {
     UdpConfig {

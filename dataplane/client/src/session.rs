@@ -77,7 +77,12 @@ impl Session<WorkerPort> {
     /// [`Error`], within `connect_timeout` when the aggregator does not answer or full datagrams
     /// do not reach it, within `member_timeout` when workers are missing.
     pub fn connect(config: &Config) -> Result<Self, Error> {
-        let mut session = Self::over(WorkerPort::open(config)?, config)?;
+        let port = WorkerPort::open(config)?;
+        let mut config = config.clone();
+        if let Some(rto_min) = port.rto_min() {
+            config.rto_min = config.rto_min.max(rto_min);
+        }
+        let mut session = Self::over(port, &config)?;
         let integrity = session.group.lease.integrity;
         session.io.port.set_ipv4_checksum(integrity == Integrity::Checksum16);
         Ok(session)

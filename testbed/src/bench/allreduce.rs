@@ -202,7 +202,7 @@ fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> 
             .map(|(plan, port)| {
                 scope.spawn(move || {
                     let mut results = Vec::new();
-                    member::run(plan, port, |result| results.push(result)).map(|()| results)
+                    member::run(plan, port, None, |result| results.push(result)).map(|()| results)
                 })
             })
             .collect();
@@ -366,7 +366,8 @@ pub fn run_member() -> Result<(), String> {
         // Whoever started this has gone when standard output has.
         let _ = writeln!(std::io::stdout().lock(), "{line}");
     };
-    member::run(&plan, port, report).map_err(|error| error.to_string())
+    let rto_min = port.rto_min();
+    member::run(&plan, port, rto_min, report).map_err(|error| error.to_string())
 }
 
 /// Payload of a chunk.

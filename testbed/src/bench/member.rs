@@ -51,13 +51,15 @@ pub struct MemberResult {
     pub retransmissions: u64,
 }
 
-/// Runs a worker over `port` to its end; `report` is told of every size.
+/// Runs a worker over `port` to its end, with another least time before repeats than the default if
+/// there is one; `report` is told of every size.
 ///
 /// # Errors
 /// The session's.
 pub fn run<P: Port>(
     plan: &MemberPlan,
     port: P,
+    rto_min: Option<Duration>,
     mut report: impl FnMut(MemberResult),
 ) -> Result<(), Error> {
     let numbers = match plan.element_type {
@@ -67,6 +69,7 @@ pub fn run<P: Port>(
     };
     let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
     config.connect_timeout = CONNECT_TIMEOUT;
+    config.rto_min = rto_min.unwrap_or(config.rto_min);
     let mut session = Session::over(port, &config)?;
     for bytes in &plan.sizes {
         let mut result = MemberResult { bytes: *bytes, ..MemberResult::default() };
