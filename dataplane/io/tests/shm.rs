@@ -49,7 +49,9 @@ fn local(port: u16) -> SocketAddr {
 fn clock() -> Nanos {
     use std::sync::OnceLock;
     static BEGUN: OnceLock<Instant> = OnceLock::new();
-    Nanos(BEGUN.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+    Nanos(
+        u64::try_from(BEGUN.get_or_init(Instant::now).elapsed().as_nanos()).expect("some minutes"),
+    )
 }
 
 /// Receives until `done` says so, or for long.
@@ -213,7 +215,7 @@ fn the_largest_frames_go_through() {
     let own = local(20_041);
     let config = ShmConfig { mtu: 65_535, ..ShmConfig::new(own, addr) };
     let mut worker = join(&mut host, &config).expect("it is let in");
-    let payload: Vec<u8> = (0..65_507_u32).map(|at| at as u8).collect();
+    let payload: Vec<u8> = (0..65_507_u32).map(|at| at.to_le_bytes()[0]).collect();
     for _ in 0..100 {
         send(&mut worker, own, addr, &payload);
         receive_until(&mut host, |host, rx| {

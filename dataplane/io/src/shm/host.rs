@@ -53,7 +53,7 @@ impl<P: Port> ShmHost<P> {
         let mut host = Self::closed(inner);
         let own = host.inner.waker();
         let has_own = own.is_some();
-        let waker = own.or_else(Waker::new).ok_or(ShmError::System {
+        let waker = own.or_else(Waker::new).ok_or_else(|| ShmError::System {
             addr,
             attempt: "make an eventfd",
             source: std::io::ErrorKind::Other.into(),
@@ -87,8 +87,8 @@ impl<P: Port> ShmHost<P> {
         }
     }
 
-    /// Lets received frames become answers ([`Port::recycles`]) while there are workers: for an inner
-    /// port whose frames are all of its one pool, and whose arrival times nobody wants.
+    /// Lets received frames become answers ([`Port::recycles`]) while there are workers: for an
+    /// inner port whose frames are all of its one pool, and whose arrival times nobody wants.
     #[must_use]
     pub fn recycling(mut self, is_recycling: bool) -> Self {
         self.is_recycling = is_recycling;

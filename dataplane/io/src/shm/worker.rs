@@ -6,23 +6,19 @@
 //! about one that has begun anew.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 use weft_wire::Nanos;
 use weft_wire::frame::ETHERNET_LEN;
 
 use super::ShmError;
 #[cfg(doc)]
 use super::ShmHost;
-use super::door::{self, DESCRIPTORS, Heard};
-use super::hello::{self, Answer, Hello, Message};
-use super::region::Region;
-use super::ring::{Broken, Direction, FRAME_LEN_MAX, Geometry, HEADER_WORDS, Putter, Taken, Taker};
+use super::connection::{Shared, call, hear, join, sleep};
+use super::door;
+use super::hello::{self, Hello, Message};
+use super::ring::{Broken, FRAME_LEN_MAX, Taken, Taker};
 use crate::pool::{Pool, PoolFrame};
 use crate::port::{Burst, Frame, Port, PortInfo, PortStats};
 use crate::udp::{SOCKETS_MAX, pseudo_mac};
@@ -68,7 +64,7 @@ impl ShmConfig {
         }
     }
 
-    fn hello(&self) -> Message {
+    pub(super) fn hello(&self) -> Message {
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let lanes = u16::try_from(self.lanes).unwrap_or(u16::MAX);
         Hello { local: self.local, lanes, mtu: number(self.mtu) }.emit()
@@ -98,21 +94,6 @@ enum State {
     Calling(UnixStream, Instant),
     /// There is no box, or none that lets this worker in; it is called again then.
     Apart(Instant),
-}
-
-/// A connection with its memory.
-#[derive(Debug)]
-struct Shared {
-    stream: UnixStream,
-    up: Putter,
-    down: Taker,
-    frame_len_max: usize,
-    /// Wakes the box.
-    box_event: OwnedFd,
-    /// Wakes this worker.
-    own_event: OwnedFd,
-    /// The box has ended; what it sent before is still taken.
-    is_over: bool,
 }
 
 impl ShmPort {
@@ -284,24 +265,6 @@ impl Port for ShmPort {
     }
 }
 
-impl Shared {
-    /// Sleeps until the box has sent something or has ended.
-    fn wait(&mut self, timeout: Duration) {
-        if self.is_over {
-            return;
-        }
-        if self.down.fall_asleep() {
-            let woken = sleep(&[&self.own_event, &self.stream], timeout);
-            if woken[0] {
-                door::forget(&self.own_event);
-            }
-            // The box has nothing to say any more: whatever it says is an end.
-            self.is_over = woken[1] && !matches!(door::hear(&self.stream), Heard::Nothing);
-        }
-        self.down.wake_up();
-    }
-}
-
 /// Takes frames out until the burst is full or nothing is left.
 fn take_burst(
     ring: &mut Taker,
@@ -327,83 +290,6 @@ fn take_burst(
     }
     ring.release();
     Ok(())
-}
-
-/// Calls the box and says who this is.
-fn call(config: &ShmConfig) -> Result<UnixStream, ShmError> {
-    let addr = config.target;
-    let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
-    // Refused: nobody listens at such a name. A full queue of callers is a box that is silent.
-    let stream = door::call(&hello::rendezvous(addr)).map_err(|error| match error.kind() {
-        std::io::ErrorKind::WouldBlock => ShmError::Silent { addr },
-        _ => ShmError::NoBox { addr },
-    })?;
-    let uid = door::peer_uid(&stream).map_err(failed("ask whose the box is"))?;
-    if !door::is_trusted(uid) {
-        return Err(ShmError::Owner { addr, uid });
-    }
-    door::say(&stream, &config.hello(), &[]).map_err(failed("greet the box"))?;
-    Ok(stream)
-}
-
-/// What the box has answered, if it has.
-fn hear(config: &ShmConfig, stream: &UnixStream) -> Option<Result<Welcome, ShmError>> {
-    let (addr, local) = (config.target, config.local);
-    let unusable = |problem: &str| ShmError::Memory { addr, problem: problem.to_owned() };
-    let (message, fds) = match door::hear(stream) {
-        Heard::Nothing => return None,
-        Heard::Message(message, fds) => (message, fds),
-        Heard::End => return Some(Err(ShmError::Silent { addr })),
-        Heard::Nonsense => return Some(Err(unusable("its answer makes no sense"))),
-    };
-    Some(match Answer::parse(&message) {
-        Answer::Welcome(geometry) => <[OwnedFd; DESCRIPTORS]>::try_from(fds)
-            .map(|fds| (geometry, fds))
-            .map_err(|_| unusable("it came without its descriptors")),
-        Answer::Refused(refusal) => Err(ShmError::Refused { addr, local, refusal }),
-        Answer::Version(version) => Err(ShmError::Version { addr, version }),
-        Answer::Malformed => Err(unusable("its answer makes no sense")),
-    })
-}
-
-type Welcome = (Geometry, [OwnedFd; DESCRIPTORS]);
-
-/// Maps the memory and judges it.
-fn join(
-    config: &ShmConfig,
-    stream: UnixStream,
-    (geometry, [memory, box_event, own_event]): Welcome,
-) -> Result<Shared, ShmError> {
-    let addr = config.target;
-    let unusable = |problem: String| ShmError::Memory { addr, problem };
-    let region = Region::map(memory.as_fd(), geometry.region_bytes())
-        .map_err(|error| unusable(error.to_string()))?;
-    let owner = door::peer_uid(&stream).map_err(|error| unusable(error.to_string()))?;
-    let header = &region.words()[..HEADER_WORDS];
-    if let Some(problem) = hello::header_problem(header, geometry, owner) {
-        return Err(unusable(problem.to_owned()));
-    }
-    if geometry.frame_len_max < config.mtu + ETHERNET_LEN {
-        return Err(unusable("its frames are shorter than this worker's MTU".to_owned()));
-    }
-    let region = Arc::new(region);
-    Ok(Shared {
-        stream,
-        up: Putter::new(Arc::clone(&region), geometry, Direction::Up),
-        down: Taker::new(region, geometry, Direction::Down),
-        frame_len_max: geometry.frame_len_max,
-        box_event,
-        own_event,
-        is_over: false,
-    })
-}
-
-/// Sleeps until something is to be read; says of which.
-fn sleep<const COUNT: usize>(fds: &[&dyn AsFd; COUNT], timeout: Duration) -> [bool; COUNT] {
-    let mut fds = fds.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
-    // An interrupted wait returns early, which `Port::wait` allows.
-    let _ = ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None);
-    fds.map(|fd| fd.any() == Some(true))
 }
 
 /// How long a worker without its box waits before it calls again.

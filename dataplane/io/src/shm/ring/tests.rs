@@ -30,8 +30,8 @@ fn take(taker: &mut Taker) -> Result<Vec<u8>, Taken> {
 #[test]
 fn what_is_put_in_comes_out_once_it_is_published() {
     let (_, mut putter, mut taker) = pair();
-    for len in [14, 15, 16, 199, 200] {
-        let frame: Vec<u8> = (0..len).map(|at| at as u8).collect();
+    for len in [14, 15, 16, 199, 200_u8] {
+        let frame: Vec<u8> = (0..len).collect();
         assert_eq!(putter.put(&frame), Ok(true));
         assert_eq!(take(&mut taker), Err(Taken::Empty), "not published yet");
         putter.publish();

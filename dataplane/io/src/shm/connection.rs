@@ -1,0 +1,131 @@
+//! A worker's connection to its box: calling it, hearing its answer, mapping and judging what it
+//! shares, and sleeping until it has sent something or has ended. System calls, and what they say.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use weft_wire::frame::ETHERNET_LEN;
+
+use super::ShmError;
+use super::door::{self, DESCRIPTORS, Heard};
+use super::hello::{self, Answer};
+use super::region::Region;
+use super::ring::{Direction, Geometry, HEADER_WORDS, Putter, Taker};
+use super::worker::ShmConfig;
+
+/// A connection with its memory.
+#[derive(Debug)]
+pub(super) struct Shared {
+    stream: UnixStream,
+    pub(super) up: Putter,
+    pub(super) down: Taker,
+    pub(super) frame_len_max: usize,
+    /// Wakes the box.
+    pub(super) box_event: OwnedFd,
+    /// Wakes this worker.
+    own_event: OwnedFd,
+    /// The box has ended; what it sent before is still taken.
+    pub(super) is_over: bool,
+}
+
+impl Shared {
+    /// Sleeps until the box has sent something or has ended.
+    pub(super) fn wait(&mut self, timeout: Duration) {
+        if self.is_over {
+            return;
+        }
+        if self.down.fall_asleep() {
+            let woken = sleep(&[&self.own_event, &self.stream], timeout);
+            if woken[0] {
+                door::forget(&self.own_event);
+            }
+            // The box has nothing to say any more: whatever it says is an end.
+            self.is_over = woken[1] && !matches!(door::hear(&self.stream), Heard::Nothing);
+        }
+        self.down.wake_up();
+    }
+}
+
+/// Calls the box and says who this is.
+pub(super) fn call(config: &ShmConfig) -> Result<UnixStream, ShmError> {
+    let addr = config.target;
+    let failed = |attempt| move |source| ShmError::System { addr, attempt, source };
+    // Refused: nobody listens at such a name. A full queue of callers is a box that is silent.
+    let stream = door::call(&hello::rendezvous(addr)).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => ShmError::Silent { addr },
+        _ => ShmError::NoBox { addr },
+    })?;
+    let uid = door::peer_uid(&stream).map_err(failed("ask whose the box is"))?;
+    if !door::is_trusted(uid) {
+        return Err(ShmError::Owner { addr, uid });
+    }
+    door::say(&stream, &config.hello(), &[]).map_err(failed("greet the box"))?;
+    Ok(stream)
+}
+
+/// What the box has answered, if it has.
+pub(super) fn hear(config: &ShmConfig, stream: &UnixStream) -> Option<Result<Welcome, ShmError>> {
+    let (addr, local) = (config.target, config.local);
+    let unusable = |problem: &str| ShmError::Memory { addr, problem: problem.to_owned() };
+    let (message, fds) = match door::hear(stream) {
+        Heard::Nothing => return None,
+        Heard::Message(message, fds) => (message, fds),
+        Heard::End => return Some(Err(ShmError::Silent { addr })),
+        Heard::Nonsense => return Some(Err(unusable("its answer makes no sense"))),
+    };
+    Some(match Answer::parse(&message) {
+        Answer::Welcome(geometry) => <[OwnedFd; DESCRIPTORS]>::try_from(fds)
+            .map(|fds| (geometry, fds))
+            .map_err(|_| unusable("it came without its descriptors")),
+        Answer::Refused(refusal) => Err(ShmError::Refused { addr, local, refusal }),
+        Answer::Version(version) => Err(ShmError::Version { addr, version }),
+        Answer::Malformed => Err(unusable("its answer makes no sense")),
+    })
+}
+
+pub(super) type Welcome = (Geometry, [OwnedFd; DESCRIPTORS]);
+
+/// Maps the memory and judges it.
+pub(super) fn join(
+    config: &ShmConfig,
+    stream: UnixStream,
+    (geometry, [memory, box_event, own_event]): Welcome,
+) -> Result<Shared, ShmError> {
+    let addr = config.target;
+    let unusable = |problem: String| ShmError::Memory { addr, problem };
+    let region = Region::map(memory.as_fd(), geometry.region_bytes())
+        .map_err(|error| unusable(error.to_string()))?;
+    let owner = door::peer_uid(&stream).map_err(|error| unusable(error.to_string()))?;
+    let header = &region.words()[..HEADER_WORDS];
+    if let Some(problem) = hello::header_problem(header, geometry, owner) {
+        return Err(unusable(problem.to_owned()));
+    }
+    if geometry.frame_len_max < config.mtu + ETHERNET_LEN {
+        return Err(unusable("its frames are shorter than this worker's MTU".to_owned()));
+    }
+    let region = Arc::new(region);
+    Ok(Shared {
+        stream,
+        up: Putter::new(Arc::clone(&region), geometry, Direction::Up),
+        down: Taker::new(region, geometry, Direction::Down),
+        frame_len_max: geometry.frame_len_max,
+        box_event,
+        own_event,
+        is_over: false,
+    })
+}
+
+/// Sleeps until something is to be read; says of which.
+pub(super) fn sleep<const COUNT: usize>(
+    fds: &[&dyn AsFd; COUNT],
+    timeout: Duration,
+) -> [bool; COUNT] {
+    let mut fds = fds.map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN));
+    // An interrupted wait returns early, which `Port::wait` allows.
+    let _ = ppoll(&mut fds, Some(TimeSpec::from_duration(timeout)), None);
+    fds.map(|fd| fd.any() == Some(true))
+}
