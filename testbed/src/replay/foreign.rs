@@ -35,8 +35,9 @@ use super::difference::Difference;
 use super::load::{ReplayError, read_config};
 use super::member::Member;
 use super::options::{Options, Outcome, Speed};
-use super::play::{alone, compare};
+use super::play::alone;
 use super::port::{Script, ScriptPort};
+use super::recorded::compare;
 
 /// Fields that network stacks decide.
 pub const OUTER: &str = "eth.target,eth.source,ip.tos,ip.id,ip.fragment,ip.ttl,ip.checksum,ip.flow,\
