@@ -262,3 +262,31 @@ fn a_delete_of_what_is_gone_is_done() {
     carry(&mut link, &mut agent, |agent| agent.stats().writes == 6);
     assert_eq!(agent.lost(), None);
 }
+
+/// BMv2 takes the JSON of another size without a word; JSON that is no program ends it.
+#[test]
+fn files_that_were_not_made_together_are_refused() {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4/build");
+    let folder = tempfile::tempdir().unwrap();
+    let names = |elements: u16| {
+        ["json", "p4info.txtpb"].map(|end| format!("weft-v1model-{elements}.{end}"))
+    };
+    let take = |from: &str, to: &str| {
+        std::fs::copy(built.join(from), folder.path().join(to)).unwrap();
+    };
+    let whole = || names(32).iter().for_each(|name| take(name, name));
+    let load = || Program::load(folder.path(), &target()).map_err(|error| error.to_string());
+    whole();
+    let told = load().map(|_| ()).unwrap_err();
+    assert!(told.contains("reading") && told.contains("SOURCES.sha256"), "{told}");
+    take("SOURCES.sha256", "SOURCES.sha256");
+    load().map(|_| ()).unwrap();
+    for (other, mine) in names(64).iter().zip(&names(32)) {
+        take(other, mine);
+        let told = load().map(|_| ()).unwrap_err();
+        assert!(told.contains(mine) && told.contains("not the file whose sum"), "{told}");
+        whole();
+    }
+    std::fs::write(folder.path().join(&names(32)[0]), "{}").unwrap();
+    assert!(load().is_err(), "no program at all");
+}
