@@ -22,7 +22,7 @@ use weft_wire::{JobId, MacAddr};
 #[non_exhaustive]
 pub enum ReplayError {
     /// A file cannot be read or written.
-    #[error("could not {attempt} {}: {source}", .path.display())]
+    #[error("could not {attempt} {}", .path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum ReplayError {
         problem: String,
     },
     /// A line of a log.
-    #[error("{}: line {line}: {source}", .path.display())]
+    #[error("{}: line {line}", .path.display())]
     Line {
         /// The log.
         path: PathBuf,
