@@ -12,6 +12,7 @@
 //! | `tape` | gives drawn numbers back by their label |
 //! | `difference` | says in which field a frame differs (pure) |
 //! | `foreign` | captures of somebody else against a configuration |
+//! | `keeps` | the engines of a recording, and what a server keeps |
 //! | `member` | shakes hands where a capture does not, and in hand-made recordings |
 //! | `options` | what to do, and what came of it |
 //!
@@ -20,6 +21,7 @@
 
 mod difference;
 mod foreign;
+mod keeps;
 mod load;
 mod member;
 #[cfg(feature = "dpdk")]

@@ -8,63 +8,29 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use weft_engine::random::Seed;
-use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::table::Table;
 use weft_io::record::Entry;
 use weft_io::{Port, PortInfo};
 use weft_kernel::{Kernels, crc32c};
-use weft_lane::{LaneEngine, LaneMap, LanePort, RoleLane, Wrapped, steer};
+use weft_lane::{LaneMap, LanePort, RoleLane, Wrapped, steer};
 use weft_node::host::Host;
 use weft_node::model;
 use weft_node::record::{NodeRole, Notes};
-use weft_node::stats::{EngineSnapshot, LaneSnapshot, Report};
+use weft_node::stats::{LaneSnapshot, Report};
 use weft_rpc::convert::{command, event, event_to_proto};
 use weft_rpc::v1;
 use weft_wire::{JobId, Nanos};
 
 use super::difference::Difference;
+use super::keeps::Keeps;
 use super::load::{Lane, Recording, ReplayError, damaged};
 use super::net_pcap::Devices;
 use super::options::{Carrier, Options, Outcome, Speed};
 use super::port::ScriptPort;
 use super::recorded::Recorded;
 use super::tape::ReplayTape;
-
-/// What a server keeps, as a recording has it.
-pub(super) trait Keeps: LaneEngine + EngineSnapshot {
-    /// Records became durable.
-    fn durable(&mut self, job: JobId, position: u64) {
-        let _ = (job, position);
-    }
-
-    /// The next record.
-    fn journal(&mut self, record: &mut Vec<u8>) -> Option<(JobId, u64)> {
-        let _ = record;
-        None
-    }
-
-    /// There is no room for records.
-    fn journal_full(&mut self) {}
-}
-
-impl Keeps for Aggregator {}
-impl Keeps for Replica {}
-
-impl Keeps for Server {
-    fn durable(&mut self, job: JobId, position: u64) {
-        self.handle_durable(job, position);
-    }
-
-    fn journal(&mut self, record: &mut Vec<u8>) -> Option<(JobId, u64)> {
-        self.poll_journal(record)
-    }
-
-    fn journal_full(&mut self) {
-        self.handle_journal_full();
-    }
-}
 
 /// Replays all lanes of a recording.
 pub(super) fn play(recording: &mut Recording, options: &Options) -> Result<Outcome, ReplayError> {
