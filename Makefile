@@ -33,10 +33,11 @@ test: ## lints and every test of the CI tier; .ci/test STAGE runs one stage
 	@.ci/test
 
 .PHONY: test-p4
-test-p4: ## conformance and training on BMv2; fails where it is not on PATH (docs/switch.md)
+test-p4: ## all that BMv2 is needed for; fails where it is not on PATH (docs/switch.md)
 	$(CARGO) build -p weft-node -p weft-testbed --bins
-	WEFT_REQUIRE_P4=1 $(CARGO) test -p weft-tests --test conformance --test p4_random \
-		--test live_switch --test live_mininet
+	WEFT_REQUIRE_P4=1 $(CARGO) test -p weft-p4-interpreter --test golden
+	WEFT_REQUIRE_P4=1 $(CARGO) test -p weft-tests --test p4_build --test conformance \
+		--test p4_random --test live_switch --test live_mininet
 
 .PHONY: deps
 deps: ## install the Debian packages that all targets need; asks first, CI=true does not

@@ -31,6 +31,7 @@ HEADER_BYTES = 74
 OP_BYTES = 54
 PATIENCE_S = 20
 PROMPT = b"pipeline> "
+ENABLE = "thread 1 pipeline P enable"
 # An op frame of nobody's: whatever came before it is over when it has been echoed so many times.
 # The target takes one frame of a port a round, and a frame has at most 72 passes (PASSES_MAX).
 ASK = b"\2\xff\xff\xff\xff\2\2\xff\xff\xff\xff\1\x88\xb5\2" + bytes(39)
@@ -193,7 +194,11 @@ def mirrors(elements: int) -> list[str]:
 class Pipeline:
     """A running program: entries, frames and registers, one after the other."""
 
-    def __init__(self, spec: Path, elements: int) -> None:
+    def __init__(
+        self, spec: Path, elements: int, captures: dict[int, tuple[Path, Path]] | None = None
+    ) -> None:
+        """`captures`: by port, net_pcap's files in and out; it then waits for `begin`."""
+        captures = captures or {}
         made = library(spec)
         self.folder = Path(tempfile.mkdtemp(prefix="weft-swx-"))
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(PORTS_COUNT)]
@@ -203,16 +208,27 @@ class Pipeline:
         for port, (_, theirs) in enumerate(pairs):
             theirs.setblocking(False)
             fd = theirs.fileno()
+            if port in captures:
+                io.append(f"port in {port} ethdev net_pcap{port} rxq 0 bsz 32")
+                io.append(f"port out {port} ethdev net_pcap{port} txq 0 bsz 32")
+                continue
             io.append(f"port in {port} fd {fd} mtu {FRAME_BYTES_MAX} mempool M bsz 1")
             io.append(f"port out {port} fd {fd} bsz 1")
         io += [f"port out {SINK_PORT} sink file none", f"port out {SINK_PORT + 1} sink file none"]
         (self.folder / "ports.io").write_text("\n".join(io) + "\n")
-        script = ["mempool M buffer 2304 pool 4K cache 256 cpu 0"]
+        script = ["mempool M buffer 2304 pool 16K cache 256 cpu 0"]
+        script += [
+            f"ethdev net_pcap{port} rxq 1 512 M txq 1 512 promiscuous on" for port in captures
+        ]
         script += [f"pipeline P build lib {made} io {self.folder}/ports.io numa 0"]
-        script += mirrors(elements) + ["thread 1 pipeline P enable"]
+        script += mirrors(elements) + ([] if captures else [ENABLE])
         (self.folder / "weft.cli").write_text("\n".join(script) + "\n")
         port = free_port()
-        self.process = start(self.folder, self.folder / "weft.cli", port, [], fds)
+        devices = [
+            f"net_pcap{port},rx_pcap={came},tx_pcap={went}"
+            for port, (came, went) in captures.items()
+        ]
+        self.process = start(self.folder, self.folder / "weft.cli", port, devices, fds)
         for _, theirs in pairs:
             theirs.close()
         self.tables = Tables(spec.read_text())
@@ -227,6 +243,10 @@ class Pipeline:
         except Exception:
             self.close()
             raise
+
+    def begin(self) -> None:
+        """Lets the frames of captures in."""
+        self.console.do(ENABLE)
 
     def close(self) -> None:
         """Ends it."""

@@ -295,6 +295,9 @@ local function fault(header, payload_len)
         fits = payload_len == header.count * element_len
     elseif kind == "HELLO" then
         fits = payload_len >= BODY_LEN
+    elseif kind == "PULL" then
+        -- Padding, of which its receiver says how much there may be (SPEC#push).
+        fits = true
     else
         fits = payload_len == 0
     end

@@ -25,6 +25,10 @@ fn lacks(test: &str, program: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     let lacks = !found.is_ok_and(|output| output.status.success());
     if lacks {
+        // The compilers may be missing even so: what they make is committed.
+        let required = std::env::var_os("WEFT_REQUIRE_P4").is_some();
+        let is_needed = required && program.starts_with("simple_switch");
+        assert!(!is_needed, "{program} is not on PATH: docs/switch.md");
         skip(test, &format!("{program} is not on PATH"));
     }
     lacks

@@ -1,11 +1,11 @@
 //! A node on a DPDK device: EAL from the configuration or the command line, one queue per lane.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weft_config::node::{DpdkSection, NodeConfig, PortSection};
-use weft_dpdk::{
-    DpdkPort, DpdkQueue, Eal, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId,
-};
+use weft_dpdk::{DpdkPort, EalArgs, Lcore, Mbuf, Memory, Mempool, PortConfig, PortError, PortId};
+pub use weft_dpdk::{DpdkQueue, Eal};
 use weft_io::shm::ShmHost;
 use weft_io::{Port, PortInfo};
 use weft_lane::{FramePool, Relay, RelayPort};
@@ -126,6 +126,54 @@ impl FramePool for MbufPool {
     }
 }
 
+/// A net_pcap device.
+#[derive(Clone, Debug)]
+pub struct CaptureDevice {
+    /// The capture that it receives.
+    pub rx: PathBuf,
+    /// The capture that it makes of what is sent.
+    pub tx: PathBuf,
+    /// Largest IP packet in bytes.
+    pub mtu: usize,
+    /// Longest frame in bytes.
+    pub frame_len_max: usize,
+    /// Longest frame that is copied whole, in bytes; a longer one shares its payload.
+    pub copied_len_max: usize,
+}
+
+/// Starts EAL, without a NIC or hugepages, with a net_pcap device for each of these, and opens
+/// them. A capture is whole once its device, and EAL, are gone.
+///
+/// # Errors
+/// [`NodeError`]: what EAL refused; a second EAL in a process.
+pub fn open_captures(devices: &[CaptureDevice]) -> Result<(Eal, Vec<DpdkQueue>), NodeError> {
+    let args = devices.iter().enumerate().fold(
+        EalArgs::new()
+            .memory_mib(CAPTURE_MEMORY_MIB * u32::try_from(devices.len()).unwrap_or(u32::MAX))
+            .file_prefix(format!("weft{}", std::process::id()))
+            .log_level("error"),
+        |args, (index, device)| {
+            let (rx, tx) = (device.rx.display(), device.tx.display());
+            args.vdev(format!("net_pcap{index},rx_pcap={rx},tx_pcap={tx}"))
+        },
+    );
+    let eal = Eal::init(&args)?;
+    let open = |(index, device): (usize, &CaptureDevice)| {
+        let mtu = u16::try_from(device.mtu).unwrap_or(u16::MAX);
+        let room = u16::try_from(device.frame_len_max).unwrap_or(u16::MAX).max(mtu);
+        let config = PortConfig {
+            mtu,
+            mbuf_count: CAPTURE_MBUFS,
+            mbuf_data_room_bytes: room.saturating_add(FRAME_OVERHEAD).max(ROOM_MIN),
+            copy_break_bytes: device.copied_len_max,
+            ..PortConfig::named(format!("net_pcap{index}"))
+        };
+        Ok(DpdkPort::open(&eal, &config)?.remove(0))
+    };
+    let queues = devices.iter().enumerate().map(open).collect::<Result<_, NodeError>>()?;
+    Ok((eal, queues))
+}
+
 /// EAL arguments of a configuration.
 fn generated(section: &DpdkSection) -> EalArgs {
     let memory = match (section.no_huge, section.in_memory) {
@@ -212,6 +260,10 @@ fn device(eal: &Eal, section: &PortSection) -> Result<PortId, NodeError> {
     }
 }
 
+/// What a breath can receive, hold in runs and send, several times over.
+const CAPTURE_MBUFS: u32 = 8192;
+/// Memory of a device's buffers, in MiB.
+const CAPTURE_MEMORY_MIB: u32 = 96;
 /// Lets DPDK choose the NUMA socket.
 const ANY_SOCKET: i32 = -1;
 /// Ethernet header and DPDK's headroom.

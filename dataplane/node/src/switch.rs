@@ -84,6 +84,7 @@ impl Node<'_> {
             frame_count: port.frame_count,
             // One that was there comes again.
             patience: (!is_again).then_some(PATIENCE),
+            is_waiting: |why| weft_process::say!("weft-node: still dialling: {why}"),
         };
         let (port, link) = connect(config, &self.shared.stop)?;
         let (front, _) = self.settings.steer_receiving(self.wrap(port)?, Vec::new(), true);

@@ -42,6 +42,8 @@ pub struct LinkConfig {
     pub frame_count: usize,
     /// How long nobody may answer; `None`: for ever.
     pub patience: Option<Duration>,
+    /// Is told why, once, when dialling goes on for ever and has for [`WAITING_AFTER`].
+    pub is_waiting: fn(&SwitchError),
 }
 
 /// The lane's end: carries what an agent wants of its switch.
@@ -195,11 +197,35 @@ pub(crate) fn close(shared: &Shared, kept: &Mutex<Option<String>>, reason: &str)
     shared.is_closed.store(true, Ordering::Release);
 }
 
-/// When to give up dialling.
-pub(crate) fn deadline(config: &LinkConfig) -> Option<Instant> {
-    config.patience.map(|patience| Instant::now() + patience)
+/// How long dialling has gone on.
+pub(crate) struct Patience {
+    begun: Instant,
+    is_told: bool,
 }
 
+impl Patience {
+    pub(crate) fn begin() -> Self {
+        Self { begun: Instant::now(), is_told: false }
+    }
+
+    /// After an attempt that failed: why it was the last one, if it was.
+    pub(crate) fn failed(&mut self, config: &LinkConfig, problem: String) -> Option<SwitchError> {
+        let waited = self.begun.elapsed();
+        let error = SwitchError::Unreachable { grpc: config.grpc.clone(), problem };
+        match config.patience {
+            Some(patience) => return (waited >= patience).then_some(error),
+            None if waited >= WAITING_AFTER && !self.is_told => {
+                self.is_told = true;
+                (config.is_waiting)(&error);
+            }
+            None => {}
+        }
+        None
+    }
+}
+
+/// How long nobody answers before somebody is told: a switch that is started again takes less.
+pub const WAITING_AFTER: Duration = Duration::from_secs(2);
 /// Requests on their way to the thread.
 const REQUESTS_MAX: usize = 1024;
 /// Answers on their way back.

@@ -17,7 +17,7 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Link, LinkConfig, connect};
+pub use client::{Link, LinkConfig, WAITING_AFTER, connect};
 pub use port::SwitchPort;
 pub use program::{Program, ProgramError};
 

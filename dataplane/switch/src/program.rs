@@ -2,11 +2,14 @@
 //!
 //! Names are those of the last component (`WeftIngress.identity.rows` is `rows`), which are unique
 //! in the program. Whatever an agent may write is tried when the program is loaded, so a p4info
-//! that does not fit is one error that says what is missing.
+//! that does not fit is one error that says what is missing. Files that were not made together are
+//! refused by their sums: a switch takes the JSON of another size without a word, and some that is
+//! none ends it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
 use weft_engine::role::switch::{Counter, Entry, Field, Rendered, TableEntry, Target, Write};
 use weft_rpc::p4::config::v1::{P4Info, Preamble};
 use weft_rpc::p4::v1 as p4;
@@ -27,6 +30,13 @@ pub enum ProgramError {
         /// The system's answer.
         #[source]
         source: std::io::Error,
+    },
+    /// A file is not the one that was compiled with the others.
+    #[error("{}: not the file whose sum {SUMS_NAME} beside it has: take all files of one \
+             p4/build, or make -C p4", .path.display())]
+    Stranger {
+        /// The file.
+        path: PathBuf,
     },
     /// The text is no p4info.
     #[error("{}: no p4info: {problem}", .path.display())]
@@ -75,7 +85,8 @@ struct Action {
 }
 
 impl Program {
-    /// Reads `weft-v1model-E.json` and `weft-v1model-E.p4info.txtpb` of a folder.
+    /// Reads `weft-v1model-E.json` and `weft-v1model-E.p4info.txtpb` of a folder, and holds both
+    /// against the folder's sums.
     ///
     /// # Errors
     /// [`ProgramError`].
@@ -86,9 +97,15 @@ impl Program {
             let path = path.clone();
             ProgramError::Unreadable { path, elements, source }
         };
-        let (json, text) = (path("json"), path("p4info.txtpb"));
+        let (json, text, sums) = (path("json"), path("p4info.txtpb"), folder.join(SUMS_NAME));
         let device = std::fs::read(&json).map_err(|source| unreadable(&json, source))?;
         let info = std::fs::read_to_string(&text).map_err(|source| unreadable(&text, source))?;
+        let sums = std::fs::read_to_string(&sums).map_err(|source| unreadable(&sums, source))?;
+        for (path, bytes) in [(json, &device[..]), (text.clone(), info.as_bytes())] {
+            if !has_sum(&sums, &path, bytes) {
+                return Err(ProgramError::Stranger { path });
+            }
+        }
         Self::new(&text, &info, device, target)
     }
 
@@ -317,3 +334,13 @@ fn octets(value: u64) -> Vec<u8> {
 fn bounded(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
+
+/// True when the sums have that of these bytes under the name of the file.
+fn has_sum(sums: &str, path: &Path, bytes: &[u8]) -> bool {
+    let sum: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    sums.lines().any(|line| line == format!("{sum}  {name}"))
+}
+
+/// What `make -C p4` was made of and what it made, as sha256sum writes it.
+const SUMS_NAME: &str = "SOURCES.sha256";

@@ -5,8 +5,8 @@ mod server;
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weft_engine::role::aggregator::Aggregator;
@@ -17,7 +17,7 @@ use weft_kernel::Kernels;
 use weft_wire::frame::Endpoint;
 use weft_wire::{JobId, MacAddr, Nanos};
 
-use crate::{Link, LinkConfig, Program, SwitchError, SwitchPort, connect};
+use crate::{Link, LinkConfig, Program, SwitchError, SwitchPort, WAITING_AFTER, connect};
 use server::{Behaviour, FakeServer};
 
 fn target() -> Target {
@@ -96,6 +96,7 @@ fn config(grpc: String) -> LinkConfig {
         mtu: 1500,
         frame_count: 64,
         patience: Some(Duration::from_millis(300)),
+        is_waiting: |why| panic!("{why}"),
     }
 }
 
@@ -209,6 +210,29 @@ fn a_switch_that_is_not_there_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_switch_that_never_comes_is_told_of_once_while_the_box_waits() {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let stop = Arc::new(AtomicBool::new(false));
+    let patient = LinkConfig {
+        patience: None,
+        is_waiting: |why| TOLD.lock().unwrap().push(why.to_string()),
+        ..config("127.0.0.1:1".to_owned())
+    };
+    let dialling = {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || connect(patient, &stop).map(|_| ()))
+    };
+    std::thread::sleep(WAITING_AFTER / 2);
+    assert_eq!(TOLD.lock().unwrap().len(), 0, "a switch that is started again takes as long");
+    std::thread::sleep(WAITING_AFTER + Duration::from_secs(1));
+    stop.store(true, Ordering::Relaxed);
+    assert!(matches!(dialling.join().unwrap(), Err(SwitchError::Stopped)));
+    let told = TOLD.lock().unwrap();
+    assert!(told[0].contains("127.0.0.1:1") && told[0].contains("simple_switch_grpc"), "{told:?}");
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[test]
 fn a_switch_that_goes_closes_the_port() {
     let server = FakeServer::start(Behaviour::default());
     let (port, link) = dial(&server).unwrap();
@@ -261,4 +285,32 @@ fn a_delete_of_what_is_gone_is_done() {
     agent.handle_command(weft_control::Command::Holding(job));
     carry(&mut link, &mut agent, |agent| agent.stats().writes == 6);
     assert_eq!(agent.lost(), None);
+}
+
+/// BMv2 takes the JSON of another size without a word; JSON that is no program ends it.
+#[test]
+fn files_that_were_not_made_together_are_refused() {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../p4/build");
+    let folder = tempfile::tempdir().unwrap();
+    let names = |elements: u16| {
+        ["json", "p4info.txtpb"].map(|end| format!("weft-v1model-{elements}.{end}"))
+    };
+    let take = |from: &str, to: &str| {
+        std::fs::copy(built.join(from), folder.path().join(to)).unwrap();
+    };
+    let whole = || names(32).iter().for_each(|name| take(name, name));
+    let load = || Program::load(folder.path(), &target()).map_err(|error| error.to_string());
+    whole();
+    let told = load().map(|_| ()).unwrap_err();
+    assert!(told.contains("reading") && told.contains("SOURCES.sha256"), "{told}");
+    take("SOURCES.sha256", "SOURCES.sha256");
+    load().map(|_| ()).unwrap();
+    for (other, mine) in names(64).iter().zip(&names(32)) {
+        take(other, mine);
+        let told = load().map(|_| ()).unwrap_err();
+        assert!(told.contains(mine) && told.contains("not the file whose sum"), "{told}");
+        whole();
+    }
+    std::fs::write(folder.path().join(&names(32)[0]), "{}").unwrap();
+    assert!(load().is_err(), "no program at all");
 }

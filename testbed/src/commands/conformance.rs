@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &ConformanceArgs, format: Format) -> Outcome {
         rows.extend(scripts.iter().map(|script| row(script, kind, target, &arguments.programs)));
     }
     if let Some(document) = &arguments.table {
-        let table = table(&rows, &targets, &made_with(arguments));
+        let table = table(&rows, &targets, &made_with(arguments, &targets));
         write_table(document, &table).map_err(|error| Exit::Failed.because(error))?;
     }
     match format {
@@ -144,13 +144,20 @@ fn table(rows: &[Row], targets: &[&str], made_with: &str) -> String {
 }
 
 /// When and with what the table was made.
-fn made_with(arguments: &ConformanceArgs) -> String {
+fn made_with(arguments: &ConformanceArgs, targets: &[&str]) -> String {
     let day = time::OffsetDateTime::now_utc().date();
-    let version = Command::new("simple_switch").arg("--version").output();
-    let switch = version.map_or_else(
-        |_| "without simple_switch".to_owned(),
-        |output| format!("simple_switch {}", String::from_utf8_lossy(&output.stdout).trim()),
+    let said = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let mut switch = said("simple_switch", &["--version"]).map_or_else(
+        || "without simple_switch".to_owned(),
+        |version| format!("simple_switch {version}"),
     );
+    if targets.contains(&Kind::Swx.name()) {
+        let version = said("pkg-config", &["--modversion", "libdpdk"]);
+        switch += &format!(", the SWX pipeline of DPDK {}", version.unwrap_or_default());
+    }
     let program = fs::read(arguments.programs.join("SOURCES.sha256")).map_or_else(
         |_| "no programs".to_owned(),
         |sums| Sha256::digest(sums).iter().take(6).map(|byte| format!("{byte:02x}")).collect(),

@@ -9,7 +9,9 @@ use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_node::stats::write_text;
 use weft_process::say;
-use weft_testbed::replay::{Fields, Options, Outcome as Replayed, Speed, replay, replay_captures};
+use weft_testbed::replay::{
+    Carrier, Fields, Options, Outcome as Replayed, ReplayError, Speed, replay, replay_captures,
+};
 use weft_wire::Rank;
 
 use super::{Exit, Failure, Format, Outcome, emit, emit_csv, emit_json};
@@ -48,6 +50,9 @@ pub(crate) struct ReplayArgs {
     /// How fast frames come.
     #[arg(long, value_enum, default_value_t)]
     speed: SpeedName,
+    /// What carries frames to and from the engines of a recording.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "config")]
+    io: IoName,
     /// Replay what is whole of a recording whose node was killed.
     #[arg(long)]
     partial: bool,
@@ -62,10 +67,24 @@ enum SpeedName {
     Max,
 }
 
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+enum IoName {
+    /// Memory of this process.
+    #[default]
+    Memory,
+    /// DPDK's net_pcap, which reads them from a capture and writes another; in a build with DPDK.
+    #[value(name = "net_pcap")]
+    NetPcap,
+}
+
 pub(crate) fn run(arguments: &ReplayArgs, format: Format) -> Outcome {
     let many = arguments.inputs.len() > 1;
     if many && (arguments.expect.is_some() || arguments.write.is_some()) {
         return Err(Exit::Usage.because(anyhow!("--expect and --write are for one recording")));
+    }
+    if many && arguments.io == IoName::NetPcap {
+        let problem = "--io net_pcap is for one recording, for DPDK starts once in a process";
+        return Err(Exit::Usage.because(anyhow!(problem)));
     }
     if let Some(config) = &arguments.config {
         let map = arguments.map.iter().copied().collect();
@@ -113,7 +132,10 @@ fn one(input: &Path, arguments: &ReplayArgs) -> Result<Replayed, Failure> {
         None
     };
     let options = options(arguments, anew.as_ref().map(tempfile::TempDir::path))?;
-    let outcome = replay(input, &options).map_err(|error| usage(error.into()))?;
+    let outcome = replay(input, &options).map_err(|error| match error {
+        ReplayError::NoDpdk => Exit::CannotRun.because(error),
+        error => usage(error.into()),
+    })?;
     if let (Some(anew), Some(reason)) = (&anew, &arguments.reason) {
         bless(input, anew.path(), reason, &outcome).map_err(|error| Exit::Failed.because(error))?;
     }
@@ -130,6 +152,10 @@ fn options(arguments: &ReplayArgs, bless: Option<&Path>) -> Result<Options, Fail
         speed: match arguments.speed {
             SpeedName::Realtime => Speed::Realtime,
             SpeedName::Max => Speed::Max,
+        },
+        carrier: match arguments.io {
+            IoName::Memory => Carrier::Memory,
+            IoName::NetPcap => Carrier::NetPcap,
         },
         partial: arguments.partial,
     })

@@ -1,6 +1,14 @@
 //! Captures of somebody else against a configuration: which frame is whose, and what it would be
 //! if it had come to this box.
 //!
+//! | module | what it does |
+//! | --- | --- |
+//! | `survey` | finds out from the frames who is who (pure) |
+//! | `mapping` | rewrites frames for this box, and back |
+//! | `judge` | compares what came out, and writes it |
+//!
+//! Has the engine meet the frames of the capture, and handshakes of our own in between.
+//!
 //! Who sends a contribution has its bit in it, so ranks follow from the frames, or from `--map`.
 //! Rows are the configuration's of the same job and number, else its rows in the order in which the
 //! capture has them. The box is who most contributions go to. A handshake cannot be repeated, for
@@ -13,8 +21,12 @@
 //! What is compared: what the box sent to each member, in order, without the handshake. What the
 //! two boxes' network stacks decide differs by nature and is left out ([`OUTER`]).
 
+mod judge;
+mod mapping;
+mod survey;
+
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -22,21 +34,23 @@ use std::time::{Duration, Instant};
 
 use weft_engine::role::aggregator::Aggregator;
 use weft_io::PortInfo;
-use weft_io::pcap::{Capture, Packet as Captured, PcapWriter};
-use weft_kernel::{Kernels, crc32c};
+use weft_io::pcap::{Capture, Packet as Captured};
+use weft_kernel::Kernels;
 use weft_lane::{LanePort, RoleLane, Settings};
 use weft_node::stats::{LaneSnapshot, Report};
-use weft_wire::frame::{Encap, Endpoint, Udp};
+use weft_wire::frame::Endpoint;
 use weft_wire::header::{Kind, Packet};
-use weft_wire::hello::{Hello, Integrity, Phase};
-use weft_wire::{Cookie, GroupId, JobId, MacAddr, Nanos, Rank};
+use weft_wire::hello::{Hello, Phase};
+use weft_wire::{GroupId, MacAddr, Nanos, Rank};
 
-use super::difference::Difference;
 use super::load::{ReplayError, read_config};
 use super::member::Member;
 use super::options::{Options, Outcome, Speed};
-use super::play::{alone, compare};
+use super::play::alone;
 use super::port::{Script, ScriptPort};
+
+use mapping::{Formed, Row};
+use survey::{Survey, open};
 
 /// Fields that network stacks decide.
 pub const OUTER: &str = "eth.target,eth.source,ip.tos,ip.id,ip.fragment,ip.ttl,ip.checksum,ip.flow,\
@@ -126,87 +140,6 @@ fn load(inputs: &[PathBuf]) -> Result<Vec<Capture>, ReplayError> {
         }
     };
     inputs.iter().map(one).collect()
-}
-
-/// What captures say of who is who.
-#[derive(Debug, Default)]
-struct Survey {
-    target: Option<Endpoint>,
-    /// Ranks by the address that contributions came from, and their Ethernet addresses.
-    ranks: BTreeMap<SocketAddr, (Rank, MacAddr)>,
-    /// Groups that the box welcomed members to, and the sessions.
-    welcomed: BTreeMap<(JobId, u32), u64>,
-    /// What it told them to put into their frames, and what its own carry.
-    cookies_up: BTreeSet<u32>,
-    welcome_down: BTreeMap<(JobId, u32), Cookie>,
-    /// What the box put into frames to an address, by group.
-    cookies_down: BTreeMap<(SocketAddr, u32), Cookie>,
-}
-
-impl Survey {
-    fn of<'a>(captures: impl Iterator<Item = &'a Capture>, map: &BTreeMap<IpAddr, Rank>) -> Self {
-        let mut survey = Self::default();
-        let mut targets: BTreeMap<SocketAddr, (usize, MacAddr)> = BTreeMap::new();
-        for packet in captures.flat_map(Capture::packets) {
-            let Some((udp, weft)) = open(&packet) else { continue };
-            if weft.kind() == Some(Kind::Contrib)
-                && let Some(rank) = weft.members().single()
-            {
-                let rank = map.get(&udp.source.ip()).copied().unwrap_or(rank);
-                survey.ranks.entry(udp.source).or_insert((rank, udp.source_mac));
-                let mac =
-                    packet.bytes.first_chunk().map_or_else(MacAddr::default, |mac| MacAddr(*mac));
-                targets.entry(udp.target).or_insert((0, mac)).0 += 1;
-            } else if weft.kind() == Some(Kind::Hello) {
-                if let Ok((hello, _)) = Hello::parse(weft.payload())
-                    && hello.phase == Phase::Welcome
-                {
-                    survey.cookies_up.insert(hello.cookie_up.0);
-                    let key = (weft.job(), weft.group().0);
-                    survey.welcome_down.insert(key, hello.cookie_down);
-                    survey.welcomed.insert((weft.job(), weft.group().0), hello.session);
-                }
-            } else {
-                survey.cookies_down.insert((udp.target, weft.group().0), weft.cookie());
-            }
-        }
-        let most = targets.into_iter().max_by_key(|(_, (count, _))| *count);
-        survey.target = most.map(|(addr, (_, mac))| Endpoint { mac, addr });
-        survey
-    }
-}
-
-/// The datagram of Weft's in a whole packet.
-fn open<'a>(packet: &Captured<'a>) -> Option<(Udp, Packet<&'a [u8]>)> {
-    if packet.is_cut() {
-        return None;
-    }
-    let udp = Udp::parse(packet.bytes).ok()?;
-    let weft = Packet::new_checked(packet.bytes.get(udp.payload_range())?).ok()?;
-    (weft.version() == weft_wire::header::VERSION && weft.kind().is_some()).then_some((udp, weft))
-}
-
-/// A row of the capture, and which of ours it is.
-#[derive(Debug)]
-struct Row {
-    job: JobId,
-    number: u16,
-    /// Ours, by index in the configuration.
-    index: usize,
-    members: Vec<Member>,
-    /// The last JOIN of each rank in the capture.
-    joins: Vec<Option<(Hello, Vec<u8>)>>,
-    formed: Vec<Formed>,
-}
-
-/// A generation of the capture, and what it is here.
-#[derive(Debug)]
-struct Formed {
-    theirs: GroupId,
-    ours: GroupId,
-    cookies_up: Vec<Cookie>,
-    cookie_down: Cookie,
-    session: u64,
 }
 
 struct Foreign<'a> {
@@ -362,84 +295,6 @@ impl<'a> Foreign<'a> {
         std::mem::take(&mut self.wire.borrow_mut().outbox)
     }
 
-    /// What the frame would be if it had come to this box.
-    fn translate(
-        &mut self,
-        now: Nanos,
-        bytes: &[u8],
-        udp: &Udp,
-        weft: &Packet<&[u8]>,
-        rank: Rank,
-    ) -> Option<Vec<u8>> {
-        let row = self.row(weft)?;
-        if rank.index() >= self.rows[row].members.len() {
-            return None;
-        }
-        let is_known = self.rows[row].formed.iter().any(|it| it.theirs == weft.group());
-        let welcomed = &self.survey.welcomed;
-        let has_handshake = welcomed
-            .keys()
-            .any(|(job, group)| *job == weft.job() && GroupId(*group).row() == weft.group().row());
-        let is_stale = has_handshake && !self.survey.cookies_up.contains(&weft.cookie().0);
-        if !is_known && !is_stale {
-            self.form(now, row, weft.group());
-        }
-        let row = &self.rows[row];
-        let config = &self.settings.table.rows[row.index];
-        let formed = row.formed.iter().find(|formed| formed.theirs == weft.group());
-        let unknown = GroupId::new(config.row, weft.group().generation());
-        let (cookie, group) = match formed {
-            _ if is_stale => (weft.cookie(), formed.map_or(unknown, |formed| formed.ours)),
-            Some(formed) => (formed.cookies_up[rank.index()], formed.ours),
-            None => return None,
-        };
-        let mut datagram = bytes[udp.payload_range()].to_vec();
-        datagram[2..4].copy_from_slice(&config.job.0.to_be_bytes());
-        datagram[4..8].copy_from_slice(&cookie.0.to_be_bytes());
-        datagram[8..12].copy_from_slice(&group.0.to_be_bytes());
-        if weft.members().single().is_some() {
-            datagram[24..32].copy_from_slice(&rank.bit().0.to_be_bytes());
-        }
-        let is_crc = config.integrity == Integrity::Crc32c;
-        let was_good = weft.crc() == 0 || {
-            let mut copy = bytes[udp.payload_range()].to_vec();
-            Packet::new_unchecked(&mut copy[..]).verify_crc(crc32c)
-        };
-        let was_good = was_good && (udp.checksum == 0 || udp.checksum_ok(bytes));
-        let mut frame = row.members[rank.index()].datagram(&mut datagram, is_crc);
-        if !was_good && let Some(last) = frame.last_mut() {
-            *last ^= 1;
-        }
-        Some(frame)
-    }
-
-    /// The row of a frame; a new one finds its place in the configuration.
-    fn row(&mut self, weft: &Packet<&[u8]>) -> Option<usize> {
-        let (job, number) = (weft.job(), weft.group().row());
-        let known = self.rows.iter().position(|row| row.job == job && row.number == number);
-        if known.is_some() {
-            return known;
-        }
-        let ours = &self.settings.table.rows;
-        let is_free = |index: &usize| self.rows.iter().all(|row| row.index != *index);
-        let same = ours.iter().position(|row| row.job == job && row.row == number);
-        let index = same.filter(is_free).or_else(|| (0..ours.len()).find(is_free))?;
-        let config = &ours[index];
-        let has_checksum = config.integrity == Integrity::Checksum16;
-        let member = |(rank, member): (u8, &weft_engine::table::MemberConfig)| {
-            let mac = MacAddr([2, 0, 0, 0, u8::try_from(index).unwrap_or(u8::MAX), rank]);
-            let own = Endpoint { mac, addr: member.addr };
-            let (row, rank) = (config.row, Rank::new(rank)?);
-            let member = Member::new((own, self.local), config.job, row, rank, 1)?;
-            Some(if has_checksum { member.with_checksum() } else { member })
-        };
-        let members = (0..=u8::MAX).zip(&config.members).map(member).collect::<Option<_>>()?;
-        let members: Vec<Member> = members;
-        let joins = vec![None; members.len()];
-        self.rows.push(Row { job, number, index, members, joins, formed: Vec::new() });
-        Some(self.rows.len() - 1)
-    }
-
     /// Forms a row's lease anew, for this generation of the capture.
     fn form(&mut self, now: Nanos, row: usize, theirs: GroupId) {
         let count = self.rows[row].members.len();
@@ -490,120 +345,6 @@ impl<'a> Foreign<'a> {
             members.iter_mut().find_map(|member| member.handle(answer)).into_iter()
         });
         heard.last()
-    }
-
-    /// What a frame would be if the box of the capture had sent it, and to whom.
-    fn map_back(&self, frame: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
-        let udp = Udp::parse(frame).ok()?;
-        let mut datagram = frame.get(udp.payload_range())?.to_vec();
-        let weft = Packet::new_checked(&datagram[..]).ok()?;
-        if weft.kind() == Some(Kind::Hello) {
-            return None;
-        }
-        let (group, has_crc) = (weft.group(), weft.crc() != 0);
-        let ours = &self.settings.table.rows;
-        let row = self.rows.iter().find(|row| ours[row.index].row == group.row())?;
-        let config = &ours[row.index];
-        let formed = row.formed.iter().find(|formed| formed.ours == group);
-        let stale = GroupId::new(row.number, group.generation());
-        let theirs = formed.map_or(stale, |formed| formed.theirs);
-        let rank = config.members.iter().position(|member| member.addr == udp.target)?;
-        let peer = self.survey.ranks.iter().find(|(_, (it, _))| it.index() == rank);
-        // One that never contributed in the capture is where the configuration has it.
-        let to = peer.map_or_else(
-            || Endpoint { mac: MacAddr::default(), addr: udp.target },
-            |(addr, it)| Endpoint { mac: it.1, addr: *addr },
-        );
-        datagram[2..4].copy_from_slice(&row.job.0.to_be_bytes());
-        datagram[8..12].copy_from_slice(&theirs.0.to_be_bytes());
-        // Another cookie than the lease's is a stranger's, echoed.
-        let is_own =
-            formed.is_some_and(|formed| formed.cookie_down.0.to_be_bytes() == datagram[4..8]);
-        let welcome = self.survey.welcome_down.get(&(row.job, theirs.0));
-        let seen = || self.survey.cookies_down.get(&(to.addr, theirs.0));
-        if let Some(cookie) = welcome.or_else(seen).filter(|_| is_own) {
-            datagram[4..8].copy_from_slice(&cookie.0.to_be_bytes());
-        }
-        let mut packet = Packet::new_unchecked(&mut datagram[..]);
-        if has_crc {
-            packet.seal(crc32c);
-        }
-        let encap = Encap::new(self.target, to)?;
-        let start = encap.header_len();
-        let mut frame = vec![0; start + datagram.len()];
-        frame[start..].copy_from_slice(&datagram);
-        encap.emit(&mut frame, datagram.len());
-        if udp.checksum != 0 {
-            encap.finish(&mut frame);
-        }
-        Some((to.addr, frame))
-    }
-
-    /// Compares what came out with what the box of the capture sent.
-    fn finish(&mut self) -> Result<(), ReplayError> {
-        self.write()?;
-        if self.theirs.is_empty() {
-            let note = "the capture has nothing that the box sent: nothing is compared";
-            self.outcome.notes.push(note.to_owned());
-        }
-        let mut compared = std::mem::take(&mut self.theirs);
-        let is_compared = !compared.is_empty();
-        for (to, ours) in std::mem::take(&mut self.ours) {
-            let theirs = compared.remove(&to).unwrap_or_default();
-            let mut theirs = theirs.into_iter();
-            for (now, frame) in ours {
-                match theirs.next() {
-                    Some((index, expected)) => {
-                        let both = (&expected[..], &frame[..]);
-                        compare(&mut self.outcome, 0, index, now, both, &self.options);
-                    }
-                    None if is_compared => self.lacks(0, now, to, "none", "a frame"),
-                    None => {}
-                }
-            }
-            compared.insert(to, theirs.collect());
-        }
-        for (to, missing) in compared {
-            for (index, _) in missing {
-                self.lacks(index + 1, Nanos(0), to, "a frame", "none");
-            }
-        }
-        if self.handshakes > 0 {
-            let note = format!("{} frames of handshakes were replaced", self.handshakes);
-            self.outcome.notes.push(note);
-        }
-        if self.cut > 0 {
-            let cut = self.cut;
-            self.outcome.notes.push(format!("{cut} frames are cut by the capture's snaplen"));
-        }
-        Ok(())
-    }
-
-    fn lacks(&mut self, packet: usize, now: Nanos, to: SocketAddr, expected: &str, got: &str) {
-        self.outcome.differ(|| Difference {
-            lane: 0,
-            packet: packet as u64,
-            at_ns: now.0,
-            field: format!("frame to {to}"),
-            expected: expected.to_owned(),
-            got: got.to_owned(),
-        });
-    }
-
-    /// Writes what came out, in the order of time.
-    fn write(&self) -> Result<(), ReplayError> {
-        let Some(path) = &self.options.write else { return Ok(()) };
-        let mut all: Vec<&(Nanos, Vec<u8>)> = self.ours.values().flatten().collect();
-        all.sort_by_key(|(now, _)| *now);
-        let write = || {
-            let file = std::fs::File::create(path)?;
-            let mut writer = PcapWriter::new(std::io::BufWriter::new(file))?;
-            for (now, frame) in all {
-                writer.write(*now, frame)?;
-            }
-            writer.finish().map(|_| ())
-        };
-        write().map_err(|source| ReplayError::File { path: path.clone(), attempt: "write", source })
     }
 }
 

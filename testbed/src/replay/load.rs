@@ -76,6 +76,12 @@ pub enum ReplayError {
     /// The node's engines could not be made.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// This program has no DPDK.
+    #[error(
+        "--io net_pcap: this weft was built without DPDK; install libdpdk-dev and build with \
+         `cargo build -p weft-testbed --features dpdk`"
+    )]
+    NoDpdk,
     /// The configuration and what is asked for do not go together.
     #[error("{0}")]
     Unfit(String),

@@ -20,8 +20,21 @@ pub struct Options {
     pub ignore: Fields,
     /// How fast frames come.
     pub speed: Speed,
+    /// What carries frames to and from the engines of a recording.
+    pub carrier: Carrier,
     /// Put up with a recording without an end: replay what is whole.
     pub partial: bool,
+}
+
+/// What carries frames to and from the engines of a recording.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Carrier {
+    /// Memory.
+    #[default]
+    Memory,
+    /// DPDK's net_pcap, a device for each lane. EAL starts once, so there is one such replay in a
+    /// process.
+    NetPcap,
 }
 
 /// How fast frames come.

@@ -2,231 +2,35 @@
 //! its frames say, in their order.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::BufWriter;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use weft_engine::random::Seed;
-use weft_engine::role::aggregator::Aggregator;
 use weft_engine::role::replica::Replica;
 use weft_engine::role::server::Server;
 use weft_engine::table::Table;
-use weft_io::PortInfo;
-use weft_io::pcap::{Capture, PcapWriter};
-use weft_io::record::{Breath, Direction, Entry};
+use weft_io::record::Entry;
+use weft_io::{Port, PortInfo};
 use weft_kernel::{Kernels, crc32c};
-use weft_lane::{LaneEngine, LaneMap, LanePort, RoleLane, Wrapped, steer};
+use weft_lane::{LaneMap, LanePort, RoleLane, Wrapped, steer};
 use weft_node::host::Host;
 use weft_node::model;
 use weft_node::record::{NodeRole, Notes};
-use weft_node::stats::{EngineSnapshot, LaneSnapshot, Report};
+use weft_node::stats::{LaneSnapshot, Report};
 use weft_rpc::convert::{command, event, event_to_proto};
 use weft_rpc::v1;
 use weft_wire::{JobId, Nanos};
 
-use super::difference::{self, Difference};
+use super::difference::Difference;
+use super::keeps::Keeps;
 use super::load::{Lane, Recording, ReplayError, damaged};
-use super::options::{Options, Outcome, Speed};
-use super::port::{Script, ScriptPort};
+use super::net_pcap::Devices;
+use super::options::{Carrier, Options, Outcome, Speed};
+use super::port::ScriptPort;
+use super::recorded::Recorded;
 use super::tape::ReplayTape;
-
-type Port = LanePort<ScriptPort<Recorded>>;
-type Output = PcapWriter<BufWriter<File>>;
-
-/// What a server keeps, as a recording has it.
-pub(super) trait Keeps: LaneEngine + EngineSnapshot {
-    /// Records became durable.
-    fn durable(&mut self, job: JobId, position: u64) {
-        let _ = (job, position);
-    }
-
-    /// The next record.
-    fn journal(&mut self, record: &mut Vec<u8>) -> Option<(JobId, u64)> {
-        let _ = record;
-        None
-    }
-
-    /// There is no room for records.
-    fn journal_full(&mut self) {}
-}
-
-impl Keeps for Aggregator {}
-impl Keeps for Replica {}
-
-impl Keeps for Server {
-    fn durable(&mut self, job: JobId, position: u64) {
-        self.handle_durable(job, position);
-    }
-
-    fn journal(&mut self, record: &mut Vec<u8>) -> Option<(JobId, u64)> {
-        self.poll_journal(record)
-    }
-
-    fn journal_full(&mut self) {
-        self.handle_journal_full();
-    }
-}
-
-/// The frames of a lane, and what comes of them.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    capture: Capture,
-    /// Sent instead of what the recording has.
-    expected: Option<Capture>,
-    expected_next: usize,
-    options: Options,
-    lane: usize,
-    /// The packet at which the present breath begins.
-    start: usize,
-    breath: Breath,
-    arrived: usize,
-    left: usize,
-    calls: u32,
-    output: Option<Output>,
-    clock_origin: Nanos,
-    output_failed: bool,
-    outcome: Outcome,
-}
-
-impl Script for Recorded {
-    fn arrive(&mut self, buffer: &mut [u8]) -> Option<usize> {
-        if self.arrived >= self.breath.rx as usize {
-            return None;
-        }
-        let bytes = self.capture.get(self.start + self.arrived)?.bytes;
-        buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        self.arrived += 1;
-        Some(bytes.len())
-    }
-
-    fn leave(&mut self, now: Nanos, frame: &[u8]) {
-        if let Some(output) = &mut self.output {
-            let at = self.clock_origin.saturating_add(now);
-            self.output_failed |= output.write(at, frame).is_err();
-        }
-        let index = self.start + self.breath.rx as usize + self.left;
-        self.left += 1;
-        let (number, expected) = match &self.expected {
-            Some(capture) => {
-                let number = self.expected_next;
-                self.expected_next += 1;
-                (number, capture.get(number).map(|packet| packet.bytes))
-            }
-            None if self.left > self.breath.tx as usize => (index, None),
-            None => (index, self.capture.get(index).map(|packet| packet.bytes)),
-        };
-        match expected {
-            Some(expected) if expected == frame => {}
-            Some(expected) => {
-                compare(
-                    &mut self.outcome,
-                    self.lane,
-                    number,
-                    now,
-                    (expected, frame),
-                    &self.options,
-                );
-            }
-            None => {
-                let got = format!("{} octets", frame.len());
-                differ(&mut self.outcome, self.lane, number, now, "frame", "none", &got);
-            }
-        }
-    }
-
-    fn is_empty_pool(&mut self) -> bool {
-        let call = self.calls;
-        self.calls += 1;
-        self.breath.nombuf.contains(&call)
-    }
-}
-
-impl Recorded {
-    fn begin(&mut self, breath: Breath) -> Result<(), &'static str> {
-        let packets = |from: usize, count: u32, direction| {
-            (from..from + count as usize).all(|index| {
-                self.capture.get(index).is_some_and(|packet| packet.direction == Some(direction))
-            })
-        };
-        let out = self.start + breath.rx as usize;
-        if !packets(self.start, breath.rx, Direction::In)
-            || !packets(out, breath.tx, Direction::Out)
-        {
-            return Err("the frames are not those that the log says");
-        }
-        (self.arrived, self.left, self.calls) = (0, 0, 0);
-        self.breath = breath;
-        Ok(())
-    }
-
-    fn end(&mut self) {
-        self.outcome.packets_in += self.arrived as u64;
-        self.outcome.packets_out += self.left as u64;
-        let (rx, tx) = (self.breath.rx as usize, self.breath.tx as usize);
-        if self.expected.is_none() {
-            for missing in self.left..tx {
-                let index = self.start + rx + missing;
-                let len = self.capture.get(index).map_or(0, |packet| packet.bytes.len());
-                let (outcome, now) = (&mut self.outcome, self.breath.now);
-                differ(outcome, self.lane, index, now, "frame", &format!("{len} octets"), "none");
-            }
-        }
-        self.start += rx + tx;
-    }
-
-    /// What was expected behind the last breath.
-    fn finish(&mut self) {
-        let Some(expected) = &self.expected else { return };
-        for index in self.expected_next..expected.len() {
-            let len = expected.get(index).map_or(0, |packet| packet.bytes.len());
-            let (outcome, now) = (&mut self.outcome, self.breath.now);
-            differ(outcome, self.lane, index, now, "frame", &format!("{len} octets"), "none");
-        }
-    }
-}
-
-/// Counts a frame that differs, and shows the first fields.
-pub(super) fn compare(
-    outcome: &mut Outcome,
-    lane: usize,
-    index: usize,
-    now: Nanos,
-    (expected, got): (&[u8], &[u8]),
-    options: &Options,
-) {
-    let found = difference::compare(expected, got, &options.ignore);
-    let Some((first, others)) = found.split_first() else { return };
-    let more = if others.is_empty() {
-        String::new()
-    } else {
-        let names: Vec<&str> = others.iter().take(3).map(|(name, ..)| name.as_str()).collect();
-        let dots = if others.len() > 3 { ", …" } else { "" };
-        format!(" (and {}{dots})", names.join(", "))
-    };
-    differ(outcome, lane, index, now, &first.0, &first.1, &format!("{}{more}", first.2));
-}
-
-fn differ(
-    outcome: &mut Outcome,
-    lane: usize,
-    index: usize,
-    now: Nanos,
-    field: &str,
-    expected: &str,
-    got: &str,
-) {
-    outcome.differ(|| Difference {
-        lane,
-        packet: index as u64 + 1,
-        at_ns: now.0,
-        field: field.to_owned(),
-        expected: expected.to_owned(),
-        got: got.to_owned(),
-    });
-}
 
 /// Replays all lanes of a recording.
 pub(super) fn play(recording: &mut Recording, options: &Options) -> Result<Outcome, ReplayError> {
@@ -240,9 +44,16 @@ pub(super) fn play(recording: &mut Recording, options: &Options) -> Result<Outco
     }
     let table = recording.settings.table_at(recording.mac);
     let mut anew = options.bless.as_deref().map(|path| begin_anew(recording, path)).transpose()?;
+    let mut devices = match options.carrier {
+        Carrier::Memory => None,
+        Carrier::NetPcap => Some(Devices::open(recording)?),
+    };
     for (index, lane) in std::mem::take(&mut recording.lanes).into_iter().enumerate() {
         let play = Play { recording, options, table: &table, lane: index, started };
-        snapshots.push(play.lane(lane, &mut outcome, anew.as_mut())?);
+        snapshots.push(play.lane(lane, &mut outcome, anew.as_mut(), devices.as_mut())?);
+    }
+    if let Some(devices) = devices {
+        devices.finish(&mut outcome)?;
     }
     if let (Some(anew), Some(path)) = (anew, &options.bless)
         && anew.finish().ended > 0
@@ -281,6 +92,7 @@ impl Play<'_> {
         lane: Lane,
         outcome: &mut Outcome,
         anew: Option<&mut weft_io::record::Recording>,
+        devices: Option<&mut Devices>,
     ) -> Result<LaneSnapshot, ReplayError> {
         let Lane { capture, log, log_path, frames_path, end } = lane;
         let file = |path: &std::path::Path, line, source| ReplayError::Line {
@@ -306,11 +118,42 @@ impl Play<'_> {
             }
             (None, None) => outcome.notes.push(format!("{}: has no end", log_path.display())),
         }
-        let script = Rc::new(RefCell::new(self.script(capture)?));
+        let recorded = Recorded::new(capture, self.lane, self.options, &self.recording.head)?;
+        let script = Rc::new(RefCell::new(recorded));
         let head = &self.recording.head.lanes[self.lane];
         let info = self.recording.info(self.lane);
-        let port =
-            ScriptPort::new(Rc::clone(&script), info, head.buffer_len, head.recycled_len_max);
+        let log = Log { text: &log, path: &log_path, frames_path: &frames_path };
+        let (snapshot, missing) = match devices {
+            None => {
+                let (len, recycled) = (head.buffer_len, head.recycled_len_max);
+                let port = ScriptPort::new(Rc::clone(&script), info, len, recycled);
+                self.on(port, &script, &log, draws, anew)?
+            }
+            Some(devices) => {
+                let port = devices.port(self.lane, &script, info);
+                self.on(port, &script, &log, draws, anew)?
+            }
+        };
+        let mut script = script.borrow_mut();
+        script.finish();
+        script.outcome.draws_missing = missing;
+        if let Some(path) = self.options.write.as_ref().filter(|_| script.output_failed) {
+            return Err(damaged(path, "the disk is full"));
+        }
+        outcome.add(std::mem::take(&mut script.outcome));
+        Ok(snapshot)
+    }
+
+    /// Puts the engine of the recording's role on a port, and has it meet all; what it counted, and
+    /// how many numbers it drew that the recording does not have.
+    fn on<P: Port>(
+        &self,
+        port: P,
+        script: &RefCell<Recorded>,
+        log: &Log<'_>,
+        draws: Vec<(&str, u64)>,
+        anew: Option<&mut weft_io::record::Recording>,
+    ) -> Result<(LaneSnapshot, u64), ReplayError> {
         let mut port = alone(port, &self.recording.settings.lanes);
         if let Some(recorder) = anew.and_then(|anew| anew.lane(self.lane)) {
             port.record(recorder);
@@ -321,12 +164,11 @@ impl Play<'_> {
         let seed = Seed::from(0).with_tape(Arc::<ReplayTape>::clone(&tape));
         let (settings, kernels) = (&self.recording.settings, Kernels::detect());
         let (local, mtu) = (self.table.config().local, self.table.config().mtu);
-        let log = Log { text: &log, path: &log_path, frames_path: &frames_path };
         let snapshot = match self.recording.head.role {
             NodeRole::Aggregator => {
                 let lane = u16::try_from(self.lane).expect("the table bounds the shards");
                 let engine = settings.aggregator(self.table, lane, seed, kernels);
-                self.follow(RoleLane::new(port, engine), &script, &log)?
+                self.follow(RoleLane::new(port, engine), script, log)?
             }
             NodeRole::Server => {
                 let jobs = model::server_jobs(settings)?;
@@ -338,48 +180,16 @@ impl Play<'_> {
                         damaged(&self.recording.directory, &problem)
                     })?;
                 }
-                self.follow(RoleLane::new(port, engine), &script, &log)?
+                self.follow(RoleLane::new(port, engine), script, log)?
             }
             NodeRole::Replica => {
                 let jobs = model::replica_jobs(settings)?;
                 let engine = Replica::of_seed(local, mtu, &jobs, seed, kernels);
                 let engine = engine.expect("it was judged when the configuration was read");
-                self.follow(RoleLane::new(port, engine), &script, &log)?
+                self.follow(RoleLane::new(port, engine), script, log)?
             }
         };
-        let mut script = script.borrow_mut();
-        script.finish();
-        script.outcome.draws_missing = tape.missing();
-        if let Some(path) = self.options.write.as_ref().filter(|_| script.output_failed) {
-            return Err(damaged(path, "the disk is full"));
-        }
-        outcome.add(std::mem::take(&mut script.outcome));
-        Ok(snapshot)
-    }
-
-    fn script(&self, capture: Capture) -> Result<Recorded, ReplayError> {
-        let expected = self.options.expect.as_deref().map(Capture::load).transpose()?;
-        let create = |path: &std::path::PathBuf| {
-            File::create(path).and_then(|file| PcapWriter::new(BufWriter::new(file))).map_err(
-                |source| ReplayError::File { path: path.clone(), attempt: "write", source },
-            )
-        };
-        Ok(Recorded {
-            capture,
-            expected,
-            expected_next: 0,
-            options: self.options.clone(),
-            lane: self.lane,
-            start: 0,
-            breath: Breath::default(),
-            arrived: 0,
-            left: 0,
-            calls: 0,
-            output: self.options.write.as_ref().map(create).transpose()?,
-            clock_origin: Nanos(self.recording.head.clock_origin_ns),
-            output_failed: false,
-            outcome: Outcome::default(),
-        })
+        Ok((snapshot, tape.missing()))
     }
 
     fn host(&self) -> Host {
@@ -394,9 +204,9 @@ impl Play<'_> {
     }
 
     /// Has a lane meet all that is in its log.
-    fn follow<E: Keeps>(
+    fn follow<P: Port, E: Keeps>(
         &self,
-        mut lane: RoleLane<Port, E>,
+        mut lane: RoleLane<LanePort<P>, E>,
         script: &RefCell<Recorded>,
         log: &Log<'_>,
     ) -> Result<LaneSnapshot, ReplayError> {
@@ -448,9 +258,9 @@ impl Play<'_> {
     }
 
     /// What was told and is not in the log.
-    fn settle<E: Keeps>(
+    fn settle<P: Port, E: Keeps>(
         &self,
-        lane: &mut RoleLane<Port, E>,
+        lane: &mut RoleLane<LanePort<P>, E>,
         script: &RefCell<Recorded>,
         now: Nanos,
     ) {
@@ -484,10 +294,10 @@ impl Play<'_> {
     }
 
     /// Has the engine meet what happened between two breaths.
-    fn meet<E: Keeps>(
+    fn meet<P: Port, E: Keeps>(
         &self,
         entry: &Entry<'_>,
-        lane: &mut RoleLane<Port, E>,
+        lane: &mut RoleLane<LanePort<P>, E>,
         script: &RefCell<Recorded>,
         now: Nanos,
         record: &mut Vec<u8>,
@@ -557,9 +367,8 @@ fn show_event(octets: &[u8]) -> String {
 }
 
 /// The one lane of a node on this port.
-pub(super) fn alone<S: Script>(port: ScriptPort<S>, map: &LaneMap) -> LanePort<ScriptPort<S>> {
-    let (port, _) =
-        steer(Wrapped::Plain(port), Vec::<Wrapped<ScriptPort<S>>>::new(), false, map, 1, None);
+pub(super) fn alone<P: Port>(port: P, map: &LaneMap) -> LanePort<P> {
+    let (port, _) = steer(Wrapped::Plain(port), Vec::<Wrapped<P>>::new(), false, map, 1, None);
     weft_io::record::Recorded::new(port)
 }
 

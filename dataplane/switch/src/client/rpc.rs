@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Sender, TrySendError};
 use prost::Message;
@@ -17,7 +17,7 @@ use weft_rpc::p4::v1::p4_runtime_client::P4RuntimeClient;
 use weft_rpc::p4::v1::stream_message_request::Update as Up;
 use weft_rpc::p4::v1::stream_message_response::Update as Down;
 
-use super::{Answer, Ends, LinkConfig, Request, close, deadline};
+use super::{Answer, Ends, LinkConfig, Patience, Request, close};
 use crate::SwitchError;
 
 type Client = P4RuntimeClient<Channel>;
@@ -52,7 +52,7 @@ struct Session {
 impl Session {
     /// Dials until somebody answers, or the configured patience ends.
     async fn begin(config: &LinkConfig, stop: &AtomicBool) -> Result<Self, SwitchError> {
-        let deadline = deadline(config);
+        let mut patience = Patience::begin();
         loop {
             if stop.load(Ordering::Relaxed) {
                 return Err(SwitchError::Stopped);
@@ -62,8 +62,8 @@ impl Session {
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Again(problem)) => problem,
             };
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(SwitchError::Unreachable { grpc: config.grpc.clone(), problem });
+            if let Some(error) = patience.failed(config, problem) {
+                return Err(error);
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use weft_p4_interpreter::Switch;
@@ -210,13 +211,15 @@ pub(crate) fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Runs frames through simple_switch, without root: captures for ports.
-pub(crate) fn run_switch(golden: &Golden, frames: &[(u16, Vec<u8>)]) -> Ports {
+/// Runs frames through simple_switch, without root: captures for ports. It is done when as much has
+/// come as is expected, and nothing more comes; one that is given no processor for a while is not.
+pub(crate) fn run_switch(golden: &Golden, frames: &[(u16, Vec<u8>)], expected: &Ports) -> Ports {
     let folder = tempfile::tempdir().expect("a folder");
     let at = |name: String| folder.path().join(name);
     let mut ports: Vec<u16> = golden.out.keys().copied().chain([0, 1, 2, 3, 8, 9, 255]).collect();
     ports.sort_unstable();
     ports.dedup();
+    let mut held = Vec::new();
     for port in &ports {
         let mut file = CAPTURE_HEADER.to_vec();
         for (index, (from, frame)) in frames.iter().enumerate() {
@@ -229,14 +232,18 @@ pub(crate) fn run_switch(golden: &Golden, frames: &[(u16, Vec<u8>)]) -> Ports {
                 file.extend(frame);
             }
         }
-        fs::write(at(format!("p{port}_in.pcap")), file).expect("written");
+        if *port == CPU_PORT {
+            held = file;
+        } else {
+            fs::write(at(format!("p{port}_in.pcap")), file).expect("written");
+        }
     }
+    let may_begin = hold(at(format!("p{CPU_PORT}_in.pcap")), held);
     let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let thrift = probe.local_addr().expect("bound").port().to_string();
     drop(probe);
     let mut command = Command::new("simple_switch");
-    // Frames are read some seconds later, when the tables are written.
-    command.args(["--use-files", "3", "--thrift-port", &thrift, "-L", "off"]);
+    command.args(["--use-files", "0", "--thrift-port", &thrift, "-L", "off"]);
     // The default is a socket in /tmp, which the switches of a machine would share.
     command.args(["--notifications-addr", "inproc://notifications"]);
     for port in &ports {
@@ -253,23 +260,26 @@ pub(crate) fn run_switch(golden: &Golden, frames: &[(u16, Vec<u8>)]) -> Ports {
     cli.args(["--thrift-port", &thrift]).stdin(Stdio::piped()).stdout(Stdio::null());
     let mut cli = cli.stderr(Stdio::null()).spawn().expect("it starts");
     let mut input = cli.stdin.take().expect("a pipe");
+    // A frame that finds 64 others at its port is dropped: that is the switch's, not the program's.
+    let depth = format!("set_queue_depth {QUEUE_DEPTH}\n");
+    input.write_all(depth.as_bytes()).expect("it reads");
     input.write_all(golden.config.as_bytes()).expect("it reads");
     drop(input);
     assert!(cli.wait().expect("it ends").success(), "simple_switch_CLI");
-    // It is done when nothing more comes for a while.
-    let size = || -> u64 {
-        let sizes = ports
-            .iter()
-            .map(|port| fs::metadata(at(format!("p{port}_out.pcap"))).map_or(0, |file| file.len()));
-        sizes.sum()
+    may_begin.send(()).expect("the pipe's thread waits");
+    let size = || -> usize {
+        let size = |port: &u16| fs::metadata(at(format!("p{port}_out.pcap"))).map(|it| it.len());
+        ports.iter().map(|port| size(port).map_or(0, |len| usize::try_from(len).unwrap())).sum()
     };
+    let lens = expected.values().flatten().map(|frame| RECORD_HEADER_LEN + frame.len());
+    let expected = lens.sum::<usize>() + ports.len() * CAPTURE_HEADER.len();
     let (mut seen, mut since) = (0, Instant::now());
-    while Instant::now() < until && (seen == 0 || since.elapsed() < IDLE) {
+    while since.elapsed() < if seen < expected { PATIENCE } else { IDLE } {
         if size() != seen {
             (seen, since) = (size(), Instant::now());
         }
         assert!(child.try_wait().expect("a child").is_none(), "simple_switch has died");
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(20));
     }
     child.kill().expect("it is ours");
     child.wait().expect("it ends");
@@ -280,7 +290,28 @@ pub(crate) fn run_switch(golden: &Golden, frames: &[(u16, Vec<u8>)]) -> Ports {
     ports.iter().map(read).collect()
 }
 
+/// Has a port's frames come through a pipe, once the sender says so. The switch takes no frame of
+/// any port before it has seen the first one of each, so all wait until the tables are written.
+fn hold(pipe: PathBuf, capture: Vec<u8>) -> Sender<()> {
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success(), "mkfifo {}", pipe.display());
+    let (may_begin, wait) = channel();
+    std::thread::spawn(move || {
+        let mut file = fs::OpenOptions::new().write(true).open(pipe).expect("the switch opens it");
+        let (header, records) = capture.split_at(CAPTURE_HEADER.len());
+        file.write_all(header).expect("the switch reads it");
+        // Nobody is there to be told where the test has failed meanwhile.
+        if wait.recv().is_ok() {
+            let _ = file.write_all(records);
+        }
+    });
+    may_begin
+}
+
 const CAPTURE_HEADER: [u8; 24] =
     [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
-const PATIENCE: Duration = Duration::from_secs(60);
-const IDLE: Duration = Duration::from_secs(2);
+const CPU_PORT: u16 = 255;
+const RECORD_HEADER_LEN: usize = 16;
+const QUEUE_DEPTH: usize = 100_000;
+const PATIENCE: Duration = Duration::from_secs(30);
+const IDLE: Duration = Duration::from_millis(500);

@@ -35,8 +35,10 @@ fn credits_and_sums() -> Vec<Vector> {
         ..credit
     };
     let payload = i32_payload();
+    let padding = vec![0; payload.len()];
     vec![
         valid("pull-credit", "releases one sum of ranks 0, 1 and 3", Ipv4, &credit, &[]),
+        valid("pull-padded", "a credit as long as its sum, to a switch", Ipv4, &credit, &padding),
         valid("pull-direct", "asks a member itself", Ipv6, &direct, &[]),
         valid("pull-repair", "a replica asks the server's log", Ipv4, &repair, &[]),
         valid("sum", "of three members, to the server", Ipv4, &sum, &payload),
