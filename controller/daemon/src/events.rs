@@ -17,6 +17,7 @@ pub struct Events(File);
 #[derive(Debug, Serialize)]
 struct Installed {
     t_ns: u64,
+    job: u16,
     event: &'static str,
     group: u32,
     order: u64,
@@ -44,6 +45,7 @@ impl Events {
     pub fn installed(&mut self, group: &GroupDescriptor) -> std::io::Result<()> {
         let line = Installed {
             t_ns: monotonic_ns(),
+            job: group.job.0,
             event: "installed",
             group: group.group.0,
             order: group.order.0,
@@ -82,7 +84,7 @@ mod tests {
 
     fn group(order: u64) -> GroupDescriptor {
         GroupDescriptor {
-            job: JobId(0),
+            job: JobId(5),
             group: GroupId(70),
             order: OrderNumber(order),
             members: vec![GroupMember { rank: Rank::new(2).expect("a rank"), version: Version(9) }],
@@ -111,7 +113,7 @@ mod tests {
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!((&lines[0]["order"], &lines[1]["order"]), (&3.into(), &4.into()));
-        assert_eq!(lines[0]["event"], "installed");
+        assert_eq!((&lines[0]["event"], &lines[0]["job"]), (&"installed".into(), &5.into()));
         assert_eq!(lines[0]["members"], serde_json::json!([[2, 9]]));
     }
 }

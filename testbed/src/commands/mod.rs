@@ -32,6 +32,7 @@ mod rows;
 pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_ground;
+mod run_jobs;
 mod run_packet;
 pub(crate) mod soak;
 pub(crate) mod worker;

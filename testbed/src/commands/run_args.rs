@@ -8,7 +8,9 @@ use clap::Args;
 use weft_config::Problem;
 use weft_testbed::lab::LabName;
 use weft_testbed::run::Io;
-use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
+use weft_testbed::scenario::{
+    CONTROLLER, FaultSection, JobsScenario, Replication, Scenario, has_jobs,
+};
 
 use super::{Exit, Failure};
 
@@ -195,21 +197,20 @@ impl ReplicationName {
     }
 }
 
-pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
+/// Reads the scenario's file; whether it has several jobs.
+pub(super) fn read(arguments: &RunArgs) -> Result<(String, bool), Failure> {
     let name = arguments.scenario.display().to_string();
     let text = fs::read_to_string(&arguments.scenario)
         .with_context(|| format!("reading {name}"))
         .map_err(|error| Exit::Usage.because(error))?;
-    let mut scenario = Scenario::parse(&name, &text).map_err(|error| Exit::Usage.because(error))?;
-    let faults = &mut scenario.faults;
-    for (place, option) in [
-        (&mut faults.loss, arguments.loss),
-        (&mut faults.duplicate, arguments.duplicate),
-        (&mut faults.reorder, arguments.reorder),
-        (&mut faults.corrupt, arguments.corrupt),
-    ] {
-        *place = option.unwrap_or(*place);
-    }
+    let is_list = has_jobs(&name, &text).map_err(|error| Exit::Usage.because(error))?;
+    Ok((text, is_list))
+}
+
+pub(super) fn load(arguments: &RunArgs, text: &str) -> Result<Scenario, Failure> {
+    let name = arguments.scenario.display().to_string();
+    let mut scenario = Scenario::parse(&name, text).map_err(|error| Exit::Usage.because(error))?;
+    arguments.change_faults(&mut scenario.faults);
     scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
     scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
     let for_push = arguments.policy.is_some()
@@ -263,23 +264,70 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     // The overrides obey the same rules as the file.
     match scenario.check() {
         Ok(()) => Ok(scenario),
-        Err(problem) => Err(Exit::Usage.because(overridden(arguments, &problem))),
+        Err(problem) => Err(Exit::Usage.because(arguments.overridden(&problem))),
     }
 }
 
-/// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
-fn overridden(arguments: &RunArgs, Problem { field, problem }: &Problem) -> anyhow::Error {
-    let given = arguments.overrides();
-    let section = field.split(['.', '[']).next().unwrap_or_default();
-    let named = given.iter().find(|(_, of)| of == field || *of == section);
-    let options: Vec<&str> = match named {
-        Some((option, _)) => vec![option],
-        None => given.iter().map(|(option, _)| *option).collect(),
-    };
-    anyhow!("{}: {field} {problem}", options.join(", "))
-}
-
 impl RunArgs {
+    /// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
+    pub(super) fn overridden(&self, Problem { field, problem }: &Problem) -> anyhow::Error {
+        let given = self.overrides();
+        let section = field.split(['.', '[']).next().unwrap_or_default();
+        let named = given.iter().find(|(_, of)| of == field || *of == section);
+        let options: Vec<&str> = match named {
+            Some((option, _)) => vec![option],
+            None => given.iter().map(|(option, _)| *option).collect(),
+        };
+        anyhow!("{}: {field} {problem}", options.join(", "))
+    }
+
+    /// The first option that a scenario of several jobs cannot be given, and why.
+    pub(super) fn not_for_several(&self) -> Option<(&'static str, &'static str)> {
+        let shared = "several share their boxes";
+        let options = [
+            (self.io.is_some_and(|io| io != IoName::Udp), "--io", "several have --io udp"),
+            (self.switch.is_some(), "--switch", shared),
+            (self.pcap, "--pcap", shared),
+            (self.record, "--record", shared),
+            (self.level != Level::Live, "--level packet", "several run live"),
+            (self.replication.is_some(), "--replication", "several have no replica"),
+            (self.replica, "--replica", "several have no replica"),
+            (self.until_loss.is_some(), "--until-loss", "each of several has its own rounds"),
+            (self.leaves.is_some(), "--leaves", shared),
+            (!self.restart.is_empty(), "--restart", shared),
+            (!self.crash.is_empty(), "--crash", shared),
+            (self.policy.is_some(), "--policy", "it says nothing of bands"),
+        ];
+        let given = options.into_iter().find(|(is_given, ..)| *is_given);
+        given.map(|(_, option, why)| (option, why))
+    }
+
+    /// Changes every job as the overrides say.
+    pub(super) fn change_jobs(&self, scenario: &mut JobsScenario) {
+        self.change_faults(&mut scenario.faults);
+        for job in &mut scenario.jobs {
+            job.rounds = self.rounds.unwrap_or(job.rounds);
+            if let Some(push) = job.push.as_mut().filter(|_| self.direct) {
+                push.controller = false;
+                push.aggregators = 0;
+            }
+        }
+        if self.direct {
+            scenario.lab.links.remove(CONTROLLER);
+        }
+    }
+
+    fn change_faults(&self, faults: &mut FaultSection) {
+        for (place, option) in [
+            (&mut faults.loss, self.loss),
+            (&mut faults.duplicate, self.duplicate),
+            (&mut faults.reorder, self.reorder),
+            (&mut faults.corrupt, self.corrupt),
+        ] {
+            *place = option.unwrap_or(*place);
+        }
+    }
+
     /// The overrides that were given, each with the field or section that it changes.
     fn overrides(&self) -> Vec<(&'static str, &'static str)> {
         let all = [

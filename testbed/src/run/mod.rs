@@ -21,6 +21,7 @@
 //! | `finished` | the verdict, and the rows of the run directory |
 //! | `reduce` | an allreduce's configurations, training, proof and rows |
 //! | [`push`] | the same of a run with a parameter server |
+//! | [`several`] | several jobs side by side |
 //!
 //! A scenario with `[push]` has a parameter server. All ways of running, of either kind, give the
 //! same messages, recordings and report.
@@ -42,6 +43,7 @@ mod recording;
 mod reduce;
 mod running_box;
 mod running_worker;
+pub mod several;
 mod switch;
 mod watch;
 pub mod worker;

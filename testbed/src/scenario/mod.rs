@@ -10,12 +10,14 @@
 //! | `background` | `[[background]]`: traffic of others |
 //! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
+//! | `several` | `[[job]]`: several training runs side by side |
 
 mod background;
 mod boxes;
 mod job;
 mod lab;
 mod push;
+mod several;
 
 use serde::{Deserialize, Serialize};
 use weft_config::{ConfigError, ConfigFile, Problem};
@@ -26,6 +28,7 @@ pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
 pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
+pub use several::{JobsScenario, Site, has_jobs};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -69,7 +72,8 @@ impl Scenario {
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let file = ConfigFile::new(file, text);
         let scenario: Self = file.read()?;
-        scenario.check().map_err(|problem| file.refuse(&problem))?;
+        let checked = scenario.job.validate_alone().and_then(|()| scenario.check());
+        checked.map_err(|problem| file.refuse(&problem))?;
         Ok(scenario)
     }
 

@@ -13,6 +13,10 @@ use crate::scenario::{FaultSection, PushSection, ScaleExponent, Scenario};
 /// A worker: everything that its process is told.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct WorkerPlan {
+    /// The job's number.
+    pub job: u16,
+    /// The host that it is on.
+    pub host: String,
     /// Its rank in the whole job.
     pub rank: u8,
     /// Its rank at its box.
@@ -46,10 +50,10 @@ impl WorkerPlan {
     /// The worker in a line, as `--dry-run` prints it.
     #[must_use]
     pub fn words(&self) -> String {
-        let Self { rank, box_rank, local, target, .. } = self;
+        let Self { host, box_rank, local, target, .. } = self;
         match &self.scenario.push {
-            None => format!("w{rank}: rank {box_rank} of {target}, from {local} to {target}"),
-            Some(_) => format!("w{rank}: from {local} to {target}"),
+            None => format!("{host}: rank {box_rank} of {target}, from {local} to {target}"),
+            Some(_) => format!("{host}: from {local} to {target}"),
         }
     }
 
@@ -83,7 +87,8 @@ impl WorkerPlan {
     /// The configuration of a client that pushes.
     #[must_use]
     pub fn push_client(&self) -> PushConfig {
-        let mut config = PushConfig::new(self.local, self.target).rank(self.rank).mtu(self.mtu);
+        let mut config =
+            PushConfig::new(self.local, self.target).job(self.job).rank(self.rank).mtu(self.mtu);
         config.controller = self.controller.as_ref().map(|endpoint| ControllerConfig {
             tls: self.tls.clone(),
             ..ControllerConfig::new(endpoint.clone())

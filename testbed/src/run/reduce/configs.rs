@@ -28,7 +28,8 @@ pub(in crate::run) fn node(layout: &Layout<'_>, index: usize, name: &str) -> Nod
         config.switch = Some(layout.switch());
     }
     config.lcores.shards = layout.scenario.aggregation.lanes;
-    config.job = vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }];
+    let (job, name) = (layout.site.job, layout.job_name().to_owned());
+    config.job = vec![JobSection { name: Some(name), ..JobSection::new(job) }];
     config.row = vec![row(layout, index, 0)];
     if layout.scenario.job.scale_exponent == ScaleExponent::Auto {
         config.row.push(row(layout, index, 1));

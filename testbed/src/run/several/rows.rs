@@ -1,0 +1,74 @@
+//! Decides what a run of several jobs says of each of them, and of all. Pure.
+
+use super::barrier::barrier_waits;
+use super::plan::JobPlan;
+use crate::report::{JobRow, JobsOutcome, RunOutcome, Verdict};
+use crate::run::{Observed, Proof};
+
+/// What is said of a job.
+#[must_use]
+pub fn row(
+    job: &JobPlan,
+    observed: &Observed,
+    proof: Option<&Proof>,
+    outcome: &RunOutcome,
+) -> JobRow {
+    let waits = match proof {
+        Some(Proof::Push(proof)) => barrier_waits(&job.scenario, observed, proof),
+        _ => Default::default(),
+    };
+    JobRow {
+        job: job.name.clone(),
+        verdict: match outcome.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Failed => "failed",
+        }
+        .to_owned(),
+        start_s: job.start.as_secs_f64(),
+        jct_s: completion_ns(observed, proof) as f64 / 1e9,
+        rounds: outcome.rounds,
+        barrier_wait_mean_ms: waits.mean_ns / 1e6,
+        barrier_wait_p99_ms: waits.p99_ns as f64 / 1e6,
+        barrier_wait_variance_ms2: waits.variance_ns2 / 1e12,
+        barrier_waits: waits.count,
+        band_changes: 0,
+        model_identical: outcome.model_identical,
+        model_sha256: outcome.model_sha256.clone(),
+        accuracy: outcome.accuracy,
+        chunks_aggregated: outcome.chunks_aggregated,
+        chunks_direct: outcome.chunks_direct,
+        retransmissions: outcome.retransmissions,
+    }
+}
+
+/// From the first worker that was ready to the last commit, or the last round's end.
+fn completion_ns(observed: &Observed, proof: Option<&Proof>) -> u64 {
+    let begun_ns = observed.joined.iter().map(|(at_ns, _)| *at_ns).min().unwrap_or(0);
+    let end_ns = match proof {
+        Some(Proof::Push(proof)) => proof.decided.last().map(|last| last.t_ns),
+        _ => observed.rounds.iter().map(|(_, round)| round.start_ns + round.duration_ns).max(),
+    };
+    end_ns.unwrap_or(0).saturating_sub(begun_ns)
+}
+
+/// What is said of all: it is as good as the worst job.
+#[must_use]
+pub fn outcome(
+    degraded: Option<&String>,
+    policy: Option<String>,
+    jobs: Vec<(JobRow, Vec<String>)>,
+) -> JobsOutcome {
+    let is_ok = jobs.iter().all(|(row, _)| row.verdict == "ok");
+    let mut reasons: Vec<String> = degraded.into_iter().cloned().collect();
+    for (row, own) in &jobs {
+        // What all of them say is said once.
+        let own = own.iter().filter(|reason| Some(*reason) != degraded);
+        reasons.extend(own.map(|reason| format!("{}: {reason}", row.job)));
+    }
+    JobsOutcome {
+        verdict: if is_ok { Verdict::Ok } else { Verdict::Failed },
+        reasons,
+        policy,
+        jobs: jobs.into_iter().map(|(row, _)| row).collect(),
+    }
+}

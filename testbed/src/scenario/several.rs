@@ -1,0 +1,318 @@
+//! `[[job]]`: several training runs side by side, in one lab, under one controller.
+//!
+//! Invariant: each job of a [`JobsScenario`] that exists is a [`Scenario`] that could run alone; in
+//! it hosts have the names that a scenario of one job gives them (`server`, `w0`, `a0`), and
+//! [`Site`] says where these are. What a file of one job may have and this may not is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weft_config::{ConfigError, ConfigFile, Problem};
+
+use super::lab::topology_of;
+use super::{
+    AggregationSection, CONTROLLER, FaultSection, JobSection, LabSection, REPLICA, SERVER,
+    Scenario, refuse,
+};
+use crate::lab::topology::{Topology, TopologyError};
+
+/// Several jobs, and the lab that they share.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobsScenario {
+    /// Name in reports, and of the lab.
+    pub name: String,
+    /// The jobs, 2 to 16.
+    #[serde(rename = "job")]
+    pub jobs: Vec<JobSection>,
+    /// Where.
+    #[serde(default)]
+    pub lab: LabSection,
+    /// What the fault port does to frames.
+    #[serde(default)]
+    pub faults: FaultSection,
+}
+
+/// Where one of several jobs is: its number, and the hosts behind the names that it has for them.
+/// That of a job alone is the default.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Site {
+    /// Its number, which packets carry.
+    pub job: u16,
+    /// Workers of the jobs before it.
+    pub workers_before: u16,
+    /// Hosts by the job's names for them; who is not in it has a host of that name.
+    pub hosts: BTreeMap<String, String>,
+}
+
+impl Site {
+    /// The host that a job calls by this name.
+    #[must_use]
+    pub fn host<'a>(&'a self, name: &'a str) -> &'a str {
+        self.hosts.get(name).map_or(name, String::as_str)
+    }
+
+    /// Whether this is of one job among several.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+}
+
+/// Whether a file has a list of jobs and not one.
+///
+/// # Errors
+/// It is no TOML.
+pub fn has_jobs(file: &str, text: &str) -> Result<bool, ConfigError> {
+    /// What alone is looked at.
+    #[derive(Deserialize)]
+    struct Shape {
+        #[serde(default)]
+        job: serde_json::Value,
+    }
+    let shape: Shape = ConfigFile::new(file, text).read()?;
+    Ok(shape.job.is_array())
+}
+
+impl JobsScenario {
+    /// Reads a scenario of several jobs; `file` is its name in errors.
+    ///
+    /// # Errors
+    /// Names the file, the line and the field.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
+        let file = ConfigFile::new(file, text);
+        let mut scenario: Self = file.read()?;
+        scenario.fill();
+        scenario.check().map_err(|problem| file.refuse(&problem))?;
+        Ok(scenario)
+    }
+
+    /// Fills in the hosts that the file leaves out.
+    fn fill(&mut self) {
+        let mut next = 0;
+        for job in &mut self.jobs {
+            if job.hosts.is_empty() {
+                job.hosts = (next..).take(job.workers.into()).map(|n| format!("w{n}")).collect();
+            }
+            next += u16::from(job.workers);
+            if job.push.is_some() && job.server.is_empty() {
+                SERVER.clone_into(&mut job.server);
+            }
+        }
+    }
+
+    /// Finds the first value that makes no sense.
+    ///
+    /// # Errors
+    /// The key, and why.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.name.is_empty() {
+            return refuse("", "name", "must not be empty");
+        }
+        let count = self.jobs.len();
+        if !(2..=JOBS_MAX).contains(&count) {
+            let reason = format!("is a list of {count}; expected 2 to {JOBS_MAX}, or one [job]");
+            return refuse("", "job", reason);
+        }
+        let mut names = BTreeSet::new();
+        for (index, job) in self.jobs.iter().enumerate() {
+            let section = format!("job[{index}]");
+            self.check_job(&section, job)?;
+            if !names.insert(&job.name) {
+                return refuse(&section, "name", format!("is `{}`, as another job's", job.name));
+            }
+        }
+        let workers: usize = self.jobs.iter().map(|job| usize::from(job.workers)).sum();
+        if workers > WORKERS_MAX {
+            let reason = format!("have {workers} workers together; expected at most {WORKERS_MAX}");
+            return refuse("", "job", reason);
+        }
+        let is_planned = |job: &JobSection| job.push.as_ref().is_some_and(|push| push.controller);
+        let first = is_planned(&self.jobs[0]);
+        if let Some(index) = self.jobs.iter().position(|job| is_planned(job) != first) {
+            let reason = "is another job's contrary; all have a controller, or none has";
+            return refuse(&format!("job[{index}].push"), "controller", reason);
+        }
+        self.lab.validate(&self.hosts())?;
+        self.topology().map_err(|error| Problem::new("lab.mtu", error.to_string()))?;
+        for index in 0..count {
+            self.job(index).check().map_err(|problem| place(index, problem))?;
+        }
+        self.faults.validate()
+    }
+
+    fn check_job(&self, section: &str, job: &JobSection) -> Result<(), Problem> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if !(1..=NAME_LEN_MAX).contains(&job.name.len()) || !job.name.chars().all(is_plain) {
+            let reason = format!(
+                "is `{}`; expected 1 to {NAME_LEN_MAX} letters, digits, `-` and `_`",
+                job.name
+            );
+            return refuse(section, "name", reason);
+        }
+        if !(0.0..=START_S_MAX).contains(&job.start_s) {
+            let reason = format!("is {}; expected 0 to {START_S_MAX} s", job.start_s);
+            return refuse(section, "start_s", reason);
+        }
+        if job.hosts.len() != usize::from(job.workers) {
+            let reason = format!("are {}, for {} workers", job.hosts.len(), job.workers);
+            return refuse(section, "hosts", reason);
+        }
+        let Some(push) = &job.push else {
+            return refuse(section, "push", "is missing; several jobs have parameter servers");
+        };
+        if push.has_replica() {
+            let reason = "is for a scenario of one job";
+            return refuse(&format!("{section}.push"), "replication", reason);
+        }
+        let reserved = |host: &String| {
+            host == CONTROLLER || host == REPLICA || self.box_hosts().contains(host)
+        };
+        if let Some(host) = job.hosts.iter().find(|host| reserved(host)) {
+            return refuse(section, "hosts", format!("name {host}, which is a box's"));
+        }
+        if reserved(&job.server) {
+            let reason = format!("is {}, which is another box's", job.server);
+            return refuse(section, "server", reason);
+        }
+        Ok(())
+    }
+
+    /// Hosts of aggregators.
+    fn box_hosts(&self) -> BTreeSet<String> {
+        let counts = self.jobs.iter().filter_map(|job| job.push.as_ref());
+        let most = counts.map(|push| push.aggregators).max().unwrap_or(0);
+        (0..most).map(|index| format!("a{index}")).collect()
+    }
+
+    /// Names of the hosts that a lab of this scenario has, each once: those of the boxes first.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<String> {
+        let mut hosts = self.boxes();
+        let is_planned = self.jobs.iter().filter_map(|job| job.push.as_ref());
+        if is_planned.into_iter().any(|push| push.controller) {
+            hosts.push(CONTROLLER.to_owned());
+        }
+        for host in self.jobs.iter().flat_map(|job| &job.hosts) {
+            if !hosts.contains(host) {
+                hosts.push(host.clone());
+            }
+        }
+        hosts
+    }
+
+    /// Names of the hosts of servers and aggregators, each once.
+    #[must_use]
+    pub fn boxes(&self) -> Vec<String> {
+        let mut boxes: Vec<String> = Vec::new();
+        for job in self.jobs.iter().filter(|job| job.push.is_some()) {
+            if !boxes.contains(&job.server) {
+                boxes.push(job.server.clone());
+            }
+        }
+        boxes.extend(self.box_hosts());
+        boxes
+    }
+
+    /// When a job's workers start, after the first may.
+    #[must_use]
+    pub fn start(&self, index: usize) -> Duration {
+        Duration::try_from_secs_f64(self.jobs[index].start_s).unwrap_or_default()
+    }
+
+    /// Where a job is.
+    ///
+    /// # Panics
+    /// For one that is not there.
+    #[must_use]
+    pub fn site(&self, index: usize) -> Site {
+        let job = &self.jobs[index];
+        let workers = job.hosts.iter().enumerate();
+        let mut hosts: BTreeMap<String, String> =
+            workers.map(|(rank, host)| (format!("w{rank}"), host.clone())).collect();
+        if job.push.is_some() {
+            hosts.insert(SERVER.to_owned(), job.server.clone());
+        }
+        Site {
+            job: u16::try_from(index).unwrap_or(u16::MAX),
+            workers_before: self.jobs[..index].iter().map(|job| u16::from(job.workers)).sum(),
+            hosts,
+        }
+    }
+
+    /// A job as it would be alone, with the links that it has here.
+    ///
+    /// # Panics
+    /// For one that is not there.
+    #[must_use]
+    pub fn job(&self, index: usize) -> Scenario {
+        let site = self.site(index);
+        let mut job = self.jobs[index].clone();
+        let push = job.push.take();
+        (job.server, job.hosts) = (String::new(), Vec::new());
+        let mut lab = LabSection { racks: Vec::new(), ..self.lab.clone() };
+        let mut scenario = Scenario {
+            name: job.name.clone(),
+            job,
+            push,
+            lab: LabSection::default(),
+            aggregation: AggregationSection::default(),
+            faults: self.faults.clone(),
+            restart: Vec::new(),
+            rate_step: Vec::new(),
+            background: Vec::new(),
+            crash: Vec::new(),
+        };
+        let names = scenario.hosts();
+        lab.links = by_name(&names, &site, &self.lab.links);
+        lab.delays_ms = by_name(&names, &site, &self.lab.delays_ms);
+        scenario.lab = lab;
+        scenario
+    }
+
+    /// The lab of this scenario.
+    ///
+    /// # Errors
+    /// When the lab's address plan is too small.
+    pub fn topology(&self) -> Result<Topology, TopologyError> {
+        let hosts = self.hosts();
+        let mut topology = topology_of(&self.lab, hosts.clone())?;
+        for host in hosts.iter().filter(|host| !self.lab.delay(host).is_zero()) {
+            topology.set_delay(host, self.lab.delay(host));
+        }
+        Ok(topology)
+    }
+}
+
+/// What is known of hosts, by the names that a job has for them.
+fn by_name<V: Clone>(
+    names: &[String],
+    site: &Site,
+    of_hosts: &BTreeMap<String, V>,
+) -> BTreeMap<String, V> {
+    let found = names.iter().map(|name| (name, of_hosts.get(site.host(name))));
+    found.filter_map(|(name, value)| Some((name.clone(), value?.clone()))).collect()
+}
+
+/// A problem of a job, where the list has it.
+fn place(index: usize, problem: Problem) -> Problem {
+    let Problem { field, problem } = problem;
+    let field = match field.strip_prefix("job.") {
+        Some(key) => format!("job[{index}].{key}"),
+        None if field.starts_with("push") => format!("job[{index}].{field}"),
+        None => field,
+    };
+    Problem::new(field, problem)
+}
+
+/// Jobs of one scenario.
+const JOBS_MAX: usize = 16;
+/// Workers of all jobs together: a lab's address plan.
+const WORKERS_MAX: usize = 180;
+const NAME_LEN_MAX: usize = 32;
+/// A day.
+const START_S_MAX: f64 = 86_400.0;
+
+#[cfg(test)]
+mod tests;

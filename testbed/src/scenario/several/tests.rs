@@ -1,0 +1,88 @@
+use super::*;
+use crate::scenario::CONTROLLER;
+
+const LIGHTS: &str = include_str!("../../../scenarios/lights.toml");
+
+fn lights() -> JobsScenario {
+    JobsScenario::parse("lights.toml", LIGHTS).expect("it makes sense")
+}
+
+/// What is said of the file with one piece in another's place.
+fn refused(piece: &str, other: &str) -> String {
+    assert!(LIGHTS.contains(piece), "{piece}");
+    let text = LIGHTS.replacen(piece, other, 1);
+    JobsScenario::parse("lights.toml", &text).expect_err("it makes no sense").to_string()
+}
+
+#[test]
+fn a_list_of_jobs_is_told_from_one_job() {
+    let digits = include_str!("../../../scenarios/digits.toml");
+    let of = |text: &str| has_jobs("some.toml", text).expect("TOML");
+    assert_eq!([of(LIGHTS), of(digits), of("name = \"nothing\"")], [true, false, false]);
+    assert!(has_jobs("some.toml", "name = ").is_err());
+    let alone = Scenario::parse("some.toml", LIGHTS).expect_err("it has several");
+    assert!(alone.to_string().starts_with("some.toml:"), "{alone}");
+}
+
+#[test]
+fn servers_share_a_host_and_workers_have_their_own() {
+    let scenario = lights();
+    let hosts = scenario.hosts();
+    assert_eq!(scenario.boxes(), ["ps"]);
+    let workers = usize::from(scenario.jobs[0].workers);
+    assert_eq!(hosts[..3], ["ps", CONTROLLER, "w0"]);
+    let (first, second) = (scenario.site(0), scenario.site(1));
+    assert_eq!((first.host("server"), second.host("server")), ("ps", "ps"));
+    assert_eq!((first.host("w0"), second.host("w0")), ("w0", format!("w{workers}").as_str()));
+    assert_eq!((first.job, second.job, usize::from(second.workers_before)), (0, 1, workers));
+    assert!(first.is_shared() && !Site::default().is_shared());
+}
+
+#[test]
+fn a_job_has_the_links_of_its_hosts_under_its_own_names() {
+    let text = LIGHTS.replacen("[lab]\n", "[lab]\nlinks = { ps = 50, w3 = 20 }\n", 1);
+    let scenario = JobsScenario::parse("lights.toml", &text).expect("it makes sense");
+    let second = scenario.job(1);
+    assert_eq!(second.name, "ps1");
+    let mbit = |host: &str| second.lab.rates(host).map(|rate| rate.map(|rate| rate.mbit()));
+    assert_eq!(mbit("server"), [Some(50.0); 2]);
+    assert_eq!((mbit("w0"), mbit("w1")), ([Some(20.0); 2], [scenario.lab.rate_mbit; 2]));
+    assert!(second.check().is_ok());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_line_and_field() {
+    let cases = [
+        ("name = \"ps1\"", "name = \"ps0\"", "job[1].name: is `ps0`, as another job's"),
+        ("name = \"ps0\"", "name = \"a/b\"", "job[0].name: is `a/b`"),
+        ("workers = 3", "workers = 0", "job[0].workers: is 0"),
+        ("workers = 3", "workers = 3\nhosts = [\"x\"]", "job[0].hosts: are 1, for 3"),
+        ("workers = 3", "workers = 3\nstart_s = -1.0", "job[0].start_s: is -1"),
+        ("workers = 3", "workers = 3\nstart = 1", "unknown field"),
+        ("server = \"ps\"", "server = \"controller\"", "job[0].server: is controller"),
+        ("mode = \"sync\"", "mode = \"partial\"", "job[0].push.best: is missing"),
+        ("mode = \"sync\"", "mode = \"sync\"\nreplication = \"chain\"", "job[0].push.replication"),
+        ("[lab]\n", "[lab]\nlinks = { s9 = 5 }\n", "lab.links.s9: names no host"),
+    ];
+    for (piece, other, expected) in cases {
+        let problem = refused(piece, other);
+        assert!(problem.contains(expected), "{other}: {problem}");
+        let line = problem.strip_prefix("lights.toml:").and_then(|rest| rest.split_once(':'));
+        assert!(line.is_some_and(|(line, _)| line.parse::<usize>().is_ok()), "{problem}");
+    }
+    let one = "name = \"x\"\n[[job]]\n".to_owned() + LIGHTS.split("[[job]]").nth(1).expect("one");
+    let problem = JobsScenario::parse("x.toml", &one).expect_err("one job").to_string();
+    assert!(problem.contains("is a list of 1; expected 2 to 16, or one [job]"), "{problem}");
+}
+
+#[test]
+fn what_is_for_several_jobs_is_refused_in_a_file_of_one() {
+    let digits = include_str!("../../../scenarios/digits.toml");
+    for line in
+        ["name = \"x\"", "start_s = 1.0", "priority = 3", "server = \"x\"", "hosts = [\"x\"]"]
+    {
+        let text = digits.replacen("[job]\n", &format!("[job]\n{line}\n"), 1);
+        let problem = Scenario::parse("digits.toml", &text).expect_err(line).to_string();
+        assert!(problem.contains("belongs to one of several jobs"), "{line}: {problem}");
+    }
+}
