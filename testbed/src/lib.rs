@@ -19,5 +19,6 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod top;
 pub mod traffic;
 pub mod workload;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
     Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, jobs, lab,
-    plan, probe, replay, report, run, run_args, soak, worker,
+    plan, probe, replay, report, run, run_args, soak, top, worker,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -79,6 +79,10 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Watch the jobs, bands, links, groups, stragglers and drops of a controller
+    ///
+    /// Reads what the controller counts and changes nothing. `q` ends it; --once prints one reading.
+    Top(top::TopArgs),
     /// Redraw the report of a run from its directory
     ///
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
@@ -131,6 +135,7 @@ fn main() -> ExitCode {
         Command::Certs(command) => certs::run(command, cli.format),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Replay(arguments) => replay::run(&arguments, cli.format),
+        Command::Top(arguments) => top::run(&arguments, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
         Command::Completions(arguments) => install::completions(&arguments, programs()),

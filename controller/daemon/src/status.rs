@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
+use weft_controller_engine::{GroupStatus, WorkerStatus};
 use weft_process::metrics as http;
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
@@ -93,6 +94,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             installs_refused: counters.installs_refused,
             unreachable: counters.unreachable,
             refusing: job.refusing.clone(),
+            workers: job.workers.iter().map(worker_to_proto).collect(),
+            groups: job.groups.iter().map(group_to_proto).collect(),
         }
     });
     let hosts = status.hosts.iter().map(|host| v1::HostStatus {
@@ -102,6 +105,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         confidence: host.confidence,
         probe_up_bytes: host.probe_up_bytes,
         probe_down_bytes: host.probe_down_bytes,
+        received_bytes_per_sec: host.carried.map(|(received, _)| received),
+        sent_bytes_per_sec: host.carried.map(|(_, sent)| sent),
     });
     let nodes = status.nodes.iter().map(|node| v1::NodeStatus {
         name: node.name.clone(),
@@ -123,6 +128,31 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             .iter()
             .map(|(field, count)| ((*field).to_owned(), *count))
             .collect(),
+    }
+}
+
+fn worker_to_proto(worker: &WorkerStatus) -> v1::WorkerStatus {
+    v1::WorkerStatus {
+        rank: worker.rank.into(),
+        host: worker.host.clone(),
+        is_attached: worker.is_attached,
+        outstanding: u32::try_from(worker.outstanding).unwrap_or(u32::MAX),
+        requested: worker.requested,
+        committed: worker.committed,
+        asked_ago_ns: worker.asked_ago_ns,
+        lag_mean_ns: worker.lag_mean_ns,
+    }
+}
+
+fn group_to_proto(group: &GroupStatus) -> v1::GroupStatus {
+    v1::GroupStatus {
+        group: group.group,
+        order: group.order,
+        ranks: group.ranks.iter().copied().map(u32::from).collect(),
+        via: group.via.map(u32::from),
+        state: group.state.to_owned(),
+        age_ns: group.age_ns,
+        is_late: group.is_late,
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) use numbers::Numbers;
 pub(super) use promotion::Promotion;
 pub(super) use replica::ReplicaProgress;
 pub(super) use round::Round;
-pub(super) use worker::Worker;
+pub(super) use worker::{FirstAsked, Worker};
 
 /// Names a request; grows with every one.
 pub(super) type Ticket = u64;
@@ -66,6 +66,8 @@ pub(super) struct Job {
     /// What the server's box was last told to receive at most.
     pub(super) told_rate_bytes_per_sec: u64,
     pub(super) counters: JobCounters,
+    /// Who is late is so after this.
+    pub(super) first_asked: FirstAsked,
 }
 
 /// A request that is not granted.

@@ -88,11 +88,14 @@ mod unregister;
 
 pub use check::{ConfigError, shown};
 pub use message::{
-    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
+    Action, Gate, Grant, GrantSegment, OpenGroup, NodeHello, NodeId, NotHeld, Notice, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
 pub use saved::{Saved, SavedJob};
-pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
+pub use status::{
+    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status,
+    WorkerStatus,
+};
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
     Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig,

@@ -14,7 +14,7 @@ use super::accounts::Accounts;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
-use super::job::{Job, Numbers, Promotion, ReplicaProgress, Round, Worker};
+use super::job::{FirstAsked, Job, Numbers, Promotion, ReplicaProgress, Round, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::node::Node;
@@ -166,6 +166,7 @@ impl Controller {
             refusing: None,
             told_rate_bytes_per_sec: 0,
             counters: JobCounters::default(),
+            first_asked: FirstAsked::default(),
             config: job,
         };
         self.jobs.insert(id, entry);

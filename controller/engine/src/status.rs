@@ -7,10 +7,15 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 use weft_control::Holding;
+use weft_plan::case::HostId;
 use weft_wire::JobId;
 
 use super::Controller;
 use super::message::explain;
+
+mod work;
+
+pub use work::{GroupStatus, WorkerStatus};
 
 /// What a job's updates came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
@@ -110,6 +115,12 @@ pub struct JobStatus {
     /// The box that refused its last group and took none since, and why; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refusing: String,
+    /// Its workers by rank.
+    #[serde(skip)]
+    pub workers: Vec<WorkerStatus>,
+    /// Its first groups that are not decided, in their order.
+    #[serde(skip)]
+    pub groups: Vec<GroupStatus>,
 }
 
 /// A replica.
@@ -140,6 +151,10 @@ pub struct HostStatus {
     pub probe_up_bytes: u64,
     /// And over its downlink.
     pub probe_down_bytes: u64,
+    /// What its workers and boxes have received and sent lately, bytes per second; none where not
+    /// all of them have said so, and for a rack.
+    #[serde(skip)]
+    pub carried: Option<(u64, u64)>,
 }
 
 /// A box.
@@ -159,6 +174,16 @@ pub struct NodeStatus {
 }
 
 impl Controller {
+    fn host_status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
+        let mut hosts = self.links.status(now_ns, probed);
+        for (index, host) in (0..).zip(&mut hosts) {
+            let id = HostId(index);
+            let rates = self.counters.own_rates(id, &self.reporters_on(id));
+            host.carried = rates.map(|(received, sent)| (whole(received), whole(sent)));
+        }
+        hosts
+    }
+
     /// Figures for reports.
     #[must_use]
     pub fn status(&self, now_ns: u64) -> Status {
@@ -183,6 +208,8 @@ impl Controller {
                 format!("{}: {}", self.nodes[node.index()].name(), explain(error))
             }),
             is_replica_lost: job.promotion.is_replica_left() || job.promotion.epoch().0 > 0,
+            workers: self.worker_status(now_ns, job),
+            groups: work::open_groups(now_ns, job, &self.groups),
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {
             name: node.name().to_owned(),
@@ -194,7 +221,7 @@ impl Controller {
         let (probes, probe_bytes) = self.probes.sent();
         Status {
             jobs: jobs.collect(),
-            hosts: self.links.status(now_ns, &probe_bytes),
+            hosts: self.host_status(now_ns, &probe_bytes),
             racks: self.links.rack_status(now_ns, &probe_bytes),
             nodes: nodes.collect(),
             plans: self.plans,
@@ -204,4 +231,13 @@ impl Controller {
             samples_refused: self.links.trains().1.total(),
         }
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate that is not negative"
+)]
+const fn whole(rate: f64) -> u64 {
+    rate as u64
 }

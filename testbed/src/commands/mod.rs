@@ -35,6 +35,7 @@ mod run_ground;
 mod run_jobs;
 mod run_packet;
 pub(crate) mod soak;
+pub(crate) mod top;
 pub(crate) mod worker;
 
 use std::io::{IsTerminal as _, Write as _};

@@ -4,15 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use tempfile::TempDir;
+use weft_config::controller::ControllerConfig;
 use weft_config::to_toml;
+use weft_jobs::bands::BandPolicy;
 use weft_process::say;
 use weft_testbed::certs::Folder;
+use weft_testbed::lab::LabName;
 use weft_testbed::report::{
     JobsRecord, JobsReport, Machine, Report, RunFiles, RunRecord, RunWriter, Verdict, jobs_text,
 };
-use weft_testbed::run::several::{JobPlan, SeveralPlan, outcome, row, run_several};
+use weft_testbed::run::several::{
+    JobPlan, JobSeen, SeveralPlan, outcome, predict, row, run_several,
+};
 use weft_testbed::run::{
-    Finished, Io, Observed, WorkerMessage, WorkerPlan, monotonic_ns, prepare, prove,
+    BoxPlan, Finished, Io, WorkerMessage, WorkerPlan, monotonic_ns, prepare, prove,
     remove_recordings,
 };
 use weft_testbed::scenario::JobsScenario;
@@ -58,12 +64,13 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
             .map_err(|error| Exit::CannotRun.because(error))?;
     }
     let begun_ns = monotonic_ns();
-    let seen = carry_out(&plan, arguments, &absolute)?;
+    let seen = carry_out(&plan, arguments, &absolute, keys.as_ref().map(TempDir::path))?;
     let wall_ns = monotonic_ns() - begun_ns;
     drop(keys);
     let mut rows = Vec::with_capacity(plan.jobs.len());
     let mut is_degraded = false;
-    for ((job, writer), (observed, begun_ns)) in plan.jobs.iter().zip(writers).zip(&seen) {
+    for ((job, writer), seen) in plan.jobs.iter().zip(writers).zip(&seen) {
+        let observed = &seen.observed;
         let proof = prove(&job.scenario, &job.plan, job.seed, &job.directory, observed);
         if !arguments.keep_recordings {
             remove_recordings(&job.scenario, &job.directory);
@@ -74,15 +81,18 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
             ground: &ground,
             observed,
             proof,
-            begun_ns: *begun_ns,
+            begun_ns: seen.came_ns,
             wall_ns,
         };
         let outcome = run.outcome(Io::Udp, job.seed);
         is_degraded |= !run.degraded().is_empty();
-        rows.push((row(job, observed, run.proof.as_ref().ok(), &outcome), outcome.reasons.clone()));
+        rows.push((row(job, seen, run.proof.as_ref().ok(), &outcome), outcome.reasons.clone()));
         run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     }
-    let outcome = outcome(ground.degraded.as_ref(), None, rows);
+    let mut outcome = outcome(ground.degraded.as_ref(), None, rows);
+    if let Some(prediction) = predict(&plan, BandPolicy::Fifo, None, arguments.seed) {
+        prediction.note(&mut outcome.jobs);
+    }
     let failed = outcome.verdict == Verdict::Failed;
     record.outcome = Some(outcome);
     write_record(&directory, &record)?;
@@ -154,7 +164,8 @@ fn carry_out(
     plan: &SeveralPlan,
     arguments: &RunArgs,
     directory: &Path,
-) -> Result<Vec<(Observed, u64)>, Failure> {
+    keys: Option<&Path>,
+) -> Result<Vec<JobSeen>, Failure> {
     let rounds = plan.jobs.iter().map(|job| u64::from(job.scenario.job.rounds)).sum();
     let bar = progress_bar(rounds, "round");
     let progress = |job: usize, rank: u8, message: &WorkerMessage| {
@@ -168,9 +179,19 @@ fn carry_out(
         }
     };
     let result = in_lab(plan.topology.as_ref(), arguments.lab.as_ref(), &bar, |lab, stop| {
+        if let (Some(planned), Some(keys)) = (&plan.controller, keys) {
+            say!("{}", watching(planned, lab, keys));
+        }
         run_several(plan, lab, directory, &progress, stop)
     })?;
     result.map_err(process_failure)
+}
+
+/// How to watch a run while it goes on.
+fn watching(controller: &BoxPlan<ControllerConfig>, lab: Option<&LabName>, keys: &Path) -> String {
+    let into = lab.map(|lab| format!("weft lab exec {lab} {} -- ", controller.name));
+    let (into, at) = (into.unwrap_or_default(), controller.config.listen);
+    format!("weft: to watch it: {into}weft top https://{at} --certs {}", keys.display())
 }
 
 fn print_plan(plan: &SeveralPlan) -> Outcome {

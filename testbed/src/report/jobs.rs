@@ -52,15 +52,21 @@ pub struct JobRow {
     pub job: String,
     /// `ok` or `failed`.
     pub verdict: String,
-    /// When its workers were started, after the first job's might.
+    /// When it came, after the first job might.
     pub start_s: f64,
-    /// From its first worker that was ready to its last commit.
+    /// How long it waited for slots before its workers were started.
+    pub waited_s: f64,
+    /// That, and from its first worker that was ready to its last commit.
     pub jct_s: f64,
+    /// What the simulator of jobs says of that; null for what it does not know.
+    pub predicted_jct_s: Option<f64>,
     /// Rounds that were completed.
     pub rounds: u64,
     /// How long gradients waited for the last of their round, from last chunk to last chunk; 0 in
     /// a job without rounds.
     pub barrier_wait_mean_ms: f64,
+    /// What the simulator says of that, over all jobs.
+    pub predicted_barrier_wait_mean_ms: Option<f64>,
     /// 99 % waited at most so long.
     pub barrier_wait_p99_ms: f64,
     /// The variance of that.
@@ -137,7 +143,17 @@ pub fn jobs_text(report: &JobsReport) -> String {
             for reason in &outcome.reasons {
                 let _ = writeln!(out, "  {reason}");
             }
-            let head = ["job", "verdict", "start", "jct", "wait, mean", "p99", "bands", "model"];
+            let head = [
+                "job",
+                "verdict",
+                "start",
+                "jct",
+                "simulated",
+                "wait, mean",
+                "p99",
+                "bands",
+                "model",
+            ];
             let head = head.map(str::to_owned).to_vec();
             let rows: Vec<Vec<String>> =
                 [head].into_iter().chain(outcome.jobs.iter().map(cells)).collect();
@@ -156,6 +172,7 @@ fn cells(row: &JobRow) -> Vec<String> {
         row.verdict.clone(),
         format!("{:.1} s", row.start_s),
         format!("{:.2} s", row.jct_s),
+        row.predicted_jct_s.map_or_else(|| "-".to_owned(), |jct_s| format!("{jct_s:.2} s")),
         milliseconds(row.barrier_wait_mean_ms),
         milliseconds(row.barrier_wait_p99_ms),
         format!("{} changes", row.band_changes),

@@ -28,7 +28,7 @@ pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
 pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
-pub use several::{JobsScenario, Site, has_jobs};
+pub use several::{ClusterSection, JobsScenario, Site, has_jobs};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

@@ -29,9 +29,31 @@ pub struct JobsScenario {
     /// Where.
     #[serde(default)]
     pub lab: LabSection,
+    /// Which boxes sum in those of the jobs that are allreduces, and side by side; one lane.
+    #[serde(default)]
+    pub aggregation: AggregationSection,
     /// What the fault port does to frames.
     #[serde(default)]
     pub faults: FaultSection,
+    /// Which of the jobs may run at a time. Default: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterSection>,
+}
+
+/// `[cluster]`: slots for workers, for which jobs wait. With it `start_s` is when a job comes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterSection {
+    /// Workers that may run at a time.
+    pub slots: u32,
+    /// Who goes first, a policy of `weft cluster` that stops no job: `fifo` (default) or `fjf`,
+    /// which lets those go ahead that fit.
+    #[serde(default = "default_order")]
+    pub policy: String,
+}
+
+fn default_order() -> String {
+    "fifo".to_owned()
 }
 
 /// Where one of several jobs is: its number, and the hosts behind the names that it has for them.
@@ -128,11 +150,17 @@ impl JobsScenario {
             let reason = format!("have {workers} workers together; expected at most {WORKERS_MAX}");
             return refuse("", "job", reason);
         }
-        let is_planned = |job: &JobSection| job.push.as_ref().is_some_and(|push| push.controller);
-        let first = is_planned(&self.jobs[0]);
-        if let Some(index) = self.jobs.iter().position(|job| is_planned(job) != first) {
+        let is_planned = |job: &JobSection| job.push.as_ref().map(|push| push.controller);
+        let first = self.jobs.iter().find_map(is_planned);
+        let differs = |job: &JobSection| is_planned(job).is_some_and(|it| Some(it) != first);
+        if let Some(index) = self.jobs.iter().position(differs) {
             let reason = "is another job's contrary; all have a controller, or none has";
             return refuse(&format!("job[{index}].push"), "controller", reason);
+        }
+        self.check_cluster()?;
+        if self.aggregation.lanes != 1 {
+            let reason = format!("is {}; boxes of several jobs have 1", self.aggregation.lanes);
+            return refuse("aggregation", "lanes", reason);
         }
         self.lab.validate(&self.hosts())?;
         self.topology().map_err(|error| Problem::new("lab.mtu", error.to_string()))?;
@@ -140,6 +168,20 @@ impl JobsScenario {
             self.job(index).check().map_err(|problem| place(index, problem))?;
         }
         self.faults.validate()
+    }
+
+    fn check_cluster(&self) -> Result<(), Problem> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        let most = self.jobs.iter().map(|job| u32::from(job.workers)).max().unwrap_or(0);
+        if cluster.slots < most {
+            let reason = format!("is {}; a job has {most} workers", cluster.slots);
+            return refuse("cluster", "slots", reason);
+        }
+        if !ORDERS.contains(&cluster.policy.as_str()) {
+            let reason = format!("is `{}`; expected {}", cluster.policy, ORDERS.join(" or "));
+            return refuse("cluster", "policy", reason);
+        }
+        Ok(())
     }
 
     fn check_job(&self, section: &str, job: &JobSection) -> Result<(), Problem> {
@@ -159,18 +201,20 @@ impl JobsScenario {
             let reason = format!("are {}, for {} workers", job.hosts.len(), job.workers);
             return refuse(section, "hosts", reason);
         }
-        let Some(push) = &job.push else {
-            return refuse(section, "push", "is missing; several jobs have parameter servers");
-        };
-        if push.has_replica() {
-            let reason = "is for a scenario of one job";
-            return refuse(&format!("{section}.push"), "replication", reason);
-        }
         let reserved = |host: &String| {
             host == CONTROLLER || host == REPLICA || self.box_hosts().contains(host)
         };
         if let Some(host) = job.hosts.iter().find(|host| reserved(host)) {
             return refuse(section, "hosts", format!("name {host}, which is a box's"));
+        }
+        let Some(push) = &job.push else {
+            let is_server = !job.server.is_empty();
+            let reason = "is for a job with [job.push]";
+            return if is_server { refuse(section, "server", reason) } else { Ok(()) };
+        };
+        if push.has_replica() {
+            let reason = "is for a scenario of one job";
+            return refuse(&format!("{section}.push"), "replication", reason);
         }
         if reserved(&job.server) {
             let reason = format!("is {}, which is another box's", job.server);
@@ -181,9 +225,11 @@ impl JobsScenario {
 
     /// Hosts of aggregators.
     fn box_hosts(&self) -> BTreeSet<String> {
-        let counts = self.jobs.iter().filter_map(|job| job.push.as_ref());
-        let most = counts.map(|push| push.aggregators).max().unwrap_or(0);
-        (0..most).map(|index| format!("a{index}")).collect()
+        let boxes = self.jobs.iter().map(|job| match &job.push {
+            None => self.aggregation.leaves.saturating_add(1),
+            Some(push) => push.aggregators,
+        });
+        (0..boxes.max().unwrap_or(0)).map(|index| format!("a{index}")).collect()
     }
 
     /// Names of the hosts that a lab of this scenario has, each once: those of the boxes first.
@@ -250,6 +296,7 @@ impl JobsScenario {
         let site = self.site(index);
         let mut job = self.jobs[index].clone();
         let push = job.push.take();
+        let is_reduce = push.is_none();
         (job.server, job.hosts) = (String::new(), Vec::new());
         let mut lab = LabSection { racks: Vec::new(), ..self.lab.clone() };
         let mut scenario = Scenario {
@@ -257,7 +304,7 @@ impl JobsScenario {
             job,
             push,
             lab: LabSection::default(),
-            aggregation: AggregationSection::default(),
+            aggregation: is_reduce.then(|| self.aggregation.clone()).unwrap_or_default(),
             faults: self.faults.clone(),
             restart: Vec::new(),
             rate_step: Vec::new(),
@@ -306,6 +353,8 @@ fn place(index: usize, problem: Problem) -> Problem {
     Problem::new(field, problem)
 }
 
+/// Policies of jobs that stop none.
+const ORDERS: [&str; 2] = ["fifo", "fjf"];
 /// Jobs of one scenario.
 const JOBS_MAX: usize = 16;
 /// Workers of all jobs together: a lab's address plan.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
 use weft_client::{Config, Numbers};
 
-use crate::run::reduce::configs::ROWS;
+use crate::run::reduce::configs::rows_of;
 use crate::scenario::{FaultSection, PushSection, ScaleExponent, Scenario};
 
 /// A worker: everything that its process is told.
@@ -66,14 +66,16 @@ impl WorkerPlan {
     /// The configuration of an allreduce's client.
     #[must_use]
     pub fn client(&self) -> Config {
+        let [row, exponent_row] = rows_of(self.job);
         let numbers = if self.has_block_exponents() {
-            Numbers::Block { exponent_row: ROWS[1] }
+            Numbers::Block { exponent_row }
         } else {
             Numbers::Fixed
         };
         let mut config = Config::new(self.local, self.target)
+            .job(self.job)
             .rank(self.box_rank)
-            .row(ROWS[0])
+            .row(row)
             .lanes(self.scenario.aggregation.lanes)
             .mtu(self.mtu)
             .numbers(numbers);

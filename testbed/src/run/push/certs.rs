@@ -30,6 +30,8 @@ pub(in crate::run) fn make_for<'a>(
     folder.init(validity)?;
     let host = controller.config.listen.ip().to_string();
     folder.issue(&Identity::Controller, &[host], validity)?;
+    // Who watches the run, or steers its jobs.
+    folder.issue(&Identity::Operator { name: None }, &[], validity)?;
     for node in nodes {
         folder.issue(&node_identity(&node.name), &[], validity)?;
     }

@@ -4,18 +4,23 @@
 //! | file | does or decides |
 //! | --- | --- |
 //! | `plan` | the jobs' plans, and the boxes that they share (pure) |
+//! | `gate` | which job may run, where they share slots (pure) |
+//! | `predict` | what the simulator of jobs says of the same (pure) |
 //! | `processes` | starts boxes and jobs, and hears every job to its end |
 //! | `share` | what of a shared box's log and counters is a job's (pure) |
 //! | `barrier` | how long gradients waited for the last of their round (pure) |
 //! | `rows` | what is said of each job and of all (pure) |
 
 mod barrier;
+mod gate;
 mod plan;
+mod predict;
 mod processes;
 mod rows;
 mod share;
 
 pub use barrier::{BarrierWaits, barrier_waits};
 pub use plan::{JobPlan, SeveralPlan};
-pub use processes::run_several;
+pub use predict::{Prediction, predict};
+pub use processes::{JobSeen, run_several};
 pub use rows::{outcome, row};

@@ -10,8 +10,8 @@ use weft_config::node::NodeConfig;
 use crate::certs::{Folder, FolderError};
 use crate::lab::topology::Topology;
 use crate::run::plan::{BoxPlan, Io, Layout, Place, Plan, PlanError, SWITCH_PROGRAM, log_path};
-use crate::run::push;
-use crate::scenario::{CONTROLLER, JobsScenario, Scenario, Site};
+use crate::run::{push, reduce};
+use crate::scenario::{CONTROLLER, ClusterSection, JobsScenario, Scenario, Site};
 
 /// A run of several jobs.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct SeveralPlan {
     pub controller: Option<BoxPlan<ControllerConfig>>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<JobPlan>,
+    /// Which of them may run at a time; `None`: all.
+    pub cluster: Option<ClusterSection>,
 }
 
 /// One job.
@@ -67,7 +69,10 @@ impl SeveralPlan {
         for index in 0..scenario.jobs.len() {
             let (own, site) = (scenario.job(index), scenario.site(index));
             let folder = directory.join(&own.name);
-            let mut names = own.push.as_ref().map(|push| push.boxes()).unwrap_or_default();
+            let mut names = match &own.push {
+                None => own.aggregation.boxes(),
+                Some(push) => push.boxes(),
+            };
             names.retain(|name| name != CONTROLLER);
             let layout = Layout {
                 scenario: &own,
@@ -84,11 +89,14 @@ impl SeveralPlan {
             let seed = seed.wrapping_add((index as u64) << JOB_SEED_SHIFT);
             let workers: Vec<_> =
                 (0..own.job.workers).map(|rank| layout.worker(rank, seed)).collect();
-            let node = |name: &String| BoxPlan {
-                name: name.clone(),
-                config: push::configs::node(&layout, name),
+            let node = |(index, name): (usize, &String)| {
+                let config = match &own.push {
+                    None => reduce::configs::node(&layout, index, name),
+                    Some(_) => push::configs::node(&layout, name),
+                };
+                BoxPlan { name: name.clone(), config }
             };
-            let boxes: Vec<BoxPlan> = names.iter().map(node).collect();
+            let boxes: Vec<BoxPlan> = names.iter().enumerate().map(node).collect();
             for planned in &boxes {
                 join(&mut nodes, site.host(&planned.name), &planned.config, directory);
             }
@@ -124,7 +132,8 @@ impl SeveralPlan {
             });
         }
         let controller = controller.map(|config| BoxPlan { name: CONTROLLER.to_owned(), config });
-        Ok(Self { topology, nodes, controller, jobs })
+        let cluster = scenario.cluster.clone();
+        Ok(Self { topology, nodes, controller, jobs, cluster })
     }
 
     /// Makes the certificates of controller, boxes and workers.
@@ -139,18 +148,102 @@ impl SeveralPlan {
 
 /// Adds what a job has on a host to the node there, which begins with the first job's.
 fn join(nodes: &mut Vec<BoxPlan>, host: &str, config: &NodeConfig, directory: &Path) {
+    let log = log_path(directory, host).to_string_lossy().into_owned();
     if let Some(node) = nodes.iter_mut().find(|node| node.name == host) {
         let own = &mut node.config;
         own.server.extend(config.server.iter().cloned());
         own.push.extend(config.push.iter().cloned());
+        own.job.extend(config.job.iter().cloned());
+        own.row.extend(config.row.iter().cloned());
+        own.controller = own.controller.take().or_else(|| config.controller.clone());
+        if config.node.events.is_some() {
+            own.node.events = Some(log);
+        }
         return;
     }
     let mut config = config.clone();
     host.clone_into(&mut config.node.name);
-    config.node.events = Some(log_path(directory, host).to_string_lossy().into_owned());
+    // A box of allreduces alone keeps no log.
+    config.node.events = config.node.events.map(|_| log);
     nodes.push(BoxPlan { name: host.to_owned(), config });
 }
 
 /// Where the seed of one job begins above that of the one before, so that runs of neighbouring
 /// seeds share none.
 const JOB_SEED_SHIFT: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use weft_config::{ConfigFile, to_toml};
+
+    use super::*;
+
+    fn plan(text: &str, place: &Place) -> SeveralPlan {
+        let scenario = JobsScenario::parse("some.toml", text).expect("it makes sense");
+        SeveralPlan::new(&scenario, place, 1, Path::new("/run"), None).expect("it can be planned")
+    }
+
+    const LIGHTS: &str = include_str!("../../../scenarios/lights.toml");
+    const LOOPBACK: Place = Place::Loopback { port_base: 20_000 };
+
+    #[test]
+    fn a_host_has_one_node_with_the_sections_of_all_jobs_there() {
+        for place in [Place::Lab, LOOPBACK] {
+            let plan = plan(LIGHTS, &place);
+            let names: Vec<&str> = plan.nodes.iter().map(|node| node.name.as_str()).collect();
+            assert_eq!(names, ["ps", "a0"]);
+            let servers: Vec<u16> = plan.nodes[0].config.server.iter().map(|s| s.job).collect();
+            let pushes: Vec<u16> = plan.nodes[1].config.push.iter().map(|p| p.job).collect();
+            assert_eq!((servers, pushes), (vec![0, 1, 2], vec![0, 1, 2]));
+            assert_eq!(plan.nodes[0].config.node.events.as_deref(), Some("/run/ps.events.jsonl"));
+            let model = plan.nodes[0].config.server[1].initial_model.as_deref();
+            assert_eq!(model, Some("/run/ps1/initial.f32"));
+            let controller = &plan.controller.as_ref().expect("one for all").config;
+            let jobs: Vec<_> = controller.jobs.iter().map(|job| (&*job.name, job.index)).collect();
+            assert_eq!(jobs, [("ps0", 0), ("ps1", 1), ("ps2", 2)]);
+            assert!(controller.jobs.iter().all(|job| job.server == "ps"));
+            // All nodes can run what is planned for them.
+            for node in &plan.nodes {
+                let file = ConfigFile::new("planned.toml", to_toml(&node.config));
+                let config: NodeConfig = file.read().expect("a configuration");
+                assert_eq!(config, node.config);
+                let settings = weft_lane::Settings::new(config);
+                assert!(settings.is_ok(), "{}: {settings:?}", node.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_workers_share_an_address_and_no_two_jobs_a_seed() {
+        for place in [Place::Lab, LOOPBACK] {
+            let plan = plan(LIGHTS, &place);
+            let workers = || plan.jobs.iter().flat_map(|job| &job.plan.workers);
+            let addresses: BTreeSet<_> = workers().map(|worker| worker.local).collect();
+            assert_eq!(addresses.len(), workers().count());
+            let seeds: BTreeSet<u64> = plan.jobs.iter().map(|job| job.seed).collect();
+            assert_eq!(seeds.len(), plan.jobs.len());
+        }
+    }
+
+    #[test]
+    fn allreduces_beside_each_other_have_rows_of_their_own() {
+        let reduce = |name: &str| {
+            format!(
+                "[[job]]\nname = \"{name}\"\nworkers = 2\nrounds = 3\nbatch = 16\nhidden = [8]\n\
+                 learning_rate = 0.1\nmomentum = 0.5\nelement_type = \"i32\"\n\
+                 scale_exponent = \"auto\"\n"
+            )
+        };
+        let text = format!("name = \"sums\"\n{}{}", reduce("x"), reduce("y"));
+        let plan = plan(&text, &LOOPBACK);
+        assert!(plan.controller.is_none());
+        let [node] = plan.nodes.as_slice() else { panic!("{:?}", plan.nodes) };
+        let rows: Vec<(u16, u16)> = node.config.row.iter().map(|row| (row.row, row.job)).collect();
+        assert_eq!(rows, [(0, 0), (1, 0), (2, 1), (3, 1)]);
+        assert!(weft_lane::Settings::new(node.config.clone()).is_ok());
+        let second = plan.jobs[1].plan.workers[0].client();
+        assert_eq!((second.job, second.row), (1, 2));
+    }
+}

@@ -6,9 +6,11 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::gate::{Gate, GateError};
 use super::plan::{JobPlan, SeveralPlan};
 use super::share::{log_of, name_at};
 use crate::lab::LabName;
@@ -17,11 +19,21 @@ use crate::run::processes::{ProcessError, find_controller, find_node, log_error,
 use crate::run::running_box::{RunningBox, counters, statistics_path};
 use crate::run::{BoxCounters, Observed, WorkerMessage, monotonic_ns};
 
+/// What was seen of a job.
+#[derive(Debug)]
+pub struct JobSeen {
+    /// What a run of it alone would have seen.
+    pub observed: Observed,
+    /// When it came, by the monotonic clock.
+    pub came_ns: u64,
+    /// How long it waited for slots.
+    pub waited_ns: u64,
+}
+
 /// Runs a plan to the end of its last job. `lab` is up already, or `None` for loopback; `progress`
 /// sees every message with the index of its job; `interrupted` is asked now and then.
 ///
-/// What comes back is what was seen of each job, with the instant from which its start counts, in
-/// the order of the plan.
+/// What comes back is what was seen of each job, in the order of the plan.
 ///
 /// # Errors
 /// [`ProcessError`]; all processes have ended by then.
@@ -31,20 +43,24 @@ pub fn run_several(
     directory: &Path,
     progress: &(dyn Fn(usize, u8, &WorkerMessage) + Sync),
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<Vec<(Observed, u64)>, ProcessError> {
+) -> Result<Vec<JobSeen>, ProcessError> {
+    let gate = open_gate(plan)?;
     let mut boxes = start_boxes(plan, lab, directory)?;
     let begun = Instant::now();
-    let begun_ns = monotonic_ns();
     let run = |(index, job): (usize, &JobPlan)| {
         wait(begun + job.start, interrupted)?;
+        let came_ns = monotonic_ns();
+        gate.pass(index, came_ns, interrupted)?;
+        let waited_ns = monotonic_ns() - came_ns;
         let mut own = |rank: u8, message: &WorkerMessage| progress(index, rank, message);
         let seen =
-            run_workers(&job.scenario, &job.plan, lab, &job.directory, &mut own, interrupted)?;
-        let start_ns = u64::try_from(job.start.as_nanos()).unwrap_or(u64::MAX);
-        Ok((seen, begun_ns.saturating_add(start_ns)))
+            run_workers(&job.scenario, &job.plan, lab, &job.directory, &mut own, interrupted);
+        // Also who failed gives others its slots.
+        gate.leave(index)?;
+        Ok(JobSeen { observed: seen?, came_ns, waited_ns })
     };
     let run = &run;
-    let ended: Vec<Result<(Observed, u64), ProcessError>> = thread::scope(|scope| {
+    let ended: Vec<Result<JobSeen, ProcessError>> = thread::scope(|scope| {
         let jobs = plan.jobs.iter().enumerate();
         let threads: Vec<_> = jobs.map(|job| scope.spawn(move || run(job))).collect();
         let end = |thread: thread::ScopedJoinHandle<'_, _>| thread.join();
@@ -63,7 +79,8 @@ pub fn run_several(
         .collect();
     let mut seen = Vec::with_capacity(plan.jobs.len());
     for (job, ended) in plan.jobs.iter().zip(ended) {
-        let (mut observed, begun_ns) = ended?;
+        let mut ended = ended?;
+        let observed = &mut ended.observed;
         for (host, whole) in &stopped {
             let Some(name) = name_at(job, host) else { continue };
             observed.boxes.push((name.to_owned(), share(directory, host, job, *whole)));
@@ -72,7 +89,7 @@ pub fn run_several(
             let lines = log_of(&text, job.site.job).map_err(log_error(&path))?;
             observed.logs.push((name.to_owned(), lines));
         }
-        seen.push((observed, begun_ns));
+        seen.push(ended);
     }
     Ok(seen)
 }
@@ -107,6 +124,49 @@ fn start_boxes(
     }
     boxes.extend(controller);
     Ok(boxes)
+}
+
+/// The gate that jobs wait at, if they share slots.
+struct SharedGate(Option<(Mutex<Gate>, Condvar)>);
+
+fn open_gate(plan: &SeveralPlan) -> Result<SharedGate, ProcessError> {
+    let Some(cluster) = &plan.cluster else { return Ok(SharedGate(None)) };
+    let jobs = plan.jobs.iter().map(JobPlan::gated).collect();
+    let gate = Gate::new(&cluster.policy, cluster.slots, jobs).map_err(gate_error)?;
+    Ok(SharedGate(Some((Mutex::new(gate), Condvar::new()))))
+}
+
+impl SharedGate {
+    /// A job comes, and waits until it may run.
+    fn pass(
+        &self,
+        index: usize,
+        now_ns: u64,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), ProcessError> {
+        let Some((gate, moved)) = &self.0 else { return Ok(()) };
+        let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.handle_arrival(now_ns, index).map_err(gate_error)?;
+        while !gate.is_open_for(index) {
+            if interrupted() {
+                return Err(ProcessError::Interrupted);
+            }
+            gate = moved.wait_timeout(gate, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(())
+    }
+
+    /// A job has ended.
+    fn leave(&self, index: usize) -> Result<(), ProcessError> {
+        let Some((gate, moved)) = &self.0 else { return Ok(()) };
+        let mut gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.notify_all();
+        gate.handle_end(monotonic_ns(), index).map_err(gate_error)
+    }
+}
+
+fn gate_error(error: GateError) -> ProcessError {
+    ProcessError::Order { problem: error.to_string() }
 }
 
 /// Waits until a job's start.

@@ -2,17 +2,14 @@
 
 use super::barrier::barrier_waits;
 use super::plan::JobPlan;
+use super::processes::JobSeen;
 use crate::report::{JobRow, JobsOutcome, RunOutcome, Verdict};
 use crate::run::{Observed, Proof};
 
 /// What is said of a job.
 #[must_use]
-pub fn row(
-    job: &JobPlan,
-    observed: &Observed,
-    proof: Option<&Proof>,
-    outcome: &RunOutcome,
-) -> JobRow {
+pub fn row(job: &JobPlan, seen: &JobSeen, proof: Option<&Proof>, outcome: &RunOutcome) -> JobRow {
+    let observed = &seen.observed;
     let waits = match proof {
         Some(Proof::Push(proof)) => barrier_waits(&job.scenario, observed, proof),
         _ => Default::default(),
@@ -25,9 +22,12 @@ pub fn row(
         }
         .to_owned(),
         start_s: job.start.as_secs_f64(),
-        jct_s: completion_ns(observed, proof) as f64 / 1e9,
+        waited_s: seen.waited_ns as f64 / 1e9,
+        jct_s: (seen.waited_ns + completion_ns(observed, proof)) as f64 / 1e9,
+        predicted_jct_s: None,
         rounds: outcome.rounds,
         barrier_wait_mean_ms: waits.mean_ns / 1e6,
+        predicted_barrier_wait_mean_ms: None,
         barrier_wait_p99_ms: waits.p99_ns as f64 / 1e6,
         barrier_wait_variance_ms2: waits.variance_ns2 / 1e12,
         barrier_waits: waits.count,

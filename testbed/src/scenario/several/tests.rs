@@ -1,32 +1,69 @@
 use super::*;
 use crate::scenario::CONTROLLER;
 
-const LIGHTS: &str = include_str!("../../../scenarios/lights.toml");
+const TWO: &str = r#"
+name = "two"
 
-fn lights() -> JobsScenario {
-    JobsScenario::parse("lights.toml", LIGHTS).expect("it makes sense")
+[[job]]
+name = "ps0"
+workers = 3
+rounds = 12
+batch = 32
+hidden = [128]
+learning_rate = 0.02
+momentum = 0.5
+element_type = "i32"
+scale_exponent = -24
+server = "ps"
+
+[job.push]
+mode = "sync"
+aggregators = 0
+
+[[job]]
+name = "ps1"
+workers = 3
+rounds = 12
+batch = 32
+hidden = [128]
+learning_rate = 0.02
+momentum = 0.5
+element_type = "i32"
+scale_exponent = -24
+server = "ps"
+
+[job.push]
+mode = "sync"
+aggregators = 0
+
+[lab]
+rate_mbit = 100
+"#;
+
+fn two() -> JobsScenario {
+    JobsScenario::parse("two.toml", TWO).expect("it makes sense")
 }
 
 /// What is said of the file with one piece in another's place.
 fn refused(piece: &str, other: &str) -> String {
-    assert!(LIGHTS.contains(piece), "{piece}");
-    let text = LIGHTS.replacen(piece, other, 1);
-    JobsScenario::parse("lights.toml", &text).expect_err("it makes no sense").to_string()
+    assert!(TWO.contains(piece), "{piece}");
+    let text = TWO.replacen(piece, other, 1);
+    JobsScenario::parse("two.toml", &text).expect_err("it makes no sense").to_string()
 }
 
 #[test]
 fn a_list_of_jobs_is_told_from_one_job() {
     let digits = include_str!("../../../scenarios/digits.toml");
     let of = |text: &str| has_jobs("some.toml", text).expect("TOML");
-    assert_eq!([of(LIGHTS), of(digits), of("name = \"nothing\"")], [true, false, false]);
+    assert_eq!([of(TWO), of(digits), of("name = \"nothing\"")], [true, false, false]);
     assert!(has_jobs("some.toml", "name = ").is_err());
-    let alone = Scenario::parse("some.toml", LIGHTS).expect_err("it has several");
+    let alone = Scenario::parse("some.toml", TWO).expect_err("it has several");
     assert!(alone.to_string().starts_with("some.toml:"), "{alone}");
 }
 
 #[test]
 fn servers_share_a_host_and_workers_have_their_own() {
-    let scenario = lights();
+    let scenario = two();
     let hosts = scenario.hosts();
     assert_eq!(scenario.boxes(), ["ps"]);
     let workers = usize::from(scenario.jobs[0].workers);
@@ -40,8 +77,8 @@ fn servers_share_a_host_and_workers_have_their_own() {
 
 #[test]
 fn a_job_has_the_links_of_its_hosts_under_its_own_names() {
-    let text = LIGHTS.replacen("[lab]\n", "[lab]\nlinks = { ps = 50, w3 = 20 }\n", 1);
-    let scenario = JobsScenario::parse("lights.toml", &text).expect("it makes sense");
+    let text = TWO.replacen("[lab]\n", "[lab]\nlinks = { ps = 50, w3 = 20 }\n", 1);
+    let scenario = JobsScenario::parse("two.toml", &text).expect("it makes sense");
     let second = scenario.job(1);
     assert_eq!(second.name, "ps1");
     let mbit = |host: &str| second.lab.rates(host).map(|rate| rate.map(|rate| rate.mbit()));
@@ -63,16 +100,33 @@ fn what_makes_no_sense_is_refused_with_line_and_field() {
         ("mode = \"sync\"", "mode = \"partial\"", "job[0].push.best: is missing"),
         ("mode = \"sync\"", "mode = \"sync\"\nreplication = \"chain\"", "job[0].push.replication"),
         ("[lab]\n", "[lab]\nlinks = { s9 = 5 }\n", "lab.links.s9: names no host"),
+        ("[lab]\n", "[cluster]\nslots = 2\n[lab]\n", "cluster.slots: is 2; a job has 3"),
+        (
+            "[lab]\n",
+            "[cluster]\nslots = 3\npolicy = \"dlas\"\n[lab]\n",
+            "cluster.policy: is `dlas`",
+        ),
+        ("[lab]\n", "[aggregation]\nlanes = 2\n[lab]\n", "aggregation.lanes: is 2"),
     ];
     for (piece, other, expected) in cases {
         let problem = refused(piece, other);
         assert!(problem.contains(expected), "{other}: {problem}");
-        let line = problem.strip_prefix("lights.toml:").and_then(|rest| rest.split_once(':'));
+        let line = problem.strip_prefix("two.toml:").and_then(|rest| rest.split_once(':'));
         assert!(line.is_some_and(|(line, _)| line.parse::<usize>().is_ok()), "{problem}");
     }
-    let one = "name = \"x\"\n[[job]]\n".to_owned() + LIGHTS.split("[[job]]").nth(1).expect("one");
+    let one = "name = \"x\"\n[[job]]\n".to_owned() + TWO.split("[[job]]").nth(1).expect("one");
     let problem = JobsScenario::parse("x.toml", &one).expect_err("one job").to_string();
     assert!(problem.contains("is a list of 1; expected 2 to 16, or one [job]"), "{problem}");
+}
+
+#[test]
+fn the_shipped_scenarios_make_sense() {
+    for (name, text) in [
+        ("lights.toml", include_str!("../../../scenarios/lights.toml")),
+        ("trace.toml", include_str!("../../../scenarios/trace.toml")),
+    ] {
+        JobsScenario::parse(name, text).unwrap_or_else(|problem| panic!("{problem}"));
+    }
 }
 
 #[test]
