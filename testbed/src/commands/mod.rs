@@ -17,6 +17,7 @@ pub(crate) mod compare;
 pub(crate) mod conformance;
 pub(crate) mod doctor;
 pub(crate) mod install;
+pub(crate) mod job;
 pub(crate) mod jobs;
 mod jobs_elastic;
 mod jobs_lights;
@@ -33,6 +34,7 @@ pub(crate) mod run;
 pub(crate) mod run_args;
 mod run_ground;
 mod run_packet;
+mod run_resize;
 pub(crate) mod soak;
 pub(crate) mod worker;
 

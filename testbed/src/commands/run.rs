@@ -25,10 +25,19 @@ use weft_testbed::scenario::{SWITCH, Scenario};
 use super::certs::now_unix_s;
 use super::lab::{listen, tell_left};
 use super::run_args::{IoName, Level, RunArgs, SwitchName, load};
-use super::{Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_packet};
+use super::{
+    Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_packet, run_resize,
+};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     let scenario = load(arguments)?;
+    if scenario.resize.is_some() {
+        let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+        let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
+        let directory =
+            std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
+        return run_resize::run(arguments, &scenario, (&directory, loopback_base()), format);
+    }
     run_packet::check(arguments, &scenario)?;
     if arguments.switch.is_none() && scenario.restart.iter().any(|it| it.name == SWITCH) {
         let problem = anyhow!("restart: {SWITCH} is a bridge of the kernel without --switch bmv2");

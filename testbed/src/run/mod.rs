@@ -20,6 +20,7 @@
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory |
 //! | `reduce` | an allreduce's configurations, training, proof and rows |
+//! | [`resize`] | an allreduce whose number of workers changes |
 //! | [`push`] | the same of a run with a parameter server |
 //!
 //! A scenario with `[push]` has a parameter server. All ways of running, of either kind, give the
@@ -40,6 +41,7 @@ mod proof;
 pub mod push;
 mod recording;
 mod reduce;
+pub mod resize;
 mod running_box;
 mod running_worker;
 mod switch;

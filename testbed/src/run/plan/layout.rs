@@ -89,7 +89,8 @@ impl Layout<'_> {
     /// The controller's endpoint, if there is one.
     pub(in crate::run) fn endpoint(&self) -> Option<String> {
         let scheme = if self.certs.is_some() { "https" } else { "http" };
-        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller);
+        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller)
+            || self.scenario.resize.is_some();
         has_controller.then(|| format!("{scheme}://{}", self.controller_addr()))
     }
 
@@ -160,7 +161,7 @@ impl Layout<'_> {
         if self.io == Io::Bmv2 { Integrity::Checksum16 } else { Integrity::Crc32c }
     }
 
-    pub(super) fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
+    pub(in crate::run) fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
         let (box_name, box_rank) = self.box_of(rank);
         WorkerPlan {
             rank,
@@ -174,6 +175,7 @@ impl Layout<'_> {
             checksums: self.io == Io::Bmv2,
             offload: self.scenario.push.is_some() && self.io == Io::Udp,
             link_delay_us: 0,
+            cohort: None,
             seed,
             scenario: self.scenario.clone(),
         }

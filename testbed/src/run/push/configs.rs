@@ -136,7 +136,7 @@ pub(in crate::run) fn controller(layout: &Layout<'_>) -> ControllerConfig {
     let hosts = names.map(|name| {
         let [up, down] = lab.rates(&name).map(bytes_per_sec);
         let rack = shared.iter().position(|rack| rack.hosts.contains(&name)).map(rack_name);
-        HostConfig { name, up_bytes_per_sec: up, down_bytes_per_sec: down, rack }
+        HostConfig { name, up_bytes_per_sec: up, down_bytes_per_sec: down, rack, slots: None }
     });
     let racks = shared.iter().enumerate().map(|(index, rack)| {
         let [up, down] = rack.rates().map(bytes_per_sec);
