@@ -14,6 +14,7 @@ pub mod conformance;
 pub mod doctor;
 pub mod interrupt;
 pub mod lab;
+pub mod operator;
 pub mod probe;
 pub mod replay;
 pub mod report;

@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, jobs, lab,
-    plan, probe, replay, report, run, run_args, soak, top, worker,
+    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, job, jobs,
+    lab, plan, probe, replay, report, run, run_args, soak, top, worker,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -66,6 +66,9 @@ enum Command {
     /// Ask what is decided about whole jobs, without a network
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
+    /// Pause and resume a job of a controller that runs
+    #[command(subcommand)]
+    Job(job::JobCommand),
     /// Simulate a trace of jobs on a cluster under a policy
     ///
     /// Who runs, where and how wide, event by event, with every job's times. A file that makes no
@@ -128,6 +131,7 @@ fn main() -> ExitCode {
         Command::Conformance(arguments) => conformance::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Jobs(command) => jobs::run(command, cli.format),
+        Command::Job(command) => job::run(&command, cli.format),
         Command::Cluster(arguments) => cluster::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments, cli.format),

@@ -1,6 +1,7 @@
 //! Figures for tools and people: gRPC, Prometheus, text and JSON. All from the one [`Snapshot`].
 
 mod metrics;
+mod reduces;
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -11,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
+use weft_control::JobState;
 use weft_controller_engine::{GroupStatus, WorkerStatus};
 use weft_process::metrics as http;
 use weft_rpc::v1;
@@ -20,6 +22,7 @@ use crate::auth::Refusals;
 use crate::core::{CoreSender, Input, Snapshot};
 use crate::error::DaemonError;
 pub use metrics::write_metrics;
+pub(crate) use reduces::resize_to_proto;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -96,6 +99,10 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             refusing: job.refusing.clone(),
             workers: job.workers.iter().map(worker_to_proto).collect(),
             groups: job.groups.iter().map(group_to_proto).collect(),
+            state: v1::JobState::from(job.state).into(),
+            pauses: job.pauses.pauses,
+            standstill_last_ns: job.pauses.standstill_last_ns,
+            standstill_max_ns: job.pauses.standstill_max_ns,
         }
     });
     let hosts = status.hosts.iter().map(|host| v1::HostStatus {
@@ -120,6 +127,7 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         jobs: jobs.collect(),
         hosts: hosts.collect(),
         nodes: nodes.collect(),
+        reduces: status.reduces.iter().map(reduces::to_proto).collect(),
         plans: status.plans,
         plan_last_ns: snapshot.plan_last_ns,
         plan_max_ns: snapshot.plan_max_ns,
@@ -200,10 +208,25 @@ pub fn write_text(snapshot: &Snapshot) -> String {
             mean(counters.commit_sum_ns, counters.committed) as f64 / 1e6,
             counters.delay_max,
         );
+        if job.state != JobState::Running {
+            let _ = writeln!(text, "  {}", job.state);
+        }
+        if job.pauses.pauses > 0 {
+            let _ = writeln!(
+                text,
+                "  {} pauses, from the word to the standstill {:.3} ms, at most {:.3} ms",
+                job.pauses.pauses,
+                job.pauses.standstill_last_ns as f64 / 1e6,
+                job.pauses.standstill_max_ns as f64 / 1e6,
+            );
+        }
         if !job.refusing.is_empty() {
             let count = counters.installs_refused;
             let _ = writeln!(text, "  groups are refused ({count} times) by {}", job.refusing);
         }
+    }
+    for job in &status.reduces {
+        reduces::write_text(&mut text, job);
     }
     for host in &status.hosts {
         let _ = writeln!(

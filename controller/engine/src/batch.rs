@@ -79,9 +79,9 @@ impl Controller {
         work / u128::from(rate) >= u128::from(self.config.tuning.gather_window_ns())
     }
 
-    /// A job can be planned while its server listens and has told its state.
+    /// A job can be planned while it runs, and its server listens and has told its state.
     pub(super) fn can_plan(&self, job: &Job) -> bool {
-        job.is_known && self.nodes[job.server.index()].is_attached()
+        job.is_known && job.pause.by().is_none() && self.nodes[job.server.index()].is_attached()
     }
 
     /// Plans everything that is not granted.

@@ -33,6 +33,7 @@ impl Controller {
         let checked = self.check_event(node, job, event);
         self.checked(checked)?;
         self.held(node, job, event);
+        self.hear_reduce_box(now_ns, node, job, event);
         self.nodes[node.index()].count_event(now_ns);
         self.accounts.note_event(node, job, event);
         if !self.jobs.contains_key(&job) {

@@ -25,6 +25,8 @@
 //! | `counters` | what a host's counters say of others |
 //! | `probes` | when a link that is idle is probed |
 //! | `accounts` | what each box has in each of its jobs, as it told |
+//! | `pause` | when a job that is to pause stands still |
+//! | `reduce` | before which round the workers of an allreduce stop, and who goes on |
 //! | `unregister` | what becomes of a job that ends at run time |
 //! | `rows` | group ids |
 //! | `node`, `job/worker` | what is known of a box, and of a worker |
@@ -74,8 +76,10 @@ mod message;
 mod node;
 mod nodes;
 mod numbers;
+mod pause;
 mod probes;
 mod promote;
+mod reduce;
 mod refusals;
 mod requests;
 mod rows;
@@ -88,17 +92,20 @@ mod unregister;
 
 pub use check::{ConfigError, shown};
 pub use message::{
-    Action, Gate, Grant, GrantSegment, OpenGroup, NodeHello, NodeId, NotHeld, Notice, ProbeTrain,
+    Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
+pub use pause::{SteerError, Steerer};
+pub use reduce::{ReduceStatus, Resize, SavedReduce};
 pub use saved::{Saved, SavedJob};
 pub use status::{
-    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status,
-    WorkerStatus,
+    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, PauseStatus, ReplicaStatus,
+    Status, WorkerStatus,
 };
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
-    Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig,
+    Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig, Tuning,
+    WorkerConfig,
 };
 
 use accounts::Accounts;
@@ -108,6 +115,7 @@ use job::{Group, Job};
 use links::Links;
 use node::Node;
 use probes::Probes;
+use reduce::Reduce;
 use rows::Rows;
 
 /// Finds a policy by the name in a configuration.
@@ -124,6 +132,7 @@ pub struct Controller {
     nodes: Vec<Node>,
     accounts: Accounts,
     jobs: BTreeMap<JobId, Job>,
+    reduces: BTreeMap<JobId, Reduce>,
     groups: BTreeMap<GroupId, Group>,
     rows: Rows,
     registered: Vec<JobConfig>,
@@ -143,6 +152,8 @@ pub struct Controller {
     leases_at_ns: u64,
     /// A server was replaced, or is about to be, and that is not saved.
     is_promotion_unsaved: bool,
+    /// Somebody paused or resumed a job, and that is not saved.
+    is_steering_unsaved: bool,
     saved_ceiling: u32,
     saved_jobs: usize,
 }
@@ -182,6 +193,7 @@ impl Controller {
             .chain(acknowledged)
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
+            .chain(self.reduce_due_ns())
             .min()
     }
 
@@ -204,6 +216,8 @@ impl Controller {
         self.replan = self.replan.filter(|why| *why == Why::Bandwidth);
         self.install_due(now_ns);
         self.skip_unused();
+        self.note_standstills(now_ns);
+        self.check_reduces(now_ns);
         self.send_probes(now_ns);
     }
 

@@ -6,16 +6,18 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    BoxIndex, Command, Decision, DropReason, Holding, HoldingError, InstallError, OrderNumber,
-    ServerEpoch, Version,
+    BoxIndex, Cohort, Command, Decision, DropReason, Holding, HoldingError, InstallError, JobState,
+    OrderNumber, RoundOrder, ServerEpoch, Version,
 };
 pub use weft_control::{NodeHello, OpenGroup, RoleState};
 use weft_wire::{GroupId, JobId, Rank};
 
 use weft_plan::net::estimate::train::{Arrival, Reading};
 
+use super::reduce::Resize;
+
 /// A box, as the controller counts them.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(pub u16);
 
 impl NodeId {
@@ -130,6 +132,42 @@ pub enum Action {
         holding: Holding,
         /// Done, or why not.
         outcome: Result<(), NotHeld>,
+    },
+    /// Tell whoever waits for it, and write down: a job does something else now.
+    State {
+        /// The job.
+        job: JobId,
+        /// What it does.
+        state: JobState,
+        /// Once it stands still: how long that took from the word on.
+        after_ns: Option<u64>,
+    },
+    /// Tell a worker of an allreduce who its cohort is.
+    Cohort {
+        /// The job.
+        job: JobId,
+        /// The worker.
+        rank: Rank,
+        /// Its cohort.
+        cohort: Cohort,
+    },
+    /// Tell a worker of an allreduce what it may do.
+    Order {
+        /// The job.
+        job: JobId,
+        /// The worker.
+        rank: Rank,
+        /// Number of the order.
+        turn: u32,
+        /// The order.
+        order: RoundOrder,
+    },
+    /// Tell whoever waits for it, and write down: a resize has come to its end.
+    Resized {
+        /// The job.
+        job: JobId,
+        /// How long it took; or why the job goes on as it was.
+        outcome: Result<Resize, String>,
     },
     /// Tell people.
     Notice {

@@ -43,6 +43,7 @@ impl Controller {
             self.forget_holdings(id);
             self.need_plan(Why::Failure);
         }
+        self.attach_reduce_box(id);
         Ok(id)
     }
 
@@ -74,6 +75,7 @@ impl Controller {
         let host = node.host();
         self.count_anew(host, Reporter::Box(id));
         self.forget_holdings(id);
+        self.detach_reduce_box(id);
         self.need_plan(Why::Failure);
     }
 

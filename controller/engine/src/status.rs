@@ -6,12 +6,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use weft_control::Holding;
+use weft_control::{Holding, JobState};
 use weft_plan::case::HostId;
 use weft_wire::JobId;
 
 use super::Controller;
 use super::message::explain;
+use super::reduce::ReduceStatus;
 
 mod work;
 
@@ -65,6 +66,9 @@ pub struct JobCounters {
 pub struct Status {
     /// Jobs by index.
     pub jobs: Vec<JobStatus>,
+    /// Allreduce jobs by index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reduces: Vec<ReduceStatus>,
     /// Hosts by name.
     pub hosts: Vec<HostStatus>,
     /// Racks by name.
@@ -115,12 +119,36 @@ pub struct JobStatus {
     /// The box that refused its last group and took none since, and why; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refusing: String,
+    /// Whether it runs.
+    pub state: JobState,
+    /// Its pauses.
+    #[serde(flatten)]
+    pub pauses: PauseStatus,
     /// Its workers by rank.
     #[serde(skip)]
     pub workers: Vec<WorkerStatus>,
     /// Its first groups that are not decided, in their order.
     #[serde(skip)]
     pub groups: Vec<GroupStatus>,
+}
+
+/// What a job's pauses came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct PauseStatus {
+    /// Pauses that came to a standstill.
+    pub pauses: u64,
+    /// From the word to the standstill: the last one,
+    pub standstill_last_ns: u64,
+    /// and the longest.
+    pub standstill_max_ns: u64,
+}
+
+impl PauseStatus {
+    pub(super) fn note(&mut self, after_ns: u64) {
+        self.pauses += 1;
+        self.standstill_last_ns = after_ns;
+        self.standstill_max_ns = self.standstill_max_ns.max(after_ns);
+    }
 }
 
 /// A replica.
@@ -210,6 +238,8 @@ impl Controller {
             is_replica_lost: job.promotion.is_replica_left() || job.promotion.epoch().0 > 0,
             workers: self.worker_status(now_ns, job),
             groups: work::open_groups(now_ns, job, &self.groups),
+            state: job.pause.state(),
+            pauses: job.pause.status(),
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {
             name: node.name().to_owned(),
@@ -221,6 +251,7 @@ impl Controller {
         let (probes, probe_bytes) = self.probes.sent();
         Status {
             jobs: jobs.collect(),
+            reduces: self.reduce_status(),
             hosts: self.host_status(now_ns, &probe_bytes),
             racks: self.links.rack_status(now_ns, &probe_bytes),
             nodes: nodes.collect(),

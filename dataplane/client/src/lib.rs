@@ -20,19 +20,23 @@
 //! | [`Config`] | who this worker is, where the aggregator is, what the numbers are |
 //! | [`Session`] | one life of one worker; blocking calls, one round at a time |
 //! | [`Error`] | why not; names the members that are missing |
+//! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
+//! | [`rounds`] | an allreduce's stream to its controller: paused and resized at the boundary of a round |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
 //! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the
 //! data.
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 mod config;
 mod error;
 mod group;
 mod io;
 pub mod payload;
 pub mod push;
+pub mod rounds;
 mod session;
 
 pub use config::{Config, Numbers};

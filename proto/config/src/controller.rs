@@ -24,6 +24,7 @@
 
 mod jobs;
 mod options;
+mod reduce;
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -35,6 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use options::{AggregatorChoice, Objective, Options};
+pub use reduce::{PlaceConfig, ReduceConfig};
 
 use crate::{FilePath, Problem, StatsFormat, TlsSection};
 
@@ -90,6 +92,10 @@ pub struct ControllerConfig {
     /// Training jobs.
     #[serde(default, rename = "job")]
     pub jobs: Vec<JobConfig>,
+    /// Training jobs whose gradients are summed by allreduce, and which this controller pauses and
+    /// resizes.
+    #[serde(default, rename = "reduce", skip_serializing_if = "Vec::is_empty")]
+    pub reduces: Vec<ReduceConfig>,
 }
 
 /// `[policies]`: programs that may plan. A program is started only if this file names it, here or
@@ -146,6 +152,7 @@ impl ControllerConfig {
             hosts: self.hosts.clone(),
             nodes: self.nodes.clone(),
             jobs: self.jobs.clone(),
+            reduces: self.reduces.clone(),
         }
     }
 

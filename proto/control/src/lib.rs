@@ -17,6 +17,8 @@ mod ids;
 mod limits;
 mod modes;
 mod role;
+mod rounds;
+mod steer;
 mod train;
 
 pub use command::{Command, InstallError};
@@ -33,4 +35,6 @@ pub use ids::{BoxIndex, OrderNumber, ServerEpoch, Version};
 pub use limits::{GROUPS_OPEN_MAX, TRAIN_CHUNKS_MAX, UPDATE_CHUNKS_MAX};
 pub use modes::{AckMode, CommitMode, ConductMode, LearningRate, Mode, SumOrder};
 pub use role::Role;
+pub use rounds::{Cohort, CohortId, Halt, RoundOrder, RoundPosition};
+pub use steer::JobState;
 pub use train::{Train, TrainArrival};

@@ -15,6 +15,7 @@ use crate::v1;
 mod codes;
 mod hello;
 mod holding;
+pub mod rounds;
 mod train;
 
 use codes::bound;

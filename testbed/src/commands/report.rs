@@ -9,7 +9,9 @@ use weft_testbed::report::{
     COLUMNS, Report, RunFiles, Verdict, metrics, pictures, round_times_svg, text,
 };
 
-use super::{Exit, Failure, Format, Outcome, compare, emit_csv, emit_json, emit_text, run_jobs};
+use super::{
+    Exit, Failure, Format, Outcome, compare, compare_jobs, emit_csv, emit_json, emit_text, run_jobs,
+};
 use weft_process::say;
 
 #[derive(Debug, Args)]
@@ -32,6 +34,9 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
         _ => return columns(format),
     };
     if let Some(ok) = compare::present(directory, arguments.svg.as_deref(), format)? {
+        return Ok(if ok { 0 } else { Exit::Failed as u8 });
+    }
+    if let Some(ok) = compare_jobs::present(directory, format)? {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
     if let Some(ok) = run_jobs::present(directory, format)? {

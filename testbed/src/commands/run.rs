@@ -27,14 +27,22 @@ use super::lab::{listen, tell_left};
 use super::run_args::{IoName, Level, RunArgs, SwitchName, load, read};
 use super::{
     Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_jobs, run_packet,
+    run_resize,
 };
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
-    let (text, has_several) = read(arguments)?;
+    let (text, has_several) = read(&arguments.scenario)?;
     if has_several {
         return run_jobs::run(arguments, &text, format);
     }
     let scenario = load(arguments, &text)?;
+    if scenario.resize.is_some() {
+        let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+        let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
+        let directory =
+            std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
+        return run_resize::run(arguments, &scenario, (&directory, loopback_base()), format);
+    }
     run_packet::check(arguments, &scenario)?;
     if arguments.switch.is_none() && scenario.restart.iter().any(|it| it.name == SWITCH) {
         let problem = anyhow!("restart: {SWITCH} is a bridge of the kernel without --switch bmv2");

@@ -1,7 +1,7 @@
 //! What `weft run` is told, and the scenario that comes of it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -198,9 +198,9 @@ impl ReplicationName {
 }
 
 /// Reads the scenario's file; whether it has several jobs.
-pub(super) fn read(arguments: &RunArgs) -> Result<(String, bool), Failure> {
-    let name = arguments.scenario.display().to_string();
-    let text = fs::read_to_string(&arguments.scenario)
+pub(super) fn read(scenario: &Path) -> Result<(String, bool), Failure> {
+    let name = scenario.display().to_string();
+    let text = fs::read_to_string(scenario)
         .with_context(|| format!("reading {name}"))
         .map_err(|error| Exit::Usage.because(error))?;
     let is_list = has_jobs(&name, &text).map_err(|error| Exit::Usage.because(error))?;

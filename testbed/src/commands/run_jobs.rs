@@ -12,10 +12,11 @@ use weft_process::say;
 use weft_testbed::certs::Folder;
 use weft_testbed::lab::LabName;
 use weft_testbed::report::{
-    JobsRecord, JobsReport, Machine, Report, RunFiles, RunRecord, RunWriter, Verdict, jobs_text,
+    JobsRecord, JobsReport, Machine, Report, RunFiles, RunRecord, RunWriter, Verdict, WordRow,
+    jobs_text,
 };
 use weft_testbed::run::several::{
-    JobPlan, JobSeen, SeveralPlan, outcome, predict, row, run_several,
+    JobPlan, JobSeen, SeveralPlan, outcome, predict, row, run_several, steered,
 };
 use weft_testbed::run::{
     BoxPlan, Finished, Io, WorkerMessage, WorkerPlan, monotonic_ns, prepare, prove,
@@ -64,14 +65,17 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
             .map_err(|error| Exit::CannotRun.because(error))?;
     }
     let begun_ns = monotonic_ns();
-    let seen = carry_out(&plan, arguments, &absolute, keys.as_ref().map(TempDir::path))?;
+    let (seen, words) = carry_out(&plan, arguments, &absolute, keys.as_ref().map(TempDir::path))?;
     let wall_ns = monotonic_ns() - begun_ns;
     drop(keys);
     let mut rows = Vec::with_capacity(plan.jobs.len());
     let mut is_degraded = false;
     for ((job, writer), seen) in plan.jobs.iter().zip(writers).zip(&seen) {
         let observed = &seen.observed;
-        let proof = prove(&job.scenario, &job.plan, job.seed, &job.directory, observed);
+        let proof = match &seen.steered {
+            Some(_) => Err(String::new()),
+            None => prove(&job.scenario, &job.plan, job.seed, &job.directory, observed),
+        };
         if !arguments.keep_recordings {
             remove_recordings(&job.scenario, &job.directory);
         }
@@ -84,12 +88,19 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
             begun_ns: seen.came_ns,
             wall_ns,
         };
-        let outcome = run.outcome(Io::Udp, job.seed);
+        let mut outcome = run.outcome(Io::Udp, job.seed);
         is_degraded |= !run.degraded().is_empty();
-        rows.push((row(job, seen, run.proof.as_ref().ok(), &outcome), outcome.reasons.clone()));
+        let judged = seen.steered.as_ref().map(|it| steered(job, it, &mut outcome)).transpose();
+        let judged = judged.map_err(|error| Exit::Failed.because(error))?;
+        let mut row = row(job, seen, run.proof.as_ref().ok(), &outcome);
+        if let Some(judged) = judged {
+            let widths: Vec<String> = judged.widths.iter().map(ToString::to_string).collect();
+            (row.widths, row.pause_s) = (widths.join("-"), judged.pause_s);
+        }
+        rows.push((row, outcome.reasons.clone()));
         run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     }
-    let mut outcome = outcome(ground.degraded.as_ref(), None, rows);
+    let mut outcome = outcome(ground.degraded.as_ref(), None, rows, words);
     if let Some(prediction) = predict(&plan, BandPolicy::Fifo, None, arguments.seed) {
         prediction.note(&mut outcome.jobs);
     }
@@ -165,7 +176,7 @@ fn carry_out(
     arguments: &RunArgs,
     directory: &Path,
     keys: Option<&Path>,
-) -> Result<Vec<JobSeen>, Failure> {
+) -> Result<(Vec<JobSeen>, Vec<WordRow>), Failure> {
     let rounds = plan.jobs.iter().map(|job| u64::from(job.scenario.job.rounds)).sum();
     let bar = progress_bar(rounds, "round");
     let progress = |job: usize, rank: u8, message: &WorkerMessage| {
@@ -182,7 +193,7 @@ fn carry_out(
         if let (Some(planned), Some(keys)) = (&plan.controller, keys) {
             say!("{}", watching(planned, lab, keys));
         }
-        run_several(plan, lab, directory, &progress, stop)
+        run_several(plan, lab, (directory, keys), &progress, stop)
     })?;
     result.map_err(process_failure)
 }
@@ -215,6 +226,17 @@ fn print_plan(plan: &SeveralPlan) -> Outcome {
     Ok(0)
 }
 
+/// What is said of all jobs in a run directory.
+pub(super) fn read_record(directory: &Path) -> Result<JobsRecord, Failure> {
+    let path = directory.join(RECORD);
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("reading {}", path.display()))
+        .map_err(|error| Exit::Usage.because(error))?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} tells of no run", path.display()))
+        .map_err(|error| Exit::Usage.because(error))
+}
+
 /// Shows a run of several jobs again, if the directory holds one, and draws the pictures of its
 /// jobs; whether all of them were ok.
 pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, Failure> {
@@ -222,12 +244,7 @@ pub(super) fn present(directory: &Path, format: Format) -> Result<Option<bool>, 
     if !path.is_file() {
         return Ok(None);
     }
-    let text = fs::read_to_string(&path)
-        .with_context(|| format!("reading {}", path.display()))
-        .map_err(|error| Exit::Usage.because(error))?;
-    let record: JobsRecord = serde_json::from_str(&text)
-        .with_context(|| format!("{} tells of no run", path.display()))
-        .map_err(|error| Exit::Usage.because(error))?;
+    let record = read_record(directory)?;
     let rows = record.outcome.as_ref().map(|outcome| outcome.jobs.as_slice()).unwrap_or_default();
     let folders: Vec<PathBuf> = rows.iter().map(|row| directory.join(&row.job)).collect();
     let files = folders.iter().map(|folder| RunFiles::read(folder));

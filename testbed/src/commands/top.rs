@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
-use weft_rpc::tls::TlsFiles;
 use weft_rpc::v1::StatusReply;
 use weft_testbed::interrupt;
-use weft_testbed::top::{ReadError, Reader, View, draw, text};
+use weft_testbed::operator::{Operator, OperatorError};
+use weft_testbed::top::{View, draw, text};
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, lab};
 
@@ -37,9 +37,7 @@ fn interval(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &TopArgs, format: Format) -> Outcome {
-    let tls = arguments.certs.as_ref().map(|folder| TlsFiles::in_folder(folder, OPERATOR));
-    let mut reader = Reader::new(&arguments.controller, tls.as_ref())
-        .map_err(|error| Exit::Usage.because(error))?;
+    let mut reader = Reader { arguments, operator: None };
     if arguments.once {
         return once(&mut reader, format);
     }
@@ -60,7 +58,7 @@ pub(crate) fn run(arguments: &TopArgs, format: Format) -> Outcome {
     watched
 }
 
-fn once(reader: &mut Reader, format: Format) -> Outcome {
+fn once(reader: &mut Reader<'_>, format: Format) -> Outcome {
     let view = View::new(&reader.read().map_err(unread)?, None);
     match format {
         Format::Text => emit_text(&text(&view))?,
@@ -73,7 +71,7 @@ fn once(reader: &mut Reader, format: Format) -> Outcome {
 /// Draws a reading after the other until somebody has seen enough.
 fn watch(
     arguments: &TopArgs,
-    reader: &mut Reader,
+    reader: &mut Reader<'_>,
     first: StatusReply,
     terminal: &mut ratatui::DefaultTerminal,
 ) -> Outcome {
@@ -127,12 +125,33 @@ fn is_over(until: Instant) -> Result<bool, Failure> {
     }
 }
 
-fn unread(error: ReadError) -> Failure {
+/// Who asks a controller, and calls it anew after a failure.
+struct Reader<'a> {
+    arguments: &'a TopArgs,
+    operator: Option<Operator>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> Result<StatusReply, OperatorError> {
+        let operator = match self.operator.take() {
+            Some(operator) => operator,
+            None => {
+                let TopArgs { controller, certs, .. } = self.arguments;
+                Operator::dial(controller, certs.as_deref(), CALL_TIMEOUT)?
+            }
+        };
+        let reply = operator.status()?;
+        self.operator = Some(operator);
+        Ok(reply)
+    }
+}
+
+fn unread(error: OperatorError) -> Failure {
     Exit::CannotRun.because(error)
 }
 
-/// The operator's files in a folder of certificates.
-const OPERATOR: &str = "operator";
+/// What a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 const INTERVAL_S_MIN: f64 = 0.1;
 const INTERVAL_S_MAX: f64 = 60.0;
 /// How often it looks for a signal.

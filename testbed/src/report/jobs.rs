@@ -43,6 +43,24 @@ pub struct JobsOutcome {
     pub policy: Option<String>,
     /// A row for each job, in the order of the scenario.
     pub jobs: Vec<JobRow>,
+    /// What an operator said, and how long it took until it was to be seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<WordRow>,
+}
+
+/// An operator's word.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct WordRow {
+    /// When, by the monotonic clock.
+    pub at_ns: u64,
+    /// What was said.
+    pub word: String,
+    /// How long the answer took.
+    pub answered_ms: f64,
+    /// How long until the controller's status showed it; null: not within 10 s.
+    pub seen_ms: Option<f64>,
+    /// Why it came to nothing.
+    pub problem: Option<String>,
 }
 
 /// One job of several. Outside scripts read these names.
@@ -87,6 +105,10 @@ pub struct JobRow {
     pub chunks_direct: u64,
     /// Contributions that were sent again.
     pub retransmissions: u64,
+    /// Of an allreduce that the controller steers: numbers of workers in order, such as `2-4`.
+    pub widths: String,
+    /// How long it stood still over all resizes.
+    pub pause_s: f64,
 }
 
 /// What a run of several jobs says, from its directory's files.
@@ -158,6 +180,16 @@ pub fn jobs_text(report: &JobsReport) -> String {
             let rows: Vec<Vec<String>> =
                 [head].into_iter().chain(outcome.jobs.iter().map(cells)).collect();
             let _ = write!(out, "\n{}", table(&rows));
+            for word in &outcome.words {
+                let seen = word.seen_ms.map_or_else(|| "never seen".to_owned(), milliseconds);
+                let problem = word.problem.as_deref().unwrap_or("done");
+                let answered = milliseconds(word.answered_ms);
+                let _ = writeln!(
+                    out,
+                    "\n{}: seen after {seen}, answered after {answered}: {problem}",
+                    word.word
+                );
+            }
         }
     }
     for job in &report.reports {

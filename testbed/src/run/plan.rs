@@ -21,6 +21,7 @@ use crate::scenario::{CONTROLLER, REPLICA, SERVER, Scenario, Site};
 
 pub(super) use layout::Layout;
 pub use layout::{LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE};
+pub(in crate::run) use worker::CohortPlan;
 pub use worker::WorkerPlan;
 
 /// Which port carries the frames.

@@ -51,6 +51,10 @@ pub struct JobSection {
     /// their own, `w0`, `w1` and so on over all jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
+    /// `[[job]]`, an allreduce: the controller steers it, and there may be so many workers at most;
+    /// `hosts` has as many. Default: nobody steers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<u8>,
     /// `[[job]]`: its parameter server, as `[push]` of a scenario of one job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushSection>,
@@ -82,6 +86,18 @@ impl JobSection {
         }
     }
 
+    /// `[[job]]`: the most workers that it may have.
+    #[must_use]
+    pub fn places(&self) -> u8 {
+        self.places.unwrap_or(self.workers)
+    }
+
+    /// `[[job]]`: whether a controller plans or steers it.
+    #[must_use]
+    pub fn has_controller(&self) -> bool {
+        self.places.is_some() || self.push.as_ref().is_some_and(|push| push.controller)
+    }
+
     /// [`JobSection::member_timeout_s`] as a duration.
     #[must_use]
     pub fn member_timeout(&self) -> Duration {
@@ -96,6 +112,7 @@ impl JobSection {
             ("priority", !is_first(&self.priority)),
             ("server", !self.server.is_empty()),
             ("hosts", !self.hosts.is_empty()),
+            ("places", self.places.is_some()),
             ("push", self.push.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {

@@ -9,6 +9,7 @@
 //! | `lab` | `[lab]`, `[[rate_step]]`: the links, and how they change |
 //! | `background` | `[[background]]`: traffic of others |
 //! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
+//! | `resize` | `[resize]`: an allreduce whose number of workers changes |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
 //! | `several` | `[[job]]`: several training runs side by side |
 
@@ -17,6 +18,7 @@ mod boxes;
 mod job;
 mod lab;
 mod push;
+mod resize;
 mod several;
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +30,8 @@ pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
 pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
-pub use several::{ClusterSection, JobsScenario, Site, has_jobs};
+pub use resize::{KillSection, ResizeSection, WordSection};
+pub use several::{ClusterSection, JobsScenario, Site, WordOfJobs, has_jobs};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -41,6 +44,9 @@ pub struct Scenario {
     /// A parameter server takes the updates; without it they are summed by allreduce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushSection>,
+    /// The number of workers changes while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<ResizeSection>,
     /// Where.
     #[serde(default)]
     pub lab: LabSection,
@@ -101,6 +107,9 @@ impl Scenario {
         self.job.validate()?;
         if let Some(push) = &self.push {
             push.validate(&self.job)?;
+        }
+        if let Some(resize) = &self.resize {
+            resize.validate(self)?;
         }
         self.lab.validate(&self.hosts())?;
         if self.push.is_none() && !self.lab.racks.is_empty() {

@@ -12,8 +12,8 @@ use weft_config::{ConfigError, ConfigFile, Problem};
 
 use super::lab::topology_of;
 use super::{
-    AggregationSection, CONTROLLER, FaultSection, JobSection, LabSection, REPLICA, SERVER,
-    Scenario, refuse,
+    AggregationSection, CONTROLLER, FaultSection, JobSection, LabSection, REPLICA, ResizeSection,
+    SERVER, Scenario, refuse,
 };
 use crate::lab::topology::{Topology, TopologyError};
 
@@ -35,25 +35,12 @@ pub struct JobsScenario {
     /// What the fault port does to frames.
     #[serde(default)]
     pub faults: FaultSection,
+    /// What an operator says while the jobs run, in the order of the times.
+    #[serde(default, rename = "word", skip_serializing_if = "Vec::is_empty")]
+    pub words: Vec<WordOfJobs>,
     /// Which of the jobs may run at a time. Default: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterSection>,
-}
-
-/// `[cluster]`: slots for workers, for which jobs wait. With it `start_s` is when a job comes.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClusterSection {
-    /// Workers that may run at a time.
-    pub slots: u32,
-    /// Who goes first, a policy of `weft cluster` that stops no job: `fifo` (default) or `fjf`,
-    /// which lets those go ahead that fit.
-    #[serde(default = "default_order")]
-    pub policy: String,
-}
-
-fn default_order() -> String {
-    "fifo".to_owned()
 }
 
 /// Where one of several jobs is: its number, and the hosts behind the names that it has for them.
@@ -81,6 +68,10 @@ impl Site {
         !self.hosts.is_empty()
     }
 }
+
+mod steer;
+
+pub use steer::{ClusterSection, WordOfJobs};
 
 /// Whether a file has a list of jobs and not one.
 ///
@@ -114,10 +105,11 @@ impl JobsScenario {
     fn fill(&mut self) {
         let mut next = 0;
         for job in &mut self.jobs {
+            let places = job.places();
             if job.hosts.is_empty() {
-                job.hosts = (next..).take(job.workers.into()).map(|n| format!("w{n}")).collect();
+                job.hosts = (next..).take(places.into()).map(|n| format!("w{n}")).collect();
             }
-            next += u16::from(job.workers);
+            next += u16::from(places);
             if job.push.is_some() && job.server.is_empty() {
                 SERVER.clone_into(&mut job.server);
             }
@@ -145,7 +137,7 @@ impl JobsScenario {
                 return refuse(&section, "name", format!("is `{}`, as another job's", job.name));
             }
         }
-        let workers: usize = self.jobs.iter().map(|job| usize::from(job.workers)).sum();
+        let workers: usize = self.jobs.iter().map(|job| usize::from(job.places())).sum();
         if workers > WORKERS_MAX {
             let reason = format!("have {workers} workers together; expected at most {WORKERS_MAX}");
             return refuse("", "job", reason);
@@ -158,6 +150,9 @@ impl JobsScenario {
             return refuse(&format!("job[{index}].push"), "controller", reason);
         }
         self.check_cluster()?;
+        for (index, word) in self.words.iter().enumerate() {
+            self.check_word(&format!("word[{index}]"), word)?;
+        }
         if self.aggregation.lanes != 1 {
             let reason = format!("is {}; boxes of several jobs have 1", self.aggregation.lanes);
             return refuse("aggregation", "lanes", reason);
@@ -168,20 +163,6 @@ impl JobsScenario {
             self.job(index).check().map_err(|problem| place(index, problem))?;
         }
         self.faults.validate()
-    }
-
-    fn check_cluster(&self) -> Result<(), Problem> {
-        let Some(cluster) = &self.cluster else { return Ok(()) };
-        let most = self.jobs.iter().map(|job| u32::from(job.workers)).max().unwrap_or(0);
-        if cluster.slots < most {
-            let reason = format!("is {}; a job has {most} workers", cluster.slots);
-            return refuse("cluster", "slots", reason);
-        }
-        if !ORDERS.contains(&cluster.policy.as_str()) {
-            let reason = format!("is `{}`; expected {}", cluster.policy, ORDERS.join(" or "));
-            return refuse("cluster", "policy", reason);
-        }
-        Ok(())
     }
 
     fn check_job(&self, section: &str, job: &JobSection) -> Result<(), Problem> {
@@ -197,8 +178,15 @@ impl JobsScenario {
             let reason = format!("is {}; expected 0 to {START_S_MAX} s", job.start_s);
             return refuse(section, "start_s", reason);
         }
-        if job.hosts.len() != usize::from(job.workers) {
-            let reason = format!("are {}, for {} workers", job.hosts.len(), job.workers);
+        if job.places() < job.workers {
+            let reason = format!("is {}; expected {} or more", job.places(), job.workers);
+            return refuse(section, "places", reason);
+        }
+        if job.push.is_some() && job.places.is_some() {
+            return refuse(section, "places", "are of an allreduce; leave out `push`");
+        }
+        if job.hosts.len() != usize::from(job.places()) {
+            let reason = format!("are {}, for {} workers", job.hosts.len(), job.places());
             return refuse(section, "hosts", reason);
         }
         let reserved = |host: &String| {
@@ -236,8 +224,7 @@ impl JobsScenario {
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let mut hosts = self.boxes();
-        let is_planned = self.jobs.iter().filter_map(|job| job.push.as_ref());
-        if is_planned.into_iter().any(|push| push.controller) {
+        if self.jobs.iter().any(JobSection::has_controller) {
             hosts.push(CONTROLLER.to_owned());
         }
         for host in self.jobs.iter().flat_map(|job| &job.hosts) {
@@ -282,7 +269,7 @@ impl JobsScenario {
         }
         Site {
             job: u16::try_from(index).unwrap_or(u16::MAX),
-            workers_before: self.jobs[..index].iter().map(|job| u16::from(job.workers)).sum(),
+            workers_before: self.jobs[..index].iter().map(|job| u16::from(job.places())).sum(),
             hosts,
         }
     }
@@ -297,6 +284,7 @@ impl JobsScenario {
         let mut job = self.jobs[index].clone();
         let push = job.push.take();
         let is_reduce = push.is_none();
+        let places = job.places.take();
         (job.server, job.hosts) = (String::new(), Vec::new());
         let mut lab = LabSection { racks: Vec::new(), ..self.lab.clone() };
         let mut scenario = Scenario {
@@ -310,6 +298,11 @@ impl JobsScenario {
             rate_step: Vec::new(),
             background: Vec::new(),
             crash: Vec::new(),
+            resize: places.map(|places| ResizeSection {
+                places,
+                word: Vec::new(),
+                kill: Vec::new(),
+            }),
         };
         let names = scenario.hosts();
         lab.links = by_name(&names, &site, &self.lab.links);
@@ -353,8 +346,6 @@ fn place(index: usize, problem: Problem) -> Problem {
     Problem::new(field, problem)
 }
 
-/// Policies of jobs that stop none.
-const ORDERS: [&str; 2] = ["fifo", "fjf"];
 /// Jobs of one scenario.
 const JOBS_MAX: usize = 16;
 /// Workers of all jobs together: a lab's address plan.

@@ -5,14 +5,13 @@
 //! | `view` | what is shown, from one or two readings (pure) |
 //! | `screen` | the view as a screen (pure: into a buffer) |
 //! | `words` | the view as text (pure) |
-//! | `reader` | calls the controller |
 
-mod reader;
 mod screen;
 mod view;
 mod words;
 
-pub use reader::{ReadError, Reader};
 pub use screen::draw;
-pub use view::{BandLine, DropLine, GroupLine, JobLine, LinkLine, NodeLine, StragglerLine, View};
+pub use view::{
+    BandLine, DropLine, GroupLine, JobLine, LinkLine, NodeLine, ReduceLine, StragglerLine, View,
+};
 pub use words::text;

@@ -23,6 +23,8 @@ pub struct View {
     pub groups: Vec<GroupLine>,
     /// Workers, those that come latest after the others first.
     pub stragglers: Vec<StragglerLine>,
+    /// The allreduce jobs that the controller steers, by index.
+    pub reduces: Vec<ReduceLine>,
     /// What did not get into a model, by job, and what the controller refused.
     pub drops: Vec<DropLine>,
     /// The boxes, as configured.
@@ -36,8 +38,11 @@ pub struct JobLine {
     pub job: String,
     pub index: u32,
     pub policy: String,
-    /// What it is doing.
+    /// `running`, `pausing`, `paused` or `resizing`.
     pub state: String,
+    /// Pauses, and the longest from the word to the standstill.
+    pub pauses: u64,
+    pub standstill_max_ms: f64,
     pub version: u64,
     pub committed: u64,
     /// Between two readings.
@@ -107,6 +112,26 @@ pub struct StragglerLine {
     pub asked_ago_ms: Option<f64>,
 }
 
+/// An allreduce job.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of `v1::ReduceStatus`")]
+pub struct ReduceLine {
+    pub job: String,
+    pub index: u32,
+    pub state: String,
+    pub workers: u32,
+    pub workers_attached: u32,
+    /// Grows with every resize.
+    pub cohort: u32,
+    pub next_round: u64,
+    /// Between two readings.
+    pub rounds_per_s: Option<f64>,
+    pub resizes: usize,
+    pub pauses: u64,
+    /// Why its box holds no lease; empty: it does.
+    pub refusing: String,
+}
+
 /// What a job lost, or what was refused.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DropLine {
@@ -146,6 +171,7 @@ impl View {
             links: now.hosts.iter().map(link_line).collect(),
             groups: now.jobs.iter().flat_map(group_lines).collect(),
             stragglers,
+            reduces: now.reduces.iter().map(|it| reduce_line(it, now.uptime_ns, before)).collect(),
             drops: drop_lines(now),
             nodes: now.nodes.iter().map(node_line).collect(),
         }
@@ -165,7 +191,9 @@ fn job_line(job: &v1::JobStatus, now_ns: u64, before: Option<&v1::StatusReply>) 
         job: job.name.clone(),
         index: job.job,
         policy: job.policy.clone(),
-        state: if attached > 0 { "running" } else { "waiting" }.to_owned(),
+        state: state_word(job.state),
+        pauses: job.pauses,
+        standstill_max_ms: job.standstill_max_ns as f64 / 1e6,
         version: job.version,
         committed: job.committed,
         commits_per_s: earlier.map(rate),
@@ -178,6 +206,12 @@ fn job_line(job: &v1::JobStatus, now_ns: u64, before: Option<&v1::StatusReply>) 
         is_server_attached: job.is_server_attached,
         refusing: job.refusing.clone(),
     }
+}
+
+/// A state in small letters.
+fn state_word(state: i32) -> String {
+    let known = v1::JobState::try_from(state).unwrap_or_default();
+    known.as_str_name().trim_start_matches("JOB_STATE_").to_ascii_lowercase()
 }
 
 fn bands(_now: &v1::StatusReply) -> Vec<BandLine> {
@@ -220,6 +254,33 @@ fn straggler_lines(job: &v1::JobStatus) -> impl Iterator<Item = StragglerLine> {
         lag_mean_ms: worker.lag_mean_ns as f64 / 1e6,
         asked_ago_ms: worker.asked_ago_ns.map(|ago_ns| ago_ns as f64 / 1e6),
     })
+}
+
+fn reduce_line(
+    job: &v1::ReduceStatus,
+    now_ns: u64,
+    before: Option<&v1::StatusReply>,
+) -> ReduceLine {
+    let earlier = before.and_then(|before| {
+        let was = before.reduces.iter().find(|was| was.job == job.job)?;
+        Some((was.rounds, now_ns - before.uptime_ns))
+    });
+    let rate = |(rounds, span_ns): (u64, u64)| {
+        job.rounds.saturating_sub(rounds) as f64 * 1e9 / span_ns as f64
+    };
+    ReduceLine {
+        job: job.name.clone(),
+        index: job.job,
+        state: state_word(job.state),
+        workers: job.workers,
+        workers_attached: job.attached,
+        cohort: job.cohort,
+        next_round: job.next_round,
+        rounds_per_s: earlier.map(rate),
+        resizes: job.resizes.len(),
+        pauses: job.pauses,
+        refusing: job.refusing.clone(),
+    }
 }
 
 fn drop_lines(now: &v1::StatusReply) -> Vec<DropLine> {

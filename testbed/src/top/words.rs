@@ -28,6 +28,7 @@ pub(super) type Section = (&'static str, &'static [&'static str], Vec<Vec<String
 pub(super) fn sections(view: &View) -> Vec<Section> {
     vec![
         ("jobs", JOBS, view.jobs.iter().map(job).collect()),
+        ("allreduces", REDUCES, view.reduces.iter().map(reduce).collect()),
         ("bands", BANDS, view.bands.iter().map(band).collect()),
         ("links", LINKS, view.links.iter().map(link).collect()),
         ("groups", GROUPS, view.groups.iter().map(group).collect()),
@@ -39,6 +40,7 @@ pub(super) fn sections(view: &View) -> Vec<Section> {
 
 const JOBS: &[&str] =
     &["job", "state", "version", "commits/s", "asked", "flying", "commit", "boxes", "workers"];
+const REDUCES: &[&str] = &["job", "state", "round", "rounds/s", "workers", "resizes", "pauses"];
 const BANDS: &[&str] = &["band", "jobs"];
 const LINKS: &[&str] = &["host", "sends", "of Mb/s", "receives", "of Mb/s", "known"];
 const GROUPS: &[&str] = &["job", "order", "group", "ranks", "via", "state", "age"];
@@ -58,6 +60,19 @@ fn job(line: &super::JobLine) -> Vec<String> {
         format!("{:.1} ms", line.commit_mean_ms),
         format!("{:.0} %", line.aggregated_share * 100.0),
         format!("{}/{}", line.workers_attached, line.workers),
+    ]
+}
+
+fn reduce(line: &super::ReduceLine) -> Vec<String> {
+    let refusing = if line.refusing.is_empty() { "" } else { ", no lease" };
+    vec![
+        line.job.clone(),
+        format!("{}{refusing}", line.state),
+        line.next_round.to_string(),
+        shown(line.rounds_per_s, 1),
+        format!("{}/{}", line.workers_attached, line.workers),
+        line.resizes.to_string(),
+        line.pauses.to_string(),
     ]
 }
 

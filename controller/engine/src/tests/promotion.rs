@@ -142,7 +142,12 @@ impl Rig {
                     self.commands.push((name, command));
                 }
                 Action::Notice { notice, .. } => self.notices.push(notice),
-                Action::Probe { .. } | Action::Held { .. } => {}
+                Action::Probe { .. }
+                | Action::Held { .. }
+                | Action::State { .. }
+                | Action::Cohort { .. }
+                | Action::Order { .. }
+                | Action::Resized { .. } => {}
                 Action::Reply { rank, reply, .. } => match reply {
                     Reply::ServerMoved { address, epoch } => {
                         self.moved.push((rank.index(), address, epoch.0));

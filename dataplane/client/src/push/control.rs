@@ -54,6 +54,7 @@ pub(super) fn start(
         name: None,
         rank: u32::from(config.rank),
         life,
+        position: None,
     };
     let link = Link { address: config.local.ip(), device: None, mtu: config.mtu };
     let link = LinkAgent::new(link, carried);
@@ -237,8 +238,8 @@ fn translate(reply: Heard) -> Option<FromController> {
         Heard::ServerMoved(moved) => {
             FromController::ServerMoved { address: moved.address.parse().ok(), epoch: moved.epoch }
         }
-        // Obeyed where it is heard.
-        Heard::Probe(_) => return None,
+        // Obeyed where it is heard; or for workers of an allreduce.
+        Heard::Probe(_) | Heard::Cohort(_) | Heard::RoundOrder(_) => return None,
         Heard::Refused(refused) => {
             FromController::RequestRefused { id: refused.update_id, problem: describe(&refused) }
         }

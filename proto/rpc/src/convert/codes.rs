@@ -1,7 +1,7 @@
 //! Enumerations of the interface: one pair of conversions for each, exhaustive in both directions.
 
 use weft_control::{
-    Decision, DropReason, HoldingError, InstallError, Mode, Role, SumOrder, Version,
+    Decision, DropReason, Halt, HoldingError, InstallError, JobState, Mode, Role, SumOrder, Version,
 };
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
@@ -67,6 +67,10 @@ pair!(HoldingError, "error", "must be one of the listed reasons", {
     Root, Role, Both, Port, Workers, Updates, Memory, Switch
 });
 pair!(Operation, "operation", "must be SUM or MAX", { Sum, Max }, besides None);
+pair!(Halt, "halt", "must be NONE, HELD, STOPPED or LEFT", { None, Held, Stopped, Left });
+pair!(JobState, "state", "must be RUNNING, PAUSING, PAUSED or RESIZING", {
+    Running, Pausing, Paused, Resizing
+});
 pair!(SumOrder, "sum_order", "must be ARRIVAL or RANK", { Arrival, Rank });
 pair!(Overflow, "overflow", "must be WRAP or CLAMP", { Wrap, Clamp });
 pair!(Integrity, "integrity", "must be NONE, CRC32C or CHECKSUM16", { None, Crc32c, Checksum16 });

@@ -100,7 +100,8 @@ impl Layout<'_> {
     /// The controller's endpoint, if there is one.
     pub(in crate::run) fn endpoint(&self) -> Option<String> {
         let scheme = if self.certs.is_some() { "https" } else { "http" };
-        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller);
+        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller)
+            || self.scenario.resize.is_some();
         has_controller.then(|| format!("{scheme}://{}", self.controller_addr()))
     }
 
@@ -193,6 +194,7 @@ impl Layout<'_> {
             checksums: self.io == Io::Bmv2,
             offload: self.scenario.push.is_some() && self.io == Io::Udp,
             link_delay_us: 0,
+            cohort: None,
             seed,
             scenario: self.scenario.clone(),
         }

@@ -1,6 +1,7 @@
 //! What a worker's process is told.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -40,10 +41,24 @@ pub struct WorkerPlan {
     pub checksums: bool,
     /// How long its fault port delays each frame in each direction, in microseconds.
     pub link_delay_us: u64,
+    /// The cohort that it belongs to, where the number of workers changes.
+    #[serde(default)]
+    pub cohort: Option<CohortPlan>,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
     pub scenario: Scenario,
+}
+
+/// The workers between two resizes, as each of them is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CohortPlan {
+    /// Its number.
+    pub cohort: u32,
+    /// Workers.
+    pub workers: u8,
+    /// Where the checkpoint is kept.
+    pub checkpoint: PathBuf,
 }
 
 impl WorkerPlan {

@@ -37,16 +37,21 @@ pub(in crate::run) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
     }
     // In a chain only the server knows of the replica.
     let is_planned = name != REPLICA || layout.push().replication != Replication::Chain;
-    config.controller = layout.endpoint().filter(|_| is_planned).map(|endpoint| {
-        let tls = layout.tls(&node_identity(layout.site.host(name))).as_ref().map(tls);
-        ControllerSection { endpoint, name: None, tls }
-    });
+    config.controller = commands(layout, name).filter(|_| is_planned);
     match name {
         SERVER => config.server.push(server(layout)),
         REPLICA => config.replica.push(replica(layout)),
         _ => config.push.push(aggregator(layout, name)),
     }
     config
+}
+
+/// Who commands a box.
+pub(in crate::run) fn commands(layout: &Layout<'_>, name: &str) -> Option<ControllerSection> {
+    layout.endpoint().map(|endpoint| {
+        let tls = layout.tls(&node_identity(layout.site.host(name))).as_ref().map(tls);
+        ControllerSection { endpoint, name: None, tls }
+    })
 }
 
 fn text(path: &Path) -> FilePath {
@@ -136,26 +141,31 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> PushSection {
 pub(in crate::run) fn controller(layout: &Layout<'_>) -> ControllerConfig {
     let workers = (0..layout.scenario.job.workers).map(|rank| format!("w{rank}"));
     let names = workers.chain(boxes(layout)).chain([SERVER.to_owned()]).collect();
-    controller_of(layout, &layout.scenario.lab, names, vec![job(layout)])
+    let push = layout.push();
+    let is_told = push.link_rates == LinkRates::Configured;
+    ControllerConfig {
+        tuning: Tuning { void_ms_min: push.lateness_ms.into(), ..Tuning::default() },
+        jobs: vec![job(layout)],
+        ..controller_of(layout, &layout.scenario.lab, names, is_told)
+    }
 }
 
-/// The configuration of a controller: of these hosts, with the links that a lab gives them, and of
-/// these jobs, of which one's layout is that of all.
+/// The configuration of a controller without jobs: of these hosts, and whether it is told the links
+/// that a lab gives them.
 pub(in crate::run) fn controller_of(
     layout: &Layout<'_>,
     lab: &LabSection,
     names: Vec<String>,
-    jobs: Vec<JobConfig>,
+    is_told: bool,
 ) -> ControllerConfig {
-    let push = layout.push();
-    let is_told = layout.topology.is_some() && push.link_rates == LinkRates::Configured;
+    let is_told = is_told && layout.topology.is_some();
     let bytes_per_sec =
         |rate: Option<Rate>| rate.filter(|_| is_told).map(|rate| rate.bits_per_sec() / 8);
     let shared: &[_] = if layout.topology.is_some() { &lab.racks } else { &[] };
     let hosts = names.into_iter().map(|name| {
         let [up, down] = lab.rates(&name).map(bytes_per_sec);
         let rack = shared.iter().position(|rack| rack.hosts.contains(&name)).map(rack_name);
-        HostConfig { name, up_bytes_per_sec: up, down_bytes_per_sec: down, rack }
+        HostConfig { name, up_bytes_per_sec: up, down_bytes_per_sec: down, rack, slots: None }
     });
     let racks = shared.iter().enumerate().map(|(index, rack)| {
         let [up, down] = rack.rates().map(bytes_per_sec);
@@ -168,10 +178,8 @@ pub(in crate::run) fn controller_of(
         stats_period_s: 1,
         state_file: Some(text(&layout.directory.join("controller.state"))),
         events: Some(text(&log_path(layout.directory, CONTROLLER))),
-        tuning: Tuning { void_ms_min: push.lateness_ms.into(), ..Tuning::default() },
         racks: racks.collect(),
         hosts: hosts.collect(),
-        jobs,
         ..ControllerConfig::new(layout.controller_addr())
     }
 }

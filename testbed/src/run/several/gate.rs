@@ -12,7 +12,7 @@ use weft_jobs::policy::{BUILT_IN, Decision, Delta, PolicyError, Scheduler, Setti
 
 /// Jobs before a gate.
 #[derive(Debug)]
-pub struct Gate {
+pub(super) struct Gate {
     scheduler: Box<dyn Scheduler>,
     jobs: Vec<GatedJob>,
     decision: Decision,
@@ -28,7 +28,7 @@ struct GatedJob {
 
 /// Why the policy cannot be followed.
 #[derive(Debug, thiserror::Error)]
-pub enum GateError {
+pub(super) enum GateError {
     /// It says so.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -42,7 +42,7 @@ impl Gate {
     ///
     /// # Errors
     /// There is no such policy.
-    pub fn new(policy: &str, slots: u32, jobs: Vec<Job>) -> Result<Self, GateError> {
+    pub(super) fn new(policy: &str, slots: u32, jobs: Vec<Job>) -> Result<Self, GateError> {
         let policy = BUILT_IN.find(policy).map_err(|error| PolicyError::Unsuitable {
             policy: policy.to_owned(),
             reason: error.to_string(),
@@ -57,7 +57,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError`]
-    pub fn handle_arrival(&mut self, now_ns: u64, index: usize) -> Result<(), GateError> {
+    pub(super) fn handle_arrival(&mut self, now_ns: u64, index: usize) -> Result<(), GateError> {
         let is_taken = |id: u32| self.jobs.iter().any(|job| job.id == Some(JobId(id)));
         // The lowest that is free.
         let id = (0..).find(|id| !is_taken(*id)).map(JobId).expect("few jobs");
@@ -71,7 +71,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError`]
-    pub fn handle_end(&mut self, now_ns: u64, index: usize) -> Result<(), GateError> {
+    pub(super) fn handle_end(&mut self, now_ns: u64, index: usize) -> Result<(), GateError> {
         let Some(gated) = self.jobs.get_mut(index) else { return Ok(()) };
         let Some(id) = gated.id.take() else { return Ok(()) };
         if std::mem::take(&mut gated.is_running) {
@@ -83,7 +83,7 @@ impl Gate {
 
     /// Whether a job may run.
     #[must_use]
-    pub fn is_open_for(&self, index: usize) -> bool {
+    pub(super) fn is_open_for(&self, index: usize) -> bool {
         self.jobs.get(index).is_some_and(|job| job.is_running)
     }
 
@@ -103,7 +103,7 @@ impl Gate {
 
 /// What a policy is told of a job: its name, its workers, when it comes and how long it runs alone.
 #[must_use]
-pub fn gated(name: &str, workers: u8, submit_ns: u64, duration_ns: u64) -> Job {
+pub(super) fn gated(name: &str, workers: u8, submit_ns: u64, duration_ns: u64) -> Job {
     Job {
         name: Arc::from(name),
         gpus: workers.into(),

@@ -7,20 +7,27 @@
 //! | `gate` | which job may run, where they share slots (pure) |
 //! | `predict` | what the simulator of jobs says of the same (pure) |
 //! | `processes` | starts boxes and jobs, and hears every job to its end |
+//! | `steered` | an allreduce whose number of workers the controller changes |
+//! | `words` | says an operator's words, and looks how soon they show |
+//! | `caller` | calls the controller from where it is |
 //! | `share` | what of a shared box's log and counters is a job's (pure) |
 //! | `barrier` | how long gradients waited for the last of their round (pure) |
 //! | `rows` | what is said of each job and of all (pure) |
 
 mod barrier;
+mod caller;
 mod gate;
 mod plan;
 mod predict;
 mod processes;
 mod rows;
 mod share;
+mod steered;
+mod words;
 
 pub use barrier::{BarrierWaits, barrier_waits};
+pub use caller::Caller;
 pub use plan::{JobPlan, SeveralPlan};
 pub use predict::{Prediction, predict};
 pub use processes::{JobSeen, run_several};
-pub use rows::{outcome, row};
+pub use rows::{outcome, row, steered};

@@ -4,14 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weft_config::controller::ControllerConfig;
+use weft_config::controller::{ControllerConfig, Tuning};
 use weft_config::node::NodeConfig;
 
 use crate::certs::{Folder, FolderError};
 use crate::lab::topology::Topology;
-use crate::run::plan::{BoxPlan, Io, Layout, Place, Plan, PlanError, SWITCH_PROGRAM, log_path};
-use crate::run::{push, reduce};
-use crate::scenario::{CONTROLLER, ClusterSection, JobsScenario, Scenario, Site};
+use crate::run::plan::{
+    BoxPlan, Io, Layout, Place, Plan, PlanError, SWITCH_PROGRAM, box_config, log_path,
+};
+use crate::run::{push, reduce, resize};
+use crate::scenario::{
+    CONTROLLER, ClusterSection, JobsScenario, LinkRates, Scenario, Site, WordOfJobs,
+};
 
 /// A run of several jobs.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub struct SeveralPlan {
     pub jobs: Vec<JobPlan>,
     /// Which of them may run at a time; `None`: all.
     pub cluster: Option<ClusterSection>,
+    /// What an operator says meanwhile, in the order of the times.
+    pub words: Vec<WordOfJobs>,
 }
 
 /// One job.
@@ -63,8 +69,7 @@ impl SeveralPlan {
         let topology = (*place == Place::Lab).then(|| scenario.topology()).transpose()?;
         let hosts = scenario.boxes();
         let mut nodes: Vec<BoxPlan> = Vec::new();
-        let mut of_controller = Vec::new();
-        let mut controller = None;
+        let mut controller: Option<ControllerConfig> = None;
         let mut jobs = Vec::with_capacity(scenario.jobs.len());
         for index in 0..scenario.jobs.len() {
             let (own, site) = (scenario.job(index), scenario.site(index));
@@ -87,28 +92,27 @@ impl SeveralPlan {
                 certs,
             };
             let seed = seed.wrapping_add((index as u64) << JOB_SEED_SHIFT);
-            let workers: Vec<_> =
-                (0..own.job.workers).map(|rank| layout.worker(rank, seed)).collect();
-            let node = |(index, name): (usize, &String)| {
-                let config = match &own.push {
-                    None => reduce::configs::node(&layout, index, name),
-                    Some(_) => push::configs::node(&layout, name),
-                };
-                BoxPlan { name: name.clone(), config }
+            let places = own.resize.as_ref().map_or(own.job.workers, |resize| resize.places);
+            let workers: Vec<_> = (0..places).map(|rank| layout.worker(rank, seed)).collect();
+            let node = |(index, name): (usize, &String)| BoxPlan {
+                name: name.clone(),
+                config: node(&layout, index, name),
             };
             let boxes: Vec<BoxPlan> = names.iter().enumerate().map(node).collect();
             for planned in &boxes {
                 join(&mut nodes, site.host(&planned.name), &planned.config, directory);
             }
-            if own.push.as_ref().is_some_and(|push| push.controller) {
-                of_controller.push(push::configs::job(&layout));
+            if layout.endpoint().is_some() {
                 let whole = Layout { directory, ..layout };
-                controller = Some(push::configs::controller_of(
-                    &whole,
-                    &scenario.lab,
-                    scenario.hosts().into_iter().filter(|host| host != CONTROLLER).collect(),
-                    of_controller.clone(),
-                ));
+                let known = controller.get_or_insert_with(|| controller_for(&whole, scenario));
+                match &own.resize {
+                    None => known.jobs.push(push::configs::job(&layout)),
+                    Some(_) => {
+                        let name = layout.job_name();
+                        let told = resize::plan::reduce(&layout, name, &names[0], places);
+                        known.reduces.push(told);
+                    }
+                }
             }
             let plan = Plan {
                 io: Io::Udp,
@@ -132,8 +136,10 @@ impl SeveralPlan {
             });
         }
         let controller = controller.map(|config| BoxPlan { name: CONTROLLER.to_owned(), config });
+        let mut words = scenario.words.clone();
+        words.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         let cluster = scenario.cluster.clone();
-        Ok(Self { topology, nodes, controller, jobs, cluster })
+        Ok(Self { topology, nodes, controller, jobs, cluster, words })
     }
 
     /// Makes the certificates of controller, boxes and workers.
@@ -143,6 +149,34 @@ impl SeveralPlan {
     pub fn make_certificates(&self, folder: &Folder, now_unix_s: i64) -> Result<(), FolderError> {
         let workers = self.jobs.iter().flat_map(|job| &job.plan.workers);
         push::certs::make_for(self.controller.as_ref(), &self.nodes, workers, folder, now_unix_s)
+    }
+}
+
+/// What a job has on a box of its.
+fn node(layout: &Layout<'_>, index: usize, name: &str) -> NodeConfig {
+    match (&layout.scenario.push, &layout.scenario.resize) {
+        (Some(_), _) => push::configs::node(layout, name),
+        (None, None) => reduce::configs::node(layout, index, name),
+        // The controller has it hold the job's lease.
+        (None, Some(_)) => {
+            let (addr, mtu) = (layout.box_addr(name), layout.scenario.lab.mtu);
+            let mut config = box_config(name, Io::Udp, addr, mtu, layout.interface(name));
+            config.controller = push::configs::commands(layout, name);
+            config
+        }
+    }
+}
+
+/// The controller of all jobs, without any yet; one job's layout has what they share.
+fn controller_for(layout: &Layout<'_>, scenario: &JobsScenario) -> ControllerConfig {
+    let hosts = scenario.hosts().into_iter().filter(|host| host != CONTROLLER).collect();
+    let pushes = || scenario.jobs.iter().filter_map(|job| job.push.as_ref());
+    let is_told = pushes().all(|push| push.link_rates == LinkRates::Configured);
+    let lateness_ms = pushes().map(|push| u64::from(push.lateness_ms)).max();
+    let tuning = Tuning::default();
+    ControllerConfig {
+        tuning: Tuning { void_ms_min: lateness_ms.unwrap_or(tuning.void_ms_min), ..tuning },
+        ..push::configs::controller_of(layout, &scenario.lab, hosts, is_told)
     }
 }
 

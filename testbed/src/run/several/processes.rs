@@ -6,16 +6,22 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::caller::Caller;
 use super::gate::{Gate, GateError};
 use super::plan::{JobPlan, SeveralPlan};
 use super::share::{log_of, name_at};
+use super::steered::run_steered;
+use super::words::say_all;
 use crate::lab::LabName;
+use crate::report::WordRow;
 use crate::run::plan::log_path;
 use crate::run::processes::{ProcessError, find_controller, find_node, log_error, run_workers};
+use crate::run::resize::Seen;
 use crate::run::running_box::{RunningBox, counters, statistics_path};
 use crate::run::{BoxCounters, Observed, WorkerMessage, monotonic_ns};
 
@@ -28,24 +34,30 @@ pub struct JobSeen {
     pub came_ns: u64,
     /// How long it waited for slots.
     pub waited_ns: u64,
+    /// What came of an operator's words, if a controller steers it.
+    pub steered: Option<Seen>,
 }
 
 /// Runs a plan to the end of its last job. `lab` is up already, or `None` for loopback; `progress`
 /// sees every message with the index of its job; `interrupted` is asked now and then.
 ///
-/// What comes back is what was seen of each job, in the order of the plan.
+/// `certs` is where an operator's certificate is, if the controller wants one.
+///
+/// What comes back is what was seen of each job, in the order of the plan, and what became of the
+/// plan's words.
 ///
 /// # Errors
 /// [`ProcessError`]; all processes have ended by then.
 pub fn run_several(
     plan: &SeveralPlan,
     lab: Option<&LabName>,
-    directory: &Path,
+    (directory, certs): (&Path, Option<&Path>),
     progress: &(dyn Fn(usize, u8, &WorkerMessage) + Sync),
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<Vec<JobSeen>, ProcessError> {
+) -> Result<(Vec<JobSeen>, Vec<WordRow>), ProcessError> {
     let gate = open_gate(plan)?;
     let mut boxes = start_boxes(plan, lab, directory)?;
+    let caller = caller(plan, lab, certs);
     let begun = Instant::now();
     let run = |(index, job): (usize, &JobPlan)| {
         wait(begun + job.start, interrupted)?;
@@ -53,21 +65,33 @@ pub fn run_several(
         gate.pass(index, came_ns, interrupted)?;
         let waited_ns = monotonic_ns() - came_ns;
         let mut own = |rank: u8, message: &WorkerMessage| progress(index, rank, message);
-        let seen =
-            run_workers(&job.scenario, &job.plan, lab, &job.directory, &mut own, interrupted);
+        let seen = match caller.as_ref().filter(|_| job.scenario.resize.is_some()) {
+            Some(caller) => run_steered(job, lab, caller, &mut own, interrupted)
+                .map(|(observed, steered)| (observed, Some(steered))),
+            None => {
+                let (scenario, folder) = (&job.scenario, &job.directory);
+                run_workers(scenario, &job.plan, lab, folder, &mut own, interrupted)
+                    .map(|observed| (observed, None))
+            }
+        };
         // Also who failed gives others its slots.
         gate.leave(index)?;
-        Ok(JobSeen { observed: seen?, came_ns, waited_ns })
+        let (observed, steered) = seen?;
+        Ok(JobSeen { observed, came_ns, waited_ns, steered })
     };
     let run = &run;
-    let ended: Vec<Result<JobSeen, ProcessError>> = thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    let (ended, words) = thread::scope(|scope| {
         let jobs = plan.jobs.iter().enumerate();
         let threads: Vec<_> = jobs.map(|job| scope.spawn(move || run(job))).collect();
-        let end = |thread: thread::ScopedJoinHandle<'_, _>| thread.join();
-        threads
-            .into_iter()
-            .map(|thread| end(thread).unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+        let is_over = &is_over;
+        let stop = move || interrupted() || is_over.load(Ordering::Relaxed);
+        let words = caller
+            .as_ref()
+            .map(|caller| scope.spawn(move || say_all(&plan.words, caller, begun, &stop)));
+        let ended: Vec<_> = threads.into_iter().map(joined).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (ended, words.map(joined).unwrap_or_default())
     });
     // Aggregators first, as in a run of one job; the controller, which is the last, at the end.
     let controller = plan.controller.as_ref().and_then(|_| boxes.pop());
@@ -91,7 +115,22 @@ pub fn run_several(
         }
         seen.push(ended);
     }
-    Ok(seen)
+    Ok((seen, words))
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// How the plan's controller is called.
+fn caller(plan: &SeveralPlan, lab: Option<&LabName>, certs: Option<&Path>) -> Option<Caller> {
+    let planned = plan.controller.as_ref()?;
+    let scheme = if certs.is_some() { "https" } else { "http" };
+    Some(Caller {
+        endpoint: format!("{scheme}://{}", planned.config.listen),
+        certs: certs.map(Path::to_owned),
+        namespace: lab.map(|lab| lab.namespace(&planned.name)),
+    })
 }
 
 /// What a box counted of a job; what its port carried is of all jobs together.

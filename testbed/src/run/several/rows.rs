@@ -3,7 +3,8 @@
 use super::barrier::barrier_waits;
 use super::plan::JobPlan;
 use super::processes::JobSeen;
-use crate::report::{JobRow, JobsOutcome, RunOutcome, Verdict};
+use crate::report::{JobRow, JobsOutcome, RunOutcome, Verdict, WordRow};
+use crate::run::resize::{JudgeError, Outcome as Judged, Seen, judge};
 use crate::run::{Observed, Proof};
 
 /// What is said of a job.
@@ -38,7 +39,26 @@ pub fn row(job: &JobPlan, seen: &JobSeen, proof: Option<&Proof>, outcome: &RunOu
         chunks_aggregated: outcome.chunks_aggregated,
         chunks_direct: outcome.chunks_direct,
         retransmissions: outcome.retransmissions,
+        widths: String::new(),
+        pause_s: 0.0,
     }
+}
+
+/// What is said of a job that a controller steered: its model is held against the reference that
+/// changes its width at the same rounds.
+///
+/// # Errors
+/// The job cannot be computed at all.
+pub fn steered(job: &JobPlan, seen: &Seen, outcome: &mut RunOutcome) -> Result<Judged, JudgeError> {
+    let judged = judge(&job.scenario, job.seed, seen)?;
+    let is_ok = judged.problems.is_empty();
+    outcome.verdict = if is_ok { Verdict::Ok } else { Verdict::Failed };
+    outcome.reasons.clone_from(&judged.problems);
+    outcome.rounds = judged.rounds;
+    outcome.accuracy = judged.accuracy;
+    outcome.model_identical = judged.model_identical;
+    outcome.model_sha256.clone_from(&judged.reference_sha256);
+    Ok(judged)
 }
 
 /// From the first worker that was ready to the last commit, or the last round's end.
@@ -57,18 +77,25 @@ pub fn outcome(
     degraded: Option<&String>,
     policy: Option<String>,
     jobs: Vec<(JobRow, Vec<String>)>,
+    words: Vec<WordRow>,
 ) -> JobsOutcome {
-    let is_ok = jobs.iter().all(|(row, _)| row.verdict == "ok");
+    let is_heeded = words.iter().all(|word| word.problem.is_none() && word.seen_ms.is_some());
+    let is_ok = is_heeded && jobs.iter().all(|(row, _)| row.verdict == "ok");
     let mut reasons: Vec<String> = degraded.into_iter().cloned().collect();
     for (row, own) in &jobs {
         // What all of them say is said once.
         let own = own.iter().filter(|reason| Some(*reason) != degraded);
         reasons.extend(own.map(|reason| format!("{}: {reason}", row.job)));
     }
+    for word in words.iter().filter(|word| word.problem.is_some() || word.seen_ms.is_none()) {
+        let problem = word.problem.as_deref().unwrap_or("the status never showed it");
+        reasons.push(format!("`{}`: {problem}", word.word));
+    }
     JobsOutcome {
         verdict: if is_ok { Verdict::Ok } else { Verdict::Failed },
         reasons,
         policy,
         jobs: jobs.into_iter().map(|(row, _)| row).collect(),
+        words,
     }
 }

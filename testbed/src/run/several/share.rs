@@ -43,7 +43,9 @@ mod tests {
     #[test]
     fn a_job_has_the_lines_that_are_of_it_alone() {
         let line = |job: u16, group: u32| {
-            format!("{{\"t_ns\": {group}, \"job\": {job}, \"event\": \"staged\", \"group\": {group}}}\n")
+            format!(
+                "{{\"t_ns\": {group}, \"job\": {job}, \"event\": \"staged\", \"group\": {group}}}\n"
+            )
         };
         let text = [line(0, 1), line(3, 2), line(0, 3), "{\"t_ns\": 9, \"jo".to_owned()].concat();
         let groups = |job| {

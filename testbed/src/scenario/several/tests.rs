@@ -120,10 +120,31 @@ fn what_makes_no_sense_is_refused_with_line_and_field() {
 }
 
 #[test]
+fn a_word_that_nobody_could_heed_is_refused() {
+    let steering = include_str!("../../../scenarios/steering.toml");
+    let cases = [
+        ("pause = \"ps0\"", "pause = \"ps7\"", "word[0].pause: is `ps7`, which is no job"),
+        ("pause = \"ps0\"", "at = 1", "unknown field"),
+        ("pause = \"ps0\"", "pause = \"ps0\"\nresume = \"ps0\"", "word[0].at_s: has 2 words"),
+        ("at_s = 3.0", "at_s = -1.0", "word[0].at_s: is -1"),
+        ("resize = \"sums\"", "resize = \"ps1\"", "word[2].resize: is `ps1`"),
+        ("workers = 4\n\n[lab]", "workers = 9\n\n[lab]", "word[2].workers: must be 1 to the 4"),
+        ("places = 4", "places = 1", "places: is 1; expected 2"),
+    ];
+    for (piece, other, expected) in cases {
+        assert!(steering.contains(piece), "{piece}");
+        let text = steering.replacen(piece, other, 1);
+        let problem = JobsScenario::parse("s.toml", &text).expect_err(other).to_string();
+        assert!(problem.contains(expected), "{other}: {problem}");
+    }
+}
+
+#[test]
 fn the_shipped_scenarios_make_sense() {
     for (name, text) in [
         ("lights.toml", include_str!("../../../scenarios/lights.toml")),
         ("trace.toml", include_str!("../../../scenarios/trace.toml")),
+        ("steering.toml", include_str!("../../../scenarios/steering.toml")),
     ] {
         JobsScenario::parse(name, text).unwrap_or_else(|problem| panic!("{problem}"));
     }

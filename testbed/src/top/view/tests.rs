@@ -13,6 +13,7 @@ fn status(uptime_s: u64, committed: u64) -> v1::StatusReply {
         job: 3,
         committed,
         dropped: 2,
+        state: v1::JobState::Paused.into(),
         granted: 8,
         aggregated: 6,
         workers: vec![worker(0, 5, true), worker(1, 40, true), worker(2, 0, false)],
@@ -49,7 +50,7 @@ fn the_latest_worker_is_first_and_what_did_not_happen_is_not_shown() {
     let ranks: Vec<u32> = view.stragglers.iter().map(|line| line.rank).collect();
     assert_eq!(ranks, [1, 0, 2]);
     let job = &view.jobs[0];
-    assert_eq!((job.workers, job.workers_attached, job.state.as_str()), (3, 2, "running"));
+    assert_eq!((job.workers, job.workers_attached, job.state.as_str()), (3, 2, "paused"));
     assert!((job.aggregated_share - 0.75).abs() < 1e-12);
     let drops: Vec<_> =
         view.drops.iter().map(|line| (line.job.as_str(), line.what.as_str(), line.count)).collect();
