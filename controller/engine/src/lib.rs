@@ -9,6 +9,7 @@
 //!
 //! | file | decides |
 //! | --- | --- |
+//! | `bands` | whose frames leave a host first |
 //! | `requests` | which requests make sense |
 //! | `batch` | when plans are made, whose turn it is, what a policy is asked |
 //! | `answer` | what a plan means for the groups |
@@ -59,6 +60,7 @@ use weft_plan::policy::{self, AnyPolicy};
 
 mod accounts;
 mod answer;
+mod bands;
 mod batch;
 mod check;
 mod counters;
@@ -86,6 +88,7 @@ mod status;
 mod tests;
 mod unregister;
 
+pub use bands::{BandStatus, BandsSet};
 pub use check::{ConfigError, shown};
 pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
@@ -95,10 +98,11 @@ pub use saved::{Saved, SavedJob};
 pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
-    Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig,
+    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig,
 };
 
 use accounts::Accounts;
+use bands::Bands;
 use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
@@ -120,6 +124,7 @@ pub struct Controller {
     flights: Flights,
     nodes: Vec<Node>,
     accounts: Accounts,
+    bands: Bands,
     jobs: BTreeMap<JobId, Job>,
     groups: BTreeMap<GroupId, Group>,
     rows: Rows,
@@ -179,6 +184,7 @@ impl Controller {
             .chain(acknowledged)
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
+            .chain(self.bands.due_ns())
             .min()
     }
 
@@ -190,6 +196,7 @@ impl Controller {
             let _ = self.handle_event(now_ns, node, job, &Event::Installed { group });
         }
         self.forgive_pause(now_ns);
+        self.check_bands(now_ns);
         self.fail_nodes(now_ns);
         self.check_leases(now_ns);
         self.leases_at_ns = now_ns;

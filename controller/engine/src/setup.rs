@@ -11,6 +11,7 @@ use weft_wire::{JobId, Rank};
 use weft_plan::case::HostId;
 
 use super::accounts::Accounts;
+use super::bands::Bands;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
@@ -47,6 +48,7 @@ impl Controller {
             links,
             policies,
             accounts: Accounts::default(),
+            bands: Bands::new(config.bands),
             jobs: BTreeMap::new(),
             groups: BTreeMap::new(),
             rows: Rows::new(saved.generation_ceiling),
@@ -169,6 +171,7 @@ impl Controller {
             config: job,
         };
         self.jobs.insert(id, entry);
+        self.bands.add_job(id);
         Ok(id)
     }
 

@@ -22,6 +22,7 @@
 //! server = "s0"
 //! ```
 
+mod bands;
 mod jobs;
 mod options;
 
@@ -33,6 +34,7 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use bands::BandsConfig;
 pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use options::{AggregatorChoice, Objective, Options};
 
@@ -75,6 +77,9 @@ pub struct ControllerConfig {
     /// How to plan.
     #[serde(default)]
     pub tuning: Tuning,
+    /// Whose frames leave a host first. Default: nobody's, and frames carry no labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsConfig>,
     /// What else a job that is registered at run time may name as its policy.
     #[serde(default)]
     pub policies: PoliciesSection,
@@ -142,6 +147,7 @@ impl ControllerConfig {
     pub fn engine(&self) -> Config {
         Config {
             tuning: self.tuning.clone(),
+            bands: self.bands,
             racks: self.racks.clone(),
             hosts: self.hosts.clone(),
             nodes: self.nodes.clone(),

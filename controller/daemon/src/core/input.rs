@@ -3,7 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 use weft_control::HoldingCommand;
 use weft_controller_engine::{
-    ConfigError, JobConfig, NodeId, NotHeld, Refusal, Status, UnregisterError, Unregistered,
+    BandsConfig, BandsSet, ConfigError, JobConfig, NodeId, NotHeld, Refusal, Status,
+    UnregisterError, Unregistered,
 };
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -73,6 +74,8 @@ pub enum Input {
     Unregister(String, oneshot::Sender<Result<Unregistered, UnregisterError>>),
     /// A box, by its name, is to install or remove what it holds for a job.
     Hold(String, Box<HoldingCommand>, HoldAnswer),
+    /// An operator sets the policy of bands; the change that it knows of, if that matters.
+    SetBandPolicy(BandsConfig, Option<u64>, oneshot::Sender<Result<BandsSet, Refusal>>),
     /// Somebody wants figures.
     Read(oneshot::Sender<Snapshot>),
     /// The controller is to end: it saves its state, gives its last figures and takes no more.
