@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
+use weft_control::BandPolicy;
 use weft_rpc::tls::{DialError, Dialler, TlsFiles};
 use weft_rpc::v1;
 use weft_rpc::v1::status_client::StatusClient;
@@ -100,6 +101,17 @@ impl Operator {
         let request = v1::ResizeJobRequest { name: name.to_owned(), workers };
         let reply = self.runtime.block_on(self.workers().resize_job(self.timed(request)))?;
         Ok(reply.into_inner().resize.unwrap_or_default())
+    }
+
+    /// Sets the policy of bands; returns how many jobs have another band now.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn set_bands(&self, policy: BandPolicy) -> Result<u32, OperatorError> {
+        let policy = v1::BandPolicy::from(policy).into();
+        let request = v1::SetBandPolicyRequest { policy, ..v1::SetBandPolicyRequest::default() };
+        let reply = self.runtime.block_on(self.workers().set_band_policy(self.timed(request)))?;
+        Ok(reply.into_inner().jobs_changed)
     }
 
     /// What the controller knows.

@@ -4,14 +4,14 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use weft_tests::live::run::{Run, weft};
-use weft_tests::live::{PATIENCE, eventually, program};
+use weft_tests::live::{PATIENCE, eventually, has_lab, program};
 
 /// A job of two workers with 4,810 parameters.
 fn job(name: &str, rounds: u32, more: &str) -> String {
@@ -163,7 +163,7 @@ fn top_tells_of_jobs_links_groups_and_stragglers_while_they_run() {
         view["jobs"].as_array().is_some_and(|jobs| jobs.len() == 2 && jobs.iter().all(committed))
     });
     assert!(is_busy, "{view}");
-    for key in ["jobs", "bands", "links", "groups", "stragglers", "drops", "nodes"] {
+    for key in ["jobs", "reduces", "bands", "links", "groups", "stragglers", "drops", "nodes"] {
         assert!(view[key].is_array(), "{key}: {view}");
     }
     let job = &view["jobs"][0];
@@ -192,4 +192,51 @@ fn top_tells_of_jobs_links_groups_and_stragglers_while_they_run() {
     let terminal = weft(&[&["top"], words.as_slice()].concat(), PATIENCE);
     assert_eq!(terminal.code, Some(3), "{}", terminal.stderr);
     assert!(terminal.stderr.contains("no terminal: add --once"), "{}", terminal.stderr);
+}
+
+/// The shipped scenario in which an operator sets bands, pauses and resizes.
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testbed/scenarios").join(name)
+}
+
+#[test]
+fn an_operators_words_show_within_a_second_and_every_model_is_right() {
+    if !has_lab("live_jobs: an operator's words") {
+        return;
+    }
+    let (ended, _out) = Run::start(&shipped("steering.toml"), &["--strict"]).end(PATIENCE);
+    let json = ended.json.clone().unwrap_or_else(|| panic!("no JSON: {}", ended.stderr));
+    assert_eq!((ended.code, &json["verdict"]), (Some(0), &"ok".into()), "{json}");
+    let words = json["words"].as_array().expect("words");
+    let said: Vec<&str> = words.iter().filter_map(|word| word["word"].as_str()).collect();
+    assert_eq!(said, ["bands one", "pause ps0", "resume ps0", "resize sums to 4"]);
+    for word in words {
+        assert!(word["problem"].is_null(), "{word}");
+        assert!(word["seen_ms"].as_f64().is_some_and(|ms| ms < 1000.0), "{word}");
+    }
+    let rows = json["jobs"].as_array().expect("rows");
+    assert!(rows.iter().all(|row| row["model_identical"] == true), "{json}");
+    // Both servers' jobs got a band; the allreduce has no server, and twice the workers.
+    let changes: Vec<u64> = rows.iter().filter_map(|row| row["band_changes"].as_u64()).collect();
+    assert!(changes[0] > 0 && changes[1] > 0 && changes[2] == 0, "{json}");
+    assert_eq!(rows[2]["widths"], "2-4");
+    assert!(rows[2]["pause_s"].as_f64() > Some(0.0), "{json}");
+}
+
+#[test]
+fn bands_without_a_lab_and_options_of_one_job_are_refused_with_a_reason() {
+    let lights = shipped("lights.toml");
+    let lights = lights.to_str().expect("a path in UTF-8");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--no-lab"], 3, "[bands] orders what leaves over links of a lab"),
+        (&["--policy", "fastest"], 2, "--policy: "),
+        (&["--pcap"], 2, "--pcap is for a scenario of one job"),
+        (&["--level", "packet"], 2, "--level packet is for a scenario of one job"),
+        (&["--rounds", "0"], 2, "rounds is 0"),
+    ];
+    for (arguments, code, expected) in cases {
+        let ended = weft(&[&["run", lights], arguments].concat(), PATIENCE);
+        assert_eq!(ended.code, Some(code), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{arguments:?}: {}", ended.stderr);
+    }
 }

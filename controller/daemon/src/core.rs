@@ -296,6 +296,16 @@ impl Core {
             }
             Input::Resize(name, workers, answer) => self.resize(&name, workers, answer),
             Input::Hold(node, command, answer) => self.hold(&node, *command, answer),
+            Input::SetBandPolicy(config, seen, answer) => {
+                let set = self.controller.set_band_policy(self.now_ns(), config, seen);
+                if set.is_ok() {
+                    let (policy, interval_s) = (config.policy, config.interval_s);
+                    weft_process::say!("weft-controller: bands: {policy}, every {interval_s} s");
+                }
+                // Boxes are told first, so that they may have answered when the caller asks.
+                self.act_all();
+                let _ = answer.send(set);
+            }
             Input::Read(answer) | Input::Stop(answer) => {
                 let _ = answer.send(self.read());
             }

@@ -9,8 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_control::{AckMode, Command, Mode, is_pushed};
-use weft_controller_engine::{JobConfig, NotHeld, SteerError, UnregisterError, WorkerConfig};
+use weft_control::{AckMode, BandPolicy, Command, Mode, is_pushed};
+use weft_controller_engine::{
+    BandsConfig, BandsSet, JobConfig, NotHeld, SteerError, UnregisterError, WorkerConfig,
+};
 use weft_rpc::convert::{code, command};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message;
@@ -157,6 +159,35 @@ impl Workers for Northbound {
             }
         }
     }
+
+    async fn set_band_policy(
+        &self,
+        request: Request<v1::SetBandPolicyRequest>,
+    ) -> Result<Response<v1::SetBandPolicyReply>, Status> {
+        let asked = request.into_inner();
+        let config = band_policy(&asked).map_err(|refused| invalid(&refused))?;
+        let (answer, answered) = oneshot::channel();
+        let input = Input::SetBandPolicy(config, asked.seen_change, answer);
+        self.core.send(input).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(BandsSet { changes, jobs_changed }) => {
+                Ok(Response::new(v1::SetBandPolicyReply { changes, jobs_changed }))
+            }
+            Err(refusal) if ["bands", "seen_change"].contains(&refusal.field) => {
+                Err(Status::failed_precondition(refusal.to_string()))
+            }
+            Err(refusal) => Err(Status::invalid_argument(refusal.to_string())),
+        }
+    }
+}
+
+fn band_policy(asked: &v1::SetBandPolicyRequest) -> Result<BandsConfig, v1::Refused> {
+    let policy: BandPolicy = code(asked.policy)?;
+    let interval_s = match asked.interval_s {
+        0 => BandsConfig::default().interval_s,
+        interval_s => interval_s,
+    };
+    Ok(BandsConfig { policy, interval_s })
 }
 
 fn not_steered(error: &SteerError) -> Status {

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
 use weft_control::JobState;
-use weft_controller_engine::{GroupStatus, WorkerStatus};
+use weft_controller_engine::{BandStatus, GroupStatus, WorkerStatus};
 use weft_process::metrics as http;
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
@@ -103,6 +103,12 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             pauses: job.pauses.pauses,
             standstill_last_ns: job.pauses.standstill_last_ns,
             standstill_max_ns: job.pauses.standstill_max_ns,
+            label: job.bands.label.into(),
+            band: job.bands.band.map(u32::from),
+            band_changes: counters.band_changes,
+            band_boxes_done: job.bands.boxes_done,
+            band_boxes_awaited: job.bands.boxes_awaited,
+            band_refused: job.bands.refused.clone(),
         }
     });
     let hosts = status.hosts.iter().map(|host| v1::HostStatus {
@@ -136,6 +142,10 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             .iter()
             .map(|(field, count)| ((*field).to_owned(), *count))
             .collect(),
+        band_policy: v1::BandPolicy::from(status.band_policy).into(),
+        band_interval_ns: status.band_interval_ns,
+        band_rotations: status.band_rotations,
+        band_policy_changes: status.band_policy_changes,
     }
 }
 
@@ -223,6 +233,19 @@ pub fn write_text(snapshot: &Snapshot) -> String {
         if !job.refusing.is_empty() {
             let count = counters.installs_refused;
             let _ = writeln!(text, "  groups are refused ({count} times) by {}", job.refusing);
+        }
+        if let Some(band) = job.bands.band {
+            let BandStatus { label, boxes_done, boxes_awaited, refused, .. } = &job.bands;
+            let _ = write!(
+                text,
+                "  band {band} for frames with DSCP {label}, at {boxes_done} boxes, {boxes_awaited} \
+                 to answer, {} changes",
+                counters.band_changes
+            );
+            let _ = match refused.as_str() {
+                "" => writeln!(text),
+                refused => writeln!(text, "; refused by {refused}"),
+            };
         }
     }
     for job in &status.reduces {

@@ -36,6 +36,9 @@ type Checked<T> = Result<T, ConfigError>;
 /// Checks racks, hosts, boxes and tuning, and adds a box for every host that has none.
 pub(super) fn network(config: &mut Config) -> Checked<()> {
     tuning(&config.tuning)?;
+    if let Some(problem) = config.bands.and_then(|bands| bands.interval_problem()) {
+        return Err(ConfigError::new("bands.interval_s", problem));
+    }
     let mut racks = BTreeSet::new();
     for (i, rack) in config.racks.iter().enumerate() {
         let RackConfig { name, up_bytes_per_sec, down_bytes_per_sec } = rack;

@@ -9,6 +9,7 @@
 //!
 //! | file | decides |
 //! | --- | --- |
+//! | `bands` | whose frames leave a host first |
 //! | `requests` | which requests make sense |
 //! | `batch` | when plans are made, whose turn it is, what a policy is asked |
 //! | `answer` | what a plan means for the groups |
@@ -61,6 +62,7 @@ use weft_plan::policy::{self, AnyPolicy};
 
 mod accounts;
 mod answer;
+mod bands;
 mod batch;
 mod check;
 mod counters;
@@ -90,6 +92,7 @@ mod status;
 mod tests;
 mod unregister;
 
+pub use bands::{BandStatus, BandsSet};
 pub use check::{ConfigError, shown};
 pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
@@ -104,11 +107,12 @@ pub use status::{
 };
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
-    Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig, Tuning,
-    WorkerConfig,
+    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig,
+    Tuning, WorkerConfig,
 };
 
 use accounts::Accounts;
+use bands::Bands;
 use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
@@ -131,6 +135,7 @@ pub struct Controller {
     flights: Flights,
     nodes: Vec<Node>,
     accounts: Accounts,
+    bands: Bands,
     jobs: BTreeMap<JobId, Job>,
     reduces: BTreeMap<JobId, Reduce>,
     groups: BTreeMap<GroupId, Group>,
@@ -194,6 +199,7 @@ impl Controller {
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
             .chain(self.reduce_due_ns())
+            .chain(self.bands.due_ns())
             .min()
     }
 
@@ -205,6 +211,7 @@ impl Controller {
             let _ = self.handle_event(now_ns, node, job, &Event::Installed { group });
         }
         self.forgive_pause(now_ns);
+        self.check_bands(now_ns);
         self.fail_nodes(now_ns);
         self.check_leases(now_ns);
         self.leases_at_ns = now_ns;

@@ -6,8 +6,8 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    BoxIndex, Cohort, Command, Decision, DropReason, Holding, HoldingError, InstallError, JobState,
-    OrderNumber, RoundOrder, ServerEpoch, Version,
+    BandError, BoxIndex, Cohort, Command, Decision, DropReason, Holding, HoldingError,
+    InstallError, JobState, OrderNumber, RoundOrder, ServerEpoch, Version,
 };
 pub use weft_control::{NodeHello, OpenGroup, RoleState};
 use weft_wire::{GroupId, JobId, Rank};
@@ -251,6 +251,22 @@ pub enum Notice {
         /// The epoch of the server that has the job.
         epoch: ServerEpoch,
     },
+    /// The job's frames leave the host of its server in another band. `None`: with the rest.
+    Band {
+        /// The band that it had.
+        from: Option<u8>,
+        /// The one that it is to have.
+        to: Option<u8>,
+    },
+    /// A box did not give the job its band.
+    BandRefused {
+        /// Which.
+        node: String,
+        /// The band.
+        band: Option<u8>,
+        /// Why.
+        error: BandError,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -290,6 +306,24 @@ impl fmt::Display for Notice {
                  another one since epoch {}; end it, and begin the next job with new files",
                 epoch.0
             ),
+            Self::Band { from, to } => {
+                write!(f, "band {} instead of {}", Shown(*to), Shown(*from))
+            }
+            Self::BandRefused { node, band, error } => {
+                write!(f, "`{node}` does not give it band {}: {error}", Shown(*band))
+            }
+        }
+    }
+}
+
+/// A band as people read it.
+struct Shown(Option<u8>);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(band) => band.fmt(f),
+            None => f.write_str("none"),
         }
     }
 }

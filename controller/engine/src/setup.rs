@@ -11,6 +11,7 @@ use weft_wire::{JobId, Rank};
 use weft_plan::case::HostId;
 
 use super::accounts::Accounts;
+use super::bands::Bands;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
@@ -48,6 +49,7 @@ impl Controller {
             links,
             policies,
             accounts: Accounts::default(),
+            bands: Bands::new(config.bands),
             jobs: BTreeMap::new(),
             reduces: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -183,6 +185,7 @@ impl Controller {
             config: job,
         };
         self.jobs.insert(id, entry);
+        self.bands.add_job(id);
         Ok(id)
     }
 

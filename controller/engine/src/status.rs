@@ -6,11 +6,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use weft_control::{Holding, JobState};
+use weft_control::{BandPolicy, Holding, JobState};
 use weft_plan::case::HostId;
 use weft_wire::JobId;
 
 use super::Controller;
+use super::bands::BandStatus;
 use super::message::explain;
 use super::reduce::ReduceStatus;
 
@@ -59,6 +60,8 @@ pub struct JobCounters {
     pub installs_refused: u64,
     /// Of the dropped: those whose group the server refused too often.
     pub unreachable: u64,
+    /// Times that its band became another one.
+    pub band_changes: u64,
 }
 
 /// All figures at one time.
@@ -86,6 +89,14 @@ pub struct Status {
     pub probes: u64,
     /// Trains, transfers and counters that showed nothing: uneven, too short, absurd.
     pub samples_refused: u64,
+    /// The policy of bands, and how often it was set at run time.
+    pub band_policy: BandPolicy,
+    /// Time between two rotations.
+    pub band_interval_ns: u64,
+    /// Rotations since the policy was set.
+    pub band_rotations: u64,
+    /// How often an operator has set the policy.
+    pub band_policy_changes: u64,
 }
 
 /// A job.
@@ -119,6 +130,8 @@ pub struct JobStatus {
     /// The box that refused its last group and took none since, and why; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refusing: String,
+    /// Its band on its server's host.
+    pub bands: BandStatus,
     /// Whether it runs.
     pub state: JobState,
     /// Its pauses.
@@ -240,6 +253,7 @@ impl Controller {
             groups: work::open_groups(now_ns, job, &self.groups),
             state: job.pause.state(),
             pauses: job.pause.status(),
+            bands: self.band_status(job.id),
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {
             name: node.name().to_owned(),
@@ -248,6 +262,7 @@ impl Controller {
             commands: node.counts().1,
             holdings: node.holdings().collect(),
         });
+        let (band_policy, band_interval_ns, band_rotations) = self.bands.policy();
         let (probes, probe_bytes) = self.probes.sent();
         Status {
             jobs: jobs.collect(),
@@ -260,6 +275,10 @@ impl Controller {
             trains: self.links.trains().0,
             probes,
             samples_refused: self.links.trains().1.total(),
+            band_policy,
+            band_interval_ns,
+            band_rotations,
+            band_policy_changes: self.bands.changes(),
         }
     }
 }

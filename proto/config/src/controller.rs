@@ -22,6 +22,7 @@
 //! server = "s0"
 //! ```
 
+mod bands;
 mod jobs;
 mod options;
 mod reduce;
@@ -34,6 +35,7 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use bands::BandsConfig;
 pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use options::{AggregatorChoice, Objective, Options};
 pub use reduce::{PlaceConfig, ReduceConfig};
@@ -77,6 +79,9 @@ pub struct ControllerConfig {
     /// How to plan.
     #[serde(default)]
     pub tuning: Tuning,
+    /// Whose frames leave a host first. Default: nobody's, and frames carry no labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsConfig>,
     /// What else a job that is registered at run time may name as its policy.
     #[serde(default)]
     pub policies: PoliciesSection,
@@ -148,6 +153,7 @@ impl ControllerConfig {
     pub fn engine(&self) -> Config {
         Config {
             tuning: self.tuning.clone(),
+            bands: self.bands,
             racks: self.racks.clone(),
             hosts: self.hosts.clone(),
             nodes: self.nodes.clone(),

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod band;
 mod command;
 mod divergence;
 mod dropped;
@@ -21,6 +22,7 @@ mod rounds;
 mod steer;
 mod train;
 
+pub use band::{BandError, BandPolicy, JOB_BANDS, LABEL_MAX, LABELS, REST_BAND};
 pub use command::{Command, InstallError};
 pub use divergence::divergence_bound;
 pub use dropped::DropReason;

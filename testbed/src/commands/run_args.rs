@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_config::Problem;
+use weft_control::BandPolicy;
 use weft_testbed::lab::LabName;
 use weft_testbed::run::Io;
 use weft_testbed::scenario::{
     CONTROLLER, FaultSection, JobsScenario, Replication, Scenario, has_jobs,
 };
+use weft_wire::words::Word as _;
 
 use super::{Exit, Failure};
 
@@ -82,14 +84,16 @@ pub(crate) struct RunArgs {
     /// the same engines in virtual time, on links without a machine behind them (docs/run.md).
     #[arg(long, value_enum, default_value_t)]
     pub(super) level: Level,
-    /// Overrides push.policy: how transfers are planned.
+    /// Overrides push.policy: how transfers are planned. Of several jobs bands.policy: `fifo`,
+    /// `one` or `round-robin`.
     #[arg(long, help_heading = "Overrides")]
     policy: Option<String>,
     /// Overrides push.replication: `none`, `network`, `worker` or `chain`.
     #[arg(long, value_enum, help_heading = "Overrides")]
     replication: Option<ReplicationName>,
     /// Does without a controller and aggregators: updates go straight to the server and are
-    /// committed in the order of their arrival.
+    /// committed in the order of their arrival. Where several jobs have bands, the controller stays
+    /// for these, and grants every update at once.
     #[arg(long, help_heading = "Overrides")]
     direct: bool,
     /// Short for --replication network.
@@ -296,25 +300,33 @@ impl RunArgs {
             (self.leaves.is_some(), "--leaves", shared),
             (!self.restart.is_empty(), "--restart", shared),
             (!self.crash.is_empty(), "--crash", shared),
-            (self.policy.is_some(), "--policy", "it says nothing of bands"),
         ];
         let given = options.into_iter().find(|(is_given, ..)| *is_given);
         given.map(|(_, option, why)| (option, why))
     }
 
-    /// Changes every job as the overrides say.
-    pub(super) fn change_jobs(&self, scenario: &mut JobsScenario) {
+    /// Changes every job as the overrides say; the policy of several jobs is that of bands.
+    pub(super) fn change_jobs(&self, scenario: &mut JobsScenario) -> Result<(), Failure> {
         self.change_faults(&mut scenario.faults);
+        if let Some(policy) = &self.policy {
+            let wrong = |error| Exit::Usage.because(anyhow!("--policy: {error}"));
+            let policy = BandPolicy::from_word(policy).map_err(wrong)?;
+            scenario.bands.get_or_insert_default().policy = policy;
+        }
+        let has_bands = scenario.bands.is_some();
         for job in &mut scenario.jobs {
             job.rounds = self.rounds.unwrap_or(job.rounds);
             if let Some(push) = job.push.as_mut().filter(|_| self.direct) {
-                push.controller = false;
                 push.aggregators = 0;
+                // Bands are the controller's; the server calls all senders in turn all the same.
+                push.controller = has_bands;
+                "fair".clone_into(&mut push.policy);
             }
         }
-        if self.direct {
+        if self.direct && !has_bands {
             scenario.lab.links.remove(CONTROLLER);
         }
+        Ok(())
     }
 
     fn change_faults(&self, faults: &mut FaultSection) {

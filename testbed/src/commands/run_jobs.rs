@@ -7,7 +7,6 @@ use anyhow::{Context as _, anyhow};
 use tempfile::TempDir;
 use weft_config::controller::ControllerConfig;
 use weft_config::to_toml;
-use weft_jobs::bands::BandPolicy;
 use weft_process::say;
 use weft_testbed::certs::Folder;
 use weft_testbed::lab::LabName;
@@ -19,7 +18,7 @@ use weft_testbed::run::several::{
     JobPlan, JobSeen, SeveralPlan, outcome, predict, row, run_several, steered,
 };
 use weft_testbed::run::{
-    BoxPlan, Finished, Io, WorkerMessage, WorkerPlan, monotonic_ns, prepare, prove,
+    BoxPlan, Finished, Io, Place, WorkerMessage, WorkerPlan, monotonic_ns, prepare, prove,
     remove_recordings,
 };
 use weft_testbed::scenario::JobsScenario;
@@ -34,6 +33,12 @@ use super::{
 pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     let scenario = load(arguments, text)?;
     let ground = choose_ground(Io::Udp, false, arguments)?;
+    if scenario.bands.is_some() && ground.place != Place::Lab {
+        let reason = ground.degraded.as_deref().unwrap_or("--no-lab");
+        let error =
+            anyhow!("[bands] orders what leaves over links of a lab, and has none: {reason}");
+        return Err(Exit::CannotRun.because(error));
+    }
     let name = arguments.name.as_ref().unwrap_or(&scenario.name);
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
     let absolute = std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
@@ -100,8 +105,14 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
         rows.push((row, outcome.reasons.clone()));
         run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     }
-    let mut outcome = outcome(ground.degraded.as_ref(), None, rows, words);
-    if let Some(prediction) = predict(&plan, BandPolicy::Fifo, None, arguments.seed) {
+    let bands = scenario.bands.unwrap_or_default();
+    let policy = scenario.bands.map(|bands| bands.policy.to_string());
+    let mut outcome = outcome(ground.degraded.as_ref(), policy, rows, words);
+    let interval_ns = Some(bands.interval_ns());
+    // Who changes jobs on the way makes them others than the simulator's.
+    let is_known = plan.words.is_empty();
+    let predicted = predict(&plan, bands.policy, interval_ns, arguments.seed);
+    if let Some(prediction) = predicted.filter(|_| is_known) {
         prediction.note(&mut outcome.jobs);
     }
     let failed = outcome.verdict == Verdict::Failed;
@@ -125,7 +136,7 @@ fn load(arguments: &RunArgs, text: &str) -> Result<JobsScenario, Failure> {
     let name = arguments.scenario.display().to_string();
     let mut scenario =
         JobsScenario::parse(&name, text).map_err(|error| Exit::Usage.because(error))?;
-    arguments.change_jobs(&mut scenario);
+    arguments.change_jobs(&mut scenario)?;
     scenario.check().map_err(|problem| Exit::Usage.because(arguments.overridden(&problem)))?;
     Ok(scenario)
 }

@@ -558,8 +558,14 @@ fn show_event(octets: &[u8]) -> String {
 
 /// The one lane of a node on this port.
 pub(super) fn alone<S: Script>(port: ScriptPort<S>, map: &LaneMap) -> LanePort<ScriptPort<S>> {
-    let (port, _) =
-        steer(Wrapped::Plain(port), Vec::<Wrapped<ScriptPort<S>>>::new(), false, map, 1, None);
+    let (port, _) = steer(
+        Wrapped::without_capture(port, None),
+        Vec::<Wrapped<ScriptPort<S>>>::new(),
+        false,
+        map,
+        1,
+        None,
+    );
     weft_io::record::Recorded::new(port)
 }
 

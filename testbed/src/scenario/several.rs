@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_config::controller::BandsConfig;
 use weft_config::{ConfigError, ConfigFile, Problem};
 
 use super::lab::topology_of;
@@ -35,6 +36,10 @@ pub struct JobsScenario {
     /// What the fault port does to frames.
     #[serde(default)]
     pub faults: FaultSection,
+    /// Whose models leave a host first, where several jobs' servers share its link; in a lab.
+    /// Default: the link is shared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsConfig>,
     /// What an operator says while the jobs run, in the order of the times.
     #[serde(default, rename = "word", skip_serializing_if = "Vec::is_empty")]
     pub words: Vec<WordOfJobs>,
@@ -150,6 +155,7 @@ impl JobsScenario {
             return refuse(&format!("job[{index}].push"), "controller", reason);
         }
         self.check_cluster()?;
+        self.check_bands()?;
         for (index, word) in self.words.iter().enumerate() {
             self.check_word(&format!("word[{index}]"), word)?;
         }
@@ -267,8 +273,12 @@ impl JobsScenario {
         if job.push.is_some() {
             hosts.insert(SERVER.to_owned(), job.server.clone());
         }
+        // Where jobs are put in an order, that is the order of their numbers.
+        let goes_before =
+            |(at, other): (usize, &JobSection)| (other.priority, at) < (job.priority, index);
+        let number = self.jobs.iter().enumerate().filter(|it| goes_before(*it)).count();
         Site {
-            job: u16::try_from(index).unwrap_or(u16::MAX),
+            job: u16::try_from(number).unwrap_or(u16::MAX),
             workers_before: self.jobs[..index].iter().map(|job| u16::from(job.places())).sum(),
             hosts,
         }

@@ -3,6 +3,8 @@
 //! Rates are of what was counted between two readings; with one reading there are none. A reading
 //! of a controller that has begun anew since the one before is taken as the first.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use weft_rpc::v1;
 
@@ -13,6 +15,10 @@ pub struct View {
     pub uptime_s: f64,
     /// Plans computed.
     pub plans: u64,
+    /// `fifo`, `one` or `round_robin`, and how often an operator set it.
+    pub band_policy: String,
+    /// See above.
+    pub band_policy_changes: u64,
     /// The jobs, by index.
     pub jobs: Vec<JobLine>,
     /// Who goes before whom on hosts' links: the bands that have jobs, the first first.
@@ -40,6 +46,11 @@ pub struct JobLine {
     pub policy: String,
     /// `running`, `pausing`, `paused` or `resizing`.
     pub state: String,
+    /// Its band on its server's host, and how often that became another one.
+    pub band: Option<u32>,
+    pub band_changes: u64,
+    /// Which box refused it, and why; empty: none.
+    pub band_refused: String,
     /// Pauses, and the longest from the word to the standstill.
     pub pauses: u64,
     pub standstill_max_ms: f64,
@@ -166,6 +177,8 @@ impl View {
         Self {
             uptime_s: now.uptime_ns as f64 / 1e9,
             plans: now.plans,
+            band_policy: small(now.band_policy().as_str_name(), "BAND_POLICY_"),
+            band_policy_changes: now.band_policy_changes,
             jobs: jobs.collect(),
             bands: bands(now),
             links: now.hosts.iter().map(link_line).collect(),
@@ -192,6 +205,9 @@ fn job_line(job: &v1::JobStatus, now_ns: u64, before: Option<&v1::StatusReply>) 
         index: job.job,
         policy: job.policy.clone(),
         state: state_word(job.state),
+        band: job.band,
+        band_changes: job.band_changes,
+        band_refused: job.band_refused.clone(),
         pauses: job.pauses,
         standstill_max_ms: job.standstill_max_ns as f64 / 1e6,
         version: job.version,
@@ -211,11 +227,19 @@ fn job_line(job: &v1::JobStatus, now_ns: u64, before: Option<&v1::StatusReply>) 
 /// A state in small letters.
 fn state_word(state: i32) -> String {
     let known = v1::JobState::try_from(state).unwrap_or_default();
-    known.as_str_name().trim_start_matches("JOB_STATE_").to_ascii_lowercase()
+    small(known.as_str_name(), "JOB_STATE_")
 }
 
-fn bands(_now: &v1::StatusReply) -> Vec<BandLine> {
-    Vec::new()
+fn small(name: &str, prefix: &str) -> String {
+    name.trim_start_matches(prefix).to_ascii_lowercase()
+}
+
+fn bands(now: &v1::StatusReply) -> Vec<BandLine> {
+    let mut lines: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for (job, band) in now.jobs.iter().filter_map(|job| Some((job, job.band?))) {
+        lines.entry(band).or_default().push(job.name.clone());
+    }
+    lines.into_iter().map(|(band, jobs)| BandLine { band, jobs }).collect()
 }
 
 fn link_line(host: &v1::HostStatus) -> LinkLine {

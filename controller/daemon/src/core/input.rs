@@ -3,8 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 use weft_control::HoldingCommand;
 use weft_controller_engine::{
-    ConfigError, JobConfig, NodeId, NotHeld, Refusal, Resize, Status, SteerError, UnregisterError,
-    Unregistered,
+    BandsConfig, BandsSet, ConfigError, JobConfig, NodeId, NotHeld, Refusal, Resize, Status,
+    SteerError, UnregisterError, Unregistered,
 };
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -80,6 +80,8 @@ pub enum Input {
     Resume(String, oneshot::Sender<Result<(), SteerError>>),
     /// An allreduce job, by its name, is to have so many workers.
     Resize(String, u16, ResizeAnswer),
+    /// An operator sets the policy of bands; the change that it knows of, if that matters.
+    SetBandPolicy(BandsConfig, Option<u64>, oneshot::Sender<Result<BandsSet, Refusal>>),
     /// Somebody wants figures.
     Read(oneshot::Sender<Snapshot>),
     /// The controller is to end: it saves its state, gives its last figures and takes no more.

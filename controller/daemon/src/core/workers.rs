@@ -97,7 +97,8 @@ impl Core {
         let address = |node: &str| self.controller.address(node).to_owned();
         let epoch = self.controller.server_epoch(job);
         let links = (self.telemetry_period_ns, self.probe_nonce());
-        Some(convert::describe(config, epoch, links, &address))
+        let label = self.controller.label(job).into();
+        Some(v1::JobDescription { label, ..convert::describe(config, epoch, links, &address) })
     }
 
     pub(super) fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {

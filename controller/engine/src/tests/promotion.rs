@@ -109,7 +109,13 @@ impl Rig {
     }
 
     fn attach(&mut self, name: &'static str, life: u64, role: RoleState) {
-        let hello = NodeHello { name: name.into(), life, roles: vec![role], holdings: Vec::new() };
+        let hello = NodeHello {
+            name: name.into(),
+            life,
+            roles: vec![role],
+            holdings: Vec::new(),
+            bands: None,
+        };
         self.controller.handle_node(self.now_ns, &hello).unwrap();
         self.alive.retain(|alive| *alive != name);
         self.alive.push(name);

@@ -245,7 +245,7 @@ impl World {
                 ..RoleState::new(JobId(job.index), role, box_index, format!("{name}:22341"))
             });
         }
-        NodeHello { name: name.to_owned(), life, roles, holdings: Vec::new() }
+        NodeHello { name: name.to_owned(), life, roles, holdings: Vec::new(), bands: None }
     }
 
     pub(super) fn attach(&mut self, name: &str, life: u64) {

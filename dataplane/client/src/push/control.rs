@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
-use weft_control::{BoxIndex, Decision};
+use weft_control::{BoxIndex, Decision, LABEL_MAX};
 use weft_engine::role::push::{Grant, Segment};
 use weft_io::nic::Carried;
 use weft_rpc::convert;
@@ -286,6 +286,8 @@ fn job_of(job: &v1::JobDescription) -> Job {
         epoch: job.epoch,
         aggregators: job.aggregators.iter().filter_map(place).collect(),
         replica: job.replica.as_ref().and_then(place),
+        // One that is none labels nothing.
+        label: u8::try_from(job.label).ok().filter(|label| *label <= LABEL_MAX).unwrap_or(0),
     }
 }
 

@@ -162,6 +162,13 @@ impl Workers for Service {
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
+    async fn set_band_policy(
+        &self,
+        _: Request<v1::SetBandPolicyRequest>,
+    ) -> Result<Response<v1::SetBandPolicyReply>, Status> {
+        Err(Status::unimplemented("the tests have no operators"))
+    }
+
     async fn hold(&self, _: Request<v1::HoldRequest>) -> Result<Response<v1::HoldReply>, Status> {
         Err(Status::unimplemented("nobody asks here"))
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
 
-use super::{Options, ReduceConfig};
+use super::{BandsConfig, Options, ReduceConfig};
 
 /// Everything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -18,6 +18,9 @@ pub struct Config {
     /// How to plan.
     #[serde(default)]
     pub tuning: Tuning,
+    /// Whose frames leave a host first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsConfig>,
     /// Racks, where their uplinks may limit.
     #[serde(default, rename = "rack", skip_serializing_if = "Vec::is_empty")]
     pub racks: Vec<RackConfig>,

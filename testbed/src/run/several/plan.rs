@@ -5,16 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_config::controller::{ControllerConfig, Tuning};
-use weft_config::node::NodeConfig;
+use weft_config::node::{BandsSection, NodeConfig};
 
 use crate::certs::{Folder, FolderError};
+use crate::lab::tc::JOBS_UNDER;
 use crate::lab::topology::Topology;
 use crate::run::plan::{
     BoxPlan, Io, Layout, Place, Plan, PlanError, SWITCH_PROGRAM, box_config, log_path,
 };
 use crate::run::{push, reduce, resize};
 use crate::scenario::{
-    CONTROLLER, ClusterSection, JobsScenario, LinkRates, Scenario, Site, WordOfJobs,
+    CONTROLLER, ClusterSection, JobsScenario, LinkRates, SERVER, Scenario, Site, WordOfJobs,
 };
 
 /// A run of several jobs.
@@ -100,6 +101,14 @@ impl SeveralPlan {
             };
             let boxes: Vec<BoxPlan> = names.iter().enumerate().map(node).collect();
             for planned in &boxes {
+                let mut planned = planned.clone();
+                if planned.name == SERVER && scenario.bands.is_some() {
+                    planned.config.bands = Some(BandsSection {
+                        device: layout.interface(SERVER).to_owned(),
+                        rate_bytes_per_sec: None,
+                        under: Some(JOBS_UNDER.to_owned()),
+                    });
+                }
                 join(&mut nodes, site.host(&planned.name), &planned.config, directory);
             }
             if layout.endpoint().is_some() {
@@ -176,6 +185,7 @@ fn controller_for(layout: &Layout<'_>, scenario: &JobsScenario) -> ControllerCon
     let tuning = Tuning::default();
     ControllerConfig {
         tuning: Tuning { void_ms_min: lateness_ms.unwrap_or(tuning.void_ms_min), ..tuning },
+        bands: scenario.bands,
         ..push::configs::controller_of(layout, &scenario.lab, hosts, is_told)
     }
 }
@@ -186,6 +196,7 @@ fn join(nodes: &mut Vec<BoxPlan>, host: &str, config: &NodeConfig, directory: &P
     if let Some(node) = nodes.iter_mut().find(|node| node.name == host) {
         let own = &mut node.config;
         own.server.extend(config.server.iter().cloned());
+        own.bands = own.bands.take().or_else(|| config.bands.clone());
         own.push.extend(config.push.iter().cloned());
         own.job.extend(config.job.iter().cloned());
         own.row.extend(config.row.iter().cloned());
@@ -247,6 +258,14 @@ mod tests {
                 assert!(settings.is_ok(), "{}: {settings:?}", node.name);
             }
         }
+    }
+
+    #[test]
+    fn the_lowest_priority_has_the_first_number() {
+        let text = LIGHTS.replacen("name = \"ps0\"", "name = \"ps0\"\npriority = 5", 1);
+        let plan = plan(&text, &Place::Lab);
+        let numbers: Vec<u16> = plan.jobs.iter().map(|job| job.site.job).collect();
+        assert_eq!(numbers, [2, 0, 1]);
     }
 
     #[test]

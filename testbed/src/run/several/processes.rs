@@ -18,6 +18,7 @@ use super::share::{log_of, name_at};
 use super::steered::run_steered;
 use super::words::say_all;
 use crate::lab::LabName;
+use crate::operator::Operator;
 use crate::report::WordRow;
 use crate::run::plan::log_path;
 use crate::run::processes::{ProcessError, find_controller, find_node, log_error, run_workers};
@@ -34,6 +35,8 @@ pub struct JobSeen {
     pub came_ns: u64,
     /// How long it waited for slots.
     pub waited_ns: u64,
+    /// Times that it got another band.
+    pub band_changes: u64,
     /// What came of an operator's words, if a controller steers it.
     pub steered: Option<Seen>,
 }
@@ -77,7 +80,7 @@ pub fn run_several(
         // Also who failed gives others its slots.
         gate.leave(index)?;
         let (observed, steered) = seen?;
-        Ok(JobSeen { observed, came_ns, waited_ns, steered })
+        Ok(JobSeen { observed, came_ns, waited_ns, band_changes: 0, steered })
     };
     let run = &run;
     let is_over = AtomicBool::new(false);
@@ -93,6 +96,9 @@ pub fn run_several(
         is_over.store(true, Ordering::Relaxed);
         (ended, words.map(joined).unwrap_or_default())
     });
+    // The controller takes what it counted along.
+    let read = |operator: &Operator| operator.status().map_err(|error| error.to_string());
+    let status = caller.as_ref().and_then(|caller| caller.call(read).ok()).unwrap_or_default();
     // Aggregators first, as in a run of one job; the controller, which is the last, at the end.
     let controller = plan.controller.as_ref().and_then(|_| boxes.pop());
     let stopped: Vec<(String, BoxCounters)> = boxes
@@ -104,6 +110,8 @@ pub fn run_several(
     let mut seen = Vec::with_capacity(plan.jobs.len());
     for (job, ended) in plan.jobs.iter().zip(ended) {
         let mut ended = ended?;
+        let counted = status.jobs.iter().find(|counted| counted.name == job.name);
+        ended.band_changes = counted.map_or(0, |counted| counted.band_changes);
         let observed = &mut ended.observed;
         for (host, whole) in &stopped {
             let Some(name) = name_at(job, host) else { continue };

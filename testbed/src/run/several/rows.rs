@@ -32,7 +32,7 @@ pub fn row(job: &JobPlan, seen: &JobSeen, proof: Option<&Proof>, outcome: &RunOu
         barrier_wait_p99_ms: waits.p99_ns as f64 / 1e6,
         barrier_wait_variance_ms2: waits.variance_ns2 / 1e12,
         barrier_waits: waits.count,
-        band_changes: 0,
+        band_changes: seen.band_changes,
         model_identical: outcome.model_identical,
         model_sha256: outcome.model_sha256.clone(),
         accuracy: outcome.accuracy,

@@ -4,6 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use weft_control::BandPolicy;
 use weft_rpc::v1;
 
 use super::caller::Caller;
@@ -52,6 +53,9 @@ fn say(word: &WordOfJobs, caller: &Caller) -> WordRow {
 }
 
 fn ask(operator: &Operator, word: &WordOfJobs) -> Result<(), OperatorError> {
+    if let Some(policy) = word.bands {
+        return operator.set_bands(policy).map(drop);
+    }
     if let Some(job) = &word.pause {
         return operator.pause(job).map(drop);
     }
@@ -76,7 +80,7 @@ fn watch(operator: &Operator, word: &WordOfJobs, said: Instant) -> Result<Option
     Ok(None)
 }
 
-/// Whether the status shows that the word is heeded: a job that pauses is granted nothing more, one
+/// Whether the status shows that the word is heeded: boxes have given jobs their new bands; a job that pauses is granted nothing more, one
 /// that is resized stops for it or has its new workers.
 fn is_seen(status: &v1::StatusReply, word: &WordOfJobs) -> bool {
     let state = |name: &String| {
@@ -84,6 +88,13 @@ fn is_seen(status: &v1::StatusReply, word: &WordOfJobs) -> bool {
         let summed = status.reduces.iter().find(|job| job.name == *name);
         pushed.or_else(|| summed.map(v1::ReduceStatus::state))
     };
+    if let Some(policy) = word.bands {
+        let is_done = |job: &v1::JobStatus| {
+            job.band_boxes_awaited == 0 && job.band.is_some() == (policy != BandPolicy::Fifo)
+        };
+        let is_set = status.band_policy() == v1::BandPolicy::from(policy);
+        return is_set && status.jobs.iter().all(is_done);
+    }
     if let Some(job) = &word.pause {
         return matches!(state(job), Some(v1::JobState::Pausing | v1::JobState::Paused));
     }

@@ -2,16 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 use weft_config::Problem;
+use weft_control::BandPolicy;
 
 use super::{JobsScenario, START_S_MAX};
 use crate::scenario::refuse;
 
-/// `[[word]]`: an operator's word to the controller; one of `pause`, `resume` and `resize`.
+/// `[[word]]`: an operator's word to the controller; one of `bands`, `pause`, `resume` and `resize`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WordOfJobs {
     /// When it is said, in seconds after the first job may start.
     pub at_s: f64,
+    /// The policy of bands from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandPolicy>,
     /// Name of a job that pauses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<String>,
@@ -32,7 +36,9 @@ impl WordOfJobs {
     pub fn words(&self) -> String {
         let named = [("pause", &self.pause), ("resume", &self.resume), ("resize", &self.resize)];
         let given = named.iter().filter_map(|(verb, job)| Some((verb, job.as_ref()?)));
-        let text: Vec<String> = given.map(|(verb, job)| format!("{verb} {job}")).collect();
+        let bands = self.bands.map(|policy| format!("bands {policy}"));
+        let text: Vec<String> =
+            bands.into_iter().chain(given.map(|(verb, job)| format!("{verb} {job}"))).collect();
         let workers = self.workers.map(|workers| format!(" to {workers}")).unwrap_or_default();
         text.join(", ") + &workers
     }
@@ -63,9 +69,13 @@ impl JobsScenario {
         let named = [("pause", &word.pause), ("resume", &word.resume), ("resize", &word.resize)];
         let given: Vec<_> =
             named.iter().filter_map(|(key, name)| Some((*key, name.as_ref()?))).collect();
+        let count = given.len() + usize::from(word.bands.is_some());
+        if count != 1 {
+            return refuse(section, "at_s", format!("has {count} words at a time; expected one"));
+        }
         let [(key, name)] = given.as_slice() else {
-            let reason = format!("{} words at a time; expected one", given.len());
-            return refuse(section, "at_s", format!("has {reason}"));
+            let reason = "is for a scenario with [bands]";
+            return if self.bands.is_none() { refuse(section, "bands", reason) } else { Ok(()) };
         };
         let Some(job) = self.jobs.iter().find(|job| job.name == **name) else {
             return refuse(section, key, format!("is `{name}`, which is no job"));
@@ -82,6 +92,26 @@ impl JobsScenario {
             (_, None) => Ok(()),
             (_, Some(_)) => refuse(section, "workers", "belongs to `resize`"),
         }
+    }
+
+    /// Bands are of links that servers share, and that have a rate.
+    pub(super) fn check_bands(&self) -> Result<(), Problem> {
+        let Some(bands) = &self.bands else { return Ok(()) };
+        if let Some(problem) = bands.interval_problem() {
+            return refuse("bands", "interval_s", problem);
+        }
+        let pushes = self.jobs.iter().filter(|job| job.push.is_some());
+        for job in pushes {
+            if self.lab.rates(&job.server)[0].is_none() {
+                let reason =
+                    format!("are of links with a rate; the link of {} has none", job.server);
+                return refuse("bands", "policy", reason);
+            }
+            if !job.has_controller() {
+                return refuse("bands", "policy", "is a controller's; a job has none");
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn check_cluster(&self) -> Result<(), Problem> {

@@ -106,6 +106,8 @@ fn what_makes_no_sense_is_refused_with_line_and_field() {
             "[cluster]\nslots = 3\npolicy = \"dlas\"\n[lab]\n",
             "cluster.policy: is `dlas`",
         ),
+        ("[lab]\nrate_mbit = 100\n", "[bands]\n", "bands.policy: are of links with a rate"),
+        ("[lab]\n", "[bands]\ninterval_s = 0\n[lab]\n", "bands.interval_s: must be 1 to"),
         ("[lab]\n", "[aggregation]\nlanes = 2\n[lab]\n", "aggregation.lanes: is 2"),
     ];
     for (piece, other, expected) in cases {
@@ -123,12 +125,13 @@ fn what_makes_no_sense_is_refused_with_line_and_field() {
 fn a_word_that_nobody_could_heed_is_refused() {
     let steering = include_str!("../../../scenarios/steering.toml");
     let cases = [
-        ("pause = \"ps0\"", "pause = \"ps7\"", "word[0].pause: is `ps7`, which is no job"),
+        ("pause = \"ps0\"", "pause = \"ps7\"", "word[1].pause: is `ps7`, which is no job"),
         ("pause = \"ps0\"", "at = 1", "unknown field"),
-        ("pause = \"ps0\"", "pause = \"ps0\"\nresume = \"ps0\"", "word[0].at_s: has 2 words"),
-        ("at_s = 3.0", "at_s = -1.0", "word[0].at_s: is -1"),
-        ("resize = \"sums\"", "resize = \"ps1\"", "word[2].resize: is `ps1`"),
-        ("workers = 4\n\n[lab]", "workers = 9\n\n[lab]", "word[2].workers: must be 1 to the 4"),
+        ("pause = \"ps0\"", "pause = \"ps0\"\nresume = \"ps0\"", "word[1].at_s: has 2 words"),
+        ("at_s = 3.0", "at_s = -1.0", "word[1].at_s: is -1"),
+        ("resize = \"sums\"", "resize = \"ps1\"", "word[3].resize: is `ps1`"),
+        ("workers = 4\n\n[lab]", "workers = 9\n\n[lab]", "word[3].workers: must be 1 to the 4"),
+        ("[bands]\npolicy = \"fifo\"\n", "", "word[0].bands: is for a scenario with [bands]"),
         ("places = 4", "places = 1", "places: is 1; expected 2"),
     ];
     for (piece, other, expected) in cases {

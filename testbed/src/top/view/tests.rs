@@ -13,6 +13,7 @@ fn status(uptime_s: u64, committed: u64) -> v1::StatusReply {
         job: 3,
         committed,
         dropped: 2,
+        band: Some(2),
         state: v1::JobState::Paused.into(),
         granted: 8,
         aggregated: 6,
@@ -59,4 +60,5 @@ fn the_latest_worker_is_first_and_what_did_not_happen_is_not_shown() {
     assert!((link.up_mbit - 100.0).abs() < 1e-9, "{link:?}");
     assert_eq!((link.sent_mbit, link.received_mbit), (Some(10.0), None));
     assert_eq!(view.groups[0].via, "a1");
+    assert_eq!(view.bands, [BandLine { band: 2, jobs: vec!["ps0".to_owned()] }]);
 }
