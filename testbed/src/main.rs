@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{
-    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, jobs, lab,
-    plan, probe, replay, report, run, run_args, soak, worker,
+    Exit, Failure, Format, bench, certs, cluster, compare, conformance, doctor, install, job, jobs,
+    lab, plan, probe, replay, report, run, run_args, soak, top, worker,
 };
 use weft_process::say;
 use weft_testbed::interrupt;
@@ -66,6 +66,9 @@ enum Command {
     /// Ask what is decided about whole jobs, without a network
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
+    /// Pause and resume a job of a controller that runs
+    #[command(subcommand)]
+    Job(job::JobCommand),
     /// Simulate a trace of jobs on a cluster under a policy
     ///
     /// Who runs, where and how wide, event by event, with every job's times. A file that makes no
@@ -79,6 +82,10 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Watch the jobs, bands, links, groups, stragglers and drops of a controller
+    ///
+    /// Reads what the controller counts and changes nothing. `q` ends it; --once prints one reading.
+    Top(top::TopArgs),
     /// Redraw the report of a run from its directory
     ///
     /// Writes the histogram of round times beside it. The exit status is the run's verdict: 1 when
@@ -124,6 +131,7 @@ fn main() -> ExitCode {
         Command::Conformance(arguments) => conformance::run(&arguments, cli.format),
         Command::Plan(arguments) => plan::run(&arguments, cli.format),
         Command::Jobs(command) => jobs::run(command, cli.format),
+        Command::Job(command) => job::run(&command, cli.format),
         Command::Cluster(arguments) => cluster::run(&arguments, cli.format),
         Command::Worker(arguments) => worker::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments, cli.format),
@@ -131,6 +139,7 @@ fn main() -> ExitCode {
         Command::Certs(command) => certs::run(command, cli.format),
         Command::Bench(command) => bench::run(command, cli.format),
         Command::Replay(arguments) => replay::run(&arguments, cli.format),
+        Command::Top(arguments) => top::run(&arguments, cli.format),
         Command::Report(arguments) => report::run(&arguments, cli.format),
         Command::Doctor(arguments) => doctor::run(&arguments, cli.format),
         Command::Completions(arguments) => install::completions(&arguments, programs()),

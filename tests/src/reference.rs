@@ -69,6 +69,19 @@ pub const PAGES: &[Page] = &[
             [testbed/scenarios](../../testbed/scenarios).\n",
     },
     Page {
+        file: "jobs.md",
+        root: "JobsScenario",
+        sources: &[
+            "testbed/src/scenario",
+            "proto/control/src/modes.rs",
+            "proto/wire/src/header/code.rs",
+        ],
+        head: "# Keys of a scenario of several jobs\n\n\
+            What `weft run` reads when the file has a list `[[job]]`. Examples are\n\
+            [lights.toml](../../testbed/scenarios/lights.toml) and\n\
+            [trace.toml](../../testbed/scenarios/trace.toml).\n",
+    },
+    Page {
         file: "topology.md",
         root: "File",
         sources: &["testbed/src/lab/topology/file.rs"],

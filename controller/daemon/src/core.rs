@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use weft_control::{Command, Holding, HoldingCommand};
 use weft_controller_engine::{Action, Controller, NodeId, Notice, Saved};
-use weft_rpc::convert::command_to_proto;
+use weft_rpc::convert::{command_to_proto, rounds};
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
@@ -25,13 +25,14 @@ mod convert;
 mod input;
 mod nodes;
 mod probes;
+mod steer;
 #[cfg(test)]
 mod tests;
 mod workers;
 
 pub use input::{
-    CoreSender, Ended, HoldAnswer, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, Snapshot,
-    Unheld, WorkerKey,
+    CoreSender, Ended, HoldAnswer, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, PauseAnswer,
+    ResizeAnswer, Snapshot, Unheld, Unpaused, Unresized, WorkerKey,
 };
 
 struct Peer<T> {
@@ -56,6 +57,10 @@ pub struct Core {
     welcomes: Vec<(WorkerKey, Instant)>,
     /// Who waits for what boxes say of their holdings.
     holds: HashMap<(NodeId, JobId, Holding), HoldAnswer>,
+    /// Who waits for jobs to stand still.
+    pauses: HashMap<JobId, PauseAnswer>,
+    /// Who waits for jobs to have another width.
+    resizes: HashMap<JobId, ResizeAnswer>,
     streams: u64,
     saved_at: Instant,
     snapshot: Snapshot,
@@ -82,6 +87,8 @@ impl Core {
             nodes: HashMap::new(),
             welcomes: Vec::new(),
             holds: HashMap::new(),
+            pauses: HashMap::new(),
+            resizes: HashMap::new(),
             streams: 0,
             saved_at: start,
             snapshot: Snapshot::default(),
@@ -218,14 +225,30 @@ impl Core {
                     let _ = answer.send(outcome.map_err(Unheld::Told));
                 }
             }
+            Action::State { job, state, after_ns } => self.tell_state(job, state, after_ns),
+            Action::Cohort { job, rank, cohort } => {
+                let cohort = rounds::cohort_to_proto(cohort);
+                self.reply(job, rank, v1::worker_reply::Message::Cohort(cohort));
+            }
+            Action::Order { job, rank, turn, order } => {
+                let order = rounds::round_order_to_proto(turn, order);
+                self.reply(job, rank, v1::worker_reply::Message::RoundOrder(order));
+            }
+            Action::Resized { job, outcome } => self.tell_resized(job, outcome),
             Action::Notice { job, notice } => self.log(job, &notice),
         }
     }
 
     /// Writes an install down; a log that cannot be written any more is given up, with a word.
     fn note(&mut self, command: &Command) {
-        let (Some(events), Command::Install(group)) = (&mut self.events, command) else { return };
-        if let Err(error) = events.installed(group) {
+        let Command::Install(group) = command else { return };
+        self.write_event(|events| events.installed(group));
+    }
+
+    /// Writes a line of the log.
+    fn write_event(&mut self, write: impl FnOnce(&mut Events) -> std::io::Result<()>) {
+        let Some(events) = &mut self.events else { return };
+        if let Err(error) = write(events) {
             weft_process::say!(
                 "weft-controller: cannot write events: {error}; no more are written"
             );
@@ -267,7 +290,22 @@ impl Core {
             Input::Unregister(name, answer) => {
                 let _ = answer.send(self.unregister(&name));
             }
+            Input::Pause(name, answer) => self.pause(&name, answer),
+            Input::Resume(name, answer) => {
+                let _ = answer.send(self.resume(&name));
+            }
+            Input::Resize(name, workers, answer) => self.resize(&name, workers, answer),
             Input::Hold(node, command, answer) => self.hold(&node, *command, answer),
+            Input::SetBandPolicy(config, seen, answer) => {
+                let set = self.controller.set_band_policy(self.now_ns(), config, seen);
+                if set.is_ok() {
+                    let (policy, interval_s) = (config.policy, config.interval_s);
+                    weft_process::say!("weft-controller: bands: {policy}, every {interval_s} s");
+                }
+                // Boxes are told first, so that they may have answered when the caller asks.
+                self.act_all();
+                let _ = answer.send(set);
+            }
             Input::Read(answer) | Input::Stop(answer) => {
                 let _ = answer.send(self.read());
             }

@@ -1,5 +1,5 @@
-//! Writes what the controller has boxes install: a JSON object a line, in the words of a box's own
-//! log, before the command is sent. A run's proof holds the server's commits against it.
+//! Writes what the controller has boxes install and jobs do: a JSON object a line, in the words of a
+//! box's own log, before the command is sent. A run's proof holds the server's commits against it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -7,16 +7,43 @@ use std::path::Path;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
-use weft_control::GroupDescriptor;
+use weft_control::{GroupDescriptor, JobState};
+use weft_controller_engine::Resize;
 
 /// The log.
 #[derive(Debug)]
 pub struct Events(File);
 
-/// A line.
+/// A line of what a job does.
+#[derive(Debug, Serialize)]
+struct State<'a> {
+    t_ns: u64,
+    event: &'static str,
+    job: &'a str,
+    state: JobState,
+    /// From the word to the standstill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_ns: Option<u64>,
+}
+
+/// A line of a resize.
+#[derive(Debug, Serialize)]
+struct Resized<'a> {
+    t_ns: u64,
+    event: &'static str,
+    job: &'a str,
+    #[serde(flatten)]
+    resize: Option<&'a Resize>,
+    /// Why the job goes on as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<&'a String>,
+}
+
+/// A line of a group.
 #[derive(Debug, Serialize)]
 struct Installed {
     t_ns: u64,
+    job: u16,
     event: &'static str,
     group: u32,
     order: u64,
@@ -44,6 +71,7 @@ impl Events {
     pub fn installed(&mut self, group: &GroupDescriptor) -> std::io::Result<()> {
         let line = Installed {
             t_ns: monotonic_ns(),
+            job: group.job.0,
             event: "installed",
             group: group.group.0,
             order: group.order.0,
@@ -57,7 +85,33 @@ impl Events {
             replicate: group.replicate,
             rate_bytes_per_sec: group.rate_bytes_per_sec,
         };
-        let mut text = serde_json::to_string(&line)?;
+        self.write(&line)
+    }
+
+    /// A job does something else now.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn state(
+        &mut self,
+        job: &str,
+        state: JobState,
+        after_ns: Option<u64>,
+    ) -> std::io::Result<()> {
+        self.write(&State { t_ns: monotonic_ns(), event: "job_state", job, state, after_ns })
+    }
+
+    /// A resize has come to its end.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn resized(&mut self, job: &str, outcome: &Result<Resize, String>) -> std::io::Result<()> {
+        let (resize, refused) = (outcome.as_ref().ok(), outcome.as_ref().err());
+        self.write(&Resized { t_ns: monotonic_ns(), event: "job_resized", job, resize, refused })
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> std::io::Result<()> {
+        let mut text = serde_json::to_string(line)?;
         text.push('\n');
         // One write, so that no line is cut by another life.
         self.0.write_all(text.as_bytes())
@@ -82,7 +136,7 @@ mod tests {
 
     fn group(order: u64) -> GroupDescriptor {
         GroupDescriptor {
-            job: JobId(0),
+            job: JobId(5),
             group: GroupId(70),
             order: OrderNumber(order),
             members: vec![GroupMember { rank: Rank::new(2).expect("a rank"), version: Version(9) }],
@@ -111,7 +165,7 @@ mod tests {
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!((&lines[0]["order"], &lines[1]["order"]), (&3.into(), &4.into()));
-        assert_eq!(lines[0]["event"], "installed");
+        assert_eq!((&lines[0]["event"], &lines[0]["job"]), (&"installed".into(), &5.into()));
         assert_eq!(lines[0]["members"], serde_json::json!([[2, 9]]));
     }
 }

@@ -9,8 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
-use weft_control::{AckMode, Command, Mode, is_pushed};
-use weft_controller_engine::{JobConfig, NotHeld, UnregisterError, WorkerConfig};
+use weft_control::{AckMode, BandPolicy, Command, Mode, is_pushed};
+use weft_controller_engine::{
+    BandsConfig, BandsSet, JobConfig, NotHeld, SteerError, UnregisterError, WorkerConfig,
+};
 use weft_rpc::convert::{code, command};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_message::Message;
@@ -18,7 +20,8 @@ use weft_rpc::v1::workers_server::Workers;
 use weft_wire::header::ElementType;
 
 use crate::auth::Peer;
-use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox, Unheld, WorkerKey};
+use crate::core::{CoreSender, Input, OUTBOX_MAX, Outbox, Unheld, Unpaused, Unresized, WorkerKey};
+use crate::status;
 use crate::stream::{self, Answer, Kind, Silent};
 
 /// The service.
@@ -85,6 +88,55 @@ impl Workers for Northbound {
         }
     }
 
+    async fn pause_job(
+        &self,
+        request: Request<v1::PauseJobRequest>,
+    ) -> Result<Response<v1::PauseJobReply>, Status> {
+        let (answer, answered) = oneshot::channel();
+        let input = Input::Pause(request.into_inner().name, answer);
+        self.core.send(input).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(standstill_ns) => Ok(Response::new(v1::PauseJobReply { standstill_ns })),
+            Err(Unpaused::Untold(error)) => Err(not_steered(&error)),
+            Err(Unpaused::Resumed) => {
+                let problem = "name: somebody had the job go on before it stood still";
+                Err(Status::aborted(problem))
+            }
+        }
+    }
+
+    async fn resume_job(
+        &self,
+        request: Request<v1::ResumeJobRequest>,
+    ) -> Result<Response<v1::ResumeJobReply>, Status> {
+        let (answer, answered) = oneshot::channel();
+        let input = Input::Resume(request.into_inner().name, answer);
+        self.core.send(input).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(()) => Ok(Response::new(v1::ResumeJobReply {})),
+            Err(error) => Err(not_steered(&error)),
+        }
+    }
+
+    async fn resize_job(
+        &self,
+        request: Request<v1::ResizeJobRequest>,
+    ) -> Result<Response<v1::ResizeJobReply>, Status> {
+        let v1::ResizeJobRequest { name, workers } = request.into_inner();
+        // One that is too great is beyond all places.
+        let workers = u16::try_from(workers).unwrap_or(u16::MAX);
+        let (answer, answered) = oneshot::channel();
+        self.core.send(Input::Resize(name, workers, answer)).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(resize) => {
+                let resize = Some(status::resize_to_proto(&resize));
+                Ok(Response::new(v1::ResizeJobReply { resize }))
+            }
+            Err(Unresized::Untold(error)) => Err(not_steered(&error)),
+            Err(Unresized::Reverted(problem)) => Err(Status::aborted(problem)),
+        }
+    }
+
     async fn hold(
         &self,
         request: Request<v1::HoldRequest>,
@@ -106,6 +158,42 @@ impl Workers for Northbound {
                 Err(Status::failed_precondition(format!("{}: {}", refusal.field, refusal.problem)))
             }
         }
+    }
+
+    async fn set_band_policy(
+        &self,
+        request: Request<v1::SetBandPolicyRequest>,
+    ) -> Result<Response<v1::SetBandPolicyReply>, Status> {
+        let asked = request.into_inner();
+        let config = band_policy(&asked).map_err(|refused| invalid(&refused))?;
+        let (answer, answered) = oneshot::channel();
+        let input = Input::SetBandPolicy(config, asked.seen_change, answer);
+        self.core.send(input).await.map_err(|_| gone())?;
+        match answered.await.map_err(|_| gone())? {
+            Ok(BandsSet { changes, jobs_changed }) => {
+                Ok(Response::new(v1::SetBandPolicyReply { changes, jobs_changed }))
+            }
+            Err(refusal) if ["bands", "seen_change"].contains(&refusal.field) => {
+                Err(Status::failed_precondition(refusal.to_string()))
+            }
+            Err(refusal) => Err(Status::invalid_argument(refusal.to_string())),
+        }
+    }
+}
+
+fn band_policy(asked: &v1::SetBandPolicyRequest) -> Result<BandsConfig, v1::Refused> {
+    let policy: BandPolicy = code(asked.policy)?;
+    let interval_s = match asked.interval_s {
+        0 => BandsConfig::default().interval_s,
+        interval_s => interval_s,
+    };
+    Ok(BandsConfig { policy, interval_s })
+}
+
+fn not_steered(error: &SteerError) -> Status {
+    match error {
+        SteerError::Unknown => Status::not_found(error.to_string()),
+        _ => Status::failed_precondition(error.to_string()),
     }
 }
 

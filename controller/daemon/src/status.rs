@@ -1,6 +1,7 @@
 //! Figures for tools and people: gRPC, Prometheus, text and JSON. All from the one [`Snapshot`].
 
 mod metrics;
+mod reduces;
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -11,6 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tonic::{Request, Response, Status};
+use weft_control::JobState;
+use weft_controller_engine::{BandStatus, GroupStatus, WorkerStatus};
 use weft_process::metrics as http;
 use weft_rpc::v1;
 use weft_rpc::v1::status_server::Status as StatusService;
@@ -19,6 +22,7 @@ use crate::auth::Refusals;
 use crate::core::{CoreSender, Input, Snapshot};
 use crate::error::DaemonError;
 pub use metrics::write_metrics;
+pub(crate) use reduces::resize_to_proto;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -93,6 +97,18 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             installs_refused: counters.installs_refused,
             unreachable: counters.unreachable,
             refusing: job.refusing.clone(),
+            workers: job.workers.iter().map(worker_to_proto).collect(),
+            groups: job.groups.iter().map(group_to_proto).collect(),
+            state: v1::JobState::from(job.state).into(),
+            pauses: job.pauses.pauses,
+            standstill_last_ns: job.pauses.standstill_last_ns,
+            standstill_max_ns: job.pauses.standstill_max_ns,
+            label: job.bands.label.into(),
+            band: job.bands.band.map(u32::from),
+            band_changes: counters.band_changes,
+            band_boxes_done: job.bands.boxes_done,
+            band_boxes_awaited: job.bands.boxes_awaited,
+            band_refused: job.bands.refused.clone(),
         }
     });
     let hosts = status.hosts.iter().map(|host| v1::HostStatus {
@@ -102,6 +118,8 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         confidence: host.confidence,
         probe_up_bytes: host.probe_up_bytes,
         probe_down_bytes: host.probe_down_bytes,
+        received_bytes_per_sec: host.carried.map(|(received, _)| received),
+        sent_bytes_per_sec: host.carried.map(|(_, sent)| sent),
     });
     let nodes = status.nodes.iter().map(|node| v1::NodeStatus {
         name: node.name.clone(),
@@ -115,6 +133,7 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
         jobs: jobs.collect(),
         hosts: hosts.collect(),
         nodes: nodes.collect(),
+        reduces: status.reduces.iter().map(reduces::to_proto).collect(),
         plans: status.plans,
         plan_last_ns: snapshot.plan_last_ns,
         plan_max_ns: snapshot.plan_max_ns,
@@ -123,6 +142,35 @@ fn to_proto(snapshot: &Snapshot) -> v1::StatusReply {
             .iter()
             .map(|(field, count)| ((*field).to_owned(), *count))
             .collect(),
+        band_policy: v1::BandPolicy::from(status.band_policy).into(),
+        band_interval_ns: status.band_interval_ns,
+        band_rotations: status.band_rotations,
+        band_policy_changes: status.band_policy_changes,
+    }
+}
+
+fn worker_to_proto(worker: &WorkerStatus) -> v1::WorkerStatus {
+    v1::WorkerStatus {
+        rank: worker.rank.into(),
+        host: worker.host.clone(),
+        is_attached: worker.is_attached,
+        outstanding: u32::try_from(worker.outstanding).unwrap_or(u32::MAX),
+        requested: worker.requested,
+        committed: worker.committed,
+        asked_ago_ns: worker.asked_ago_ns,
+        lag_mean_ns: worker.lag_mean_ns,
+    }
+}
+
+fn group_to_proto(group: &GroupStatus) -> v1::GroupStatus {
+    v1::GroupStatus {
+        group: group.group,
+        order: group.order,
+        ranks: group.ranks.iter().copied().map(u32::from).collect(),
+        via: group.via.map(u32::from),
+        state: group.state.to_owned(),
+        age_ns: group.age_ns,
+        is_late: group.is_late,
     }
 }
 
@@ -170,10 +218,38 @@ pub fn write_text(snapshot: &Snapshot) -> String {
             mean(counters.commit_sum_ns, counters.committed) as f64 / 1e6,
             counters.delay_max,
         );
+        if job.state != JobState::Running {
+            let _ = writeln!(text, "  {}", job.state);
+        }
+        if job.pauses.pauses > 0 {
+            let _ = writeln!(
+                text,
+                "  {} pauses, from the word to the standstill {:.3} ms, at most {:.3} ms",
+                job.pauses.pauses,
+                job.pauses.standstill_last_ns as f64 / 1e6,
+                job.pauses.standstill_max_ns as f64 / 1e6,
+            );
+        }
         if !job.refusing.is_empty() {
             let count = counters.installs_refused;
             let _ = writeln!(text, "  groups are refused ({count} times) by {}", job.refusing);
         }
+        if let Some(band) = job.bands.band {
+            let BandStatus { label, boxes_done, boxes_awaited, refused, .. } = &job.bands;
+            let _ = write!(
+                text,
+                "  band {band} for frames with DSCP {label}, at {boxes_done} boxes, {boxes_awaited} \
+                 to answer, {} changes",
+                counters.band_changes
+            );
+            let _ = match refused.as_str() {
+                "" => writeln!(text),
+                refused => writeln!(text, "; refused by {refused}"),
+            };
+        }
+    }
+    for job in &status.reduces {
+        reduces::write_text(&mut text, job);
     }
     for host in &status.hosts {
         let _ = writeln!(

@@ -73,7 +73,7 @@ impl Worker {
 }
 
 fn hello(rank: u32) -> v1::WorkerHello {
-    v1::WorkerHello { job: 1, name: None, rank, life: 7 }
+    v1::WorkerHello { job: 1, name: None, rank, life: 7, position: None }
 }
 
 fn request(update_id: u64) -> v1::TransferRequest {

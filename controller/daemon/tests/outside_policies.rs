@@ -71,7 +71,7 @@ async fn ask(channel: &Channel) -> Heard {
         }
     });
     let (worker, outbound) = mpsc::channel(8);
-    let hello = v1::WorkerHello { job: 2, name: None, rank: 0, life: 7 };
+    let hello = v1::WorkerHello { job: 2, name: None, rank: 0, life: 7, position: None };
     worker.send(v1::WorkerMessage { message: Some(Said::Hello(hello)) }).await.unwrap();
     let mut workers = WorkersClient::new(channel.clone());
     let mut heard = workers.attach(ReceiverStream::new(outbound)).await.unwrap().into_inner();

@@ -126,7 +126,7 @@ async fn attach_worker(
     rank: u32,
 ) -> Result<(mpsc::Sender<v1::WorkerMessage>, Replies), Status> {
     let (said, outbound) = mpsc::channel(8);
-    let hello = v1::WorkerHello { job, name: None, rank, life: 7 };
+    let hello = v1::WorkerHello { job, name: None, rank, life: 7, position: None };
     said.send(v1::WorkerMessage { message: Some(Said::Hello(hello)) }).await.unwrap();
     let mut client = WorkersClient::new(channel.clone());
     let heard = client.attach(ReceiverStream::new(outbound)).await?.into_inner();

@@ -79,9 +79,9 @@ impl Controller {
         work / u128::from(rate) >= u128::from(self.config.tuning.gather_window_ns())
     }
 
-    /// A job can be planned while its server listens and has told its state.
+    /// A job can be planned while it runs, and its server listens and has told its state.
     pub(super) fn can_plan(&self, job: &Job) -> bool {
-        job.is_known && self.nodes[job.server.index()].is_attached()
+        job.is_known && job.pause.by().is_none() && self.nodes[job.server.index()].is_attached()
     }
 
     /// Plans everything that is not granted.
@@ -105,7 +105,8 @@ impl Controller {
         let aged_ns = now_ns.saturating_sub(tuning.age_limit_ns());
         let batch_max = tuning.batch_max as u64;
         loop {
-            // The longest waiting first once it is over the age limit, else the least served.
+            // The longest waiting first once it is over the age limit, else the best band, and in it
+            // the least served.
             let next = (0..turns.len())
                 .filter(|i| !turns[*i].left.is_empty() && turns[*i].planned_updates < batch_max)
                 .min_by(|a, b| {
@@ -114,11 +115,12 @@ impl Controller {
                         let asked_ns = job.pending[&turns[i].left[0]].asked_ns;
                         (
                             if asked_ns <= aged_ns { asked_ns } else { u64::MAX },
+                            self.bands.rank(turns[i].job),
                             turns[i].virtual_bytes,
                         )
                     };
                     let (a, b) = (key(*a), key(*b));
-                    a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+                    (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2))
                 });
             let Some(next) = next else { break };
             let count = turns[next].left.len().min(limit);

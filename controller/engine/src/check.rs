@@ -5,8 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use thiserror::Error;
-use weft_config::controller::{Config, JobConfig, NodeConfig, RackConfig, Tuning};
+use weft_config::controller::{Config, JobConfig, NodeConfig, RackConfig, ReduceConfig, Tuning};
 use weft_control::{Mode, UPDATE_CHUNKS_MAX, is_pushed};
+use weft_wire::quant::is_exponent;
 
 /// A configuration, or a job, that makes no sense.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -35,6 +36,9 @@ type Checked<T> = Result<T, ConfigError>;
 /// Checks racks, hosts, boxes and tuning, and adds a box for every host that has none.
 pub(super) fn network(config: &mut Config) -> Checked<()> {
     tuning(&config.tuning)?;
+    if let Some(problem) = config.bands.and_then(|bands| bands.interval_problem()) {
+        return Err(ConfigError::new("bands.interval_s", problem));
+    }
     let mut racks = BTreeSet::new();
     for (i, rack) in config.racks.iter().enumerate() {
         let RackConfig { name, up_bytes_per_sec, down_bytes_per_sec } = rack;
@@ -77,6 +81,43 @@ pub(super) fn network(config: &mut Config) -> Checked<()> {
         name,
         address: String::new(),
     }));
+    Ok(())
+}
+
+/// Checks an allreduce job against the boxes and hosts. `at` is its path.
+pub(super) fn reduce(at: &str, job: &ReduceConfig, config: &Config) -> Checked<()> {
+    let err = |leaf: &str, problem: String| Err(ConfigError::new(format!("{at}{leaf}"), problem));
+    if let Some(problem) = name_problem(&job.name) {
+        return err("name", problem);
+    }
+    if !config.nodes.iter().any(|node| node.name == job.aggregator) {
+        let problem = format!("there is no node `{}`; add a [[node]]", shown(&job.aggregator));
+        return err("aggregator", problem);
+    }
+    if job.places.is_empty() || job.places.len() > PLACES_MAX {
+        return err("places", format!("are {}; give 1 to {PLACES_MAX}", job.places.len()));
+    }
+    if job.workers == 0 || usize::from(job.workers) > job.places.len() {
+        let problem = format!("is {}; there are {} places", job.workers, job.places.len());
+        return err("workers", problem);
+    }
+    let mut addresses = BTreeSet::new();
+    for (i, place) in job.places.iter().enumerate() {
+        if !config.hosts.iter().any(|host| host.name == place.host) {
+            let problem = format!("there is no host `{}`; add a [[host]]", shown(&place.host));
+            return err(&format!("places[{i}].host"), problem);
+        }
+        if !addresses.insert(place.address) {
+            let problem = format!("{} is another place's; each has its own", place.address);
+            return err(&format!("places[{i}].address"), problem);
+        }
+    }
+    if !is_exponent(job.exponent) {
+        return err("exponent", format!("is {}; give -126 to 126", job.exponent));
+    }
+    if job.elements == 0 {
+        return err("elements", "must be at least 1".into());
+    }
     Ok(())
 }
 
@@ -293,3 +334,5 @@ mod tests {
         assert_eq!(Tuning::default().policy, policy::default().name());
     }
 }
+/// Places of an allreduce job: a group's members.
+const PLACES_MAX: usize = 64;

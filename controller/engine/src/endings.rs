@@ -117,6 +117,9 @@ impl Controller {
             job.end_update(member.rank);
             if let Decision::Committed(_) = decision {
                 job.counters.commit_sum_ns += now_ns.saturating_sub(request.asked_ns);
+                if let Some(worker) = job.worker_mut(member.rank) {
+                    worker.note_commit();
+                }
                 if job.config.ack == AckMode::Replica {
                     // The server tells it, when the replica has it too.
                     continue;

@@ -33,6 +33,8 @@ impl Controller {
         let checked = self.check_event(node, job, event);
         self.checked(checked)?;
         self.held(node, job, event);
+        self.hear_reduce_box(now_ns, node, job, event);
+        self.note_band(node, job, event);
         self.nodes[node.index()].count_event(now_ns);
         self.accounts.note_event(node, job, event);
         if !self.jobs.contains_key(&job) {
@@ -68,7 +70,9 @@ impl Controller {
             | Event::StoodDown { .. }
             | Event::HoldingInstalled { .. }
             | Event::HoldingRemoved { .. }
-            | Event::HoldingRefused { .. } => {}
+            | Event::HoldingRefused { .. }
+            | Event::BandSet { .. }
+            | Event::BandRefused { .. } => {}
             Event::Promoted { epoch, applied, order, version, momentum_norm } => {
                 let promoted = Promoted { epoch, applied, order, version, momentum_norm };
                 self.promoted(now_ns, job, node, promoted);
@@ -85,6 +89,10 @@ impl Controller {
         event: &Event,
     ) -> Result<(), Refusal> {
         check_figures(event)?;
+        if matches!(event, Event::BandSet { .. } | Event::BandRefused { .. }) {
+            // Of jobs that ended meanwhile too; what was not asked has no effect.
+            return Ok(());
+        }
         if event.holding().is_some() {
             // Boxes hold things for jobs that are none of this controller's too.
             return Ok(());
@@ -121,7 +129,9 @@ impl Controller {
             Event::StoodDown { .. } => is_former,
             Event::HoldingInstalled { .. }
             | Event::HoldingRemoved { .. }
-            | Event::HoldingRefused { .. } => true,
+            | Event::HoldingRefused { .. }
+            | Event::BandSet { .. }
+            | Event::BandRefused { .. } => true,
         };
         // What a former server had still to say changes nothing.
         if is_former && !may {

@@ -14,16 +14,18 @@ use super::message::{GrantSegment, NodeId};
 use super::status::JobCounters;
 
 mod numbers;
+mod pause;
 mod promotion;
 mod replica;
 mod round;
 mod worker;
 
 pub(super) use numbers::Numbers;
+pub(super) use pause::Pause;
 pub(super) use promotion::Promotion;
 pub(super) use replica::ReplicaProgress;
 pub(super) use round::Round;
-pub(super) use worker::Worker;
+pub(super) use worker::{FirstAsked, Worker};
 
 /// Names a request; grows with every one.
 pub(super) type Ticket = u64;
@@ -65,7 +67,10 @@ pub(super) struct Job {
     pub(super) refusing: Option<(NodeId, InstallError)>,
     /// What the server's box was last told to receive at most.
     pub(super) told_rate_bytes_per_sec: u64,
+    pub(super) pause: Pause,
     pub(super) counters: JobCounters,
+    /// Who is late is so after this.
+    pub(super) first_asked: FirstAsked,
 }
 
 /// A request that is not granted.

@@ -9,6 +9,7 @@
 //!
 //! | file | decides |
 //! | --- | --- |
+//! | `bands` | whose frames leave a host first |
 //! | `requests` | which requests make sense |
 //! | `batch` | when plans are made, whose turn it is, what a policy is asked |
 //! | `answer` | what a plan means for the groups |
@@ -25,6 +26,8 @@
 //! | `counters` | what a host's counters say of others |
 //! | `probes` | when a link that is idle is probed |
 //! | `accounts` | what each box has in each of its jobs, as it told |
+//! | `pause` | when a job that is to pause stands still |
+//! | `reduce` | before which round the workers of an allreduce stop, and who goes on |
 //! | `unregister` | what becomes of a job that ends at run time |
 //! | `rows` | group ids |
 //! | `node`, `job/worker` | what is known of a box, and of a worker |
@@ -59,6 +62,7 @@ use weft_plan::policy::{self, AnyPolicy};
 
 mod accounts;
 mod answer;
+mod bands;
 mod batch;
 mod check;
 mod counters;
@@ -74,8 +78,10 @@ mod message;
 mod node;
 mod nodes;
 mod numbers;
+mod pause;
 mod probes;
 mod promote;
+mod reduce;
 mod refusals;
 mod requests;
 mod rows;
@@ -86,25 +92,34 @@ mod status;
 mod tests;
 mod unregister;
 
+pub use bands::{BandStatus, BandsSet};
 pub use check::{ConfigError, shown};
 pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
+pub use pause::{SteerError, Steerer};
+pub use reduce::{ReduceStatus, Resize, SavedReduce};
 pub use saved::{Saved, SavedJob};
-pub use status::{HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status};
+pub use status::{
+    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, PauseStatus, ReplicaStatus,
+    Status, WorkerStatus,
+};
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
-    Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig,
+    BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig,
+    Tuning, WorkerConfig,
 };
 
 use accounts::Accounts;
+use bands::Bands;
 use counters::Counters;
 use flights::Flights;
 use job::{Group, Job};
 use links::Links;
 use node::Node;
 use probes::Probes;
+use reduce::Reduce;
 use rows::Rows;
 
 /// Finds a policy by the name in a configuration.
@@ -120,7 +135,9 @@ pub struct Controller {
     flights: Flights,
     nodes: Vec<Node>,
     accounts: Accounts,
+    bands: Bands,
     jobs: BTreeMap<JobId, Job>,
+    reduces: BTreeMap<JobId, Reduce>,
     groups: BTreeMap<GroupId, Group>,
     rows: Rows,
     registered: Vec<JobConfig>,
@@ -140,6 +157,8 @@ pub struct Controller {
     leases_at_ns: u64,
     /// A server was replaced, or is about to be, and that is not saved.
     is_promotion_unsaved: bool,
+    /// Somebody paused or resumed a job, and that is not saved.
+    is_steering_unsaved: bool,
     saved_ceiling: u32,
     saved_jobs: usize,
 }
@@ -179,6 +198,8 @@ impl Controller {
             .chain(acknowledged)
             .chain(self.lease_due_ns(self.leases_at_ns))
             .chain(self.probes.due_ns())
+            .chain(self.reduce_due_ns())
+            .chain(self.bands.due_ns())
             .min()
     }
 
@@ -190,6 +211,7 @@ impl Controller {
             let _ = self.handle_event(now_ns, node, job, &Event::Installed { group });
         }
         self.forgive_pause(now_ns);
+        self.check_bands(now_ns);
         self.fail_nodes(now_ns);
         self.check_leases(now_ns);
         self.leases_at_ns = now_ns;
@@ -201,6 +223,8 @@ impl Controller {
         self.replan = self.replan.filter(|why| *why == Why::Bandwidth);
         self.install_due(now_ns);
         self.skip_unused();
+        self.note_standstills(now_ns);
+        self.check_reduces(now_ns);
         self.send_probes(now_ns);
     }
 

@@ -177,6 +177,11 @@ impl Links {
         self.estimator.forget_counters(self.topology.up(host));
     }
 
+    /// A host's name.
+    pub(super) fn host_name(&self, host: HostId) -> String {
+        self.template.hosts.get(host.index()).map_or_else(String::new, |host| host.name.clone())
+    }
+
     /// What every host has to give.
     pub(super) fn status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
         let names = self.template.hosts.iter().map(|host| &host.name);
@@ -208,6 +213,7 @@ impl Links {
                 confidence: up.min(down),
                 probe_up_bytes: probed(pair[0]),
                 probe_down_bytes: probed(pair[1]),
+                carried: None,
             }
         };
         names.zip(links.chunks_exact(2)).map(status).collect()

@@ -6,16 +6,18 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    BoxIndex, Command, Decision, DropReason, Holding, HoldingError, InstallError, OrderNumber,
-    ServerEpoch, Version,
+    BandError, BoxIndex, Cohort, Command, Decision, DropReason, Holding, HoldingError,
+    InstallError, JobState, OrderNumber, RoundOrder, ServerEpoch, Version,
 };
 pub use weft_control::{NodeHello, OpenGroup, RoleState};
 use weft_wire::{GroupId, JobId, Rank};
 
 use weft_plan::net::estimate::train::{Arrival, Reading};
 
+use super::reduce::Resize;
+
 /// A box, as the controller counts them.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct NodeId(pub u16);
 
 impl NodeId {
@@ -131,6 +133,42 @@ pub enum Action {
         /// Done, or why not.
         outcome: Result<(), NotHeld>,
     },
+    /// Tell whoever waits for it, and write down: a job does something else now.
+    State {
+        /// The job.
+        job: JobId,
+        /// What it does.
+        state: JobState,
+        /// Once it stands still: how long that took from the word on.
+        after_ns: Option<u64>,
+    },
+    /// Tell a worker of an allreduce who its cohort is.
+    Cohort {
+        /// The job.
+        job: JobId,
+        /// The worker.
+        rank: Rank,
+        /// Its cohort.
+        cohort: Cohort,
+    },
+    /// Tell a worker of an allreduce what it may do.
+    Order {
+        /// The job.
+        job: JobId,
+        /// The worker.
+        rank: Rank,
+        /// Number of the order.
+        turn: u32,
+        /// The order.
+        order: RoundOrder,
+    },
+    /// Tell whoever waits for it, and write down: a resize has come to its end.
+    Resized {
+        /// The job.
+        job: JobId,
+        /// How long it took; or why the job goes on as it was.
+        outcome: Result<Resize, String>,
+    },
     /// Tell people.
     Notice {
         /// The job.
@@ -213,6 +251,22 @@ pub enum Notice {
         /// The epoch of the server that has the job.
         epoch: ServerEpoch,
     },
+    /// The job's frames leave the host of its server in another band. `None`: with the rest.
+    Band {
+        /// The band that it had.
+        from: Option<u8>,
+        /// The one that it is to have.
+        to: Option<u8>,
+    },
+    /// A box did not give the job its band.
+    BandRefused {
+        /// Which.
+        node: String,
+        /// The band.
+        band: Option<u8>,
+        /// Why.
+        error: BandError,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -252,6 +306,24 @@ impl fmt::Display for Notice {
                  another one since epoch {}; end it, and begin the next job with new files",
                 epoch.0
             ),
+            Self::Band { from, to } => {
+                write!(f, "band {} instead of {}", Shown(*to), Shown(*from))
+            }
+            Self::BandRefused { node, band, error } => {
+                write!(f, "`{node}` does not give it band {}: {error}", Shown(*band))
+            }
+        }
+    }
+}
+
+/// A band as people read it.
+struct Shown(Option<u8>);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(band) => band.fmt(f),
+            None => f.write_str("none"),
         }
     }
 }

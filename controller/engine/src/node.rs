@@ -35,6 +35,7 @@ pub(super) struct Node {
     commands: u64,
     /// What it holds for jobs, as it says: at most [`HOLDINGS_MAX`].
     holdings: BTreeSet<(JobId, Holding)>,
+    applies_bands: bool,
 }
 
 /// What a hello of a box says of its lives.
@@ -63,6 +64,7 @@ impl Node {
             events: 0,
             commands: 0,
             holdings: BTreeSet::new(),
+            applies_bands: false,
         }
     }
 
@@ -131,6 +133,16 @@ impl Node {
         } else if self.holdings.len() < HOLDINGS_MAX {
             self.holdings.insert((job, holding));
         }
+    }
+
+    /// Whether it gives jobs their bands on its host's link.
+    pub(super) const fn applies_bands(&self) -> bool {
+        self.applies_bands
+    }
+
+    /// It says whether it does.
+    pub(super) const fn set_bands(&mut self, applies_bands: bool) {
+        self.applies_bands = applies_bands;
     }
 
     /// It attaches, in this life.

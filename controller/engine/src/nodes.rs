@@ -10,6 +10,7 @@ use weft_control::{Command, Event, GROUPS_OPEN_MAX, GroupDescriptor, OrderNumber
 use weft_wire::{GroupId, JobId, Members};
 
 use super::accounts::ROLES_MAX;
+use super::bands::BANDS_HELD_MAX;
 use super::check;
 use super::job::{Group, GroupState, Member, Offers};
 use super::message::{NodeHello, NodeId, OpenGroup, Refusal, Reporter, RoleState};
@@ -28,9 +29,11 @@ impl Controller {
         let node = &mut self.nodes[id.index()];
         let Arrival { is_new_life, is_new_here } = node.attach(now_ns, hello.life);
         node.set_holdings(&hello.holdings);
+        node.set_bands(hello.bands.is_some());
         let addresses = hello.roles.iter().map(|state| &state.address);
         addresses.filter(|address| !address.is_empty()).for_each(|at| node.set_address(at));
         self.accounts.begin(id, hello, is_new_life);
+        self.bands.attach(id, hello.bands.as_deref());
         for state in &hello.roles {
             // The account: what it says again of a life may be older than its events.
             if let Some(state) = self.accounts.get(id, state.job).cloned()
@@ -43,6 +46,7 @@ impl Controller {
             self.forget_holdings(id);
             self.need_plan(Why::Failure);
         }
+        self.attach_reduce_box(id);
         Ok(id)
     }
 
@@ -74,6 +78,8 @@ impl Controller {
         let host = node.host();
         self.count_anew(host, Reporter::Box(id));
         self.forget_holdings(id);
+        self.detach_reduce_box(id);
+        self.bands.detach(id);
         self.need_plan(Why::Failure);
     }
 
@@ -89,6 +95,9 @@ impl Controller {
         }
         if hello.holdings.len() > HOLDINGS_MAX {
             return Err(Refusal::new("holdings", format!("are more than {HOLDINGS_MAX}")));
+        }
+        if hello.bands.as_ref().is_some_and(|bands| bands.len() > BANDS_HELD_MAX) {
+            return Err(Refusal::new("bands", format!("are of more than {BANDS_HELD_MAX} jobs")));
         }
         for (i, state) in hello.roles.iter().enumerate() {
             if hello.roles[..i].iter().any(|other| other.job == state.job) {

@@ -84,6 +84,7 @@ impl Controller {
             return;
         }
         job.server = node;
+        self.bands.note_change();
         job.replica = None;
         job.replica_progress.release();
         self.nodes[node.index()].name().clone_into(&mut job.config.server);

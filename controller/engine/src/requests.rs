@@ -79,8 +79,10 @@ impl Controller {
             0 => job.config.update_bytes(),
             given => given,
         };
+        let lag_ns = job.first_asked.lag_ns(now_ns, request.version.0);
         let worker = &mut job.workers[rank.index()];
         worker.ask(request.update_id);
+        worker.note_request(now_ns, lag_ns);
         job.counters.requested += 1;
         job.unplanned_since_ns.get_or_insert(now_ns);
         let pending = Pending {

@@ -2,7 +2,8 @@
 //!
 //! Order numbers, versions and open groups are the servers' to tell. Here is the rest: how many
 //! times rows were used (a group id is not to come twice), who was dropped lately (the drop
-//! budget), which server was replaced by its replica, and jobs that were registered at run time.
+//! budget), which server was replaced by its replica, who is paused, and jobs that were registered at
+//! run time.
 //! It may be lost without harm to a model: a controller that has none promotes nobody before the
 //! server itself has said that it did not leave its replica.
 
@@ -12,6 +13,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use weft_config::controller::JobConfig;
+
+use super::pause::Steerer;
+use super::reduce::SavedReduce;
 
 /// The content of the state file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -23,6 +27,9 @@ pub struct Saved {
     pub generation_ceiling: u32,
     /// By name of the job.
     pub jobs: BTreeMap<String, SavedJob>,
+    /// Allreduce jobs by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reduces: BTreeMap<String, SavedReduce>,
     /// Jobs registered at run time.
     pub registered: Vec<JobConfig>,
 }
@@ -50,6 +57,9 @@ pub struct SavedJob {
     /// Its server said that it had not left its replica; only a controller could have it do so.
     #[serde(default, alias = "is_vouched")]
     pub is_replica_confirmed: bool,
+    /// Who had it pause, while it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Steerer>,
 }
 
 impl Saved {

@@ -11,10 +11,11 @@ use weft_wire::{JobId, Rank};
 use weft_plan::case::HostId;
 
 use super::accounts::Accounts;
+use super::bands::Bands;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
-use super::job::{Job, Numbers, Promotion, ReplicaProgress, Round, Worker};
+use super::job::{FirstAsked, Job, Numbers, Pause, Promotion, ReplicaProgress, Round, Worker};
 use super::links::Links;
 use super::message::NodeId;
 use super::node::Node;
@@ -39,6 +40,7 @@ impl Controller {
         let host = |node: &NodeConfig| links.host(&node.host).unwrap_or(HostId(0));
         let nodes = config.nodes.iter().map(|node| Node::new(node, host(node)));
         let jobs = core::mem::take(&mut config.jobs);
+        let reduces = core::mem::take(&mut config.reduces);
         let mut controller = Self {
             flights: Flights::new(config.hosts.len()),
             counters: Counters::new(config.hosts.len()),
@@ -47,7 +49,9 @@ impl Controller {
             links,
             policies,
             accounts: Accounts::default(),
+            bands: Bands::new(config.bands),
             jobs: BTreeMap::new(),
+            reduces: BTreeMap::new(),
             groups: BTreeMap::new(),
             rows: Rows::new(saved.generation_ceiling),
             registered: Vec::new(),
@@ -61,12 +65,16 @@ impl Controller {
             is_saved: false,
             leases_at_ns: 0,
             is_promotion_unsaved: false,
+            is_steering_unsaved: false,
             saved_ceiling: saved.generation_ceiling,
             saved_jobs: saved.registered.len(),
             config,
         };
         for (i, job) in jobs.into_iter().enumerate() {
             controller.add_job(&format!("job[{i}]."), job, saved)?;
+        }
+        for (i, job) in reduces.into_iter().enumerate() {
+            controller.add_reduce(&format!("reduce[{i}]."), job, saved)?;
         }
         for job in &saved.registered {
             // One that the configuration has meanwhile, or no longer has room for, is forgotten.
@@ -112,7 +120,13 @@ impl Controller {
             let problem = format!("{} is job `{}` already", job.index, other.config.name);
             return Err(ConfigError::taken(format!("{at}index"), problem));
         }
-        if self.jobs.values().any(|other| other.config.name == job.name) {
+        if let Some(other) = self.reduces.get(&id) {
+            let problem = format!("{} is allreduce job `{}` already", job.index, other.config.name);
+            return Err(ConfigError::taken(format!("{at}index"), problem));
+        }
+        if self.reduce_by_name(&job.name).is_some()
+            || self.jobs.values().any(|other| other.config.name == job.name)
+        {
             let problem = format!("`{}` is given twice; names are unique", job.name);
             return Err(ConfigError::taken(format!("{at}name"), problem));
         }
@@ -165,10 +179,13 @@ impl Controller {
             virtual_bytes: 0.0,
             refusing: None,
             told_rate_bytes_per_sec: 0,
+            pause: Pause::restored(known.paused),
             counters: JobCounters::default(),
+            first_asked: FirstAsked::default(),
             config: job,
         };
         self.jobs.insert(id, entry);
+        self.bands.add_job(id);
         Ok(id)
     }
 
@@ -180,6 +197,7 @@ impl Controller {
         }
         self.is_saved = true;
         self.is_promotion_unsaved = false;
+        self.is_steering_unsaved = false;
         self.saved_ceiling = self.rows.ceiling();
         self.saved_jobs = self.registered.len();
         let jobs = self.jobs.values().map(|job| {
@@ -189,6 +207,7 @@ impl Controller {
             let mut saved = SavedJob {
                 recent: recent.collect(),
                 dropped_before: dropped.map(|(rank, _)| rank).collect(),
+                paused: job.pause.by(),
                 ..SavedJob::default()
             };
             job.promotion.save(&job.config.server, &mut saved);
@@ -198,18 +217,22 @@ impl Controller {
             schema: SCHEMA,
             generation_ceiling: self.saved_ceiling,
             jobs: jobs.collect(),
+            reduces: (self.reduces.values())
+                .map(|job| (job.config.name.clone(), job.save()))
+                .collect(),
             registered: self.registered.clone(),
         })
     }
 
     /// Whether the state is to be on disk before anything else happens: ids would come twice after
-    /// a crash, a job would be forgotten, or a server that was replaced. Otherwise once in a while
+    /// a crash, a job would be forgotten, or a server that was replaced, or a job's pause. Otherwise once in a while
     /// is enough.
     #[must_use]
     pub const fn is_save_urgent(&self) -> bool {
         self.saved_ceiling != self.rows.ceiling()
             || self.saved_jobs != self.registered.len()
             || self.is_promotion_unsaved
+            || self.is_steering_unsaved
     }
 
     /// A job's configuration.

@@ -6,11 +6,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use weft_control::Holding;
+use weft_control::{BandPolicy, Holding, JobState};
+use weft_plan::case::HostId;
 use weft_wire::JobId;
 
 use super::Controller;
+use super::bands::BandStatus;
 use super::message::explain;
+use super::reduce::ReduceStatus;
+
+mod work;
+
+pub use work::{GroupStatus, WorkerStatus};
 
 /// What a job's updates came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
@@ -53,6 +60,8 @@ pub struct JobCounters {
     pub installs_refused: u64,
     /// Of the dropped: those whose group the server refused too often.
     pub unreachable: u64,
+    /// Times that its band became another one.
+    pub band_changes: u64,
 }
 
 /// All figures at one time.
@@ -60,6 +69,9 @@ pub struct JobCounters {
 pub struct Status {
     /// Jobs by index.
     pub jobs: Vec<JobStatus>,
+    /// Allreduce jobs by index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reduces: Vec<ReduceStatus>,
     /// Hosts by name.
     pub hosts: Vec<HostStatus>,
     /// Racks by name.
@@ -77,6 +89,14 @@ pub struct Status {
     pub probes: u64,
     /// Trains, transfers and counters that showed nothing: uneven, too short, absurd.
     pub samples_refused: u64,
+    /// The policy of bands, and how often it was set at run time.
+    pub band_policy: BandPolicy,
+    /// Time between two rotations.
+    pub band_interval_ns: u64,
+    /// Rotations since the policy was set.
+    pub band_rotations: u64,
+    /// How often an operator has set the policy.
+    pub band_policy_changes: u64,
 }
 
 /// A job.
@@ -110,6 +130,38 @@ pub struct JobStatus {
     /// The box that refused its last group and took none since, and why; empty: none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub refusing: String,
+    /// Its band on its server's host.
+    pub bands: BandStatus,
+    /// Whether it runs.
+    pub state: JobState,
+    /// Its pauses.
+    #[serde(flatten)]
+    pub pauses: PauseStatus,
+    /// Its workers by rank.
+    #[serde(skip)]
+    pub workers: Vec<WorkerStatus>,
+    /// Its first groups that are not decided, in their order.
+    #[serde(skip)]
+    pub groups: Vec<GroupStatus>,
+}
+
+/// What a job's pauses came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct PauseStatus {
+    /// Pauses that came to a standstill.
+    pub pauses: u64,
+    /// From the word to the standstill: the last one,
+    pub standstill_last_ns: u64,
+    /// and the longest.
+    pub standstill_max_ns: u64,
+}
+
+impl PauseStatus {
+    pub(super) fn note(&mut self, after_ns: u64) {
+        self.pauses += 1;
+        self.standstill_last_ns = after_ns;
+        self.standstill_max_ns = self.standstill_max_ns.max(after_ns);
+    }
 }
 
 /// A replica.
@@ -140,6 +192,10 @@ pub struct HostStatus {
     pub probe_up_bytes: u64,
     /// And over its downlink.
     pub probe_down_bytes: u64,
+    /// What its workers and boxes have received and sent lately, bytes per second; none where not
+    /// all of them have said so, and for a rack.
+    #[serde(skip)]
+    pub carried: Option<(u64, u64)>,
 }
 
 /// A box.
@@ -159,6 +215,16 @@ pub struct NodeStatus {
 }
 
 impl Controller {
+    fn host_status(&self, now_ns: u64, probed: &[u64]) -> Vec<HostStatus> {
+        let mut hosts = self.links.status(now_ns, probed);
+        for (index, host) in (0..).zip(&mut hosts) {
+            let id = HostId(index);
+            let rates = self.counters.own_rates(id, &self.reporters_on(id));
+            host.carried = rates.map(|(received, sent)| (whole(received), whole(sent)));
+        }
+        hosts
+    }
+
     /// Figures for reports.
     #[must_use]
     pub fn status(&self, now_ns: u64) -> Status {
@@ -183,6 +249,11 @@ impl Controller {
                 format!("{}: {}", self.nodes[node.index()].name(), explain(error))
             }),
             is_replica_lost: job.promotion.is_replica_left() || job.promotion.epoch().0 > 0,
+            workers: self.worker_status(now_ns, job),
+            groups: work::open_groups(now_ns, job, &self.groups),
+            state: job.pause.state(),
+            pauses: job.pause.status(),
+            bands: self.band_status(job.id),
         });
         let nodes = self.nodes.iter().map(|node| NodeStatus {
             name: node.name().to_owned(),
@@ -191,10 +262,12 @@ impl Controller {
             commands: node.counts().1,
             holdings: node.holdings().collect(),
         });
+        let (band_policy, band_interval_ns, band_rotations) = self.bands.policy();
         let (probes, probe_bytes) = self.probes.sent();
         Status {
             jobs: jobs.collect(),
-            hosts: self.links.status(now_ns, &probe_bytes),
+            reduces: self.reduce_status(),
+            hosts: self.host_status(now_ns, &probe_bytes),
             racks: self.links.rack_status(now_ns, &probe_bytes),
             nodes: nodes.collect(),
             plans: self.plans,
@@ -202,6 +275,19 @@ impl Controller {
             trains: self.links.trains().0,
             probes,
             samples_refused: self.links.trains().1.total(),
+            band_policy,
+            band_interval_ns,
+            band_rotations,
+            band_policy_changes: self.bands.changes(),
         }
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate that is not negative"
+)]
+const fn whole(rate: f64) -> u64 {
+    rate as u64
 }

@@ -15,6 +15,7 @@ mod fingerprints;
 mod holdings;
 mod job;
 mod own_policy;
+mod pause;
 mod probes;
 mod promotion;
 mod properties;

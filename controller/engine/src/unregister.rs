@@ -67,6 +67,7 @@ impl Controller {
             self.handle_worker_gone(id, rank);
         }
         self.jobs.remove(&id);
+        self.bands.remove_job(id);
         self.registered.retain(|job| job.name != name);
         self.is_saved = false;
         // Others may use what it was promised.

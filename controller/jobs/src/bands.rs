@@ -12,8 +12,10 @@
 
 use alloc::vec::Vec;
 
+pub use weft_control::BandPolicy;
+
 /// Bands that jobs may have; one more is for the rest of the traffic.
-pub const BANDS: u8 = 7;
+pub const BANDS: u8 = weft_control::JOB_BANDS;
 
 /// How often [`BandPolicy::RoundRobin`] rotates, where nothing else is said.
 pub const ROTATE_NS: u64 = 20_000_000_000;
@@ -38,39 +40,6 @@ pub const MODELS: [&str; 17] = [
     "inception3",
     "inception4",
 ];
-
-/// Who goes before whom on a host's link.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum BandPolicy {
-    /// Nobody: all share.
-    Fifo,
-    /// Each job keeps the band that it was given.
-    One,
-    /// The places of jobs of one model move on by one at each rotation.
-    RoundRobin,
-}
-
-impl BandPolicy {
-    /// Every policy, with its name.
-    pub const NAMES: [(Self, &str); 3] =
-        [(Self::Fifo, "fifo"), (Self::One, "one"), (Self::RoundRobin, "round-robin")];
-
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fifo => "fifo",
-            Self::One => "one",
-            Self::RoundRobin => "round-robin",
-        }
-    }
-
-    /// The policy of a name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(policy, _)| *policy)
-    }
-}
 
 /// Which jobs share the bands of a model.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

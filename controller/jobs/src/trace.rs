@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 
 use crate::cluster::Cluster;
 use crate::job::{Job, NS_PER_S};
-use crate::text::{Table, TextError, without_mark};
+#[cfg(feature = "json")]
+use crate::text::without_mark;
+use crate::text::{Table, TextError};
 
 pub mod alibaba;
 pub mod elasticflow;

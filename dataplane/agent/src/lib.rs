@@ -1,13 +1,15 @@
 //! What every agent of the controller, in a worker and in a box, does about its host's link: it
 //! tells what the link has carried, sends a probe train when it is told to, and tells how those of
 //! others arrived (`weft/v1/common.proto`: Telemetry, Probe, ProbePort, ProbeTrain). A box's agent
-//! also keeps a [`NodeState`], of what it says when it attaches.
+//! also keeps a [`NodeState`], of what it says when it attaches; a worker of an allreduce keeps
+//! [`rounds::Rounds`].
 //!
 //! Decides nothing: which host probes whom, and what the counters mean, is `weft-plan`'s business.
 //! Nothing here waits for a controller that does not listen; the queue of trains is bounded, and
 //! one that finds it full is a sample less.
 #![forbid(unsafe_code)]
 
+pub mod rounds;
 mod state;
 
 pub use state::NodeState;

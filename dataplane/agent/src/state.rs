@@ -20,6 +20,8 @@ pub struct NodeState {
     /// Commands about push jobs that the lanes have not answered, in order: which box of the job
     /// it becomes, if any.
     asked: VecDeque<Option<BoxIndex>>,
+    /// The bands that it has given to jobs, if it applies any.
+    bands: Option<BTreeMap<JobId, u8>>,
 }
 
 impl NodeState {
@@ -38,7 +40,15 @@ impl NodeState {
             roles: roles.into_iter().map(|state| (state.job, state)).collect(),
             holdings: holdings.into_iter().collect(),
             asked: VecDeque::new(),
+            bands: None,
         }
+    }
+
+    /// Of a box that applies bands, and has given none.
+    #[must_use]
+    pub fn with_bands(mut self) -> Self {
+        self.bands = Some(BTreeMap::new());
+        self
     }
 
     /// The hello as of now.
@@ -46,7 +56,8 @@ impl NodeState {
     pub fn hello(&self) -> NodeHello {
         let roles = self.roles.values().cloned().collect();
         let holdings = self.holdings.iter().copied().collect();
-        NodeHello { name: self.name.clone(), life: self.life, roles, holdings }
+        let bands = self.bands.as_ref().map(|bands| bands.iter().map(|(j, b)| (*j, *b)).collect());
+        NodeHello { name: self.name.clone(), life: self.life, roles, holdings, bands }
     }
 
     /// Notes what the lane is told.
@@ -71,6 +82,14 @@ impl NodeState {
             }
             Event::HoldingRemoved { holding } => {
                 self.holdings.remove(&(job, holding));
+            }
+            Event::BandSet { band } => {
+                if let Some(bands) = &mut self.bands {
+                    match band {
+                        Some(band) => bands.insert(job, band),
+                        None => bands.remove(&job),
+                    };
+                }
             }
             _ => {}
         }

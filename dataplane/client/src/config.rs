@@ -79,6 +79,8 @@ pub struct Config {
     pub offload: bool,
     /// Frame buffers of the port, of `mtu + 14` bytes each. Default 1024.
     pub frame_count: usize,
+    /// DSCP of this worker's frames, 0 to 63, as the box's file has it for the job. Default 0.
+    pub dscp: u8,
     /// How long the aggregator may take to answer the first handshake. Default 5 s.
     pub connect_timeout: Duration,
     /// How long a round, or the wait for the other workers, may go without progress. Default 30 s.
@@ -113,6 +115,7 @@ impl Config {
             mtu: 1500,
             offload: false,
             frame_count: 1024,
+            dscp: 0,
             connect_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),
@@ -192,6 +195,9 @@ impl Config {
             .ok_or(Error::Config { field: "rank", problem: "must be 0 to 63" })?;
         let local = Endpoint { mac, addr: self.local };
         let target = Endpoint { mac: self.aggregator_mac, addr: self.aggregator };
+        if self.dscp > 63 {
+            return Err(Error::Config { field: "dscp", problem: "is above 63" });
+        }
         let overhead: u16 = if self.local.is_ipv4() { 28 } else { 48 };
         let mut worker = WorkerConfig::new(JobId(self.job), row, rank, local, target);
         worker.element_type = self.numbers.element_type();

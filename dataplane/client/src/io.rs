@@ -6,6 +6,7 @@ use weft_engine::role::worker::{Event, Payload, Worker};
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
 use weft_wire::frame::Udp;
+use weft_wire::frame::label::set_dscp;
 use weft_wire::header::{HEADER_LEN, Packet};
 
 use crate::error::Error;
@@ -32,6 +33,8 @@ impl Workers<'_> {
 /// A port, its bursts, and the clock.
 pub(crate) struct Io<P: Port> {
     pub(crate) port: P,
+    /// DSCP of what is sent.
+    dscp: u8,
     origin: Instant,
     rx: Burst<P::Frame>,
     tx: Burst<P::Frame>,
@@ -39,9 +42,10 @@ pub(crate) struct Io<P: Port> {
 }
 
 impl<P: Port> Io<P> {
-    pub(crate) fn new(port: P) -> Self {
+    pub(crate) fn new(port: P, dscp: u8) -> Self {
         Self {
             port,
+            dscp,
             origin: Instant::now(),
             rx: Burst::new_const(),
             tx: Burst::new_const(),
@@ -117,6 +121,7 @@ impl<P: Port> Io<P> {
                 };
                 let Some(len) = written else { break };
                 frame.set_len(len);
+                set_dscp(frame.as_mut(), self.dscp);
                 self.tx.push(frame);
             }
             if self.tx.is_empty() {

@@ -22,7 +22,9 @@
 //! | [`Background`] | a session in a thread of its own, and a [`Ticket`] for each sum under way |
 //! | [`WorkerPort`] | UDP sockets, or memory shared with an aggregator of this host |
 //! | [`Error`] | why not; names the members that are missing |
+//! | [`checkpoint`] | what a job keeps of itself, to begin again with as many workers or others |
 //! | [`payload`] | the caller's vectors, as engines take and give them |
+//! | [`rounds`] | an allreduce's stream to its controller: paused and resized at the boundary of a round |
 //! | [`push`] | asynchronous SGD: updates pushed to a parameter server, its model pulled |
 //!
 //! The state machines are `weft_engine::role::{worker, push}`; here are the port, the clock and the
@@ -30,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod background;
+pub mod checkpoint;
 mod config;
 mod error;
 mod group;
@@ -38,6 +41,7 @@ mod many;
 pub mod payload;
 mod port;
 pub mod push;
+pub mod rounds;
 mod session;
 
 pub use background::{Background, Sum, Ticket};

@@ -99,7 +99,7 @@ impl<P: Port> Session<P> {
             Some(seed) => seed,
             None => getrandom::u64().map_err(Error::Random)?,
         };
-        let mut io = Io::new(port);
+        let mut io = Io::new(port, config.dscp);
         let group = Group::join(&mut io, config, seed)?;
         let (config, seed) = (config.clone(), next_seed(seed));
         Ok(Self { io, config, seed, group, earlier: Statistics::default(), encoded: Vec::new() })

@@ -7,6 +7,7 @@
 //! | [`shm`] | memory shared with the box of the same host, beside its other port | |
 //! | [`af_packet`] | packet sockets on a network interface, TPACKET_V3 | |
 //! | [`pcap`] | capture files | |
+//! | [`bands`] | | frames of jobs leave in the order of their bands |
 //! | [`fault`] | | loss, duplication, reordering, delay, corruption, by seed |
 //! | [`trace`] | | a capture of what the port saw |
 //! | [`record`] | | a recording of what an engine met |
@@ -15,13 +16,15 @@
 //! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the
 //! counters of interfaces.
 //!
-//! [`pool`] is where the software ports take their frames from.
+//! [`marks`] says what the frames of each job carry. [`pool`] is where the software ports take their frames from.
 // These macros panic when nobody reads: `weft_process::say` does not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![deny(unsafe_code)]
 
 pub mod af_packet;
+pub mod bands;
 pub mod fault;
+pub mod marks;
 pub mod memory;
 pub mod nic;
 pub mod pcap;

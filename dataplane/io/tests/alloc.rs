@@ -5,11 +5,14 @@ mod common;
 mod counting;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use common::{configure, contribution, datagram, encap, inside_namespace};
 use counting::counted;
 use weft_io::af_packet::{AfPacketConfig, AfPacketPort};
+use weft_io::bands::{Banded, BandsConfig};
 use weft_io::fault::{Fault, FaultConfig, FaultRates};
+use weft_io::marks::JobMarks;
 use weft_io::memory::{hub, link};
 use weft_io::pcap::{PcapConfig, PcapPort};
 use weft_io::restamp::Restamp;
@@ -18,7 +21,7 @@ use weft_io::trace::Trace;
 use weft_io::udp::{UdpConfig, UdpPort};
 use weft_io::{Burst, Port};
 use weft_wire::frame::Encap;
-use weft_wire::{MacAddr, Nanos};
+use weft_wire::{JobId, MacAddr, Nanos};
 
 fn allocations_of(work: impl FnOnce()) -> u64 {
     let mut allocations = 0;
@@ -129,6 +132,24 @@ fn faults_and_a_trace_around_a_memory_link() {
         assert!(returned > 2000, "{returned}");
         assert!(left.port().port().tx_counts().doubly_hit > 0);
     }
+}
+
+#[test]
+fn bands_around_a_memory_link() {
+    let (left, mut right) = link(256, 1500, ["left", "right"]);
+    let marks = Arc::new(JobMarks::default());
+    marks.set_label(JobId(3), 3);
+    marks.set_band(JobId(3), 0);
+    let config = BandsConfig {
+        rate_bytes_per_sec: 1_250_000_000,
+        queue_frames_max: 64,
+        age_max_ns: 1_000_000,
+    };
+    let mut left = Banded::new(left, config, marks);
+    let (there, back) = routes();
+    let mut returned = 0;
+    assert_eq!(allocations_of(|| returned = ping_pong(&mut left, &mut right, &there, &back)), 0);
+    assert!(returned > 3000, "{returned}");
 }
 
 #[test]

@@ -58,10 +58,15 @@ impl Settings {
     ) -> std::io::Result<Wrapped<P>> {
         let faults = self.config.faults.as_ref().map(fault_config);
         let (Some(trace), Some((output, origin))) = (&self.config.trace, capture) else {
-            return Ok(Wrapped::without_capture(port, faults.as_ref()));
+            return Ok(self.marked(Wrapped::without_capture(port, faults.as_ref())));
         };
         let bytes_max = trace.size_max_mib << 20;
-        Wrapped::with_capture(port, faults.as_ref(), output, bytes_max, origin)
+        let wrapped = Wrapped::with_capture(port, faults.as_ref(), output, bytes_max, origin)?;
+        Ok(self.marked(wrapped))
+    }
+
+    fn marked<P: Port>(&self, port: Wrapped<P>) -> Wrapped<P> {
+        port.with_marks(Arc::clone(&self.marks))
     }
 
     /// The ring that lanes without a queue of their own send through.
@@ -77,7 +82,8 @@ impl Settings {
         senders: Vec<S>,
         relay: Relay<P::Frame>,
     ) -> LanePorts<P, S> {
-        let senders = senders.into_iter().map(Wrapped::Plain).collect();
+        let senders =
+            senders.into_iter().map(|port| Wrapped::without_capture(port, None)).collect();
         let ring_frames = self.config.lcores.ring_frames;
         recorded(steer(first, senders, false, &self.lanes, ring_frames, Some(relay)))
     }
@@ -90,7 +96,7 @@ impl Settings {
         others_receive: bool,
     ) -> LanePorts<P, P> {
         let faults = self.config.faults.as_ref().map(fault_config);
-        let wrap = |port| Wrapped::without_capture(port, faults.as_ref());
+        let wrap = |port| self.marked(Wrapped::without_capture(port, faults.as_ref()));
         let others = others.into_iter().map(wrap).collect();
         let ring_frames = self.config.lcores.ring_frames;
         recorded(steer(first, others, others_receive, &self.lanes, ring_frames, None))

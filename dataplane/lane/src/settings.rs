@@ -3,6 +3,7 @@
 //! to the keys they came from.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use weft_config::Problem;
 use weft_config::node::{Io, NodeConfig, RowSection};
@@ -16,6 +17,7 @@ use weft_engine::table::{
     PORT_OF_TWO_LANES, ParentConfig, PushConfig, ROWS_MAX, RowConfig, Table, TableError,
     is_of_another_lane, port_of_two_lanes, slot_bytes,
 };
+use weft_io::marks::JobMarks;
 use weft_io::udp::SOCKETS_MAX;
 use weft_wire::frame::Endpoint;
 use weft_wire::hello::Integrity;
@@ -44,6 +46,8 @@ pub struct Settings {
     pub lanes: LaneMap,
     /// The switch that the box is behind.
     pub switch: Option<Target>,
+    /// What the frames of each job carry, as the file says it; an agent may change it.
+    pub marks: Arc<JobMarks>,
     /// Sockets on consecutive ports that the box needs on `udp`: lane `i` sends from port + `i`.
     pub udp_sockets: usize,
 }
@@ -144,7 +148,35 @@ fn resolve(mut config: NodeConfig) -> Result<Settings, Problem> {
     let servers = resolve_servers(&config, &table)?;
     let replicas = resolve_replicas(&config, &table)?;
     let switch = resolve_switch(&config, &table)?;
-    Ok(Settings { config, table, arena, strangers, servers, replicas, lanes, switch, udp_sockets })
+    let marks = resolve_marks(&config)?;
+    Ok(Settings {
+        config,
+        table,
+        arena,
+        strangers,
+        servers,
+        replicas,
+        lanes,
+        switch,
+        marks,
+        udp_sockets,
+    })
+}
+
+/// The labels of the file's jobs.
+fn resolve_marks(config: &NodeConfig) -> Result<Arc<JobMarks>, Problem> {
+    let marks = JobMarks::default();
+    let jobs = config.job.iter().map(|job| ("job", job.id, job.dscp));
+    let pushes = config.push.iter().map(|job| ("push", job.job, job.dscp));
+    let servers = config.server.iter().map(|job| ("server", job.job, job.dscp));
+    let replicas = config.replica.iter().map(|job| ("replica", job.job, job.dscp));
+    for (section, job, dscp) in jobs.chain(pushes).chain(servers).chain(replicas) {
+        if !marks.set_label(JobId(job), dscp) {
+            let problem = format!("is {dscp} for job {job}; it must be 0 to 63");
+            return Err(Problem::new(format!("{section}.dscp"), problem));
+        }
+    }
+    Ok(Arc::new(marks))
 }
 
 /// The switch, which must be able to do what the file asks for.

@@ -1,11 +1,14 @@
 //! The wrappers that a configuration puts around a port: a capture next to the wire, faults
-//! outside of it. One type for all four combinations, so that a lane is compiled once per port.
+//! outside of it, and outside of both the labels of jobs. One type for all combinations, so that a
+//! lane is compiled once per port.
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::sync::Arc;
 
 use weft_config::node::FaultsSection;
 use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates};
+use weft_io::marks::JobMarks;
 use weft_io::trace::{Trace, TraceCounts};
 use weft_io::{Burst, Port, PortInfo, PortStats};
 use weft_wire::Nanos;
@@ -34,8 +37,13 @@ pub(crate) fn fault_config(section: &FaultsSection) -> FaultConfig {
     }
 }
 
-/// A port with the wrappers that were asked for.
-pub enum Wrapped<P: Port> {
+/// A port with the wrappers that were asked for, and what jobs' frames carry.
+pub struct Wrapped<P: Port> {
+    chain: Chain<P>,
+    marks: Option<Arc<JobMarks>>,
+}
+
+enum Chain<P: Port> {
     /// As it is.
     Plain(P),
     /// With a capture.
@@ -49,10 +57,21 @@ pub enum Wrapped<P: Port> {
 impl<P: Port> Wrapped<P> {
     /// Wraps `port`, without a capture.
     pub fn without_capture(port: P, faults: Option<&FaultConfig>) -> Self {
-        match faults {
-            None => Self::Plain(port),
-            Some(faults) => Self::Faulty(Fault::new(port, faults)),
-        }
+        Self::of(match faults {
+            None => Chain::Plain(port),
+            Some(faults) => Chain::Faulty(Fault::new(port, faults)),
+        })
+    }
+
+    const fn of(chain: Chain<P>) -> Self {
+        Self { chain, marks: None }
+    }
+
+    /// Has frames of jobs carry their labels.
+    #[must_use]
+    pub fn with_marks(mut self, marks: Arc<JobMarks>) -> Self {
+        self.marks = Some(marks);
+        self
     }
 
     /// Wraps `port` and captures into `output`, at most `bytes_max`. `clock_origin` is the Unix
@@ -68,29 +87,29 @@ impl<P: Port> Wrapped<P> {
         clock_origin: Nanos,
     ) -> std::io::Result<Self> {
         let traced = Trace::new(port, output, clock_origin)?.with_bytes_max(bytes_max);
-        Ok(match faults {
-            None => Self::Traced(traced),
-            Some(faults) => Self::Both(Fault::new(traced, faults)),
-        })
+        Ok(Self::of(match faults {
+            None => Chain::Traced(traced),
+            Some(faults) => Chain::Both(Fault::new(traced, faults)),
+        }))
     }
 
     /// Faults of received and of sent frames, if there are any to come.
     #[must_use]
     pub fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
-        match self {
-            Self::Plain(_) | Self::Traced(_) => None,
-            Self::Faulty(port) => Some([port.rx_counts(), port.tx_counts()]),
-            Self::Both(port) => Some([port.rx_counts(), port.tx_counts()]),
+        match &self.chain {
+            Chain::Plain(_) | Chain::Traced(_) => None,
+            Chain::Faulty(port) => Some([port.rx_counts(), port.tx_counts()]),
+            Chain::Both(port) => Some([port.rx_counts(), port.tx_counts()]),
         }
     }
 
     /// What the capture holds, if there is one.
     #[must_use]
     pub fn trace_counts(&self) -> Option<TraceCounts> {
-        match self {
-            Self::Plain(_) | Self::Faulty(_) => None,
-            Self::Traced(port) => Some(port.counts()),
-            Self::Both(port) => Some(port.port().counts()),
+        match &self.chain {
+            Chain::Plain(_) | Chain::Faulty(_) => None,
+            Chain::Traced(port) => Some(port.counts()),
+            Chain::Both(port) => Some(port.port().counts()),
         }
     }
 }
@@ -103,12 +122,18 @@ impl<P: Port> std::fmt::Debug for Wrapped<P> {
 
 /// Calls the same on whichever port it is.
 macro_rules! each {
-    ($self:expr, $port:ident => $call:expr) => {
-        match $self {
-            Wrapped::Plain($port) => $call,
-            Wrapped::Traced($port) => $call,
-            Wrapped::Faulty($port) => $call,
-            Wrapped::Both($port) => $call,
+    (&mut $self:ident, $port:ident => $call:expr) => {
+        each!(@ &mut $self.chain, $port => $call)
+    };
+    (&$self:ident, $port:ident => $call:expr) => {
+        each!(@ &$self.chain, $port => $call)
+    };
+    (@ $chain:expr, $port:ident => $call:expr) => {
+        match $chain {
+            Chain::Plain($port) => $call,
+            Chain::Traced($port) => $call,
+            Chain::Faulty($port) => $call,
+            Chain::Both($port) => $call,
         }
     };
 }
@@ -117,50 +142,53 @@ impl<P: Port> Port for Wrapped<P> {
     type Frame = P::Frame;
 
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
-        each!(self, port => port.rx_burst(now, rx))
+        each!(&mut self, port => port.rx_burst(now, rx))
     }
 
     fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
-        each!(self, port => port.tx_burst(now, tx))
+        if let Some(marks) = &self.marks {
+            marks.label_all(tx);
+        }
+        each!(&mut self, port => port.tx_burst(now, tx))
     }
 
     fn alloc(&mut self) -> Option<P::Frame> {
-        each!(self, port => port.alloc())
+        each!(&mut self, port => port.alloc())
     }
 
     fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        each!(self, port => port.copy(frame, header_len))
+        each!(&mut self, port => port.copy(frame, header_len))
     }
 
     fn recycles(&self, frame_len: usize) -> bool {
-        each!(self, port => port.recycles(frame_len))
+        each!(&self, port => port.recycles(frame_len))
     }
 
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        each!(self, port => port.free(frames));
+        each!(&mut self, port => port.free(frames));
     }
 
     fn info(&self) -> PortInfo {
-        each!(self, port => port.info())
+        each!(&self, port => port.info())
     }
 
     fn stats(&self) -> PortStats {
-        each!(self, port => port.stats())
+        each!(&self, port => port.stats())
     }
 
     fn carried(&self) -> (u64, u64) {
-        each!(self, port => port.carried())
+        each!(&self, port => port.carried())
     }
 
     fn is_open(&self) -> bool {
-        each!(self, port => port.is_open())
+        each!(&self, port => port.is_open())
     }
 
     fn wait(&mut self, timeout_ns: u64) {
-        each!(self, port => port.wait(timeout_ns));
+        each!(&mut self, port => port.wait(timeout_ns));
     }
 
     fn waker(&mut self) -> Option<weft_io::Waker> {
-        each!(self, port => port.waker())
+        each!(&mut self, port => port.waker())
     }
 }

@@ -22,7 +22,10 @@ use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, NodeState, Report};
 use weft_config::node::{Io, NodeConfig};
-use weft_control::{BoxIndex, Event, Holding, OrderNumber, Role, RoleState, Version};
+use weft_control::{
+    BandError, BoxIndex, Command, Event, Holding, OrderNumber, Role, RoleState, Version,
+};
+use weft_io::marks::JobMarks;
 use weft_rpc::convert;
 use weft_rpc::tls::{self, Dialler, TlsFiles};
 use weft_rpc::v1;
@@ -30,6 +33,7 @@ use weft_rpc::v1::node_message::Message;
 use weft_rpc::v1::nodes_client::NodesClient;
 use weft_wire::JobId;
 
+use crate::bands::{Asked, Bands};
 use crate::cli::VERSION;
 use crate::control::NodeControl;
 use crate::durable::Resumed;
@@ -102,6 +106,12 @@ pub fn start(
         Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
+    let bands = config.bands.as_ref().map(|section| {
+        let mtu = config.port.mtu;
+        Bands::start(section, mtu, Arc::clone(&control))
+    });
+    let bands = bands.transpose()?;
+    let state = NodeState::new(name, life, roles(config, resumed), holdings(config));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -109,7 +119,9 @@ pub fn start(
     let agent = Agent {
         dialler,
         refused: None,
-        state: NodeState::new(name, life, roles(config, resumed), holdings(config)),
+        state: if bands.is_some() { state.with_bands() } else { state },
+        bands,
+        marks: control.marks(),
         control,
         link,
         log,
@@ -129,6 +141,9 @@ struct Agent {
     /// Why the controller and this node did not accept each other, as it was told last.
     refused: Option<String>,
     state: NodeState,
+    marks: Arc<JobMarks>,
+    /// Its thread ends, and removes what it installed, with this.
+    bands: Option<Bands>,
     control: Arc<NodeControl>,
     link: LinkAgent,
     log: Option<EventLog>,
@@ -277,6 +292,13 @@ impl Agent {
                 return;
             }
         };
+        if let Command::SetBands { job, label, band } = command {
+            return self.set_band(Asked { job, label, band }).await;
+        }
+        if let Command::SetLabel { job, label } = command {
+            self.marks.set_label(job, label);
+            return;
+        }
         self.state.note_command(&command);
         if let Some(log) = &mut self.log {
             log.command(&command);
@@ -288,6 +310,21 @@ impl Agent {
             self.keep_events();
             tokio::time::sleep(TICK).await;
             command = again;
+        }
+    }
+
+    /// Hands what concerns the host's link to whoever applies it, who answers.
+    async fn set_band(&mut self, mut asked: Asked) {
+        let Some(bands) = &self.bands else {
+            let (band, error) = (asked.band, BandError::NoBands);
+            return self.control.tell(asked.job, Event::BandRefused { band, error });
+        };
+        while let Err(again) = bands.ask(asked) {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            tokio::time::sleep(TICK).await;
+            asked = again;
         }
     }
 

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
 use weft_control::{Command, Event, HoldingCommand, RowConfig, Train};
+use weft_io::marks::JobMarks;
 use weft_io::nic::Carried;
 use weft_lane::{LaneEngine, LaneMap, Settings};
 use weft_wire::{JobId, Nanos};
@@ -46,6 +47,7 @@ pub struct NodeControl {
     controller: AtomicU8,
     controller_known: AtomicU8,
     carried: Arc<Carried>,
+    marks: Arc<JobMarks>,
 }
 
 impl Default for NodeControl {
@@ -73,6 +75,7 @@ impl NodeControl {
             controller: AtomicU8::new(NEVER),
             controller_known: AtomicU8::new(NEVER),
             carried: Arc::default(),
+            marks: Arc::default(),
         }
     }
 
@@ -86,7 +89,8 @@ impl NodeControl {
             map: settings.lanes.clone(),
         };
         let plain = Self::new(settings.table.shards, COMMANDS_MAX, EVENTS_MAX);
-        Self { holdings: Some(Mutex::new(holdings)), ..plain }
+        let marks = Arc::clone(&settings.marks);
+        Self { holdings: Some(Mutex::new(holdings)), marks, ..plain }
     }
 
     /// Hands a command to lane 0; one about what the box holds to all lanes. Only one thread may
@@ -173,6 +177,12 @@ impl NodeControl {
     #[must_use]
     pub fn account(&self) -> Arc<Carried> {
         Arc::clone(&self.carried)
+    }
+
+    /// What the frames of each job carry.
+    #[must_use]
+    pub fn marks(&self) -> Arc<JobMarks> {
+        Arc::clone(&self.marks)
     }
 
     /// Bytes that the lane's port has received and sent.

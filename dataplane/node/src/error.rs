@@ -127,6 +127,17 @@ pub enum NodeError {
         /// The kernel's answer.
         source: std::io::Error,
     },
+    /// The bands of the host's link.
+    #[error(
+        "applying bands on {device}: {source}; of all nodes of a host only one has [bands] for an \
+         interface: remove it from the others, or end them"
+    )]
+    Bands {
+        /// The interface.
+        device: String,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
     /// The configuration of a bench.
     #[error("[bench] measures and serves nobody: start weft-bench with it, or remove the section")]
     Bench,

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod bands;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -22,8 +22,10 @@
 //! server = "s0"
 //! ```
 
+mod bands;
 mod jobs;
 mod options;
+mod reduce;
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -33,8 +35,10 @@ use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use bands::BandsConfig;
 pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use options::{AggregatorChoice, Objective, Options};
+pub use reduce::{PlaceConfig, ReduceConfig};
 
 use crate::{FilePath, Problem, StatsFormat, TlsSection};
 
@@ -75,6 +79,9 @@ pub struct ControllerConfig {
     /// How to plan.
     #[serde(default)]
     pub tuning: Tuning,
+    /// Whose frames leave a host first. Default: nobody's, and frames carry no labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsConfig>,
     /// What else a job that is registered at run time may name as its policy.
     #[serde(default)]
     pub policies: PoliciesSection,
@@ -90,6 +97,10 @@ pub struct ControllerConfig {
     /// Training jobs.
     #[serde(default, rename = "job")]
     pub jobs: Vec<JobConfig>,
+    /// Training jobs whose gradients are summed by allreduce, and which this controller pauses and
+    /// resizes.
+    #[serde(default, rename = "reduce", skip_serializing_if = "Vec::is_empty")]
+    pub reduces: Vec<ReduceConfig>,
 }
 
 /// `[policies]`: programs that may plan. A program is started only if this file names it, here or
@@ -142,10 +153,12 @@ impl ControllerConfig {
     pub fn engine(&self) -> Config {
         Config {
             tuning: self.tuning.clone(),
+            bands: self.bands,
             racks: self.racks.clone(),
             hosts: self.hosts.clone(),
             nodes: self.nodes.clone(),
             jobs: self.jobs.clone(),
+            reduces: self.reduces.clone(),
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `[faults]` | [`FaultsSection`]: loss, duplication, reordering, delay, corruption, for tests |
 //! | `[trace]` | [`TraceSection`]: a capture of what the port saw |
 //! | `[record]` | [`RecordSection`]: a recording of what the engines met, for `weft replay` |
+//! | `[bands]` | [`BandsSection`]: jobs' bands on the host's link |
 //! | `[controller]` | [`ControllerSection`]: who installs groups |
 //! | `[bench]` | [`BenchSection`]: what `weft-bench` measures |
 //! | `[[job]]` | [`JobSection`]: a job's share of the box |
@@ -23,6 +24,7 @@
 
 mod address;
 mod arena;
+mod bands;
 mod bench;
 mod check;
 mod controller;
@@ -47,6 +49,7 @@ use serde::{Deserialize, Serialize};
 
 pub use address::HostAddr;
 pub use arena::ArenaSection;
+pub use bands::BandsSection;
 pub use bench::{BenchMode, BenchSection, LeaseName};
 pub use controller::ControllerSection;
 pub use dpdk::DpdkSection;
@@ -101,6 +104,9 @@ pub struct NodeConfig {
     /// For benches only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bench: Option<BenchSection>,
+    /// Jobs' bands on the host's link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsSection>,
     /// Who commands the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerSection>,

@@ -76,6 +76,23 @@ pub enum Command {
     },
     /// Aggregator: what it holds for a job changes.
     Holding(HoldingCommand),
+    /// The box of a host that applies bands: the job's frames, which carry this label, leave in this
+    /// band. Answered by [`crate::Event::BandSet`] or [`crate::Event::BandRefused`].
+    SetBands {
+        /// The job.
+        job: JobId,
+        /// Its label, 1 to [`crate::LABEL_MAX`]. The box judges it.
+        label: u8,
+        /// 0 to [`crate::JOB_BANDS`] - 1, which the box judges; `None`: with the rest.
+        band: Option<u8>,
+    },
+    /// A box of the job: its frames carry this label from now on. Not answered.
+    SetLabel {
+        /// The job.
+        job: JobId,
+        /// 0 to [`crate::LABEL_MAX`]; another one changes nothing.
+        label: u8,
+    },
 }
 
 impl Command {
@@ -92,7 +109,9 @@ impl Command {
             | Self::Promote { job, .. }
             | Self::MoveServer { job, .. }
             | Self::StandDown { job, .. }
-            | Self::LeaveReplica { job } => *job,
+            | Self::LeaveReplica { job }
+            | Self::SetBands { job, .. }
+            | Self::SetLabel { job, .. } => *job,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 use weft_wire::{GroupId, JobId, Members, Rank};
 
-use crate::{Decision, Holding, HoldingError, InstallError, OrderNumber, ServerEpoch, Version};
+use crate::{
+    BandError, Decision, Holding, HoldingError, InstallError, OrderNumber, ServerEpoch, Version,
+};
 
 /// What a box tells its controller, and its reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,6 +124,18 @@ pub enum Event {
         holding: Holding,
         /// Why.
         error: HoldingError,
+    },
+    /// The job's frames leave in this band from now on.
+    BandSet {
+        /// `None`: with the rest.
+        band: Option<u8>,
+    },
+    /// The job's frames leave in the band that they had.
+    BandRefused {
+        /// The band that it was to have.
+        band: Option<u8>,
+        /// Why.
+        error: BandError,
     },
 }
 

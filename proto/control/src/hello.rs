@@ -18,6 +18,8 @@ pub struct NodeHello {
     pub roles: Vec<RoleState>,
     /// What it holds for jobs, each once.
     pub holdings: Vec<(JobId, Holding)>,
+    /// The bands that it has given to jobs, each once; `None` if it applies none.
+    pub bands: Option<Vec<(JobId, u8)>>,
 }
 
 /// One job at a box.
@@ -94,7 +96,9 @@ impl RoleState {
             | Command::Skip { .. }
             | Command::Promote { .. }
             | Command::StandDown { .. }
-            | Command::Holding(_) => {}
+            | Command::Holding(_)
+            | Command::SetBands { .. }
+            | Command::SetLabel { .. } => {}
         }
     }
 

@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod band;
 mod command;
 mod divergence;
 mod dropped;
@@ -17,8 +18,11 @@ mod ids;
 mod limits;
 mod modes;
 mod role;
+mod rounds;
+mod steer;
 mod train;
 
+pub use band::{BandError, BandPolicy, JOB_BANDS, LABEL_MAX, LABELS, REST_BAND};
 pub use command::{Command, InstallError};
 pub use divergence::divergence_bound;
 pub use dropped::DropReason;
@@ -33,4 +37,6 @@ pub use ids::{BoxIndex, OrderNumber, ServerEpoch, Version};
 pub use limits::{GROUPS_OPEN_MAX, TRAIN_CHUNKS_MAX, UPDATE_CHUNKS_MAX};
 pub use modes::{AckMode, CommitMode, ConductMode, LearningRate, Mode, SumOrder};
 pub use role::Role;
+pub use rounds::{Cohort, CohortId, Halt, RoundOrder, RoundPosition};
+pub use steer::JobState;
 pub use train::{Train, TrainArrival};

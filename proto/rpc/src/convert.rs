@@ -15,6 +15,7 @@ use crate::v1;
 mod codes;
 mod hello;
 mod holding;
+pub mod rounds;
 mod train;
 
 use codes::bound;
@@ -196,6 +197,14 @@ pub fn command_to_proto(command: &Command) -> v1::Command {
             Proto::LeaveReplica(v1::LeaveReplica { job: job.0.into() })
         }
         Command::Holding(command) => holding::to_proto(command),
+        Command::SetBands { job, label, band } => Proto::SetBands(v1::SetBands {
+            job: job.0.into(),
+            label: (*label).into(),
+            band: band.map(u32::from),
+        }),
+        Command::SetLabel { job, label } => {
+            Proto::SetLabel(v1::SetLabel { job: job.0.into(), label: (*label).into() })
+        }
     };
     v1::Command { command: Some(command) }
 }
@@ -244,6 +253,12 @@ pub fn command(command: &v1::Command) -> Result<Option<Command>, Invalid> {
         Proto::RemoveLease(removed) => Command::Holding(holding::without_lease(removed)?),
         Proto::InstallPush(push) => Command::Holding(holding::push(push)?),
         Proto::RemovePush(removed) => Command::Holding(holding::without_push(removed)?),
+        Proto::SetBands(set) => Command::SetBands {
+            job: job(set.job)?,
+            label: octet(set.label),
+            band: set.band.map(octet),
+        },
+        Proto::SetLabel(set) => Command::SetLabel { job: job(set.job)?, label: octet(set.label) },
     }))
 }
 
@@ -313,6 +328,11 @@ pub fn event_to_proto(job: JobId, event: &Event) -> v1::Event {
             holding: Some(holding.into()),
             error: v1::HoldingError::from(error).into(),
         }),
+        Event::BandSet { band } => Proto::BandSet(v1::BandSet { band: band.map(u32::from) }),
+        Event::BandRefused { band, error } => Proto::BandRefused(v1::BandRefused {
+            band: band.map(u32::from),
+            error: v1::BandError::from(error).into(),
+        }),
     };
     v1::Event { job: job.0.into(), event: Some(event) }
 }
@@ -378,8 +398,17 @@ pub fn event(event: &v1::Event) -> Result<(JobId, Event), Invalid> {
             holding: holding::holding(event.holding)?,
             error: code(event.error)?,
         },
+        Proto::BandSet(event) => Event::BandSet { band: event.band.map(octet) },
+        Proto::BandRefused(event) => {
+            Event::BandRefused { band: event.band.map(octet), error: code(event.error)? }
+        }
     };
     Ok((job, event))
+}
+
+/// Reads a number of which whoever takes it judges the range: what is above 255 is as wrong as 255.
+fn octet(number: u32) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX)
 }
 
 /// Reads a number that must be finite and not negative.

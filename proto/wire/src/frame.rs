@@ -13,6 +13,7 @@ use crate::types::MacAddr;
 
 mod datagram;
 mod encap;
+pub mod label;
 #[cfg(test)]
 mod tests;
 

@@ -12,20 +12,25 @@ use weft_testbed::report::{
     CompareRow, Ended, LossCurves, RunFiles, compare, compare_text, loss_curve, losses_svg,
 };
 
-use super::{Exit, Failure, Format, Outcome, csv_text, emit_csv, emit_json, emit_text, lab, plan};
+use super::run_args::read;
+use super::{
+    Exit, Failure, Format, Outcome, compare_jobs, csv_text, emit_csv, emit_json, emit_text, lab,
+    plan,
+};
 use weft_process::say;
 use weft_testbed::interrupt;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The scenario (TOML), with a `push` section.
+    /// The scenario (TOML), with a `push` section or with several jobs.
     scenario: PathBuf,
-    /// The policies, separated by commas; `direct` does without a controller.
-    #[arg(long, value_delimiter = ',', default_value = "mlfabric,fair,fifo")]
-    policies: Vec<String>,
+    /// The policies, separated by commas; `direct` does without a controller. Of several jobs they
+    /// are policies of bands [default: mlfabric,fair,fifo; of several jobs fifo,one,round-robin].
+    #[arg(long, value_delimiter = ',')]
+    pub(super) policies: Option<Vec<String>>,
     /// The seeds: `3`, `1,2,5`, or `1..5`, which is 1 to 5.
     #[arg(long, default_value = "1")]
-    seeds: String,
+    pub(super) seeds: String,
     /// Directory of the runs, which must not exist [default: out/compare-NAME-TIME].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -35,9 +40,12 @@ pub(crate) struct CompareArgs {
 }
 
 pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
+    let (_, has_several) = read(&arguments.scenario)?;
     let seeds = seeds(&arguments.seeds)?;
+    let default = POLICIES.map(str::to_owned);
+    let policies = arguments.policies.as_deref().unwrap_or(&default);
     // All of them before the first run: the last one may come hours later.
-    for policy in arguments.policies.iter().filter(|policy| *policy != DIRECT) {
+    for policy in policies.iter().filter(|policy| *policy != DIRECT && !has_several) {
         plan::check_policy("--policies", policy)?;
     }
     let stem = arguments.scenario.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -48,15 +56,18 @@ pub(crate) fn run(arguments: &CompareArgs, format: Format) -> Outcome {
     if out.exists() {
         return Err(Exit::Usage.because(anyhow!("{} exists; pass another --out", out.display())));
     }
+    if has_several {
+        return compare_jobs::run(arguments, &out, format);
+    }
     let mut runs: Vec<(String, Ended)> = Vec::new();
     let mut is_degraded = false;
     // Policies take turns within a seed, so that what else the machine does hits all alike.
     for seed in &seeds {
         let mut refusal = None;
-        for policy in &arguments.policies {
+        for policy in policies {
             let directory = out.join(format!("{}-{seed}", file_name(policy)));
             say!("weft: {policy}, seed {seed}");
-            let ended = one(arguments, policy, *seed, &directory)?;
+            let ended = one(arguments, policy, *seed, &directory, &is_whole)?;
             let ended = ended.map_err(|broken| {
                 let reason = format!("seed {seed}: {}", broken.error);
                 say!("weft: {policy}: {reason}; the others go on");
@@ -167,11 +178,12 @@ fn write(out: &Path, rows: &[CompareRow]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// It could not be started.
-fn one(
+pub(super) fn one(
     arguments: &CompareArgs,
     policy: &str,
     seed: u64,
     directory: &Path,
+    is_whole: &dyn Fn(&Path) -> bool,
 ) -> Result<Result<bool, Failure>, Failure> {
     lab::listen()?;
     let this = std::env::current_exe().map_err(|error| Exit::CannotRun.because(error))?;
@@ -191,7 +203,7 @@ fn one(
         .context("starting weft run")
         .map_err(|error| Exit::CannotRun.because(error))?;
     let status = attend(child)?;
-    let is_whole = directory.join("commits.csv").is_file();
+    let is_whole = is_whole(directory);
     Ok(match status.code() {
         Some(0) => Ok(false),
         // A run that failed has a verdict, which the table counts.
@@ -201,6 +213,10 @@ fn one(
         Some(3) => Err(Exit::CannotRun.because(anyhow!("it cannot run here; see above"))),
         _ => Err(Exit::Failed.because(anyhow!("the run ended with {status}; see above"))),
     })
+}
+
+fn is_whole(directory: &Path) -> bool {
+    directory.join("commits.csv").is_file()
 }
 
 /// Waits for a run; a signal is passed on to it, and its end waited for.
@@ -272,6 +288,8 @@ const ROWS_JSON: &str = "compare.json";
 const ROWS_CSV: &str = "compare.csv";
 /// Loss against time, beside them.
 const PICTURE: &str = "compare.svg";
+/// What is compared unless others are named.
+const POLICIES: [&str; 3] = ["mlfabric", "fair", "fifo"];
 /// What stands for no controller among the policies.
 const DIRECT: &str = "direct";
 /// Between two looks at a run.

@@ -100,7 +100,7 @@ pub(crate) fn run(command: JobsCommand, format: Format) -> Outcome {
 /// Every job's band. Outside scripts read these names.
 #[derive(Debug, Serialize)]
 struct Bands {
-    policy: &'static str,
+    policy: String,
     rotate: u64,
     /// In the order of the jobs; null without bands.
     bands: Vec<Option<u8>>,
@@ -131,7 +131,7 @@ fn run_bands(arguments: &BandsArgs, format: Format) -> Outcome {
     let rows = rows.map(|(job, (model, band))| Row { job, model, band: *band });
     match format {
         Format::Json => {
-            emit_json(&Bands { policy: policy.name(), rotate: arguments.rotate, bands })?;
+            emit_json(&Bands { policy: policy.to_string(), rotate: arguments.rotate, bands })?;
         }
         Format::Csv => emit_csv(&rows.collect::<Vec<_>>())?,
         Format::Text => {

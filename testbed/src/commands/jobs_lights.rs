@@ -113,7 +113,7 @@ fn simulate(arguments: &LightsArgs) -> Result<Answer, Failure> {
     let mut rows = Vec::new();
     for placement in &PLACEMENTS {
         let mut fifo_s = None;
-        for (policy, name) in BandPolicy::NAMES {
+        for &(policy, name) in BandPolicy::ALL {
             if interrupt::is_raised() {
                 return Err(Exit::Interrupted.because(anyhow!("between two simulations")));
             }

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde::Serialize;
 use weft_testbed::lab::rootless::{self, Privilege};
 use weft_testbed::lab::{self, LabError, LabName, Topology, left, netns};
-use weft_testbed::scenario::Scenario;
+use weft_testbed::scenario::{JobsScenario, Scenario, has_jobs};
 
 use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text};
 use weft_process::say;
@@ -305,10 +305,16 @@ pub(super) fn load(path: &Path) -> Result<(Topology, Option<LabName>), Failure> 
         .with_context(|| format!("cannot read {shown}"))
         .map_err(|error| Exit::Usage.because(error))?;
     if path.extension().is_some_and(|extension| extension == "toml") {
-        let scenario =
-            Scenario::parse(&shown, &text).map_err(|error| Exit::Usage.because(error))?;
-        let topology = scenario.topology().map_err(|error| Exit::Usage.because(error))?;
-        return Ok((topology, LabName::from_stem(&scenario.name)));
+        let usage = |error| Exit::Usage.because(error);
+        let (topology, name) = if has_jobs(&shown, &text).map_err(usage)? {
+            let scenario = JobsScenario::parse(&shown, &text).map_err(usage)?;
+            (scenario.topology(), scenario.name)
+        } else {
+            let scenario = Scenario::parse(&shown, &text).map_err(usage)?;
+            (scenario.topology(), scenario.name)
+        };
+        let topology = topology.map_err(|error| Exit::Usage.because(error))?;
+        return Ok((topology, LabName::from_stem(&name)));
     }
     let topology = Topology::from_json(&text)
         .map_err(|error| Exit::Usage.because(anyhow!("{shown}: {error}")))?;

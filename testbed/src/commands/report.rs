@@ -9,7 +9,9 @@ use weft_testbed::report::{
     COLUMNS, Report, RunFiles, Verdict, metrics, pictures, round_times_svg, text,
 };
 
-use super::{Exit, Failure, Format, Outcome, compare, emit_csv, emit_json, emit_text};
+use super::{
+    Exit, Failure, Format, Outcome, compare, compare_jobs, emit_csv, emit_json, emit_text, run_jobs,
+};
 use weft_process::say;
 
 #[derive(Debug, Args)]
@@ -34,6 +36,12 @@ pub(crate) fn run(arguments: &ReportArgs, format: Format) -> Outcome {
     if let Some(ok) = compare::present(directory, arguments.svg.as_deref(), format)? {
         return Ok(if ok { 0 } else { Exit::Failed as u8 });
     }
+    if let Some(ok) = compare_jobs::present(directory, format)? {
+        return Ok(if ok { 0 } else { Exit::Failed as u8 });
+    }
+    if let Some(ok) = run_jobs::present(directory, format)? {
+        return Ok(if ok { 0 } else { Exit::Failed as u8 });
+    }
     let report = present(directory, arguments.svg.as_deref(), format)?;
     let ok = report.outcome.is_some_and(|outcome| outcome.verdict == Verdict::Ok);
     Ok(if ok { 0 } else { Exit::Failed as u8 })
@@ -52,7 +60,14 @@ pub(crate) fn present(
         Format::Json => emit_json(&report)?,
         Format::Csv => emit_csv(&metrics(&report))?,
     }
-    let picture = round_times_svg(&files.record.title(), &report.round_times_ns)
+    draw(directory, svg, &files)?;
+    Ok(report)
+}
+
+/// Draws the histogram of a run, and what other pictures there are of it.
+pub(super) fn draw(directory: &Path, svg: Option<&Path>, files: &RunFiles) -> Result<(), Failure> {
+    let times_ns: Vec<u64> = files.rounds.iter().map(|row| row.duration_ns).collect();
+    let picture = round_times_svg(&files.record.title(), &times_ns)
         .map_err(|error| Exit::Failed.because(error))?;
     if let Some(picture) = picture {
         let path = svg.map_or_else(|| directory.join("round_times.svg"), Path::to_owned);
@@ -63,7 +78,7 @@ pub(crate) fn present(
     } else if svg.is_some() {
         return Err(Exit::Failed.because(anyhow!("no rounds were recorded, so no histogram")));
     }
-    let drawn = pictures(&files).map_err(|error| Exit::Failed.because(error))?;
+    let drawn = pictures(files).map_err(|error| Exit::Failed.because(error))?;
     for picture in &drawn {
         let path = directory.join(picture.file);
         fs::write(&path, &picture.svg)
@@ -74,7 +89,7 @@ pub(crate) fn present(
         let names: Vec<&str> = drawn.iter().map(|picture| picture.file).collect();
         say!("weft: {} in {}", names.join(", "), directory.display());
     }
-    Ok(report)
+    Ok(())
 }
 
 fn columns(format: Format) -> Outcome {

@@ -24,11 +24,25 @@ use weft_testbed::scenario::{SWITCH, Scenario};
 
 use super::certs::now_unix_s;
 use super::lab::{listen, tell_left};
-use super::run_args::{IoName, Level, RunArgs, SwitchName, load};
-use super::{Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_packet};
+use super::run_args::{IoName, Level, RunArgs, SwitchName, load, read};
+use super::{
+    Exit, Failure, Format, Outcome, emit, progress_bar, report, run_ground, run_jobs, run_packet,
+    run_resize,
+};
 
 pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
-    let scenario = load(arguments)?;
+    let (text, has_several) = read(&arguments.scenario)?;
+    if has_several {
+        return run_jobs::run(arguments, &text, format);
+    }
+    let scenario = load(arguments, &text)?;
+    if scenario.resize.is_some() {
+        let name = arguments.name.as_ref().unwrap_or(&scenario.name);
+        let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
+        let directory =
+            std::path::absolute(&directory).map_err(|error| Exit::Usage.because(error))?;
+        return run_resize::run(arguments, &scenario, (&directory, loopback_base()), format);
+    }
     run_packet::check(arguments, &scenario)?;
     if arguments.switch.is_none() && scenario.restart.iter().any(|it| it.name == SWITCH) {
         let problem = anyhow!("restart: {SWITCH} is a bridge of the kernel without --switch bmv2");
@@ -41,7 +55,8 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
         Some(SwitchName::Bmv2) => Io::Bmv2,
         None => arguments.io.unwrap_or(default).io(),
     };
-    let ground = choose_ground(requested, &scenario, arguments)?;
+    let is_one_box = scenario.aggregation.leaves == 0 && !is_push;
+    let ground = choose_ground(requested, is_one_box, arguments)?;
     run_ground::check(&scenario, &ground, arguments)?;
     let name = arguments.name.as_ref().unwrap_or(&scenario.name);
     let directory = arguments.out.clone().unwrap_or_else(|| default_directory(name));
@@ -84,10 +99,7 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     }
     let writer = RunWriter::create(&directory, record(&scenario, arguments))
         .map_err(|error| Exit::Usage.because(error))?;
-    prepare(&scenario, seed, &directory).map_err(|error| match error {
-        PrepareError::Trainer(_) => Exit::Usage.because(error),
-        PrepareError::Io { .. } => Exit::Failed.because(error),
-    })?;
+    prepare(&scenario, seed, &directory).map_err(prepared)?;
     if let Some(keys) = &keys {
         make_certificates(&plan, &Folder::at(keys.path()), now_unix_s())
             .map_err(|error| Exit::CannotRun.because(error))?;
@@ -127,10 +139,19 @@ pub(crate) fn run(arguments: &RunArgs, format: Format) -> Outcome {
     })
 }
 
-/// Finds out what this machine allows. Must run before any thread: it may enter a namespace.
-fn choose_ground(
+/// Why a run could not begin.
+pub(super) fn prepared(error: PrepareError) -> Failure {
+    match error {
+        PrepareError::Trainer(_) => Exit::Usage.because(error),
+        PrepareError::Io { .. } => Exit::Failed.because(error),
+    }
+}
+
+/// Finds out what this machine allows; over a memif only what one box does. Must run before any
+/// thread: it may enter a namespace.
+pub(super) fn choose_ground(
     requested: Io,
-    scenario: &Scenario,
+    is_one_box: bool,
     arguments: &RunArgs,
 ) -> Result<Ground, Failure> {
     let at = |io, place| Ok(Ground { io, place, degraded: None });
@@ -178,7 +199,7 @@ fn choose_ground(
     say!("weft: no network namespaces ({no_lab})");
     match requested {
         Io::Udp | Io::Shm | Io::Memory => at(Io::Udp, Place::Loopback { port_base }),
-        Io::Dpdk if scenario.aggregation.leaves == 0 && scenario.push.is_none() => {
+        Io::Dpdk if is_one_box => {
             say!("weft: DPDK over a memif between two processes instead");
             let socket = std::env::temp_dir().join(format!("weft-{}.memif", std::process::id()));
             let socket = socket.to_string_lossy().into_owned();
@@ -238,7 +259,7 @@ pub(super) fn default_directory(name: &str) -> PathBuf {
 }
 
 #[expect(clippy::disallowed_methods, reason = "people want to know when a run was")]
-fn unix_s() -> u64 {
+pub(super) fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
@@ -292,32 +313,36 @@ fn carry_out(
         bar.finish_and_clear();
         return result.map(|seen| (seen, None)).map_err(|error| Exit::Usage.because(error));
     }
-    let mut processes = |lab: Option<&LabName>, interrupted: &dyn Fn() -> bool| {
+    let processes = |lab: Option<&LabName>, interrupted: &(dyn Fn() -> bool + Sync)| {
         run_processes(scenario, plan, lab, directory, &mut progress, interrupted)
     };
-    let result = match &arguments.lab {
-        Some(name) => {
-            listen()?;
-            let result = processes(Some(name), &interrupt::is_raised);
-            bar.finish_and_clear();
-            result
-        }
-        None => in_lab(plan.topology.as_ref(), &bar, processes)?,
-    };
-    result.map(|seen| (seen, None)).map_err(|error| match error {
+    let result = in_lab(plan.topology.as_ref(), arguments.lab.as_ref(), &bar, processes)?;
+    result.map(|seen| (seen, None)).map_err(process_failure)
+}
+
+/// Why processes could not do their work.
+pub(super) fn process_failure(error: ProcessError) -> Failure {
+    match error {
         ProcessError::Interrupted => Exit::Interrupted.because(error),
         ProcessError::Log { .. } => Exit::Failed.because(error),
         _ => Exit::CannotRun.because(error),
-    })
+    }
 }
 
-/// Runs processes in a lab of their own, if there is a topology, until a signal interrupts them.
-/// Whatever they come to, the lab is taken down.
-fn in_lab<T>(
+/// Runs processes in a lab that is up, or in one of their own if there is a topology, until a
+/// signal interrupts them. Whatever they come to, their own lab is taken down.
+pub(super) fn in_lab<T>(
     topology: Option<&Topology>,
+    given: Option<&LabName>,
     bar: &ProgressBar,
-    processes: impl FnOnce(Option<&LabName>, &dyn Fn() -> bool) -> T,
+    processes: impl FnOnce(Option<&LabName>, &(dyn Fn() -> bool + Sync)) -> T,
 ) -> Result<T, Failure> {
+    if let Some(name) = given {
+        listen()?;
+        let result = processes(Some(name), &interrupt::is_raised);
+        bar.finish_and_clear();
+        return Ok(result);
+    }
     tell_left();
     listen()?;
     let name = topology.map(|_| LabName::of_this_process("run"));

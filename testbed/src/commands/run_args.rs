@@ -1,14 +1,18 @@
 //! What `weft run` is told, and the scenario that comes of it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use weft_config::Problem;
+use weft_control::BandPolicy;
 use weft_testbed::lab::LabName;
 use weft_testbed::run::Io;
-use weft_testbed::scenario::{CONTROLLER, Replication, Scenario};
+use weft_testbed::scenario::{
+    CONTROLLER, FaultSection, JobsScenario, Replication, Scenario, has_jobs,
+};
+use weft_wire::words::Word as _;
 
 use super::{Exit, Failure};
 
@@ -80,14 +84,16 @@ pub(crate) struct RunArgs {
     /// the same engines in virtual time, on links without a machine behind them (docs/run.md).
     #[arg(long, value_enum, default_value_t)]
     pub(super) level: Level,
-    /// Overrides push.policy: how transfers are planned.
+    /// Overrides push.policy: how transfers are planned. Of several jobs bands.policy: `fifo`,
+    /// `one` or `round-robin`.
     #[arg(long, help_heading = "Overrides")]
     policy: Option<String>,
     /// Overrides push.replication: `none`, `network`, `worker` or `chain`.
     #[arg(long, value_enum, help_heading = "Overrides")]
     replication: Option<ReplicationName>,
     /// Does without a controller and aggregators: updates go straight to the server and are
-    /// committed in the order of their arrival.
+    /// committed in the order of their arrival. Where several jobs have bands, the controller stays
+    /// for these, and grants every update at once.
     #[arg(long, help_heading = "Overrides")]
     direct: bool,
     /// Short for --replication network.
@@ -198,21 +204,20 @@ impl ReplicationName {
     }
 }
 
-pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
-    let name = arguments.scenario.display().to_string();
-    let text = fs::read_to_string(&arguments.scenario)
+/// Reads the scenario's file; whether it has several jobs.
+pub(super) fn read(scenario: &Path) -> Result<(String, bool), Failure> {
+    let name = scenario.display().to_string();
+    let text = fs::read_to_string(scenario)
         .with_context(|| format!("reading {name}"))
         .map_err(|error| Exit::Usage.because(error))?;
-    let mut scenario = Scenario::parse(&name, &text).map_err(|error| Exit::Usage.because(error))?;
-    let faults = &mut scenario.faults;
-    for (place, option) in [
-        (&mut faults.loss, arguments.loss),
-        (&mut faults.duplicate, arguments.duplicate),
-        (&mut faults.reorder, arguments.reorder),
-        (&mut faults.corrupt, arguments.corrupt),
-    ] {
-        *place = option.unwrap_or(*place);
-    }
+    let is_list = has_jobs(&name, &text).map_err(|error| Exit::Usage.because(error))?;
+    Ok((text, is_list))
+}
+
+pub(super) fn load(arguments: &RunArgs, text: &str) -> Result<Scenario, Failure> {
+    let name = arguments.scenario.display().to_string();
+    let mut scenario = Scenario::parse(&name, text).map_err(|error| Exit::Usage.because(error))?;
+    arguments.change_faults(&mut scenario.faults);
     scenario.job.rounds = arguments.rounds.unwrap_or(scenario.job.rounds);
     scenario.aggregation.leaves = arguments.leaves.unwrap_or(scenario.aggregation.leaves);
     let for_push = arguments.policy.is_some()
@@ -266,23 +271,78 @@ pub(super) fn load(arguments: &RunArgs) -> Result<Scenario, Failure> {
     // The overrides obey the same rules as the file.
     match scenario.check() {
         Ok(()) => Ok(scenario),
-        Err(problem) => Err(Exit::Usage.because(overridden(arguments, &problem))),
+        Err(problem) => Err(Exit::Usage.because(arguments.overridden(&problem))),
     }
 }
 
-/// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
-fn overridden(arguments: &RunArgs, Problem { field, problem }: &Problem) -> anyhow::Error {
-    let given = arguments.overrides();
-    let section = field.split(['.', '[']).next().unwrap_or_default();
-    let named = given.iter().find(|(_, of)| of == field || *of == section);
-    let options: Vec<&str> = match named {
-        Some((option, _)) => vec![option],
-        None => given.iter().map(|(option, _)| *option).collect(),
-    };
-    anyhow!("{}: {field} {problem}", options.join(", "))
-}
-
 impl RunArgs {
+    /// A mistake of the overrides: the option that brings it, or all where none is alone at fault.
+    pub(super) fn overridden(&self, Problem { field, problem }: &Problem) -> anyhow::Error {
+        let given = self.overrides();
+        let section = field.split(['.', '[']).next().unwrap_or_default();
+        let named = given.iter().find(|(_, of)| of == field || *of == section);
+        let options: Vec<&str> = match named {
+            Some((option, _)) => vec![option],
+            None => given.iter().map(|(option, _)| *option).collect(),
+        };
+        anyhow!("{}: {field} {problem}", options.join(", "))
+    }
+
+    /// The first option that a scenario of several jobs cannot be given, and why.
+    pub(super) fn not_for_several(&self) -> Option<(&'static str, &'static str)> {
+        let shared = "several share their boxes";
+        let options = [
+            (self.io.is_some_and(|io| io != IoName::Udp), "--io", "several have --io udp"),
+            (self.switch.is_some(), "--switch", shared),
+            (self.pcap, "--pcap", shared),
+            (self.record, "--record", shared),
+            (self.level != Level::Live, "--level packet", "several run live"),
+            (self.replication.is_some(), "--replication", "several have no replica"),
+            (self.replica, "--replica", "several have no replica"),
+            (self.until_loss.is_some(), "--until-loss", "each of several has its own rounds"),
+            (self.leaves.is_some(), "--leaves", shared),
+            (!self.restart.is_empty(), "--restart", shared),
+            (!self.crash.is_empty(), "--crash", shared),
+        ];
+        let given = options.into_iter().find(|(is_given, ..)| *is_given);
+        given.map(|(_, option, why)| (option, why))
+    }
+
+    /// Changes every job as the overrides say; the policy of several jobs is that of bands.
+    pub(super) fn change_jobs(&self, scenario: &mut JobsScenario) -> Result<(), Failure> {
+        self.change_faults(&mut scenario.faults);
+        if let Some(policy) = &self.policy {
+            let wrong = |error| Exit::Usage.because(anyhow!("--policy: {error}"));
+            let policy = BandPolicy::from_word(policy).map_err(wrong)?;
+            scenario.bands.get_or_insert_default().policy = policy;
+        }
+        let has_bands = scenario.bands.is_some();
+        for job in &mut scenario.jobs {
+            job.rounds = self.rounds.unwrap_or(job.rounds);
+            if let Some(push) = job.push.as_mut().filter(|_| self.direct) {
+                push.aggregators = 0;
+                // Bands are the controller's; the server calls all senders in turn all the same.
+                push.controller = has_bands;
+                "fair".clone_into(&mut push.policy);
+            }
+        }
+        if self.direct && !has_bands {
+            scenario.lab.links.remove(CONTROLLER);
+        }
+        Ok(())
+    }
+
+    fn change_faults(&self, faults: &mut FaultSection) {
+        for (place, option) in [
+            (&mut faults.loss, self.loss),
+            (&mut faults.duplicate, self.duplicate),
+            (&mut faults.reorder, self.reorder),
+            (&mut faults.corrupt, self.corrupt),
+        ] {
+            *place = option.unwrap_or(*place);
+        }
+    }
+
     /// The overrides that were given, each with the field or section that it changes.
     fn overrides(&self) -> Vec<(&'static str, &'static str)> {
         let all = [

@@ -21,7 +21,7 @@ pub(super) fn add(
         Some(Shaper::Htb) => {
             // Netem takes the place of the queue of the class.
             lines.pop();
-            "parent 1:1 handle 10:"
+            "parent 1:10 handle 10:"
         }
         Some(Shaper::Tbf) => "parent 1:1 handle 10:",
     };
@@ -63,13 +63,14 @@ mod tests {
         };
         // 62,500 bytes are under way at a time.
         let htb = lines(Some(Shape::new(rate)));
-        assert_eq!(htb.len(), 3);
+        assert_eq!(htb.len(), 4);
         assert_eq!(
-            htb[2],
-            "qdisc add dev eth0 parent 1:1 handle 10: netem delay 5000us limit 1656"
+            htb[3],
+            "qdisc add dev eth0 parent 1:10 handle 10: netem delay 5000us limit 1656"
         );
         let tbf = lines(Some(Shape { shaper: Shaper::Tbf, ..Shape::new(rate) }));
-        assert_eq!((tbf.len(), tbf[1] == htb[2]), (2, true));
+        let behind = htb[3].replace("parent 1:10", "parent 1:1");
+        assert_eq!((tbf.len(), &tbf[1]), (2, &behind));
         let alone = lines(None);
         assert_eq!(alone, ["qdisc add dev eth0 root handle 1: netem delay 5000us limit 100000"]);
     }

@@ -66,7 +66,8 @@ impl fmt::Display for Rate {
 /// A queueing discipline that enforces a rate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shaper {
-    /// Hierarchical token bucket with one class, which leaves room for classes of other users.
+    /// Hierarchical token bucket: a class of the link's rate, and under it one for everything, in the
+    /// last band, which leaves room for classes of jobs ([`JOBS_UNDER`]).
     Htb,
     /// Token bucket filter.
     Tbf,
@@ -88,15 +89,20 @@ impl Shaper {
         let bits = rate.bits_per_sec();
         let burst = rate.burst_bytes(mtu);
         let frame = u64::from(mtu) + ETHERNET_HEADER_LEN;
+        let floor = bits.min(FLOOR_BITS_PER_SEC);
         match self {
             Self::Htb => vec![
-                format!("qdisc add dev {interface} root handle 1: htb default 1"),
+                format!("qdisc add dev {interface} root handle 1: htb default 10"),
                 format!(
-                    "class add dev {interface} parent 1: classid 1:1 htb rate {bits}bit \
+                    "class add dev {interface} parent 1: classid {JOBS_UNDER} htb rate {bits}bit \
                      ceil {bits}bit burst {burst} cburst {burst} quantum {frame}"
                 ),
                 format!(
-                    "qdisc add dev {interface} parent 1:1 handle 10: pfifo limit {queue_packets}"
+                    "class add dev {interface} parent {JOBS_UNDER} classid 1:10 htb rate {floor}bit \
+                     ceil {bits}bit burst {burst} cburst {burst} quantum {frame} prio 7"
+                ),
+                format!(
+                    "qdisc add dev {interface} parent 1:10 handle 10: pfifo limit {queue_packets}"
                 ),
             ],
             Self::Tbf => {
@@ -116,12 +122,14 @@ impl Shaper {
     #[must_use]
     pub fn change(self, interface: &str, rate: Rate, mtu: u32, queue_packets: u32) -> Vec<String> {
         let mut lines = self.batch(interface, rate, mtu, queue_packets);
-        let line = match self {
-            // The class only: the queue below it is the same.
-            Self::Htb => lines.swap_remove(1).replacen("class add", "class change", 1),
-            Self::Tbf => lines.swap_remove(0).replacen("qdisc add", "qdisc change", 1),
-        };
-        vec![line]
+        match self {
+            // The classes only: the queue below them is the same.
+            Self::Htb => lines
+                .drain(1..3)
+                .map(|line| line.replacen("class add", "class change", 1))
+                .collect(),
+            Self::Tbf => vec![lines.swap_remove(0).replacen("qdisc add", "qdisc change", 1)],
+        }
     }
 
     /// The shaper of an interface and its rate, in the kernel's own words (see
@@ -131,7 +139,7 @@ impl Shaper {
         let listed: Vec<Qdisc> = serde_json::from_str(qdiscs).ok()?;
         let root = listed.iter().find(|qdisc| qdisc.root)?;
         let (shaper, bits) = match root.kind.as_str() {
-            "htb" => (Self::Htb, class_rate(classes, "1:1")?),
+            "htb" => (Self::Htb, class_rate(classes, JOBS_UNDER)?),
             "tbf" => (Self::Tbf, root.options.rate? * 8.0),
             _ => return None,
         };
@@ -164,7 +172,7 @@ impl RateCheck {
         let root = listed.iter().find(|q| q.root && q.kind == self.shaper.kind());
         let root = root.ok_or_else(missing)?;
         let found = match self.shaper {
-            Shaper::Htb => class_rate(classes, "1:1").ok_or_else(missing)?,
+            Shaper::Htb => class_rate(classes, JOBS_UNDER).ok_or_else(missing)?,
             // JSON carries bytes per second, which whole bits may not divide into.
             Shaper::Tbf => root.options.rate.ok_or_else(missing)? * 8.0,
         };
@@ -261,6 +269,10 @@ fn parse_rate(text: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * factor)
 }
 
+/// The class of the link's rate, whose children classes of jobs may be.
+pub const JOBS_UNDER: &str = "1:1";
+/// What everything has of its own where jobs have classes; it may borrow the rest.
+const FLOOR_BITS_PER_SEC: u64 = 100_000;
 const RATE_MBIT_MIN: f64 = 0.01;
 const RATE_MBIT_MAX: f64 = 100_000.0;
 const ETHERNET_HEADER_LEN: u64 = 14;
@@ -275,19 +287,21 @@ mod tests {
     }
 
     const HTB: &str = r#"[{"kind":"htb","handle":"1:","root":true,"refcnt":3,"options":{"r2q":10}},
-        {"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":1000}}]"#;
-    const CLASS: &str = "class htb 1:1 root leaf 10: prio 0 rate 100Mbit ceil 100Mbit burst 15514b cburst 15514b \n";
+        {"kind":"pfifo","handle":"10:","parent":"1:10","options":{"limit":1000}}]"#;
+    const CLASS: &str = "class htb 1:10 parent 1:1 leaf 10: prio 7 rate 100Kbit ceil 100Mbit burst 15514b cburst 15514b \nclass htb 1:1 root rate 100Mbit ceil 100Mbit burst 15514b cburst 15514b \n";
 
     #[test]
-    fn htb_batch_is_one_class_that_takes_everything() {
+    fn htb_batch_is_the_links_class_and_one_for_everything_under_it() {
         let lines = Shaper::Htb.batch("eth0", Rate::from_mbit(100.0).unwrap(), 1500, 1000);
         assert_eq!(
             lines,
             [
-                "qdisc add dev eth0 root handle 1: htb default 1",
+                "qdisc add dev eth0 root handle 1: htb default 10",
                 "class add dev eth0 parent 1: classid 1:1 htb rate 100000000bit \
                  ceil 100000000bit burst 15528 cburst 15528 quantum 1514",
-                "qdisc add dev eth0 parent 1:1 handle 10: pfifo limit 1000",
+                "class add dev eth0 parent 1:1 classid 1:10 htb rate 100000bit \
+                 ceil 100000000bit burst 15528 cburst 15528 quantum 1514 prio 7",
+                "qdisc add dev eth0 parent 1:10 handle 10: pfifo limit 1000",
             ]
         );
     }
@@ -304,10 +318,12 @@ mod tests {
     #[test]
     fn a_change_leaves_the_queue_alone() {
         let rate = Rate::from_mbit(50.0).unwrap();
-        let [htb] = &Shaper::Htb.change("eth0", rate, 1500, 9)[..] else { panic!("one line") };
-        assert!(
-            htb.starts_with("class change dev eth0 parent 1: classid 1:1 htb rate 50000000bit")
-        );
+        let [link, all] = &Shaper::Htb.change("eth0", rate, 1500, 9)[..] else { panic!("two") };
+        let begin = "class change dev eth0 parent 1: classid 1:1 htb rate 50000000bit";
+        assert!(link.starts_with(begin), "{link}");
+        let begin =
+            "class change dev eth0 parent 1:1 classid 1:10 htb rate 100000bit ceil 50000000bit";
+        assert!(all.starts_with(begin), "{all}");
         let [tbf] = &Shaper::Tbf.change("eth0", rate, 1500, 9)[..] else { panic!("one line") };
         assert!(tbf.starts_with("qdisc change dev eth0 root handle 1: tbf rate 50000000bit"));
     }

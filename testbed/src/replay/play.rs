@@ -368,7 +368,8 @@ fn show_event(octets: &[u8]) -> String {
 
 /// The one lane of a node on this port.
 pub(super) fn alone<P: Port>(port: P, map: &LaneMap) -> LanePort<P> {
-    let (port, _) = steer(Wrapped::Plain(port), Vec::<Wrapped<P>>::new(), false, map, 1, None);
+    let port = Wrapped::without_capture(port, None);
+    let (port, _) = steer(port, Vec::<Wrapped<P>>::new(), false, map, 1, None);
     weft_io::record::Recorded::new(port)
 }
 

@@ -20,7 +20,9 @@
 //! | `bottleneck` | names what limited the run, with evidence (pure) |
 //! | `finished` | the verdict, and the rows of the run directory |
 //! | `reduce` | an allreduce's configurations, training, proof and rows |
+//! | [`resize`] | an allreduce whose number of workers changes |
 //! | [`push`] | the same of a run with a parameter server |
+//! | [`several`] | several jobs side by side |
 //!
 //! A scenario with `[push]` has a parameter server. All ways of running, of either kind, give the
 //! same messages, recordings and report.
@@ -40,8 +42,10 @@ mod proof;
 pub mod push;
 mod recording;
 mod reduce;
+pub mod resize;
 mod running_box;
 mod running_worker;
+pub mod several;
 mod switch;
 mod watch;
 pub mod worker;

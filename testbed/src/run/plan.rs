@@ -17,10 +17,11 @@ use super::background::FlowPlan;
 use super::switch::SwitchPlan;
 use super::{push, reduce};
 use crate::lab::topology::{Topology, TopologyError};
-use crate::scenario::{CONTROLLER, REPLICA, SERVER, Scenario};
+use crate::scenario::{CONTROLLER, REPLICA, SERVER, Scenario, Site};
 
 pub(super) use layout::Layout;
 pub use layout::{LOOPBACK_FIRST, LOOPBACK_PORTS, LOOPBACK_STRIDE};
+pub(in crate::run) use worker::CohortPlan;
 pub use worker::WorkerPlan;
 
 /// Which port carries the frames.
@@ -202,9 +203,11 @@ impl Plan {
             scenario,
             io,
             place: &place,
+            site: &Site::default(),
             program: Path::new(SWITCH_PROGRAM),
             topology: topology.as_ref(),
             names: &names,
+            nodes: &names,
             directory,
             certs,
         };
@@ -265,7 +268,7 @@ pub(super) fn switch_grpc(directory: &Path) -> String {
 }
 
 /// Folder of the switch's compiled program, seen from where the run is started.
-const SWITCH_PROGRAM: &str = "p4/build";
+pub(super) const SWITCH_PROGRAM: &str = "p4/build";
 /// The switch's socket in the run directory.
 const SWITCH_SOCKET: &str = "switch.grpc";
 /// Bytes of the path of a Unix socket.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::background::Background;
 use super::plan::{BoxPlan, Place, Plan, WorkerPlan, log_path};
 use super::process::{Process, io};
-use super::push::log::{parse, told_once};
+use super::push::log::{LogError, parse, told_once};
 use super::running_box::{RunningBox, wait_until_ready};
 use super::running_worker::{Life, RunningWorker};
 use super::switch::RunningSwitch;
@@ -74,13 +74,37 @@ pub fn run_processes(
     for (name, _) in &observed.boxes {
         let path = log_path(directory, name);
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
-        let lines = parse(&text).map_err(|error| ProcessError::Log {
-            path: path.clone(),
-            problem: error.to_string(),
-        })?;
+        let lines = parse(&text).map_err(log_error(&path))?;
         observed.logs.push((name.clone(), told_once(lines)));
     }
     Ok(observed)
+}
+
+/// Runs one job of several, whose boxes are up and stay so: starts its workers and hears them.
+///
+/// # Errors
+/// [`ProcessError`]; its workers have ended by then.
+pub(super) fn run_workers(
+    scenario: &Scenario,
+    plan: &Plan,
+    lab: Option<&LabName>,
+    directory: &Path,
+    progress: &mut dyn FnMut(u8, &WorkerMessage),
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Observed, ProcessError> {
+    let mut run = Running::with_boxes(Vec::new(), lab, directory);
+    for worker in &plan.workers {
+        run.start_worker(worker)?;
+    }
+    let mut observed = Observed::default();
+    run.watch(plan, scenario, &mut observed, progress, interrupted)?;
+    run.stop(&mut observed);
+    Ok(observed)
+}
+
+/// The error for a box's log that cannot be read.
+pub(super) fn log_error(path: &Path) -> impl Fn(LogError) -> ProcessError {
+    move |error| ProcessError::Log { path: path.to_owned(), problem: error.to_string() }
 }
 
 /// The processes of a run.
@@ -139,18 +163,11 @@ impl<'a> Running<'a> {
             Place::Memif { socket, .. } => Some(start_bridge(&node, plan, socket, directory)?),
             Place::Lab | Place::Loopback { .. } => None,
         };
-        let (sender, receiver) = mpsc::channel();
         let mut run = Self {
-            boxes,
             _bridge: bridge,
             switch,
-            workers: Vec::new(),
             background: Background::start(lab, &plan.background)?,
-            lab,
-            directory,
-            end: None,
-            sender,
-            receiver,
+            ..Self::with_boxes(boxes, lab, directory)
         };
         for worker in &plan.workers {
             run.start_worker(worker)?;
@@ -158,8 +175,25 @@ impl<'a> Running<'a> {
         Ok(run)
     }
 
+    /// With boxes that are up, and nobody else yet.
+    fn with_boxes(boxes: Vec<RunningBox>, lab: Option<&'a LabName>, directory: &'a Path) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self {
+            boxes,
+            _bridge: None,
+            switch: None,
+            workers: Vec::new(),
+            background: Background::default(),
+            lab,
+            directory,
+            end: None,
+            sender,
+            receiver,
+        }
+    }
+
     fn start_worker(&mut self, plan: &WorkerPlan) -> Result<(), ProcessError> {
-        let namespace = self.lab.map(|lab| lab.namespace(&format!("w{}", plan.rank)));
+        let namespace = self.lab.map(|lab| lab.namespace(&plan.host));
         let sender = self.sender.clone();
         let mut worker = RunningWorker::start(plan, namespace.as_deref(), self.directory, sender)?;
         if let Some(version) = self.end {

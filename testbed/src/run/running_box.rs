@@ -94,8 +94,8 @@ impl RunningBox {
             let _ = stdout.read_to_string(&mut text);
         }
         // What it counted, whole, beside its configuration; a report lacks nothing without it.
-        let _ = fs::write(self.config.with_extension("stats.json"), &text);
-        BoxCounters { cpu_ns, ..counters(&text).unwrap_or_default() }
+        let _ = fs::write(self.config.with_extension(STATISTICS), &text);
+        BoxCounters { cpu_ns, ..counters(&text, None).unwrap_or_default() }
     }
 }
 
@@ -140,8 +140,15 @@ fn spawn_box(
     Ok(Process(child))
 }
 
-/// Reads a box's final statistics.
-fn counters(text: &str) -> Option<BoxCounters> {
+/// Where a box's final statistics are in the run directory.
+pub(super) fn statistics_path(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.{STATISTICS}"))
+}
+
+const STATISTICS: &str = "stats.json";
+
+/// Reads a box's final statistics: of its port, and of one of its jobs or of all.
+pub(super) fn counters(text: &str, of_job: Option<u16>) -> Option<BoxCounters> {
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
     let number = |value: &serde_json::Value, key: &str| value[key].as_u64().unwrap_or(0);
     let port = &json["port"];
@@ -157,7 +164,10 @@ fn counters(text: &str) -> Option<BoxCounters> {
         capture: serde_json::from_value(json["trace"].clone()).ok(),
         ..BoxCounters::default()
     };
-    for job in json["jobs"].as_array()? {
+    // A node's jobs have an `id`, a controller's are called by `job`.
+    let is_of =
+        |job: &&serde_json::Value| of_job.is_none_or(|of| job["id"] == of || job["job"] == of);
+    for job in json["jobs"].as_array()?.iter().filter(is_of) {
         counters.contributions_added += number(job, "contributions_added");
         counters.chunks_completed += number(job, "chunks_completed");
         counters.duplicates += number(job, "duplicates");
@@ -176,13 +186,24 @@ mod tests {
         let node = r#"{"port": {"rx_packets": 3, "rx_missed": 2}, "lanes": [{"tx_dropped": 1}],
             "trace": {"frames": 5, "bytes": 600, "cut": 2, "errors": 0},
             "jobs": [{"contributions_added": 7, "duplicates": 1}]}"#;
-        let read = counters(node).expect("a node's");
+        let read = counters(node, None).expect("a node's");
         assert_eq!((read.rx_packets, read.port_losses, read.contributions_added), (3, 3, 7));
         let capture = CaptureCounters { frames: 5, cut: 2, errors: 0 };
         assert_eq!(read.capture, Some(capture));
         let controller = r#"{"jobs": [{"name": "train", "policy_failures": 4},
             {"name": "other", "policy_failures": 1}], "plans": 9}"#;
-        let read = counters(controller).expect("a controller's");
+        let read = counters(controller, None).expect("a controller's");
         assert_eq!((read.policy_failures, read.capture), (5, None));
+    }
+
+    #[test]
+    fn the_share_of_a_job_is_read() {
+        let node = r#"{"port": {"rx_packets": 3}, "lanes": [], "jobs": [
+            {"id": 0, "contributions_added": 7}, {"id": 3, "contributions_added": 9}]}"#;
+        let read = |job| counters(node, Some(job)).expect("a node's").contributions_added;
+        assert_eq!([read(0), read(1), read(3)], [7, 0, 9]);
+        let controller =
+            r#"{"jobs": [{"job": 2, "policy_failures": 4}, {"job": 3, "policy_failures": 1}]}"#;
+        assert_eq!(counters(controller, Some(3)).expect("a controller's").policy_failures, 1);
     }
 }

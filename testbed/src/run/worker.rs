@@ -11,7 +11,7 @@ use weft_io::udp::{UdpConfig, UdpPort};
 
 use super::additions::FRAMES_WITH_DELAY;
 use super::plan::WorkerPlan;
-use super::{WorkerMessage, monotonic_ns, push, reduce};
+use super::{WorkerMessage, monotonic_ns, push, reduce, resize};
 use crate::scenario::FaultSection;
 
 /// Longest that a delayed frame is held, so that reordering stays within a round trip or two.
@@ -63,9 +63,10 @@ pub fn run<P: Port<Frame: Send> + Send + 'static>(
     let seed = member_seed(plan.seed, plan.rank).wrapping_add(plan.life.into());
     let faults = fault_config(&plan.scenario.faults, plan.link_delay_us, seed);
     let port = Fault::new(port, &faults);
-    let summary = match &plan.scenario.push {
-        None => reduce::worker::train(plan, directory, port, say),
-        Some(_) => push::worker::train(plan, directory, end, port, say),
+    let summary = match (&plan.scenario.push, &plan.cohort) {
+        (None, Some(cohort)) => resize::worker::train(plan, cohort, port, say),
+        (None, None) => reduce::worker::train(plan, directory, port, say),
+        (Some(_), _) => push::worker::train(plan, directory, end, port, say),
     };
     say(match summary {
         Ok(summary) => WorkerMessage::Done(Box::new(summary)),

@@ -1,11 +1,12 @@
-//! `[job]`: the training run, and what its numbers are on the wire.
+//! `[job]`: the training run, and what its numbers are on the wire; of several, `[[job]]`, also its
+//! name, its start and its hosts.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use weft_config::Problem;
 
-use super::refuse;
+use super::{PushSection, refuse};
 use crate::workload::digits::{TrainerConfig, TrainerError};
 use weft_wire::header::ElementType;
 
@@ -33,6 +34,40 @@ pub struct JobSection {
     /// How long a worker waits for the others before it gives up, in seconds. Default 30.
     #[serde(default = "default_member_timeout_s")]
     pub member_timeout_s: u16,
+    /// `[[job]]`: its name, in reports and of its folder in the run directory.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// `[[job]]`: when its workers start, in seconds after the first job's may. Default 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub start_s: f64,
+    /// `[[job]]`: its place where jobs are put in an order, the lowest first; those with the same
+    /// in the order of the file. Default 0.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub priority: u8,
+    /// `[[job]]`: host of its server, which may be that of other servers too. Default `server`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
+    /// `[[job]]`: hosts of its workers by rank, which other jobs may use too. Default: hosts of
+    /// their own, `w0`, `w1` and so on over all jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// `[[job]]`, an allreduce: the controller steers it, and there may be so many workers at most;
+    /// `hosts` has as many. Default: nobody steers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<u8>,
+    /// `[[job]]`: its parameter server, as `[push]` of a scenario of one job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushSection>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_first(priority: &u8) -> bool {
+    *priority == 0
 }
 
 const fn default_member_timeout_s() -> u16 {
@@ -51,10 +86,39 @@ impl JobSection {
         }
     }
 
+    /// `[[job]]`: the most workers that it may have.
+    #[must_use]
+    pub fn places(&self) -> u8 {
+        self.places.unwrap_or(self.workers)
+    }
+
+    /// `[[job]]`: whether a controller plans or steers it.
+    #[must_use]
+    pub fn has_controller(&self) -> bool {
+        self.places.is_some() || self.push.as_ref().is_some_and(|push| push.controller)
+    }
+
     /// [`JobSection::member_timeout_s`] as a duration.
     #[must_use]
     pub fn member_timeout(&self) -> Duration {
         Duration::from_secs(self.member_timeout_s.into())
+    }
+
+    /// Refuses what only one of several jobs has.
+    pub(super) fn validate_alone(&self) -> Result<(), Problem> {
+        let given = [
+            ("name", !self.name.is_empty()),
+            ("start_s", !is_zero(&self.start_s)),
+            ("priority", !is_first(&self.priority)),
+            ("server", !self.server.is_empty()),
+            ("hosts", !self.hosts.is_empty()),
+            ("places", self.places.is_some()),
+            ("push", self.push.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => refuse("job", key, "belongs to one of several jobs, [[job]]"),
+            None => Ok(()),
+        }
     }
 
     /// Finds the first value that makes no sense.

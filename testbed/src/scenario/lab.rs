@@ -253,20 +253,27 @@ impl Scenario {
 
     /// With `[push]` every host has its own link, on one switch, or on its rack's.
     fn push_topology(&self) -> Result<Topology, TopologyError> {
-        let link = |host: String| {
-            let [up, down] = self.lab.rates(&host);
-            (host, Rates { up, down })
-        };
-        let mut rest = self.hosts();
-        let racks = self.lab.racks.iter().map(|rack| {
-            let [up, down] = rack.rates();
-            rest.retain(|host| !rack.hosts.contains(host));
-            let hosts = rack.hosts.iter().cloned().map(link).collect();
-            Rack { hosts, uplink: Rates { up, down } }
-        });
-        let mut racks: Vec<Rack> = racks.collect();
-        let hosts = rest.into_iter().map(link).collect();
-        racks.push(Rack { hosts, uplink: Rates::default() });
-        Topology::racks(&racks, self.lab.mtu)
+        topology_of(&self.lab, self.hosts())
     }
+}
+
+/// Hosts with links of their own, on one switch, or on their racks'.
+pub(super) fn topology_of(
+    lab: &LabSection,
+    mut hosts: Vec<String>,
+) -> Result<Topology, TopologyError> {
+    let link = |host: String| {
+        let [up, down] = lab.rates(&host);
+        (host, Rates { up, down })
+    };
+    let racks = lab.racks.iter().map(|rack| {
+        let [up, down] = rack.rates();
+        hosts.retain(|host| !rack.hosts.contains(host));
+        let own = rack.hosts.iter().cloned().map(link).collect();
+        Rack { hosts: own, uplink: Rates { up, down } }
+    });
+    let mut racks: Vec<Rack> = racks.collect();
+    let rest = hosts.into_iter().map(link).collect();
+    racks.push(Rack { hosts: rest, uplink: Rates::default() });
+    Topology::racks(&racks, lab.mtu)
 }

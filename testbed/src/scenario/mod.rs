@@ -9,13 +9,17 @@
 //! | `lab` | `[lab]`, `[[rate_step]]`: the links, and how they change |
 //! | `background` | `[[background]]`: traffic of others |
 //! | `boxes` | `[aggregation]`, `[faults]`, `[[restart]]`, `[[crash]]` |
+//! | `resize` | `[resize]`: an allreduce whose number of workers changes |
 //! | `push` | `[push]`: a parameter server instead of an allreduce |
+//! | `several` | `[[job]]`: several training runs side by side |
 
 mod background;
 mod boxes;
 mod job;
 mod lab;
 mod push;
+mod resize;
+mod several;
 
 use serde::{Deserialize, Serialize};
 use weft_config::{ConfigError, ConfigFile, Problem};
@@ -26,6 +30,8 @@ pub use boxes::{AggregationSection, FaultSection, RestartSection};
 pub use job::{JobSection, ScaleExponent};
 pub use lab::{LabSection, LinkRate, RackSection, RateStepSection};
 pub use push::{CONTROLLER, LinkRates, PushSection, REPLICA, Replication, SERVER};
+pub use resize::{KillSection, ResizeSection, WordSection};
+pub use several::{ClusterSection, JobsScenario, Site, WordOfJobs, has_jobs};
 
 /// One scenario: a job, the lab it runs in, and what goes wrong on the way.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -38,6 +44,9 @@ pub struct Scenario {
     /// A parameter server takes the updates; without it they are summed by allreduce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub push: Option<PushSection>,
+    /// The number of workers changes while the job runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<ResizeSection>,
     /// Where.
     #[serde(default)]
     pub lab: LabSection,
@@ -69,7 +78,8 @@ impl Scenario {
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let file = ConfigFile::new(file, text);
         let scenario: Self = file.read()?;
-        scenario.check().map_err(|problem| file.refuse(&problem))?;
+        let checked = scenario.job.validate_alone().and_then(|()| scenario.check());
+        checked.map_err(|problem| file.refuse(&problem))?;
         Ok(scenario)
     }
 
@@ -97,6 +107,9 @@ impl Scenario {
         self.job.validate()?;
         if let Some(push) = &self.push {
             push.validate(&self.job)?;
+        }
+        if let Some(resize) = &self.resize {
+            resize.validate(self)?;
         }
         self.lab.validate(&self.hosts())?;
         if self.push.is_none() && !self.lab.racks.is_empty() {

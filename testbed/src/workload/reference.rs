@@ -82,6 +82,11 @@ impl Reference {
         Ok(result)
     }
 
+    /// Goes on with other workers and another step size; model and momentum stay as they are.
+    pub fn resize(&mut self, workers: usize, clamp_limit: i32, learning_rate: f32) {
+        self.config = ReferenceConfig { workers, clamp_limit, learning_rate, ..self.config };
+    }
+
     /// The model after the rounds so far.
     #[must_use]
     pub fn parameters(&self) -> &[f32] {

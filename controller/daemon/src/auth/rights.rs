@@ -42,6 +42,10 @@ const RIGHTS: &[(&str, &str)] = &[
     ("/weft.v1.Workers/RegisterJob", "operator"),
     ("/weft.v1.Workers/UnregisterJob", "operator"),
     ("/weft.v1.Workers/Hold", "operator"),
+    ("/weft.v1.Workers/PauseJob", "operator"),
+    ("/weft.v1.Workers/ResumeJob", "operator"),
+    ("/weft.v1.Workers/ResizeJob", "operator"),
+    ("/weft.v1.Workers/SetBandPolicy", "operator"),
     ("/weft.v1.Nodes/Attach", "node"),
     ("/weft.v1.Status/Read", "operator"),
 ];

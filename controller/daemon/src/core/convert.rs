@@ -95,6 +95,7 @@ pub(super) fn describe(
         epoch: epoch.0,
         telemetry_period_ns,
         probe_nonce,
+        label: 0,
     }
 }
 

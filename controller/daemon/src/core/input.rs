@@ -3,7 +3,8 @@
 use tokio::sync::{mpsc, oneshot};
 use weft_control::HoldingCommand;
 use weft_controller_engine::{
-    ConfigError, JobConfig, NodeId, NotHeld, Refusal, Status, UnregisterError, Unregistered,
+    BandsConfig, BandsSet, ConfigError, JobConfig, NodeId, NotHeld, Refusal, Resize, Status,
+    SteerError, UnregisterError, Unregistered,
 };
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
@@ -73,6 +74,14 @@ pub enum Input {
     Unregister(String, oneshot::Sender<Result<Unregistered, UnregisterError>>),
     /// A box, by its name, is to install or remove what it holds for a job.
     Hold(String, Box<HoldingCommand>, HoldAnswer),
+    /// A job, by its name, is to pause.
+    Pause(String, PauseAnswer),
+    /// A job, by its name, is to go on.
+    Resume(String, oneshot::Sender<Result<(), SteerError>>),
+    /// An allreduce job, by its name, is to have so many workers.
+    Resize(String, u16, ResizeAnswer),
+    /// An operator sets the policy of bands; the change that it knows of, if that matters.
+    SetBandPolicy(BandsConfig, Option<u64>, oneshot::Sender<Result<BandsSet, Refusal>>),
     /// Somebody wants figures.
     Read(oneshot::Sender<Snapshot>),
     /// The controller is to end: it saves its state, gives its last figures and takes no more.
@@ -81,6 +90,30 @@ pub enum Input {
 
 /// How a box's holding is answered.
 pub type HoldAnswer = oneshot::Sender<Result<(), Unheld>>;
+
+/// How a pause is answered: how long the standstill took.
+pub type PauseAnswer = oneshot::Sender<Result<u64, Unpaused>>;
+
+/// How a resize is answered.
+pub type ResizeAnswer = oneshot::Sender<Result<Resize, Unresized>>;
+
+/// Why a job has not another number of workers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unresized {
+    /// It was not told to.
+    Untold(SteerError),
+    /// It goes on as it was.
+    Reverted(String),
+}
+
+/// Why a job does not stand still.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unpaused {
+    /// It was not told to.
+    Untold(SteerError),
+    /// It was told to go on before it stood still.
+    Resumed,
+}
 
 /// Why a box does not hold what it should, or still does.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -61,7 +61,7 @@ async fn attach(core: &CoreSender) -> Attached {
     let (answer, answered) = oneshot::channel();
     core.send(Input::NodeHello { hello, outbox, answer }).await.unwrap();
     answered.await.unwrap().unwrap();
-    let hello = v1::WorkerHello { job: 1, name: None, rank: 0, life: 7 };
+    let hello = v1::WorkerHello { job: 1, name: None, rank: 0, life: 7, position: None };
     let (outbox, replies) = mpsc::channel(64);
     let (answer, answered) = oneshot::channel();
     let peer = Peer { addr: None, caller: Arc::new(Caller::Anyone) };

@@ -1,10 +1,12 @@
 //! Workers' streams: who may attach, when each is welcomed, what its messages ask of the engine.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weft_control::Version;
 use weft_controller_engine::{Reporter, TransferRequest, UnregisterError, Unregistered, shown};
+use weft_rpc::convert::rounds;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
@@ -18,14 +20,21 @@ impl Core {
         peer: &auth::Peer,
         outbox: Outbox<v1::WorkerReply>,
     ) -> Result<(WorkerKey, Ended), v1::Refused> {
+        let known = |name: &str| {
+            self.controller.job_by_name(name).or_else(|| self.controller.reduce_by_name(name))
+        };
         let job = match &hello.name {
-            Some(name) => self.controller.job_by_name(name).ok_or_else(|| {
+            Some(name) => known(name).ok_or_else(|| {
                 v1::Refused::new("name", format!("there is no job `{}`", shown(name)))
             })?,
             None => weft_rpc::convert::job(hello.job)?,
         };
         let rank = weft_rpc::convert::rank(hello.rank)?;
         peer.caller.check_worker(job, rank)?;
+        if let Some(position) = &hello.position {
+            let from = (hello.life, peer.ip());
+            return self.attach_reducer((job, rank), from, position, outbox);
+        }
         let attached = self.controller.handle_worker(job, rank, hello.life, peer.ip());
         attached.map_err(convert::refused)?;
         self.streams += 1;
@@ -33,6 +42,24 @@ impl Core {
         let (end, ended) = oneshot::channel();
         self.workers.insert((job, rank), Peer { stream: key.stream, outbox, _end: end });
         self.welcomes.push((key, Instant::now() + ADDRESSES_TIMEOUT));
+        Ok((key, ended))
+    }
+
+    /// A worker of an allreduce is answered once its lease is in.
+    fn attach_reducer(
+        &mut self,
+        (job, rank): (JobId, Rank),
+        from: (u64, Option<IpAddr>),
+        position: &v1::RoundPosition,
+        outbox: Outbox<v1::WorkerReply>,
+    ) -> Result<(WorkerKey, Ended), v1::Refused> {
+        let position = rounds::position(position)?;
+        self.streams += 1;
+        let key = WorkerKey { job, rank, stream: self.streams };
+        let attached = self.controller.handle_reducer(job, rank, from, position);
+        attached.map_err(convert::refused)?;
+        let (end, ended) = oneshot::channel();
+        self.workers.insert((job, rank), Peer { stream: key.stream, outbox, _end: end });
         Ok((key, ended))
     }
 
@@ -70,7 +97,8 @@ impl Core {
         let address = |node: &str| self.controller.address(node).to_owned();
         let epoch = self.controller.server_epoch(job);
         let links = (self.telemetry_period_ns, self.probe_nonce());
-        Some(convert::describe(config, epoch, links, &address))
+        let label = self.controller.label(job).into();
+        Some(v1::JobDescription { label, ..convert::describe(config, epoch, links, &address) })
     }
 
     pub(super) fn reply(&mut self, job: JobId, rank: Rank, message: v1::worker_reply::Message) {
@@ -79,6 +107,7 @@ impl Core {
             self.snapshot.slow_peers += 1;
             self.workers.remove(&(job, rank));
             self.controller.handle_worker_gone(job, rank);
+            self.controller.handle_reducer_gone(job, rank);
         }
     }
 
@@ -113,6 +142,12 @@ impl Core {
                     self.controller.handle_worker_telemetry(now_ns, job, rank, &telemetry);
                 (outcome.map_err(convert::refused), None)
             }
+            Message::RoundBegun(begun) => {
+                let begun = (begun.round, begun.bytes);
+                let outcome = self.controller.handle_round(now_ns, job, rank, begun);
+                (outcome.map_err(convert::refused), None)
+            }
+            Message::RoundPosition(said) => (self.hear_position(now_ns, job, rank, &said), None),
             Message::ProbePort(port) => (self.hear_port(Reporter::Worker(job, rank), &port), None),
             Message::ProbeTrain(train) => {
                 (self.hear_probe(now_ns, Reporter::Worker(job, rank), &train), None)
@@ -122,6 +157,18 @@ impl Core {
             let refused = v1::Refused { update_id, ..refused };
             self.reply(job, rank, v1::worker_reply::Message::Refused(refused));
         }
+    }
+
+    fn hear_position(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        said: &v1::RoundPosition,
+    ) -> Result<(), v1::Refused> {
+        let (_, position) = rounds::position(said)?;
+        let outcome = self.controller.handle_position(now_ns, job, rank, position);
+        outcome.map_err(convert::refused)
     }
 
     fn request(
@@ -172,6 +219,7 @@ impl Core {
         if self.workers.get(&(key.job, key.rank)).is_some_and(|peer| peer.stream == key.stream) {
             self.workers.remove(&(key.job, key.rank));
             self.controller.handle_worker_gone(key.job, key.rank);
+            self.controller.handle_reducer_gone(key.job, key.rank);
         }
     }
 }

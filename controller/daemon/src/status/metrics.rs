@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use weft_control::JobState;
 use weft_controller_engine::{HostStatus, JobStatus, NodeStatus};
 use weft_process::metrics::{head, label as quoted};
 
@@ -78,6 +79,15 @@ const JOBS: &[Row<JobStatus, f64>] = &[
     }),
     ("weft_promotions_total", "counter", "Servers replaced by their replica.", |j| {
         j.counters.promotions as f64
+    }),
+    ("weft_job_paused", "gauge", "1 while a job is paused or about to be.", |j| {
+        f64::from(matches!(j.state, JobState::Pausing | JobState::Paused))
+    }),
+    ("weft_pauses_total", "counter", "Pauses that came to a standstill.", |j| {
+        j.pauses.pauses as f64
+    }),
+    ("weft_standstill_max_seconds", "gauge", "Longest way from a pause to a standstill.", |j| {
+        j.pauses.standstill_max_ns as f64 / 1e9
     }),
     ("weft_server_epoch", "gauge", "Servers that the job had before this one.", |j| {
         f64::from(j.epoch)

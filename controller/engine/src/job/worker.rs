@@ -16,13 +16,49 @@ pub(crate) struct Worker {
     outstanding: usize,
     /// Its last update was dropped.
     is_dropped_before: bool,
+    pace: Pace,
+}
+
+/// How a worker gets on, for reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    /// Updates asked for.
+    pub(crate) requested: u64,
+    /// Of these, in the model.
+    pub(crate) committed: u64,
+    /// When it asked last.
+    pub(crate) asked_ns: Option<u64>,
+    /// How long after the first worker with the same version it asked, over all requests.
+    pub(crate) lag_sum_ns: u64,
+}
+
+/// When the newest version was first asked with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FirstAsked {
+    version: u64,
+    at_ns: Option<u64>,
+}
+
+impl FirstAsked {
+    /// How far behind the first one a request with this version is.
+    pub(crate) fn lag_ns(&mut self, now_ns: u64, version: u64) -> u64 {
+        match self.at_ns {
+            Some(first_ns) if version <= self.version => now_ns.saturating_sub(first_ns),
+            _ => {
+                *self = Self { version, at_ns: Some(now_ns) };
+                0
+            }
+        }
+    }
 }
 
 impl Worker {
     /// A worker that was never here.
     pub(crate) const fn new(host: HostId, is_dropped_before: bool) -> Self {
         let (life, last_update_id) = (None, None);
-        Self { host, life, is_attached: false, last_update_id, outstanding: 0, is_dropped_before }
+        let pace = Pace { requested: 0, committed: 0, asked_ns: None, lag_sum_ns: 0 };
+        let is_attached = false;
+        Self { host, life, is_attached, last_update_id, outstanding: 0, is_dropped_before, pace }
     }
 
     pub(crate) const fn host(&self) -> HostId {
@@ -66,6 +102,23 @@ impl Worker {
         self.outstanding += 1;
     }
 
+    /// How it gets on.
+    pub(crate) const fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// It asked now, so long after the first with the same version.
+    pub(crate) fn note_request(&mut self, now_ns: u64, lag_ns: u64) {
+        self.pace.requested += 1;
+        self.pace.asked_ns = Some(now_ns);
+        self.pace.lag_sum_ns = self.pace.lag_sum_ns.saturating_add(lag_ns);
+    }
+
+    /// An update of it is in the model.
+    pub(crate) fn note_commit(&mut self) {
+        self.pace.committed += 1;
+    }
+
     /// An update has come to its end.
     pub(crate) fn end_update(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
@@ -85,6 +138,15 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_asks_after_the_first_of_its_version_lags_behind() {
+        let mut first = FirstAsked::default();
+        let lags = [(10, 0), (14, 0), (20, 1), (25, 0), (29, 1)];
+        let found = lags.map(|(now_ns, version)| first.lag_ns(now_ns, version));
+        // One that still has version 0 is as late as its model is old.
+        assert_eq!(found, [0, 4, 0, 5, 9]);
+    }
 
     #[test]
     fn a_new_life_begins_without_updates_and_with_its_last_decision() {

@@ -244,7 +244,13 @@ fn absurd_bandwidth_is_refused_and_plans_go_on() {
     }
     network.jobs = vec![job(2)];
     let mut controller = Controller::new(network, &Saved::fresh(0), built_in_policies()).unwrap();
-    let hello = NodeHello { name: "s0".into(), life: 1, roles: Vec::new(), holdings: Vec::new() };
+    let hello = NodeHello {
+        name: "s0".into(),
+        life: 1,
+        roles: Vec::new(),
+        holdings: Vec::new(),
+        bands: None,
+    };
     let node = controller.handle_node(0, &hello).unwrap();
     for nic_rx_bytes in [0, u64::MAX, 1, u64::MAX - 1] {
         let telemetry =

@@ -19,8 +19,13 @@ fn world(with_box: bool) -> World {
     let mut world = World::new(config, vec![job(2)]);
     world.attach_all();
     if with_box {
-        let hello =
-            NodeHello { name: "p0".into(), life: 1, roles: Vec::new(), holdings: Vec::new() };
+        let hello = NodeHello {
+            name: "p0".into(),
+            life: 1,
+            roles: Vec::new(),
+            holdings: Vec::new(),
+            bands: None,
+        };
         assert_eq!(world.controller.handle_node(0, &hello), Ok(P0));
     }
     world

@@ -137,8 +137,13 @@ fn a_controller_that_was_away_calls_nobody_silent() {
     };
     let mut now_ns = 1_000_000_000;
     let ids = [("s0", role(Role::Server)), ("r0", role(Role::Replica))].map(|(name, role)| {
-        let hello =
-            NodeHello { name: name.into(), life: 1, roles: vec![role], holdings: Vec::new() };
+        let hello = NodeHello {
+            name: name.into(),
+            life: 1,
+            roles: vec![role],
+            holdings: Vec::new(),
+            bands: None,
+        };
         controller.handle_node(now_ns, &hello).unwrap()
     });
     let mut run = |now_ns: &mut u64, span_ms: u64, speaks: &[NodeId]| {

@@ -47,7 +47,8 @@ impl Rig {
 }
 
 fn attach(controller: &mut Controller, life: u64) -> NodeId {
-    let hello = NodeHello { name: "a0".into(), life, roles: Vec::new(), holdings: Vec::new() };
+    let hello =
+        NodeHello { name: "a0".into(), life, roles: Vec::new(), holdings: Vec::new(), bands: None };
     controller.handle_node(1, &hello).unwrap()
 }
 
@@ -148,8 +149,13 @@ fn what_a_box_holds_is_known_from_its_hello_and_its_events() {
     let mut anew = Rig::new();
     assert_eq!(held(&anew), []);
     let holdings = vec![(job, row), (job, push)];
-    let mut hello =
-        NodeHello { name: "a0".into(), life: 1, roles: Vec::new(), holdings: holdings.clone() };
+    let mut hello = NodeHello {
+        name: "a0".into(),
+        life: 1,
+        roles: Vec::new(),
+        holdings: holdings.clone(),
+        bands: None,
+    };
     anew.controller.handle_node(4, &hello).unwrap();
     assert_eq!(held(&anew), holdings);
     hello.holdings = vec![(job, row); 4097];

@@ -119,6 +119,7 @@ fn a_hello_is_all_that_a_box_has_and_within_a_life_nothing_goes_back() {
         life: 1,
         roles: roles.into(),
         holdings: [].into(),
+        bands: None,
     };
     let at = |accounts: &Accounts, node, job| {
         accounts.get(NodeId(node), JobId(job)).map(|state| (state.next_order.0, state.version.0))

@@ -54,8 +54,13 @@ impl Rig {
         let mut controller =
             Controller::new(config, &Saved::fresh(7), built_in_policies()).unwrap();
         let role = RoleState::new(JobId(0), Role::Server, BoxIndex(0), String::new());
-        let hello =
-            NodeHello { name: "s0".into(), life: 1, roles: vec![role], holdings: Vec::new() };
+        let hello = NodeHello {
+            name: "s0".into(),
+            life: 1,
+            roles: vec![role],
+            holdings: Vec::new(),
+            bands: None,
+        };
         let server = Reporter::Box(controller.handle_node(0, &hello).unwrap());
         for rank in 0..3 {
             controller.handle_worker(JobId(0), Rank::new(rank).unwrap(), 1, None).unwrap();

@@ -109,7 +109,13 @@ impl Rig {
     }
 
     fn attach(&mut self, name: &'static str, life: u64, role: RoleState) {
-        let hello = NodeHello { name: name.into(), life, roles: vec![role], holdings: Vec::new() };
+        let hello = NodeHello {
+            name: name.into(),
+            life,
+            roles: vec![role],
+            holdings: Vec::new(),
+            bands: None,
+        };
         self.controller.handle_node(self.now_ns, &hello).unwrap();
         self.alive.retain(|alive| *alive != name);
         self.alive.push(name);
@@ -142,7 +148,12 @@ impl Rig {
                     self.commands.push((name, command));
                 }
                 Action::Notice { notice, .. } => self.notices.push(notice),
-                Action::Probe { .. } | Action::Held { .. } => {}
+                Action::Probe { .. }
+                | Action::Held { .. }
+                | Action::State { .. }
+                | Action::Cohort { .. }
+                | Action::Order { .. }
+                | Action::Resized { .. } => {}
                 Action::Reply { rank, reply, .. } => match reply {
                     Reply::ServerMoved { address, epoch } => {
                         self.moved.push((rank.index(), address, epoch.0));

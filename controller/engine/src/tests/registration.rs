@@ -303,8 +303,13 @@ impl Pair {
             }
         };
         let roles = (0..3).filter(|job| !self.promoted[usize::from(*job)]).map(role).collect();
-        let hello =
-            NodeHello { name: NAMES[node].into(), life: truth.life, roles, holdings: Vec::new() };
+        let hello = NodeHello {
+            name: NAMES[node].into(),
+            life: truth.life,
+            roles,
+            holdings: Vec::new(),
+            bands: None,
+        };
         self.controller.handle_node(self.now_ns, &hello).unwrap();
     }
 

@@ -39,6 +39,7 @@ pub(super) fn host(name: &str, up: u64, down: u64) -> HostConfig {
         up_bytes_per_sec: Some(rate(up)),
         down_bytes_per_sec: Some(rate(down)),
         rack: None,
+        slots: None,
     }
 }
 
@@ -140,6 +141,8 @@ pub(super) struct World {
     pub(super) bytes_into_server: u64,
     pub(super) commands: Vec<(String, Command)>,
     pub(super) notices: Vec<Notice>,
+    /// What jobs do, as whoever waits was told, and when.
+    pub(super) states: Vec<(u64, weft_control::JobState, Option<u64>)>,
     /// Of every event with its time; see [`super::fingerprints`].
     pub(super) transcript: SipHasher13,
 }
@@ -196,6 +199,7 @@ impl World {
             bytes_into_server: 0,
             commands: Vec::new(),
             notices: Vec::new(),
+            states: Vec::new(),
             transcript: SipHasher13::new(),
         }
     }
@@ -241,7 +245,7 @@ impl World {
                 ..RoleState::new(JobId(job.index), role, box_index, format!("{name}:22341"))
             });
         }
-        NodeHello { name: name.to_owned(), life, roles, holdings: Vec::new() }
+        NodeHello { name: name.to_owned(), life, roles, holdings: Vec::new(), bands: None }
     }
 
     pub(super) fn attach(&mut self, name: &str, life: u64) {
@@ -372,7 +376,14 @@ impl World {
                 Action::Command { node, command } => self.obey(node, command),
                 Action::Reply { job, rank, reply } => self.hear(job, rank, reply),
                 Action::Notice { notice, .. } => self.notices.push(notice),
-                Action::Probe { .. } | Action::Held { .. } => {}
+                Action::State { state, after_ns, .. } => {
+                    self.states.push((self.now_ns, state, after_ns))
+                }
+                Action::Probe { .. }
+                | Action::Held { .. }
+                | Action::Cohort { .. }
+                | Action::Order { .. }
+                | Action::Resized { .. } => {}
             },
             Event::Report(name, job, event) => {
                 if let Some(node) = self.nodes.get(&name).copied() {

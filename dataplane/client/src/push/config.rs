@@ -102,6 +102,8 @@ pub struct PushConfig {
     /// Ceiling of the sending rate, bytes of Ethernet frames per second, whatever a grant says.
     /// Default none.
     pub rate_bytes_per_sec: Option<u64>,
+    /// DSCP of this worker's frames, 0 to 63, until a controller gives the job another. Default 0.
+    pub dscp: u8,
     /// How long the server may take to answer the first handshake. Default 5 s.
     pub connect_timeout: Duration,
     /// How long the server may be silent while something is under way. Default 30 s.
@@ -134,6 +136,7 @@ impl PushConfig {
             resends_max: 8,
             error_feedback: false,
             rate_bytes_per_sec: None,
+            dscp: 0,
             connect_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),
@@ -201,6 +204,9 @@ impl PushConfig {
         }
         let local = Endpoint { mac, addr: self.local };
         let server = Endpoint { mac: self.server_mac, addr: self.server };
+        if self.dscp > 63 {
+            return Err(PushError::Config { field: "dscp", problem: "is above 63" });
+        }
         let overhead: u16 = if self.local.is_ipv4() { 28 } else { 48 };
         let mut pusher = PusherConfig::new(JobId(self.job), rank, local, server);
         pusher.element_type = self.numbers.element_type();

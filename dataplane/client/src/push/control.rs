@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, Report};
-use weft_control::{BoxIndex, Decision};
+use weft_control::{BoxIndex, Decision, LABEL_MAX};
 use weft_engine::role::push::{Grant, Segment};
 use weft_io::nic::Carried;
 use weft_rpc::convert;
@@ -54,6 +54,7 @@ pub(super) fn start(
         name: None,
         rank: u32::from(config.rank),
         life,
+        position: None,
     };
     let link = Link { address: config.local.ip(), device: None, mtu: config.mtu };
     let link = LinkAgent::new(link, carried);
@@ -237,8 +238,8 @@ fn translate(reply: Heard) -> Option<FromController> {
         Heard::ServerMoved(moved) => {
             FromController::ServerMoved { address: moved.address.parse().ok(), epoch: moved.epoch }
         }
-        // Obeyed where it is heard.
-        Heard::Probe(_) => return None,
+        // Obeyed where it is heard; or for workers of an allreduce.
+        Heard::Probe(_) | Heard::Cohort(_) | Heard::RoundOrder(_) => return None,
         Heard::Refused(refused) => {
             FromController::RequestRefused { id: refused.update_id, problem: describe(&refused) }
         }
@@ -285,6 +286,8 @@ fn job_of(job: &v1::JobDescription) -> Job {
         epoch: job.epoch,
         aggregators: job.aggregators.iter().filter_map(place).collect(),
         replica: job.replica.as_ref().and_then(place),
+        // One that is none labels nothing.
+        label: u8::try_from(job.label).ok().filter(|label| *label <= LABEL_MAX).unwrap_or(0),
     }
 }
 

@@ -10,6 +10,7 @@ use weft_engine::role::push::Pusher;
 use weft_io::nic::Carried;
 use weft_io::{Burst, Frame, Port};
 use weft_wire::Nanos;
+use weft_wire::frame::label::set_dscp;
 
 use super::message::{Message, Ready, Shared, ToController};
 use super::updates::{Stage, Updates};
@@ -172,6 +173,7 @@ impl<P: Port> Driver<P> {
                 let Some(mut frame) = self.port.alloc() else { break };
                 let Some(len) = self.engine.poll_transmit(now, frame.buffer_mut()) else { break };
                 frame.set_len(len);
+                set_dscp(frame.as_mut(), self.updates.label());
                 frame.keep_apart(self.engine.is_in_train());
                 self.tx.push(frame);
             }

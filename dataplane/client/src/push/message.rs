@@ -185,4 +185,6 @@ pub(super) struct Job {
     pub(super) epoch: u32,
     pub(super) aggregators: Vec<(BoxIndex, SocketAddr)>,
     pub(super) replica: Option<(BoxIndex, SocketAddr)>,
+    /// DSCP of the job's frames; 0: none is given.
+    pub(super) label: u8,
 }

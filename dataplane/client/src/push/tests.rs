@@ -65,6 +65,7 @@ impl Fixture {
             epoch: 0,
             aggregators: Vec::new(),
             replica: None,
+            label: 0,
         }
     }
 

@@ -33,6 +33,8 @@ pub(super) struct Updates {
     link: Link,
     /// Of the server that the controller named last.
     epoch: u32,
+    /// DSCP of what is sent.
+    label: u8,
     requests: VecDeque<ToController>,
     is_connected: bool,
     /// Chunks and elements of a chunk, as the controller has them.
@@ -93,12 +95,18 @@ impl Updates {
             feedback: None,
             link: if has_controller { Link::Down(Nanos(0)) } else { Link::Absent },
             epoch: 0,
+            label: config.dscp,
             requests: VecDeque::new(),
             is_connected: false,
             shape: None,
             close_at: None,
             stats: PushStatistics::default(),
         }
+    }
+
+    /// DSCP of what is sent: as the controller gives it, else the configuration.
+    pub(super) const fn label(&self) -> u8 {
+        self.label
     }
 
     pub(super) fn stage(&self) -> &Stage {

@@ -150,6 +150,7 @@ impl Workers for Service {
                         let asking = Asking { rank, request, replies: replies.clone() };
                         take(&state, asking).await;
                     }
+                    Heard::RoundBegun(_) | Heard::RoundPosition(_) => panic!("{rank} pushes"),
                     Heard::Cancel(_) => state.lock().unwrap().cancelled += 1,
                     Heard::PullSample(sample) => assert!(sample.bytes > 0),
                     // On the loopback there is no link to probe.
@@ -161,7 +162,35 @@ impl Workers for Service {
         Ok(Response::new(ReceiverStream::new(stream)))
     }
 
+    async fn set_band_policy(
+        &self,
+        _: Request<v1::SetBandPolicyRequest>,
+    ) -> Result<Response<v1::SetBandPolicyReply>, Status> {
+        Err(Status::unimplemented("the tests have no operators"))
+    }
+
     async fn hold(&self, _: Request<v1::HoldRequest>) -> Result<Response<v1::HoldReply>, Status> {
+        Err(Status::unimplemented("nobody asks here"))
+    }
+
+    async fn pause_job(
+        &self,
+        _: Request<v1::PauseJobRequest>,
+    ) -> Result<Response<v1::PauseJobReply>, Status> {
+        Err(Status::unimplemented("nobody asks here"))
+    }
+
+    async fn resize_job(
+        &self,
+        _: Request<v1::ResizeJobRequest>,
+    ) -> Result<Response<v1::ResizeJobReply>, Status> {
+        Err(Status::unimplemented("nobody asks here"))
+    }
+
+    async fn resume_job(
+        &self,
+        _: Request<v1::ResumeJobRequest>,
+    ) -> Result<Response<v1::ResumeJobReply>, Status> {
         Err(Status::unimplemented("nobody asks here"))
     }
 

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use weft_wire::frame::label::set_traffic_class;
 use weft_wire::frame::{ETHERNET_LEN, Encap, Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
 
 use super::mmsg::Received;
@@ -29,32 +30,9 @@ pub(super) fn write(
     let frame_len = encap.emit(frame.buffer_mut(), message.payload_len);
     frame.set_len(frame_len);
     frame.set_arrived_ns(message.arrived_ns);
-    set_traffic_class(frame.as_mut(), target.is_ipv4(), message.traffic_class);
+    set_traffic_class(frame.as_mut(), message.traffic_class);
     if ipv4_checksum || target.is_ipv6() {
         encap.finish(frame.as_mut());
     }
     Some(frame)
-}
-
-/// Puts the received traffic class (DSCP and ECN) into emitted headers.
-fn set_traffic_class(frame: &mut [u8], ipv4: bool, traffic_class: u8) {
-    let ip = &mut frame[ETHERNET_LEN..];
-    if !ipv4 {
-        ip[0] = ip[0] & 0xf0 | traffic_class >> 4;
-        ip[1] = ip[1] & 0x0f | traffic_class << 4;
-        return;
-    }
-    // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-    let before = u16::from_be_bytes([ip[0], ip[1]]);
-    ip[1] = traffic_class;
-    let after = u16::from_be_bytes([ip[0], ip[1]]);
-    let checksum = u16::from_be_bytes([ip[10], ip[11]]);
-    let checksum = !add(add(!checksum, !before), after);
-    ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-}
-
-/// Ones-complement addition.
-const fn add(a: u16, b: u16) -> u16 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + carry as u16
 }

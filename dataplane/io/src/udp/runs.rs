@@ -1,5 +1,6 @@
 //! Decides which frames of a burst leave as one message: runs to one destination in which all are
-//! as long as the first, but for a shorter last one.
+//! as long as the first, but for a shorter last one. All of one call carry one traffic class, which
+//! is the socket's.
 //!
 //! Source: udp(7), `UDP_SEGMENT`. The order of the frames of one socket stays what it is, so only
 //! neighbours make a run. One `sendmmsg` has one segment length (nix writes the same control
@@ -31,6 +32,7 @@ impl Call {
 /// A run that may go on.
 struct Run {
     target: SocketAddr,
+    traffic_class: u8,
     segment_len: usize,
     bytes: usize,
     frames: u8,
@@ -41,7 +43,8 @@ impl Run {
     fn begin(departure: &Departure) -> Self {
         let len = departure.payload.len();
         let is_over = departure.is_apart || len == 0;
-        Self { target: departure.target, segment_len: len, bytes: len, frames: 1, is_over }
+        let Departure { target, traffic_class, .. } = *departure;
+        Self { target, traffic_class, segment_len: len, bytes: len, frames: 1, is_over }
     }
 
     /// Takes one more frame, if it may be in this run.
@@ -51,6 +54,7 @@ impl Run {
             && !departure.is_apart
             && (1..=self.segment_len).contains(&len)
             && departure.target == self.target
+            && departure.traffic_class == self.traffic_class
             && self.bytes + len <= MESSAGE_BYTES_MAX;
         if fits {
             self.bytes += len;
@@ -70,7 +74,8 @@ pub(super) fn next_call<'a>(
     let mut call = Call::default();
     // A message that is no longer than the segments' length is not cut.
     let mut single_len_max = 0;
-    while let Some(first) = departures.next() {
+    let class = departures.peek().map(|first| first.traffic_class);
+    while let Some(first) = departures.next_if(|next| Some(next.traffic_class) == class) {
         let mut run = Run::begin(first);
         while takes_runs && departures.next_if(|departure| run.take(departure)).is_some() {}
         let segment_len = u16::try_from(run.segment_len).unwrap_or(u16::MAX);
@@ -105,7 +110,8 @@ mod tests {
 
     fn frame(port: u16, len: usize) -> Departure {
         let target = SocketAddr::from(([10, 0, 0, 1], port));
-        Departure { socket: 0, target, payload: 42..42 + len, is_apart: false }
+        let payload = 42..42 + len;
+        Departure { socket: 0, target, traffic_class: 2, payload, is_apart: false }
     }
 
     /// The runs of each call, with its segment length (0: none), until all frames are gone.
@@ -153,6 +159,15 @@ mod tests {
         let mut frames = vec![frame(1, 100); 5];
         frames[2].is_apart = true;
         assert_eq!(calls(&frames), [(vec![2, 1, 2], 100)]);
+    }
+
+    #[test]
+    fn a_call_has_one_traffic_class() {
+        let mut frames = vec![frame(1, 100); 5];
+        frames[2].traffic_class = 0x0e;
+        frames[3].traffic_class = 0x0e;
+        assert_eq!(calls(&frames), [(vec![2], 100), (vec![2], 100), (vec![1], 0)]);
+        assert_eq!(next_call(frames.iter(), false).runs.to_vec(), [1; 2]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::{SOCKETS_MAX, UdpConfig, UdpError};
 use crate::wake::Waker;
 
 /// RFC 3168: ECN-capable transport, codepoint 0.
-const ECT0: u32 = 0b10;
+pub(super) const ECT0: u8 = 0b10;
 /// Tries to find free consecutive ports when the kernel chooses the first.
 const PORT_TRIES: usize = 32;
 /// Place of the drop counter in `SO_MEMINFO` (`SK_MEMINFO_DROPS`).
@@ -31,6 +31,8 @@ pub(super) struct Socket {
     rx_buffer_bytes: usize,
     tx_buffer_bytes: usize,
     takes_runs: bool,
+    /// DSCP and ECN of what it sends.
+    traffic_class: u8,
 }
 
 impl Socket {
@@ -53,6 +55,20 @@ impl Socket {
 
     pub(super) fn tx_buffer_bytes(&self) -> usize {
         self.tx_buffer_bytes
+    }
+
+    /// Sends with this DSCP and ECN from now on. A kernel that refuses goes on with what it has.
+    pub(super) fn set_traffic_class(&mut self, class: u8) {
+        if class == self.traffic_class {
+            return;
+        }
+        let set = match self.addr.is_ipv4() {
+            true => self.inner.set_tos_v4(class.into()),
+            false => self.inner.set_tclass_v6(class.into()),
+        };
+        if set.is_ok() {
+            self.traffic_class = class;
+        }
     }
 
     /// True while the kernel cuts messages into datagrams.
@@ -101,7 +117,8 @@ impl Socket {
         if config.offload {
             let _ = setsockopt(&inner, sockopt::UdpGroSegment, &true);
         }
-        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes, takes_runs })
+        let traffic_class = ECT0;
+        Ok(Self { inner, addr, rx_buffer_bytes, tx_buffer_bytes, takes_runs, traffic_class })
     }
 }
 
@@ -147,11 +164,11 @@ pub(super) fn wait(sockets: &[Socket], waker: Option<&Waker>, timeout_ns: u64) {
 fn configure(socket: &socket2::Socket, addr: SocketAddr) -> io::Result<()> {
     setsockopt(socket, sockopt::ReceiveTimestampns, &true)?;
     if addr.is_ipv4() {
-        socket.set_tos_v4(ECT0)?;
+        socket.set_tos_v4(ECT0.into())?;
         socket.set_recv_tos_v4(true)?;
         setsockopt(socket, IpMtuDiscover, &libc::IP_PMTUDISC_PROBE)?;
     } else {
-        socket.set_tclass_v6(ECT0)?;
+        socket.set_tclass_v6(ECT0.into())?;
         socket.set_recv_tclass_v6(true)?;
         setsockopt(socket, Ipv6MtuDiscover, &libc::IPV6_PMTUDISC_PROBE)?;
     }

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
+use weft_wire::frame::label::traffic_class;
 use weft_wire::frame::{ETHERNET_LEN, Udp};
 
 use super::frame_set::FrameSet;
+use super::socket::ECT0;
 use super::{UdpPort, mmsg, runs};
 use crate::pool::PoolFrame;
 use crate::port::{BURST_MAX, Burst};
@@ -16,6 +18,8 @@ use crate::port::{BURST_MAX, Burst};
 pub(super) struct Departure {
     pub(super) socket: usize,
     pub(super) target: SocketAddr,
+    /// The DSCP that the frame has, and ECT(0).
+    pub(super) traffic_class: u8,
     pub(super) payload: Range<usize>,
     /// Not in a run with others.
     pub(super) is_apart: bool,
@@ -58,6 +62,8 @@ impl UdpPort {
         sendable.then(|| Departure {
             socket: lane,
             target: udp.target,
+            // Weft is ECN-capable, whatever a frame met on its way here.
+            traffic_class: traffic_class(frame.as_ref()).unwrap_or(0) & !0b11 | ECT0,
             payload: udp.payload_range(),
             is_apart: frame.is_apart(),
         })
@@ -80,6 +86,8 @@ impl UdpPort {
                 .iter()
                 .filter_map(|index| plans[index].as_ref().map(|plan| (plan, tx[index].as_ref())));
             let call = runs::next_call(departures.clone().map(|(plan, _)| plan), takes_runs);
+            let class = departures.clone().next().map(|(plan, _)| plan.traffic_class);
+            self.sockets[socket].set_traffic_class(class.unwrap_or(ECT0));
             match mmsg::send(&self.sockets[socket], departures, &call) {
                 Ok(0) => break,
                 Ok(messages) => {

@@ -154,6 +154,10 @@ impl EventLines {
                 "event": "holding_refused", "holding": kind_of(holding), "row": row_of(holding),
                 "error": error.to_string(),
             }),
+            Event::BandSet { band } => json!({ "event": "band_set", "band": band }),
+            Event::BandRefused { band, error } => {
+                json!({ "event": "band_refused", "band": band, "error": error.to_string() })
+            }
         }
     }
 

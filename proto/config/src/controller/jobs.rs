@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weft_control::{AckMode, Mode};
 use weft_wire::header::ElementType;
 
-use super::Options;
+use super::{BandsConfig, Options, ReduceConfig};
 
 /// Everything.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -18,6 +18,9 @@ pub struct Config {
     /// How to plan.
     #[serde(default)]
     pub tuning: Tuning,
+    /// Whose frames leave a host first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<BandsConfig>,
     /// Racks, where their uplinks may limit.
     #[serde(default, rename = "rack", skip_serializing_if = "Vec::is_empty")]
     pub racks: Vec<RackConfig>,
@@ -30,6 +33,9 @@ pub struct Config {
     /// Training jobs.
     #[serde(default, rename = "job")]
     pub jobs: Vec<JobConfig>,
+    /// Training jobs whose gradients are summed by allreduce.
+    #[serde(default, rename = "reduce", skip_serializing_if = "Vec::is_empty")]
+    pub reduces: Vec<ReduceConfig>,
 }
 
 /// `[[host]]`: a machine and its two links.
@@ -47,6 +53,9 @@ pub struct HostConfig {
     /// Its rack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Workers that it has room for, over all jobs. Default: as many as there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<u16>,
 }
 
 impl HostConfig {

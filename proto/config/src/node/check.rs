@@ -75,6 +75,14 @@ impl NodeConfig {
         if self.record.is_some() && port.io == Io::Switch {
             return refuse("record", "is not for a box behind a switch: record its peers");
         }
+        if let Some(bands) = &self.bands {
+            if let Some((key, problem)) = bands.problem() {
+                return refuse(&format!("bands.{key}"), problem);
+            }
+            if self.controller.is_none() {
+                return refuse("bands", "are given by a controller; name one in [controller]");
+            }
+        }
         let idle = &self.idle;
         if idle.pause_min_us == 0 || idle.pause_min_us > idle.pause_max_us {
             return refuse("idle.pause_min_us", "must be from 1 to pause_max_us");

@@ -75,3 +75,8 @@ pub(super) fn grpc() -> String {
 pub(super) fn program() -> FilePath {
     FilePath::from("p4/build")
 }
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+pub(super) const fn is_zero(number: &u8) -> bool {
+    *number == 0
+}

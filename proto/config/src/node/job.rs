@@ -16,6 +16,10 @@ pub struct JobSection {
     /// Name in statistics and metrics. Default `job` and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// DSCP of the job's frames, 0 to 63, until a controller gives it another: by it hosts and
+    /// switches tell the job's frames from others (SPEC, "Labels and bands"). Default 0.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub dscp: u8,
     /// Slots over all lanes that the job's rows may take together. A slot takes two banks of
     /// `elements` numbers of 4 bytes. Default 4096.
     #[serde(default = "defaults::slots_max")]

@@ -21,6 +21,10 @@ pub struct PushSection {
     /// Name in statistics and metrics. Default `job` and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// DSCP of the job's frames, 0 to 63, until a controller gives it another: by it hosts and
+    /// switches tell the job's frames from others (SPEC, "Labels and bands"). Default 0.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub dscp: u8,
     /// This aggregator among the job's boxes, below 64. Default 0.
     #[serde(default)]
     pub box_index: u8,

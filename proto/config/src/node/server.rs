@@ -21,6 +21,10 @@ pub struct ServerSection {
     /// Name in statistics and metrics. Default `job` and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// DSCP of the job's frames, 0 to 63, until a controller gives it another: by it hosts and
+    /// switches tell the job's frames from others (SPEC, "Labels and bands"). Default 0.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub dscp: u8,
     /// The workers by rank, 1 to 64: `"ip:port"`.
     pub workers: Vec<SocketAddr>,
     /// The aggregators and the replica by index: `"ip:port"`. Default: none.
@@ -145,6 +149,10 @@ pub struct ReplicaSection {
     /// Name in statistics and metrics. Default `job` and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// DSCP of the job's frames, 0 to 63, until a controller gives it another: by it hosts and
+    /// switches tell the job's frames from others (SPEC, "Labels and bands"). Default 0.
+    #[serde(default, skip_serializing_if = "defaults::is_zero")]
+    pub dscp: u8,
     /// This replica's index among the job's boxes.
     pub box_index: u8,
     /// Where the server listens.

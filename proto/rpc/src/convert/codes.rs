@@ -1,7 +1,8 @@
 //! Enumerations of the interface: one pair of conversions for each, exhaustive in both directions.
 
 use weft_control::{
-    Decision, DropReason, HoldingError, InstallError, Mode, Role, SumOrder, Version,
+    BandError, BandPolicy, Decision, DropReason, Halt, HoldingError, InstallError, JobState, Mode,
+    Role, SumOrder, Version,
 };
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
@@ -66,7 +67,15 @@ pair!(HoldingError, "error", "must be one of the listed reasons", {
     UnknownJob, Missing, Taken, OtherJob, InUse, Full, Quota, Number, Members, Window, Elements,
     Root, Role, Both, Port, Workers, Updates, Memory, Switch
 });
+pair!(BandError, "error", "must be one of the listed reasons", {
+    NoBands, OutOfRange, LabelTaken, NoTool, NotPermitted, NoDevice, Foreign, NoDiscipline, Failed
+});
+pair!(BandPolicy, "policy", "must be FIFO, ONE or ROUND_ROBIN", { Fifo, One, RoundRobin });
 pair!(Operation, "operation", "must be SUM or MAX", { Sum, Max }, besides None);
+pair!(Halt, "halt", "must be NONE, HELD, STOPPED or LEFT", { None, Held, Stopped, Left });
+pair!(JobState, "state", "must be RUNNING, PAUSING, PAUSED or RESIZING", {
+    Running, Pausing, Paused, Resizing
+});
 pair!(SumOrder, "sum_order", "must be ARRIVAL or RANK", { Arrival, Rank });
 pair!(Overflow, "overflow", "must be WRAP or CLAMP", { Wrap, Clamp });
 pair!(Integrity, "integrity", "must be NONE, CRC32C or CHECKSUM16", { None, Crc32c, Checksum16 });

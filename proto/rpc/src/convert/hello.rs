@@ -3,7 +3,7 @@
 use weft_control::{NodeHello, OpenGroup, OrderNumber, RoleState, ServerEpoch, Version};
 use weft_wire::{GroupId, Members};
 
-use super::{Invalid, box_index, code, holding, job, magnitude};
+use super::{Invalid, box_index, code, holding, job, magnitude, octet};
 use crate::v1;
 
 /// Writes a hello, with the sender's version, for people, and the events that it has lost.
@@ -30,6 +30,11 @@ pub fn hello_to_proto(hello: &NodeHello, version: &str, events_lost: u64) -> v1:
         life: hello.life,
         events_lost,
         holdings: hello.holdings.iter().map(holding::held_to_proto).collect(),
+        bands: hello.bands.as_ref().map(|bands| v1::Bands {
+            jobs: (bands.iter())
+                .map(|(job, band)| v1::JobBand { job: job.0.into(), band: (*band).into() })
+                .collect(),
+        }),
     }
 }
 
@@ -65,5 +70,8 @@ pub fn hello(hello: &v1::NodeHello) -> Result<NodeHello, Invalid> {
         });
     }
     let holdings = hello.holdings.iter().map(holding::held).collect::<Result<_, _>>()?;
-    Ok(NodeHello { name: hello.name.clone(), life: hello.life, roles, holdings })
+    let band = |held: &v1::JobBand| Ok::<_, Invalid>((job(held.job)?, octet(held.band)));
+    let bands = hello.bands.as_ref().map(|bands| bands.jobs.iter().map(band).collect());
+    let bands = bands.transpose()?;
+    Ok(NodeHello { name: hello.name.clone(), life: hello.life, roles, holdings, bands })
 }

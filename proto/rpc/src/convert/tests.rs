@@ -1,6 +1,6 @@
 use weft_control::{
-    Decision, Holding, HoldingCommand, HoldingError, InstallError, JobConfig, MemberConfig,
-    NodeHello, ParentConfig, PushConfig, RowConfig, SumOrder,
+    BandError, Decision, Holding, HoldingCommand, HoldingError, InstallError, JobConfig,
+    MemberConfig, NodeHello, ParentConfig, PushConfig, RowConfig, SumOrder,
 };
 use weft_wire::MacAddr;
 use weft_wire::frame::Endpoint;
@@ -144,7 +144,13 @@ fn every_bad_field_of_a_push_job_is_named() {
 fn what_a_box_holds_comes_back_as_it_went() {
     let job = JobId(3);
     let holdings = [Holding::Job, Holding::Row(1023), Holding::Push].map(|held| (job, held));
-    let sent = NodeHello { name: "a0".into(), life: 1, roles: vec![], holdings: holdings.into() };
+    let sent = NodeHello {
+        name: "a0".into(),
+        life: 1,
+        roles: vec![],
+        holdings: holdings.into(),
+        bands: Some(vec![(JobId(3), 6)]),
+    };
     let mut proto = hello_to_proto(&sent, "0.1.0", 0);
     assert_eq!(hello(&proto), Ok(sent));
     proto.holdings[0].holding = None;
@@ -185,6 +191,9 @@ fn commands_come_back_as_they_went() {
             ..push_job()
         })),
         Command::Holding(HoldingCommand::RemovePush { job }),
+        Command::SetBands { job, label: 63, band: Some(6) },
+        Command::SetBands { job, label: 3, band: None },
+        Command::SetLabel { job, label: 63 },
     ];
     for sent in commands {
         assert_eq!(command(&command_to_proto(&sent)), Ok(Some(sent)));
@@ -235,7 +244,22 @@ fn events_come_back_as_they_went() {
         Event::ReplicaFitness { is_fit: false },
         Event::PromotionRefused { applied: OrderNumber(6) },
         Event::StoodDown { epoch: ServerEpoch(3) },
+        Event::BandSet { band: Some(0) },
+        Event::BandSet { band: None },
     ];
+    for error in [
+        BandError::NoBands,
+        BandError::OutOfRange,
+        BandError::LabelTaken,
+        BandError::NoTool,
+        BandError::NotPermitted,
+        BandError::NoDevice,
+        BandError::Foreign,
+        BandError::NoDiscipline,
+        BandError::Failed,
+    ] {
+        events.push(Event::BandRefused { band: Some(6), error });
+    }
     for holding in [Holding::Job, Holding::Row(u16::MAX), Holding::Push] {
         events.push(Event::HoldingInstalled { holding });
         events.push(Event::HoldingRemoved { holding });

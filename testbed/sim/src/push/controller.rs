@@ -289,7 +289,12 @@ impl ControllerNode {
                     reply,
                 },
                 Action::Notice { job, notice } => Outgoing::People { job, notice },
-                Action::Probe { .. } | Action::Held { .. } => continue,
+                Action::Probe { .. }
+                | Action::Held { .. }
+                | Action::State { .. }
+                | Action::Cohort { .. }
+                | Action::Order { .. }
+                | Action::Resized { .. } => continue,
             };
             told.push(message);
         }

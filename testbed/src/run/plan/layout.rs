@@ -12,7 +12,7 @@ use super::{Io, Place, SWITCH_CPU_PORT, WorkerPlan, switch_grpc};
 use crate::certs::file_name;
 use crate::lab::topology::{Link, Topology};
 use crate::run::push::certs::worker_identity;
-use crate::scenario::{CONTROLLER, PushSection, SERVER, Scenario};
+use crate::scenario::{CONTROLLER, PushSection, SERVER, Scenario, Site};
 
 /// UDP port that boxes in a lab listen on.
 const BOX_PORT: u16 = 22341;
@@ -38,10 +38,14 @@ pub(in crate::run) struct Layout<'a> {
     pub(in crate::run) io: Io,
     pub(in crate::run) place: &'a Place,
     pub(in crate::run) topology: Option<&'a Topology>,
+    /// Where the job's hosts are, if it is one of several.
+    pub(in crate::run) site: &'a Site,
     /// Folder of the switch's compiled program.
     pub(in crate::run) program: &'a Path,
-    /// The boxes.
+    /// The job's boxes.
     pub(in crate::run) names: &'a [String],
+    /// The hosts of all jobs' boxes.
+    pub(in crate::run) nodes: &'a [String],
     pub(in crate::run) directory: &'a Path,
     pub(in crate::run) certs: Option<&'a Path>,
 }
@@ -54,13 +58,19 @@ impl Layout<'_> {
             .expect("an MTU is below 65,536")
     }
 
+    /// What the job is called by boxes and controller.
+    pub(in crate::run) fn job_name(&self) -> &str {
+        let name = self.scenario.job.name.as_str();
+        if name.is_empty() { "train" } else { name }
+    }
+
     /// The scenario's `[push]`, in a run that has one.
     pub(in crate::run) fn push(&self) -> &PushSection {
         self.scenario.push.as_ref().expect("a scenario with [push]")
     }
 
     fn lab_ip(&self, name: &str) -> Option<IpAddr> {
-        let host = self.topology.and_then(|topology| topology.host(name));
+        let host = self.topology.and_then(|topology| topology.host(self.site.host(name)));
         host.and_then(|host| host.ip).map(|cidr| cidr.address)
     }
 
@@ -68,7 +78,8 @@ impl Layout<'_> {
     /// port.
     pub(in crate::run) fn box_addr(&self, name: &str) -> SocketAddr {
         let port = self.place.port_base().unwrap_or(BOX_PORT);
-        let index = self.names.iter().position(|known| known == name).unwrap_or(0);
+        let host = self.site.host(name);
+        let index = self.nodes.iter().position(|known| known == host).unwrap_or(0);
         let last = 1 + u8::try_from(index).expect("few boxes");
         let ip = self.lab_ip(name).unwrap_or_else(|| Ipv4Addr::new(127, 0, 0, last).into());
         SocketAddr::new(ip, port)
@@ -89,7 +100,8 @@ impl Layout<'_> {
     /// The controller's endpoint, if there is one.
     pub(in crate::run) fn endpoint(&self) -> Option<String> {
         let scheme = if self.certs.is_some() { "https" } else { "http" };
-        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller);
+        let has_controller = self.scenario.push.as_ref().is_some_and(|push| push.controller)
+            || self.scenario.resize.is_some();
         has_controller.then(|| format!("{scheme}://{}", self.controller_addr()))
     }
 
@@ -100,12 +112,17 @@ impl Layout<'_> {
 
     /// Where a worker sends from.
     pub(in crate::run) fn worker_addr(&self, rank: u8) -> SocketAddr {
+        let number = self.site.workers_before + u16::from(rank);
         match self.lab_ip(&format!("w{rank}")) {
+            // Hosts of several jobs may have several workers.
+            Some(ip) if self.site.is_shared() => {
+                SocketAddr::new(ip, WORKER_PORT + LOOPBACK_STRIDE * number)
+            }
             Some(ip) => SocketAddr::new(ip, WORKER_PORT),
             None => {
                 // The boxes' lanes have the first ports.
                 let base = self.place.port_base().unwrap_or(WORKER_PORT);
-                let port = base + LOOPBACK_STRIDE * (1 + u16::from(rank));
+                let port = base + LOOPBACK_STRIDE * (1 + number);
                 SocketAddr::from((Ipv4Addr::LOCALHOST, port))
             }
         }
@@ -119,7 +136,8 @@ impl Layout<'_> {
     /// The interface of a box in its namespace.
     pub(in crate::run) fn interface(&self, name: &str) -> &str {
         let ends = self.topology.iter().flat_map(|topology| &topology.links).flat_map(|l| &l.ends);
-        ends.into_iter().find(|end| end.node == name).map_or("lo", |end| end.interface.as_str())
+        let host = self.site.host(name);
+        ends.into_iter().find(|end| end.node == host).map_or("lo", |end| end.interface.as_str())
     }
 
     /// The box that a worker sends to, and its rank there.
@@ -160,21 +178,24 @@ impl Layout<'_> {
         if self.io == Io::Bmv2 { Integrity::Checksum16 } else { Integrity::Crc32c }
     }
 
-    pub(super) fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
+    pub(in crate::run) fn worker(&self, rank: u8, seed: u64) -> WorkerPlan {
         let (box_name, box_rank) = self.box_of(rank);
         WorkerPlan {
+            job: self.site.job,
+            host: self.site.host(&format!("w{rank}")).to_owned(),
             rank,
             box_rank,
             life: 0,
             local: self.worker_addr(rank),
             target: self.box_addr(box_name),
             controller: self.endpoint(),
-            tls: self.tls(&worker_identity(rank)),
+            tls: self.tls(&worker_identity(self.site.job, rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             checksums: self.io == Io::Bmv2,
             shm: self.io == Io::Shm,
             offload: self.scenario.push.is_some() && self.io == Io::Udp,
             link_delay_us: 0,
+            cohort: None,
             seed,
             scenario: self.scenario.clone(),
         }

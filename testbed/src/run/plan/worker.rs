@@ -1,18 +1,23 @@
 //! What a worker's process is told.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weft_client::push::{ControllerConfig, PushConfig, TlsFiles};
 use weft_client::{Config, Numbers};
 
-use crate::run::reduce::configs::ROWS;
+use crate::run::reduce::configs::rows_of;
 use crate::scenario::{FaultSection, PushSection, ScaleExponent, Scenario};
 
 /// A worker: everything that its process is told.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct WorkerPlan {
+    /// The job's number.
+    pub job: u16,
+    /// The host that it is on.
+    pub host: String,
     /// Its rank in the whole job.
     pub rank: u8,
     /// Its rank at its box.
@@ -38,20 +43,34 @@ pub struct WorkerPlan {
     pub checksums: bool,
     /// How long its fault port delays each frame in each direction, in microseconds.
     pub link_delay_us: u64,
+    /// The cohort that it belongs to, where the number of workers changes.
+    #[serde(default)]
+    pub cohort: Option<CohortPlan>,
     /// Seed of data, model and faults.
     pub seed: u64,
     /// The scenario.
     pub scenario: Scenario,
 }
 
+/// The workers between two resizes, as each of them is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CohortPlan {
+    /// Its number.
+    pub cohort: u32,
+    /// Workers.
+    pub workers: u8,
+    /// Where the checkpoint is kept.
+    pub checkpoint: PathBuf,
+}
+
 impl WorkerPlan {
     /// The worker in a line, as `--dry-run` prints it.
     #[must_use]
     pub fn words(&self) -> String {
-        let Self { rank, box_rank, local, target, .. } = self;
+        let Self { host, box_rank, local, target, .. } = self;
         match &self.scenario.push {
-            None => format!("w{rank}: rank {box_rank} of {target}, from {local} to {target}"),
-            Some(_) => format!("w{rank}: from {local} to {target}"),
+            None => format!("{host}: rank {box_rank} of {target}, from {local} to {target}"),
+            Some(_) => format!("{host}: from {local} to {target}"),
         }
     }
 
@@ -64,14 +83,16 @@ impl WorkerPlan {
     /// The configuration of an allreduce's client.
     #[must_use]
     pub fn client(&self) -> Config {
+        let [row, exponent_row] = rows_of(self.job);
         let numbers = if self.has_block_exponents() {
-            Numbers::Block { exponent_row: ROWS[1] }
+            Numbers::Block { exponent_row }
         } else {
             Numbers::Fixed
         };
         let mut config = Config::new(self.local, self.target)
+            .job(self.job)
             .rank(self.box_rank)
-            .row(ROWS[0])
+            .row(row)
             .lanes(self.scenario.aggregation.lanes)
             .mtu(self.mtu)
             .numbers(numbers);
@@ -85,7 +106,8 @@ impl WorkerPlan {
     /// The configuration of a client that pushes.
     #[must_use]
     pub fn push_client(&self) -> PushConfig {
-        let mut config = PushConfig::new(self.local, self.target).rank(self.rank).mtu(self.mtu);
+        let mut config =
+            PushConfig::new(self.local, self.target).job(self.job).rank(self.rank).mtu(self.mtu);
         config.controller = self.controller.as_ref().map(|endpoint| ControllerConfig {
             tls: self.tls.clone(),
             ..ControllerConfig::new(endpoint.clone())

@@ -34,6 +34,12 @@ pub enum ProcessError {
         /// The offload, in ethtool's words.
         feature: String,
     },
+    /// Jobs wait for slots under a policy that cannot be followed.
+    #[error("which job may run: {problem}")]
+    Order {
+        /// Why.
+        problem: String,
+    },
     /// A link did not take its new rate.
     #[error("giving the link of {name} another rate: {problem}")]
     RateStep {

@@ -14,7 +14,9 @@ use weft_rpc::identity::Identity;
 use super::certs::node_identity;
 use crate::lab::tc::Rate;
 use crate::run::plan::{Io, Layout, box_config, initial_path, log_path, model_path};
-use crate::scenario::{CONTROLLER, LinkRates, REPLICA, Replication, SERVER, ScaleExponent};
+use crate::scenario::{
+    CONTROLLER, LabSection, LinkRates, REPLICA, Replication, SERVER, ScaleExponent,
+};
 use crate::workload::digits::{CLASSES, PIXELS};
 
 /// A box's `node.toml`.
@@ -35,16 +37,21 @@ pub(in crate::run) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
     }
     // In a chain only the server knows of the replica.
     let is_planned = name != REPLICA || layout.push().replication != Replication::Chain;
-    config.controller = layout.endpoint().filter(|_| is_planned).map(|endpoint| {
-        let tls = layout.tls(&node_identity(name)).as_ref().map(tls);
-        ControllerSection { endpoint, name: None, tls }
-    });
+    config.controller = commands(layout, name).filter(|_| is_planned);
     match name {
         SERVER => config.server.push(server(layout)),
         REPLICA => config.replica.push(replica(layout)),
         _ => config.push.push(aggregator(layout, name)),
     }
     config
+}
+
+/// Who commands a box.
+pub(in crate::run) fn commands(layout: &Layout<'_>, name: &str) -> Option<ControllerSection> {
+    layout.endpoint().map(|endpoint| {
+        let tls = layout.tls(&node_identity(layout.site.host(name))).as_ref().map(tls);
+        ControllerSection { endpoint, name: None, tls }
+    })
 }
 
 fn text(path: &Path) -> FilePath {
@@ -74,7 +81,7 @@ fn server(layout: &Layout<'_>) -> ServerSection {
         replica: push.has_replica().then_some(push.aggregators),
         div_max: push.div_max,
         ack: push.ack,
-        ..ServerSection::new(0, layout.worker_addrs(), dimension(&job.hidden))
+        ..ServerSection::new(layout.site.job, layout.worker_addrs(), dimension(&job.hidden))
     };
     // Fair sharing is what a server without a plan does: it calls all senders in turn, and commits
     // what is there.
@@ -99,7 +106,13 @@ fn replica(layout: &Layout<'_>) -> ReplicaSection {
         // It may come in the server's place.
         tau_max: Some(push.tau_max(job).into()),
         lateness_ms: push.lateness_ms.into(),
-        ..ReplicaSection::new(0, push.aggregators, server, workers, dimension(&job.hidden))
+        ..ReplicaSection::new(
+            layout.site.job,
+            push.aggregators,
+            server,
+            workers,
+            dimension(&job.hidden),
+        )
     }
 }
 
@@ -110,8 +123,9 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> PushSection {
     let group_bytes = chunks as u64 * (u64::from(elements) * 4 + 64);
     let chunks = u32::try_from(chunks).expect("the planner bounds a model");
     let has_copies = layout.push().replication == Replication::Network;
+    let job = layout.site.job;
     PushSection {
-        name: Some("train".to_owned()),
+        name: Some(layout.job_name().to_owned()),
         box_index: u8::try_from(index).expect("few boxes"),
         replica: has_copies.then(|| layout.box_addr(REPLICA)),
         elements,
@@ -119,24 +133,39 @@ fn aggregator(layout: &Layout<'_>, name: &str) -> PushSection {
         quota_bytes: group_bytes * GROUPS_GATHERED,
         // A version of the model is pulled by all workers at about the same time.
         pull_cache_bytes: group_bytes * 2,
-        ..PushSection::new(0, layout.worker_addrs(), layout.box_addr(SERVER), chunks)
+        ..PushSection::new(job, layout.worker_addrs(), layout.box_addr(SERVER), chunks)
     }
 }
 
-/// The controller's configuration.
+/// The configuration of a controller of one job.
 pub(in crate::run) fn controller(layout: &Layout<'_>) -> ControllerConfig {
-    let (push, lab) = (layout.push(), &layout.scenario.lab);
-    let workers: Vec<String> =
-        (0..layout.scenario.job.workers).map(|rank| format!("w{rank}")).collect();
-    let names = workers.iter().cloned().chain(boxes(layout)).chain([SERVER.to_owned()]);
-    let is_told = layout.topology.is_some() && push.link_rates == LinkRates::Configured;
+    let workers = (0..layout.scenario.job.workers).map(|rank| format!("w{rank}"));
+    let names = workers.chain(boxes(layout)).chain([SERVER.to_owned()]).collect();
+    let push = layout.push();
+    let is_told = push.link_rates == LinkRates::Configured;
+    ControllerConfig {
+        tuning: Tuning { void_ms_min: push.lateness_ms.into(), ..Tuning::default() },
+        jobs: vec![job(layout)],
+        ..controller_of(layout, &layout.scenario.lab, names, is_told)
+    }
+}
+
+/// The configuration of a controller without jobs: of these hosts, and whether it is told the links
+/// that a lab gives them.
+pub(in crate::run) fn controller_of(
+    layout: &Layout<'_>,
+    lab: &LabSection,
+    names: Vec<String>,
+    is_told: bool,
+) -> ControllerConfig {
+    let is_told = is_told && layout.topology.is_some();
     let bytes_per_sec =
         |rate: Option<Rate>| rate.filter(|_| is_told).map(|rate| rate.bits_per_sec() / 8);
     let shared: &[_] = if layout.topology.is_some() { &lab.racks } else { &[] };
-    let hosts = names.map(|name| {
+    let hosts = names.into_iter().map(|name| {
         let [up, down] = lab.rates(&name).map(bytes_per_sec);
         let rack = shared.iter().position(|rack| rack.hosts.contains(&name)).map(rack_name);
-        HostConfig { name, up_bytes_per_sec: up, down_bytes_per_sec: down, rack }
+        HostConfig { name, up_bytes_per_sec: up, down_bytes_per_sec: down, rack, slots: None }
     });
     let racks = shared.iter().enumerate().map(|(index, rack)| {
         let [up, down] = rack.rates().map(bytes_per_sec);
@@ -149,18 +178,19 @@ pub(in crate::run) fn controller(layout: &Layout<'_>) -> ControllerConfig {
         stats_period_s: 1,
         state_file: Some(text(&layout.directory.join("controller.state"))),
         events: Some(text(&log_path(layout.directory, CONTROLLER))),
-        tuning: Tuning { void_ms_min: push.lateness_ms.into(), ..Tuning::default() },
         racks: racks.collect(),
         hosts: hosts.collect(),
-        jobs: vec![job(layout, workers)],
         ..ControllerConfig::new(layout.controller_addr())
     }
 }
 
-fn job(layout: &Layout<'_>, workers: Vec<String>) -> JobConfig {
+/// What a controller is told of a job.
+pub(in crate::run) fn job(layout: &Layout<'_>) -> JobConfig {
     let (job, push) = (&layout.scenario.job, layout.push());
     let dimension = dimension(&job.hidden) as u64;
     let has_copies = matches!(push.replication, Replication::Network | Replication::Worker);
+    let host = |name: &str| layout.site.host(name).to_owned();
+    let workers: Vec<String> = (0..job.workers).map(|rank| host(&format!("w{rank}"))).collect();
     JobConfig {
         elements_per_chunk: Some(layout.elements()),
         aggregators: aggregators(layout),
@@ -172,7 +202,7 @@ fn job(layout: &Layout<'_>, workers: Vec<String>) -> JobConfig {
         mode: push.mode,
         partial_count: (push.mode == Mode::Partial).then(|| push.updates_per_round(job)),
         policy: Some(push.policy.clone()),
-        ..JobConfig::new("train", 0, dimension, workers, SERVER)
+        ..JobConfig::new(layout.job_name(), layout.site.job, dimension, workers, &host(SERVER))
     }
 }
 

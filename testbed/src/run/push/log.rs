@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A line of a box's log.
@@ -99,7 +100,7 @@ pub enum LoggedDecision {
 ///
 /// # Errors
 /// Names the line.
-pub(in crate::run) fn parse(text: &str) -> Result<Vec<LogLine>, LogError> {
+pub(in crate::run) fn parse<L: DeserializeOwned>(text: &str) -> Result<Vec<L>, LogError> {
     let mut lines = Vec::new();
     let count = text.lines().count();
     for (index, line) in text.lines().enumerate() {

@@ -7,8 +7,13 @@ use weft_wire::hello::Overflow;
 use crate::run::plan::{Io, Layout, Place, box_config};
 use crate::scenario::ScaleExponent;
 
-/// Row of the gradients, and of the block exponents.
-pub(in crate::run) const ROWS: [u16; 2] = [0, 1];
+/// Row of a job's gradients, and of its block exponents.
+pub(in crate::run) const fn rows_of(job: u16) -> [u16; 2] {
+    [2 * job, 2 * job + 1]
+}
+
+/// Those of a job alone.
+pub(in crate::run) const ROWS: [u16; 2] = rows_of(0);
 
 /// Slots of a lease in BMv2.
 const SWITCH_WINDOW: u16 = 16;
@@ -28,7 +33,8 @@ pub(in crate::run) fn node(layout: &Layout<'_>, index: usize, name: &str) -> Nod
         config.switch = Some(layout.switch());
     }
     config.lcores.shards = layout.scenario.aggregation.lanes;
-    config.job = vec![JobSection { name: Some("train".to_owned()), ..JobSection::new(0) }];
+    let (job, name) = (layout.site.job, layout.job_name().to_owned());
+    config.job = vec![JobSection { name: Some(name), ..JobSection::new(job) }];
     config.row = vec![row(layout, index, 0)];
     if layout.scenario.job.scale_exponent == ScaleExponent::Auto {
         config.row.push(row(layout, index, 1));
@@ -39,6 +45,7 @@ pub(in crate::run) fn node(layout: &Layout<'_>, index: usize, name: &str) -> Nod
 /// Row 0 sums gradients, row 1 agrees on exponents.
 fn row(layout: &Layout<'_>, index: usize, row: usize) -> RowSection {
     let (workers, leaves) = (layout.scenario.job.workers, layout.scenario.aggregation.leaves);
+    let rows = rows_of(layout.site.job);
     let members = if leaves > 0 && index == 0 {
         let leaf = |name: &String| MemberSection {
             addr: layout.box_addr(name),
@@ -57,7 +64,7 @@ fn row(layout: &Layout<'_>, index: usize, row: usize) -> RowSection {
     };
     let parent = (index > 0).then(|| ParentSection {
         addr: layout.box_addr(&layout.names[0]),
-        row: ROWS[row],
+        row: rows[row],
         rank: u8::try_from(index - 1).expect("few boxes"),
         source_port: None,
         mac: None,
@@ -76,6 +83,6 @@ fn row(layout: &Layout<'_>, index: usize, row: usize) -> RowSection {
         exponent,
         fan_in: Some(workers.into()),
         parent,
-        ..RowSection::new(ROWS[row], 0, members)
+        ..RowSection::new(rows[row], layout.site.job, members)
     }
 }

@@ -140,6 +140,21 @@ impl Trainer {
         self.model.parameters_mut().copy_from_slice(parameters);
     }
 
+    /// What is kept of the steps before, one for each parameter.
+    #[must_use]
+    pub fn velocity(&self) -> &[f32] {
+        &self.velocity
+    }
+
+    /// Goes on from a model and its momentum, which another worker kept.
+    ///
+    /// # Panics
+    /// If either does not have [`parameter_count`](Self::parameter_count) elements.
+    pub fn restore(&mut self, parameters: &[f32], velocity: &[f32]) {
+        self.load(parameters);
+        self.velocity.copy_from_slice(velocity);
+    }
+
     /// The mean loss over the held-out images, and the share of them labelled correctly.
     pub fn evaluate(&mut self) -> (f64, f64) {
         let model = &mut self.model;

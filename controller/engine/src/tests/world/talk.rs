@@ -53,7 +53,9 @@ impl World {
             | Command::MoveServer { .. }
             | Command::StandDown { .. }
             | Command::LeaveReplica { .. }
-            | Command::Holding(_) => {}
+            | Command::Holding(_)
+            | Command::SetBands { .. }
+            | Command::SetLabel { .. } => {}
             Command::Skip { job, below } => {
                 let server = self.servers.get_mut(&job.0).unwrap();
                 server.skip_below = server.skip_below.max(below.0);

@@ -90,6 +90,9 @@ impl Updates {
         match said {
             FromController::Welcome(job) => {
                 self.link = Link::Up;
+                if job.label > 0 {
+                    self.label = job.label;
+                }
                 self.take_job(now, &job, engine);
                 self.open_if_ready(now, engine);
                 // What was never granted is asked anew, under a number that no old grant has.

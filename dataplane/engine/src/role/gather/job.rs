@@ -183,7 +183,9 @@ impl Job {
             | Command::Promote { .. }
             | Command::StandDown { .. }
             | Command::LeaveReplica { .. }
-            | Command::Holding(_) => {}
+            | Command::Holding(_)
+            | Command::SetBands { .. }
+            | Command::SetLabel { .. } => {}
         }
     }
 

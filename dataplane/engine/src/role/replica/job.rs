@@ -99,7 +99,9 @@ impl ModelJob for Job {
             | Command::Promote { .. }
             | Command::MoveServer { .. }
             | Command::StandDown { .. }
-            | Command::Holding(_) => {}
+            | Command::Holding(_)
+            | Command::SetBands { .. }
+            | Command::SetLabel { .. } => {}
         }
     }
 

@@ -111,8 +111,12 @@ impl ModelJob for Job {
             Command::Skip { below, .. } => self.holes.skip(*below),
             Command::StandDown { epoch, .. } => self.stand_down(*epoch),
             Command::LeaveReplica { .. } => self.leave_replica(),
-            // A server has no server.
-            Command::Promote { .. } | Command::MoveServer { .. } | Command::Holding(_) => {}
+            // A server has no server; bands are the host's.
+            Command::Promote { .. }
+            | Command::MoveServer { .. }
+            | Command::Holding(_)
+            | Command::SetBands { .. }
+            | Command::SetLabel { .. } => {}
         }
     }
 

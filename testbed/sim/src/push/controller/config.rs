@@ -51,6 +51,7 @@ pub(crate) fn config(scenario: &Scenario) -> Config {
         up_bytes_per_sec: knows_rates.then_some(up),
         down_bytes_per_sec: knows_rates.then_some(down),
         rack: None,
+        slots: None,
     });
     let policy = POLICIES[usize::try_from(below(POLICIES.len() as u64)).expect("small")];
     let tuning = Tuning {

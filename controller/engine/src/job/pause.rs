@@ -1,0 +1,69 @@
+//! Whether a push job is paused: by whom, since when, and how long it took to stand still.
+//!
+//! Invariant: a pause comes to one standstill, which is measured once.
+
+use weft_control::JobState;
+
+use crate::pause::Steerer;
+use crate::status::PauseStatus;
+
+/// A job's pauses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pause {
+    by: Option<Steerer>,
+    /// When the word came; none for one that a former life of the controller was told.
+    asked_ns: Option<u64>,
+    stands: bool,
+    status: PauseStatus,
+}
+
+impl Pause {
+    /// As a former life of the controller left it.
+    pub(crate) fn restored(by: Option<Steerer>) -> Self {
+        Self { by, ..Self::default() }
+    }
+
+    /// Who had it pause, while it is paused.
+    pub(crate) const fn by(&self) -> Option<Steerer> {
+        self.by
+    }
+
+    pub(crate) const fn state(&self) -> JobState {
+        match (self.by, self.stands) {
+            (None, _) => JobState::Running,
+            (Some(_), false) => JobState::Pausing,
+            (Some(_), true) => JobState::Paused,
+        }
+    }
+
+    pub(crate) const fn status(&self) -> PauseStatus {
+        self.status
+    }
+
+    /// The word is given. One of a greater authority takes a pause over.
+    pub(crate) fn begin(&mut self, now_ns: u64, by: Steerer) {
+        if self.by.is_none() {
+            self.asked_ns = Some(now_ns);
+            self.stands = false;
+        }
+        self.by = Some(by);
+    }
+
+    /// Nothing of the job moves any more. How long that took; none if it stood before.
+    pub(crate) fn stand(&mut self, now_ns: u64) -> Option<Option<u64>> {
+        if self.by.is_none() || self.stands {
+            return None;
+        }
+        self.stands = true;
+        let after_ns = self.asked_ns.take().map(|asked_ns| now_ns.saturating_sub(asked_ns));
+        if let Some(after_ns) = after_ns {
+            self.status.note(after_ns);
+        }
+        Some(after_ns)
+    }
+
+    /// It goes on.
+    pub(crate) fn end(&mut self) {
+        (self.by, self.asked_ns, self.stands) = (None, None, false);
+    }
+}

@@ -1,0 +1,174 @@
+//! Decides when a push job that is to pause stands still, and what it may do until then.
+//!
+//! Paused means no new grant. What was granted finishes: it has an order number that its server
+//! decides in sequence, and taking it back would waste what has moved. Groups that nobody was
+//! granted yet are aborted, and their updates wait with the others. A server's link has one
+//! transfer granted behind the one that moves, so that it does not run dry: so the last commit
+//! comes at most one largest transfer after the end of what moves at the word. The time from the
+//! word to the standstill is measured and told.
+//!
+//! Invariants: a paused job is granted nothing; a pause outlives the controller; what an operator
+//! paused no policy resumes.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use weft_control::JobState;
+use weft_wire::{GroupId, JobId};
+
+use super::job::{Group, GroupState};
+use super::message::Action;
+use super::{Controller, Why};
+
+/// Who steers a job. The greater one's pause is not the lesser one's to end.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Steerer {
+    /// The policy of jobs.
+    Policy,
+    /// A person, or a person's tool.
+    Operator,
+}
+
+/// Why a job was not steered. Nothing changed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+pub enum SteerError {
+    /// There is none of that name.
+    #[error("name: there is no such job; status lists those that there are")]
+    Unknown,
+    /// It is paused, or about to be.
+    #[error("name: the job is {} already; resume it first", .0)]
+    Paused(JobState),
+    /// It is not.
+    #[error("name: the job is {}, not paused; there is nothing to resume", .0)]
+    NotPaused(JobState),
+    /// It is being resized.
+    #[error("name: the job is being resized; wait until it runs")]
+    Resizing,
+    /// It has that many workers.
+    #[error("workers: the job has {0} already")]
+    SameWidth(u16),
+    /// There are no such places.
+    #[error("workers: {wanted} are wanted, and the job has {places} places; give it 1 to {places}")]
+    Places {
+        /// Workers wanted.
+        wanted: u16,
+        /// Places that the job may use.
+        places: usize,
+    },
+    /// A host has no room.
+    #[error("workers: host `{host}` has {free} slots free, and {wanted} workers would be there")]
+    Slots {
+        /// The host.
+        host: String,
+        /// Workers that would be there.
+        wanted: usize,
+        /// Slots that others leave.
+        free: usize,
+    },
+    /// A push job's workers come and go by themselves.
+    #[error("name: a push job has no lease to resize; register it with other workers")]
+    Pushed,
+    /// An operator paused it.
+    #[error("name: an operator paused the job; only an operator resumes it")]
+    Operators,
+}
+
+impl Controller {
+    /// Has a job pause. An [`Action::State`] tells of the standstill.
+    ///
+    /// # Errors
+    /// There is no such job, or it is paused already.
+    pub fn pause_job(&mut self, now_ns: u64, name: &str, by: Steerer) -> Result<JobId, SteerError> {
+        if let Some(id) = self.reduce_by_name(name) {
+            return self.pause_reduce(now_ns, id, by);
+        }
+        let id = self.job_by_name(name).ok_or(SteerError::Unknown)?;
+        let job = self.jobs.get_mut(&id).expect("found by its name");
+        if job.pause.by().is_some_and(|paused| paused >= by) {
+            return Err(SteerError::Paused(job.pause.state()));
+        }
+        let was_running = job.pause.by().is_none();
+        job.pause.begin(now_ns, by);
+        self.is_saved = false;
+        self.is_steering_unsaved = true;
+        if was_running {
+            job.planned.clear();
+            self.tell_state(id, None);
+            self.abort_waiting(now_ns, id);
+        }
+        Ok(id)
+    }
+
+    /// Has a paused job go on.
+    ///
+    /// # Errors
+    /// There is no such job, it is not paused, or a greater authority paused it.
+    pub fn resume_job(
+        &mut self,
+        now_ns: u64,
+        name: &str,
+        by: Steerer,
+    ) -> Result<JobId, SteerError> {
+        if let Some(id) = self.reduce_by_name(name) {
+            return self.resume_reduce(id, by);
+        }
+        let id = self.job_by_name(name).ok_or(SteerError::Unknown)?;
+        let job = self.jobs.get_mut(&id).expect("found by its name");
+        let paused = job.pause.by().ok_or(SteerError::NotPaused(job.pause.state()))?;
+        if paused > by {
+            return Err(SteerError::Operators);
+        }
+        job.pause.end();
+        if !job.pending.is_empty() {
+            job.unplanned_since_ns.get_or_insert(now_ns);
+        }
+        self.is_saved = false;
+        self.is_steering_unsaved = true;
+        self.tell_state(id, None);
+        self.need_plan(Why::Failure);
+        Ok(id)
+    }
+
+    /// Groups of a job that nobody was granted end; their updates wait.
+    fn abort_waiting(&mut self, now_ns: u64, job: JobId) {
+        let open = self.jobs[&job].open.values().copied();
+        let is_waiting = |id: &GroupId| {
+            self.groups.get(id).is_some_and(|group| group.state == GroupState::Installing)
+        };
+        let waiting: Vec<GroupId> = open.filter(is_waiting).collect();
+        for id in waiting {
+            self.abort(now_ns, id);
+        }
+    }
+
+    /// Tells of jobs that have come to a standstill.
+    pub(super) fn note_standstills(&mut self, now_ns: u64) {
+        let pausing = |job: &&super::job::Job| job.pause.state() == JobState::Pausing;
+        let jobs: Vec<JobId> = self.jobs.values().filter(pausing).map(|job| job.id).collect();
+        for id in jobs {
+            let job = &self.jobs[&id];
+            let mut open = job.open.values().filter_map(|group| self.groups.get(group));
+            // Where its server is, and so what it has still to decide, is not known before it tells.
+            if !job.is_known || open.any(moves) {
+                continue;
+            }
+            let job = self.jobs.get_mut(&id).expect("just seen");
+            if let Some(after_ns) = job.pause.stand(now_ns) {
+                self.tell_state(id, after_ns);
+            }
+        }
+    }
+
+    fn tell_state(&mut self, id: JobId, after_ns: Option<u64>) {
+        let state = self.jobs[&id].pause.state();
+        self.actions.push_back(Action::State { job: id, state, after_ns });
+    }
+}
+
+/// Something of the group is still to come.
+fn moves(group: &Group) -> bool {
+    !group.is_doomed && (group.state == GroupState::Staged || !group.is_deserted())
+}

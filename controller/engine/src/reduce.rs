@@ -1,0 +1,408 @@
+//! Allreduce jobs: what their workers, their boxes and people say, and what each is told.
+//!
+//! | file | decides |
+//! | --- | --- |
+//! | `job` | which round workers stop before, when a cohort is over, what the box is told |
+//! | `lease` | what the box is to hold |
+//! | `saved` | what outlives the controller |
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use serde::Serialize;
+use weft_config::controller::ReduceConfig;
+use weft_control::{Cohort, CohortId, Command, Event, Holding, JobState, RoundPosition};
+use weft_wire::{JobId, Rank};
+
+use super::Controller;
+use super::check::{self, ConfigError};
+use super::message::{Action, NodeId, Refusal};
+use super::pause::{SteerError, Steerer};
+use super::saved::Saved;
+use super::status::PauseStatus;
+use job::Out;
+
+mod job;
+mod lease;
+mod saved;
+
+pub(super) use job::Reduce;
+pub use saved::SavedReduce;
+
+/// A resize, and how long each of its parts took.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct Resize {
+    /// Workers before.
+    pub from: u16,
+    /// Workers afterwards.
+    pub to: u16,
+    /// The first round that the new ones computed.
+    pub round: u64,
+    /// From the word until all stood at the boundary; the job ran on meanwhile.
+    pub stop_ns: u64,
+    /// From there until the checkpoint was kept,
+    pub checkpoint_ns: u64,
+    /// until the box had the new lease,
+    pub lease_ns: u64,
+    /// until all new workers had begun a round.
+    pub start_ns: u64,
+    #[serde(skip)]
+    since_ns: u64,
+}
+
+impl Resize {
+    /// How long nobody worked.
+    #[must_use]
+    pub const fn pause_ns(&self) -> u64 {
+        self.checkpoint_ns.saturating_add(self.lease_ns).saturating_add(self.start_ns)
+    }
+
+    fn leased(&mut self, now_ns: u64) {
+        self.lease_ns = now_ns.saturating_sub(self.since_ns);
+        self.since_ns = now_ns;
+    }
+
+    fn begun(&mut self, now_ns: u64) {
+        self.start_ns = now_ns.saturating_sub(self.since_ns);
+    }
+}
+
+/// An allreduce job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReduceStatus {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub job: u16,
+    /// What it is doing.
+    pub state: JobState,
+    /// Its cohort, one more with every resize.
+    pub cohort: u32,
+    /// Its workers.
+    pub workers: u16,
+    /// Those that have a stream.
+    pub attached: usize,
+    /// The round that the cohort began with.
+    pub from_round: u64,
+    /// The round that comes next.
+    pub next_round: u64,
+    /// The round that it stops before, if it does.
+    pub boundary: Option<u64>,
+    /// Its box holds the cohort's lease.
+    pub is_leased: bool,
+    /// Workers of the cohort are to be started: its lease is in, and they have not begun.
+    pub wants_workers: bool,
+    /// Rounds that this controller saw end, and the bytes that workers gave to their sums.
+    pub rounds: u64,
+    /// See above.
+    pub bytes: u64,
+    /// Workers x time that it ran, as this controller saw it.
+    pub service_ns: u64,
+    /// How long a round takes at this width; 0: not known.
+    pub round_ns: u64,
+    /// Its last resizes.
+    pub resizes: Vec<Resize>,
+    /// Its pauses.
+    #[serde(flatten)]
+    pub pauses: PauseStatus,
+    /// Why its box holds no lease, if it said so; else empty.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub refusing: String,
+}
+
+impl Controller {
+    pub(super) fn add_reduce(
+        &mut self,
+        at: &str,
+        config: ReduceConfig,
+        saved: &Saved,
+    ) -> Result<(), ConfigError> {
+        check::reduce(at, &config, &self.config)?;
+        let id = JobId(config.index);
+        let is_index = |taken: &JobId| *taken == id;
+        if self.jobs.keys().chain(self.reduces.keys()).any(is_index) {
+            let problem = format!("{} is another job's already", config.index);
+            return Err(ConfigError::taken(format!("{at}index"), problem));
+        }
+        if self.job_by_name(&config.name).is_some() || self.reduce_by_name(&config.name).is_some() {
+            let problem = format!("`{}` is given twice; names are unique", config.name);
+            return Err(ConfigError::taken(format!("{at}name"), problem));
+        }
+        let position = self.nodes.iter().position(|node| node.name() == config.aggregator);
+        let node = NodeId(position.and_then(|i| u16::try_from(i).ok()).unwrap_or_default());
+        let empty = SavedReduce::default();
+        let known = saved.reduces.get(&config.name).unwrap_or(&empty);
+        let fits = known.workers.is_none_or(|workers| usize::from(workers) <= config.places.len());
+        let known = if fits { known } else { &empty };
+        self.reduces.insert(id, Reduce::new(config, node, known));
+        Ok(())
+    }
+
+    /// The allreduce job of that name.
+    #[must_use]
+    pub fn reduce_by_name(&self, name: &str) -> Option<JobId> {
+        self.reduces.values().find(|job| job.config.name == name).map(|job| job.id)
+    }
+
+    /// An allreduce job: its configuration, and whose turn it is.
+    #[must_use]
+    pub fn reduce(&self, job: JobId) -> Option<(&ReduceConfig, Cohort)> {
+        self.reduces.get(&job).map(|job| (&job.config, job.cohort()))
+    }
+
+    /// A worker of an allreduce job attaches. It is welcomed when its lease is in.
+    ///
+    /// # Errors
+    /// No such job or rank, not from where that worker may call, or of another cohort.
+    pub fn handle_reducer(
+        &mut self,
+        job: JobId,
+        rank: Rank,
+        (life, from): (u64, Option<IpAddr>),
+        (cohort, position): (CohortId, RoundPosition),
+    ) -> Result<(), Refusal> {
+        let known = self
+            .reduces
+            .get_mut(&job)
+            .ok_or_else(|| Refusal::new("job", format!("there is no allreduce job {}", job.0)));
+        let attached = known.and_then(|known| {
+            let place = known.config.places.get(rank.index()).map(|place| place.address.ip());
+            match (place, from) {
+                (Some(place), Some(from))
+                    if place.to_canonical() != from.to_canonical() && !place.is_loopback() =>
+                {
+                    let problem = format!("{rank} of `{}` calls from {place}", known.config.name);
+                    Err(Refusal::new("rank", problem))
+                }
+                _ => known
+                    .attach(rank, life, cohort, position)
+                    .map_err(|problem| Refusal::new("cohort", problem)),
+            }
+        });
+        self.checked(attached)?;
+        self.settle_reduce(job);
+        Ok(())
+    }
+
+    /// A worker's stream has ended.
+    pub fn handle_reducer_gone(&mut self, job: JobId, rank: Rank) {
+        if let Some(known) = self.reduces.get_mut(&job) {
+            known.detach(rank);
+        }
+    }
+
+    /// A worker of an allreduce begins a round, in which it gives so many bytes to the sum.
+    ///
+    /// # Errors
+    /// It has no stream.
+    pub fn handle_round(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        (round, bytes): (u64, u64),
+    ) -> Result<(), Refusal> {
+        let checked = self.check_reducer(job, rank, round);
+        self.checked(checked)?;
+        if let Some(known) = self.reduces.get_mut(&job) {
+            known.begin(now_ns, rank, round, bytes);
+        }
+        self.settle_reduce(job);
+        Ok(())
+    }
+
+    /// A worker of an allreduce says where it is.
+    ///
+    /// # Errors
+    /// It has no stream.
+    pub fn handle_position(
+        &mut self,
+        now_ns: u64,
+        job: JobId,
+        rank: Rank,
+        position: RoundPosition,
+    ) -> Result<(), Refusal> {
+        let checked = self.check_reducer(job, rank, position.next);
+        self.checked(checked)?;
+        if let Some(known) = self.reduces.get_mut(&job) {
+            known.position(now_ns, rank, position);
+        }
+        self.settle_reduce(job);
+        Ok(())
+    }
+
+    fn check_reducer(&self, job: JobId, rank: Rank, round: u64) -> Result<(), Refusal> {
+        if !self.reduces.get(&job).is_some_and(|known| known.is_attached(rank)) {
+            return Err(Refusal::new("hello", "say hello before reporting rounds"));
+        }
+        if round >= ROUNDS_MAX {
+            return Err(Refusal::new("round", format!("is beyond {ROUNDS_MAX}")));
+        }
+        Ok(())
+    }
+
+    /// Has an allreduce job go on with another number of workers. An [`Action::Resized`] tells of
+    /// its end.
+    ///
+    /// # Errors
+    /// There is no such job, it is a push job, it is paused or being resized, or there is no room.
+    pub fn resize_job(&mut self, now_ns: u64, name: &str, to: u16) -> Result<JobId, SteerError> {
+        let Some(id) = self.reduce_by_name(name) else {
+            return Err(match self.job_by_name(name) {
+                Some(_) => SteerError::Pushed,
+                None => SteerError::Unknown,
+            });
+        };
+        self.check_room(id, to)?;
+        self.reduces.get_mut(&id).expect("found by its name").resize(now_ns, to)?;
+        self.settle_reduce(id);
+        Ok(id)
+    }
+
+    /// Whether an allreduce job's first `to` places are there and free.
+    pub(super) fn check_room(&self, id: JobId, to: u16) -> Result<(), SteerError> {
+        let places = &self.reduces[&id].config.places;
+        if to == 0 || usize::from(to) > places.len() {
+            return Err(SteerError::Places { wanted: to, places: places.len() });
+        }
+        let limited = self.config.hosts.iter().filter_map(|host| Some((&host.name, host.slots?)));
+        for (host, slots) in limited {
+            let slots = usize::from(slots);
+            let on_it = |config: &ReduceConfig, workers: u16| {
+                let places = config.places.iter().take(usize::from(workers));
+                places.filter(|place| place.host == *host).count()
+            };
+            let wanted = on_it(&self.reduces[&id].config, to);
+            let others = self.reduces.values().filter(|job| job.id != id);
+            let reduced: usize = others.map(|job| on_it(&job.config, job.cohort().workers)).sum();
+            let pushed = self.jobs.values().flat_map(|job| &job.config.workers);
+            let taken = reduced + pushed.filter(|worker| worker.host() == host).count();
+            if wanted > 0 && wanted + taken > slots {
+                let free = slots.saturating_sub(taken);
+                return Err(SteerError::Slots { host: host.clone(), wanted, free });
+            }
+        }
+        Ok(())
+    }
+
+    fn steer_reduce(
+        &mut self,
+        id: JobId,
+        steer: impl FnOnce(&mut Reduce) -> Result<(), SteerError>,
+    ) -> Result<JobId, SteerError> {
+        steer(self.reduces.get_mut(&id).expect("the caller's job"))?;
+        self.settle_reduce(id);
+        Ok(id)
+    }
+
+    pub(super) fn pause_reduce(
+        &mut self,
+        now_ns: u64,
+        id: JobId,
+        by: Steerer,
+    ) -> Result<JobId, SteerError> {
+        self.steer_reduce(id, |job| job.pause(now_ns, by))
+    }
+
+    pub(super) fn resume_reduce(&mut self, id: JobId, by: Steerer) -> Result<JobId, SteerError> {
+        self.steer_reduce(id, |job| job.resume(by))
+    }
+
+    /// A box attached: which leases it lacks it is told.
+    pub(super) fn attach_reduce_box(&mut self, node: NodeId) {
+        let held: Vec<(JobId, Holding)> = self.nodes[node.index()].holdings().collect();
+        for id in self.reduces_of(node) {
+            let job = self.reduces.get_mut(&id).expect("just listed");
+            job.attach_box(|holding| held.contains(&(id, holding)));
+            self.settle_reduce(id);
+        }
+    }
+
+    pub(super) fn detach_reduce_box(&mut self, node: NodeId) {
+        for id in self.reduces_of(node) {
+            self.reduces.get_mut(&id).expect("just listed").detach_box();
+        }
+    }
+
+    fn reduces_of(&self, node: NodeId) -> Vec<JobId> {
+        self.reduces.values().filter(|job| job.node == node).map(|job| job.id).collect()
+    }
+
+    /// A box answers about what it holds.
+    pub(super) fn hear_reduce_box(&mut self, now_ns: u64, node: NodeId, job: JobId, event: &Event) {
+        if let Some(known) = self.reduces.get_mut(&job).filter(|known| known.node == node) {
+            known.handle_box(now_ns, event);
+            self.settle_reduce(job);
+        }
+    }
+
+    pub(super) fn reduce_due_ns(&self) -> Option<u64> {
+        self.reduces.values().filter_map(Reduce::due_ns).min()
+    }
+
+    pub(super) fn check_reduces(&mut self, now_ns: u64) {
+        let ids: Vec<JobId> = self.reduces.keys().copied().collect();
+        for id in ids {
+            self.reduces.get_mut(&id).expect("just listed").handle_timeout(now_ns);
+            self.settle_reduce(id);
+        }
+    }
+
+    /// Does what a job wants done.
+    fn settle_reduce(&mut self, id: JobId) {
+        let job = self.reduces.get_mut(&id).expect("the caller's job");
+        if job.take_unsaved() {
+            (self.is_saved, self.is_steering_unsaved) = (false, true);
+        }
+        let node = job.node;
+        for out in job.poll_out() {
+            match out {
+                Out::Welcome(rank) => {
+                    let cohort = self.reduces[&id].cohort();
+                    self.actions.push_back(Action::Cohort { job: id, rank, cohort });
+                }
+                Out::Order(rank, turn, order) => {
+                    self.actions.push_back(Action::Order { job: id, rank, turn, order });
+                }
+                Out::Hold(command) => self.command(node, Command::Holding(command)),
+                Out::State(state, after_ns) => {
+                    self.actions.push_back(Action::State { job: id, state, after_ns });
+                }
+                Out::Resized(outcome) => {
+                    self.actions.push_back(Action::Resized { job: id, outcome });
+                }
+            }
+        }
+    }
+
+    pub(super) fn reduce_status(&self) -> Vec<ReduceStatus> {
+        let status = |job: &Reduce| {
+            let (cohort, seen) = (job.cohort(), job.seen());
+            ReduceStatus {
+                name: job.config.name.clone(),
+                job: job.id.0,
+                state: job.state(),
+                cohort: cohort.id.0,
+                workers: cohort.workers,
+                attached: job.attached(),
+                from_round: cohort.from_round,
+                next_round: job.next_round(),
+                boundary: job.boundary(),
+                is_leased: job.is_leased(),
+                wants_workers: job.wants_workers(),
+                rounds: seen.rounds,
+                bytes: seen.bytes,
+                service_ns: seen.service_ns,
+                round_ns: seen.round_ns,
+                resizes: job.resizes().collect(),
+                pauses: job.pauses(),
+                refusing: job.refused().map_or_else(String::new, |error| format!("{error}")),
+            }
+        };
+        self.reduces.values().map(status).collect()
+    }
+}
+
+/// Rounds of a job.
+const ROUNDS_MAX: u64 = 1 << 48;

@@ -1,0 +1,36 @@
+//! What a controller must remember of an allreduce job: which workers it has, and whether they are
+//! to stop. Where they are they tell themselves.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pause::Steerer;
+
+/// What is saved of an allreduce job.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SavedReduce {
+    /// Its cohort.
+    pub cohort: u32,
+    /// How many workers that has; missing: as many as it is configured with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u16>,
+    /// The round that it began with.
+    pub from_round: u64,
+    /// The cohort whose lease the box acknowledged last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leased: Option<u32>,
+    /// The width before, while the new lease is not in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<u16>,
+    /// Who had it pause, while it is paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Steerer>,
+    /// The width that it stops for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resizing: Option<u16>,
+    /// The round that it stops before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boundary: Option<u64>,
+    /// All its workers stand there.
+    pub stands: bool,
+}

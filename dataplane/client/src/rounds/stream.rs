@@ -1,0 +1,199 @@
+//! The thread that speaks gRPC to the controller for [`super::RoundControl`], and dials again when
+//! the stream breaks. Decides nothing.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use weft_control::CohortId;
+use weft_rpc::convert::rounds;
+use weft_rpc::tls::{self, Dialler};
+use weft_rpc::v1;
+use weft_rpc::v1::worker_message::Message as Said;
+use weft_rpc::v1::worker_reply::Message as Heard;
+use weft_rpc::v1::workers_client::WorkersClient;
+
+use super::{Begun, RoundConfig, RoundError, Shared, cohort_id};
+
+/// Starts the thread. It ends when the returned sender is dropped.
+pub(super) fn start(
+    config: &RoundConfig,
+    shared: Arc<Shared>,
+) -> Result<mpsc::Sender<Begun>, RoundError> {
+    let problem = |error: &dyn std::fmt::Display| RoundError::Controller(error.to_string());
+    let with = |endpoint: Endpoint| {
+        endpoint
+            .connect_timeout(DIAL_TIMEOUT)
+            .http2_keep_alive_interval(SILENCE / 2)
+            .keep_alive_timeout(SILENCE / 2)
+            .keep_alive_while_idle(true)
+    };
+    let dialler = Dialler::new(&config.endpoint, config.tls.as_ref(), with)
+        .map_err(|error| problem(&error))?;
+    let life = match config.life {
+        Some(life) => life,
+        None => getrandom::u64().map_err(|error| problem(&error))?,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| problem(&error))?;
+    let hello = v1::WorkerHello {
+        job: config.job.into(),
+        name: None,
+        rank: config.rank.into(),
+        life: life.max(1),
+        position: None,
+    };
+    let (nudge, nudged) = mpsc::channel(NUDGES_MAX);
+    let cohort = cohort_id(config);
+    thread::Builder::new()
+        .name("weft-rounds".to_owned())
+        .spawn(move || runtime.block_on(serve(&dialler, (hello, cohort), nudged, &shared)))
+        .map_err(|error| problem(&error))?;
+    Ok(nudge)
+}
+
+/// How a stream ended.
+enum End {
+    /// The worker is gone.
+    Worker,
+    /// The controller will not have it.
+    Refused(String),
+    /// Its cohort is over.
+    Over,
+    Broken,
+}
+
+async fn serve(
+    dialler: &Dialler,
+    hello: (v1::WorkerHello, CohortId),
+    mut nudged: mpsc::Receiver<Begun>,
+    shared: &Shared,
+) {
+    loop {
+        let ended = attach(dialler, &hello, &mut nudged, shared).await;
+        let mut state = shared.lock();
+        let is_last = match ended {
+            End::Worker => return,
+            End::Refused(problem) => {
+                state.refused = Some(problem);
+                true
+            }
+            End::Over => {
+                state.rounds.handle_over();
+                true
+            }
+            End::Broken => {
+                let now_ns = shared.now_ns();
+                state.rounds.handle_lost(now_ns);
+                false
+            }
+        };
+        drop(state);
+        shared.heard.notify_all();
+        if is_last {
+            return;
+        }
+        tokio::time::sleep(REDIAL).await;
+    }
+}
+
+async fn attach(
+    dialler: &Dialler,
+    (hello, cohort): &(v1::WorkerHello, CohortId),
+    nudged: &mut mpsc::Receiver<Begun>,
+    shared: &Shared,
+) -> End {
+    let channel = match dialler.dial().await {
+        Ok(channel) => channel,
+        Err(error) => return tls::refusal(&error).map_or(End::Broken, End::Refused),
+    };
+    let (said, outbound) = mpsc::channel(NUDGES_MAX);
+    let position = shared.lock().rounds.position();
+    let position = Some(rounds::position_to_proto(*cohort, position));
+    let hello = Said::Hello(v1::WorkerHello { position, ..hello.clone() });
+    if said.send(message(hello)).await.is_err() {
+        return End::Broken;
+    }
+    let stream = WorkersClient::new(channel).attach(ReceiverStream::new(outbound)).await;
+    let mut heard = match stream {
+        Ok(stream) => stream.into_inner(),
+        Err(status) if status.code() == tonic::Code::InvalidArgument => {
+            return End::Refused(status.message().to_owned());
+        }
+        Err(status) => return tls::refusal(&status).map_or(End::Broken, End::Refused),
+    };
+    loop {
+        tokio::select! {
+            reply = heard.message() => {
+                let Ok(Some(reply)) = reply else { return End::Broken };
+                if let Some(end) = take(reply, shared) {
+                    return end;
+                }
+                shared.heard.notify_all();
+            }
+            begun = nudged.recv() => {
+                let Some(begun) = begun else { return End::Worker };
+                if let Some((round, bytes)) = begun {
+                    let begun = Said::RoundBegun(v1::RoundBegun { round, bytes });
+                    if said.send(message(begun)).await.is_err() {
+                        return End::Broken;
+                    }
+                }
+            }
+        }
+        let position = {
+            let mut state = shared.lock();
+            let is_between = state.is_between;
+            state.rounds.poll_position(is_between)
+        };
+        if let Some(position) = position {
+            let position = Said::RoundPosition(rounds::position_to_proto(*cohort, position));
+            if said.send(message(position)).await.is_err() {
+                return End::Broken;
+            }
+        }
+    }
+}
+
+/// Takes in what the controller says; the end of the stream, if it is that.
+fn take(reply: v1::WorkerReply, shared: &Shared) -> Option<End> {
+    match reply.message? {
+        Heard::Cohort(said) => {
+            // One of another version of Weft's is not understood, and never welcomed.
+            let mut state = shared.lock();
+            state.cohort = rounds::cohort(&said).ok();
+            state.rounds.handle_attached();
+        }
+        Heard::RoundOrder(said) => {
+            if let Ok((turn, order)) = rounds::round_order(&said) {
+                shared.lock().rounds.handle_order(turn, order);
+            }
+        }
+        Heard::Refused(refused) if refused.field == "cohort" && refused.problem == "bye" => {
+            return Some(End::Over);
+        }
+        Heard::Refused(refused) => {
+            return Some(End::Refused(format!("`{}` {}", refused.field, refused.problem)));
+        }
+        _ => {}
+    }
+    None
+}
+
+fn message(said: Said) -> v1::WorkerMessage {
+    v1::WorkerMessage { message: Some(said) }
+}
+
+/// Rounds that wait for the stream.
+const NUDGES_MAX: usize = 256;
+/// How long one attempt to connect may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the controller may say nothing before its stream counts as broken.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long until it is dialled again.
+const REDIAL: Duration = Duration::from_millis(100);

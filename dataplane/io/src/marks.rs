@@ -1,0 +1,122 @@
+//! What the frames of each job carry and how they leave: the label of its IP headers, and its band
+//! (SPEC#labels-and-bands). One table for all lanes of a box; an agent writes it while they send.
+//!
+//! Invariants: a lane waits for nobody; a frame has the label of before or after a change, never a
+//! mixture; a box none of whose jobs has a label sends every frame as it was made.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use weft_wire::JobId;
+use weft_wire::frame::label::{job_of, set_dscp};
+
+/// The labels and bands of a box's jobs.
+#[derive(Debug)]
+pub struct JobMarks {
+    /// The label in the lower byte, the band in the upper.
+    marks: Box<[AtomicU16]>,
+    is_labelled: AtomicBool,
+}
+
+impl Default for JobMarks {
+    fn default() -> Self {
+        let none = || AtomicU16::new(u16::from(REST) << 8);
+        Self {
+            marks: std::iter::repeat_with(none).take(JOBS_MAX).collect(),
+            is_labelled: AtomicBool::new(false),
+        }
+    }
+}
+
+impl JobMarks {
+    /// Gives the frames of a job this label; 0: none. False for a job beyond [`JOBS_MAX`], and for a
+    /// label that is none.
+    pub fn set_label(&self, job: JobId, label: u8) -> bool {
+        let is_set = label <= LABEL_MAX && self.change(job, 0x00ff, u16::from(label));
+        if is_set && label > 0 {
+            self.is_labelled.store(true, Ordering::Release);
+        }
+        is_set
+    }
+
+    /// Has the frames of a job leave in this band, 0 to 7. False for a job beyond [`JOBS_MAX`], and
+    /// for a band that is none.
+    pub fn set_band(&self, job: JobId, band: u8) -> bool {
+        band <= REST && self.change(job, 0xff00, u16::from(band) << 8)
+    }
+
+    fn change(&self, job: JobId, mask: u16, bits: u16) -> bool {
+        let Some(mark) = self.marks.get(usize::from(job.0)) else { return false };
+        // Only the agent writes.
+        let before = mark.load(Ordering::Relaxed);
+        mark.store(before & !mask | bits, Ordering::Relaxed);
+        true
+    }
+
+    /// The label of a job's frames; 0: none.
+    #[must_use]
+    pub fn label(&self, job: JobId) -> u8 {
+        self.get(job).to_be_bytes()[1]
+    }
+
+    /// The band of a job's frames; the last one where none was set.
+    #[must_use]
+    pub fn band(&self, job: JobId) -> u8 {
+        self.get(job).to_be_bytes()[0]
+    }
+
+    fn get(&self, job: JobId) -> u16 {
+        let mark = self.marks.get(usize::from(job.0));
+        mark.map_or(u16::from(REST) << 8, |mark| mark.load(Ordering::Relaxed))
+    }
+
+    /// Labels frames that are about to leave.
+    pub fn label_all<F: AsMut<[u8]> + AsRef<[u8]>>(&self, frames: &mut [F]) {
+        if !self.is_labelled.load(Ordering::Acquire) {
+            return;
+        }
+        for frame in frames {
+            let label = job_of(frame.as_ref()).map_or(0, |job| self.label(job));
+            if label > 0 {
+                set_dscp(frame.as_mut(), label);
+            }
+        }
+    }
+
+    /// The band of a frame that is about to leave.
+    #[must_use]
+    pub fn band_of(&self, frame: &[u8]) -> u8 {
+        job_of(frame).map_or(REST, |job| self.band(job))
+    }
+}
+
+/// Jobs of a box that can have labels and bands, those below this index.
+pub const JOBS_MAX: usize = 256;
+/// Bits of a DSCP.
+const LABEL_MAX: u8 = 63;
+/// The band of all that has none.
+const REST: u8 = 7;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_bands_do_not_touch_each_other() {
+        let marks = JobMarks::default();
+        let job = JobId(3);
+        assert_eq!((marks.label(job), marks.band(job)), (0, 7));
+        assert!(marks.set_label(job, 63) && marks.set_band(job, 0));
+        assert_eq!((marks.label(job), marks.band(job)), (63, 0));
+        assert!(marks.set_label(job, 0) && marks.set_band(job, 6));
+        assert_eq!((marks.label(job), marks.band(job)), (0, 6));
+        assert_eq!((marks.label(JobId(2)), marks.band(JobId(2))), (0, 7));
+    }
+
+    #[test]
+    fn what_is_out_of_range_changes_nothing() {
+        let marks = JobMarks::default();
+        assert!(!marks.set_label(JobId(0), 64) && !marks.set_band(JobId(0), 8));
+        assert!(!marks.set_label(JobId(256), 1) && !marks.set_band(JobId(u16::MAX), 1));
+        assert_eq!((marks.label(JobId(0)), marks.band(JobId(u16::MAX))), (0, 7));
+    }
+}

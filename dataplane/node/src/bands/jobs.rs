@@ -1,0 +1,110 @@
+//! Decides which bands jobs have after a controller has asked for others: what is refused, and what
+//! each is answered. No I/O.
+//!
+//! Invariant: of all that was asked at once, what makes sense is done as one change or not at all,
+//! and each is answered once.
+
+use std::collections::BTreeMap;
+
+use weft_control::{BandError, Event};
+use weft_wire::JobId;
+
+use super::tree::{Wanted, is_band, is_label};
+
+/// What a controller asks for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Asked {
+    /// Of which job.
+    pub job: JobId,
+    /// The DSCP of its frames.
+    pub label: u8,
+    /// `None`: with the rest.
+    pub band: Option<u8>,
+}
+
+/// The jobs that have bands.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Jobs(BTreeMap<JobId, (u8, u8)>);
+
+impl Jobs {
+    /// Their bands by label.
+    #[must_use]
+    pub(super) fn wanted(&self) -> Wanted {
+        self.0.values().copied().collect()
+    }
+
+    /// The jobs after these changes, and for each change what is wrong with it.
+    #[must_use]
+    pub(super) fn after(&self, asked: &[Asked]) -> (Self, Vec<Option<BandError>>) {
+        let mut next = self.clone();
+        let judged = asked.iter().map(|asked| next.change(asked).err()).collect();
+        (next, judged)
+    }
+
+    fn change(&mut self, asked: &Asked) -> Result<(), BandError> {
+        let Asked { job, label, band } = *asked;
+        let Some(band) = band else {
+            self.0.remove(&job);
+            return Ok(());
+        };
+        if !(is_band(band) && is_label(label)) {
+            return Err(BandError::OutOfRange);
+        }
+        if self.0.iter().any(|(other, (taken, _))| *other != job && *taken == label) {
+            return Err(BandError::LabelTaken);
+        }
+        if self.0.len() >= JOBS_MAX && !self.0.contains_key(&job) {
+            return Err(BandError::OutOfRange);
+        }
+        self.0.insert(job, (label, band));
+        Ok(())
+    }
+}
+
+/// What a change is answered.
+#[must_use]
+pub(super) fn answer(asked: &Asked, error: Option<BandError>) -> Event {
+    let band = asked.band;
+    error.map_or(Event::BandSet { band }, |error| Event::BandRefused { band, error })
+}
+
+/// Jobs that may have bands: labels end earlier.
+const JOBS_MAX: usize = 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(job: u16, label: u8, band: Option<u8>) -> Asked {
+        Asked { job: JobId(job), label, band }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_the_rest_is_done() {
+        let ask = [
+            asked(0, 3, Some(0)),
+            asked(1, 7, Some(7)),
+            asked(2, 0, Some(1)),
+            asked(3, 64, Some(1)),
+            asked(4, 3, Some(1)),
+            asked(5, 11, Some(6)),
+        ];
+        let (next, judged) = Jobs::default().after(&ask);
+        let (range, taken) = (Some(BandError::OutOfRange), Some(BandError::LabelTaken));
+        assert_eq!(judged, [None, range, range, range, taken, None]);
+        assert_eq!(next.wanted(), Wanted::from([(3, 0), (11, 6)]));
+    }
+
+    #[test]
+    fn a_job_may_change_its_label_and_give_it_back() {
+        let (one, _) = Jobs::default().after(&[asked(0, 3, Some(0))]);
+        let (two, judged) = one.after(&[
+            asked(0, 7, Some(1)),
+            asked(1, 3, Some(0)),
+            asked(0, 0, None),
+            asked(9, 0, None),
+        ]);
+        assert_eq!(judged, [None; 4]);
+        assert_eq!(two.wanted(), Wanted::from([(3, 0)]));
+    }
+}

@@ -1,0 +1,98 @@
+//! Runs `tc`. Decides nothing; every run ends, by itself or after [`TC_TIMEOUT`].
+
+use std::io::{ErrorKind, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weft_control::BandError;
+
+use super::tree::{Found, Place, failure};
+
+/// Reads what is on an interface.
+///
+/// # Errors
+/// There is no `tc`, it failed, or what is there is somebody else's.
+pub(super) fn read(place: &Place) -> Result<Found, BandError> {
+    let [qdiscs, classes, filters] = place.listings();
+    let qdiscs = run(&qdiscs, "")?;
+    let classes = run(&classes, "")?;
+    // There are none where there is no such root, which `tc` takes for an error.
+    let filters = run(&filters, "").unwrap_or_default();
+    place.read(&qdiscs, &classes, &filters)
+}
+
+/// Runs lines, all of them or as far as the first that fails.
+///
+/// # Errors
+/// There is no `tc`, or a line failed.
+pub(super) fn batch(lines: &[String]) -> Result<(), BandError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let text = lines.join("\n") + "\n";
+    run(&["-batch".to_owned(), "-".to_owned()], &text).map(|_| ())
+}
+
+/// Runs `tc` with these arguments and this input; returns what it writes.
+pub(super) fn run(arguments: &[String], input: &str) -> Result<String, BandError> {
+    let child = Command::new("tc")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let child = match child {
+        Ok(child) => child,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(BandError::NoTool),
+        Err(error) => {
+            weft_process::say!("weft-node: bands: cannot start tc: {error}");
+            return Err(BandError::Failed);
+        }
+    };
+    let (is_good, stdout, stderr) = wait(child, input).map_err(|problem| {
+        weft_process::say!("weft-node: bands: tc {}: {problem}", arguments.join(" "));
+        BandError::Failed
+    })?;
+    if is_good {
+        return Ok(stdout);
+    }
+    let error = failure(&stderr);
+    if error == BandError::Failed {
+        weft_process::say!("weft-node: bands: tc {}: {}", arguments.join(" "), stderr.trim());
+    }
+    Err(error)
+}
+
+/// Feeds a child and waits for it. What it is given, and what it says before it reads, fits a pipe.
+fn wait(mut child: Child, input: &str) -> Result<(bool, String, String), String> {
+    let stdin = child.stdin.take();
+    // One that has failed already reads nothing; its words say why.
+    let _ = stdin.map(|mut stdin| stdin.write_all(input.as_bytes()));
+    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stdout.as_mut().map(|from| from.read_to_string(&mut text));
+        text
+    });
+    let until = Instant::now() + TC_TIMEOUT;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(POLL),
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("did not end within {} s", TC_TIMEOUT.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    };
+    let mut words = String::new();
+    let _ = stderr.as_mut().map(|from| from.read_to_string(&mut words));
+    Ok((status.success(), reader.join().unwrap_or_default(), words))
+}
+
+/// How long one run may take.
+const TC_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has ended.
+const POLL: Duration = Duration::from_millis(1);

@@ -1,0 +1,302 @@
+use proptest::prelude::*;
+use weft_control::BandError;
+
+use super::*;
+
+const OWN: Root = Root::Own { rate_bytes_per_sec: 12_500_000 };
+
+fn place(root: Root) -> Place {
+    Place { device: "eth0".to_owned(), mtu: 1500, root }
+}
+
+fn under() -> Place {
+    place(Root::Under(ClassId::parse("1:1").unwrap()))
+}
+
+/// A kernel that takes the lines and lists what it has, in iproute2 6.1's words.
+#[derive(Clone, Debug, Default)]
+struct Kernel {
+    /// Handle and default class.
+    root: Option<(String, String)>,
+    /// Parent, ceil, cburst, prio.
+    classes: BTreeMap<String, (String, String, String, Option<String>)>,
+    /// Preferences that had filters, until they are deleted as a whole.
+    tables: BTreeSet<String>,
+    /// By preference and handle.
+    filters: BTreeMap<(String, String), String>,
+}
+
+impl Kernel {
+    /// An interface of `weft lab`.
+    fn lab() -> Self {
+        let mut kernel = Self::default();
+        for line in [
+            "qdisc add dev eth0 root handle 1: htb default 10",
+            "class add dev eth0 parent 1: classid 1:1 htb rate 100000000bit ceil 100000000bit \
+             burst 15528 cburst 15528 quantum 1514",
+            "class add dev eth0 parent 1:1 classid 1:10 htb rate 100000bit ceil 100000000bit \
+             burst 3028 cburst 15528 quantum 1514 prio 7",
+        ] {
+            kernel.run(line);
+        }
+        kernel
+    }
+
+    fn run(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let after = |word: &str| {
+            let at = words.iter().position(|other| *other == word);
+            words[at.unwrap_or_else(|| panic!("{word} in {line}")) + 1].to_owned()
+        };
+        let has = |word: &str| words.contains(&word);
+        assert_eq!(after("dev"), "eth0");
+        match (words[0], words[1]) {
+            ("qdisc", "add") => {
+                assert!(self.root.is_none(), "{line}");
+                self.root = Some((after("handle"), after("default")));
+            }
+            ("qdisc", "del") => {
+                assert_eq!(self.root.as_ref().unwrap().0, after("handle"));
+                *self = Self::default();
+            }
+            ("class", "add") => {
+                let parent = after("parent");
+                let root = &self.root.as_ref().unwrap().0;
+                assert!(parent == *root || self.classes.contains_key(&parent), "{line}");
+                if let Some(parent) = self.classes.get_mut(&parent) {
+                    // It has no traffic of its own any more.
+                    parent.3 = None;
+                }
+                let prio = if parent == *root { None } else { Some(after("prio")) };
+                let class = (parent, after("ceil"), after("cburst"), prio);
+                assert!(self.classes.insert(after("classid"), class).is_none(), "{line}");
+            }
+            ("class", "del") => {
+                let id = after("classid");
+                assert!(!self.filters.values().any(|to| *to == id), "in use: {line}");
+                self.classes.remove(&id).unwrap();
+            }
+            ("filter", verb) => {
+                let pref = after("pref");
+                if verb == "del" && !has("handle") {
+                    assert!(self.tables.remove(&pref), "{line}");
+                    return self.filters.retain(|(other, _), _| *other != pref);
+                }
+                self.tables.insert(pref.clone());
+                let table = if pref == "22341" { "801" } else { "802" };
+                let handle = after("handle").replacen("::", &format!("{table}::"), 1);
+                let handle = handle.replace("801801", "801").replace("802802", "802");
+                let key = (pref, handle);
+                match verb {
+                    "add" => assert!(self.filters.insert(key, after("flowid")).is_none(), "{line}"),
+                    "replace" => {
+                        let to = after("flowid");
+                        assert!(has("u32") && self.classes.contains_key(&to), "{line}");
+                        *self.filters.get_mut(&key).unwrap() = to;
+                    }
+                    "del" => drop(self.filters.remove(&key).unwrap()),
+                    other => panic!("{other}"),
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn list(&self) -> [String; 3] {
+        let qdiscs = match &self.root {
+            None => r#"[{"kind":"noqueue","handle":"0:","root":true,"options":{}}]"#.to_owned(),
+            Some((handle, default)) => format!(
+                r#"[{{"kind":"htb","handle":"{handle}","root":true,"options":{{"default":"{default}"}}}}]"#
+            ),
+        };
+        let classes = self.classes.iter().map(|(id, (parent, ceil, cburst, prio))| {
+            let at =
+                if parent.ends_with(':') { "root".to_owned() } else { format!("parent {parent}") };
+            let prio = prio.as_ref().map_or(String::new(), |prio| format!("prio {prio} "));
+            format!(
+                "class htb {id} {at} {prio}rate 100Kbit ceil {ceil} burst 3028b cburst {cburst} \n"
+            )
+        });
+        let filters = self.filters.iter().map(|((pref, handle), to)| {
+            format!(
+                r#"{{"protocol":"ip","pref":{pref},"kind":"u32","chain":0,"options":{{"fh":"{handle}","flowid":"{to}"}}}}"#
+            )
+        });
+        let tables = self.tables.iter().map(|pref| {
+            format!(
+                r#"{{"protocol":"ip","pref":{pref},"kind":"u32","chain":0,"options":{{"fh":"801:","ht_divisor":1}}}}"#
+            )
+        });
+        let filters: Vec<String> = tables.chain(filters).collect();
+        [qdiscs, classes.collect(), format!("[{}]", filters.join(","))]
+    }
+
+    fn read(&self, place: &Place) -> Found {
+        let [qdiscs, classes, filters] = self.list();
+        place.read(&qdiscs, &classes, &filters).unwrap()
+    }
+
+    fn bring_to(&mut self, place: &Place, wanted: &Wanted) {
+        place.lines(&self.read(place), wanted).iter().for_each(|line| self.run(line));
+    }
+}
+
+#[test]
+fn the_lines_of_an_own_tree_are_these() {
+    let place = place(OWN);
+    let lines = place.lines(&Found::default(), &Wanted::from([(3, 0)]));
+    assert_eq!(
+        lines,
+        [
+            "qdisc add dev eth0 root handle 5745: htb default 1",
+            "class add dev eth0 parent 5745: classid 5745:2 htb rate 100000000bit \
+             ceil 100000000bit burst 15528 cburst 15528 quantum 1514",
+            "class add dev eth0 parent 5745:2 classid 5745:1 htb rate 100000bit \
+             ceil 100000000bit burst 3028 cburst 15528 quantum 1514 prio 7",
+            "class add dev eth0 parent 5745:2 classid 5745:103 htb rate 100000bit \
+             ceil 100000000bit burst 3028 cburst 15528 quantum 1514 prio 0",
+            "filter add dev eth0 parent 5745: protocol ip pref 22341 handle ::3 u32 match ip \
+             dsfield 0x0c 0xfc flowid 5745:103",
+            "filter add dev eth0 parent 5745: protocol ipv6 pref 22342 handle ::3 u32 match ip6 \
+             priority 0x0c 0xfc flowid 5745:103",
+        ]
+    );
+}
+
+#[test]
+fn a_rotation_replaces_filters_and_deletes_nothing() {
+    for (place, mut kernel) in [(place(OWN), Kernel::default()), (under(), Kernel::lab())] {
+        kernel.bring_to(&place, &Wanted::from([(3, 0), (7, 1)]));
+        let lines = place.lines(&kernel.read(&place), &Wanted::from([(3, 1), (7, 0)]));
+        let verbs: Vec<&str> =
+            lines.iter().map(|line| &line[..line.find(" dev").unwrap()]).collect();
+        assert_eq!(verbs[..2], ["class add", "class add"]);
+        assert_eq!(verbs[2..], ["filter replace"; 4]);
+        // The one that moves up goes first.
+        assert!(lines[2].contains("801::7") && lines[4].contains("801::3"), "{lines:?}");
+        lines.iter().for_each(|line| kernel.run(line));
+        // And back: all classes are there.
+        let back = place.lines(&kernel.read(&place), &Wanted::from([(3, 0), (7, 1)]));
+        assert!(back.iter().all(|line| line.starts_with("filter replace")), "{back:?}");
+    }
+}
+
+#[test]
+fn what_is_there_needs_no_line_and_what_is_gone_leaves_nothing() {
+    for (place, mut kernel) in [(place(OWN), Kernel::default()), (under(), Kernel::lab())] {
+        let before = kernel.list();
+        let wanted = Wanted::from([(3, 0), (63, 6)]);
+        kernel.bring_to(&place, &wanted);
+        let found = kernel.read(&place);
+        assert_eq!(found.bands(&place), Some(wanted.clone()));
+        assert_eq!(place.lines(&found, &wanted), [""; 0]);
+        // Filters go at once, classes when nothing waits in them.
+        kernel.bring_to(&place, &Wanted::new());
+        let found = kernel.read(&place);
+        assert_eq!((found.bands(&place), found.is_clean()), (Some(Wanted::new()), false));
+        place.removal(&found).iter().for_each(|line| kernel.run(line));
+        assert_eq!(kernel.list(), before);
+    }
+}
+
+#[test]
+fn what_is_somebody_elses_is_refused() {
+    let root = |kind: &str, handle: &str| {
+        format!(r#"[{{"kind":"{kind}","handle":"{handle}","root":true,"options":{{}}}}]"#)
+    };
+    let class = "class htb 1:1 root rate 100Mbit ceil 100Mbit burst 15512b cburst 15512b \n";
+    let leaf = class.replace("root rate", "root leaf 10: prio 0 rate");
+    for (place, qdiscs, classes) in [
+        (place(OWN), root("htb", "1:"), ""),
+        (place(OWN), root("tbf", "5745:"), ""),
+        (place(OWN), root("netem", "1:"), ""),
+        (under(), root("noqueue", "0:"), ""),
+        (under(), root("htb", "2:"), class),
+        (under(), root("htb", "1:"), ""),
+        (under(), root("tbf", "1:"), class),
+        // Its own traffic would go past all classes.
+        (under(), root("htb", "1:"), &leaf),
+    ] {
+        let read = place.read(&qdiscs, classes, "");
+        assert_eq!(read, Err(BandError::Foreign), "{qdiscs} {classes}");
+    }
+    assert!(under().read(&root("htb", "1:"), class, "").is_ok());
+    assert_eq!(place(OWN).read("no JSON", "", ""), Err(BandError::Failed));
+    // A filter of Weft's preference that is not Weft's.
+    let filters = r#"[{"pref":22341,"options":{"fh":"801::800","flowid":"1:1"}}]"#;
+    assert_eq!(under().read(&root("htb", "1:"), class, filters), Err(BandError::Foreign));
+}
+
+#[test]
+fn what_tc_says_when_it_fails_is_understood() {
+    for (words, error) in [
+        ("RTNETLINK answers: Operation not permitted\n", BandError::NotPermitted),
+        ("Cannot find device \"eth9\"\nCommand failed -:1\n", BandError::NoDevice),
+        ("Error: Specified qdisc kind is unknown.\nCommand failed -:1", BandError::NoDiscipline),
+        ("Error: TC classifier not found.\nWe have an error", BandError::NoDiscipline),
+        ("Error: HTB class in use.\n", BandError::Failed),
+    ] {
+        assert_eq!(failure(words), error, "{words}");
+    }
+}
+
+#[test]
+fn what_waits_in_the_classes_of_jobs_is_counted() {
+    let text = "class htb 5745:1 parent 5745:2 prio 7 rate 100Kbit\n backlog 999b 1p requeues 0\n\
+                class htb 5745:103 parent 5745:2 prio 0 rate 100Kbit\n Sent 0 bytes 0 pkt\n \
+                backlog 15140b 10p requeues 0\n\
+                class htb 5745:207 parent 5745:2 prio 1 rate 100Kbit\n backlog 12Kb 10p requeues 0\n";
+    assert_eq!(backlog_bytes(&place(OWN), text), 15_140 + 12 * 1024);
+    assert_eq!(backlog_bytes(&place(OWN), ""), 0);
+}
+
+fn any_bands() -> impl Strategy<Value = Wanted> {
+    proptest::collection::btree_map(1u8..=8, 0u8..7, 0..6)
+}
+
+proptest! {
+    /// From any tree that a change reached, or a crash in the middle of one, the next change leads
+    /// to what is wanted, and removal to what was there before Weft came.
+    #[test]
+    fn every_change_and_every_crash_leads_on(
+        is_own in any::<bool>(),
+        steps in proptest::collection::vec((any_bands(), 0usize..40), 1..6),
+        last in any_bands(),
+    ) {
+        let (place, mut kernel) =
+            if is_own { (place(OWN), Kernel::default()) } else { (under(), Kernel::lab()) };
+        let clean = kernel.list();
+        for (wanted, survives) in steps {
+            let lines = place.lines(&kernel.read(&place), &wanted);
+            lines.iter().take(survives).for_each(|line| kernel.run(line));
+        }
+        kernel.bring_to(&place, &last);
+        let found = kernel.read(&place);
+        prop_assert_eq!(found.bands(&place), Some(last.clone()));
+        prop_assert!(place.lines(&found, &last).is_empty());
+        place.removal(&found).iter().for_each(|line| kernel.run(line));
+        prop_assert_eq!(kernel.list(), clean);
+    }
+
+    /// After each line of a change, two jobs that keep their order have it, or are alike.
+    #[test]
+    fn bands_never_invert_while_they_change(from in any_bands(), to in any_bands()) {
+        let place = place(OWN);
+        let mut kernel = Kernel::default();
+        kernel.bring_to(&place, &from);
+        let now = |kernel: &Kernel, label: u8| {
+            let filters = kernel.read(&place).filters;
+            let filter = filters.get(&(Family::V4, label)).cloned();
+            filter.and_then(|(_, class)| split(class.minor)).map(|(band, _)| band)
+        };
+        for line in place.lines(&kernel.read(&place), &to) {
+            kernel.run(&line);
+            for (a, b) in from.keys().flat_map(|a| from.keys().map(move |b| (*a, *b))) {
+                let (Some(a_to), Some(b_to)) = (to.get(&a), to.get(&b)) else { continue };
+                if from[&a] <= from[&b] && a_to <= b_to && (from[&a], a_to) != (from[&b], b_to) {
+                    prop_assert!(now(&kernel, a) <= now(&kernel, b), "{a} {b} after {line}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `[[reduce]]`: an allreduce job as the controller steers it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use weft_wire::hello::{Integrity, Overflow};
+
+/// `[[reduce]]`: a training job whose gradients are summed by allreduce. The controller has its
+/// aggregator hold its lease, and stops its workers at a round's boundary: to pause it, or to go on
+/// with as many workers as somebody says.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReduceConfig {
+    /// Its name, unlike any other job's.
+    pub name: String,
+    /// The index that packets carry, unlike any other job's.
+    pub index: u16,
+    /// Node of its aggregator, with room for a lease in its `[arena]`.
+    pub aggregator: String,
+    /// Row of its lease there. Default 0.
+    #[serde(default)]
+    pub row: u16,
+    /// Where workers may run, by rank: at most as many as these, at most 64.
+    pub places: Vec<PlaceConfig>,
+    /// Workers at the start, at least 1. The training program's learning rate is meant for these.
+    pub workers: u16,
+    /// Slots of the lease, as of a row of a box's file. Default 256.
+    #[serde(default = "window")]
+    pub window: u16,
+    /// Elements per chunk. Default 256.
+    #[serde(default = "elements")]
+    pub elements: u16,
+    /// Chunks before the group must be formed again. Default 2^31.
+    #[serde(default = "chunks_max")]
+    pub chunks_max: u32,
+    /// Scale exponent: a value is element x 2^exponent.
+    pub exponent: i8,
+    /// i32 sums that do not fit: `wrap`, or `clamp` each contribution first. Default `clamp`.
+    #[serde(default = "clamp")]
+    pub overflow: Overflow,
+    /// `crc32c` (default), `checksum16` or `none`.
+    #[serde(default)]
+    pub integrity: Integrity,
+}
+
+/// Where a worker may run.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlaceConfig {
+    /// Its host.
+    pub host: String,
+    /// "address:port" of its data port.
+    pub address: SocketAddr,
+}
+
+impl ReduceConfig {
+    /// A job with what has no default.
+    #[cfg(feature = "text")]
+    #[must_use]
+    pub fn new(
+        name: &str,
+        index: u16,
+        aggregator: &str,
+        (places, workers): (Vec<PlaceConfig>, u16),
+        exponent: i8,
+    ) -> Self {
+        let (name, aggregator) = (String::from(name), String::from(aggregator));
+        section!(name, index, aggregator, places, workers, exponent)
+    }
+}
+
+const fn window() -> u16 {
+    256
+}
+
+const fn elements() -> u16 {
+    256
+}
+
+const fn chunks_max() -> u32 {
+    1 << 31
+}
+
+const fn clamp() -> Overflow {
+    Overflow::Clamp
+}

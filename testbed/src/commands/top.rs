@@ -1,0 +1,158 @@
+//! `weft top`: watches a controller, on a screen or once.
+
+use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use weft_rpc::v1::StatusReply;
+use weft_testbed::interrupt;
+use weft_testbed::operator::{Operator, OperatorError};
+use weft_testbed::top::{View, draw, text};
+
+use super::{Exit, Failure, Format, Outcome, emit_csv, emit_json, emit_text, lab};
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// The controller: https://ADDRESS:PORT, or http:// where it listens without TLS.
+    controller: String,
+    /// Folder with an operator's certificate: ca.pem, operator.pem and operator.key (`weft certs`,
+    /// or that which `weft run` names).
+    #[arg(long, value_name = "DIR")]
+    certs: Option<PathBuf>,
+    /// Read the figures once, print them and exit; --format says how.
+    #[arg(long)]
+    once: bool,
+    /// Seconds between two readings, 0.1 to 60.
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
+    interval: f64,
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    let seconds =
+        text.parse::<f64>().ok().filter(|s| (INTERVAL_S_MIN..=INTERVAL_S_MAX).contains(s));
+    seconds.ok_or_else(|| format!("use {INTERVAL_S_MIN} to {INTERVAL_S_MAX} seconds"))
+}
+
+pub(crate) fn run(arguments: &TopArgs, format: Format) -> Outcome {
+    let mut reader = Reader { arguments, operator: None };
+    if arguments.once {
+        return once(&mut reader, format);
+    }
+    if format != Format::Text {
+        let error = anyhow!("--format json and csv are of one reading: add --once");
+        return Err(Exit::Usage.because(error));
+    }
+    if !io::stdout().is_terminal() {
+        return Err(Exit::CannotRun.because(anyhow!("this is no terminal: add --once")));
+    }
+    lab::listen()?;
+    let first = reader.read().map_err(unread)?;
+    let mut terminal = ratatui::try_init()
+        .context("cannot draw on this terminal")
+        .map_err(|error| Exit::CannotRun.because(error))?;
+    let watched = watch(arguments, &mut reader, first, &mut terminal);
+    ratatui::restore();
+    watched
+}
+
+fn once(reader: &mut Reader<'_>, format: Format) -> Outcome {
+    let view = View::new(&reader.read().map_err(unread)?, None);
+    match format {
+        Format::Text => emit_text(&text(&view))?,
+        Format::Json => emit_json(&view)?,
+        Format::Csv => emit_csv(&view.jobs)?,
+    }
+    Ok(0)
+}
+
+/// Draws a reading after the other until somebody has seen enough.
+fn watch(
+    arguments: &TopArgs,
+    reader: &mut Reader<'_>,
+    first: StatusReply,
+    terminal: &mut ratatui::DefaultTerminal,
+) -> Outcome {
+    let every = Duration::from_secs_f64(arguments.interval);
+    let mut view = View::new(&first, None);
+    let mut last = first;
+    let mut problem: Option<String> = None;
+    loop {
+        let drawn = terminal.draw(|frame| {
+            draw(frame, &view, &arguments.controller, problem.as_deref());
+        });
+        drawn.context("drawing").map_err(|error| Exit::Failed.because(error))?;
+        let next = Instant::now() + every;
+        if is_over(next)? {
+            return Ok(0);
+        }
+        match reader.read() {
+            Ok(reply) => {
+                view = View::new(&reply, Some(&last));
+                (last, problem) = (reply, None);
+            }
+            // A controller that is restarted comes back.
+            Err(error) => problem = Some(error.to_string()),
+        }
+    }
+}
+
+/// Whether somebody ends it before `until`.
+fn is_over(until: Instant) -> Result<bool, Failure> {
+    loop {
+        if interrupt::is_raised() {
+            return Ok(true);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        let failed = |error| Exit::Failed.because(anyhow::Error::new(error).context("keys"));
+        if !event::poll(left.min(LOOK)).map_err(failed)? {
+            continue;
+        }
+        if let Event::Key(key) = event::read().map_err(failed)?
+            && key.kind == KeyEventKind::Press
+        {
+            let is_break =
+                key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c');
+            if is_break || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Who asks a controller, and calls it anew after a failure.
+struct Reader<'a> {
+    arguments: &'a TopArgs,
+    operator: Option<Operator>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) -> Result<StatusReply, OperatorError> {
+        let operator = match self.operator.take() {
+            Some(operator) => operator,
+            None => {
+                let TopArgs { controller, certs, .. } = self.arguments;
+                Operator::dial(controller, certs.as_deref(), CALL_TIMEOUT)?
+            }
+        };
+        let reply = operator.status()?;
+        self.operator = Some(operator);
+        Ok(reply)
+    }
+}
+
+fn unread(error: OperatorError) -> Failure {
+    Exit::CannotRun.because(error)
+}
+
+/// What a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+const INTERVAL_S_MIN: f64 = 0.1;
+const INTERVAL_S_MAX: f64 = 60.0;
+/// How often it looks for a signal.
+const LOOK: Duration = Duration::from_millis(100);

@@ -1,0 +1,139 @@
+//! What an operator asks of a controller, over gRPC: a call, and the one answer or why there is
+//! none.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tonic::transport::Channel;
+use weft_control::BandPolicy;
+use weft_rpc::tls::{DialError, Dialler, TlsFiles};
+use weft_rpc::v1;
+use weft_rpc::v1::status_client::StatusClient;
+use weft_rpc::v1::workers_client::WorkersClient;
+
+/// A connection to a controller.
+#[derive(Debug)]
+pub struct Operator {
+    runtime: Runtime,
+    channel: Channel,
+    timeout: Duration,
+}
+
+/// Why a controller did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// This machine has no way to ask.
+    #[error("cannot begin to ask the controller")]
+    System(#[source] std::io::Error),
+    /// It was not reached.
+    #[error("cannot reach the controller at {endpoint}; is it running, and is that its `listen`?")]
+    Dial {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        #[source]
+        source: DialError,
+    },
+    /// It said no, or nothing in time.
+    #[error("{}", .0.message())]
+    Said(#[from] tonic::Status),
+}
+
+impl OperatorError {
+    /// Nobody was there who could have done it.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Self::System(_) | Self::Dial { .. } => true,
+            Self::Said(status) => status.code() == tonic::Code::Unavailable,
+        }
+    }
+}
+
+impl Operator {
+    /// Calls a controller; with a folder of certificates as its `operator`.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub fn dial(
+        endpoint: &str,
+        certs: Option<&Path>,
+        timeout: Duration,
+    ) -> Result<Self, OperatorError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(OperatorError::System)?;
+        let dial = |source| OperatorError::Dial { endpoint: endpoint.to_owned(), source };
+        let files = certs.map(|folder| TlsFiles::in_folder(folder, "operator"));
+        let dialler = Dialler::new(endpoint, files.as_ref(), |to| to.connect_timeout(DIAL_TIMEOUT))
+            .map_err(dial)?;
+        let channel = runtime.block_on(dialler.dial()).map_err(dial)?;
+        Ok(Self { runtime, channel, timeout })
+    }
+
+    /// Has a job pause; returns how long its standstill took, once it stands.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn pause(&self, name: &str) -> Result<Duration, OperatorError> {
+        let request = v1::PauseJobRequest { name: name.to_owned() };
+        let reply = self.runtime.block_on(self.workers().pause_job(self.timed(request)))?;
+        Ok(Duration::from_nanos(reply.into_inner().standstill_ns))
+    }
+
+    /// Has a paused job go on.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn resume(&self, name: &str) -> Result<(), OperatorError> {
+        let request = v1::ResumeJobRequest { name: name.to_owned() };
+        self.runtime.block_on(self.workers().resume_job(self.timed(request)))?;
+        Ok(())
+    }
+
+    /// Has an allreduce job go on with so many workers; returns once those have begun.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn resize(&self, name: &str, workers: u32) -> Result<v1::Resize, OperatorError> {
+        let request = v1::ResizeJobRequest { name: name.to_owned(), workers };
+        let reply = self.runtime.block_on(self.workers().resize_job(self.timed(request)))?;
+        Ok(reply.into_inner().resize.unwrap_or_default())
+    }
+
+    /// Sets the policy of bands; returns how many jobs have another band now.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn set_bands(&self, policy: BandPolicy) -> Result<u32, OperatorError> {
+        let policy = v1::BandPolicy::from(policy).into();
+        let request = v1::SetBandPolicyRequest { policy, ..v1::SetBandPolicyRequest::default() };
+        let reply = self.runtime.block_on(self.workers().set_band_policy(self.timed(request)))?;
+        Ok(reply.into_inner().jobs_changed)
+    }
+
+    /// What the controller knows.
+    ///
+    /// # Errors
+    /// The controller's word.
+    pub fn status(&self) -> Result<v1::StatusReply, OperatorError> {
+        let mut client = StatusClient::new(self.channel.clone());
+        let reply = self.runtime.block_on(client.read(self.timed(v1::StatusRequest {})))?;
+        Ok(reply.into_inner())
+    }
+
+    fn workers(&self) -> WorkersClient<Channel> {
+        WorkersClient::new(self.channel.clone())
+    }
+
+    fn timed<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        request.set_timeout(self.timeout);
+        request
+    }
+}
+
+/// How long one attempt to connect may take.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,0 +1,188 @@
+//! The reference that switches width and rate at the same rounds, in one process, and the verdict.
+//! Pure.
+//!
+//! Invariant: the reference shares no code with the dataplane, nor with checkpoints: it trains every
+//! rank here, sums by plain loops ([`crate::workload::reference`]), and knows of a resize only its
+//! round and its width.
+
+use serde::Serialize;
+use weft_rpc::v1;
+
+use super::live::Seen;
+use super::worker::scaled_rate;
+use crate::scenario::{JobSection, ScaleExponent, Scenario};
+use crate::workload::digits::{Trainer, TrainerConfig, TrainerError, model_bytes, sha256_hex};
+use crate::workload::reference::{Reference, ReferenceConfig, ReferenceError};
+
+/// What a run came to; keys that scripts read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub name: String,
+    /// All workers of the last cohort have the reference's model, bit for bit.
+    pub model_identical: bool,
+    /// The model's hash, and the reference's.
+    pub model_sha256: Vec<String>,
+    /// See above.
+    pub reference_sha256: String,
+    /// How long nobody worked, over all resizes.
+    pub pause_s: f64,
+    /// Each of them.
+    pub pauses: Vec<PauseRow>,
+    /// Numbers of workers, in order.
+    pub widths: Vec<u32>,
+    /// Standstills that were asked for: seconds from the word.
+    pub standstills_s: Vec<f64>,
+    /// Rounds that were computed.
+    pub rounds: u64,
+    /// Share of the held-out images that the model labels correctly.
+    pub accuracy: f64,
+    /// Boxes that were killed and started again.
+    pub killed: Vec<String>,
+    /// What went wrong, for people.
+    pub problems: Vec<String>,
+    /// `passed` or `failed`.
+    pub verdict: &'static str,
+}
+
+/// A resize.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PauseRow {
+    /// Its first round.
+    pub round: u64,
+    /// Workers before.
+    pub from: u32,
+    /// Workers afterwards.
+    pub to: u32,
+    /// How long nobody worked: the sum of the next three.
+    pub pause_s: f64,
+    /// From the boundary until the checkpoint was kept,
+    pub checkpoint_s: f64,
+    /// until the box had the new lease,
+    pub lease_s: f64,
+    /// until all new workers had begun.
+    pub start_s: f64,
+    /// From the word to the boundary; the job ran on.
+    pub stop_s: f64,
+}
+
+/// Why there is no reference.
+#[derive(Debug, thiserror::Error)]
+pub enum JudgeError {
+    /// The job cannot be trained.
+    #[error("the reference cannot train")]
+    Trainer(#[from] TrainerError),
+    /// Nor summed.
+    #[error("the reference cannot sum")]
+    Reference(#[from] ReferenceError),
+}
+
+/// Judges what was seen.
+///
+/// # Errors
+/// The scenario cannot be computed at all.
+pub fn judge(scenario: &Scenario, seed: u64, seen: &Seen) -> Result<Outcome, JudgeError> {
+    let job = &scenario.job;
+    let mut widths = vec![(0, job.workers)];
+    let of_resize =
+        |resize: &v1::Resize| (resize.round, u8::try_from(resize.to).unwrap_or(u8::MAX));
+    widths.extend(seen.resizes.iter().map(of_resize));
+    let reference_sha256 = sha256_hex(&model_bytes(&reference(job, seed, &widths)?));
+    let last = widths.last().map_or(0, |(_, workers)| *workers);
+    let models: Vec<String> =
+        seen.finished.iter().map(|(_, summary)| summary.model_sha256.clone()).collect();
+    let all_there = models.len() == usize::from(last);
+    let model_identical = all_there && models.iter().all(|model| *model == reference_sha256);
+    let pauses: Vec<PauseRow> = seen.resizes.iter().map(row).collect();
+    let mut problems = seen.problems.clone();
+    if !all_there {
+        problems.push(format!("{} of {last} workers finished", models.len()));
+    } else if !model_identical {
+        problems.push("the model is not the reference's".to_owned());
+    }
+    let wanted: Vec<u32> = scenario
+        .resize
+        .iter()
+        .flat_map(|resize| &resize.word)
+        .filter_map(|word| word.workers.map(u32::from))
+        .collect();
+    let had: Vec<u32> = seen.resizes.iter().map(|resize| resize.to).collect();
+    // Of a job whose scenario has no words, somebody else said them.
+    if !wanted.is_empty() && wanted != had {
+        problems.push(format!("widths {wanted:?} were asked for, and {had:?} came of it"));
+    }
+    let mut model_sha256 = models;
+    model_sha256.dedup();
+    Ok(Outcome {
+        name: scenario.name.clone(),
+        model_identical,
+        model_sha256,
+        reference_sha256,
+        pause_s: pauses.iter().map(|row| row.pause_s).sum(),
+        widths: widths.iter().map(|(_, workers)| (*workers).into()).collect(),
+        pauses,
+        standstills_s: seen.standstills.iter().map(std::time::Duration::as_secs_f64).collect(),
+        rounds: job.rounds.into(),
+        accuracy: seen.finished.first().map_or(0.0, |(_, summary)| summary.accuracy),
+        killed: seen.killed.clone(),
+        verdict: if problems.is_empty() { "passed" } else { "failed" },
+        problems,
+    })
+}
+
+fn row(resize: &v1::Resize) -> PauseRow {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    PauseRow {
+        round: resize.round,
+        from: resize.from,
+        to: resize.to,
+        pause_s: seconds(resize.checkpoint_ns + resize.lease_ns + resize.start_ns),
+        checkpoint_s: seconds(resize.checkpoint_ns),
+        lease_s: seconds(resize.lease_ns),
+        start_s: seconds(resize.start_ns),
+        stop_s: seconds(resize.stop_ns),
+    }
+}
+
+/// The model of a job that has these widths from these rounds on.
+fn reference(job: &JobSection, seed: u64, widths: &[(u64, u8)]) -> Result<Vec<f32>, JudgeError> {
+    let ScaleExponent::Fixed(exponent) = job.scale_exponent else { return Ok(Vec::new()) };
+    let trainers = |workers: u8| {
+        let config = TrainerConfig { ..job.trainer() };
+        (0..workers)
+            .map(|rank| Trainer::new(rank.into(), workers.into(), seed, &config))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let mut left = widths.iter().copied().peekable();
+    let (_, first) = left.next().unwrap_or((0, job.workers));
+    let mut cohort = trainers(first)?;
+    let config = ReferenceConfig {
+        workers: first.into(),
+        block_elements: 1,
+        clamp_limit: clamp_limit(first),
+        learning_rate: job.learning_rate,
+        momentum: job.momentum,
+    };
+    let mut reference = Reference::new(config, cohort[0].parameters());
+    for round in 0..u64::from(job.rounds) {
+        while let Some((_, workers)) = left.next_if(|(from, _)| *from == round) {
+            cohort = trainers(workers)?;
+            let rate = scaled_rate(job.learning_rate, workers, job.workers);
+            reference.resize(workers.into(), clamp_limit(workers), rate);
+        }
+        let mut gradients = Vec::with_capacity(cohort.len());
+        for trainer in &mut cohort {
+            trainer.load(reference.parameters());
+            let mut gradient = vec![0.0; trainer.parameter_count()];
+            trainer.gradient(round, &mut gradient);
+            gradients.push(gradient);
+        }
+        reference.round(&gradients, &[exponent])?;
+    }
+    Ok(reference.parameters().to_vec())
+}
+
+/// The largest contribution of which so many fit an `i32` (PROTOCOL section 9).
+fn clamp_limit(workers: u8) -> i32 {
+    i32::MAX / i32::from(workers)
+}

@@ -1,0 +1,344 @@
+//! Runs the processes of a job whose number of workers changes: the controller, the box, and the
+//! workers of each cohort, which are started when the controller wants them and those before have
+//! ended.
+//!
+//! Every process that is started here is ended here, whatever happens. Nothing waits without bound.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft_rpc::v1;
+
+use super::plan::{JOB, ResizePlan};
+use crate::operator::Operator;
+use crate::run::processes::{ProcessError, find_controller, find_node};
+use crate::run::running_box::RunningBox;
+use crate::run::running_worker::{Life, RunningWorker};
+use crate::run::{WorkerMessage, WorkerSummary};
+use crate::scenario::{ResizeSection, WordSection};
+
+/// What a run showed.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// The summary of each worker of the last cohort.
+    pub finished: Vec<(u8, WorkerSummary)>,
+    /// The resizes, in order.
+    pub resizes: Vec<v1::Resize>,
+    /// How long each pause took from the word to the standstill.
+    pub standstills: Vec<Duration>,
+    /// Boxes that were killed and started again.
+    pub killed: Vec<String>,
+    /// What went wrong.
+    pub problems: Vec<String>,
+}
+
+/// What became of a word.
+type Answer = Result<Word, String>;
+
+enum Word {
+    Resized(v1::Resize),
+    Paused(Duration),
+}
+
+/// Runs to the end. `progress` sees every message; `interrupted` is asked now and then.
+///
+/// # Errors
+/// [`ProcessError`]; all processes have ended by then.
+pub fn run(
+    plan: &ResizePlan,
+    directory: &Path,
+    progress: &mut dyn FnMut(u8, &WorkerMessage),
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Seen, ProcessError> {
+    let mut live = Live::start(plan, directory)?;
+    let watched = live.watch(progress, interrupted);
+    live.workers.clear();
+    live.node.stop();
+    live.controller.stop();
+    watched.map(|()| live.seen)
+}
+
+struct Live<'a> {
+    plan: &'a ResizePlan,
+    directory: &'a Path,
+    controller: RunningBox,
+    node: RunningBox,
+    operator: Option<Operator>,
+    /// The cohort that was started last, and how many of it have not ended.
+    cohort: Option<u32>,
+    left: usize,
+    workers: Vec<RunningWorker>,
+    sender: Sender<(Life, WorkerMessage)>,
+    receiver: Receiver<(Life, WorkerMessage)>,
+    words: VecDeque<WordSection>,
+    said: usize,
+    /// The word that is being carried out.
+    answer: Option<Receiver<Answer>>,
+    kills: Vec<(Instant, String)>,
+    heard: Instant,
+    seen: Seen,
+}
+
+impl<'a> Live<'a> {
+    fn start(plan: &'a ResizePlan, directory: &'a Path) -> Result<Self, ProcessError> {
+        let (node, _) = find_node()?;
+        let program = find_controller()?;
+        let mut controller = RunningBox::start(&program, &plan.controller, None, directory)?;
+        controller.wait_until_ready()?;
+        let mut node = RunningBox::start(&node, &plan.node, None, directory)?;
+        node.wait_until_ready()?;
+        let (sender, receiver) = mpsc::channel();
+        Ok(Self {
+            plan,
+            directory,
+            controller,
+            node,
+            operator: None,
+            cohort: None,
+            left: 0,
+            workers: Vec::new(),
+            sender,
+            receiver,
+            words: section(plan).word.iter().cloned().collect(),
+            said: 0,
+            answer: None,
+            kills: Vec::new(),
+            heard: Instant::now(),
+            seen: Seen::default(),
+        })
+    }
+
+    /// Until the last cohort has computed all rounds.
+    fn watch(
+        &mut self,
+        progress: &mut dyn FnMut(u8, &WorkerMessage),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), ProcessError> {
+        let patience = self.plan.scenario.job.member_timeout() + SILENCE_MARGIN;
+        loop {
+            if interrupted() {
+                return Err(ProcessError::Interrupted);
+            }
+            match self.receiver.recv_timeout(LOOK_PERIOD) {
+                Ok(((rank, life), message)) => {
+                    self.heard = Instant::now();
+                    progress(rank, &message);
+                    self.hear(rank, life, message);
+                }
+                Err(RecvTimeoutError::Timeout) if self.heard.elapsed() > patience => {
+                    let seconds = patience.as_secs();
+                    let problem =
+                        format!("nobody has said anything for {seconds} s; the run was ended");
+                    self.seen.problems.push(problem);
+                    return Ok(());
+                }
+                Err(_) => {}
+            }
+            self.take_answer();
+            self.kill_due()?;
+            self.start_cohort()?;
+            let is_failed = !self.seen.problems.is_empty();
+            let is_over = self.cohort.is_some() && self.left == 0 && self.answer.is_none();
+            if is_failed || (is_over && !self.seen.finished.is_empty()) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn hear(&mut self, rank: u8, life: u32, message: WorkerMessage) {
+        let is_current = self.cohort == Some(life);
+        match message {
+            WorkerMessage::Round(round) if rank == 0 => {
+                let is_due = |word: &WordSection| word.after_round <= round.round;
+                if self.answer.is_none()
+                    && let Some(word) = self.words.pop_front_if(|word| is_due(word))
+                {
+                    self.say(&word);
+                }
+            }
+            WorkerMessage::Done(summary) if is_current => {
+                self.left = self.left.saturating_sub(1);
+                // One that was told to end for a resize is no last word of the job's.
+                self.seen.finished.push((rank, *summary));
+            }
+            WorkerMessage::Failed { error, .. } => {
+                self.seen.problems.push(format!("worker {rank} of cohort {life}: {error}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Says a word to the controller, on a thread: its answer takes as long as it takes.
+    fn say(&mut self, word: &WordSection) {
+        let now = Instant::now();
+        for kill in section(self.plan).kill.iter().filter(|kill| kill.word == self.said) {
+            self.kills.push((now + Duration::from_millis(kill.after_ms), kill.name.clone()));
+        }
+        self.said += 1;
+        let (tell, answer) = mpsc::channel();
+        let (endpoint, word) = (self.plan.endpoint.clone(), word.clone());
+        thread::spawn(move || {
+            // Whoever started this may have given the run up.
+            let _ = tell.send(carry_out(&endpoint, &word));
+        });
+        self.answer = Some(answer);
+    }
+
+    fn take_answer(&mut self) {
+        let Some(answer) = &self.answer else { return };
+        let answered = match answer.try_recv() {
+            Ok(answered) => answered,
+            Err(mpsc::TryRecvError::Empty) => return,
+            Err(mpsc::TryRecvError::Disconnected) => Err("a word had no answer".to_owned()),
+        };
+        self.answer = None;
+        self.heard = Instant::now();
+        match answered {
+            Ok(Word::Resized(resize)) => self.seen.resizes.push(resize),
+            Ok(Word::Paused(standstill)) => self.seen.standstills.push(standstill),
+            Err(problem) => self.seen.problems.push(problem),
+        }
+    }
+
+    fn kill_due(&mut self) -> Result<(), ProcessError> {
+        let now = Instant::now();
+        while let Some(due) = self.kills.iter().position(|(at, _)| *at <= now) {
+            let (_, name) = self.kills.remove(due);
+            let is_controller = self.controller.name() == name;
+            let killed = if is_controller { &mut self.controller } else { &mut self.node };
+            killed.restart()?;
+            self.operator = None;
+            self.seen.killed.push(name);
+        }
+        Ok(())
+    }
+
+    /// Starts the workers that the controller wants, when those before have ended.
+    fn start_cohort(&mut self) -> Result<(), ProcessError> {
+        if self.cohort.is_some() && (self.left > 0 || self.answer.is_none()) {
+            return Ok(());
+        }
+        let Some(status) = self.status() else { return Ok(()) };
+        let Some(job) = status.reduces.iter().find(|job| job.name == JOB) else { return Ok(()) };
+        if !job.wants_workers || self.cohort == Some(job.cohort) {
+            return Ok(());
+        }
+        let workers = u8::try_from(job.workers).unwrap_or(u8::MAX);
+        self.workers.clear();
+        self.seen.finished.clear();
+        for plan in self.plan.cohort(job.cohort, workers) {
+            let sender = self.sender.clone();
+            self.workers.push(RunningWorker::start(&plan, None, self.directory, sender)?);
+        }
+        (self.cohort, self.left) = (Some(job.cohort), usize::from(workers));
+        Ok(())
+    }
+
+    /// What the controller knows; none while it is not there.
+    fn status(&mut self) -> Option<v1::StatusReply> {
+        if self.operator.is_none() {
+            self.operator = Operator::dial(&self.plan.endpoint, None, STATUS_TIMEOUT).ok();
+        }
+        let status = self.operator.as_ref()?.status();
+        if status.is_err() {
+            self.operator = None;
+        }
+        status.ok()
+    }
+}
+
+fn section(plan: &ResizePlan) -> &ResizeSection {
+    plan.scenario.resize.as_ref().expect("checked with the plan")
+}
+
+/// Says a word, again when the controller goes before it answers, and waits for what it comes to.
+fn carry_out(endpoint: &str, word: &WordSection) -> Answer {
+    let until = Instant::now() + WORD_TIMEOUT;
+    let mut was_lost = false;
+    loop {
+        let said = Operator::dial(endpoint, None, WORD_TIMEOUT)
+            .map_err(|error| (error.is_unreachable(), chain(&error)))
+            .and_then(|operator| say_once(&operator, word, was_lost));
+        match said {
+            Ok(answer) => return Ok(answer),
+            Err((true, _)) if Instant::now() < until => {
+                was_lost = true;
+                thread::sleep(REDIAL);
+            }
+            Err((_, problem)) => return Err(problem),
+        }
+    }
+}
+
+/// A word, or what became of the one that a controller before this took.
+fn say_once(
+    operator: &Operator,
+    word: &WordSection,
+    was_lost: bool,
+) -> Result<Word, (bool, String)> {
+    let failed = |error: crate::operator::OperatorError| (error.is_unreachable(), chain(&error));
+    let state = |operator: &Operator| -> Result<v1::ReduceStatus, (bool, String)> {
+        let status = operator.status().map_err(failed)?;
+        let job = status.reduces.into_iter().find(|job| job.name == JOB);
+        job.ok_or((false, "the controller has forgotten the job".to_owned()))
+    };
+    let Some(workers) = word.workers else {
+        let standstill = match operator.pause(JOB) {
+            Ok(standstill) => standstill,
+            Err(error) if was_lost && !error.is_unreachable() => {
+                while state(operator)?.state() != v1::JobState::Paused {
+                    thread::sleep(LOOK_PERIOD);
+                }
+                Duration::ZERO
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        thread::sleep(Duration::from_millis(word.pause_ms));
+        operator.resume(JOB).map_err(failed)?;
+        return Ok(Word::Paused(standstill));
+    };
+    if was_lost {
+        loop {
+            let job = state(operator)?;
+            let is_done = job.workers == u32::from(workers) && job.state() == v1::JobState::Running;
+            if is_done {
+                let resize = job.resizes.last().copied().unwrap_or(v1::Resize {
+                    to: job.workers,
+                    round: job.from_round,
+                    ..v1::Resize::default()
+                });
+                return Ok(Word::Resized(resize));
+            }
+            if job.workers != u32::from(workers) && job.state() == v1::JobState::Running {
+                // It died before it took the word.
+                break;
+            }
+            thread::sleep(LOOK_PERIOD);
+        }
+    }
+    operator.resize(JOB, workers.into()).map(Word::Resized).map_err(failed)
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// How often it is looked whether something is due.
+const LOOK_PERIOD: Duration = Duration::from_millis(5);
+/// How long the controller may take to tell its status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a word may take.
+const WORD_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long until a controller that went is called again.
+const REDIAL: Duration = Duration::from_millis(50);
+/// How much longer than a worker's patience the run's is.
+const SILENCE_MARGIN: Duration = Duration::from_secs(15);
