@@ -12,6 +12,7 @@ use weft_wire::JobId;
 use super::Controller;
 use super::message::explain;
 use super::reduce::ReduceStatus;
+use super::steered::PauseStatus;
 
 /// What a job's updates came to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
@@ -92,6 +93,8 @@ pub struct JobStatus {
     pub job: u16,
     /// Its policy.
     pub policy: String,
+    /// Its workers.
+    pub workers: u32,
     /// What its updates came to.
     #[serde(flatten)]
     pub counters: JobCounters,
@@ -119,25 +122,6 @@ pub struct JobStatus {
     /// Its pauses.
     #[serde(flatten)]
     pub pauses: PauseStatus,
-}
-
-/// What a job's pauses came to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct PauseStatus {
-    /// Pauses that came to a standstill.
-    pub pauses: u64,
-    /// From the word to the standstill: the last one,
-    pub standstill_last_ns: u64,
-    /// and the longest.
-    pub standstill_max_ns: u64,
-}
-
-impl PauseStatus {
-    pub(super) fn note(&mut self, after_ns: u64) {
-        self.pauses += 1;
-        self.standstill_last_ns = after_ns;
-        self.standstill_max_ns = self.standstill_max_ns.max(after_ns);
-    }
 }
 
 /// A replica.
@@ -194,6 +178,7 @@ impl Controller {
             name: job.config.name.clone(),
             job: job.id.0,
             policy: job.policy.name().to_owned(),
+            workers: u32::try_from(job.workers.len()).unwrap_or(u32::MAX),
             counters: job.counters,
             version: job.version,
             next_order: job.numbers.next(),

@@ -86,6 +86,7 @@ fn controller(layout: &Layout<'_>, places: u8, directory: &Path) -> ControllerCo
     let places: Vec<u8> = (0..places).collect();
     let reduce = ReduceConfig {
         window: layout.scenario.aggregation.window,
+        rounds: Some(layout.scenario.job.rounds.into()),
         elements: layout.elements(),
         integrity: layout.integrity(),
         ..ReduceConfig::new(
