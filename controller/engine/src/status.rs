@@ -14,6 +14,7 @@ use super::Controller;
 use super::bands::BandStatus;
 use super::message::explain;
 use super::reduce::ReduceStatus;
+use super::steered::PauseStatus;
 
 mod work;
 
@@ -143,25 +144,6 @@ pub struct JobStatus {
     /// Its first groups that are not decided, in their order.
     #[serde(skip)]
     pub groups: Vec<GroupStatus>,
-}
-
-/// What a job's pauses came to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct PauseStatus {
-    /// Pauses that came to a standstill.
-    pub pauses: u64,
-    /// From the word to the standstill: the last one,
-    pub standstill_last_ns: u64,
-    /// and the longest.
-    pub standstill_max_ns: u64,
-}
-
-impl PauseStatus {
-    pub(super) fn note(&mut self, after_ns: u64) {
-        self.pauses += 1;
-        self.standstill_last_ns = after_ns;
-        self.standstill_max_ns = self.standstill_max_ns.max(after_ns);
-    }
 }
 
 /// A replica.
