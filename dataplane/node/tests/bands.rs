@@ -208,8 +208,7 @@ fn enter(namespace: &File) {
 }
 
 fn own() -> Option<BandsSection> {
-    let rate_bytes_per_sec = Some(RATE_BYTES_PER_SEC);
-    Some(BandsSection { device: "vn0".into(), rate_bytes_per_sec, under: None })
+    Some(BandsSection::host("vn0".into(), Some(RATE_BYTES_PER_SEC)))
 }
 
 #[test]
@@ -301,7 +300,7 @@ fn bands_live_under_a_labs_own_class_and_leave_it_as_it_was() {
     assert_eq!(listed(), before);
 
     let under = Some("1:1".to_owned());
-    let section = BandsSection { device: "vn0".into(), rate_bytes_per_sec: None, under };
+    let section = BandsSection { under, ..BandsSection::host("vn0".into(), None) };
     let node = rig.start(&rig.config("bands-lab", Some(section)));
     rig.settled([Some(0), Some(1)]);
     assert_eq!(rig.classes_of_labels("1:"), ["1:103", "1:207"]);
@@ -315,7 +314,7 @@ fn bands_live_under_a_labs_own_class_and_leave_it_as_it_was() {
 #[test]
 fn what_a_node_lacks_is_one_clear_answer() {
     let Some(rig) = Rig::up("one") else { return };
-    let device = BandsSection { device: "nope0".into(), ..own().unwrap() };
+    let device = BandsSection { device: Some("nope0".into()), ..own().unwrap() };
     let empty = tempfile::tempdir().unwrap();
     let setpriv = ["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"];
     let cases: [(&str, Option<BandsSection>, &[&str], &str); 3] = [

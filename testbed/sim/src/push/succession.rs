@@ -46,7 +46,9 @@ impl Push<'_> {
             Notice::ReplicaLeft { .. } => 4,
             Notice::StoodDown { .. } => 5,
             // Not of who the server is.
-            Notice::InstallRefused { .. } => return,
+            Notice::InstallRefused { .. } | Notice::Band { .. } | Notice::BandRefused { .. } => {
+                return;
+            }
         };
         for (place, name) in names.into_iter().enumerate() {
             self.core.coverage.add("succession", name, u64::from(place == said));
