@@ -481,15 +481,15 @@ fn no_packet_of_band_0_waits_behind_band_1_beyond_a_burst() {
     let stop = Arc::new(AtomicBool::new(false));
     let senders = rig.load(&stop);
     let one = rig.windows(Duration::from_secs(2));
-    // The other one goes first from the next turn on, in three seconds, for as long.
-    rig.set(v1::BandPolicy::RoundRobin, 3);
+    // The other one goes first from the next turn on, in six seconds, for as long.
+    rig.set(v1::BandPolicy::RoundRobin, 6);
     rig.settled([Some(1), Some(0)]);
     let flipped = rig.windows(Duration::from_secs(2));
     let last = rig.sample();
     stop.store(true, Ordering::Relaxed);
     senders.into_iter().for_each(|sender| assert!(sender.join().unwrap() > 0));
     println!(
-        "band 0 had {:.3} of the link in {} windows, {:.3} in {} after the flip",
+        "band 0 had {:.3} of what left in {} windows, {:.3} in {} after the flip",
         one.0, one.1, flipped.0, flipped.1
     );
     for (share, count) in [one, flipped] {
