@@ -66,7 +66,9 @@ enum Command {
     /// Ask what is decided about whole jobs, without a network
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
-    /// Pause and resume a job of a controller that runs
+    /// Pause, resume and resize a job of a controller that runs
+    ///
+    /// docs/steering.md says what each of them comes to.
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Simulate a trace of jobs on a cluster under a policy

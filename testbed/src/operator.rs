@@ -46,7 +46,10 @@ impl OperatorError {
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::System(_) | Self::Dial { .. } => true,
-            Self::Said(status) => status.code() == tonic::Code::Unavailable,
+            // A stream that breaks in the middle is of no code of the controller's.
+            Self::Said(status) => {
+                matches!(status.code(), tonic::Code::Unavailable | tonic::Code::Unknown)
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use weft_control::{Command, Holding, HoldingCommand};
 use weft_controller_engine::{Action, Controller, NodeId, Notice, Saved};
-use weft_rpc::convert::{command_to_proto, rounds};
+use weft_rpc::convert::command_to_proto;
 use weft_rpc::v1;
 use weft_wire::{JobId, Rank};
 
@@ -24,6 +24,7 @@ use crate::state;
 mod convert;
 mod input;
 mod nodes;
+mod policy;
 mod probes;
 mod steer;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use input::{
     CoreSender, Ended, HoldAnswer, INPUTS_MAX, Input, NodeKey, OUTBOX_MAX, Outbox, PauseAnswer,
     ResizeAnswer, Snapshot, Unheld, Unpaused, Unresized, WorkerKey,
 };
+pub use policy::JobPolicy;
 
 struct Peer<T> {
     stream: u64,
@@ -48,6 +50,7 @@ pub struct Core {
     start: Instant,
     state_file: Option<PathBuf>,
     events: Option<Events>,
+    job_policy: Option<JobPolicy>,
     telemetry_period_ns: u64,
     /// Another one in each life, above 0.
     nonce: u64,
@@ -81,6 +84,7 @@ impl Core {
             start,
             state_file,
             events: None,
+            job_policy: None,
             telemetry_period_ns,
             nonce: nonce.max(1),
             workers: HashMap::new(),
@@ -98,6 +102,11 @@ impl Core {
     /// Writes down from now on what boxes are told to install.
     pub fn record(&mut self, events: Events) {
         self.events = Some(events);
+    }
+
+    /// Has a policy steer whole jobs from now on.
+    pub fn steer_by(&mut self, policy: JobPolicy) {
+        self.job_policy = Some(policy);
     }
 
     /// Serves until it is told to stop, or every sender is gone.
@@ -154,12 +163,16 @@ impl Core {
         });
         let welcome = self.welcomes.iter().map(|(_, until)| *until).min();
         let latest = soonest + Duration::from_nanos(IDLE_MAX_NS);
-        engine.into_iter().chain(welcome).min().unwrap_or(latest).max(soonest)
+        let now_ns = self.now_ns();
+        let policy = self.job_policy.as_ref().and_then(|policy| policy.due_in(now_ns));
+        let policy = policy.map(|span| Instant::now() + span);
+        engine.into_iter().chain(welcome).chain(policy).min().unwrap_or(latest).max(soonest)
     }
 
     fn advance(&mut self) {
         let before = self.snapshot.status.plans;
         let begun = Instant::now();
+        self.steer_jobs();
         self.controller.handle_timeout(self.now_ns());
         self.snapshot.status.plans = self.controller.plans();
         if self.snapshot.status.plans != before {
@@ -226,13 +239,8 @@ impl Core {
                 }
             }
             Action::State { job, state, after_ns } => self.tell_state(job, state, after_ns),
-            Action::Cohort { job, rank, cohort } => {
-                let cohort = rounds::cohort_to_proto(cohort);
-                self.reply(job, rank, v1::worker_reply::Message::Cohort(cohort));
-            }
-            Action::Order { job, rank, turn, order } => {
-                let order = rounds::round_order_to_proto(turn, order);
-                self.reply(job, rank, v1::worker_reply::Message::RoundOrder(order));
+            Action::Rounds { job, rank, word } => {
+                self.reply(job, rank, convert::round_word(word));
             }
             Action::Resized { job, outcome } => self.tell_resized(job, outcome),
             Action::Notice { job, notice } => self.log(job, &notice),

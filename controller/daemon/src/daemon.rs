@@ -22,7 +22,7 @@ use crate::auth::Refusals;
 use crate::auth::certificates::Certificates;
 use crate::auth::listener::connections;
 use crate::auth::rights::Guard;
-use crate::core::{Core, INPUTS_MAX, Input, Snapshot};
+use crate::core::{Core, INPUTS_MAX, Input, JobPolicy, Snapshot};
 use crate::error::DaemonError;
 use crate::events::Events;
 use crate::exec::{self, ExecPolicy, TIMEOUT_DEFAULT};
@@ -37,6 +37,7 @@ use crate::status::{Reader, serve_metrics, write_json, write_text};
 /// The first field that makes no sense.
 pub fn check(config: &ControllerConfig) -> Result<(), DaemonError> {
     certificates(config)?;
+    job_policy(config)?;
     let fresh = Saved::fresh(0);
     Controller::new(config.engine(), &fresh, policies(config)).map(|_| ()).map_err(refused)
 }
@@ -46,6 +47,11 @@ fn certificates(config: &ControllerConfig) -> Result<Option<Certificates>, Daemo
     config.check()?;
     let loaded = config.tls.as_ref().map(|files| Certificates::load(files.into())).transpose();
     Ok(loaded.map_err(|error| Problem::new("tls", error.to_string()))?)
+}
+
+/// The policy of whole jobs, if one is named.
+fn job_policy(config: &ControllerConfig) -> Result<Option<JobPolicy>, DaemonError> {
+    Ok(config.job_policy.as_ref().map(JobPolicy::new).transpose()?)
 }
 
 fn refused(error: ConfigError) -> DaemonError {
@@ -99,6 +105,7 @@ impl Daemon {
     /// The configuration, the state or the address cannot be used.
     pub async fn bind(config: ControllerConfig) -> Result<Self, DaemonError> {
         let certificates = certificates(&config)?;
+        job_policy(&config)?;
         let known =
             config.state_file.as_deref().map(Path::new).map(state::read).transpose()?.flatten();
         let saved = known.unwrap_or_else(|| Saved::fresh(seed()));
@@ -125,6 +132,9 @@ impl Daemon {
         let period_ns = config.telemetry_period_ms.saturating_mul(1_000_000);
         let state_file = config.state_file.clone().map(PathBuf::from);
         let mut running = Core::new(controller, state_file, period_ns, random());
+        if let Some(policy) = job_policy(&config)? {
+            running.steer_by(policy);
+        }
         if let Some(path) = &config.events {
             let events = Events::open(path.as_ref())
                 .map_err(|source| DaemonError::Events { path: path.into(), source })?;

@@ -521,3 +521,46 @@ async fn what_a_box_holds_is_installed_and_removed_over_grpc() {
     let gone = asked.await.unwrap().unwrap_err();
     assert_eq!(gone.code(), tonic::Code::Unavailable, "{gone}");
 }
+
+/// Two operators: the first word counts, and is answered when the job stands still.
+#[tokio::test]
+async fn a_pause_is_answered_at_the_standstill_and_each_word_once() {
+    let channel = controller(config()).await;
+    let mut server = Box::attach(&channel, 0, 0).await;
+    let mut worker = Worker::welcome(&channel, 0).await;
+    worker.ask(request(1)).await;
+    let group = server.install().await;
+    let Some(Heard::Grant(_)) = worker.hear().await else { panic!("not granted") };
+    let mut client = WorkersClient::new(channel.clone());
+    let pause = |name: &str| v1::PauseJobRequest { name: name.into() };
+    let resume = |name: &str| v1::ResumeJobRequest { name: name.into() };
+    let mut other = client.clone();
+    let paused = tokio::spawn(async move { other.pause_job(pause("digits")).await });
+    let mut status = StatusClient::new(channel.clone());
+    let mut state =
+        async || status.read(v1::StatusRequest {}).await.unwrap().into_inner().jobs[0].state();
+    while state().await != v1::JobState::Pausing {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!paused.is_finished(), "what was granted has not finished");
+    let twice = client.pause_job(pause("digits")).await.unwrap_err();
+    assert_eq!(twice.code(), tonic::Code::FailedPrecondition);
+    assert!(twice.message().contains("pausing already"), "{twice}");
+    server.commit(&group).await;
+    let stood = tokio::time::timeout(PATIENCE, paused).await.unwrap().unwrap().unwrap();
+    assert!(stood.into_inner().standstill_ns > 0);
+    assert_eq!(state().await, v1::JobState::Paused);
+    // Nothing is granted, until it goes on.
+    let Some(Heard::Delivered(_)) = worker.hear().await else { panic!("not delivered") };
+    worker.ask(request(2)).await;
+    client.resume_job(resume("digits")).await.unwrap();
+    server.install().await;
+    assert!(matches!(worker.hear().await, Some(Heard::Grant(_))));
+    let running = client.resume_job(resume("digits")).await.unwrap_err();
+    assert_eq!(running.code(), tonic::Code::FailedPrecondition);
+    let unknown = client.pause_job(pause("none")).await.unwrap_err();
+    assert_eq!(unknown.code(), tonic::Code::NotFound);
+    let pushed = v1::ResizeJobRequest { name: "digits".into(), workers: 1 };
+    let pushed = client.resize_job(pushed).await.unwrap_err();
+    assert_eq!(pushed.code(), tonic::Code::FailedPrecondition);
+}

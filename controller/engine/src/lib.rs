@@ -88,6 +88,7 @@ mod rows;
 mod saved;
 mod setup;
 mod status;
+mod steered;
 #[cfg(test)]
 mod tests;
 mod unregister;
@@ -98,13 +99,13 @@ pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
 };
-pub use pause::{SteerError, Steerer};
-pub use reduce::{ReduceStatus, Resize, SavedReduce};
+pub use reduce::{ReduceStatus, SavedReduce};
 pub use saved::{Saved, SavedJob};
 pub use status::{
-    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, PauseStatus, ReplicaStatus,
-    Status, WorkerStatus,
+    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status,
+    WorkerStatus,
 };
+pub use steered::{PauseStatus, Resize, SteerError, Steerer};
 pub use unregister::{UnregisterError, Unregistered};
 pub use weft_config::controller::{
     BandsConfig, Config, HostConfig, JobConfig, NodeConfig, PlaceConfig, RackConfig, ReduceConfig,

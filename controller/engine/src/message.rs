@@ -6,15 +6,15 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use weft_control::{
-    BandError, BoxIndex, Cohort, Command, Decision, DropReason, Holding, HoldingError,
-    InstallError, JobState, OrderNumber, RoundOrder, ServerEpoch, Version,
+    BandError, BoxIndex, Command, Decision, DropReason, Holding, HoldingError, InstallError,
+    JobState, OrderNumber, RoundWord, ServerEpoch, Version,
 };
 pub use weft_control::{NodeHello, OpenGroup, RoleState};
 use weft_wire::{GroupId, JobId, Rank};
 
 use weft_plan::net::estimate::train::{Arrival, Reading};
 
-use super::reduce::Resize;
+use super::steered::Resize;
 
 /// A box, as the controller counts them.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -142,25 +142,14 @@ pub enum Action {
         /// Once it stands still: how long that took from the word on.
         after_ns: Option<u64>,
     },
-    /// Tell a worker of an allreduce who its cohort is.
-    Cohort {
+    /// Tell a worker of an allreduce who its cohort is, or what it may do.
+    Rounds {
         /// The job.
         job: JobId,
         /// The worker.
         rank: Rank,
-        /// Its cohort.
-        cohort: Cohort,
-    },
-    /// Tell a worker of an allreduce what it may do.
-    Order {
-        /// The job.
-        job: JobId,
-        /// The worker.
-        rank: Rank,
-        /// Number of the order.
-        turn: u32,
-        /// The order.
-        order: RoundOrder,
+        /// What.
+        word: RoundWord,
     },
     /// Tell whoever waits for it, and write down: a resize has come to its end.
     Resized {

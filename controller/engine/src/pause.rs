@@ -10,71 +10,15 @@
 //! Invariants: a paused job is granted nothing; a pause outlives the controller; what an operator
 //! paused no policy resumes.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use weft_control::JobState;
 use weft_wire::{GroupId, JobId};
 
 use super::job::{Group, GroupState};
 use super::message::Action;
+use super::steered::{SteerError, Steerer};
 use super::{Controller, Why};
-
-/// Who steers a job. The greater one's pause is not the lesser one's to end.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Steerer {
-    /// The policy of jobs.
-    Policy,
-    /// A person, or a person's tool.
-    Operator,
-}
-
-/// Why a job was not steered. Nothing changed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum SteerError {
-    /// There is none of that name.
-    #[error("name: there is no such job; status lists those that there are")]
-    Unknown,
-    /// It is paused, or about to be.
-    #[error("name: the job is {} already; resume it first", .0)]
-    Paused(JobState),
-    /// It is not.
-    #[error("name: the job is {}, not paused; there is nothing to resume", .0)]
-    NotPaused(JobState),
-    /// It is being resized.
-    #[error("name: the job is being resized; wait until it runs")]
-    Resizing,
-    /// It has that many workers.
-    #[error("workers: the job has {0} already")]
-    SameWidth(u16),
-    /// There are no such places.
-    #[error("workers: {wanted} are wanted, and the job has {places} places; give it 1 to {places}")]
-    Places {
-        /// Workers wanted.
-        wanted: u16,
-        /// Places that the job may use.
-        places: usize,
-    },
-    /// A host has no room.
-    #[error("workers: host `{host}` has {free} slots free, and {wanted} workers would be there")]
-    Slots {
-        /// The host.
-        host: String,
-        /// Workers that would be there.
-        wanted: usize,
-        /// Slots that others leave.
-        free: usize,
-    },
-    /// A push job's workers come and go by themselves.
-    #[error("name: a push job has no lease to resize; register it with other workers")]
-    Pushed,
-    /// An operator paused it.
-    #[error("name: an operator paused the job; only an operator resumes it")]
-    Operators,
-}
 
 impl Controller {
     /// Has a job pause. An [`Action::State`] tells of the standstill.

@@ -2,8 +2,10 @@
 //!
 //! | file | decides |
 //! | --- | --- |
-//! | `job` | which round workers stop before, when a cohort is over, what the box is told |
-//! | `lease` | what the box is to hold |
+//! | `job` | what is known of a job, and what people and policies may have it do |
+//! | `steps` | which round workers stop before, and when a cohort is over |
+//! | `holding` | what the box is told to hold, one command at a time |
+//! | `lease` | what a lease is |
 //! | `saved` | what outlives the controller |
 
 use alloc::string::String;
@@ -12,61 +14,23 @@ use core::net::IpAddr;
 
 use serde::Serialize;
 use weft_config::controller::ReduceConfig;
-use weft_control::{Cohort, CohortId, Command, Event, Holding, JobState, RoundPosition};
+use weft_control::{Cohort, CohortId, Command, Event, Holding, JobState, RoundPosition, RoundWord};
 use weft_wire::{JobId, Rank};
 
 use super::Controller;
 use super::check::{self, ConfigError};
 use super::message::{Action, NodeId, Refusal};
-use super::pause::{SteerError, Steerer};
-use super::saved::Saved;
-use super::status::PauseStatus;
+use super::steered::{PauseStatus, Resize, SteerError, Steerer};
 use job::Out;
 
+mod holding;
 mod job;
 mod lease;
 mod saved;
+mod steps;
 
 pub(super) use job::Reduce;
 pub use saved::SavedReduce;
-
-/// A resize, and how long each of its parts took.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct Resize {
-    /// Workers before.
-    pub from: u16,
-    /// Workers afterwards.
-    pub to: u16,
-    /// The first round that the new ones computed.
-    pub round: u64,
-    /// From the word until all stood at the boundary; the job ran on meanwhile.
-    pub stop_ns: u64,
-    /// From there until the checkpoint was kept,
-    pub checkpoint_ns: u64,
-    /// until the box had the new lease,
-    pub lease_ns: u64,
-    /// until all new workers had begun a round.
-    pub start_ns: u64,
-    #[serde(skip)]
-    since_ns: u64,
-}
-
-impl Resize {
-    /// How long nobody worked.
-    #[must_use]
-    pub const fn pause_ns(&self) -> u64 {
-        self.checkpoint_ns.saturating_add(self.lease_ns).saturating_add(self.start_ns)
-    }
-
-    fn leased(&mut self, now_ns: u64) {
-        self.lease_ns = now_ns.saturating_sub(self.since_ns);
-        self.since_ns = now_ns;
-    }
-
-    fn begun(&mut self, now_ns: u64) {
-        self.start_ns = now_ns.saturating_sub(self.since_ns);
-    }
-}
 
 /// An allreduce job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,8 +61,17 @@ pub struct ReduceStatus {
     pub rounds: u64,
     /// See above.
     pub bytes: u64,
-    /// Workers x time that it ran, as this controller saw it.
+    /// Time that it ran, as this controller saw it.
+    pub executed_ns: u64,
+    /// That times its workers of the time.
     pub service_ns: u64,
+    /// Rounds of the whole job, if its configuration says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds_max: Option<u64>,
+    /// Workers that it began with, and may have at most.
+    pub workers_first: u16,
+    /// See above.
+    pub places: usize,
     /// How long a round takes at this width; 0: not known.
     pub round_ns: u64,
     /// Its last resizes.
@@ -116,7 +89,7 @@ impl Controller {
         &mut self,
         at: &str,
         config: ReduceConfig,
-        saved: &Saved,
+        known: Option<&SavedReduce>,
     ) -> Result<(), ConfigError> {
         check::reduce(at, &config, &self.config)?;
         let id = JobId(config.index);
@@ -132,7 +105,7 @@ impl Controller {
         let position = self.nodes.iter().position(|node| node.name() == config.aggregator);
         let node = NodeId(position.and_then(|i| u16::try_from(i).ok()).unwrap_or_default());
         let empty = SavedReduce::default();
-        let known = saved.reduces.get(&config.name).unwrap_or(&empty);
+        let known = known.unwrap_or(&empty);
         let fits = known.workers.is_none_or(|workers| usize::from(workers) <= config.places.len());
         let known = if fits { known } else { &empty };
         self.reduces.insert(id, Reduce::new(config, node, known));
@@ -359,11 +332,12 @@ impl Controller {
         for out in job.poll_out() {
             match out {
                 Out::Welcome(rank) => {
-                    let cohort = self.reduces[&id].cohort();
-                    self.actions.push_back(Action::Cohort { job: id, rank, cohort });
+                    let word = RoundWord::Cohort(self.reduces[&id].cohort());
+                    self.actions.push_back(Action::Rounds { job: id, rank, word });
                 }
                 Out::Order(rank, turn, order) => {
-                    self.actions.push_back(Action::Order { job: id, rank, turn, order });
+                    let word = RoundWord::Order(turn, order);
+                    self.actions.push_back(Action::Rounds { job: id, rank, word });
                 }
                 Out::Hold(command) => self.command(node, Command::Holding(command)),
                 Out::State(state, after_ns) => {
@@ -393,7 +367,11 @@ impl Controller {
                 wants_workers: job.wants_workers(),
                 rounds: seen.rounds,
                 bytes: seen.bytes,
+                executed_ns: seen.executed_ns,
                 service_ns: seen.service_ns,
+                rounds_max: job.config.rounds,
+                workers_first: cohort.workers_first,
+                places: job.config.places.len(),
                 round_ns: seen.round_ns,
                 resizes: job.resizes().collect(),
                 pauses: job.pauses(),

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use weft_config::controller::JobConfig;
 
-use super::pause::Steerer;
 use super::reduce::SavedReduce;
+use super::steered::Steerer;
 
 /// The content of the state file.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -74,7 +74,8 @@ impl Controller {
             controller.add_job(&format!("job[{i}]."), job, saved)?;
         }
         for (i, job) in reduces.into_iter().enumerate() {
-            controller.add_reduce(&format!("reduce[{i}]."), job, saved)?;
+            let known = saved.reduces.get(&job.name);
+            controller.add_reduce(&format!("reduce[{i}]."), job, known)?;
         }
         for job in &saved.registered {
             // One that the configuration has meanwhile, or no longer has room for, is forgotten.

@@ -14,6 +14,7 @@ use super::Controller;
 use super::bands::BandStatus;
 use super::message::explain;
 use super::reduce::ReduceStatus;
+use super::steered::PauseStatus;
 
 mod work;
 
@@ -110,6 +111,8 @@ pub struct JobStatus {
     pub job: u16,
     /// Its policy.
     pub policy: String,
+    /// Its workers.
+    pub workers: u32,
     /// What its updates came to.
     #[serde(flatten)]
     pub counters: JobCounters,
@@ -145,25 +148,6 @@ pub struct JobStatus {
     /// Its first groups that are not decided, in their order.
     #[serde(skip)]
     pub groups: Vec<GroupStatus>,
-}
-
-/// What a job's pauses came to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
-pub struct PauseStatus {
-    /// Pauses that came to a standstill.
-    pub pauses: u64,
-    /// From the word to the standstill: the last one,
-    pub standstill_last_ns: u64,
-    /// and the longest.
-    pub standstill_max_ns: u64,
-}
-
-impl PauseStatus {
-    pub(super) fn note(&mut self, after_ns: u64) {
-        self.pauses += 1;
-        self.standstill_last_ns = after_ns;
-        self.standstill_max_ns = self.standstill_max_ns.max(after_ns);
-    }
 }
 
 /// A replica.
@@ -234,6 +218,7 @@ impl Controller {
             name: job.config.name.clone(),
             job: job.id.0,
             policy: job.policy.name().to_owned(),
+            workers: u32::try_from(job.workers.len()).unwrap_or(u32::MAX),
             counters: job.counters,
             version: job.version,
             next_order: job.numbers.next(),

@@ -19,6 +19,7 @@ mod pause;
 mod probes;
 mod promotion;
 mod properties;
+mod reduce;
 mod registration;
 mod world;
 

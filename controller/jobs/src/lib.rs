@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod experiment;
 pub mod job;
 pub mod lights;
+pub mod live;
 pub mod model;
 pub mod optimum;
 pub mod place;

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 pub use bands::BandsConfig;
 pub use jobs::{Config, HostConfig, JobConfig, NodeConfig, RackConfig, Tuning, WorkerConfig};
 pub use options::{AggregatorChoice, Objective, Options};
-pub use reduce::{PlaceConfig, ReduceConfig};
+pub use reduce::{JobPolicySection, PlaceConfig, ReduceConfig};
 
 use crate::{FilePath, Problem, StatsFormat, TlsSection};
 
@@ -85,6 +85,9 @@ pub struct ControllerConfig {
     /// What else a job that is registered at run time may name as its policy.
     #[serde(default)]
     pub policies: PoliciesSection,
+    /// A policy of whole jobs. Default: none; jobs run unless somebody pauses them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_policy: Option<JobPolicySection>,
     /// Racks, where their uplinks may limit.
     #[serde(default, rename = "rack", skip_serializing_if = "Vec::is_empty")]
     pub racks: Vec<RackConfig>,

@@ -33,6 +33,15 @@ pub enum RoundOrder {
     Bye,
 }
 
+/// What a worker is told.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RoundWord {
+    /// Who its cohort is: first, and once on each stream.
+    Cohort(Cohort),
+    /// What it may do, with the number of the order.
+    Order(u32, RoundOrder),
+}
+
 /// How far a worker has come with its order.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Halt {

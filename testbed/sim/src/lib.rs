@@ -5,6 +5,7 @@
 //! | [`world`] | the simulator: clock, queue, nodes on a network, an enemy, what is done to nodes |
 //! | [`allreduce`] | workers and aggregators that reduce |
 //! | [`push`] | workers, aggregators, server, replica and controller |
+//! | [`steer`] | an allreduce job that is paused and resized while its controller and its box die |
 //! | [`network`], [`links`] | what happens to each frame on its way, and when it is through |
 //! | [`hostile`] | an enemy who adds frames |
 //! | [`seeds`] | many seeds of every kind of scenario, on all processors |
@@ -22,6 +23,7 @@ pub mod links;
 pub mod network;
 pub mod push;
 pub mod seeds;
+pub mod steer;
 pub mod transcript;
 pub mod world;
 

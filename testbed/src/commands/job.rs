@@ -19,6 +19,21 @@ pub(crate) enum JobCommand {
     Pause(Steered),
     /// Have a paused job go on
     Resume(Steered),
+    /// Have an allreduce job go on with another number of workers, and wait until those have begun
+    ///
+    /// All its workers stop before the same round and keep a checkpoint; whoever starts workers
+    /// starts the new ones when the controller wants them. More workers than the job has places, or
+    /// than a host has slots, are refused, and nothing has changed then.
+    Resize(Resized),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Resized {
+    #[command(flatten)]
+    steered: Steered,
+    /// Workers that it is to have.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+    workers: u32,
 }
 
 #[derive(Debug, Args)]
@@ -37,40 +52,74 @@ pub(crate) struct Steered {
 }
 
 /// What became of it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Answer<'a> {
     job: &'a str,
     state: &'static str,
     /// From the word to the standstill, of a pause.
     standstill_ms: Option<f64>,
+    /// Of a resize: workers now, the first round of theirs, and how long nobody worked: until the
+    /// checkpoint was kept, the lease was in, and all had begun.
+    workers: Option<u32>,
+    round: Option<u64>,
+    pause_s: Option<f64>,
+    checkpoint_s: Option<f64>,
+    lease_s: Option<f64>,
+    start_s: Option<f64>,
 }
 
 pub(crate) fn run(command: &JobCommand, format: Format) -> Outcome {
-    let (JobCommand::Pause(steered) | JobCommand::Resume(steered)) = command;
+    let steered = match command {
+        JobCommand::Pause(steered) | JobCommand::Resume(steered) => steered,
+        JobCommand::Resize(resized) => &resized.steered,
+    };
     let timeout = Duration::try_from_secs_f64(steered.timeout)
         .map_err(|error| Exit::Usage.because(anyhow::Error::new(error).context("--timeout")))?;
     let certs = steered.certs.as_deref();
     let operator = Operator::dial(&steered.controller, certs, timeout).map_err(failed)?;
-    let (state, standstill_ms) = match command {
+    let answer = Answer { job: &steered.name, state: "running", ..Answer::default() };
+    let answer = match command {
         JobCommand::Pause(_) => {
             let standstill = operator.pause(&steered.name).map_err(failed)?;
-            ("paused", Some(standstill.as_secs_f64() * 1e3))
+            let standstill_ms = Some(standstill.as_secs_f64() * 1e3);
+            Answer { state: "paused", standstill_ms, ..answer }
         }
         JobCommand::Resume(_) => {
             operator.resume(&steered.name).map_err(failed)?;
-            ("running", None)
+            answer
+        }
+        JobCommand::Resize(resized) => {
+            let resize = operator.resize(&steered.name, resized.workers).map_err(failed)?;
+            let seconds = |ns: u64| Some(ns as f64 / 1e9);
+            Answer {
+                workers: Some(resize.to),
+                round: Some(resize.round),
+                pause_s: seconds(resize.checkpoint_ns + resize.lease_ns + resize.start_ns),
+                checkpoint_s: seconds(resize.checkpoint_ns),
+                lease_s: seconds(resize.lease_ns),
+                start_s: seconds(resize.start_ns),
+                ..answer
+            }
         }
     };
-    let answer = Answer { job: &steered.name, state, standstill_ms };
     match format {
-        Format::Text => emit_text(&match standstill_ms {
-            Some(ms) => format!("{} is {state}, {ms:.3} ms after the word\n", answer.job),
-            None => format!("{} is {state}\n", answer.job),
-        })?,
+        Format::Text => emit_text(&words(&answer))?,
         Format::Json => emit_json(&answer)?,
         Format::Csv => emit_csv(&[answer])?,
     }
     Ok(0)
+}
+
+fn words(answer: &Answer<'_>) -> String {
+    let Answer { job, state, .. } = answer;
+    match (answer.standstill_ms, answer.workers, answer.pause_s) {
+        (Some(ms), ..) => format!("{job} is {state}, {ms:.3} ms after the word\n"),
+        (None, Some(workers), Some(pause_s)) => format!(
+            "{job} is {state} with {workers} workers from round {} on, after {pause_s:.3} s\n",
+            answer.round.unwrap_or(0)
+        ),
+        _ => format!("{job} is {state}\n"),
+    }
 }
 
 fn failed(error: OperatorError) -> Failure {

@@ -1,11 +1,11 @@
 //! Between the interface's messages and what the engine takes and gives.
 
-use weft_control::ServerEpoch;
+use weft_control::{RoundWord, ServerEpoch};
 use weft_controller_engine::{
     Gate, Grant, JobConfig, ProbeTrain, Refusal, Reply, Telemetry, TransferKey,
 };
 use weft_plan::net::estimate::train::{Arrival, PACKETS_MAX, Reading};
-use weft_rpc::convert::{decision_to_proto, rank_to_proto};
+use weft_rpc::convert::{decision_to_proto, rank_to_proto, rounds};
 use weft_rpc::v1;
 use weft_rpc::v1::worker_reply::Message;
 
@@ -33,6 +33,16 @@ pub(super) fn reply_to_proto(reply: &Reply) -> Message {
         }
         Reply::ServerMoved { address, epoch } => {
             Message::ServerMoved(v1::ServerMoved { address: address.clone(), epoch: epoch.0 })
+        }
+    }
+}
+
+/// What a worker of an allreduce is told, in the interface's words.
+pub(super) fn round_word(word: RoundWord) -> Message {
+    match word {
+        RoundWord::Cohort(cohort) => Message::Cohort(rounds::cohort_to_proto(cohort)),
+        RoundWord::Order(turn, order) => {
+            Message::RoundOrder(rounds::round_order_to_proto(turn, order))
         }
     }
 }

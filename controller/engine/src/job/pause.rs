@@ -4,8 +4,7 @@
 
 use weft_control::JobState;
 
-use crate::pause::Steerer;
-use crate::status::PauseStatus;
+use crate::steered::{PauseStatus, Steerer};
 
 /// A job's pauses.
 #[derive(Clone, Copy, Debug, Default)]

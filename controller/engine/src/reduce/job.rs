@@ -19,16 +19,13 @@ use alloc::vec::Vec;
 
 use weft_config::controller::ReduceConfig;
 use weft_control::{
-    Cohort, CohortId, Event, Halt, Holding, HoldingCommand, HoldingError, JobState, RoundOrder,
-    RoundPosition,
+    Cohort, CohortId, Halt, HoldingCommand, HoldingError, JobState, RoundOrder, RoundPosition,
 };
 use weft_wire::{JobId, Rank};
 
 use super::saved::SavedReduce;
-use super::{Resize, lease};
 use crate::message::NodeId;
-use crate::pause::{SteerError, Steerer};
-use crate::status::PauseStatus;
+use crate::steered::{PauseStatus, Resize, SteerError, Steerer};
 
 /// What is to be done about a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,27 +48,27 @@ pub(crate) struct Reduce {
     pub(crate) config: ReduceConfig,
     pub(crate) id: JobId,
     pub(crate) node: NodeId,
-    cohort: Cohort,
-    phase: Phase,
-    workers: Vec<Worker>,
+    pub(super) cohort: Cohort,
+    pub(super) phase: Phase,
+    pub(super) workers: Vec<Worker>,
     /// Number of the order that workers follow.
-    turn: u32,
+    pub(super) turn: u32,
     /// All workers have begun the cohort's first round.
-    has_begun: bool,
-    box_: BoxState,
+    pub(super) has_begun: bool,
+    pub(super) box_: BoxState,
     /// The cohort whose lease the box holds.
-    leased: Option<CohortId>,
+    pub(super) leased: Option<CohortId>,
     /// The resize that this cohort is the outcome of, while it begins.
-    begins: Option<Resize>,
+    pub(super) begins: Option<Resize>,
     /// The width before, for a lease that is refused.
-    before: Option<u16>,
-    resizes: VecDeque<Resize>,
-    pauses: PauseStatus,
+    pub(super) before: Option<u16>,
+    pub(super) resizes: VecDeque<Resize>,
+    pub(super) pauses: PauseStatus,
     /// Rounds that all workers began, and what this controller's life saw of their work.
-    seen: Seen,
-    refused: Option<HoldingError>,
-    out: Vec<Out>,
-    is_unsaved: bool,
+    pub(super) seen: Seen,
+    pub(super) refused: Option<HoldingError>,
+    pub(super) out: Vec<Out>,
+    pub(super) is_unsaved: bool,
 }
 
 /// What was seen to run.
@@ -81,16 +78,18 @@ pub(crate) struct Seen {
     pub(crate) rounds: u64,
     /// Bytes that workers gave to sums.
     pub(crate) bytes: u64,
-    /// Workers x time, while it ran.
+    /// Time that it ran,
+    pub(crate) executed_ns: u64,
+    /// and that times its workers of the time.
     pub(crate) service_ns: u64,
     /// When the last round began.
-    last_ns: Option<u64>,
+    pub(super) last_ns: Option<u64>,
     /// How long rounds take at this width, smoothed.
     pub(crate) round_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+pub(super) enum Phase {
     Running,
     /// Asked where they are, or told a boundary.
     Halting {
@@ -113,29 +112,29 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Why {
+pub(super) enum Why {
     Pause(Steerer),
     Resize(u16),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Worker {
-    is_attached: bool,
-    is_welcome: bool,
-    life: u64,
-    position: RoundPosition,
+pub(super) struct Worker {
+    pub(super) is_attached: bool,
+    pub(super) is_welcome: bool,
+    pub(super) life: u64,
+    pub(super) position: RoundPosition,
 }
 
 /// What is known of the box.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct BoxState {
-    is_attached: bool,
-    has_share: bool,
-    has_row: bool,
+pub(super) struct BoxState {
+    pub(super) is_attached: bool,
+    pub(super) has_share: bool,
+    pub(super) has_row: bool,
     /// It was told about this cohort's lease, and has not answered.
-    asked: Option<CohortId>,
+    pub(super) asked: Option<CohortId>,
     /// Not before this: it refused.
-    retry_ns: Option<u64>,
+    pub(super) retry_ns: Option<u64>,
 }
 
 impl Reduce {
@@ -329,212 +328,7 @@ impl Reduce {
         }
     }
 
-    // What workers say.
-
-    /// A worker attaches. Which round a cohort's worker begins next it says itself.
-    pub(crate) fn attach(
-        &mut self,
-        rank: Rank,
-        life: u64,
-        cohort: CohortId,
-        position: RoundPosition,
-    ) -> Result<(), String> {
-        let current = self.cohort;
-        if cohort < current.id {
-            return Err("bye".into());
-        }
-        if cohort > current.id {
-            return Err(format!("is {}; the job's workers are cohort {}", cohort.0, current.id.0));
-        }
-        let Some(worker) = self.workers.get_mut(rank.index()) else {
-            return Err(format!("ranks of cohort {} are below {}", cohort.0, current.workers));
-        };
-        let is_new = worker.life != life && worker.life != 0;
-        if position.next < current.from_round || (is_new && self.has_begun) {
-            let from_round = current.from_round;
-            return Err(format!(
-                "begins with round {}; the cohort began with {from_round}, and a worker of it that \
-                 was lost does not come back: resize or start the job again",
-                position.next
-            ));
-        }
-        *worker = Worker {
-            is_attached: true,
-            is_welcome: false,
-            life,
-            // What it follows it is told anew on this stream.
-            position: RoundPosition { turn: 0, halt: Halt::None, ..position },
-        };
-        self.welcome();
-        Ok(())
-    }
-
-    pub(crate) fn detach(&mut self, rank: Rank) {
-        if let Some(worker) = self.workers.get_mut(rank.index()) {
-            worker.is_attached = false;
-            worker.is_welcome = false;
-        }
-    }
-
-    pub(crate) fn is_attached(&self, rank: Rank) -> bool {
-        self.workers.get(rank.index()).is_some_and(|worker| worker.is_attached)
-    }
-
-    /// A worker begins a round, with so many bytes to sum.
-    pub(crate) fn begin(&mut self, now_ns: u64, rank: Rank, round: u64, bytes: u64) {
-        let Some(worker) = self.workers.get_mut(rank.index()) else { return };
-        worker.position.next = worker.position.next.max(round.saturating_add(1));
-        self.seen.bytes = self.seen.bytes.saturating_add(bytes);
-        if rank.index() == 0 {
-            self.count_round(now_ns);
-        }
-        self.note_begun(now_ns);
-        self.advance(now_ns);
-    }
-
-    /// A worker says where it is.
-    pub(crate) fn position(&mut self, now_ns: u64, rank: Rank, position: RoundPosition) {
-        let turn = self.turn;
-        let Some(worker) = self.workers.get_mut(rank.index()) else { return };
-        let halt = if position.turn == turn { position.halt } else { Halt::None };
-        let next = worker.position.next.max(position.next);
-        worker.position = RoundPosition { halt, next, ..position };
-        self.note_begun(now_ns);
-        self.advance(now_ns);
-    }
-
-    // What the box says.
-
-    pub(crate) fn attach_box(&mut self, has: impl Fn(Holding) -> bool) {
-        self.box_ = BoxState {
-            is_attached: true,
-            has_share: has(Holding::Job),
-            has_row: has(Holding::Row(self.config.row)),
-            ..BoxState::default()
-        };
-        if !self.box_.has_row && self.leased.is_some() {
-            self.leased = None;
-            self.is_unsaved = true;
-        }
-        self.lease();
-    }
-
-    pub(crate) fn detach_box(&mut self) {
-        self.box_ = BoxState { has_row: self.box_.has_row, ..BoxState::default() };
-    }
-
-    pub(crate) fn handle_box(&mut self, now_ns: u64, event: &Event) {
-        let own_row = Holding::Row(self.config.row);
-        match *event {
-            Event::HoldingInstalled { holding: Holding::Job } => self.box_.has_share = true,
-            Event::HoldingRemoved { holding: Holding::Job } => self.box_.has_share = false,
-            Event::HoldingInstalled { holding } if holding == own_row => {
-                self.box_.has_row = true;
-                // Else somebody else installed it, and it is not known to be the cohort's.
-                if self.box_.asked.is_some() {
-                    self.leased = self.box_.asked;
-                    self.is_unsaved = true;
-                }
-                if self.leased == Some(self.cohort.id) {
-                    (self.before, self.refused) = (None, None);
-                    if let Some(resize) = &mut self.begins {
-                        resize.leased(now_ns);
-                    }
-                }
-            }
-            Event::HoldingRemoved { holding } if holding == own_row => self.box_.has_row = false,
-            Event::HoldingRefused { holding, error } => {
-                if holding == Holding::Job && error == HoldingError::Taken {
-                    self.box_.has_share = true;
-                } else if holding == own_row && error == HoldingError::Missing {
-                    self.box_.has_row = false;
-                } else {
-                    self.lease_refused(now_ns, error);
-                }
-            }
-            _ => return,
-        }
-        self.box_.asked = None;
-        self.lease();
-        self.welcome();
-    }
-
-    /// When a lease that was refused is asked for again.
-    pub(crate) fn due_ns(&self) -> Option<u64> {
-        self.box_.retry_ns.filter(|_| self.box_.is_attached)
-    }
-
-    pub(crate) fn handle_timeout(&mut self, now_ns: u64) {
-        if self.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
-            self.box_.retry_ns = None;
-            self.lease();
-        }
-        self.advance(now_ns);
-    }
-
-    /// Has the box hold the cohort's lease and no other, one command at a time.
-    fn lease(&mut self) {
-        let BoxState { is_attached, has_share, has_row, asked, retry_ns } = self.box_;
-        let is_wanted = !matches!(self.phase, Phase::Leaving { .. });
-        if !is_attached || asked.is_some() || retry_ns.is_some() || !is_wanted {
-            return;
-        }
-        let job = self.id;
-        let command = if has_row && self.leased != Some(self.cohort.id) {
-            HoldingCommand::RemoveLease { job, row: self.config.row }
-        } else if !has_share {
-            HoldingCommand::InstallJob(lease::share(&self.config))
-        } else if !has_row {
-            HoldingCommand::InstallLease(lease::row(&self.config, self.cohort.workers))
-        } else {
-            return;
-        };
-        self.box_.asked = Some(self.cohort.id);
-        self.out.push(Out::Hold(command));
-    }
-
-    fn lease_refused(&mut self, now_ns: u64, error: HoldingError) {
-        self.refused = Some(error);
-        self.box_.retry_ns = Some(now_ns.saturating_add(LEASE_RETRY_NS));
-        // The width that was there before fits: it did.
-        let Some(before) = self.before.take() else { return };
-        let problem = format!(
-            "the aggregator refuses the lease of {} workers, so the job goes on with {before}: {}",
-            self.cohort.workers, error
-        );
-        self.box_.retry_ns = None;
-        self.begins = None;
-        self.begin_cohort(before, self.cohort.from_round);
-        self.out.push(Out::Resized(Err(problem)));
-    }
-
-    fn begin_cohort(&mut self, workers: u16, from_round: u64) {
-        let id = CohortId(self.cohort.id.0.saturating_add(1));
-        self.cohort = Cohort { id, workers, from_round, ..self.cohort };
-        self.workers = vec![Worker::default(); usize::from(workers)];
-        self.phase = Phase::Running;
-        (self.has_begun, self.turn) = (false, self.turn.wrapping_add(1).max(1));
-        (self.seen.last_ns, self.seen.round_ns) = (None, 0);
-        self.is_unsaved = true;
-    }
-
-    /// Welcomes whoever waits, once the lease is in.
-    fn welcome(&mut self) {
-        if !self.is_leased() {
-            return;
-        }
-        let (order, turn) = (self.order(), self.turn);
-        for (worker, rank) in self.workers.iter_mut().zip(0u8..) {
-            let Some(rank) = Rank::new(rank).filter(|_| worker.is_attached) else { continue };
-            if !worker.is_welcome {
-                worker.is_welcome = true;
-                self.out.push(Out::Welcome(rank));
-                self.out.push(Out::Order(rank, turn, order));
-            }
-        }
-    }
-
-    const fn order(&self) -> RoundOrder {
+    pub(super) const fn order(&self) -> RoundOrder {
         match self.phase {
             Phase::Running => RoundOrder::Go,
             Phase::Halting { boundary: None, .. } => RoundOrder::Hold,
@@ -545,9 +339,13 @@ impl Reduce {
         }
     }
 
-    fn turn_to(&mut self, phase: Phase) {
+    pub(super) fn turn_to(&mut self, phase: Phase) {
         let before = self.state();
         self.phase = phase;
+        if phase == Phase::Running {
+            // Nobody worked since the last round began.
+            self.seen.last_ns = None;
+        }
         if self.state() != before {
             self.out.push(Out::State(self.state(), None));
         }
@@ -555,7 +353,7 @@ impl Reduce {
     }
 
     /// Gives everybody the order of the phase.
-    fn say(&mut self) {
+    pub(super) fn say(&mut self) {
         self.is_unsaved = true;
         self.turn = self.turn.wrapping_add(1).max(1);
         let (order, turn) = (self.order(), self.turn);
@@ -566,124 +364,4 @@ impl Reduce {
             }
         }
     }
-
-    fn all(&self, is_so: impl Fn(&RoundPosition) -> bool) -> bool {
-        self.workers.iter().all(|worker| worker.is_attached && is_so(&worker.position))
-    }
-
-    /// Goes as far as what workers said allows.
-    fn advance(&mut self, now_ns: u64) {
-        match self.phase {
-            Phase::Running => {}
-            Phase::Halting { why, asked_ns, boundary: None } => {
-                if self.all(|at| at.halt >= Halt::Held) {
-                    let boundary = Some(self.next_round());
-                    self.turn_to(Phase::Halting { why, asked_ns, boundary });
-                }
-            }
-            Phase::Halting { why, asked_ns, boundary: Some(boundary) } => {
-                if self.next_round() > boundary {
-                    let boundary = Some(self.next_round());
-                    self.turn_to(Phase::Halting { why, asked_ns, boundary });
-                } else if self.all(|at| at.halt >= Halt::Stopped && at.next == boundary) {
-                    self.stand(now_ns, why, asked_ns, boundary);
-                }
-            }
-            // Those that a former life had stand.
-            Phase::Paused { by, boundary } => {
-                if self.next_round() > boundary {
-                    let (why, boundary) = (Why::Pause(by), Some(self.next_round()));
-                    self.turn_to(Phase::Halting { why, asked_ns: None, boundary });
-                }
-            }
-            Phase::Leaving { to, asked_ns, stood_ns, boundary } => {
-                if self.all(|at| at.halt == Halt::Left && at.next == boundary) {
-                    self.leave(now_ns, to, (asked_ns, stood_ns), boundary);
-                }
-            }
-        }
-    }
-
-    /// All stand at the boundary.
-    fn stand(&mut self, now_ns: u64, why: Why, asked_ns: Option<u64>, boundary: u64) {
-        let after_ns = asked_ns.map(|asked_ns| now_ns.saturating_sub(asked_ns));
-        match why {
-            Why::Pause(by) => {
-                self.phase = Phase::Paused { by, boundary };
-                self.is_unsaved = true;
-                if let Some(after_ns) = after_ns {
-                    self.pauses.note(after_ns);
-                }
-                self.out.push(Out::State(JobState::Paused, after_ns));
-            }
-            Why::Resize(to) => {
-                self.turn_to(Phase::Leaving { to, asked_ns, stood_ns: now_ns, boundary });
-            }
-        }
-    }
-
-    /// All have kept what is needed: the cohort is over.
-    fn leave(&mut self, now_ns: u64, to: u16, at: (Option<u64>, u64), boundary: u64) {
-        let (asked_ns, stood_ns) = at;
-        let from = self.cohort.workers;
-        let mut over = Vec::new();
-        for (worker, rank) in self.workers.iter().zip(0u8..) {
-            over.extend(Rank::new(rank).filter(|_| worker.is_attached));
-        }
-        self.before = Some(from);
-        self.begins = Some(Resize {
-            from,
-            to,
-            round: boundary,
-            stop_ns: asked_ns.map_or(0, |asked_ns| stood_ns.saturating_sub(asked_ns)),
-            checkpoint_ns: now_ns.saturating_sub(stood_ns),
-            lease_ns: 0,
-            start_ns: 0,
-            since_ns: now_ns,
-        });
-        self.begin_cohort(to, boundary);
-        let turn = self.turn;
-        self.out.extend(over.into_iter().map(|rank| Out::Order(rank, turn, RoundOrder::Bye)));
-        self.lease();
-    }
-
-    fn note_begun(&mut self, now_ns: u64) {
-        let from_round = self.cohort.from_round;
-        if self.has_begun || !self.all(|at| at.next > from_round) {
-            return;
-        }
-        let before = self.state();
-        self.has_begun = true;
-        if let Some(mut resize) = self.begins.take() {
-            resize.begun(now_ns);
-            if self.resizes.len() >= RESIZES_MAX {
-                self.resizes.pop_front();
-            }
-            self.resizes.push_back(resize);
-            self.out.push(Out::Resized(Ok(resize)));
-        }
-        if self.state() != before {
-            self.out.push(Out::State(self.state(), None));
-        }
-    }
-
-    fn count_round(&mut self, now_ns: u64) {
-        let width = u64::from(self.cohort.workers);
-        if let Some(last_ns) = self.seen.last_ns.replace(now_ns) {
-            let span_ns = now_ns.saturating_sub(last_ns);
-            self.seen.rounds += 1;
-            // While it is told to stop, or stood still since, time passes that it did not work.
-            if self.phase == Phase::Running {
-                self.seen.service_ns = self.seen.service_ns.saturating_add(span_ns * width);
-                let old_ns = self.seen.round_ns;
-                self.seen.round_ns =
-                    if old_ns == 0 { span_ns } else { old_ns - old_ns / 8 + span_ns / 8 };
-            }
-        }
-    }
 }
-
-/// How long a box that refused a lease is left alone.
-const LEASE_RETRY_NS: u64 = 1_000_000_000;
-/// Resizes that are remembered.
-const RESIZES_MAX: usize = 16;

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::pause::Steerer;
+use crate::steered::Steerer;
 
 /// What is saved of an allreduce job.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]

@@ -151,8 +151,7 @@ impl Rig {
                 Action::Probe { .. }
                 | Action::Held { .. }
                 | Action::State { .. }
-                | Action::Cohort { .. }
-                | Action::Order { .. }
+                | Action::Rounds { .. }
                 | Action::Resized { .. } => {}
                 Action::Reply { rank, reply, .. } => match reply {
                     Reply::ServerMoved { address, epoch } => {

@@ -381,8 +381,7 @@ impl World {
                 }
                 Action::Probe { .. }
                 | Action::Held { .. }
-                | Action::Cohort { .. }
-                | Action::Order { .. }
+                | Action::Rounds { .. }
                 | Action::Resized { .. } => {}
             },
             Event::Report(name, job, event) => {

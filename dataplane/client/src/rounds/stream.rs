@@ -127,11 +127,12 @@ async fn attach(
         }
         Err(status) => return tls::refusal(&status).map_or(End::Broken, End::Refused),
     };
+    let mut is_welcome = false;
     loop {
         tokio::select! {
             reply = heard.message() => {
                 let Ok(Some(reply)) = reply else { return End::Broken };
-                if let Some(end) = take(reply, shared) {
+                if let Some(end) = take(reply, &mut is_welcome, shared) {
                     return end;
                 }
                 shared.heard.notify_all();
@@ -161,13 +162,14 @@ async fn attach(
 }
 
 /// Takes in what the controller says; the end of the stream, if it is that.
-fn take(reply: v1::WorkerReply, shared: &Shared) -> Option<End> {
+fn take(reply: v1::WorkerReply, is_welcome: &mut bool, shared: &Shared) -> Option<End> {
     match reply.message? {
         Heard::Cohort(said) => {
             // One of another version of Weft's is not understood, and never welcomed.
             let mut state = shared.lock();
             state.cohort = rounds::cohort(&said).ok();
             state.rounds.handle_attached();
+            *is_welcome = true;
         }
         Heard::RoundOrder(said) => {
             if let Ok((turn, order)) = rounds::round_order(&said) {
@@ -177,6 +179,8 @@ fn take(reply: v1::WorkerReply, shared: &Shared) -> Option<End> {
         Heard::Refused(refused) if refused.field == "cohort" && refused.problem == "bye" => {
             return Some(End::Over);
         }
+        // What crossed the cohort's end on its way; that it is over is told next.
+        Heard::Refused(_) if *is_welcome => {}
         Heard::Refused(refused) => {
             return Some(End::Refused(format!("`{}` {}", refused.field, refused.problem)));
         }

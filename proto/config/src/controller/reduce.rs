@@ -37,6 +37,9 @@ pub struct ReduceConfig {
     pub chunks_max: u32,
     /// Scale exponent: a value is element x 2^exponent.
     pub exponent: i8,
+    /// Rounds of the whole job: what a policy that widens jobs weighs. Default: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u64>,
     /// i32 sums that do not fit: `wrap`, or `clamp` each contribution first. Default `clamp`.
     #[serde(default = "clamp")]
     pub overflow: Overflow,
@@ -85,4 +88,37 @@ const fn chunks_max() -> u32 {
 
 const fn clamp() -> Overflow {
     Overflow::Clamp
+}
+
+/// `[job_policy]`: a policy of whole jobs, those of `weft cluster`, on the jobs of this controller:
+/// it pauses and resumes them by what they were served, and widens allreduce jobs.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobPolicySection {
+    /// Its name: `dlas-gpu` is Tiresias, `doubling` the doubling heuristic. docs/job-policies.md has
+    /// them all.
+    pub policy: String,
+    /// Workers that may be at work at a time.
+    pub slots: u32,
+    /// How often it is asked, in milliseconds. Default 200.
+    #[serde(default = "period_ms")]
+    pub period_ms: u64,
+    /// Limits of Tiresias' upper queues, in worker-seconds, growing. Default: 3250 and 7200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue_limits_s: Vec<f64>,
+    /// A job that waited so many times as long as it ran goes back to the first queue. Default: none
+    /// does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promote_knob: Option<f64>,
+    /// What a change of width costs, in milliseconds. Default 10000.
+    #[serde(default = "restart_ms")]
+    pub restart_ms: u64,
+}
+
+const fn period_ms() -> u64 {
+    200
+}
+
+const fn restart_ms() -> u64 {
+    10_000
 }

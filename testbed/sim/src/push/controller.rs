@@ -292,8 +292,7 @@ impl ControllerNode {
                 Action::Probe { .. }
                 | Action::Held { .. }
                 | Action::State { .. }
-                | Action::Cohort { .. }
-                | Action::Order { .. }
+                | Action::Rounds { .. }
                 | Action::Resized { .. } => continue,
             };
             told.push(message);

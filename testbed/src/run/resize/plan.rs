@@ -93,6 +93,7 @@ pub(in crate::run) fn reduce(
     ReduceConfig {
         row: rows_of(layout.site.job)[0],
         window: layout.scenario.aggregation.window,
+        rounds: Some(layout.scenario.job.rounds.into()),
         elements: layout.elements(),
         integrity: layout.integrity(),
         ..ReduceConfig::new(name, layout.site.job, aggregator, (places, workers), exponent)

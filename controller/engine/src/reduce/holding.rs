@@ -1,0 +1,119 @@
+//! What the box is told to hold for an allreduce job: its share, and the lease of its cohort and no
+//! other, one command at a time.
+//!
+//! Invariant: a lease counts as the cohort's only if it was installed for it, and that was answered;
+//! one of which nothing is known is removed first.
+
+use weft_control::{Event, Holding, HoldingCommand, HoldingError};
+
+use super::job::{BoxState, Out, Phase, Reduce};
+use super::lease;
+
+impl Reduce {
+    pub(crate) fn attach_box(&mut self, has: impl Fn(Holding) -> bool) {
+        self.box_ = BoxState {
+            is_attached: true,
+            has_share: has(Holding::Job),
+            has_row: has(Holding::Row(self.config.row)),
+            ..BoxState::default()
+        };
+        if !self.box_.has_row && self.leased.is_some() {
+            self.leased = None;
+            self.is_unsaved = true;
+        }
+        self.lease();
+        self.welcome();
+    }
+
+    pub(crate) fn detach_box(&mut self) {
+        self.box_ = BoxState { has_row: self.box_.has_row, ..BoxState::default() };
+    }
+
+    pub(crate) fn handle_box(&mut self, now_ns: u64, event: &Event) {
+        let own_row = Holding::Row(self.config.row);
+        match *event {
+            Event::HoldingInstalled { holding: Holding::Job } => self.box_.has_share = true,
+            Event::HoldingRemoved { holding: Holding::Job } => self.box_.has_share = false,
+            Event::HoldingInstalled { holding } if holding == own_row => {
+                self.box_.has_row = true;
+                // Else somebody else installed it, and it is not known to be the cohort's.
+                if self.box_.asked.is_some() {
+                    self.leased = self.box_.asked;
+                    self.is_unsaved = true;
+                }
+                if self.leased == Some(self.cohort.id) {
+                    (self.before, self.refused) = (None, None);
+                    if let Some(resize) = &mut self.begins {
+                        resize.leased(now_ns);
+                    }
+                }
+            }
+            Event::HoldingRemoved { holding } if holding == own_row => self.box_.has_row = false,
+            Event::HoldingRefused { holding, error } => {
+                if holding == Holding::Job && error == HoldingError::Taken {
+                    self.box_.has_share = true;
+                } else if holding == own_row && error == HoldingError::Missing {
+                    self.box_.has_row = false;
+                } else {
+                    self.lease_refused(now_ns, error);
+                }
+            }
+            _ => return,
+        }
+        self.box_.asked = None;
+        self.lease();
+        self.welcome();
+    }
+
+    /// When a lease that was refused is asked for again.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.box_.retry_ns.filter(|_| self.box_.is_attached)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now_ns: u64) {
+        if self.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.box_.retry_ns = None;
+            self.lease();
+        }
+        self.advance(now_ns);
+    }
+
+    /// Has the box hold the cohort's lease and no other, one command at a time.
+    pub(super) fn lease(&mut self) {
+        let BoxState { is_attached, has_share, has_row, asked, retry_ns } = self.box_;
+        let is_wanted = !matches!(self.phase, Phase::Leaving { .. });
+        if !is_attached || asked.is_some() || retry_ns.is_some() || !is_wanted {
+            return;
+        }
+        let job = self.id;
+        let command = if has_row && self.leased != Some(self.cohort.id) {
+            HoldingCommand::RemoveLease { job, row: self.config.row }
+        } else if !has_share {
+            HoldingCommand::InstallJob(lease::share(&self.config))
+        } else if !has_row {
+            HoldingCommand::InstallLease(lease::row(&self.config, self.cohort.workers))
+        } else {
+            return;
+        };
+        self.box_.asked = Some(self.cohort.id);
+        self.out.push(Out::Hold(command));
+    }
+
+    fn lease_refused(&mut self, now_ns: u64, error: HoldingError) {
+        self.refused = Some(error);
+        self.box_.retry_ns = Some(now_ns.saturating_add(LEASE_RETRY_NS));
+        // The width that was there before fits: it did.
+        let Some(before) = self.before.take() else { return };
+        let problem = format!(
+            "the aggregator refuses the lease of {} workers, so the job goes on with {before}: {}",
+            self.cohort.workers, error
+        );
+        self.box_.retry_ns = None;
+        self.begins = None;
+        self.begin_cohort(before, self.cohort.from_round);
+        self.out.push(Out::Resized(Err(problem)));
+    }
+}
+
+/// How long a box that refused a lease is left alone.
+const LEASE_RETRY_NS: u64 = 1_000_000_000;

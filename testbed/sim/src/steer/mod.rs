@@ -1,0 +1,83 @@
+//! An allreduce job that is paused, resumed and resized in virtual time, while its controller and
+//! its box are killed at any moment: the controller's real engine, the workers' real rounds
+//! ([`weft_agent::rounds`]), and a box that is only what it holds.
+//!
+//! A round ends when all workers of the cohort whose lease the box holds have begun it: that is what
+//! the other simulations show of the real aggregator ([`crate::allreduce`]).
+//!
+//! | file | does or decides |
+//! | --- | --- |
+//! | `world` | the queue, the streams, the controller's lives |
+//! | `worker` | a worker, and the disk that checkpoints are on |
+//! | `judge` | that no update is lost or comes twice, and that all stop before the same round |
+
+mod judge;
+mod worker;
+mod world;
+
+/// What came of a seed.
+#[derive(Debug)]
+pub struct Report {
+    /// Of all that happened, with its time.
+    pub fingerprint: u64,
+    /// When it ended.
+    pub ended_ns: u64,
+    /// What happened how often.
+    pub seen: Seen,
+    /// What the invariants say against it; empty is good.
+    pub violations: Vec<String>,
+}
+
+/// What happened how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Pauses that came to a standstill.
+    pub pauses: u64,
+    /// Resizes that were told.
+    pub resizes: u64,
+    /// Leases that were refused.
+    pub reverts: u64,
+    /// Controllers and boxes that were killed, by what the job was doing then: running, pausing,
+    /// paused, resizing.
+    pub controllers_killed: [u64; 4],
+    /// See above.
+    pub boxes_killed: [u64; 4],
+    /// Words that were refused.
+    pub refusals: u64,
+}
+
+impl Seen {
+    /// Adds what another seed saw.
+    pub fn add(&mut self, other: &Self) {
+        self.pauses += other.pauses;
+        self.resizes += other.resizes;
+        self.reverts += other.reverts;
+        self.refusals += other.refusals;
+        for state in 0..4 {
+            self.controllers_killed[state] += other.controllers_killed[state];
+            self.boxes_killed[state] += other.boxes_killed[state];
+        }
+    }
+}
+
+/// Runs a seed. `log` prints every event.
+#[must_use]
+pub fn run(seed: u64, log: bool) -> Report {
+    world::World::new(seed, log).run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A few; thousands are in `tests/tests/steer_simulation.rs`.
+    #[test]
+    fn a_few_seeds_break_nothing() {
+        for seed in 0..SEEDS {
+            let violations = run(seed, false).violations;
+            assert!(violations.is_empty(), "seed {seed}: {violations:#?}");
+        }
+    }
+
+    const SEEDS: u64 = 100;
+}
