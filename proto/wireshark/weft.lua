@@ -199,6 +199,8 @@ fields["group.generation"] = ProtoField.uint16("weft.group.generation", "generat
 fields["crc.status"] = ProtoField.uint8("weft.crc.status", "CRC status", base.DEC, CRC_STATUS)
 fields["members.count"] = ProtoField.uint8("weft.members.count", "members counted")
 fields["members.rank"] = ProtoField.uint8("weft.members.rank", "rank")
+-- The DSCP of the IP header, by which hosts tell jobs apart (SPEC, "Labels and bands").
+fields["label"] = ProtoField.uint8("weft.label", "label")
 fields["payload"] = ProtoField.bytes("weft.payload", "payload")
 fields["element.i32"] = ProtoField.int32("weft.element.i32", "element")
 fields["element.f32"] = ProtoField.float("weft.element.f32", "element")
@@ -206,6 +208,8 @@ fields["element.bf16"] = ProtoField.float("weft.element.bf16", "element")
 fields["hello.bitmap"] = ProtoField.bytes("weft.hello.bitmap", "bitmap")
 fields["hello.padding"] = ProtoField.bytes("weft.hello.padding", "padding")
 weft.fields = fields
+
+local dscp_fields = { Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp") }
 
 local experts = {
     malformed = ProtoExpert.new(
@@ -449,6 +453,16 @@ local function add_hello(tree, tvb)
         value.step_bits)
 end
 
+-- Adds the label of the job's frames, if they carry one.
+local function add_label(tree)
+    for _, field in ipairs(dscp_fields) do
+        local dscp = field()
+        if dscp and dscp.value > 0 then
+            tree:add(fields["label"], dscp.value):set_generated()
+        end
+    end
+end
+
 -- One line, as the Rust crate displays a header.
 local function line(tvb, header)
     local outcome = header.outcome ~= 0 and " " .. OUTCOME[header.outcome] or ""
@@ -490,6 +504,7 @@ function weft.dissector(tvb, pinfo, root)
     end
     local header = parse(tvb)
     local status = add_header(tree, tvb, header)
+    add_label(tree)
     local what = fault(header, tvb:reported_len() - HEADER_LEN)
     if what then return malformed(what) end
     local text = line(tvb, header)

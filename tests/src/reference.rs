@@ -32,6 +32,7 @@ pub const PAGES: &[Page] = &[
             "proto/config/src/node",
             "proto/config/src/format.rs",
             "proto/config/src/tls.rs",
+            "proto/control/src/band.rs",
             "proto/control/src/modes.rs",
             "proto/wire/src/header/code.rs",
             "proto/wire/src/hello/code.rs",
@@ -49,6 +50,7 @@ pub const PAGES: &[Page] = &[
             "proto/config/src/controller",
             "proto/config/src/format.rs",
             "proto/config/src/tls.rs",
+            "proto/control/src/band.rs",
             "proto/control/src/modes.rs",
             "proto/wire/src/header/code.rs",
         ],
@@ -61,6 +63,7 @@ pub const PAGES: &[Page] = &[
         root: "Scenario",
         sources: &[
             "testbed/src/scenario",
+            "proto/control/src/band.rs",
             "proto/control/src/modes.rs",
             "proto/wire/src/header/code.rs",
         ],

@@ -18,7 +18,7 @@ use weft_plan::case::HostId;
 use weft_wire::JobId;
 
 use super::message::{Action, NodeId, Notice, Refusal};
-use super::{Controller, check};
+use super::{Controller, Why, check};
 
 /// The bands of all jobs.
 #[derive(Debug)]
@@ -133,6 +133,11 @@ impl Bands {
     /// A job's band; the rest's where there are no bands, so that jobs can be compared.
     pub(super) fn rank(&self, job: JobId) -> u8 {
         self.wanted.get(&job).copied().unwrap_or(REST_BAND)
+    }
+
+    /// Whether jobs have bands at all.
+    pub(super) fn is_active(&self) -> bool {
+        !self.wanted.is_empty()
     }
 
     pub(super) const fn policy(&self) -> (BandPolicy, u64, u64) {
@@ -270,6 +275,9 @@ impl Controller {
                 self.actions.push_back(Action::Notice { job: *id, notice });
             }
         }
+        if before != self.bands.wanted {
+            self.need_plan(Why::Bands);
+        }
         for node in (0..self.nodes.len()).filter_map(|i| u16::try_from(i).ok()).map(NodeId) {
             let known = &self.nodes[node.index()];
             if known.is_attached() && known.applies_bands() {
@@ -301,6 +309,26 @@ impl Controller {
     #[must_use]
     pub fn label(&self, job: JobId) -> u8 {
         self.bands.label(job)
+    }
+
+    /// What a server's link has for a job beside what it has promised to jobs of better bands; never
+    /// less than it has promised to the job itself (no pre-emption), nor than one part in
+    /// [`FLOOR_SHARE`]. So the transfers under way of a job follow its band, and the bands of others.
+    pub(super) fn rate_beside_better(&self, id: JobId, host: HostId, link: u64) -> u64 {
+        if !self.bands.is_active() {
+            return link;
+        }
+        let band = self.bands.rank(id);
+        let (mut better, mut own) = (0u64, 0u64);
+        for (group, rate) in self.flights.promised(host) {
+            let Some(job) = self.groups.get(&group).map(|group| group.job) else { continue };
+            if job == id {
+                own = own.saturating_add(rate);
+            } else if self.bands.rank(job) < band {
+                better = better.saturating_add(rate);
+            }
+        }
+        link.saturating_sub(better).max(own).max(link / FLOOR_SHARE).min(link)
     }
 
     fn jobs_by_host(&self) -> BTreeMap<HostId, Vec<JobId>> {
@@ -395,6 +423,8 @@ fn in_order(mut changes: Vec<Change>) -> Vec<Change> {
     changes
 }
 
+/// What a job's server may receive in any case, as a part of its link.
+const FLOOR_SHARE: u64 = 20;
 /// Bands that a box may have given.
 pub(super) const BANDS_HELD_MAX: usize = 256;
 

@@ -2,7 +2,7 @@
 //!
 //! A round of planning throws away what is planned and not granted, and plans all requests anew on
 //! what granted transfers leave. Several jobs take turns of a few updates each, least served (by
-//! weight) first, every turn on what the turns before it left: one ledger, weighted shares, and no
+//! weight) of the best band first, every turn on what the turns before it left: one ledger, weighted shares, and no
 //! job waits longer than the age limit (facts/mlfabric.md, decision 7). Groups that have an order
 //! number are never touched: a re-plan takes new numbers, or those that a grant left free
 //! (`numbers`).
@@ -95,6 +95,7 @@ impl Controller {
                     Why::Failure => counters.replans_failure += 1,
                     Why::Late => counters.replans_late += 1,
                     Why::Bandwidth => counters.replans_bandwidth += 1,
+                    Why::Bands => counters.replans_bands += 1,
                 }
             }
         }

@@ -155,6 +155,15 @@ impl Flights {
         self.arriving[host.index()]
     }
 
+    /// The groups whose sums are on their way into a host, or about to be, with the rates that they
+    /// are promised.
+    pub(super) fn promised(&self, host: HostId) -> impl Iterator<Item = (GroupId, u64)> {
+        let into = self.flights.iter().filter(move |(key, flight)| {
+            matches!(key, TransferKey::Sum(_)) && flight.to == host && flight.opened_by.is_none()
+        });
+        into.map(|(key, flight)| (key.group(), flight.rate_bytes_per_sec()))
+    }
+
     /// Ends a flight and returns who waited for it. Those that it opens start now, whatever the
     /// plan said, and so on down the line.
     pub(super) fn finish(&mut self, now_ns: u64, key: TransferKey) -> Vec<WaitingSegment> {

@@ -170,6 +170,7 @@ enum Why {
     Failure,
     Late,
     Bandwidth,
+    Bands,
 }
 
 impl Controller {
@@ -227,6 +228,9 @@ impl Controller {
         self.note_standstills(now_ns);
         self.check_reduces(now_ns);
         self.send_probes(now_ns);
+        if self.bands.is_active() {
+            self.tell_rates(now_ns);
+        }
     }
 
     /// A box reports the train that a transfer began with. One of a group that is over is taken
@@ -302,8 +306,9 @@ impl Controller {
     fn need_plan(&mut self, why: Why) {
         let gravity = |why: Why| match why {
             Why::Late => 0,
-            Why::Bandwidth => 1,
-            Why::Failure => 2,
+            Why::Bands => 1,
+            Why::Bandwidth => 2,
+            Why::Failure => 3,
         };
         if self.replan.is_none_or(|known| gravity(why) >= gravity(known)) {
             self.replan = Some(why);
@@ -342,7 +347,8 @@ impl Controller {
                 continue;
             }
             let down = self.links.topology().down(host);
-            let (rate_bytes_per_sec, _) = self.links.rate(now_ns, down);
+            let (link_bytes_per_sec, _) = self.links.rate(now_ns, down);
+            let rate_bytes_per_sec = self.rate_beside_better(id, host, link_bytes_per_sec);
             let job = self.jobs.get_mut(&id).expect("just listed");
             let told = job.told_rate_bytes_per_sec;
             if rate_bytes_per_sec.abs_diff(told) > told / RATE_NEWS {

@@ -45,6 +45,8 @@ pub struct JobCounters {
     pub replans_late: u64,
     /// Plans made anew because a link changed.
     pub replans_bandwidth: u64,
+    /// Plans made anew because bands changed.
+    pub replans_bands: u64,
     /// Plans that the job's policy failed to make; the default policy made them.
     pub policy_failures: u64,
     /// Largest delay of a committed update.

@@ -146,6 +146,44 @@ fn two_jobs_share_a_link_by_weight() {
     assert!(world.load_max <= 1.01, "a link carried {} of its rate", world.load_max);
 }
 
+/// Where bands are, the better one is planned first; the other one gets what is left and never
+/// nothing, and what its server may receive follows.
+#[test]
+fn two_jobs_share_a_link_by_band() {
+    let done = |policy| {
+        let mut network = network(8, 1000, 1000);
+        network.hosts[8] = world::host("s0", 1000, 1000);
+        network.nodes = vec![world::node("p0", "s0"), world::node("p1", "s0")];
+        network.bands = Some(BandsConfig { policy, interval_s: 20 });
+        let mut jobs = vec![job(8), job(8)];
+        for (i, job) in jobs.iter_mut().enumerate() {
+            job.name = format!("j{i}");
+            job.index = i as u16;
+            job.server = format!("p{i}");
+        }
+        let mut world = World::new(network, jobs);
+        world.attach_all();
+        world.loop_workers(0, Worker { compute_ns: 0 });
+        world.loop_workers(1, Worker { compute_ns: 0 });
+        world.run_for(4_000_000_000);
+        assert!(world.load_max <= 1.01, "a link carried {} of its rate", world.load_max);
+        let rates = world.commands.iter().filter_map(|(node, command)| match command {
+            Command::SetRate { rate_bytes_per_sec, .. } if node == "p1" => {
+                Some(*rate_bytes_per_sec)
+            }
+            _ => None,
+        });
+        let least = rates.min().unwrap_or(u64::MAX);
+        ([0, 1].map(|job| world.status(job).counters.committed as f64), least)
+    };
+    let (fifo, all) = done(weft_control::BandPolicy::Fifo);
+    assert!((fifo[0] / fifo[1] - 1.0).abs() < 0.2, "{fifo:?}");
+    let (one, least) = done(weft_control::BandPolicy::One);
+    assert!(one[0] / one[1] > 1.5, "bands 0 and 1 gave {one:?}");
+    assert!(one[1] > 10.0, "band 1 starved: {one:?}");
+    assert!(least < all, "what server 1 may receive followed: {least} of {all}");
+}
+
 #[test]
 fn a_round_of_partial_updates_takes_the_first_and_drops_the_rest() {
     let mut job = job(4);

@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
+use weft_config::node::BandsBy;
 use weft_engine::random::Seed;
 use weft_engine::role::aggregator::Aggregator;
 use weft_engine::table::Table;
 use weft_io::Port;
+use weft_io::bands::BandsConfig;
 use weft_io::record::Recorded;
 use weft_kernel::Kernels;
 use weft_wire::{MacAddr, Nanos};
@@ -66,7 +68,22 @@ impl Settings {
     }
 
     fn marked<P: Port>(&self, port: Wrapped<P>) -> Wrapped<P> {
-        port.with_marks(Arc::clone(&self.marks))
+        let port = port.with_marks(Arc::clone(&self.marks));
+        match self.queues() {
+            Some(config) => port.with_bands(config),
+            None => port,
+        }
+    }
+
+    /// What `[bands]` with `by = "port"` means.
+    fn queues(&self) -> Option<BandsConfig> {
+        let section = self.config.bands.as_ref().filter(|section| section.by == BandsBy::Port)?;
+        let age_max_ms = section.age_max_ms.unwrap_or(AGE_MAX_MS);
+        Some(BandsConfig {
+            rate_bytes_per_sec: section.rate_bytes_per_sec?,
+            queue_frames_max: section.queue_frames.unwrap_or(self.config.port.frame_count / 16),
+            age_max_ns: age_max_ms.saturating_mul(1_000_000),
+        })
     }
 
     /// The ring that lanes without a queue of their own send through.
@@ -110,4 +127,6 @@ fn recorded<P: Port, S: Port>(
     (Recorded::new(first), others.into_iter().map(Recorded::new).collect())
 }
 
+/// What `[bands]` leaves out.
+const AGE_MAX_MS: u64 = 100;
 const JUDGED: &str = "it was judged when the configuration was read";

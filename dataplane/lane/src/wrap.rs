@@ -7,6 +7,7 @@ use std::io::BufWriter;
 use std::sync::Arc;
 
 use weft_config::node::FaultsSection;
+use weft_io::bands::{BANDS, BandCounts, Banded, BandsConfig};
 use weft_io::fault::{Fault, FaultConfig, FaultCounts, FaultRates};
 use weft_io::marks::JobMarks;
 use weft_io::trace::{Trace, TraceCounts};
@@ -39,8 +40,14 @@ pub(crate) fn fault_config(section: &FaultsSection) -> FaultConfig {
 
 /// A port with the wrappers that were asked for, and what jobs' frames carry.
 pub struct Wrapped<P: Port> {
-    chain: Chain<P>,
+    outer: Outer<P>,
     marks: Option<Arc<JobMarks>>,
+}
+
+/// With queues for the bands of jobs, or without.
+enum Outer<P: Port> {
+    Plain(Chain<P>),
+    Banded(Box<Banded<Chain<P>>>),
 }
 
 enum Chain<P: Port> {
@@ -64,7 +71,34 @@ impl<P: Port> Wrapped<P> {
     }
 
     const fn of(chain: Chain<P>) -> Self {
-        Self { chain, marks: None }
+        Self { outer: Outer::Plain(chain), marks: None }
+    }
+
+    const fn chain(&self) -> &Chain<P> {
+        match &self.outer {
+            Outer::Plain(chain) => chain,
+            Outer::Banded(banded) => banded.port(),
+        }
+    }
+
+    /// Has frames leave by the bands of their jobs, through queues that take their memory here.
+    #[must_use]
+    pub fn with_bands(mut self, config: BandsConfig) -> Self {
+        let marks = self.marks.clone().unwrap_or_default();
+        self.outer = match self.outer {
+            Outer::Plain(chain) => Outer::Banded(Box::new(Banded::new(chain, config, marks))),
+            banded @ Outer::Banded(_) => banded,
+        };
+        self
+    }
+
+    /// What became of the frames of each band, if there are queues for them.
+    #[must_use]
+    pub const fn band_counts(&self) -> Option<&[BandCounts; BANDS]> {
+        match &self.outer {
+            Outer::Plain(_) => None,
+            Outer::Banded(banded) => Some(banded.counts()),
+        }
     }
 
     /// Has frames of jobs carry their labels.
@@ -96,7 +130,7 @@ impl<P: Port> Wrapped<P> {
     /// Faults of received and of sent frames, if there are any to come.
     #[must_use]
     pub fn fault_counts(&self) -> Option<[FaultCounts; 2]> {
-        match &self.chain {
+        match self.chain() {
             Chain::Plain(_) | Chain::Traced(_) => None,
             Chain::Faulty(port) => Some([port.rx_counts(), port.tx_counts()]),
             Chain::Both(port) => Some([port.rx_counts(), port.tx_counts()]),
@@ -106,7 +140,7 @@ impl<P: Port> Wrapped<P> {
     /// What the capture holds, if there is one.
     #[must_use]
     pub fn trace_counts(&self) -> Option<TraceCounts> {
-        match &self.chain {
+        match self.chain() {
             Chain::Plain(_) | Chain::Faulty(_) => None,
             Chain::Traced(port) => Some(port.counts()),
             Chain::Both(port) => Some(port.port().counts()),
@@ -122,18 +156,9 @@ impl<P: Port> std::fmt::Debug for Wrapped<P> {
 
 /// Calls the same on whichever port it is.
 macro_rules! each {
-    (&mut $self:ident, $port:ident => $call:expr) => {
-        each!(@ &mut $self.chain, $port => $call)
-    };
-    (&$self:ident, $port:ident => $call:expr) => {
-        each!(@ &$self.chain, $port => $call)
-    };
-    (@ $chain:expr, $port:ident => $call:expr) => {
-        match $chain {
-            Chain::Plain($port) => $call,
-            Chain::Traced($port) => $call,
-            Chain::Faulty($port) => $call,
-            Chain::Both($port) => $call,
+    ($outer:ident { $($variant:ident),+ }, $at:expr, $port:ident => $call:expr) => {
+        match $at {
+            $($outer::$variant($port) => $call,)+
         }
     };
 }
@@ -142,53 +167,105 @@ impl<P: Port> Port for Wrapped<P> {
     type Frame = P::Frame;
 
     fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
-        each!(&mut self, port => port.rx_burst(now, rx))
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.rx_burst(now, rx))
     }
 
     fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
         if let Some(marks) = &self.marks {
             marks.label_all(tx);
         }
-        each!(&mut self, port => port.tx_burst(now, tx))
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.tx_burst(now, tx))
     }
 
     fn alloc(&mut self) -> Option<P::Frame> {
-        each!(&mut self, port => port.alloc())
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.alloc())
     }
 
     fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
-        each!(&mut self, port => port.copy(frame, header_len))
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.copy(frame, header_len))
     }
 
     fn recycles(&self, frame_len: usize) -> bool {
-        each!(&self, port => port.recycles(frame_len))
+        each!(Outer { Plain, Banded }, &self.outer, port => port.recycles(frame_len))
     }
 
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
-        each!(&mut self, port => port.free(frames));
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.free(frames));
     }
 
     fn info(&self) -> PortInfo {
-        each!(&self, port => port.info())
+        each!(Outer { Plain, Banded }, &self.outer, port => port.info())
     }
 
     fn stats(&self) -> PortStats {
-        each!(&self, port => port.stats())
+        each!(Outer { Plain, Banded }, &self.outer, port => port.stats())
     }
 
     fn carried(&self) -> (u64, u64) {
-        each!(&self, port => port.carried())
+        each!(Outer { Plain, Banded }, &self.outer, port => port.carried())
     }
 
     fn is_open(&self) -> bool {
-        each!(&self, port => port.is_open())
+        each!(Outer { Plain, Banded }, &self.outer, port => port.is_open())
     }
 
     fn wait(&mut self, timeout_ns: u64) {
-        each!(&mut self, port => port.wait(timeout_ns));
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.wait(timeout_ns));
     }
 
     fn waker(&mut self) -> Option<weft_io::Waker> {
-        each!(&mut self, port => port.waker())
+        each!(Outer { Plain, Banded }, &mut self.outer, port => port.waker())
+    }
+}
+
+impl<P: Port> Port for Chain<P> {
+    type Frame = P::Frame;
+
+    fn rx_burst(&mut self, now: Nanos, rx: &mut Burst<P::Frame>) -> usize {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.rx_burst(now, rx))
+    }
+
+    fn tx_burst(&mut self, now: Nanos, tx: &mut Burst<P::Frame>) -> usize {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.tx_burst(now, tx))
+    }
+
+    fn alloc(&mut self) -> Option<P::Frame> {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.alloc())
+    }
+
+    fn copy(&mut self, frame: &P::Frame, header_len: usize) -> Option<P::Frame> {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.copy(frame, header_len))
+    }
+
+    fn recycles(&self, frame_len: usize) -> bool {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.recycles(frame_len))
+    }
+
+    fn free(&mut self, frames: &mut Burst<P::Frame>) {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.free(frames));
+    }
+
+    fn info(&self) -> PortInfo {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.info())
+    }
+
+    fn stats(&self) -> PortStats {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.stats())
+    }
+
+    fn carried(&self) -> (u64, u64) {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.carried())
+    }
+
+    fn is_open(&self) -> bool {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.is_open())
+    }
+
+    fn wait(&mut self, timeout_ns: u64) {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.wait(timeout_ns));
+    }
+
+    fn waker(&mut self) -> Option<weft_io::Waker> {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.waker())
     }
 }

@@ -21,9 +21,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 use weft_agent::{Link, LinkAgent, NodeState, Report};
-use weft_config::node::{Io, NodeConfig};
+use weft_config::node::{BandsBy, Io, NodeConfig};
 use weft_control::{
-    BandError, BoxIndex, Command, Event, Holding, OrderNumber, Role, RoleState, Version,
+    BandError, BoxIndex, Command, Event, Holding, OrderNumber, REST_BAND, Role, RoleState, Version,
 };
 use weft_io::marks::JobMarks;
 use weft_rpc::convert;
@@ -106,7 +106,8 @@ pub fn start(
         Dialler::new(&section.endpoint, tls.as_ref(), with).map_err(|error| failed(&error))?;
     let name = section.name.clone().unwrap_or_else(|| config.node.name.clone());
     let link = LinkAgent::new(link(config), control.account());
-    let bands = config.bands.as_ref().map(|section| {
+    let by_host = config.bands.as_ref().filter(|section| section.by == BandsBy::Host);
+    let bands = by_host.map(|section| {
         let mtu = config.port.mtu;
         Bands::start(section, mtu, Arc::clone(&control))
     });
@@ -119,8 +120,9 @@ pub fn start(
     let agent = Agent {
         dialler,
         refused: None,
-        state: if bands.is_some() { state.with_bands() } else { state },
+        state: if config.bands.is_some() { state.with_bands() } else { state },
         bands,
+        is_banded: config.bands.as_ref().is_some_and(|section| section.by == BandsBy::Port),
         marks: control.marks(),
         control,
         link,
@@ -144,6 +146,8 @@ struct Agent {
     marks: Arc<JobMarks>,
     /// Its thread ends, and removes what it installed, with this.
     bands: Option<Bands>,
+    /// The port itself has queues for bands.
+    is_banded: bool,
     control: Arc<NodeControl>,
     link: LinkAgent,
     log: Option<EventLog>,
@@ -316,8 +320,19 @@ impl Agent {
     /// Hands what concerns the host's link to whoever applies it, who answers.
     async fn set_band(&mut self, mut asked: Asked) {
         let Some(bands) = &self.bands else {
-            let (band, error) = (asked.band, BandError::NoBands);
-            return self.control.tell(asked.job, Event::BandRefused { band, error });
+            let Asked { job, band, .. } = asked;
+            let is_set = self.is_banded && self.marks.set_band(job, band.unwrap_or(REST_BAND));
+            let error = match self.is_banded {
+                true => BandError::OutOfRange,
+                false => BandError::NoBands,
+            };
+            return self.control.tell(
+                job,
+                match is_set {
+                    true => Event::BandSet { band },
+                    false => Event::BandRefused { band, error },
+                },
+            );
         };
         while let Err(again) = bands.ask(asked) {
             if self.stop.load(Ordering::Relaxed) {

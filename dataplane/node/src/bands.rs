@@ -44,13 +44,14 @@ impl Bands {
         mtu: u16,
         control: Arc<NodeControl>,
     ) -> Result<Self, NodeError> {
-        let failed = |source| NodeError::Bands { device: section.device.clone(), source };
-        let name = SocketAddr::from_abstract_name(format!("weft-bands-{}", section.device));
-        let only = name.and_then(|name| UnixListener::bind_addr(&name)).map_err(failed)?;
         let place = place(section, mtu);
+        let failed = |source| NodeError::Bands { device: place.device.clone(), source };
+        let name = SocketAddr::from_abstract_name(format!("weft-bands-{}", place.device));
+        let only = name.and_then(|name| UnixListener::bind_addr(&name)).map_err(failed)?;
         let (asked, asks) = sync_channel(ASKED_MAX);
+        let applied = place.clone();
         let work = move || {
-            Applier { place, jobs: Jobs::default(), control, drained_by: None }.run(&asks);
+            Applier { place: applied, jobs: Jobs::default(), control, drained_by: None }.run(&asks);
             drop(only);
         };
         let thread = std::thread::Builder::new().name("weft-bands".to_owned()).spawn(work);
@@ -81,7 +82,7 @@ fn place(section: &BandsSection, mtu: u16) -> Place {
     let under = section.under.as_deref().and_then(ClassId::parse);
     let rate_bytes_per_sec = section.rate_bytes_per_sec.unwrap_or_default();
     let root = under.map_or(Root::Own { rate_bytes_per_sec }, Root::Under);
-    Place { device: section.device.clone(), mtu, root }
+    Place { device: section.device.clone().unwrap_or_default(), mtu, root }
 }
 
 struct Applier {

@@ -75,7 +75,7 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
     drop(keys);
     let mut rows = Vec::with_capacity(plan.jobs.len());
     let mut is_degraded = false;
-    for ((job, writer), seen) in plan.jobs.iter().zip(writers).zip(&seen) {
+    for ((job, mut writer), seen) in plan.jobs.iter().zip(writers).zip(&seen) {
         let observed = &seen.observed;
         let proof = match &seen.steered {
             Some(_) => Err(String::new()),
@@ -103,6 +103,9 @@ pub(super) fn run(arguments: &RunArgs, text: &str, format: Format) -> Outcome {
             (row.widths, row.pause_s) = (widths.join("-"), judged.pause_s);
         }
         rows.push((row, outcome.reasons.clone()));
+        for event in &seen.steering {
+            writer.event(event).map_err(|error| Exit::Failed.because(error))?;
+        }
         run.write(writer, outcome).map_err(|error| Exit::Failed.because(error))?;
     }
     let bands = scenario.bands.unwrap_or_default();

@@ -5,32 +5,85 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// `[bands]`. With it the box applies what the controller says of bands (`[bands]` in the
-/// controller's file): HTB classes on the host's interface, and filters on the DSCP of Weft's
-/// frames. Of all nodes of a host one has it. It needs `tc` and CAP_NET_ADMIN.
+/// controller's file).
+///
+/// With `by = "host"` on the interface `device`, for all jobs of the host: HTB classes, and filters
+/// on the DSCP of Weft's frames. Of all nodes of a host one has it; it needs `tc` and
+/// CAP_NET_ADMIN. With `by = "port"` in queues of the box's own port, for what it sends itself: for
+/// ports that the kernel's queues are not in front of, such as DPDK's. Needs `lcores.shards = 1`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct BandsSection {
-    /// The interface whose outgoing frames are ordered.
-    pub device: String,
+    /// `host` (default) or `port`.
+    #[serde(default)]
+    pub by: BandsBy,
+    /// With `host`: the interface whose outgoing frames are ordered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// What the link sends, bytes of Ethernet frames per second. A little less than the truth, so
     /// that frames wait where they are ordered. Needed without `under`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
-    /// The HTB class, such as `"1:1"`, whose children the classes of jobs are to be: for an
-    /// interface that is shaped already, as those of `weft lab` are. It has children, and its rate
-    /// is the link's. Default: none; an interface with a queueing discipline of its own is refused.
+    /// With `host`: the HTB class, such as `"1:1"`, whose children the classes of jobs are to be:
+    /// for an interface that is shaped already, as those of `weft lab` are. It has children, and its
+    /// rate is the link's. Default: none; an interface with a queueing discipline of its own is
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,
+    /// With `port`: frames of each of the eight bands that may wait; what finds its band full is
+    /// lost and counted. Default: a sixteenth of `port.frame_count`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_frames: Option<usize>,
+    /// With `port`: a frame that has waited for so long, in milliseconds, goes before all bands, so
+    /// that no job starves. Default 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_max_ms: Option<u64>,
+}
+
+/// Where frames wait for their turn.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BandsBy {
+    /// In classes of the kernel, on an interface of the host.
+    #[default]
+    Host,
+    /// In queues of the box's port.
+    Port,
 }
 
 impl BandsSection {
+    /// Of a host's interface at this rate.
+    #[must_use]
+    pub const fn host(device: String, rate_bytes_per_sec: Option<u64>) -> Self {
+        Self {
+            by: BandsBy::Host,
+            device: Some(device),
+            rate_bytes_per_sec,
+            under: None,
+            queue_frames: None,
+            age_max_ms: None,
+        }
+    }
+
     /// The first key that makes no sense, and what would be right.
     #[must_use]
     pub fn problem(&self) -> Option<(&'static str, &'static str)> {
-        let is_name = (1..=DEVICE_LEN_MAX).contains(&self.device.len())
-            && self.device.chars().all(|c| c.is_ascii_graphic() && c != '/');
-        if !is_name {
+        match self.by {
+            BandsBy::Host => self.host_problem(),
+            BandsBy::Port => self.port_problem(),
+        }
+    }
+
+    fn host_problem(&self) -> Option<(&'static str, &'static str)> {
+        let is_name = |name: &String| {
+            (1..=DEVICE_LEN_MAX).contains(&name.len())
+                && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
+        };
+        if !self.device.as_ref().is_some_and(is_name) {
             return Some(("device", "must be the name of an interface, 1 to 15 characters"));
+        }
+        if self.queue_frames.is_some() || self.age_max_ms.is_some() {
+            return Some(("by", "is \"host\": queue_frames and age_max_ms are for \"port\""));
         }
         match (&self.under, self.rate_bytes_per_sec) {
             (Some(class), None) if is_class(class) => None,
@@ -38,13 +91,28 @@ impl BandsSection {
             (Some(_), Some(_)) => {
                 Some(("rate_bytes_per_sec", "is that of the class `under`; remove one of them"))
             }
-            (None, Some(rate)) if (RATE_MIN..=RATE_MAX).contains(&rate) => None,
-            (None, _) => Some((
-                "rate_bytes_per_sec",
-                "must be what the link sends, from 125000 (1 Mb/s) to 50000000000",
-            )),
+            (None, rate) => rate_problem(rate),
         }
     }
+
+    fn port_problem(&self) -> Option<(&'static str, &'static str)> {
+        if self.device.is_some() || self.under.is_some() {
+            return Some(("by", "is \"port\": device and under are for \"host\""));
+        }
+        if self.queue_frames.is_some_and(|frames| !(32..=65_536).contains(&frames)) {
+            return Some(("queue_frames", "must be 32, a burst, to 65536"));
+        }
+        if self.age_max_ms.is_some_and(|ms| !(1..=60_000).contains(&ms)) {
+            return Some(("age_max_ms", "must be 1 to 60000, a minute"));
+        }
+        rate_problem(self.rate_bytes_per_sec)
+    }
+}
+
+fn rate_problem(rate: Option<u64>) -> Option<(&'static str, &'static str)> {
+    let problem = "must be what the link sends, from 125000 (1 Mb/s) to 50000000000";
+    let is_good = rate.is_some_and(|rate| (RATE_MIN..=RATE_MAX).contains(&rate));
+    (!is_good).then_some(("rate_bytes_per_sec", problem))
 }
 
 fn is_class(text: &str) -> bool {

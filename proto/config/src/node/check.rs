@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::{Io, NodeConfig};
+use super::{BandsBy, Io, NodeConfig};
 use crate::Problem;
 
 /// Longest pause that still lets a node end within a second.
@@ -81,6 +81,14 @@ impl NodeConfig {
             }
             if self.controller.is_none() {
                 return refuse("bands", "are given by a controller; name one in [controller]");
+            }
+            if bands.by == BandsBy::Port && self.lcores.shards > 1 {
+                return refuse("bands.by", "is \"port\", which is for lcores.shards = 1");
+            }
+            let queued = bands.queue_frames.unwrap_or(0).saturating_mul(8);
+            if queued > port.frame_count / 2 {
+                let problem = "makes eight queues that take more than half of port.frame_count";
+                return refuse("bands.queue_frames", problem);
             }
         }
         let idle = &self.idle;

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use super::caller::Caller;
 use super::gate::{Gate, GateError};
 use super::plan::{JobPlan, SeveralPlan};
-use super::share::{log_of, name_at};
+use super::share::{log_of, name_at, steering_of};
 use super::steered::run_steered;
 use super::words::say_all;
 use crate::lab::LabName;
 use crate::operator::Operator;
-use crate::report::WordRow;
+use crate::report::{EventRow, WordRow};
 use crate::run::plan::log_path;
 use crate::run::processes::{ProcessError, find_controller, find_node, log_error, run_workers};
 use crate::run::resize::Seen;
@@ -35,6 +35,8 @@ pub struct JobSeen {
     pub came_ns: u64,
     /// How long it waited for slots.
     pub waited_ns: u64,
+    /// What was done to it, as controller and boxes tell.
+    pub steering: Vec<EventRow>,
     /// Times that it got another band.
     pub band_changes: u64,
     /// What came of an operator's words, if a controller steers it.
@@ -80,7 +82,8 @@ pub fn run_several(
         // Also who failed gives others its slots.
         gate.leave(index)?;
         let (observed, steered) = seen?;
-        Ok(JobSeen { observed, came_ns, waited_ns, band_changes: 0, steered })
+        let steering = Vec::new();
+        Ok(JobSeen { observed, came_ns, waited_ns, steering, band_changes: 0, steered })
     };
     let run = &run;
     let is_over = AtomicBool::new(false);
@@ -118,6 +121,8 @@ pub fn run_several(
             observed.boxes.push((name.to_owned(), share(directory, host, job, *whole)));
             let path = log_path(directory, host);
             let Ok(text) = fs::read_to_string(&path) else { continue };
+            let done = steering_of(&text, job.site.job, &job.name, ended.came_ns);
+            ended.steering.extend(done);
             let lines = log_of(&text, job.site.job).map_err(log_error(&path))?;
             observed.logs.push((name.to_owned(), lines));
         }
