@@ -28,7 +28,9 @@ fn table<const K: usize>() -> Keys<K> {
         pulls: none,
         localizes: none,
         batches: false,
+        directories: 1,
         restart_count_max: 0,
+        checkpoint_count_max: 0,
         deaths: none,
         zombies: false,
         caches: false,
@@ -370,6 +372,63 @@ mod deaths {
     fn stale_before_the_last_numbers_adds_twice() {
         let table = Keys { localizes: times(1, P2), pushes: times(1, P1), ..table::<1>() };
         let wrong = Keys { rules: Rules::StaleBeforeLast, ..of(P2, table) };
+        assert_fails(&wrong, Failure::Unsafe, "the push p1.0 is in k0 twice");
+    }
+
+    #[test]
+    fn checkpoint_is_written_at_any_time() {
+        let table = Keys { checkpoint_count_max: 1, pushes: times(1, P1), ..table::<1>() };
+        assert_holds(&of(ANY, Keys { localizes: times(1, P1 | P2), ..table.clone() }), 40_000);
+        let table = Keys { localizes: times(1, P2), pulls: times(1, P1), ..table };
+        assert_holds(&of(P0 | P2, table), 100_000);
+    }
+
+    #[test]
+    fn checkpoint_without_numbers_adds_twice() {
+        let table = Keys { checkpoint_count_max: 1, pushes: times(1, P1), ..table::<1>() };
+        let wrong = Keys { rules: Rules::CheckpointWithoutNumbers, ..of(P0, table) };
+        assert_fails(&wrong, Failure::Unsafe, "the push p1.0 is in k0 twice");
+    }
+}
+
+mod two_keys {
+    use super::*;
+
+    #[test]
+    fn keys_share_a_box() {
+        let table = Keys { localizes: times(1, P2), ..table::<2>() };
+        assert_holds(&Keys { pushes: times(2, P1), ..table.clone() }, 11_000);
+        assert_holds(&Keys { pushes: times(1, P1), batches: true, ..table }, 60_000);
+    }
+
+    #[test]
+    fn keys_are_claimed_one_by_one() {
+        let table = Keys { localizes: times(1, P1), restart_count_max: 1, ..table::<2>() };
+        assert_holds(&Keys { pushes: scaled(1, P1), ..table.clone() }, 14_000);
+        let wrong = Keys { rules: Rules::PartIsWhole, ..table };
+        assert_fails(&wrong, Failure::Unsafe, "p0 and p1 both hold k0");
+    }
+
+    #[test]
+    fn each_key_has_a_box() {
+        let table = Keys { directories: 2, ..table::<2>() };
+        let moves = Keys { localizes: times(1, P1), restart_count_max: 2, ..table.clone() };
+        assert_holds(&moves, 80_000);
+        let table = Keys { pushes: times(2, P1), restart_count_max: 1, ..table };
+        assert_holds(&Keys { localizes: scaled(1, P2), ..table }, 6_000);
+    }
+
+    #[test]
+    fn one_low_for_two_boxes_drops_an_access_for_ever() {
+        let table = Keys { directories: 2, pushes: times(2, P1), ..table::<2>() };
+        let wrong = Keys { rules: Rules::OneLow, restart_count_max: 1, ..table };
+        assert_fails(&wrong, Failure::Stuck, "waits for ever: p1 for an answer of k1");
+    }
+
+    #[test]
+    fn floors_that_another_key_taught_travel_too() {
+        let table = Keys { pushes: times(2, P1), localizes: times(1, P2), ..table::<2>() };
+        let wrong = Keys { rules: Rules::FloorsLeftBehind, ..table };
         assert_fails(&wrong, Failure::Unsafe, "the push p1.0 is in k0 twice");
     }
 }

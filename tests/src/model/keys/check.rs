@@ -29,7 +29,7 @@ impl<const K: usize> Keys<K> {
             | Frame::TakeBack { to, epoch, .. } => {
                 !local(to).kept.iter().any(|kept| kept.row.epoch == epoch)
             }
-            Frame::Restore { to, life } => {
+            Frame::Restore { to, life, .. } => {
                 let is_known = local(to).restored == life && self.rules != Rules::RestoredAgain;
                 local(to).life > life || is_known
             }

@@ -1,7 +1,7 @@
 //! What the box does: it knows where rows are, or learns it again, and is never the truth.
 
 use super::Rules;
-use super::message::{Claim, Epoch, Frame, Number, PROCESS_COUNT, To};
+use super::message::{Claim, Epoch, Frame, Number, PROCESS_COUNT, Row, To};
 
 /// What the box knows of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +16,11 @@ pub struct Directory {
     pub(super) is_settled: bool,
     /// Per process its newest claim; counter 0 is none. Not kept once the key is settled.
     pub(super) claims: [Claim; PROCESS_COUNT],
-    /// Of a wrong variant: the localizes that were forwarded.
+    /// What the home of the key has on its disk.
+    pub(super) checkpoint: Row,
+    /// Of a wrong variant: who has claimed another key of the range.
+    pub(super) claimed_other: u8,
+    /// Of another: the localizes that were forwarded.
     forwarded: [Number; PROCESS_COUNT],
 }
 
@@ -30,6 +34,8 @@ impl Directory {
             next: None,
             is_settled: false,
             claims: Default::default(),
+            checkpoint: Row::default(),
+            claimed_other: 0,
             forwarded: Default::default(),
         };
         Self { life: 1, owner: Some((owner, epoch)), is_settled: true, ..empty }
@@ -41,6 +47,7 @@ impl Directory {
             life: self.life + 1,
             owner: None,
             is_settled: false,
+            checkpoint: self.checkpoint,
             ..Self::new(living, 0, Epoch::NONE)
         };
     }
@@ -98,8 +105,9 @@ impl Directory {
     /// True once all who live have claimed in this life, and no copy is on its way to one of them.
     fn is_complete(&self, rules: Rules) -> bool {
         let is_open = |claim: &Claim| claim.kept.iter().any(|&(to, _)| self.is_living(to));
-        self.living_claims().all(|(_, claim)| {
-            (claim.counter > 0 || rules == Rules::NobodyOwnsEarly) && !is_open(claim)
+        self.living_claims().all(|(process, claim)| {
+            let has_claimed = claim.counter > 0 || self.claimed_other >> process & 1 == 1;
+            (has_claimed || rules == Rules::NobodyOwnsEarly) && !is_open(claim)
         })
     }
 
@@ -192,7 +200,7 @@ impl Directory {
         let home = u8::try_from(self.living.trailing_zeros()).expect("few processes");
         Some(match self.lost_copy() {
             Some((to, epoch)) => Frame::TakeBack { to, life, epoch },
-            None => Frame::Restore { to: home, life },
+            None => Frame::Restore { to: home, life, row: self.checkpoint },
         })
     }
 }

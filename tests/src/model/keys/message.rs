@@ -252,6 +252,7 @@ pub enum Frame {
     Restore {
         to: u8,
         life: u8,
+        row: Row,
     },
     /// The box says that a copy to a dead process is the row now, or that it is void.
     TakeBack {
@@ -362,7 +363,7 @@ impl fmt::Display for Message {
                 write!(f, "box gets p{from}'s claim of k{key} in life {life}, {claim}")
             }
             Frame::Stale { to, number } => write!(f, "p{to} gets STALE for {number} of k{key}"),
-            Frame::Restore { to, life } => {
+            Frame::Restore { to, life, .. } => {
                 write!(f, "p{to} is told in life {life} that nobody owns k{key}")
             }
             Frame::TakeBack { to, epoch, .. } => {

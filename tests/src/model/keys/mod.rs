@@ -17,6 +17,7 @@
 
 mod check;
 pub mod directory;
+mod faults;
 pub mod history;
 pub mod list;
 pub mod message;
@@ -87,6 +88,12 @@ pub enum Rules {
     StaleBeforeLast,
     /// The home restores a key as often as it is told to.
     RestoredAgain,
+    /// The checkpoint has no last numbers.
+    CheckpointWithoutNumbers,
+    /// What is open is told as one number for all directories.
+    OneLow,
+    /// A claim of one key counts as a claim of its directory's whole range.
+    PartIsWhole,
 }
 
 /// How often something may happen, and by whom (a bitmap).
@@ -113,8 +120,12 @@ pub struct Keys<const K: usize> {
     pub localizes: Budget,
     /// Calls that name all keys at once.
     pub batches: bool,
-    /// How often the box restarts.
+    /// Boxes: one, or one for each key.
+    pub directories: u8,
+    /// How often a box restarts.
     pub restart_count_max: u8,
+    /// How often a row is written to the checkpoint; before that it has the row of the start.
+    pub checkpoint_count_max: u8,
     /// How many processes are declared dead.
     pub deaths: Budget,
     /// Whether those go on as if nothing had happened.
@@ -148,19 +159,28 @@ pub enum Action {
     Arrives(Message),
     /// A row arrives and is acknowledged, but not stored.
     AckedOnly(Message),
-    /// A process learns of the box's life and joins it.
-    Join(u8),
-    /// The box loses its state.
-    Restart,
+    /// A process learns of the life of a key's box and joins it.
+    Join(u8, u8),
+    /// The box of a key loses its state.
+    Restart(u8),
+    /// The row of a key is written to the checkpoint.
+    Checkpoint(u8),
     /// A process is declared dead, which begins a life without it.
     Declare(u8),
 }
 
 impl<const K: usize> Keys<K> {
+    /// Returns the box of `key`, by the first of its keys.
+    pub(super) const fn directory_of(&self, key: u8) -> u8 {
+        if self.directories > 1 { key } else { 0 }
+    }
+
     /// The place of the floors that speak of `key`.
-    #[expect(clippy::unused_self, reason = "more directories will ask for it")]
-    pub(super) const fn floor_index(&self, _key: u8) -> usize {
-        0
+    pub(super) fn floor_index(&self, key: u8) -> usize {
+        match self.rules {
+            Rules::OneLow => 0,
+            _ => usize::from(self.directory_of(key)),
+        }
     }
 }
 
@@ -184,8 +204,9 @@ impl fmt::Display for Action {
             Self::GiveUp(process, key) => write!(f, "p{process} gives its localize of k{key} up"),
             Self::Arrives(message) => write!(f, "{message}"),
             Self::AckedOnly(message) => write!(f, "{message}, which it does not store yet"),
-            Self::Join(process) => write!(f, "p{process} joins the box's new life"),
-            Self::Restart => write!(f, "the box restarts"),
+            Self::Join(process, key) => write!(f, "p{process} joins the new life of k{key}'s box"),
+            Self::Restart(key) => write!(f, "the box of k{key} restarts"),
+            Self::Checkpoint(key) => write!(f, "k{key} is written to the checkpoint"),
             Self::Declare(process) => write!(f, "p{process} is declared dead"),
         }
     }

@@ -6,7 +6,7 @@
 
 use super::Rules;
 use super::list::List;
-use super::message::{Access, Epoch, Frame, Kept, Number, PROCESS_COUNT, Row, To, Value};
+use super::message::{Access, Epoch, Frame, Kept, Number, PROCESS_COUNT, Row, To};
 use super::process::Local;
 use super::turn::Turn;
 
@@ -213,18 +213,16 @@ impl<const K: usize> Turn<'_, K> {
         self.send(Frame::AckAtBox { life, from: self.me, giver, epoch, claim });
     }
 
-    pub(super) fn on_restore(&mut self, life: u8) {
+    pub(super) fn on_restore(&mut self, life: u8, checkpoint: Row) {
         let is_again = self.rules() == Rules::RestoredAgain;
         let local = self.local();
         if local.life != life || local.restored == life && !is_again {
             return;
         }
         local.restored = life;
-        self.restored = Some((life, Value::default()));
-        self.install(
-            Row { epoch: Epoch::born(life), lineage: life, ..Row::default() },
-            Default::default(),
-        );
+        self.restored = Some((life, checkpoint.value));
+        let row = Row { epoch: Epoch::born(life), lineage: life, ..checkpoint };
+        self.install(row, Default::default());
     }
 
     pub(super) fn on_take_back(&mut self, life: u8, epoch: Epoch) {

@@ -177,7 +177,7 @@ impl<'a, const K: usize> Turn<'a, K> {
             Frame::Ack { epoch, .. } | Frame::Void { epoch, .. } => {
                 self.local().kept.retain(|kept| kept.row.epoch != epoch);
             }
-            Frame::Restore { life, .. } => self.on_restore(life),
+            Frame::Restore { life, row, .. } => self.on_restore(life, row),
             Frame::TakeBack { life, epoch, .. } => self.on_take_back(life, epoch),
             Frame::Low { from, low, .. } => self.learn_low(from, low),
             Frame::AckAtBox { .. } | Frame::Claim { .. } => {}

@@ -20,10 +20,10 @@ pub struct State<const K: usize> {
     pub(super) processes: [u32; PROCESS_COUNT],
     pub(super) boxes: [u32; K],
     network: Network<u32>,
-    /// What is left of the budgets: sets, pushes, pulls, localizes, restarts, deaths.
-    pub(super) left: [u8; 6],
+    /// What is left of the budgets: sets, pushes, pulls, localizes, restarts, deaths, checkpoints.
+    pub(super) left: [u8; 7],
     /// The processes that do nothing any more, and those that are declared dead, as bitmaps.
-    crashed: u8,
+    pub(super) crashed: u8,
     pub(super) dead: u8,
     /// Ghost: in which life each restore of a key, or copy that was taken back, set it to what.
     pub(super) restores: [List<(u8, Value), RESTORE_COUNT_MAX>; K],
@@ -48,12 +48,13 @@ impl<const K: usize> Model for Keys<K> {
         let owner = number_of(&mut met.processes, process);
         let directory = Directory::new(living, 0, Epoch::born(1));
         let budgets = [self.sets, self.pushes, self.pulls, self.localizes];
+        let (restarts, deaths) = (self.restart_count_max, self.deaths.count);
         let [sets, pushes, pulls, localizes] = budgets.map(|budget| budget.count);
         State {
             processes: [owner, other, other],
             boxes: [number_of(&mut met.boxes, directory); K],
             network: Network::empty(),
-            left: [sets, pushes, pulls, localizes, self.restart_count_max, self.deaths.count],
+            left: [sets, pushes, pulls, localizes, restarts, deaths, self.checkpoint_count_max],
             crashed: 0,
             dead: !living,
             restores: [List::default(); K],
@@ -68,15 +69,23 @@ impl<const K: usize> Model for Keys<K> {
         }
         for process in (0..self.processes).filter(|&process| !state.has_crashed(process)) {
             steps.offer_calls(met, process);
-            steps.offer_join(met, process);
+            for directory in 0..self.directories {
+                steps.offer_join(met, process, directory);
+            }
             if self.rules == Rules::LocalizeGivenUp {
                 steps.offer_giving_up(met, process);
             }
         }
-        if state.left[4] > 0 {
-            steps.offer(met, Action::Restart, |met, next| {
+        for directory in (0..self.directories).filter(|_| state.left[4] > 0) {
+            steps.offer(met, Action::Restart(directory), |met, next| {
                 next.left[4] -= 1;
-                next.begin_life(met);
+                next.begin_life(met, |key| self.directory_of(key) == directory);
+            });
+        }
+        for key in (0..).take(K).filter(|_| state.left[6] > 0) {
+            steps.offer(met, Action::Checkpoint(key), |met, next| {
+                next.left[6] -= 1;
+                next.write_checkpoint(met, self.rules, usize::from(key));
             });
         }
         let living = (0..self.processes).filter(|&process| !state.is_dead(process));
@@ -85,7 +94,7 @@ impl<const K: usize> Model for Keys<K> {
                 steps.offer(met, Action::Declare(process), |met, next| {
                     next.left[5] -= 1;
                     next.dead |= 1 << process;
-                    next.begin_life(met);
+                    next.begin_life(met, |_| true);
                     if !self.zombies {
                         next.crash(met, process);
                     }
@@ -130,7 +139,7 @@ impl<const K: usize> Lossy for Keys<K> {
     }
 
     fn is_owed(&self, action: &Action) -> bool {
-        matches!(action, Action::Arrives(_) | Action::Join(_))
+        matches!(action, Action::Arrives(_) | Action::Join(..))
     }
 }
 
@@ -206,7 +215,13 @@ impl<const K: usize> Steps<'_, K> {
         let effect = met.effect(self.model, self.state, message).clone();
         if effect.after != before {
             let action = Action::Arrives(Message { key, frame });
-            self.offer(met, action, |_, next| next.take(key, frame.receiver(), effect));
+            let rules = self.model.rules;
+            self.offer(met, action, |met, next| {
+                next.take(key, frame.receiver(), effect);
+                if let (Frame::Claim { from, .. }, Rules::PartIsWhole) = (frame, rules) {
+                    next.take_part_for_whole(met, key, from);
+                }
+            });
         }
         if self.model.rules == Rules::AckBeforeStoring
             && let Frame::Row { from, kept } = frame
@@ -268,7 +283,7 @@ impl<const K: usize> Steps<'_, K> {
                     Some(kind) => turn.call(kind),
                     None => turn.localize(),
                 }
-                number = turn.number;
+                number = if model.directories == 1 { turn.number } else { Number::NONE };
                 next.take(key, Some(process), met.effect_of(turn));
             }
         });
@@ -285,10 +300,12 @@ impl<const K: usize> Steps<'_, K> {
         }
     }
 
-    fn offer_join(&mut self, met: &mut Met<K>, process: u8) {
+    fn offer_join(&mut self, met: &mut Met<K>, process: u8, box_of: u8) {
         let mut after = *self.state.process(met, process);
-        for (local, directory) in after.keys.iter_mut().zip(self.state.boxes) {
-            let directory = &met.boxes[directory as usize];
+        let keys = (0..).zip(after.keys.iter_mut().zip(self.state.boxes));
+        for (_, (local, number)) in keys.filter(|(key, _)| self.model.directory_of(*key) == box_of)
+        {
+            let directory = &met.boxes[number as usize];
             if local.life < directory.life && directory.is_living(process) {
                 local.join(directory.life, directory.living);
                 local.renew_claim();
@@ -296,7 +313,7 @@ impl<const K: usize> Steps<'_, K> {
         }
         let after = number_of(&mut met.processes, after);
         if after != self.state.processes[usize::from(process)] {
-            self.offer(met, Action::Join(process), |_, next| {
+            self.offer(met, Action::Join(process, box_of), |_, next| {
                 next.processes[usize::from(process)] = after;
             });
         }
@@ -344,25 +361,6 @@ impl<const K: usize> State<K> {
         for message in effect.sent {
             self.network.send(message);
         }
-    }
-
-    fn begin_life(&mut self, met: &mut Met<K>) {
-        let dead = self.dead;
-        for number in &mut self.boxes {
-            let mut directory = met.boxes[*number as usize];
-            directory.restart(directory.living & !dead);
-            *number = number_of(&mut met.boxes, directory);
-        }
-    }
-
-    fn crash(&mut self, met: &mut Met<K>, process: u8) {
-        self.crashed |= 1 << process;
-        let mut after = *self.process(met, process);
-        after.floors = [[Number::NONE; PROCESS_COUNT]; K];
-        for local in &mut after.keys {
-            *local = Local { ops: local.ops, ..Local::default() };
-        }
-        self.processes[usize::from(process)] = number_of(&mut met.processes, after);
     }
 
     pub(super) fn is_done(&self, met: &Met<K>) -> bool {
