@@ -25,16 +25,28 @@ impl<M: Copy + Ord> Network<M> {
         Self { messages: Vec::new() }
     }
 
-    /// Puts `message` into the network, where it stays.
-    pub fn send(&mut self, message: M) {
-        if let Err(place) = self.messages.binary_search(&message) {
+    /// Puts `message` into the network, where it stays. True if it was not there.
+    pub fn send(&mut self, message: M) -> bool {
+        let place = self.messages.binary_search(&message);
+        if let Err(place) = place {
             self.messages.insert(place, message);
         }
+        place.is_err()
+    }
+
+    /// True if `message` may arrive.
+    pub fn contains(&self, message: M) -> bool {
+        self.messages.binary_search(&message).is_ok()
     }
 
     /// Loses every message in flight.
     pub fn lose_all(&mut self) {
         self.messages.clear();
+    }
+
+    /// Forgets the messages that `keep` says false to: those that can do nothing any more.
+    pub fn retain(&mut self, keep: impl FnMut(&M) -> bool) {
+        self.messages.retain(keep);
     }
 
     /// Returns each message that may arrive.

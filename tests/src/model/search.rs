@@ -6,6 +6,12 @@
 //! a trap. Because the search is breadth first, the trace of a counterexample has the fewest steps
 //! that lead to it.
 //!
+//! [`explore_lossy`] does the same for models that leave the loss of everything to the search. Safety
+//! needs no loss, for a message that does not arrive is as good as lost; so the first search goes
+//! without. The second asks for progress: it starts from every state of the first, with everything
+//! in flight lost, and goes on by the steps that are owed to those who wait ([`Lossy::is_owed`]). It
+//! is far smaller, because what is in flight then follows from the boxes.
+//!
 //! Memory: each state once, four bytes for its parent and four for each transition.
 
 use std::collections::HashSet;
@@ -39,6 +45,15 @@ pub trait Model {
     fn describe(&self, state: &Self::State) -> String;
 }
 
+/// A protocol over a network that may lose everything in flight at any time.
+pub trait Lossy: Model {
+    /// Returns `state` with everything in flight lost, and what the boxes send again.
+    fn lose_all(&self, state: &Self::State) -> Self::State;
+
+    /// True for steps that happen sooner or later; false for what applications and faults may do.
+    fn is_owed(&self, action: &Self::Action) -> bool;
+}
+
 /// What a search that found nothing wrong has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explored {
@@ -70,6 +85,8 @@ pub struct Counterexample {
     pub trace: Vec<String>,
     /// Distinct states seen by the search.
     pub state_count: usize,
+    /// The place, in the order of the search, of the state that the steps start from.
+    root: usize,
 }
 
 impl fmt::Display for Counterexample {
@@ -90,31 +107,55 @@ impl fmt::Display for Counterexample {
 /// If the model has more than `state_count_max` states: a model that grew by accident must not
 /// eat the machine.
 pub fn explore<M: Model>(model: &M, state_count_max: usize) -> Result<Explored, Counterexample> {
-    let mut graph = Graph { states: IndexSet::default(), parents: Vec::new(), edges: Vec::new() };
+    let mut graph = Graph::new();
     graph.visit(model.initial(), 0);
-    let mut steps = Vec::new();
-    let mut next = 0;
-    while next < graph.states.len() {
-        assert!(next < state_count_max, "the model has more than {state_count_max} states");
-        let state = graph.states[next].clone();
-        if let Some(verdict) = model.broken_property(&state) {
-            return Err(graph.counterexample(model, Failure::Unsafe, verdict, next));
-        }
-        model.steps(&state, &mut steps);
-        for (_, successor) in steps.drain(..) {
-            graph.visit(successor, next);
-        }
-        next += 1;
-    }
-    let can_finish = graph.can_finish(model);
-    if let Some(trap) = graph.shortest_trap(model, &can_finish) {
-        let verdict = format!("waits for ever: {}", model.describe(&graph.states[trap]));
-        return Err(graph.counterexample(model, Failure::Stuck, verdict, trap));
-    }
+    graph.visit_all(model, state_count_max, |_| true)?;
+    graph.find_traps(model)?;
     Ok(Explored {
         state_count: graph.states.len(),
         step_count: graph.edges.len(),
-        done_count: graph.states.iter().filter(|state| model.is_done(state)).count(),
+        done_count: graph.done_count(model),
+    })
+}
+
+/// Visits every state of `model`, first without loss, then with everything lost at any one time.
+/// The counts are those of both searches together.
+///
+/// # Errors
+/// As [`explore`].
+///
+/// # Panics
+/// If either search sees more than `state_count_max` states.
+pub fn explore_lossy<M: Lossy>(
+    model: &M,
+    state_count_max: usize,
+) -> Result<Explored, Counterexample> {
+    let mut graph = Graph::new();
+    graph.visit(model.initial(), 0);
+    graph.visit_all(model, state_count_max, |_| true)?;
+    let mut after = Graph::new();
+    let mut origins = Vec::new();
+    for (index, state) in graph.states.iter().enumerate() {
+        let root = after.states.len();
+        after.visit(model.lose_all(state), root);
+        if after.states.len() > root {
+            origins.push(index);
+        }
+    }
+    let found = after
+        .visit_all(model, state_count_max, |action| model.is_owed(action))
+        .and_then(|()| after.find_traps(model));
+    if let Err(mut found) = found {
+        let before = graph.trace(model, origins[found.root]);
+        let loss = ["everything in flight is lost".to_string()];
+        found.trace = before.into_iter().chain(loss).chain(found.trace).collect();
+        found.state_count += graph.states.len();
+        return Err(found);
+    }
+    Ok(Explored {
+        state_count: graph.states.len() + after.states.len(),
+        step_count: graph.edges.len() + after.edges.len(),
+        done_count: after.done_count(model),
     })
 }
 
@@ -128,6 +169,49 @@ struct Graph<S> {
 }
 
 impl<S: Clone + Eq + Hash> Graph<S> {
+    fn new() -> Self {
+        Self { states: IndexSet::default(), parents: Vec::new(), edges: Vec::new() }
+    }
+
+    /// Visits all that can be reached from the states that were visited, by steps that `is_taken`
+    /// says true to.
+    fn visit_all<M: Model<State = S>>(
+        &mut self,
+        model: &M,
+        state_count_max: usize,
+        is_taken: impl Fn(&M::Action) -> bool,
+    ) -> Result<(), Counterexample> {
+        let mut steps = Vec::new();
+        let mut next = 0;
+        while next < self.states.len() {
+            assert!(next < state_count_max, "the model has more than {state_count_max} states");
+            let state = self.states[next].clone();
+            if let Some(verdict) = model.broken_property(&state) {
+                return Err(self.counterexample(model, Failure::Unsafe, verdict, next));
+            }
+            model.steps(&state, &mut steps);
+            for (_, successor) in steps.drain(..).filter(|(action, _)| is_taken(action)) {
+                self.visit(successor, next);
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// Fails if there is a state from which no finished one can be reached.
+    fn find_traps<M: Model<State = S>>(&self, model: &M) -> Result<(), Counterexample> {
+        let can_finish = self.can_finish(model);
+        let Some(trap) = self.shortest_trap(model, &can_finish) else {
+            return Ok(());
+        };
+        let verdict = format!("waits for ever: {}", model.describe(&self.states[trap]));
+        Err(self.counterexample(model, Failure::Stuck, verdict, trap))
+    }
+
+    fn done_count<M: Model<State = S>>(&self, model: &M) -> usize {
+        self.states.iter().filter(|state| model.is_done(state)).count()
+    }
+
     fn visit(&mut self, state: S, from: usize) {
         let (to, is_new) = self.states.insert_full(state);
         if is_new {
@@ -204,6 +288,16 @@ impl<S: Clone + Eq + Hash> Graph<S> {
         verdict: String,
         last: usize,
     ) -> Counterexample {
+        let mut root = last;
+        while self.parents[root] as usize != root {
+            root = self.parents[root] as usize;
+        }
+        let trace = self.trace(model, last);
+        Counterexample { failure, verdict, trace, state_count: self.states.len(), root }
+    }
+
+    /// Returns the steps to a state, from the one that its search started from.
+    fn trace<M: Model<State = S>>(&self, model: &M, last: usize) -> Vec<String> {
         let mut trace = Vec::new();
         let mut steps = Vec::new();
         let mut index = last;
@@ -215,7 +309,7 @@ impl<S: Clone + Eq + Hash> Graph<S> {
             index = parent;
         }
         trace.reverse();
-        Counterexample { failure, verdict, trace, state_count: self.states.len() }
+        trace
     }
 }
 

@@ -1,0 +1,130 @@
+//! Whether a history is sequentially consistent for one key.
+//!
+//! A history is what each process called, in its order, with what its pulls brought. It is
+//! consistent if there is one order of all operations that keeps each process's own order and in
+//! which every pull brings what the sets and pushes before it make. Each operation has one place in
+//! that order, so one that counts twice, or not at all, is found too, once a pull shows it; the row
+//! that is there in the end counts as a last pull.
+//!
+//! A restore is an operation of the home that sets the row to an old value, after all that older rows
+//! have answered and before all that the restored one answers. What was not answered by an older row
+//! may have been seen before the restore and be run again after it. A dead process's operations may
+//! or may not be in.
+
+use super::list::List;
+use super::message::{OP_COUNT_MAX, PROCESS_COUNT, Value, ops_of};
+use super::process::{Kind, Op};
+
+/// How often a key can be restored in a model.
+pub const RESTORE_COUNT_MAX: usize = 3;
+
+/// All that happened to one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct History {
+    /// Per process its operations, in its order.
+    pub ops: [List<Op, OP_COUNT_MAX>; PROCESS_COUNT],
+    /// The processes that are dead, as a bitmap.
+    pub dead: u8,
+    /// What each restore set the row to, and in which life.
+    pub restores: List<(u8, Value), RESTORE_COUNT_MAX>,
+    /// The row, if nothing is open any more.
+    pub last: Option<Value>,
+}
+
+/// A prefix of an order.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Per process, how many of its operations are placed.
+    counts: [usize; PROCESS_COUNT],
+    /// How many restores are.
+    restores: usize,
+    /// The lineage of the row that answers here.
+    life: u8,
+    value: Value,
+}
+
+impl History {
+    /// True if there is such an order.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        let counts = [0; PROCESS_COUNT];
+        self.extends(Place { counts, restores: 0, life: 1, value: Value::default() })
+    }
+
+    fn extends(&self, place: Place) -> bool {
+        let next = self.restores.as_slice().get(place.restores);
+        let life = next.map_or(u8::MAX, |&(life, _)| life);
+        let is_whole = (0..PROCESS_COUNT).all(|process| {
+            let rest = &self.ops[process].as_slice()[place.counts[process]..];
+            self.is_dead(process) || rest.iter().all(|op| op.is_open(life))
+        });
+        if is_whole && next.is_none() && self.last.is_none_or(|last| last == place.value) {
+            return true;
+        }
+        (0..PROCESS_COUNT).any(|process| self.extends_by(place, process))
+            || is_whole && next.is_some_and(|&next| self.extends_by_restore(place, next, 0))
+    }
+
+    fn is_dead(&self, process: usize) -> bool {
+        self.dead >> process & 1 == 1
+    }
+
+    fn extends_by(&self, mut place: Place, process: usize) -> bool {
+        let index = place.counts[process];
+        let Some(op) = self.ops[process].as_slice().get(index) else {
+            return false;
+        };
+        if !op.is_open(place.life) {
+            return false;
+        }
+        match op.kind {
+            Kind::Set => place.value = Value::set(process * OP_COUNT_MAX + index),
+            Kind::Push => place.value.add(process * OP_COUNT_MAX + index),
+            Kind::Pull if op.answered == place.life && op.result != place.value => return false,
+            Kind::Pull => {}
+        }
+        place.counts[process] += 1;
+        self.extends(place)
+    }
+
+    /// Places the next restore; what `process` and those after it had open may be undone by it.
+    fn extends_by_restore(&self, place: Place, (life, value): (u8, Value), process: usize) -> bool {
+        if process == PROCESS_COUNT {
+            return self.extends(Place { restores: place.restores + 1, life, value, ..place });
+        }
+        let ops = self.ops[process].as_slice();
+        let answered = ops.len() - ops.iter().rev().take_while(|op| op.is_open(life)).count();
+        let changed = ops[answered..].iter().take_while(|op| op.kind != Kind::Pull).count();
+        let most = place.counts[process];
+        let (least, most) = if self.is_dead(process) {
+            (most, most)
+        } else {
+            (answered.min(most), most.min(answered + changed))
+        };
+        (least..=most).any(|count| {
+            let mut place = place;
+            place.counts[process] = count;
+            self.extends_by_restore(place, (life, value), process + 1)
+        })
+    }
+
+    /// Returns the history as text, for a counterexample.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut texts = Vec::new();
+        for (process, ops) in (0_u8..).zip(&self.ops) {
+            for (item, (_, op)) in ops.iter().zip(ops_of(process)) {
+                let name = super::message::op_name(op);
+                texts.push(match (item.kind, item.answered) {
+                    (kind, 0) => format!("{name} {kind} open"),
+                    (Kind::Pull, _) => format!("{name} pull: {}", item.result),
+                    (kind, _) => format!("{name} {kind}"),
+                });
+            }
+        }
+        if let Some(last) = self.last {
+            texts.push(format!("at last {last}"));
+        }
+        texts.join(", ")
+    }
+}

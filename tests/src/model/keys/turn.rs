@@ -1,0 +1,214 @@
+//! One step of a process under the key's lock: what it does with its own operations.
+
+use super::message::{Access, Frame, Message, Number, PROCESS_COUNT, To, Value, ops_of};
+use super::process::{Kind, Local, Op, Process};
+use super::{Keys, Rules};
+
+/// One step of process `me` at `key`.
+pub(super) struct Turn<'a, const K: usize> {
+    pub(super) model: &'a Keys<K>,
+    pub(super) process: Process<K>,
+    pub(super) me: u8,
+    pub(super) key: u8,
+    /// The number that this step has given already: a batch has one.
+    pub(super) number: Number,
+    /// What it sends.
+    pub(super) sent: Vec<Message>,
+    /// Ghost: in which life it restored the key, and to what.
+    pub(super) restored: Option<(u8, Value)>,
+}
+
+impl<'a, const K: usize> Turn<'a, K> {
+    pub(super) fn new(model: &'a Keys<K>, process: Process<K>, me: u8, key: u8) -> Self {
+        let number = Number::NONE;
+        Self { model, process, me, key, number, sent: Vec::new(), restored: None }
+    }
+
+    pub(super) fn local(&mut self) -> &mut Local {
+        &mut self.process.keys[usize::from(self.key)]
+    }
+
+    pub(super) fn send(&mut self, frame: Frame) {
+        self.sent.push(Message { key: self.key, frame });
+    }
+
+    pub(super) const fn rules(&self) -> Rules {
+        self.model.rules
+    }
+
+    pub(super) fn floors(&mut self) -> &mut [Number; PROCESS_COUNT] {
+        &mut self.process.floors[self.model.floor_index(self.key)]
+    }
+
+    pub(super) fn new_number(&mut self) -> Number {
+        if !self.number.is_some() {
+            self.process.count += 1;
+            self.number = Number::new(self.local().life, self.process.count);
+        }
+        self.number
+    }
+
+    /// Takes an operation of the application.
+    pub(super) fn call(&mut self, kind: Kind) {
+        self.local().ops.push(Op { kind, ..Op::default() });
+        if self.local().row.epoch.is_some() {
+            self.run_queue();
+        } else {
+            self.launch();
+        }
+    }
+
+    /// Takes a localize of the application.
+    pub(super) fn localize(&mut self) {
+        if !self.local().row.epoch.is_some() && !self.local().localize.is_some() {
+            self.open_localize();
+        }
+    }
+
+    pub(super) fn open_localize(&mut self) {
+        let number = self.new_number();
+        self.local().localize = number;
+        let to = To::Box { life: self.local().life, repeat: false };
+        self.send(Frame::Localize { to, from: self.me, number });
+    }
+
+    /// Sends the next access, if none is in flight and the row is not on its way here.
+    pub(super) fn launch(&mut self) {
+        let Local { flights, localize, .. } = *self.local();
+        if localize.is_some() {
+            return;
+        }
+        if self.rules() == Rules::TwoInFlight {
+            while self.local().flights.len() < 2 && self.launch_one() {}
+        } else if flights.is_empty() {
+            self.launch_one();
+        }
+    }
+
+    pub(super) fn launch_one(&mut self) -> bool {
+        let local = *self.local();
+        let mut access = self.next_access();
+        if local.row.epoch.is_some() || access == Access::default() {
+            return false;
+        }
+        access.number = self.new_number();
+        self.local().flights.push(access);
+        let to = To::Box { life: local.life, repeat: false };
+        let low = self.process.low(self.model, self.key);
+        self.send(Frame::Access { to, from: self.me, access, low });
+        if self.model.caches {
+            let from = self.me;
+            for other in (0..).take(PROCESS_COUNT).filter(|&other| other != from) {
+                self.send(Frame::Access { to: To::Process(other), from, access, low });
+            }
+        }
+        true
+    }
+
+    /// Merges the head of the queue into one access: `set? add* pull*`.
+    pub(super) fn next_access(&mut self) -> Access {
+        let local = *self.local();
+        let mut access = Access::default();
+        for (index, op) in local.ops.iter().enumerate() {
+            if op.answered > 0 || local.flights.iter().any(|flight| flight.contains(index)) {
+                continue;
+            }
+            let fits = match op.kind {
+                Kind::Set => access == Access::default(),
+                Kind::Push => access.pulls == 0,
+                Kind::Pull => true,
+            };
+            if !fits {
+                break;
+            }
+            match op.kind {
+                Kind::Set => access.sets |= 1 << index,
+                Kind::Push => access.adds |= 1 << index,
+                Kind::Pull => access.pulls |= 1 << index,
+            }
+            if self.rules() == Rules::TwoInFlight {
+                break;
+            }
+        }
+        access
+    }
+
+    /// Runs what is queued here on the row, in order.
+    pub(super) fn run_queue(&mut self) {
+        let me = self.me;
+        let local = self.local();
+        let flights = local.flights;
+        for (index, op) in ops_of(me).take(local.ops.len()) {
+            let item = &mut local.ops.as_mut_slice()[index];
+            if item.answered > 0 || flights.iter().any(|flight| flight.contains(index)) {
+                continue;
+            }
+            match item.kind {
+                Kind::Set => local.row.value = Value::set(op),
+                Kind::Push => local.row.value.add(op),
+                Kind::Pull => item.result = local.row.value,
+            }
+            item.answered = local.row.lineage;
+        }
+    }
+
+    /// An access was answered, or was run here.
+    pub(super) fn complete(&mut self, access: Access, value: Value, lineage: u8) {
+        let local = self.local();
+        for (index, op) in local.ops.as_mut_slice().iter_mut().enumerate() {
+            if access.contains(index) {
+                op.answered = lineage;
+                op.result = if op.kind == Kind::Pull { value } else { Value::default() };
+            }
+        }
+        local.flights.retain(|flight| flight.number != access.number);
+    }
+
+    /// Takes a frame that came to this process.
+    pub(super) fn arrive(&mut self, frame: Frame) {
+        match frame {
+            Frame::Access { from, access, low, .. } => self.on_access(from, access, low),
+            Frame::Localize { from, number, .. } => self.on_localize(from, number),
+            Frame::Answer { from, number, value, lineage, .. } => {
+                self.on_answer(from, number, value, lineage);
+            }
+            Frame::Stale { number, .. } => self.on_stale(number),
+            Frame::Row { from, kept } => self.on_row(from, kept),
+            Frame::Ack { epoch, .. } | Frame::Void { epoch, .. } => {
+                self.local().kept.retain(|kept| kept.row.epoch != epoch);
+            }
+            Frame::Restore { life, row, .. } => self.on_restore(life, row),
+            Frame::TakeBack { life, epoch, .. } => self.on_take_back(life, epoch),
+            Frame::Low { from, low, .. } => self.learn_low(from, low),
+            Frame::AckAtBox { .. } | Frame::Claim { .. } => {}
+        }
+    }
+
+    pub(super) fn is_fenced(&mut self, from: u8) -> bool {
+        self.rules() != Rules::NotFenced && self.local().living >> from & 1 == 0
+    }
+
+    pub(super) fn on_answer(&mut self, from: u8, number: Number, value: Value, lineage: u8) {
+        let flights = self.local().flights;
+        let flight = flights.iter().find(|flight| flight.number == number);
+        if let Some(&flight) = flight.filter(|_| !self.is_fenced(from)) {
+            self.complete(flight, value, lineage);
+            self.launch();
+        }
+    }
+
+    /// The access returns to the head of the queue; the localize gets a new number.
+    pub(super) fn on_stale(&mut self, number: Number) {
+        let flights = self.local().flights;
+        if flights.iter().any(|flight| flight.number == number) {
+            self.local().flights.retain(|flight| flight.number != number);
+            if self.rules() == Rules::RenumberAboveLocalize {
+                self.launch_one();
+            }
+            self.launch();
+        }
+        if self.local().localize == number {
+            self.open_localize();
+        }
+    }
+}
