@@ -30,6 +30,8 @@ FRAME_BYTES_MAX = 2048
 HEADER_BYTES = 74
 OP_BYTES = 54
 PATIENCE_S = 20
+# Frames of a capture that a port takes at once; one that writes keeps what is less.
+BURST = 32
 PROMPT = b"pipeline> "
 ENABLE = "thread 1 pipeline P enable"
 # An op frame of nobody's: whatever came before it is over when it has been echoed so many times.
@@ -209,8 +211,8 @@ class Pipeline:
             theirs.setblocking(False)
             fd = theirs.fileno()
             if port in captures:
-                io.append(f"port in {port} ethdev net_pcap{port} rxq 0 bsz 32")
-                io.append(f"port out {port} ethdev net_pcap{port} txq 0 bsz 32")
+                io.append(f"port in {port} ethdev net_pcap{port} rxq 0 bsz {BURST}")
+                io.append(f"port out {port} ethdev net_pcap{port} txq 0 bsz {BURST}")
                 continue
             io.append(f"port in {port} fd {fd} mtu {FRAME_BYTES_MAX} mempool M bsz 1")
             io.append(f"port out {port} fd {fd} bsz 1")
