@@ -61,7 +61,7 @@ pub struct Config {
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each: less CPU, but see
-    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default false.
+    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default true.
     pub offload: bool,
     /// How long the aggregator may take to answer the first handshake. Default 5 s.
     pub connect_timeout: Duration,
@@ -93,7 +93,7 @@ impl Config {
             numbers: Numbers::Fixed,
             lanes: 1,
             mtu: 1500,
-            offload: false,
+            offload: true,
             connect_timeout: Duration::from_secs(5),
             member_timeout: Duration::from_secs(30),
             close_linger: Duration::from_secs(2),

@@ -136,6 +136,10 @@ impl<P: Port> Port for Wrapped<P> {
         each!(self, port => port.recycles(frame_len))
     }
 
+    fn merges(&self) -> bool {
+        each!(self, port => port.merges())
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         each!(self, port => port.free(frames));
     }

@@ -309,8 +309,13 @@ impl Play<'_> {
         let script = Rc::new(RefCell::new(self.script(capture)?));
         let head = &self.recording.head.lanes[self.lane];
         let info = self.recording.info(self.lane);
-        let port =
-            ScriptPort::new(Rc::clone(&script), info, head.buffer_len, head.recycled_len_max);
+        let port = ScriptPort::new(
+            Rc::clone(&script),
+            info,
+            head.buffer_len,
+            head.recycled_len_max,
+            head.merges,
+        );
         let mut port = alone(port, &self.recording.settings.lanes);
         if let Some(recorder) = anew.and_then(|anew| anew.lane(self.lane)) {
             port.record(recorder);

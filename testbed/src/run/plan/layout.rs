@@ -172,7 +172,7 @@ impl Layout<'_> {
             tls: self.tls(&worker_identity(rank)),
             mtu: u16::try_from(self.scenario.lab.mtu).expect("an MTU is below 65,536"),
             checksums: self.io == Io::Bmv2,
-            offload: self.scenario.push.is_some() && self.io == Io::Udp,
+            offload: self.io == Io::Udp,
             link_delay_us: 0,
             seed,
             scenario: self.scenario.clone(),
