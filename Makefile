@@ -84,14 +84,14 @@ bench: build ## the figures of the README's table; takes some minutes on a quiet
 	run $$weft bench allreduce -b 64M -e 64M -w 4 -n 1 --warmup-iters 0 --io dpdk \
 		--rate-mbit 100 --type f32; \
 	run $$weft bench gate; \
-	if [ "$$(id -u)" = 0 ]; then run testbed/bench/peers/allreduce.sh; \
-		else echo "bench: OpenMPI and Gloo beside Weft need root: make bench-peers"; fi; \
+	run $$weft bench allreduce --peers; \
 	[ -z "$$failed" ] || { echo "bench: failed$$failed" >&2; exit 1; }
 
 .PHONY: bench-peers
-bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, on shaped links; needs root
+bench-peers: build ## OpenMPI's and Gloo's allreduce beside Weft's, shaped and not; some minutes
 	@testbed/deploy/install-deps.sh bench
-	testbed/bench/peers/allreduce.sh
+	$(RELEASE)/weft bench allreduce --peers
+	$(RELEASE)/weft bench allreduce --peers --rates 0 --mtus 9000,65535
 
 .PHONY: bench-parts
 bench-parts: ## the kernels and the planner (criterion), the controller's load, a DPDK burst's cost

@@ -70,7 +70,7 @@ fn any_row() -> RowSection {
 #[test]
 fn two_lanes_with_loss_give_the_right_sums() {
     const CHUNKS: usize = 330;
-    let row = &RowSection { elements: 64, window: 64, exponent: Some(0), ..any_row() };
+    let row = &RowSection { elements: 64.into(), window: 64, exponent: Some(0), ..any_row() };
     let node = Node::start(&node::Config::new(2).job(JobSection::new(0)).row(0, 0, 3, row));
     let fired = together(3, |rank| {
         let config = node.client(0, 0, rank).lanes(2);
@@ -96,7 +96,7 @@ fn two_lanes_with_loss_give_the_right_sums() {
 fn floats_are_summed_in_rank_order_bit_for_bit() {
     const LEN: usize = 5000;
     let row = &RowSection {
-        elements: 128,
+        elements: 128.into(),
         window: 32,
         element_type: ElementType::F32,
         sum_order: SumOrder::Rank,
@@ -132,8 +132,12 @@ fn floats_are_summed_in_rank_order_bit_for_bit() {
 #[test]
 fn bf16_sums_are_rounded_once() {
     const LEN: usize = 3001;
-    let row =
-        &RowSection { elements: 256, window: 32, element_type: ElementType::Bf16, ..any_row() };
+    let row = &RowSection {
+        elements: 256.into(),
+        window: 32,
+        element_type: ElementType::Bf16,
+        ..any_row()
+    };
     let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 2, row));
     let sums = together(2, |rank| {
         let mut session =
@@ -163,9 +167,9 @@ fn bf16_sums_are_rounded_once() {
 fn a_lease_that_runs_out_is_renewed_within_a_round() {
     const ROUNDS: u32 = 12;
     // 20 chunks a round: 64 steps last for three rounds, and the exponents' row for 64.
-    let data = &RowSection { elements: 64, window: 16, chunks_max: 64, ..any_row() };
+    let data = &RowSection { elements: 64.into(), window: 16, chunks_max: 64, ..any_row() };
     let exponents = &RowSection {
-        elements: 64,
+        elements: 64.into(),
         window: 16,
         operation: Operation::Max,
         exponent: Some(0),
@@ -199,8 +203,13 @@ fn a_lease_that_runs_out_is_renewed_within_a_round() {
 
 #[test]
 fn a_round_longer_than_any_lease_is_refused() {
-    let row =
-        &RowSection { elements: 64, window: 16, chunks_max: 64, exponent: Some(0), ..any_row() };
+    let row = &RowSection {
+        elements: 64.into(),
+        window: 16,
+        chunks_max: 64,
+        exponent: Some(0),
+        ..any_row()
+    };
     let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 1, row));
     let mut session = Session::connect(&node.client(0, 0, 0)).expect("joins");
     let error = session.allreduce_i32(&mut vec![0; 65 * 64]).expect_err("65 chunks of 64");
@@ -211,7 +220,7 @@ fn a_round_longer_than_any_lease_is_refused() {
 #[test]
 fn a_late_worker_costs_the_others_a_window_at_most() {
     const WINDOW: u64 = 64;
-    let row = &RowSection { elements: 256, window: 64, exponent: Some(0), ..any_row() };
+    let row = &RowSection { elements: 256.into(), window: 64, exponent: Some(0), ..any_row() };
     let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 3, row));
     let ready = Barrier::new(3);
     let repeats = together(3, |rank| {
@@ -245,7 +254,7 @@ fn a_late_worker_costs_the_others_a_window_at_most() {
 
 #[test]
 fn a_worker_that_comes_back_ends_the_others_session() {
-    let row = &RowSection { elements: 64, window: 16, exponent: Some(0), ..any_row() };
+    let row = &RowSection { elements: 64.into(), window: 16, exponent: Some(0), ..any_row() };
     let node = Node::start(&node::Config::new(1).job(JobSection::new(0)).row(0, 0, 3, row));
     let begun = Instant::now();
     let errors = together(3, |rank| {
@@ -291,7 +300,7 @@ fn named(id: u16, name: &str) -> JobSection {
 
 #[test]
 fn a_greedy_job_and_a_dying_one_change_nothing_for_a_third() {
-    let row = &RowSection { elements: 64, window: 16, exponent: Some(0), ..any_row() };
+    let row = &RowSection { elements: 64.into(), window: 16, exponent: Some(0), ..any_row() };
     let config = node::Config::new(1)
         .job(JobSection {
             slots_max: 16,
@@ -356,7 +365,7 @@ fn a_greedy_job_and_a_dying_one_change_nothing_for_a_third() {
 
 #[test]
 fn a_configuration_that_does_not_fit_is_one_line_in_seconds() {
-    let row = &RowSection { elements: 256, window: 16, exponent: Some(0), ..any_row() };
+    let row = &RowSection { elements: 256.into(), window: 16, exponent: Some(0), ..any_row() };
     let node = Node::start(&node::Config::new(2).job(JobSection::new(0)).row(0, 0, 1, row));
     let refusal = |config: &Config| {
         let begun = Instant::now();

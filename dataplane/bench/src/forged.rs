@@ -267,7 +267,7 @@ mod tests {
         let row = RowSection {
             exponent: Some(0),
             window: 64,
-            elements: 16,
+            elements: 16.into(),
             integrity: Integrity::None,
             ..RowSection::new(0, 0, members.collect())
         };

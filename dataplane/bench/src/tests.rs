@@ -52,7 +52,7 @@ fn settings_with(
         RowSection {
             exponent: Some(0),
             window: 64,
-            elements: 16,
+            elements: 16.into(),
             integrity,
             ..RowSection::new(
                 job.id,

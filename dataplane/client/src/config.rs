@@ -75,7 +75,7 @@ pub struct Config {
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each: less CPU, but see
-    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default false.
+    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default true.
     pub offload: bool,
     /// Frame buffers of the port, of `mtu + 14` bytes each. Default 1024.
     pub frame_count: usize,
@@ -113,7 +113,7 @@ impl Config {
             io: Io::Auto,
             lanes: 1,
             mtu: 1500,
-            offload: false,
+            offload: true,
             frame_count: 1024,
             dscp: 0,
             connect_timeout: Duration::from_secs(5),

@@ -146,7 +146,7 @@ impl<P: Port> Io<P> {
         let now = self.now();
         let received = self.port.rx_burst(now, &mut self.rx);
         let is_all = self.backlog.is_over(self.rx.is_full());
-        for mut frame in self.rx.drain(..) {
+        for frame in &mut self.rx {
             let frame = frame.as_mut();
             // What an engine refuses it has counted; there is nothing else to do about it.
             let _ = match &mut workers.other {
@@ -156,6 +156,7 @@ impl<P: Port> Io<P> {
                 _ => workers.active.handle_frame(now, frame, payload),
             };
         }
+        self.port.free(&mut self.rx);
         (received, is_all.then_some(now))
     }
 }

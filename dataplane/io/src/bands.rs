@@ -180,7 +180,7 @@ impl<P: Port> Port for Banded<P> {
         self.port.wait(timeout_ns.min(until_free));
     }
 
-    forward_port!(port: alloc, copy, recycles, free, info, stats, carried, is_open, waker);
+    forward_port!(port: alloc, copy, recycles, merges, free, info, stats, carried, is_open, waker);
 }
 
 /// Bands: seven of jobs, and the rest.

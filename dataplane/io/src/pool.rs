@@ -38,6 +38,17 @@ impl Pool {
         Some(PoolFrame { buffer: Some(buffer), home: Arc::clone(&self.free) })
     }
 
+    /// Makes a frame of this pool an empty one, as [`Pool::alloc`] would give it; a frame of another
+    /// pool goes home.
+    pub(crate) fn renew(&self, mut frame: PoolFrame) -> Option<PoolFrame> {
+        if !Arc::ptr_eq(&frame.home, &self.free) {
+            return None;
+        }
+        let buffer = frame.held_mut();
+        (buffer.len, buffer.is_apart, buffer.arrived_ns) = (0, false, 0);
+        Some(frame)
+    }
+
     /// Buffers not in use at this moment.
     #[must_use]
     pub fn free_count(&self) -> usize {

@@ -88,6 +88,12 @@ pub trait Port {
         false
     }
 
+    /// True when neighbours in a burst that go to one destination may leave as one: then it pays to
+    /// offer what goes there together. By default they do not.
+    fn merges(&self) -> bool {
+        false
+    }
+
     /// Returns frames to the pool, emptying `frames`; a port may do it in bulk.
     fn free(&mut self, frames: &mut Burst<Self::Frame>) {
         frames.clear();
@@ -166,6 +172,11 @@ macro_rules! forward_port {
     (@ $port:ident recycles) => {
         fn recycles(&self, frame_len: usize) -> bool {
             self.$port.recycles(frame_len)
+        }
+    };
+    (@ $port:ident merges) => {
+        fn merges(&self) -> bool {
+            self.$port.merges()
         }
     };
     (@ $port:ident free) => {

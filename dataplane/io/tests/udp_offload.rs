@@ -74,6 +74,40 @@ fn runs_arrive_as_they_were_sent() {
 }
 
 #[test]
+fn runs_of_changing_lengths_are_cut_where_they_were_joined() {
+    let mut worker = open("127.0.0.1", true);
+    let mut server = open("127.0.0.1", true);
+    let route = encap(worker.local_addr(), server.local_addr());
+    let mut mark = 0u8;
+    // As long as the last, shorter, longer, too short to learn from, and a shorter end.
+    for lens in [
+        vec![1000; 20],
+        vec![1000; 20],
+        vec![700; 20],
+        vec![1100; 20],
+        vec![40; 20],
+        vec![1100; 3],
+        vec![1100, 1100, 900],
+        vec![40],
+        vec![2000; 9],
+    ] {
+        let first = mark;
+        let mut tx = Burst::new();
+        for len in &lens {
+            tx.push(datagram(&mut worker, &route, &vec![mark; *len]));
+            mark += 1;
+        }
+        assert_eq!(worker.tx_burst(NOW, &mut tx), lens.len());
+        let frames = receive(&mut server, lens.len());
+        for (index, (frame, len)) in frames.iter().zip(&lens).enumerate() {
+            let expected = vec![first + u8::try_from(index).expect("few"); *len];
+            assert_eq!(payload(frame.as_ref()), expected, "{index} of {lens:?}");
+        }
+    }
+    assert_eq!(server.stats().rx_errors, 0);
+}
+
+#[test]
 fn what_a_burst_has_no_room_for_comes_with_the_next() {
     let addr = "127.0.0.1:0".parse().expect("an address");
     let mut worker = open("127.0.0.1", true);

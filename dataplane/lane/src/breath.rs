@@ -13,7 +13,10 @@ use weft_kernel::RUN_MAX;
 use weft_wire::Nanos;
 use weft_wire::header::HEADER_LEN;
 
+use self::outbox::Outbox;
 use crate::engine::LaneEngine;
+
+mod outbox;
 
 /// Makes `spare` a copy of `frame`; `None` if its buffer is too small.
 fn rewritten<F: Frame>(mut spare: F, frame: &[u8]) -> Option<F> {
@@ -59,7 +62,7 @@ pub type AggregatorLane<P> = RoleLane<P, Aggregator>;
 pub struct RoleLane<P: Port, E: LaneEngine> {
     port: P,
     engine: E,
-    tx: Burst<P::Frame>,
+    outbox: Outbox<P::Frame>,
     /// Frames that wait to be summed, by run.
     runs: [ArrayVec<P::Frame, RUN_MAX>; RUNS_MAX],
     /// Frames of no further use; where the port recycles, the next answers' copies.
@@ -84,9 +87,9 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
     /// Puts an engine on a port.
     pub fn new(port: P, engine: E) -> Self {
         Self {
+            outbox: Outbox::new(port.merges()),
             port,
             engine,
-            tx: Burst::new_const(),
             runs: [const { ArrayVec::new_const() }; RUNS_MAX],
             done: Burst::new_const(),
             stats: LaneStats::default(),
@@ -323,23 +326,14 @@ impl<P: Port, E: LaneEngine> RoleLane<P, E> {
         }
     }
 
-    // In a function of its own each frame costs some 20 instructions more.
     #[inline(always)]
     fn send(&mut self, now: Nanos, frame: P::Frame) {
-        if self.tx.is_full() {
-            self.flush(now);
-        }
-        self.tx.push(frame);
+        self.stats.tx_dropped += self.outbox.push(now, &mut self.port, frame);
     }
 
     /// Offers what is waiting to the port once; what it refuses is loss.
     fn flush(&mut self, now: Nanos) {
-        if self.tx.is_empty() {
-            return;
-        }
-        self.port.tx_burst(now, &mut self.tx);
-        self.stats.tx_dropped += self.tx.len() as u64;
-        self.port.free(&mut self.tx);
+        self.stats.tx_dropped += self.outbox.flush(now, &mut self.port);
     }
 }
 

@@ -19,7 +19,8 @@ use weft_engine::table::{
 };
 use weft_io::marks::JobMarks;
 use weft_io::udp::SOCKETS_MAX;
-use weft_wire::frame::Endpoint;
+use weft_wire::frame::{Endpoint, IPV4_LEN, IPV6_LEN, UDP_LEN};
+use weft_wire::header::HEADER_LEN;
 use weft_wire::hello::Integrity;
 use weft_wire::{JobId, MacAddr, Rank};
 
@@ -341,13 +342,22 @@ fn resolve_row(config: &NodeConfig, index: usize, row: &RowSection) -> Result<Ro
         sum_order: row.sum_order,
         overflow: row.overflow,
         integrity: row.integrity,
-        elements: row.elements,
+        elements: row.elements.resolve(payload_len_max(config), row.element_type.len_bytes()),
         window: row.window,
         chunks_max: row.chunks_max,
         exponent: row.exponent,
         fan_in: row.fan_in.unwrap_or(0),
         parent: parent.transpose()?,
     })
+}
+
+/// Bytes of elements that one packet has room for; on a switch those that its program sums.
+fn payload_len_max(config: &NodeConfig) -> usize {
+    if let Some(section) = &config.switch {
+        return usize::from(section.elements) * 4;
+    }
+    let ip_len = if config.port.ip.ip.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+    usize::from(config.port.mtu).saturating_sub(ip_len + UDP_LEN + HEADER_LEN)
 }
 
 /// Sockets on consecutive ports from `port.udp_port` on that a box needs whose lanes send from

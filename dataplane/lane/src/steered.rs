@@ -224,6 +224,7 @@ impl<P: Port> Port for SteeredPort<P> {
     }
 
     forward_port!(inner: alloc, copy, recycles, free, info, carried, is_open, waker);
+    forward_port!(inner: merges);
 }
 
 /// Where a [`RelayPort`] takes its frames from.

@@ -189,6 +189,10 @@ impl<P: Port> Port for Wrapped<P> {
         each!(Outer { Plain, Banded }, &self.outer, port => port.recycles(frame_len))
     }
 
+    fn merges(&self) -> bool {
+        each!(Outer { Plain, Banded }, &self.outer, port => port.merges())
+    }
+
     fn free(&mut self, frames: &mut Burst<P::Frame>) {
         each!(Outer { Plain, Banded }, &mut self.outer, port => port.free(frames));
     }
@@ -239,6 +243,10 @@ impl<P: Port> Port for Chain<P> {
 
     fn recycles(&self, frame_len: usize) -> bool {
         each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.recycles(frame_len))
+    }
+
+    fn merges(&self) -> bool {
+        each!(Chain { Plain, Traced, Faulty, Both }, self, port => port.merges())
     }
 
     fn free(&mut self, frames: &mut Burst<P::Frame>) {

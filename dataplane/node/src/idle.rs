@@ -26,8 +26,10 @@ impl Idle {
             return None;
         }
         self.empty_breaths = self.empty_breaths.saturating_add(1);
-        if self.config.breaths == 0 || self.empty_breaths < self.config.breaths {
-            return None;
+        match self.config.breaths {
+            None | Some(0) => return None,
+            Some(breaths) if self.empty_breaths < breaths => return None,
+            Some(_) => {}
         }
         let pause_ns = (self.pause_us * 1000).min(until_due_ns);
         self.pause_us = (self.pause_us * 2).min(self.config.pause_max_us);
@@ -39,7 +41,8 @@ impl Idle {
 mod tests {
     use super::*;
 
-    const CONFIG: IdleSection = IdleSection { breaths: 3, pause_min_us: 50, pause_max_us: 150 };
+    const CONFIG: IdleSection =
+        IdleSection { breaths: Some(3), pause_min_us: 50, pause_max_us: 150 };
 
     #[test]
     fn pauses_begin_after_the_empty_breaths_and_double_to_the_limit() {
@@ -61,10 +64,10 @@ mod tests {
 
     #[test]
     fn it_never_sleeps_past_what_is_due_nor_when_told_not_to() {
-        let mut idle = Idle::new(IdleSection { breaths: 1, ..CONFIG });
+        let mut idle = Idle::new(IdleSection { breaths: Some(1), ..CONFIG });
         assert_eq!(idle.after_breath(0, 7), Some(7));
         assert_eq!(idle.after_breath(0, 0), None);
-        let mut never = Idle::new(IdleSection { breaths: 0, ..CONFIG });
+        let mut never = Idle::new(IdleSection { breaths: Some(0), ..CONFIG });
         assert!((0..1000).all(|_| never.after_breath(0, u64::MAX).is_none()));
     }
 }

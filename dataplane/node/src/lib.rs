@@ -11,6 +11,7 @@
 //! | [`node`] | opens the port, runs the lanes, ends them |
 //! | [`record`] | keeps what the engines met, and what they began with |
 //! | [`lane`] | one lane's thread |
+//! | `buffers` | decides how much a box's sockets have to hold |
 //! | [`idle`] | decides when a lane sleeps |
 //! | [`host`] | ARP, NDP and ping through smoltcp |
 //! | [`environment`] | finds out before the start why a start would fail |
@@ -25,6 +26,7 @@
 
 pub mod agent;
 pub mod bands;
+mod buffers;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -27,6 +27,7 @@ use weft_lane::{AggregatorLane, LanePort, RelayPort, RoleLane, Settings, Wrapped
 use weft_wire::frame::{ETHERNET_LEN, Endpoint};
 use weft_wire::{JobId, Nanos};
 
+use crate::buffers;
 use crate::control::NodeControl;
 use crate::durable::{JournalLink, Stored};
 use crate::environment;
@@ -75,7 +76,7 @@ pub fn run(settings: &Settings, options: Options, stored: Stored) -> Result<Repo
         stop: options.stop,
         is_over: AtomicBool::new(false),
         start,
-        idle: config.idle,
+        idle: config.idle.on(config.port.io == Io::Udp),
         shm: OnceLock::new(),
         control: options.control,
         snapshot_period_ns: watched.then(|| period_s.saturating_mul(1_000_000_000)),
@@ -131,15 +132,19 @@ impl Node<'_> {
         {
             return Err(NodeError::Environment(line));
         }
+        let asked = buffers::asked(&self.settings.table, section.socket_buffer_bytes);
         let port = UdpPort::open(&UdpConfig {
             socket_count: self.settings.udp_sockets,
             mtu: usize::from(section.mtu),
             frame_count: section.frame_count,
-            socket_buffer_bytes: section.socket_buffer_bytes,
+            socket_buffer_bytes: asked,
             offload: section.offload,
             ipv4_checksum: self.settings.has_checksums(),
             ..UdpConfig::new(self.settings.table.local.addr)
         })?;
+        if let Some(line) = buffers::shortfall(port.granted(), asked) {
+            weft_process::say!("weft-node: warning: {line}");
+        }
         let relay = self.settings.relay();
         let sender = |_| {
             let pool = Pool::new(section.frame_count, usize::from(section.mtu) + ETHERNET_LEN);

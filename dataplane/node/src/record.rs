@@ -106,6 +106,9 @@ pub struct LaneHead {
     /// The longest frame that may become a copy of another; absent where none may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recycled_len_max: Option<usize>,
+    /// Whether frames were sorted by destination ([`Port::merges`]).
+    #[serde(default)]
+    pub merges: bool,
 }
 
 /// What a recording begins with.
@@ -254,6 +257,7 @@ fn lane_head<P: Port>(port: &mut LanePort<P>) -> LaneHead {
         mtu: info.mtu,
         buffer_len,
         recycled_len_max: recycled_len_max(&*port, buffer_len),
+        merges: port.merges(),
     }
 }
 

@@ -270,7 +270,7 @@ fn members_of_a_leaf_whose_roots_lease_is_removed_end_with_the_reason() {
         NodeConfig::new(PortSection { udp_port: port, ..section })
     };
     let row = |members| RowSection {
-        elements: 64,
+        elements: 64.into(),
         window: 16,
         exponent: Some(0),
         fan_in: Some(2),

@@ -55,7 +55,12 @@ fn setup(name: &str, shards: u16, change: impl FnOnce(&mut NodeConfig)) -> Setup
 
 fn row(members: Vec<MemberSection>) -> RowSection {
     let elements = u16::try_from(ELEMENTS).expect("few");
-    RowSection { elements, window: 16, exponent: Some(0), ..RowSection::new(0, 1, members) }
+    RowSection {
+        elements: elements.into(),
+        window: 16,
+        exponent: Some(0),
+        ..RowSection::new(0, 1, members)
+    }
 }
 
 fn config(port: u16, shards: u16, row: RowSection) -> NodeConfig {

@@ -30,6 +30,7 @@ mod check;
 mod controller;
 mod defaults;
 mod dpdk;
+mod elements;
 mod faults;
 mod job;
 mod port;
@@ -53,6 +54,7 @@ pub use bands::{BandsBy, BandsSection};
 pub use bench::{BenchMode, BenchSection, LeaseName};
 pub use controller::ControllerSection;
 pub use dpdk::DpdkSection;
+pub use elements::Elements;
 pub use faults::{FaultsSection, TraceSection};
 pub use job::JobSection;
 pub use port::{Io, PortSection};
@@ -196,12 +198,15 @@ impl Default for LcoresSection {
 }
 
 /// `[idle]`: after `breaths` empty bursts in a row a lane sleeps, first for `pause_min_us`, then
-/// doubling up to `pause_max_us`, until a frame comes. A sleeping UDP lane wakes at once.
+/// doubling up to `pause_max_us`, until a frame comes. A sleeping UDP lane wakes at once, so it
+/// sleeps for `pause_max_us` from the first time on.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdleSection {
-    /// Empty bursts before the first sleep; 0 never sleeps. Default 512.
-    pub breaths: u32,
+    /// Empty bursts before the first sleep; 0 never sleeps. Default 512; on `udp` 1, for there each
+    /// is a system call, and workers on the same host may want the CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaths: Option<u32>,
     /// First pause in microseconds. Default 50.
     pub pause_min_us: u64,
     /// Longest pause in microseconds, at most 100000. Default 1000.
@@ -210,6 +215,16 @@ pub struct IdleSection {
 
 impl Default for IdleSection {
     fn default() -> Self {
-        Self { breaths: 512, pause_min_us: 50, pause_max_us: 1000 }
+        Self { breaths: None, pause_min_us: 50, pause_max_us: 1000 }
+    }
+}
+
+impl IdleSection {
+    /// What it means on a port that wakes its lane at once, or does not.
+    #[must_use]
+    pub fn on(self, wakes_at_once: bool) -> Self {
+        let (breaths, pause_min_us) =
+            if wakes_at_once { (1, self.pause_max_us) } else { (512, self.pause_min_us) };
+        Self { breaths: self.breaths.or(Some(breaths)), pause_min_us, ..self }
     }
 }

@@ -1,8 +1,7 @@
 /*
- * gloo::allreduce of floats over TCP: as mpi_allreduce.c, but every rank prints its own mean and the
- * script takes the slowest. Ranks meet through files in DIRECTORY.
+ * gloo::allreduce of floats over TCP: as mpi_allreduce.c. Ranks meet through files in DIRECTORY.
  *
- * gloo_allreduce LABEL COUNT ITERATIONS RANK RANKS ADDRESS DIRECTORY
+ * gloo_allreduce COUNT WARM_UP ITERATIONS RANK RANKS ADDRESS DIRECTORY
  */
 #include <chrono>
 #include <memory>
@@ -44,11 +43,13 @@ void meet(std::shared_ptr<gloo::Context> context, uint32_t tag)
 int main(int argc, char **argv)
 {
 	if (argc != 8) {
-		fprintf(stderr, "usage: %s LABEL COUNT ITERATIONS RANK RANKS ADDRESS DIRECTORY\n", argv[0]);
+		fprintf(stderr, "usage: %s COUNT WARM_UP ITERATIONS RANK RANKS ADDRESS DIRECTORY\n",
+			argv[0]);
 		return 2;
 	}
-	const size_t count = std::stoull(argv[2]);
-	const int iterations = std::stoi(argv[3]), rank = std::stoi(argv[4]), ranks = std::stoi(argv[5]);
+	const size_t count = std::stoull(argv[1]);
+	const int warm_up = std::stoi(argv[2]), iterations = std::stoi(argv[3]);
+	const int rank = std::stoi(argv[4]), ranks = std::stoi(argv[5]);
 
 	gloo::transport::tcp::attr where;
 	where.hostname = argv[6];
@@ -58,20 +59,27 @@ int main(int argc, char **argv)
 	context->connectFullMesh(store, device);
 
 	std::vector<float> data(count);
-	fill(data.data(), count, rank);
-	sum(context, data.data(), count / 100, 1);
-	double seconds = 0;
-	size_t wrong = 0;
+	std::vector<double> seconds(static_cast<size_t>(iterations));
+	struct measured measured = { seconds.data(), 0, 0, 0, 0 };
 
-	for (int i = 0; i < iterations; i++) {
+	for (int i = -warm_up; i < iterations; i++) {
 		fill(data.data(), count, rank);
+		meet(context, 1);
+		const double cpu = cpu_seconds();
+		const unsigned long long sent = sent_bytes();
 		meet(context, 2);
 		const auto begun = std::chrono::steady_clock::now();
 		sum(context, data.data(), count, 3);
-		seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-		wrong += count_wrong(data.data(), count, ranks);
+		const auto took = std::chrono::steady_clock::now() - begun;
+		if (i < 0)
+			continue;
+		seconds[static_cast<size_t>(measured.count++)] = std::chrono::duration<double>(took).count();
+		measured.cpu_seconds += cpu_seconds() - cpu;
+		measured.sent_bytes += sent_bytes() - sent;
+		measured.wrong += count_wrong(data.data(), count, ranks);
 	}
-	print_row(argv[1], count, ranks, seconds / iterations, wrong);
 	meet(context, 4);
+	print_measured(rank, &measured);
+	meet(context, 5);
 	return 0;
 }

@@ -7,13 +7,11 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde::Serialize;
-use weft_config::node::{JobSection, NodeConfig, RowSection};
-use weft_config::to_toml;
+use weft_config::node::{Elements, JobSection, NodeConfig, RowSection};
 use weft_io::Port;
 use weft_io::memory;
 use weft_kernel::Kernels;
@@ -21,10 +19,9 @@ use weft_lane::AggregatorLane;
 use weft_wire::header::ElementType;
 
 use super::member::{self, MemberPlan, MemberResult};
-use super::process::{BenchError, Program, Running};
+use super::network::{BOX_PORT, MEMBER_PORT, Network, failed_member};
+use super::process::BenchError;
 use super::statistics::median;
-use crate::lab::topology::{Star, Topology};
-use crate::lab::{self, LabName, netns, tc::Rate};
 use crate::run::{Io, box_config, breathe_until};
 
 /// What to measure.
@@ -170,6 +167,9 @@ fn member_plans(
         sizes: settings.sizes.clone(),
         warm_up: settings.warm_up,
         iterations: settings.iterations,
+        mtu: MTU,
+        offload: settings.io == Io::Udp,
+        aggregator_pid: None,
     };
     (0..settings.workers).map(plan).collect()
 }
@@ -217,138 +217,34 @@ fn in_memory(settings: &Settings) -> Result<Vec<Vec<MemberResult>>, BenchError> 
     })
 }
 
-fn failed_member(stderr: String) -> BenchError {
-    BenchError::Process { program: "a worker".to_owned(), how: "failed".to_owned(), stderr }
-}
-
 /// The aggregator's configuration.
 fn config(settings: &Settings, plans: &[MemberPlan], interface: &str) -> NodeConfig {
     let members = plans.iter().map(|plan| plan.local.into()).collect();
     let row = RowSection {
         element_type: settings.element_type,
-        elements: elements(settings.element_type),
+        elements: Elements::Auto,
         window: WINDOW,
         exponent: (settings.element_type == ElementType::I32).then_some(0),
         ..RowSection::new(0, 0, members)
     };
-    let mut config = box_config("a0", settings.io, plans[0].aggregator, 1500, interface);
+    let mut config = box_config("a0", settings.io, plans[0].aggregator, u32::from(MTU), interface);
     config.dpdk.memory_mib = 128;
     NodeConfig { job: vec![JobSection::new(0)], row: vec![row], ..config }
-}
-
-fn elements(element_type: ElementType) -> u16 {
-    if element_type == ElementType::Bf16 { 512 } else { 256 }
-}
-
-/// A lab that is taken down with its handle.
-struct OwnLab(LabName);
-
-impl Drop for OwnLab {
-    fn drop(&mut self) {
-        if let Err(error) = lab::down(&self.0) {
-            weft_process::say!("weft: {error}; `weft lab down {}`", self.0);
-        }
-    }
 }
 
 fn in_processes(
     settings: &Settings,
     directory: &Path,
 ) -> Result<Vec<Vec<MemberResult>>, BenchError> {
-    let node = Program::node()?;
-    let node = if settings.io == Io::Dpdk { node.with_dpdk()? } else { node };
-    let lab = settings.lab.then(|| own_lab(settings)).transpose()?;
-    let (aggregator, local): (SocketAddr, Box<dyn Fn(u8) -> SocketAddr>) = match &lab {
-        Some((_, topology)) => {
-            let address = |name: &str| topology.host(name).and_then(|host| host.ip);
-            let ips: Vec<_> = (0..settings.workers)
-                .filter_map(|rank| address(&format!("w{rank}")))
-                .map(|cidr| cidr.address)
-                .collect();
-            let ip = address("a0").map(|cidr| cidr.address);
-            let ip = ip.ok_or_else(|| failed_member("the lab has no a0".to_owned()))?;
-            (
-                SocketAddr::new(ip, BOX_PORT),
-                Box::new(move |rank| SocketAddr::new(ips[usize::from(rank)], MEMBER_PORT)),
-            )
-        }
-        None => {
-            // High enough to leave the ports of other runs alone, low enough for 64 workers.
-            let base = 40_000 + u16::try_from(std::process::id() % 200).unwrap_or(0) * 100;
-            (
-                SocketAddr::from(([127, 0, 0, 1], base)),
-                Box::new(move |rank| {
-                    SocketAddr::from(([127, 0, 0, 1], base + 1 + u16::from(rank)))
-                }),
-            )
-        }
+    let network = if settings.lab {
+        let rate = settings.rate_mbit;
+        Network::lab(settings.io, settings.workers, rate, MTU, false)?
+    } else {
+        Network::loopback()
     };
-    let plans = member_plans(settings, aggregator, local);
-    let namespace = |name: &str| lab.as_ref().map(|(lab, _)| lab.0.namespace(name));
-    let interface = lab.as_ref().map(|(_, topology)| interface_of(topology, "a0"));
-    let file = directory.join("aggregator.toml");
-    let config = config(settings, &plans, interface.as_deref().unwrap_or("lo"));
-    std::fs::write(&file, to_toml(&config))
-        .map_err(BenchError::system(format!("writing {}", file.display())))?;
-    let mut command = program(node.path(), namespace("a0").as_deref());
-    command.arg("--config").arg(&file).env("RUNTIME_DIRECTORY", directory);
-    let mut aggregator = Running::start("weft-node", &mut command)?;
-    aggregator.wait_for("\"ready\":true")?;
-    let this = std::env::current_exe().map_err(BenchError::system("finding this program"))?;
-    let mut members = Vec::new();
-    for plan in &plans {
-        let name = format!("w{}", plan.rank);
-        let mut command = program(&this, namespace(&name).as_deref());
-        command.args(["bench", "member"]);
-        let text = serde_json::to_string(plan).expect("a plan is a JSON object");
-        members.push(Running::start_with(&name, &mut command, &text)?);
-    }
-    let mut results = Vec::new();
-    for member in members {
-        let stdout = member.finish()?;
-        let lines = stdout.lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>();
-        results.push(lines.map_err(|error| failed_member(error.to_string()))?);
-    }
-    aggregator.interrupt()?;
-    Ok(results)
-}
-
-fn own_lab(settings: &Settings) -> Result<(OwnLab, Topology), BenchError> {
-    let refused = |error: &dyn std::error::Error| BenchError::Lab(error.to_string());
-    let mut topology = Topology::star(&Star {
-        workers: settings.workers,
-        aggregators: 1,
-        rate: settings.rate_mbit.and_then(|rate| Rate::from_mbit(f64::from(rate))),
-        mtu: 1500,
-    })
-    .map_err(|error| refused(&error))?;
-    for link in &mut topology.links {
-        if link.ends.iter().any(|end| end.node == "a0") {
-            link.shapes = [None; 2];
-        }
-    }
-    if matches!(settings.io, Io::AfPacket | Io::Dpdk) {
-        topology.leave_address_to_port("a0");
-    }
-    let name = LabName::of_this_process("bench");
-    let built = lab::up(&name, &topology).map_err(|error| refused(&error))?;
-    for warning in &built.warnings {
-        weft_process::say!("weft: warning: {warning}");
-    }
-    Ok((OwnLab(name), topology))
-}
-
-fn interface_of(topology: &Topology, node: &str) -> String {
-    let ends = topology.links.iter().flat_map(|link| &link.ends);
-    let end = ends.into_iter().find(|end| end.node == node);
-    end.map_or_else(|| "lo".to_owned(), |end| end.interface.clone())
-}
-
-fn program(path: &Path, namespace: Option<&str>) -> Command {
-    match namespace {
-        Some(namespace) => netns::command(namespace, &path.to_string_lossy()),
-        None => Command::new(path),
-    }
+    let plans = member_plans(settings, network.aggregator(), |rank| network.local(rank));
+    let config = config(settings, &plans, &network.interface());
+    network.run(&config, &plans, directory)
 }
 
 /// Runs the worker that standard input describes, over UDP sockets; results go to standard output.
@@ -359,7 +255,8 @@ pub fn run_member() -> Result<(), String> {
     let plan: MemberPlan = serde_json::from_reader(std::io::stdin().lock())
         .map_err(|error| format!("reading the plan: {error}"))?;
     let io = if plan.shm { weft_client::Io::Shm } else { weft_client::Io::Udp };
-    let config = weft_client::Config::new(plan.local, plan.aggregator).io(io);
+    let mut config = weft_client::Config::new(plan.local, plan.aggregator).io(io);
+    (config.mtu, config.offload) = (plan.mtu, plan.offload);
     let port = weft_client::WorkerPort::open(&config).map_err(|error| error.to_string())?;
     let report = |result: MemberResult| {
         let line = serde_json::to_string(&result).expect("numbers can be written");
@@ -374,8 +271,8 @@ pub fn run_member() -> Result<(), String> {
 const CHUNK_BYTES: u64 = 1024;
 /// Ethernet, IPv4, UDP and Weft headers: what a link's queueing discipline counts besides.
 const HEADERS_BYTES: u64 = 74;
-const BOX_PORT: u16 = 22341;
-const MEMBER_PORT: u16 = 23000;
+/// Largest IP packet of all links.
+const MTU: u16 = 1500;
 const WINDOW: u16 = 256;
 const RING_FRAMES: usize = 4096;
 
@@ -403,7 +300,7 @@ mod tests {
             times_ns: times.to_vec(),
             wrong: 1,
             tx_bytes: 2 << 20,
-            retransmissions: 0,
+            ..MemberResult::default()
         };
         let members = [member([1_000_000, 5_000_000]), member([3_000_000, 1_000_000])];
         let row = Row::new(&Settings { workers: 2, ..settings() }, &members);

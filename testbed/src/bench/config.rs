@@ -36,7 +36,7 @@ pub(super) fn config(case: &Case, spec: &NodeSpec) -> NodeConfig {
         RowSection {
             exponent: Some(0),
             integrity: if case.crc { Integrity::Crc32c } else { Integrity::None },
-            elements: case.elements,
+            elements: case.elements.into(),
             window: case.window,
             ..RowSection::new(job.into(), job.into(), members.map(Into::into).collect())
         }
@@ -76,7 +76,7 @@ pub(super) fn config(case: &Case, spec: &NodeSpec) -> NodeConfig {
         })
     };
     config.node.stats_format = StatsFormat::Json;
-    config.idle.breaths = 0;
+    config.idle.breaths = Some(0);
     config
 }
 

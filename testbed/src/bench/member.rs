@@ -13,6 +13,8 @@ use weft_client::{Config, Error, Numbers, Session};
 use weft_io::Port;
 use weft_wire::header::ElementType;
 
+use super::usage::Process;
+
 /// What a worker is told.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MemberPlan {
@@ -34,10 +36,18 @@ pub struct MemberPlan {
     pub warm_up: u32,
     /// Measured sums of each size.
     pub iterations: u32,
+    /// Largest IP packet of the path.
+    pub mtu: u16,
+    /// Whether runs of frames cross the kernel as one message each.
+    pub offload: bool,
+    /// The aggregator's process, whose CPU time and bytes rank 0 reads.
+    #[serde(default)]
+    pub aggregator_pid: Option<u32>,
 }
 
 /// What a worker measured for one size.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
 pub struct MemberResult {
     /// Bytes of the vector.
     pub bytes: u64,
@@ -49,6 +59,14 @@ pub struct MemberResult {
     pub tx_bytes: u64,
     /// Frames sent again during the measured sums.
     pub retransmissions: u64,
+    /// CPU time of the measured sums, of this process.
+    pub cpu_ns: u64,
+    /// The same of the aggregator; rank 0 alone knows.
+    pub aggregator_cpu_ns: u64,
+    /// Bytes that the interfaces of this host sent, and with rank 0 the aggregator's.
+    pub wire_bytes: u64,
+    /// Elements of a chunk on the wire.
+    pub elements: u64,
 }
 
 /// Runs a worker over `port` to its end, with another least time before repeats than the default if
@@ -70,20 +88,31 @@ pub fn run<P: Port>(
     let mut config = Config::new(plan.local, plan.aggregator).rank(plan.rank).numbers(numbers);
     config.connect_timeout = CONNECT_TIMEOUT;
     config.rto_min = rto_min.unwrap_or(config.rto_min);
+    config.mtu = plan.mtu;
     let mut session = Session::over(port, &config)?;
+    let elements = u64::from(session.lease().elements);
+    let own = Process::own();
+    let aggregator = plan.aggregator_pid.filter(|_| plan.rank == 0).map(Process::of);
     for bytes in &plan.sizes {
-        let mut result = MemberResult { bytes: *bytes, ..MemberResult::default() };
+        let mut result = MemberResult { bytes: *bytes, elements, ..MemberResult::default() };
         for turn in 0..plan.warm_up + plan.iterations {
             let measured = turn >= plan.warm_up;
             let mut vector = Vector::new(plan, *bytes, turn);
-            Vector::new(plan, plan.element_type.len_bytes() as u64, turn).sum(&mut session)?;
+            // Reading counters takes some time, so the workers meet again behind it.
             let sent = session.port().stats().tx_bytes;
             let again = session.statistics().data.retransmissions;
+            let used = (own.used(), aggregator.as_ref().map(Process::used).unwrap_or_default());
+            Vector::new(plan, plan.element_type.len_bytes() as u64, turn).sum(&mut session)?;
             let begun = Instant::now();
             vector.sum(&mut session)?;
             let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            let now = (own.used(), aggregator.as_ref().map(Process::used).unwrap_or_default());
             result.wrong += vector.wrong(plan, turn);
             if measured {
+                result.cpu_ns += now.0.cpu_ns - used.0.cpu_ns;
+                result.aggregator_cpu_ns += now.1.cpu_ns - used.1.cpu_ns;
+                result.wire_bytes += now.0.sent_bytes - used.0.sent_bytes;
+                result.wire_bytes += now.1.sent_bytes - used.1.sent_bytes;
                 result.times_ns.push(took);
                 result.tx_bytes += session.port().stats().tx_bytes - sent;
                 result.retransmissions += session.statistics().data.retransmissions - again;
@@ -168,6 +197,9 @@ mod tests {
             sizes: vec![],
             warm_up: 0,
             iterations: 1,
+            mtu: 1500,
+            offload: false,
+            aggregator_pid: None,
         }
     }
 

@@ -5,6 +5,9 @@
 //! | `aggregator` | one lcore on net_pcap and memif, beside dpdk-testpmd in the same rounds |
 //! | `case` | what a row of it measures |
 //! | `allreduce`, `member` | nccl-tests' table over any port; one of its workers |
+//! | `network` | where its processes run, and runs them |
+//! | `peers` | OpenMPI and Gloo beside Weft, in the same rounds on the same links |
+//! | `usage` | CPU time and bytes sent of a process |
 //! | `forged` | what a forger costs a job at its quota |
 //! | `gate` | instructions per packet against committed figures |
 //! | `process` | starts weft-node, weft-bench and dpdk-testpmd, reads what they measured and the CPU they used |
@@ -21,9 +24,12 @@ pub mod forged;
 pub mod gate;
 pub mod interrupt;
 pub mod member;
+mod network;
+pub mod peers;
 mod place;
 mod process;
 mod statistics;
+mod usage;
 
 pub use place::{ScratchDir, allowed_cpus};
 pub use process::{BenchError, Program, Programs};

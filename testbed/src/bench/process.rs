@@ -250,6 +250,11 @@ impl Running {
         Ok(running)
     }
 
+    /// The process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

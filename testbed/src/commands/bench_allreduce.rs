@@ -11,6 +11,7 @@ use weft_testbed::report::Machine;
 use weft_testbed::run::Io;
 use weft_wire::header::ElementType;
 
+use super::bench_peers::{self, PeerArgs};
 use super::rows::Rows;
 use super::{Exit, Failure, Format, Outcome, word};
 
@@ -19,20 +20,20 @@ pub(crate) struct AllreduceArgs {
     /// Smallest vector, in bytes; K, M, G are powers of 1024.
     #[arg(short = 'b', long, default_value = "4K", value_parser = size)]
     minbytes: u64,
-    /// Largest vector.
-    #[arg(short = 'e', long, default_value = "64M", value_parser = size)]
-    maxbytes: u64,
-    /// From one size to the next.
-    #[arg(short = 'f', long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
-    stepfactor: u64,
-    /// Measured sums of each size.
-    #[arg(short = 'n', long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    iters: u32,
+    /// Largest vector. Default 64M; 4M with --peers.
+    #[arg(short = 'e', long, value_parser = size)]
+    maxbytes: Option<u64>,
+    /// From one size to the next. Default 4; 16 with --peers.
+    #[arg(short = 'f', long, value_parser = clap::value_parser!(u64).range(2..))]
+    stepfactor: Option<u64>,
+    /// Measured sums of each size. Default 5; with --peers as many as take a moment.
+    #[arg(short = 'n', long, value_parser = clap::value_parser!(u32).range(1..))]
+    iters: Option<u32>,
     /// Sums of each size before the measured ones.
     #[arg(long, default_value_t = 1)]
     warmup_iters: u32,
-    /// Members of the group.
-    #[arg(short = 'w', long, value_delimiter = ',', default_value = "2,4,8,16", value_parser = clap::value_parser!(u8).range(1..=16))]
+    /// Members of the group. Default 2,4,8,16; 4 with --peers.
+    #[arg(short = 'w', long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: Vec<u8>,
     /// The aggregator's port. `af_packet` and `dpdk` run in a lab.
     #[arg(long, value_enum, default_value_t = IoName::Memory)]
@@ -46,6 +47,11 @@ pub(crate) struct AllreduceArgs {
     /// Shape every worker's link in the lab to this rate, in each direction; implies --lab.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rate_mbit: Option<u32>,
+    /// OpenMPI's and Gloo's sums of f32 beside Weft's, in the same rounds in the same lab.
+    #[arg(long, conflicts_with_all = ["io", "element_type", "lab", "rate_mbit"])]
+    peers: bool,
+    #[command(flatten)]
+    beside: PeerArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -74,6 +80,12 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
+    if arguments.peers {
+        let sizes = sizes(arguments, 4 << 20, 16);
+        let sizes = sizes.map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+        let (workers, iterations) = (arguments.workers.clone(), arguments.iters);
+        return bench_peers::run(&arguments.beside, workers, sizes, iterations, format);
+    }
     let io = match arguments.io {
         IoName::Memory => Io::Memory,
         IoName::Udp => Io::Udp,
@@ -90,7 +102,8 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     if in_lab {
         rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
     }
-    let sizes = sizes(arguments).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
+    let sizes =
+        sizes(arguments, 64 << 20, 4).map_err(|error| Exit::Usage.because(anyhow!(error)))?;
     // Threads of this process leave nothing behind, so a signal may end it as it ends any other.
     let scratch = (io != Io::Memory).then(|| {
         interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
@@ -100,7 +113,11 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
     let directory = scratch.as_ref().map_or_else(|| Path::new(""), ScratchDir::path);
     let mut rows = Rows::begin(format, &header(&Machine::read()))?;
     let mut right = true;
-    for &workers in &arguments.workers {
+    let workers = match &arguments.workers[..] {
+        [] => &WORKERS[..],
+        workers => workers,
+    };
+    for &workers in workers {
         weft_process::say!("weft: {} workers over {}", workers, io.name());
         let settings = Settings {
             io,
@@ -108,7 +125,7 @@ pub(crate) fn run(arguments: &AllreduceArgs, format: Format) -> Outcome {
             element_type: arguments.element_type,
             sizes: sizes.clone(),
             warm_up: arguments.warmup_iters,
-            iterations: arguments.iters,
+            iterations: arguments.iters.unwrap_or(5),
             rate_mbit: arguments.rate_mbit,
             lab: in_lab,
         };
@@ -137,16 +154,22 @@ pub(crate) fn run_member() -> Outcome {
     Ok(0)
 }
 
-fn sizes(arguments: &AllreduceArgs) -> Result<Vec<u64>, &'static str> {
-    if arguments.minbytes > arguments.maxbytes {
+fn sizes(
+    arguments: &AllreduceArgs,
+    max_default: u64,
+    factor_default: u64,
+) -> Result<Vec<u64>, &'static str> {
+    let max = arguments.maxbytes.unwrap_or(max_default.max(arguments.minbytes));
+    if arguments.minbytes > max {
         return Err("--minbytes is more than --maxbytes");
     }
-    let next = |bytes: &u64| bytes.checked_mul(arguments.stepfactor);
+    let factor = arguments.stepfactor.unwrap_or(factor_default);
+    let next = |bytes: &u64| bytes.checked_mul(factor);
     let sizes = std::iter::successors(Some(arguments.minbytes), next);
-    Ok(sizes.take_while(|bytes| *bytes <= arguments.maxbytes).collect())
+    Ok(sizes.take_while(|bytes| *bytes <= max).collect())
 }
 
-fn explain(error: BenchError) -> Failure {
+pub(super) fn explain(error: BenchError) -> Failure {
     let exit = match error {
         BenchError::Process { .. } | BenchError::System { .. } | BenchError::Interrupted => {
             Exit::Failed
@@ -211,6 +234,9 @@ fn text(row: &Row) -> String {
     )
 }
 
+/// Numbers of workers that are measured unless others are named.
+const WORKERS: [u8; 4] = [2, 4, 8, 16];
+
 /// What the columns mean.
 pub(crate) const COLUMNS: &str = "\
 Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
@@ -221,4 +247,17 @@ Columns (JSON and CSV have more; GB/s is 1e9 bytes per second):
                  fast. With aggregation in the network a host sends each byte once.
   wirebw         bytes of Ethernet frames that a worker sent, repeats included, / time
   wrong          elements of all sums at all workers that differ from the right ones
-  time/bound     time / (frames of the vector / link rate), with --rate-mbit";
+  time/bound     time / (frames of the vector / link rate), with --rate-mbit
+
+With --peers, of f32 vectors in namespaces, each peer's runs in turn with the others':
+  peer, io       weft over udp, or over udp_offload (runs of frames as one message); openmpi and
+                 openmpi_ring over tcp; gloo over tcp. Interfaces keep their offloads
+  rate_mbit, mtu of the workers' links; without a rate they are not shaped
+  time_us        median over the sums of all rounds, of the slowest rank's time
+  cpu_s          CPU seconds of one sum, of all ranks and of Weft's box (cpu_box_s)
+  wire_bytes     bytes that all hosts' interfaces sent for one sum, as the kernel counts them: a
+                 message that is cut later has one set of headers
+  wrong          elements of all timed sums at all ranks that differ from the right ones
+  bound_us       the least time that the links allow: Weft's frames of the vector / rate; for the
+                 others 2 (n - 1) / n of the vector in full TCP segments / rate
+  elements       of a chunk of Weft's";

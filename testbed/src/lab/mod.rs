@@ -47,7 +47,9 @@ pub fn up(name: &LabName, topology: &Topology) -> Result<Lab, LabError> {
     for node in &plan.nodes {
         netns::ip_batch(Some(&node.namespace), &node.addresses)?;
         shape(node)?;
-        switch_offloads_off(node, &mut warnings);
+        if !topology.keeps_offloads {
+            switch_offloads_off(node, &mut warnings);
+        }
     }
     ready::wait_until_forwarding(&plan)?;
     for node in &plan.nodes {

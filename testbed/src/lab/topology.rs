@@ -46,6 +46,9 @@ pub struct Topology {
     pub links: Vec<Link>,
     /// Largest IP packet on every link, in bytes.
     pub mtu: u32,
+    /// Whether the interfaces keep their offloads: packets of up to 64 KiB pass, as between hosts
+    /// whose cards cut and merge them. False: what is captured is what a wire would show.
+    pub keeps_offloads: bool,
 }
 
 impl Topology {
@@ -332,7 +335,7 @@ impl Builder {
         }
         let hosts = self.hosts.into_values().collect();
         let switches = self.switches.into_iter().collect();
-        Ok(Topology { hosts, switches, links: self.links, mtu })
+        Ok(Topology { hosts, switches, links: self.links, mtu, keeps_offloads: false })
     }
 }
 

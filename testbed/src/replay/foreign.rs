@@ -175,7 +175,7 @@ impl<'a> Foreign<'a> {
         let wire = Rc::new(RefCell::new(Wire::default()));
         let info = PortInfo { mac, mtu: usize::from(table.config().mtu), ..PortInfo::default() };
         let buffer_len = info.mtu + weft_wire::frame::ETHERNET_LEN;
-        let port = ScriptPort::new(Rc::clone(&wire), info, buffer_len, None);
+        let port = ScriptPort::new(Rc::clone(&wire), info, buffer_len, None, false);
         let engine = settings.aggregator(&table, 0, 0_u64, Kernels::detect());
         let lane = RoleLane::new(alone(port, &settings.lanes), engine);
         let mut options = options.clone();

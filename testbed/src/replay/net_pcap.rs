@@ -69,13 +69,14 @@ impl Devices {
         lane: usize,
         script: &Rc<RefCell<Recorded>>,
         info: PortInfo,
+        merges: bool,
     ) -> FedPort {
         debug_assert_eq!(lane, self.sent.len(), "in their order");
         let queue = self.queues.pop_front().expect("there is a device for each lane");
         let sent = Sent::default();
         self.sent.push(Rc::clone(&sent));
         let (script, early) = (Rc::clone(script), VecDeque::new());
-        FedPort { queue, script, info, early, burst: Burst::new(), sent }
+        FedPort { queue, script, info, merges, early, burst: Burst::new(), sent }
     }
 
     /// Ends the devices, and compares what they wrote with what was sent.
@@ -126,6 +127,8 @@ pub(super) struct FedPort {
     queue: DpdkQueue,
     script: Rc<RefCell<Recorded>>,
     info: PortInfo,
+    /// Whether the recording's port wanted frames sorted by destination.
+    merges: bool,
     /// Delivered by the device, and not due yet.
     early: VecDeque<<DpdkQueue as Port>::Frame>,
     burst: Burst<<DpdkQueue as Port>::Frame>,
@@ -178,6 +181,10 @@ impl Port for FedPort {
 
     fn recycles(&self, frame_len: usize) -> bool {
         self.queue.recycles(frame_len)
+    }
+
+    fn merges(&self) -> bool {
+        self.merges
     }
 
     fn free(&mut self, frames: &mut Burst<Self::Frame>) {

@@ -26,6 +26,7 @@ impl Devices {
         _lane: usize,
         _script: &Rc<RefCell<Recorded>>,
         _info: PortInfo,
+        _merges: bool,
     ) -> ScriptPort<Recorded> {
         match *self {}
     }

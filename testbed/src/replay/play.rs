@@ -126,11 +126,11 @@ impl Play<'_> {
         let (snapshot, missing) = match devices {
             None => {
                 let (len, recycled) = (head.buffer_len, head.recycled_len_max);
-                let port = ScriptPort::new(Rc::clone(&script), info, len, recycled);
+                let port = ScriptPort::new(Rc::clone(&script), info, len, recycled, head.merges);
                 self.on(port, &script, &log, draws, anew)?
             }
             Some(devices) => {
-                let port = devices.port(self.lane, &script, info);
+                let port = devices.port(self.lane, &script, info, head.merges);
                 self.on(port, &script, &log, draws, anew)?
             }
         };

@@ -27,19 +27,22 @@ pub(super) struct ScriptPort<S> {
     pool: Pool,
     info: PortInfo,
     recycled_len_max: Option<usize>,
+    merges: bool,
     stats: PortStats,
 }
 
 impl<S: Script> ScriptPort<S> {
-    /// A port with buffers of this length, of which frames up to some length may become copies.
+    /// A port with buffers of this length, of which frames up to some length may become copies, and
+    /// which may want them sorted.
     pub(super) fn new(
         script: Rc<RefCell<S>>,
         info: PortInfo,
         buffer_len: usize,
         recycled_len_max: Option<usize>,
+        merges: bool,
     ) -> Self {
         let pool = Pool::new(FRAMES, buffer_len);
-        Self { script, pool, info, recycled_len_max, stats: PortStats::default() }
+        Self { script, pool, info, recycled_len_max, merges, stats: PortStats::default() }
     }
 
     fn take(&mut self) -> Option<PoolFrame> {
@@ -94,6 +97,10 @@ impl<S: Script> Port for ScriptPort<S> {
 
     fn recycles(&self, frame_len: usize) -> bool {
         self.recycled_len_max.is_some_and(|max| frame_len <= max)
+    }
+
+    fn merges(&self) -> bool {
+        self.merges
     }
 
     fn info(&self) -> PortInfo {

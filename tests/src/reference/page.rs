@@ -142,6 +142,7 @@ fn plain(name: &str) -> &str {
         "f32" | "f64" => "number",
         "SocketAddr" => "`\"ip:port\"`",
         "IpAddr" | "HostAddr" => "IP address",
+        "Elements" => "integer or `\"auto\"`",
         "MacAddr" => "Ethernet address",
         "FilePath" | "PathBuf" => "path",
         "String" => "string",

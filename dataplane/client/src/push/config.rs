@@ -91,7 +91,7 @@ pub struct PushConfig {
     /// Largest IP packet on the path in bytes; proved by a probe at the start. Default 1500.
     pub mtu: u16,
     /// Whether runs of frames cross the kernel as one message each: less CPU, but see
-    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default false.
+    /// [`weft_io::udp::UdpConfig::offload`] for where not. Default true.
     pub offload: bool,
     /// Updates under way at a time; [`crate::push::PushSession::push`] waits beyond. Default 2.
     pub updates_open_max: usize,
@@ -131,7 +131,7 @@ impl PushConfig {
             pull_via: None,
             controller: None,
             mtu: 1500,
-            offload: false,
+            offload: true,
             updates_open_max: 2,
             resends_max: 8,
             error_feedback: false,

@@ -19,6 +19,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
+use super::receive::SEGMENTS_MAX;
 use super::runs::Call;
 use super::socket::Socket;
 use super::transmit::Departure;
@@ -127,25 +128,31 @@ fn receive_with<S: SockaddrLike + Copy>(
     Ok(())
 }
 
-/// Receives one message into `frame`, `header_len` bytes into it, and what does not fit into
-/// `rest`, from the index on at which it lies in the message. Returns what the kernel says about it
-/// and the length of its datagrams, of which the last may be shorter; `None` when there is none.
+/// Receives one message: `segment_len` bytes of it into each of `frames`, `header_len` bytes into
+/// each, and what is longer into `rest`, from the index on at which it lies in the message. Returns
+/// what the kernel says about it and the length of its datagrams, of which the last may be shorter;
+/// `None` when there is none.
 pub(super) fn receive_one(
     socket: &Socket,
-    frame: &mut PoolFrame,
+    frames: &mut [PoolFrame],
     header_len: usize,
+    segment_len: usize,
     rest: &mut [u8],
 ) -> Result<Option<(Received, usize)>, Errno> {
-    let payload = &mut frame.buffer_mut()[header_len..];
-    let rest = &mut rest[payload.len()..];
-    let mut slices = [IoSliceMut::new(payload), IoSliceMut::new(rest)];
+    let in_frames = frames.len() * segment_len;
+    let mut slices: ArrayVec<IoSliceMut<'_>, { SEGMENTS_MAX + 1 }> = frames
+        .iter_mut()
+        .map(|frame| IoSliceMut::new(&mut frame.buffer_mut()[header_len..][..segment_len]))
+        .collect();
+    slices.push(IoSliceMut::new(&mut rest[in_frames..]));
+    let slices = &mut slices[..];
     let outcome = HEADERS.with_borrow_mut(|headers| {
         let (fd, controls) = (socket.raw_fd(), Some(&mut headers.controls[..]));
         if socket.addr().is_ipv4() {
-            let message = recvmsg(fd, &mut slices, controls, MsgFlags::MSG_DONTWAIT)?;
+            let message = recvmsg(fd, slices, controls, MsgFlags::MSG_DONTWAIT)?;
             Ok(read(&message, source_ipv4))
         } else {
-            let message = recvmsg(fd, &mut slices, controls, MsgFlags::MSG_DONTWAIT)?;
+            let message = recvmsg(fd, slices, controls, MsgFlags::MSG_DONTWAIT)?;
             Ok(read(&message, source_ipv6))
         }
     });

@@ -1,4 +1,8 @@
-//! Receives a burst: into frames, or through a buffer where the kernel merges datagrams.
+//! Receives a burst: into frames, or message by message where the kernel merges datagrams.
+//!
+//! A merged message is scattered over frames as if its datagrams were as long as those of the last
+//! one, which they most often are: then nothing is copied. Otherwise, and where the pool has too
+//! few frames for it, the message lies in one buffer and is copied into frames piece by piece.
 
 use arrayvec::ArrayVec;
 use weft_wire::frame::ETHERNET_LEN;
@@ -6,46 +10,92 @@ use weft_wire::frame::ETHERNET_LEN;
 use super::mmsg::{self, Received};
 use super::{UdpPort, headers};
 use crate::pool::PoolFrame;
-use crate::port::{Burst, Frame};
+use crate::port::{Burst, Frame, PortStats};
 
-/// A message of several datagrams, of which the first `taken` bytes are in frames.
+/// What the kernel gave as one message, until all of it was handed out.
 #[derive(Debug)]
 pub(super) struct Merged {
-    /// Its bytes from the first segment on.
+    /// Its datagrams that lie in frames, the next one last.
+    frames: ArrayVec<PoolFrame, SEGMENTS_MAX>,
+    /// The message, from `taken` on.
     bytes: Box<[u8]>,
     taken: usize,
     segment_len: usize,
     socket: usize,
     message: Received,
+    /// Bytes of each frame that the next message is scattered over.
+    scatter_len: usize,
 }
 
 impl Merged {
-    /// `payload_len_max` bytes of a message go to a frame before others come here.
+    /// No datagram is longer than `payload_len_max`.
     pub(super) fn new(payload_len_max: usize) -> Self {
         Self {
+            frames: ArrayVec::new(),
             bytes: vec![0; MESSAGE_LEN_MAX.max(payload_len_max + 1)].into_boxed_slice(),
             taken: 0,
             segment_len: 0,
             socket: 0,
             message: Received::NOTHING,
+            scatter_len: payload_len_max,
         }
     }
 
     /// True while there is something in it for another frame.
     pub(super) fn has_more(&self) -> bool {
-        self.taken < self.message.payload_len
+        !self.frames.is_empty() || self.taken < self.message.payload_len
+    }
+
+    /// Frames that a message takes whose datagrams are as long as the last ones were. What is left
+    /// of the longest one has room in the buffer.
+    fn frames_wanted(&self) -> usize {
+        (MESSAGE_LEN_MAX / self.scatter_len).clamp(1, SEGMENTS_MAX)
+    }
+
+    /// Takes note of a message of `segment_len`, scattered over `spare`, and hands out the frames
+    /// that hold a datagram each.
+    fn note(
+        &mut self,
+        message: Received,
+        segment_len: usize,
+        socket: usize,
+        header_len: usize,
+        spare: &mut [PoolFrame],
+    ) -> usize {
+        (self.message, self.segment_len, self.socket) = (message, segment_len, socket);
+        let scattered = message.payload_len.min(spare.len() * self.scatter_len);
+        let is_one = segment_len == message.payload_len && segment_len <= self.scatter_len;
+        if segment_len == self.scatter_len || is_one {
+            self.taken = scattered;
+            return scattered.div_ceil(self.scatter_len).max(1);
+        }
+        let pieces = self.bytes[..scattered].chunks_mut(self.scatter_len);
+        for (piece, frame) in pieces.zip(spare) {
+            piece.copy_from_slice(&frame.buffer_mut()[header_len..][..piece.len()]);
+        }
+        self.taken = 0;
+        0
+    }
+
+    /// Scatters the next message as this one would have had to be.
+    fn learn(&mut self, payload_len_max: usize) {
+        if (SCATTER_LEN_MIN..=payload_len_max).contains(&self.segment_len) {
+            self.scatter_len = self.segment_len;
+        }
     }
 }
 
 impl UdpPort {
     /// Receives from one socket until `rx` is full or the socket, or the pool, is empty.
     pub(super) fn receive(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
-        while self.spare.len() < rx.remaining_capacity() {
-            let Some(frame) = self.pool.alloc() else { break };
-            self.spare.push(frame);
-        }
-        let want = rx.remaining_capacity().min(self.spare.len());
-        if want == 0 {
+        let wanted = match &self.merged {
+            // What is left had no frame, and is not to be lost.
+            Some(merged) if merged.has_more() => return 0,
+            Some(merged) => merged.frames_wanted(),
+            None => rx.remaining_capacity(),
+        };
+        self.fill_spare(wanted);
+        if self.spare.is_empty() {
             self.stats.rx_nombuf += 1;
             return 0;
         }
@@ -54,67 +104,72 @@ impl UdpPort {
         }
         let socket = &self.sockets[index];
         let mut received = ArrayVec::new();
-        let frames = &mut self.spare[..want];
+        let first = self.spare.len().saturating_sub(wanted);
+        let frames = &mut self.spare[first..];
         if mmsg::receive(socket, frames, self.header_len, &mut received).is_err() {
             self.stats.rx_errors += 1;
         }
         let mut count = 0;
-        for (message, frame) in received.iter().zip(self.spare.drain(..received.len())) {
+        let frames = self.spare.drain(first..first + received.len());
+        for (message, frame) in received.iter().zip(frames) {
             let written = headers::write(frame, message, socket.addr(), self.ipv4_checksum);
             count += self.stats.take(written, rx);
         }
         count
     }
 
+    fn fill_spare(&mut self, wanted: usize) {
+        while self.spare.len() < wanted {
+            let Some(frame) = self.pool.alloc() else { break };
+            self.spare.push(frame);
+        }
+    }
+
     /// As [`UdpPort::receive`], message by message.
     fn receive_merged(&mut self, index: usize, rx: &mut Burst<PoolFrame>) -> usize {
         let mut count = 0;
         while !rx.is_full() {
-            let (Some(merged), Some(mut frame)) = (self.merged.as_mut(), self.spare.pop()) else {
+            let Some(merged) = self.merged.as_mut() else { break };
+            let (scatter_len, wanted) = (merged.scatter_len, merged.frames_wanted());
+            self.fill_spare(wanted);
+            let (Some(merged), false) = (self.merged.as_mut(), self.spare.is_empty()) else {
                 break;
             };
-            let socket = &self.sockets[index];
-            let outcome = mmsg::receive_one(socket, &mut frame, self.header_len, &mut merged.bytes);
+            let first = self.spare.len().saturating_sub(wanted);
+            let (socket, spare) = (&self.sockets[index], &mut self.spare[first..]);
+            let outcome =
+                mmsg::receive_one(socket, spare, self.header_len, scatter_len, &mut merged.bytes);
             let (message, segment_len) = match outcome {
                 Ok(Some(received)) => received,
-                Ok(None) => {
-                    self.spare.push(frame);
-                    break;
-                }
+                Ok(None) => break,
                 Err(_) => {
                     self.stats.rx_errors += 1;
-                    self.spare.push(frame);
                     break;
                 }
             };
-            let room = frame.buffer_mut().len() - self.header_len;
-            let mut taken = 0;
-            if segment_len <= room {
-                // What came behind the first segment, but still into its frame.
-                let end = message.payload_len.min(room);
-                let tail = &frame.buffer_mut()[self.header_len..][segment_len..end];
-                merged.bytes[segment_len..end].copy_from_slice(tail);
-                taken = segment_len;
+            let filled = merged.note(message, segment_len, index, self.header_len, spare);
+            let mut left = message.payload_len;
+            for frame in self.spare.drain(first..first + filled) {
+                let datagram = Received { payload_len: left.min(scatter_len), ..message };
+                left -= datagram.payload_len;
+                let written = headers::write(frame, &datagram, socket.addr(), self.ipv4_checksum);
+                match written {
+                    Some(frame) => merged.frames.push(frame),
+                    None => self.stats.rx_errors += 1,
+                }
             }
-            (merged.message, merged.socket) = (message, index);
-            (merged.segment_len, merged.taken) = (segment_len, taken);
-            if taken > 0 || message.payload_len == 0 {
-                let first = Received { payload_len: taken, ..message };
-                let written = headers::write(frame, &first, socket.addr(), self.ipv4_checksum);
-                count += self.stats.take(written, rx);
-            } else {
-                self.spare.push(frame);
-            }
+            merged.frames.reverse();
+            merged.learn(self.info.mtu + ETHERNET_LEN - self.header_len);
             count += self.split_merged(rx);
         }
         count
     }
 
-    /// Makes frames of what is left of a message; datagrams that no frame can hold are refused.
+    /// Hands out what is left of a message; datagrams that no frame can hold are refused.
     pub(super) fn split_merged(&mut self, rx: &mut Burst<PoolFrame>) -> usize {
         let Some(merged) = self.merged.as_mut() else { return 0 };
-        let mut count = 0;
-        while merged.has_more() && !rx.is_full() {
+        let mut count = hand_out(&mut merged.frames, &mut self.stats, rx);
+        while merged.frames.is_empty() && merged.has_more() && !rx.is_full() {
             let end = (merged.taken + merged.segment_len).min(merged.message.payload_len);
             let segment = &merged.bytes[merged.taken..end];
             if segment.len() > self.info.mtu + ETHERNET_LEN - self.header_len {
@@ -137,5 +192,24 @@ impl UdpPort {
     }
 }
 
+/// Moves frames from the end of `frames` into `rx`, as many as it has room for.
+fn hand_out(
+    frames: &mut ArrayVec<PoolFrame, SEGMENTS_MAX>,
+    stats: &mut PortStats,
+    rx: &mut Burst<PoolFrame>,
+) -> usize {
+    let mut count = 0;
+    while !rx.is_full()
+        && let Some(frame) = frames.pop()
+    {
+        count += stats.take(Some(frame), rx);
+    }
+    count
+}
+
 /// Longest message: what the length field of a UDP header can say.
 const MESSAGE_LEN_MAX: usize = 1 << 16;
+/// Most datagrams of a message that go into frames at once: what the kernel cuts or merges.
+pub(super) const SEGMENTS_MAX: usize = 64;
+/// Shorter datagrams are cheap to copy, and a frame for each would be dear.
+const SCATTER_LEN_MIN: usize = 512;

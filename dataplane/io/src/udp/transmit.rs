@@ -41,11 +41,15 @@ impl UdpPort {
             refused = refused.union(self.send(socket, tx, &plans, batch));
             pending = pending.without(batch);
         }
-        let mut index = 0;
-        tx.retain(|_| {
-            index += 1;
-            refused.contains(index - 1)
-        });
+        let mut left = Burst::new();
+        for (index, frame) in tx.drain(..).enumerate() {
+            if refused.contains(index) {
+                left.push(frame);
+            } else {
+                self.keep(frame);
+            }
+        }
+        *tx = left;
         offered - tx.len()
     }
 

@@ -100,7 +100,7 @@ fn behind_a_switch() -> NodeConfig {
     config.switch = Some(SwitchSection::new(ports.collect()));
     config.job.push(JobSection::new(1));
     config.row.push(RowSection {
-        elements: 32,
+        elements: 32.into(),
         integrity: Integrity::Checksum16,
         ..RowSection::new(0, 1, vec![addr(2).into(), addr(3).into()])
     });
@@ -132,7 +132,7 @@ fn what_a_switch_cannot_do_is_refused_at_its_key() {
     assert_eq!(refused(&|it| it.row[0].element_type = ElementType::F32), "row[0].element_type");
     assert_eq!(refused(&|it| it.row[0].integrity = Integrity::Crc32c), "row[0].integrity");
     assert_eq!(refused(&|it| it.row[0].overflow = Overflow::Clamp), "row[0].overflow");
-    assert_eq!(refused(&|it| it.row[0].elements = 64), "row[0].elements");
+    assert_eq!(refused(&|it| it.row[0].elements = 64.into()), "row[0].elements");
     assert_eq!(refused(&|it| it.row[0].window = 2048), "row[0].window");
     assert_eq!(refused(&|it| it.push[0].integrity = Integrity::None), "push[0].integrity");
     assert_eq!(refused(&|it| it.push[0].element_type = ElementType::F32), "push[0].element_type");

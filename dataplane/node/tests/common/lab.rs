@@ -97,7 +97,7 @@ pub(crate) const LANES: u16 = 2;
 pub(crate) fn config(io: Io, mtu: u16) -> NodeConfig {
     let members = [4000, 4100].map(|port| SocketAddr::from(([10, 77, 0, 2], port)).into());
     let row = RowSection {
-        elements: 8,
+        elements: 8.into(),
         window: 16,
         exponent: Some(0),
         ..RowSection::new(0, 1, members.into())

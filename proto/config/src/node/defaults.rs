@@ -5,6 +5,7 @@ use alloc::string::String;
 use weft_wire::header::{ElementType, Operation, PORT_BASE};
 use weft_wire::hello::Overflow;
 
+use super::Elements;
 use crate::FilePath;
 
 macro_rules! defaults {
@@ -34,6 +35,7 @@ defaults! {
     operation: Operation = Operation::Sum;
     overflow: Overflow = Overflow::Wrap;
     elements: u16 = 256;
+    row_elements: Elements = Elements::Count(256);
     window: u16 = 256;
     chunks_max: u32 = 1 << 31;
     weight: u32 = 1;

@@ -35,14 +35,15 @@ pub struct PortSection {
     /// 2048.
     #[serde(default = "defaults::frame_count")]
     pub frame_count: usize,
-    /// `udp`: bytes of socket buffer asked for in each direction. Default 4194304.
+    /// `udp`: bytes of socket buffer asked for in each direction, or as many as the members of the
+    /// rows may have under way, if that is more (at most 64 MiB). Default 4194304.
     #[serde(default = "defaults::socket_buffer_bytes")]
     pub socket_buffer_bytes: usize,
-    /// `udp`: hand runs of frames to the kernel, and take them from it, as one message each. On a
-    /// wire they are the same datagrams, for less CPU; a bridge or queueing discipline of this host
-    /// sees packets of up to 64 KiB, and so does an `af_packet` or `dpdk` box, or BMv2, at a veth
-    /// whose offloads are on: leave it off beside those. Default false.
-    #[serde(default)]
+    /// `udp`: hand runs of frames to the kernel, and take them from it, as one message each, where
+    /// it can. On a wire they are the same datagrams, for less CPU; a bridge or queueing discipline
+    /// of this host sees packets of up to 64 KiB, and so does an `af_packet` or `dpdk` box, or BMv2,
+    /// at a veth whose offloads are on: switch it off beside those. Default true.
+    #[serde(default = "defaults::yes")]
     pub offload: bool,
     /// Share memory with the workers of this host that ask for it, beside the port: each gets two
     /// rings, about 1 MiB at an MTU of 1500, and keeps the address that its row has. They must run

@@ -12,7 +12,7 @@ use weft_wire::MacAddr;
 use weft_wire::header::{ElementType, Operation};
 use weft_wire::hello::{Integrity, Overflow};
 
-use super::{address, defaults};
+use super::{Elements, address, defaults};
 
 /// `[[row]]`
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -38,9 +38,11 @@ pub struct RowSection {
     /// `crc32c` (default), `checksum16` (UDP's, for P4 peers), or `none`.
     #[serde(default)]
     pub integrity: Integrity,
-    /// Elements per chunk. Default 256, which fits an MTU of 1500 with 4-byte elements.
-    #[serde(default = "defaults::elements")]
-    pub elements: u16,
+    /// Elements per chunk: a number, or `"auto"` for as many whole KiB as one packet of
+    /// `port.mtu` holds (256 of 4 bytes at an MTU of 1500, 2048 at 9000, 16128 at 65535): the
+    /// larger, the less work a byte takes, and a short vector is padded to one. Default 256.
+    #[serde(default = "defaults::row_elements")]
+    pub elements: Elements,
     /// Slots over all lanes, a power of two, at most 2048 per lane, and so few that a handshake of
     /// 104 + a lane's slots / 2 bytes fits the MTU. Default 256.
     #[serde(default = "defaults::window")]

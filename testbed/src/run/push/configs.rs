@@ -33,7 +33,7 @@ pub(in crate::run) fn node(layout: &Layout<'_>, name: &str) -> NodeConfig {
         config.port.offload = layout.io == Io::Udp;
         // A socket wakes its lane at once, and a lane that polls takes the CPU of those it waits
         // for; commands do not wake it.
-        config.idle = IdleSection { breaths: 8, pause_max_us: 200, ..IdleSection::default() };
+        config.idle = IdleSection { breaths: Some(8), pause_max_us: 200, ..IdleSection::default() };
     }
     // In a chain only the server knows of the replica.
     let is_planned = name != REPLICA || layout.push().replication != Replication::Chain;

@@ -77,7 +77,7 @@ fn row(layout: &Layout<'_>, index: usize, row: usize) -> RowSection {
         operation,
         overflow,
         integrity: layout.integrity(),
-        elements: layout.elements(),
+        elements: layout.elements().into(),
         // BMv2's queues are short.
         window: if is_switch { window.min(SWITCH_WINDOW) } else { window },
         exponent,

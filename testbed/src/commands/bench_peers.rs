@@ -1,0 +1,143 @@
+//! `weft bench allreduce --peers`.
+
+use clap::{Args, ValueEnum};
+use weft_testbed::bench::peers::{self, Peer, Rivals, Row, Settings};
+use weft_testbed::bench::{ScratchDir, interrupt};
+use weft_testbed::lab::rootless;
+use weft_testbed::report::Machine;
+
+use super::bench_allreduce::explain;
+use super::rows::Rows;
+use super::{Exit, Format, Outcome};
+
+#[derive(Debug, Args)]
+pub(crate) struct PeerArgs {
+    /// Rates of the workers' links, in each direction; 0: unshaped.
+    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,0", requires = "peers")]
+    rates: Vec<u32>,
+    /// Largest IP packets of all links.
+    #[arg(long, value_delimiter = ',', default_value = "1500", requires = "peers", value_parser = clap::value_parser!(u16).range(1280..))]
+    mtus: Vec<u16>,
+    /// Runs of each peer, in turn.
+    #[arg(long, default_value_t = 3, requires = "peers", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Who is measured. Default: all.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "peers")]
+    only: Vec<PeerName>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum PeerName {
+    Weft,
+    WeftOffload,
+    Openmpi,
+    OpenmpiRing,
+    Gloo,
+}
+
+impl PeerName {
+    const fn peer(self) -> Peer {
+        match self {
+            Self::Weft => Peer::Weft,
+            Self::WeftOffload => Peer::WeftOffload,
+            Self::Openmpi => Peer::OpenMpi,
+            Self::OpenmpiRing => Peer::OpenMpiRing,
+            Self::Gloo => Peer::Gloo,
+        }
+    }
+}
+
+pub(crate) fn run(
+    arguments: &PeerArgs,
+    workers: Vec<u8>,
+    sizes: Vec<u64>,
+    iterations: Option<u32>,
+    format: Format,
+) -> Outcome {
+    rootless::acquire().map_err(|error| Exit::CannotRun.because(error))?;
+    interrupt::listen().map_err(|error| Exit::CannotRun.because(error))?;
+    let scratch = ScratchDir::new(None).map_err(explain)?;
+    let rivals = Rivals::build(scratch.path()).map_err(explain)?;
+    let only: Vec<Peer> = arguments.only.iter().map(|name| name.peer()).collect();
+    let settings = Settings {
+        rates_mbit: arguments.rates.iter().map(|rate| (*rate > 0).then_some(*rate)).collect(),
+        mtus: arguments.mtus.clone(),
+        workers: if workers.is_empty() { vec![4] } else { workers },
+        sizes,
+        rounds: arguments.rounds,
+        iterations,
+        peers: if only.is_empty() { Peer::ALL.to_vec() } else { only },
+    };
+    let mut rows = Rows::begin(format, &header(&Machine::read()))?;
+    let mut right = true;
+    for place in peers::places(&settings) {
+        let rate = place.rate_mbit.map(|rate| format!("{rate} Mb/s"));
+        let rate = rate.unwrap_or_else(|| "no rate".to_owned());
+        weft_process::say!("weft: {} workers, {rate}, MTU {}", place.workers, place.mtu);
+        let measured = match peers::run(&settings, place, &rivals, scratch.path()) {
+            Ok(measured) => measured,
+            Err(error) => {
+                rows.end()?;
+                return Err(explain(error));
+            }
+        };
+        for row in &measured {
+            rows.row(row, text)?;
+            right &= row.is_valid();
+            if let Some(failure) = &row.failure {
+                weft_process::say!("weft: {} over {}: FAILED: {failure}", row.peer, row.io);
+            }
+        }
+    }
+    rows.end()?;
+    Ok(if right { 0 } else { Exit::Failed as u8 })
+}
+
+fn header(machine: &Machine) -> String {
+    format!(
+        "# {}, {} CPUs, kernel {}, load {:.2} {:.2} {:.2}\n# {:>8} {:>6} {:>7} {:>10} {:>12} \
+         {:>11} {:>11} {:>8} {:>10} {:>11} {:>6} {:>9}\n",
+        machine.cpu,
+        machine.cpus,
+        machine.kernel,
+        machine.load_average[0],
+        machine.load_average[1],
+        machine.load_average[2],
+        "Mb/s",
+        "mtu",
+        "workers",
+        "size (B)",
+        "peer",
+        "io",
+        "time (us)",
+        "cpu (ms)",
+        "wire (MB)",
+        "bound (us)",
+        "#wrong",
+        "repeats",
+    )
+}
+
+fn text(row: &Row) -> String {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let time = match row.failure {
+        Some(_) => "FAILED".to_owned(),
+        None => format!("{:.0}", row.time_us),
+    };
+    format!(
+        "  {:>8} {:>6} {:>7} {:>10} {:>12} {:>11} {:>11} {:>8.1} {:>10.2} {:>11} {:>6} {:>9}\n",
+        or_dash(row.rate_mbit.map(|rate| rate.to_string())),
+        row.mtu,
+        row.workers,
+        row.bytes,
+        row.peer,
+        row.io,
+        time,
+        row.cpu_s * 1e3,
+        row.wire_bytes as f64 / 1e6,
+        or_dash(row.bound_us.map(|bound| format!("{bound:.0}"))),
+        row.wrong,
+        or_dash(row.retransmissions.map(|count| count.to_string())),
+    )
+}
