@@ -245,7 +245,7 @@ fn an_idle_node_leaves_the_cpu_alone() {
 
 #[test]
 fn a_node_told_never_to_sleep_polls() {
-    let setup = setup("poll", 1, |config| config.idle.breaths = 0);
+    let setup = setup("poll", 1, |config| config.idle.breaths = Some(0));
     let node = Running::start(&mut weft_node(&setup.file, &[]));
     let before = cpu_ticks(node.pid());
     let deadline = Instant::now() + PATIENCE;

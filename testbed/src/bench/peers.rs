@@ -279,6 +279,7 @@ fn weft(
         iterations,
         mtu: place.mtu,
         offload,
+        shm: false,
         aggregator_pid: None,
     };
     let plans: Vec<MemberPlan> = (0..place.workers).map(plan).collect();

@@ -375,7 +375,7 @@ pub(crate) fn box_config(
         Io::Shm => {
             config.port.shm = true;
             // A lane that polls takes the CPU of those that it waits for, who wake it at once.
-            config.idle = IdleSection { breaths: 8, ..IdleSection::default() };
+            config.idle = IdleSection { breaths: Some(8), ..IdleSection::default() };
         }
         Io::Memory | Io::Udp | Io::Bmv2 => {}
     }
