@@ -104,9 +104,8 @@ impl SeveralPlan {
                 let mut planned = planned.clone();
                 if planned.name == SERVER && scenario.bands.is_some() {
                     planned.config.bands = Some(BandsSection {
-                        device: layout.interface(SERVER).to_owned(),
-                        rate_bytes_per_sec: None,
                         under: Some(JOBS_UNDER.to_owned()),
+                        ..BandsSection::host(layout.interface(SERVER).to_owned(), None)
                     });
                 }
                 join(&mut nodes, site.host(&planned.name), &planned.config, directory);
