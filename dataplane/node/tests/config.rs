@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use weft_config::node::NodeConfig;
+use weft_config::node::{Elements, NodeConfig};
 use weft_config::{ConfigError, ConfigFile, to_toml};
 use weft_engine::table::push_slot_count;
 use weft_lane::Settings;
@@ -247,7 +247,7 @@ fn defaults_are_as_documented() {
     let NodeConfig { port, dpdk, row, job, .. } = &settings.config;
     assert_eq!((port.udp_port, port.mtu), (22341, 1500));
     assert_eq!((dpdk.memory_mib, dpdk.rx_descriptors, dpdk.mbuf_count), (256, 512, 2048));
-    assert_eq!((row[0].elements, row[0].fan_in), (256, Some(2)));
+    assert_eq!((row[0].elements, row[0].fan_in), (Elements::Count(256), Some(2)));
     assert_eq!((job[0].slots_max, job[0].burst_bytes), (4096, 1 << 20));
     assert_eq!(settings.udp_sockets, 2, "one per lane");
 }
