@@ -86,7 +86,8 @@ enum Command {
     Bench(bench::BenchCommand),
     /// Watch the jobs, bands, links, groups, stragglers and drops of a controller
     ///
-    /// Reads what the controller counts and changes nothing. `q` ends it; --once prints one reading.
+    /// Reads what the controller counts and changes nothing. `q` ends it; --once prints one
+    /// reading.
     Top(top::TopArgs),
     /// Redraw the report of a run from its directory
     ///

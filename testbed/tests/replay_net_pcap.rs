@@ -1,5 +1,5 @@
-//! Every recording of the corpus through DPDK's net_pcap: the same frames, octet for octet. A process
-//! a recording, for DPDK starts once in each.
+//! Every recording of the corpus through DPDK's net_pcap: the same frames, octet for octet. A
+//! process a recording, for DPDK starts once in each.
 
 use std::fs;
 use std::path::{Path, PathBuf};

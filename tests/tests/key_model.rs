@@ -1,5 +1,5 @@
-//! PROTOCOL.md section 13, checked in every state of small tables; and each wrong variant, which must
-//! fail with a counterexample. `--nocapture` shows the counts and the counterexamples.
+//! PROTOCOL.md section 13, checked in every state of small tables; and each wrong variant, which
+//! must fail with a counterexample. `--nocapture` shows the counts and the counterexamples.
 //!
 //! `WEFT_MODEL_SCALE=2` lets more happen in some tables, which then take minutes and gigabytes.
 

@@ -1,5 +1,6 @@
-//! Writes what the controller has boxes install and jobs do: a JSON object a line, in the words of a
-//! box's own log, before the command is sent. A run's proof holds the server's commits against it.
+//! Writes what the controller has boxes install and jobs do: a JSON object a line, in the words of
+//! a box's own log, before the command is sent. A run's proof holds the server's commits against
+//! it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

@@ -203,11 +203,12 @@ impl Bands {
 }
 
 impl Controller {
-    /// An operator sets the policy of bands; turns begin anew. Boxes are told at once. `seen` is the
-    /// change that the operator knows of, if that matters to it.
+    /// An operator sets the policy of bands; turns begin anew. Boxes are told at once. `seen` is
+    /// the change that the operator knows of, if that matters to it.
     ///
     /// # Errors
-    /// The interval is none, or another operator has changed it meanwhile. Nothing has changed then.
+    /// The interval is none, or another operator has changed it meanwhile. Nothing has changed
+    /// then.
     pub fn set_band_policy(
         &mut self,
         now_ns: u64,
@@ -311,9 +312,10 @@ impl Controller {
         self.bands.label(job)
     }
 
-    /// What a server's link has for a job beside what it has promised to jobs of better bands; never
-    /// less than it has promised to the job itself (no pre-emption), nor than one part in
-    /// [`FLOOR_SHARE`]. So the transfers under way of a job follow its band, and the bands of others.
+    /// What a server's link has for a job beside what it has promised to jobs of better bands;
+    /// never less than it has promised to the job itself (no pre-emption), nor than one part in
+    /// [`FLOOR_SHARE`]. So the transfers under way of a job follow its band, and the bands of
+    /// others.
     pub(super) fn rate_beside_better(&self, id: JobId, host: HostId, link: u64) -> u64 {
         if !self.bands.is_active() {
             return link;

@@ -2,10 +2,10 @@
 //!
 //! A round of planning throws away what is planned and not granted, and plans all requests anew on
 //! what granted transfers leave. Several jobs take turns of a few updates each, least served (by
-//! weight) of the best band first, every turn on what the turns before it left: one ledger, weighted shares, and no
-//! job waits longer than the age limit (facts/mlfabric.md, decision 7). Groups that have an order
-//! number are never touched: a re-plan takes new numbers, or those that a grant left free
-//! (`numbers`).
+//! weight) of the best band first, every turn on what the turns before it left: one ledger,
+//! weighted shares, and no job waits longer than the age limit (facts/mlfabric.md, decision 7).
+//! Groups that have an order number are never touched: a re-plan takes new numbers, or those that a
+//! grant left free (`numbers`).
 
 use alloc::vec::Vec;
 
@@ -106,8 +106,8 @@ impl Controller {
         let aged_ns = now_ns.saturating_sub(tuning.age_limit_ns());
         let batch_max = tuning.batch_max as u64;
         loop {
-            // The longest waiting first once it is over the age limit, else the best band, and in it
-            // the least served.
+            // The longest waiting first once it is over the age limit, else the best band, and in
+            // it the least served.
             let next = (0..turns.len())
                 .filter(|i| !turns[*i].left.is_empty() && turns[*i].planned_updates < batch_max)
                 .min_by(|a, b| {

@@ -95,7 +95,8 @@ impl Controller {
         for id in jobs {
             let job = &self.jobs[&id];
             let mut open = job.open.values().filter_map(|group| self.groups.get(group));
-            // Where its server is, and so what it has still to decide, is not known before it tells.
+            // Where its server is, and so what it has still to decide, is not known before it
+            // tells.
             if !job.is_known || open.any(moves) {
                 continue;
             }

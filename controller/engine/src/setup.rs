@@ -226,8 +226,8 @@ impl Controller {
     }
 
     /// Whether the state is to be on disk before anything else happens: ids would come twice after
-    /// a crash, a job would be forgotten, or a server that was replaced, or a job's pause. Otherwise once in a while
-    /// is enough.
+    /// a crash, a job would be forgotten, or a server that was replaced, or a job's pause.
+    /// Otherwise once in a while is enough.
     #[must_use]
     pub const fn is_save_urgent(&self) -> bool {
         self.saved_ceiling != self.rows.ceiling()

@@ -247,8 +247,8 @@ mod tests {
         }
     }
 
-    /// The example of Tiresias' slides with limits at 4 GPU-seconds, as the simulator has it (2, 14,
-    /// 16): the first job ends in its first queue, the long ones pass it and take turns.
+    /// The example of Tiresias' slides with limits at 4 GPU-seconds, as the simulator has it (2,
+    /// 14, 16): the first job ends in its first queue, the long ones pass it and take turns.
     #[test]
     fn two_dimensional_attained_service_is_the_simulators() {
         let knobs = Knobs { queue_limits_ns: vec![4 * S, 8 * S, 12 * S], ..Knobs::default() };

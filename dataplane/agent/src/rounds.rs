@@ -6,8 +6,8 @@
 //!
 //! Invariants: no round at or behind a boundary is begun while the order stands; who holds for a
 //! controller that has gone goes on after [`HOLD_TIMEOUT_NS`], which is harmless: a round ends for
-//! nobody that not all have begun, so if others were told a boundary, it is not passed. Who was told
-//! a boundary stays there.
+//! nobody that not all have begun, so if others were told a boundary, it is not passed. Who was
+//! told a boundary stays there.
 
 use weft_control::{Halt, RoundOrder, RoundPosition};
 

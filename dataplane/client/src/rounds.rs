@@ -1,5 +1,5 @@
-//! The stream of an allreduce's worker to its controller: by it the job is paused and resized at the
-//! boundary of a round, the same one for all workers.
+//! The stream of an allreduce's worker to its controller: by it the job is paused and resized at
+//! the boundary of a round, the same one for all workers.
 //!
 //! ```no_run
 //! # use weft_client::rounds::{RoundControl, RoundConfig, Next};
@@ -195,8 +195,8 @@ impl RoundControl {
         self.cohort
     }
 
-    /// Ends the round that is under way, and waits for what comes next; a round gives `bytes` to the
-    /// sum. While the job is paused this does not return.
+    /// Ends the round that is under way, and waits for what comes next; a round gives `bytes` to
+    /// the sum. While the job is paused this does not return.
     ///
     /// # Errors
     /// [`RoundError::Refused`]: the controller has given this worker up.

@@ -7,8 +7,8 @@
 //!
 //! Invariants: a frame leaves before every frame of a later band that came before it, but for those
 //! that waited longer than the age limit: these go first, the oldest first, so that nobody starves;
-//! within a band the order stays; a queue holds at most its maximum, and what finds it full is freed
-//! and counted; nothing is allocated once the port is made.
+//! within a band the order stays; a queue holds at most its maximum, and what finds it full is
+//! freed and counted; nothing is allocated once the port is made.
 
 use std::array;
 use std::collections::VecDeque;

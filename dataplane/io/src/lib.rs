@@ -16,7 +16,8 @@
 //! [`probe`] is no port: it sends packet trains and notes when they arrive. [`nic`] reads the
 //! counters of interfaces.
 //!
-//! [`marks`] says what the frames of each job carry. [`pool`] is where the software ports take their frames from.
+//! [`marks`] says what the frames of each job carry. [`pool`] is where the software ports take
+//! their frames from.
 // These macros panic when nobody reads: `weft_process::say` does not.
 #![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 #![deny(unsafe_code)]

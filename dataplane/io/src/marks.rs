@@ -28,8 +28,8 @@ impl Default for JobMarks {
 }
 
 impl JobMarks {
-    /// Gives the frames of a job this label; 0: none. False for a job beyond [`JOBS_MAX`], and for a
-    /// label that is none.
+    /// Gives the frames of a job this label; 0: none. False for a job beyond [`JOBS_MAX`], and for
+    /// a label that is none.
     pub fn set_label(&self, job: JobId, label: u8) -> bool {
         let is_set = label <= LABEL_MAX && self.change(job, 0x00ff, u16::from(label));
         if is_set && label > 0 {

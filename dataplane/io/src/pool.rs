@@ -38,8 +38,8 @@ impl Pool {
         Some(PoolFrame { buffer: Some(buffer), home: Arc::clone(&self.free) })
     }
 
-    /// Makes a frame of this pool an empty one, as [`Pool::alloc`] would give it; a frame of another
-    /// pool goes home.
+    /// Makes a frame of this pool an empty one, as [`Pool::alloc`] would give it; a frame of
+    /// another pool goes home.
     pub(crate) fn renew(&self, mut frame: PoolFrame) -> Option<PoolFrame> {
         if !Arc::ptr_eq(&frame.home, &self.free) {
             return None;

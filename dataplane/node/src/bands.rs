@@ -1,9 +1,9 @@
 //! Gives jobs their bands on the host's link: a thread that runs `tc` (TensorLights; ARCHITECTURE,
 //! "Bands").
 //!
-//! [`tree`] decides which classes and filters there are to be, [`jobs`] what is asked for; here it is
-//! done. All that has been asked for by the time that the thread looks is one change: read what is
-//! there, run the lines that are missing, read again, and answer. A change that fails is taken
+//! [`tree`] decides which classes and filters there are to be, [`jobs`] what is asked for; here it
+//! is done. All that has been asked for by the time that the thread looks is one change: read what
+//! is there, run the lines that are missing, read again, and answer. A change that fails is taken
 //! back. One node of a host does this for an interface: it holds a name that the network namespace
 //! has once, and whoever has it may remove what a former life left.
 

@@ -76,8 +76,8 @@ pub enum Command {
     },
     /// Aggregator: what it holds for a job changes.
     Holding(HoldingCommand),
-    /// The box of a host that applies bands: the job's frames, which carry this label, leave in this
-    /// band. Answered by [`crate::Event::BandSet`] or [`crate::Event::BandRefused`].
+    /// The box of a host that applies bands: the job's frames, which carry this label, leave in
+    /// this band. Answered by [`crate::Event::BandSet`] or [`crate::Event::BandRefused`].
     SetBands {
         /// The job.
         job: JobId,

@@ -66,8 +66,8 @@ impl fmt::Display for Rate {
 /// A queueing discipline that enforces a rate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shaper {
-    /// Hierarchical token bucket: a class of the link's rate, and under it one for everything, in the
-    /// last band, which leaves room for classes of jobs ([`JOBS_UNDER`]).
+    /// Hierarchical token bucket: a class of the link's rate, and under it one for everything, in
+    /// the last band, which leaves room for classes of jobs ([`JOBS_UNDER`]).
     Htb,
     /// Token bucket filter.
     Tbf,

@@ -17,8 +17,8 @@ use crate::scenario::FaultSection;
 /// Longest that a delayed frame is held, so that reordering stays within a round trip or two.
 const DELAY_MAX_NS: u64 = 2_000_000;
 
-/// Runs a worker to its end, over UDP sockets or memory shared with its box. A model is pushed to until its version is `end`,
-/// which may change on the way.
+/// Runs a worker to its end, over UDP sockets or memory shared with its box. A model is pushed to
+/// until its version is `end`, which may change on the way.
 pub fn run_over_its_port(
     plan: &WorkerPlan,
     directory: &Path,

@@ -6,11 +6,11 @@
 //! a trap. Because the search is breadth first, the trace of a counterexample has the fewest steps
 //! that lead to it.
 //!
-//! [`explore_lossy`] does the same for models that leave the loss of everything to the search. Safety
-//! needs no loss, for a message that does not arrive is as good as lost; so the first search goes
-//! without. The second asks for progress: it starts from every state of the first, with everything
-//! in flight lost, and goes on by the steps that are owed to those who wait ([`Lossy::is_owed`]). It
-//! is far smaller, because what is in flight then follows from the boxes.
+//! [`explore_lossy`] does the same for models that leave the loss of everything to the search.
+//! Safety needs no loss, for a message that does not arrive is as good as lost; so the first search
+//! goes without. The second asks for progress: it starts from every state of the first, with
+//! everything in flight lost, and goes on by the steps that are owed to those who wait
+//! ([`Lossy::is_owed`]). It is far smaller, because what is in flight then follows from the boxes.
 //!
 //! Memory: each state once, four bytes for its parent and four for each transition.
 

@@ -3,8 +3,8 @@
 //!
 //! Attained service is what ran: of an allreduce its rounds, as the engine counted them; of a push
 //! job the time in which its model went on, times its workers. Speed is learnt from the rounds that
-//! were seen at each width. A job is shown once something of it was seen, as Tiresias profiles a new
-//! job first. Invariant: a word that the engine refuses changes nothing, and is said again.
+//! were seen at each width. A job is shown once something of it was seen, as Tiresias profiles a
+//! new job first. Invariant: a word that the engine refuses changes nothing, and is said again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

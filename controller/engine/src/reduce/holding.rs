@@ -1,8 +1,8 @@
 //! What the box is told to hold for an allreduce job: its share, and the lease of its cohort and no
 //! other, one command at a time.
 //!
-//! Invariant: a lease counts as the cohort's only if it was installed for it, and that was answered;
-//! one of which nothing is known is removed first.
+//! Invariant: a lease counts as the cohort's only if it was installed for it, and that was
+//! answered; one of which nothing is known is removed first.
 
 use weft_control::{Event, Holding, HoldingCommand, HoldingError};
 

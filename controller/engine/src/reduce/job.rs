@@ -1,14 +1,14 @@
 //! One allreduce job: who its workers are, which round they stop before, and what its box holds.
 //!
 //! All workers stop before the same round, the boundary: they are asked to begin none any more, say
-//! where they are, and are told the first round that nobody has begun; whoever is behind comes up to
-//! it. A round ends for nobody before all have begun it, so those that a word did not reach come at
-//! most to the round that the others will not begin; a boundary that was passed is moved up.
+//! where they are, and are told the first round that nobody has begun; whoever is behind comes up
+//! to it. A round ends for nobody before all have begun it, so those that a word did not reach come
+//! at most to the round that the others will not begin; a boundary that was passed is moved up.
 //!
-//! A resize goes on from there: when all stand at the boundary they keep a checkpoint; when all have
-//! said so the cohort is over, which is saved before anybody hears it; then the box forgets the old
-//! lease and gets the new one, with a new map of ranks, and the new workers begin where the old ones
-//! stopped. A lease that the box refuses brings the former width back.
+//! A resize goes on from there: when all stand at the boundary they keep a checkpoint; when all
+//! have said so the cohort is over, which is saved before anybody hears it; then the box forgets
+//! the old lease and gets the new one, with a new map of ranks, and the new workers begin where the
+//! old ones stopped. A lease that the box refuses brings the former width back.
 //!
 //! Invariants: a cohort ends once, with one boundary; no worker is told to end before what it kept
 //! is known; the lease that is held when workers are welcomed is their cohort's.

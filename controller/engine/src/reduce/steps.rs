@@ -1,5 +1,5 @@
-//! What the workers of an allreduce job say, and how far it goes by that: to the round that all stop
-//! before, to a standstill, or to the end of a cohort.
+//! What the workers of an allreduce job say, and how far it goes by that: to the round that all
+//! stop before, to a standstill, or to the end of a cohort.
 
 use alloc::string::String;
 use alloc::vec::Vec;

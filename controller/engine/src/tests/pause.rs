@@ -1,5 +1,5 @@
-//! Jobs that are paused and go on: nothing is granted meanwhile, what was granted ends, and nobody's
-//! update is lost or comes twice.
+//! Jobs that are paused and go on: nothing is granted meanwhile, what was granted ends, and
+//! nobody's update is lost or comes twice.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;

@@ -5,12 +5,12 @@
 //! band, and for each job one class in each band that it has had. All may borrow up to the link's
 //! rate, in the order of their bands, and have next to nothing of their own; so bands are strict,
 //! and nobody starves wholly. A filter sends a job's label to the class of its band. A job changes
-//! its band by `tc filter replace`: what waits stays where it is and leaves in its turn (TensorLights
-//! deletes the tree instead, and what waits with it).
+//! its band by `tc filter replace`: what waits stays where it is and leaves in its turn
+//! (TensorLights deletes the tree instead, and what waits with it).
 //!
 //! Invariants: what is not Weft's is never changed or removed: it is known by the root's handle,
-//! or, under another's class, by the numbers of classes and filters; a tree that has exactly what is
-//! wanted needs no line; the lines for any tree that was begun lead to the wanted one.
+//! or, under another's class, by the numbers of classes and filters; a tree that has exactly what
+//! is wanted needs no line; the lines for any tree that was begun lead to the wanted one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

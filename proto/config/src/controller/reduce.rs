@@ -95,8 +95,8 @@ const fn clamp() -> Overflow {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobPolicySection {
-    /// Its name: `dlas-gpu` is Tiresias, `doubling` the doubling heuristic. docs/job-policies.md has
-    /// them all.
+    /// Its name: `dlas-gpu` is Tiresias, `doubling` the doubling heuristic. docs/job-policies.md
+    /// has them all.
     pub policy: String,
     /// Workers that may be at work at a time.
     pub slots: u32,
@@ -106,8 +106,8 @@ pub struct JobPolicySection {
     /// Limits of Tiresias' upper queues, in worker-seconds, growing. Default: 3250 and 7200.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue_limits_s: Vec<f64>,
-    /// A job that waited so many times as long as it ran goes back to the first queue. Default: none
-    /// does.
+    /// A job that waited so many times as long as it ran goes back to the first queue. Default:
+    /// none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promote_knob: Option<f64>,
     /// What a change of width costs, in milliseconds. Default 10000.

@@ -25,8 +25,8 @@ pub struct BandsSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_sec: Option<u64>,
     /// With `host`: the HTB class, such as `"1:1"`, whose children the classes of jobs are to be:
-    /// for an interface that is shaped already, as those of `weft lab` are. It has children, and its
-    /// rate is the link's. Default: none; an interface with a queueing discipline of its own is
+    /// for an interface that is shaped already, as those of `weft lab` are. It has children, and
+    /// its rate is the link's. Default: none; an interface with a queueing discipline of its own is
     /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<String>,

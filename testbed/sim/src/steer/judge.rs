@@ -1,6 +1,6 @@
 //! What must hold whatever is killed: each round is in the model once, with the number of workers
-//! that computed it; all workers hold the same model after the same round; a checkpoint is the model
-//! of its round; all stand at the same boundary.
+//! that computed it; all workers hold the same model after the same round; a checkpoint is the
+//! model of its round; all stand at the same boundary.
 
 use weft_control::CohortId;
 

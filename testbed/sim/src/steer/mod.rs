@@ -2,8 +2,8 @@
 //! its box are killed at any moment: the controller's real engine, the workers' real rounds
 //! ([`weft_agent::rounds`]), and a box that is only what it holds.
 //!
-//! A round ends when all workers of the cohort whose lease the box holds have begun it: that is what
-//! the other simulations show of the real aggregator ([`crate::allreduce`]).
+//! A round ends when all workers of the cohort whose lease the box holds have begun it: that is
+//! what the other simulations show of the real aggregator ([`crate::allreduce`]).
 //!
 //! | file | does or decides |
 //! | --- | --- |

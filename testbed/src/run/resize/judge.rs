@@ -1,9 +1,9 @@
 //! The reference that switches width and rate at the same rounds, in one process, and the verdict.
 //! Pure.
 //!
-//! Invariant: the reference shares no code with the dataplane, nor with checkpoints: it trains every
-//! rank here, sums by plain loops ([`crate::workload::reference`]), and knows of a resize only its
-//! round and its width.
+//! Invariant: the reference shares no code with the dataplane, nor with checkpoints: it trains
+//! every rank here, sums by plain loops ([`crate::workload::reference`]), and knows of a resize
+//! only its round and its width.
 
 use serde::Serialize;
 use weft_rpc::v1;

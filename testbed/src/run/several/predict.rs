@@ -1,6 +1,6 @@
-//! Decides what the simulators of jobs say of a scenario, to hold a run against it: of jobs that are
-//! alike, whose models leave one host straight to their workers, and of jobs that wait for slots.
-//! Pure.
+//! Decides what the simulators of jobs say of a scenario, to hold a run against it: of jobs that
+//! are alike, whose models leave one host straight to their workers, and of jobs that wait for
+//! slots. Pure.
 //!
 //! Of a scenario that they do not know there is no prediction: jobs of several sizes, starts or
 //! hosts of servers without slots to wait for, aggregators, rounds that nobody waits for. Jobs that

@@ -28,8 +28,8 @@ pub(super) fn log_of(text: &str, job: u16) -> Result<Vec<LogLine>, LogError> {
     Ok(told_once(own.collect()))
 }
 
-/// What a box's log says of what somebody did to a job: another band, a pause, a resize. Times count
-/// from `begun_ns`.
+/// What a box's log says of what somebody did to a job: another band, a pause, a resize. Times
+/// count from `begun_ns`.
 pub(super) fn steering_of(text: &str, job: u16, name: &str, begun_ns: u64) -> Vec<EventRow> {
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let row = |line: Value| {

@@ -80,8 +80,8 @@ fn watch(operator: &Operator, word: &WordOfJobs, said: Instant) -> Result<Option
     Ok(None)
 }
 
-/// Whether the status shows that the word is heeded: boxes have given jobs their new bands; a job that pauses is granted nothing more, one
-/// that is resized stops for it or has its new workers.
+/// Whether the status shows that the word is heeded: boxes have given jobs their new bands; a job
+/// that pauses is granted nothing more, one that is resized stops for it or has its new workers.
 fn is_seen(status: &v1::StatusReply, word: &WordOfJobs) -> bool {
     let state = |name: &String| {
         let pushed = status.jobs.iter().find(|job| job.name == *name).map(v1::JobStatus::state);

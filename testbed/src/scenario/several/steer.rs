@@ -7,7 +7,8 @@ use weft_control::BandPolicy;
 use super::{JobsScenario, START_S_MAX};
 use crate::scenario::refuse;
 
-/// `[[word]]`: an operator's word to the controller; one of `bands`, `pause`, `resume` and `resize`.
+/// `[[word]]`: an operator's word to the controller; one of `bands`, `pause`, `resume` and
+/// `resize`.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct WordOfJobs {

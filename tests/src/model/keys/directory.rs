@@ -119,8 +119,8 @@ impl Directory {
         (0..).zip(&self.claims).filter(|&(process, _)| self.is_living(process))
     }
 
-    /// Returns the newest copy that is kept for a dead process, and by whom, if it is newer than any
-    /// row.
+    /// Returns the newest copy that is kept for a dead process, and by whom, if it is newer than
+    /// any row.
     fn lost_copy(&self) -> Option<(u8, Epoch)> {
         let held = self.living_claims().map(|(_, claim)| claim.held).max();
         let kept = self.living_claims().flat_map(|(process, claim)| {

@@ -6,10 +6,10 @@
 //! that order, so one that counts twice, or not at all, is found too, once a pull shows it; the row
 //! that is there in the end counts as a last pull.
 //!
-//! A restore is an operation of the home that sets the row to an old value, after all that older rows
-//! have answered and before all that the restored one answers. What was not answered by an older row
-//! may have been seen before the restore and be run again after it. A dead process's operations may
-//! or may not be in.
+//! A restore is an operation of the home that sets the row to an old value, after all that older
+//! rows have answered and before all that the restored one answers. What was not answered by an
+//! older row may have been seen before the restore and be run again after it. A dead process's
+//! operations may or may not be in.
 
 use super::list::List;
 use super::message::{OP_COUNT_MAX, PROCESS_COUNT, Value, ops_of};

@@ -1,8 +1,8 @@
 //! One step of a process under the key's lock: what it does with what others ask for, and with the
 //! row when it comes and goes.
 //!
-//! It holds the row and serves, or waits for it and queues, or passes on what comes to the one it gave
-//! the row to.
+//! It holds the row and serves, or waits for it and queues, or passes on what comes to the one it
+//! gave the row to.
 
 use super::Rules;
 use super::list::List;
@@ -73,8 +73,8 @@ impl<const K: usize> Turn<'_, K> {
         }
     }
 
-    /// Where a process that neither holds the row nor waits for it sends what asks for it: to whom it
-    /// gave the row, while it keeps a copy; else to the box.
+    /// Where a process that neither holds the row nor waits for it sends what asks for it: to whom
+    /// it gave the row, while it keeps a copy; else to the box.
     pub(super) fn onward(&mut self) -> To {
         let Local { life, kept, .. } = *self.local();
         match kept.as_slice().last() {
@@ -232,7 +232,8 @@ impl<const K: usize> Turn<'_, K> {
             return;
         };
         let mut row = copy.row;
-        // What the dead process took after it had the row is lost, and may come again as a late copy.
+        // What the dead process took after it had the row is lost, and may come again as a late
+        // copy.
         row.epoch = match self.rules() {
             Rules::TakenBackTakesAll => row.epoch.moved(),
             _ => Epoch::born(life),

@@ -51,8 +51,8 @@ impl Place {
         Ok(found)
     }
 
-    /// Reads `class htb 1:103 parent 1:1 prio 0 rate 100Kbit ceil 100Mbit burst 3028b cburst 15512b`;
-    /// classes without a `prio` have others under them.
+    /// Reads `class htb 1:103 parent 1:1 prio 0 rate 100Kbit ceil 100Mbit burst 3028b cburst
+    /// 15512b`; classes without a `prio` have others under them.
     fn read_class(&self, line: &str, found: &mut Found) -> Result<(), BandError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let ["class", "htb", id, ..] = words.as_slice() else { return Ok(()) };
