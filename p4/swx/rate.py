@@ -1,5 +1,5 @@
-"""Slots per second: the same frames to DPDK's SWX pipeline, to BMv2 and to Weft's engine, two members,
-from captures.
+"""Slots per second: the same frames to DPDK's SWX pipeline, to BMv2 and to Weft's engine, from
+captures of two members.
 
     rate.py [--target swx|bmv2|weft] [--elements N] [--slots N] [--window N]
 
@@ -53,7 +53,7 @@ def write_captures(folder: Path, rig: Rig, slots: int) -> dict[int, tuple[Path, 
     """What each member sends, and where its answers go, by port."""
     captures = {}
     for rank in MEMBERS:
-        # A time for each slot: BMv2 reads the captures in the order of their times, and waits for none.
+        # A time for each slot: BMv2 reads captures in the order of their times, and waits for none.
         frames = [(index, rig.contribution(rank, index, 5)) for index in range(slots)]
         came = folder / f"p{rank}_in.pcap"
         came.write_bytes(bmv2.FILE_HEADER + bmv2.records(frames))
@@ -94,8 +94,8 @@ def on_swx(args: argparse.Namespace, folder: Path) -> tuple[float, float]:
 
 
 def on_bmv2(args: argparse.Namespace, folder: Path) -> tuple[float, float]:
-    """On simple_switch, by its own captures: it reads the last one from a pipe, and none before that
-    has begun, so that nothing comes before the tables are written."""
+    """On simple_switch, by its own captures: it reads the last one from a pipe, and none before
+    that has begun, so that nothing comes before the tables are written."""
     rig = rig_of(args)
     captures = write_captures(folder, rig, args.slots)
     port = bmv2.free_port()
@@ -151,7 +151,8 @@ def on_weft(args: argparse.Namespace, folder: Path) -> tuple[float, float]:
     captures = write_captures(folder, rig_of(args), args.slots)
     config = folder / "node.toml"
     config.write_text(WEFT_TOML.format(elements=args.elements, window=args.window))
-    command = [os.environ.get("WEFT", "weft"), "replay", "--format", "json", "--config", str(config)]
+    weft = os.environ.get("WEFT", "weft")
+    command = [weft, "replay", "--format", "json", "--config", str(config)]
     command += [str(came) for came, _ in captures.values()]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
