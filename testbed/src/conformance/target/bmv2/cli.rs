@@ -92,5 +92,5 @@ impl Drop for Cli {
 
 pub(super) const PROGRAM: &str = "simple_switch_CLI";
 /// How long it may take to say something: a switch that hangs does not answer it.
-const ANSWER_MAX_MS: u16 = 20_000;
+const ANSWER_MAX_MS: u16 = 30_000;
 const PROMPT: &str = "RuntimeCmd: ";
