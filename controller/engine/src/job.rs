@@ -11,8 +11,8 @@ use weft_plan::case::Segment;
 use weft_plan::policy::AnyPolicy;
 
 use super::message::{GrantSegment, NodeId};
-use super::status::JobCounters;
 
+mod counters;
 mod numbers;
 mod pause;
 mod promotion;
@@ -20,6 +20,7 @@ mod replica;
 mod round;
 mod worker;
 
+pub use counters::JobCounters;
 pub(super) use numbers::Numbers;
 pub(super) use pause::Pause;
 pub(super) use promotion::Promotion;

@@ -95,6 +95,7 @@ mod unregister;
 
 pub use bands::{BandStatus, BandsSet};
 pub use check::{ConfigError, shown};
+pub use job::JobCounters;
 pub use message::{
     Action, Gate, Grant, GrantSegment, NodeHello, NodeId, NotHeld, Notice, OpenGroup, ProbeTrain,
     Refusal, Reply, Reporter, RoleState, Telemetry, TransferKey, TransferRequest,
@@ -102,8 +103,7 @@ pub use message::{
 pub use reduce::{ReduceStatus, SavedReduce};
 pub use saved::{Saved, SavedJob};
 pub use status::{
-    GroupStatus, HostStatus, JobCounters, JobStatus, NodeStatus, ReplicaStatus, Status,
-    WorkerStatus,
+    GroupStatus, HostStatus, JobStatus, NodeStatus, ReplicaStatus, Status, WorkerStatus,
 };
 pub use steered::{PauseStatus, Resize, SteerError, Steerer};
 pub use unregister::{UnregisterError, Unregistered};

@@ -15,14 +15,15 @@ use super::bands::Bands;
 use super::check::{self, ConfigError};
 use super::counters::Counters;
 use super::flights::Flights;
-use super::job::{FirstAsked, Job, Numbers, Pause, Promotion, ReplicaProgress, Round, Worker};
+use super::job::{
+    FirstAsked, Job, JobCounters, Numbers, Pause, Promotion, ReplicaProgress, Round, Worker,
+};
 use super::links::Links;
 use super::message::NodeId;
 use super::node::Node;
 use super::probes::Probes;
 use super::rows::Rows;
 use super::saved::{SCHEMA, Saved, SavedJob};
-use super::status::JobCounters;
 use super::{Controller, PolicySource};
 
 impl Controller {
