@@ -109,10 +109,10 @@ pub fn run<P: Port>(
             let now = (own.used(), aggregator.as_ref().map(Process::used).unwrap_or_default());
             result.wrong += vector.wrong(plan, turn);
             if measured {
-                result.cpu_ns += now.0.cpu_ns - used.0.cpu_ns;
-                result.aggregator_cpu_ns += now.1.cpu_ns - used.1.cpu_ns;
-                result.wire_bytes += now.0.sent_bytes - used.0.sent_bytes;
-                result.wire_bytes += now.1.sent_bytes - used.1.sent_bytes;
+                let (ours, theirs) = (now.0.since(used.0), now.1.since(used.1));
+                result.cpu_ns += ours.cpu_ns;
+                result.aggregator_cpu_ns += theirs.cpu_ns;
+                result.wire_bytes += ours.sent_bytes + theirs.sent_bytes;
                 result.times_ns.push(took);
                 result.tx_bytes += session.port().stats().tx_bytes - sent;
                 result.retransmissions += session.statistics().data.retransmissions - again;

@@ -18,6 +18,16 @@ pub(super) struct Usage {
     pub(super) sent_bytes: u64,
 }
 
+impl Usage {
+    /// What was used since `before`; nothing where threads have ended meanwhile and took more along.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
+        }
+    }
+}
+
 impl Process {
     /// This one.
     pub(super) fn own() -> Self {

@@ -352,11 +352,17 @@ mod tests {
     #[test]
     fn a_lab_is_the_network_that_a_run_of_its_scenario_builds() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
-        let mut pushes = 0;
+        let (mut pushes, mut several) = (0, 0);
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let (lab, name) = load(&path).unwrap_or_else(|failure| panic!("{:#}", failure.error));
             let text = fs::read_to_string(&path).unwrap();
+            if has_jobs("x", &text).unwrap() {
+                let topology = JobsScenario::parse("x", &text).unwrap().topology().unwrap();
+                assert!(lab == topology, "{}", path.display());
+                several += 1;
+                continue;
+            }
             let scenario = Scenario::parse("x", &text).unwrap();
             pushes += u32::from(scenario.push.is_some());
             let here = Path::new("/tmp");
@@ -364,7 +370,7 @@ mod tests {
             assert!(Some(lab) == run.topology, "{}", path.display());
             assert!(name.is_some());
         }
-        assert!(pushes > 3);
+        assert!(pushes > 3 && several > 1);
     }
 
     #[test]

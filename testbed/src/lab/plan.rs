@@ -304,8 +304,8 @@ mod tests {
         assert_eq!(owned, ["addr add 10.88.0.254/24 dev eth0"], "a port owns the other");
         assert_eq!(s0.interfaces, ["s0-p1", "s0-p2", "s0-p3"]);
         assert_eq!(s0.addresses.last().unwrap(), "link set br0 mtu 1500 up");
-        assert_eq!((s0.rates.len(), s0.shaping.len()), (3, 9));
-        assert_eq!((w0.rates.len(), w0.shaping.len()), (1, 3));
+        assert_eq!((s0.rates.len(), s0.shaping.len()), (3, 12));
+        assert_eq!((w0.rates.len(), w0.shaping.len()), (1, 4));
         assert!(s0.settings.contains(&("bridge/bridge-nf-call-iptables", "0")));
         assert!(w0.settings.contains(&("ipv6/conf/all/disable_ipv6", "1")));
     }
@@ -328,8 +328,8 @@ mod tests {
         let delayed: Vec<_> = plan.nodes.iter().map(|node| node.delayed.len()).collect();
         assert_eq!(delayed, [1, 0, 1]);
         for node in [&plan.nodes[0], &plan.nodes[2]] {
-            assert!(node.shaping[2].contains("netem delay 5000us"), "{:?}", node.shaping);
-            assert_eq!(node.shaping.len(), 3);
+            assert!(node.shaping[3].contains("netem delay 5000us"), "{:?}", node.shaping);
+            assert_eq!(node.shaping.len(), 4);
         }
     }
 

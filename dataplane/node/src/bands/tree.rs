@@ -187,7 +187,8 @@ impl Place {
     #[must_use]
     pub(super) fn lines(&self, found: &Found, wanted: &Wanted) -> Vec<String> {
         let mut lines = Vec::new();
-        if !wanted.is_empty() {
+        // Also what a change that was cut off left without its rest.
+        if !wanted.is_empty() || found.has_root {
             self.base(found, &mut lines);
         }
         for (label, band) in wanted {
