@@ -363,7 +363,8 @@ impl Controller {
             let (label, to) = (self.bands.label(*job), self.bands.wanted.get(job).copied());
             let told = self.bands.told.get(&(node, *job));
             let from = told.and_then(|told| told.band);
-            let is_said = told.map_or(to.is_none(), |told| told.band == to && told.label == label);
+            let is_said =
+                told.map_or_else(|| to.is_none(), |told| told.band == to && told.label == label);
             if label != 0 && !is_said {
                 changes.push(Change { job: *job, label, from, to });
             }

@@ -321,6 +321,8 @@ const POLICY_LEN_MAX: usize = 4096;
 const WORKERS_MAX: usize = 64;
 const AGGREGATORS_MAX: usize = 64;
 const BATCH_MAX: usize = 1024;
+/// Places of an allreduce job: a group's members.
+const PLACES_MAX: usize = 64;
 const WEIGHT_MIN: f64 = 0.001;
 const WEIGHT_MAX: f64 = 1000.0;
 
@@ -334,5 +336,3 @@ mod tests {
         assert_eq!(Tuning::default().policy, policy::default().name());
     }
 }
-/// Places of an allreduce job: a group's members.
-const PLACES_MAX: usize = 64;

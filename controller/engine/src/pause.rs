@@ -61,7 +61,7 @@ impl Controller {
         }
         let id = self.job_by_name(name).ok_or(SteerError::Unknown)?;
         let job = self.jobs.get_mut(&id).expect("found by its name");
-        let paused = job.pause.by().ok_or(SteerError::NotPaused(job.pause.state()))?;
+        let paused = job.pause.by().ok_or_else(|| SteerError::NotPaused(job.pause.state()))?;
         if paused > by {
             return Err(SteerError::Operators);
         }

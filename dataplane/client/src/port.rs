@@ -21,6 +21,7 @@ pub struct WorkerPort {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one a session; a frame's way has no pointer more")]
 enum Kind {
     Udp(UdpPort),
     Shm(ShmPort),

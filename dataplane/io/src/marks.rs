@@ -66,7 +66,7 @@ impl JobMarks {
 
     fn get(&self, job: JobId) -> u16 {
         let mark = self.marks.get(usize::from(job.0));
-        mark.map_or(u16::from(REST) << 8, |mark| mark.load(Ordering::Relaxed))
+        mark.map_or_else(|| u16::from(REST) << 8, |mark| mark.load(Ordering::Relaxed))
     }
 
     /// Labels frames that are about to leave.

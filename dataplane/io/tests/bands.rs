@@ -39,8 +39,8 @@ impl Rig {
     fn new(age_max_ns: u64) -> Self {
         let (port, peer) = link(4096, 1500, ["a", "b"]);
         let marks = Arc::new(JobMarks::default());
-        for job in 0..2 {
-            assert!(marks.set_band(JobId(job), job as u8));
+        for (job, band) in [(0, 0), (1, 1)] {
+            assert!(marks.set_band(JobId(job), band));
         }
         let config = BandsConfig { rate_bytes_per_sec: RATE, queue_frames_max: QUEUE, age_max_ns };
         let port = Banded::new(port, config, Arc::clone(&marks));

@@ -45,6 +45,10 @@ pub struct Wrapped<P: Port> {
 }
 
 /// With queues for the bands of jobs, or without.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one a lane; the way of each frame has no pointer more"
+)]
 enum Outer<P: Port> {
     Plain(Chain<P>),
     Banded(Box<Banded<Chain<P>>>),

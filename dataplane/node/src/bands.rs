@@ -121,7 +121,7 @@ impl Applier {
         let (next, judged) = self.jobs.after(asked);
         let outcome = self.apply(&next);
         for (asked, refused) in asked.iter().zip(judged) {
-            let error = refused.or(outcome.err());
+            let error = refused.or_else(|| outcome.err());
             self.control.tell(asked.job, answer(asked, error));
         }
         match outcome {

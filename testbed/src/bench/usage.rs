@@ -19,7 +19,8 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// What was used since `before`; nothing where threads have ended meanwhile and took more along.
+    /// What was used since `before`; nothing where threads have ended meanwhile and took more
+    /// along.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),

@@ -159,7 +159,7 @@ fn sizes(
     max_default: u64,
     factor_default: u64,
 ) -> Result<Vec<u64>, &'static str> {
-    let max = arguments.maxbytes.unwrap_or(max_default.max(arguments.minbytes));
+    let max = arguments.maxbytes.unwrap_or_else(|| max_default.max(arguments.minbytes));
     if arguments.minbytes > max {
         return Err("--minbytes is more than --maxbytes");
     }

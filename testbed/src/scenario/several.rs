@@ -302,7 +302,11 @@ impl JobsScenario {
             job,
             push,
             lab: LabSection::default(),
-            aggregation: is_reduce.then(|| self.aggregation.clone()).unwrap_or_default(),
+            aggregation: if is_reduce {
+                self.aggregation.clone()
+            } else {
+                AggregationSection::default()
+            },
             faults: self.faults.clone(),
             restart: Vec::new(),
             rate_step: Vec::new(),

@@ -68,17 +68,13 @@ enum End {
     Broken,
 }
 
-async fn serve(
-    dialler: &Dialler,
-    hello: (v1::WorkerHello, CohortId),
-    mut nudged: mpsc::Receiver<Begun>,
-    shared: &Shared,
-) {
-    loop {
-        let ended = attach(dialler, &hello, &mut nudged, shared).await;
-        let mut state = shared.lock();
+impl Shared {
+    /// Notes how a stream ended, and wakes who waits; true if there is to be none after it.
+    fn note(&self, ended: End) -> bool {
+        let now_ns = self.now_ns();
+        let mut state = self.lock();
         let is_last = match ended {
-            End::Worker => return,
+            End::Worker => return true,
             End::Refused(problem) => {
                 state.refused = Some(problem);
                 true
@@ -88,14 +84,25 @@ async fn serve(
                 true
             }
             End::Broken => {
-                let now_ns = shared.now_ns();
                 state.rounds.handle_lost(now_ns);
                 false
             }
         };
         drop(state);
-        shared.heard.notify_all();
-        if is_last {
+        self.heard.notify_all();
+        is_last
+    }
+}
+
+async fn serve(
+    dialler: &Dialler,
+    hello: (v1::WorkerHello, CohortId),
+    mut nudged: mpsc::Receiver<Begun>,
+    shared: &Shared,
+) {
+    loop {
+        let ended = attach(dialler, &hello, &mut nudged, shared).await;
+        if shared.note(ended) {
             return;
         }
         tokio::time::sleep(REDIAL).await;

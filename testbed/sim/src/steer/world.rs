@@ -106,7 +106,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, log: bool) -> Self {
         let mut world = Self {
-            random: SplitMix64::new(seed ^ 0x57ee_12),
+            random: SplitMix64::new(seed ^ 0x0057_ee12),
             log,
             now_ns: 0,
             queue: BTreeMap::new(),

@@ -283,7 +283,7 @@ fn say_once(
     let state = |operator: &Operator| -> Result<v1::ReduceStatus, (bool, String)> {
         let status = operator.status().map_err(failed)?;
         let job = status.reduces.into_iter().find(|job| job.name == JOB);
-        job.ok_or((false, "the controller has forgotten the job".to_owned()))
+        job.ok_or_else(|| (false, "the controller has forgotten the job".to_owned()))
     };
     let Some(workers) = word.workers else {
         let standstill = match operator.pause(JOB) {
@@ -305,7 +305,7 @@ fn say_once(
             let job = state(operator)?;
             let is_done = job.workers == u32::from(workers) && job.state() == v1::JobState::Running;
             if is_done {
-                let resize = job.resizes.last().copied().unwrap_or(v1::Resize {
+                let resize = job.resizes.last().copied().unwrap_or_else(|| v1::Resize {
                     to: job.workers,
                     round: job.from_round,
                     ..v1::Resize::default()
