@@ -56,6 +56,18 @@ const COMMANDS: &[(&str, How)] = &[
         "tshark -X lua_script:proto/wireshark/weft.lua -r capture.pcap -Y 'weft.retransmit'",
         AsWritten,
     ),
+    (
+        "weft compare testbed/scenarios/lights.toml --seeds 1..5 -- --direct",
+        Elsewhere("takes minutes; live_jobs runs jobs with bands"),
+    ),
+    (
+        "weft lab exec run4711 controller -- weft top https://10.87.0.2:22342 --certs \
+         /tmp/weft-certs-x",
+        Elsewhere("names a run of its reader; live_jobs asks weft top"),
+    ),
+    ("weft job pause digits --controller http://10.0.0.1:22342", Elsewhere(STEERED)),
+    ("weft job resume digits --controller http://10.0.0.1:22342", Elsewhere(STEERED)),
+    ("weft job resize digits 4 --controller http://10.0.0.1:22342", Elsewhere(STEERED)),
     ("weft conformance", Elsewhere(PLAYED)),
     ("weft conformance --target json tests/conformance/push.script", AsWritten),
     ("weft conformance --format json", Elsewhere(PLAYED)),
@@ -121,6 +133,7 @@ const COMMANDS: &[(&str, How)] = &[
 const IN_TURN: &str = "testbed/tests/certs.rs runs the block of docs/security.md";
 
 /// Why the scripts are not all played here.
+const STEERED: &str = "names a controller of its reader; live_jobs steers one";
 const PLAYED: &str = "tests/tests/conformance.rs plays every script and makes those of the table";
 
 /// Why commands on files of the reader's own are not run here.

@@ -61,10 +61,11 @@ fn each_of_several_jobs_has_the_bits_of_its_own_reference() {
     }
     // Each learnt from data of its own.
     assert_ne!(rows[0]["model_sha256"], rows[1]["model_sha256"]);
-    // Nobody waits in an asynchronous job; in the others the sums went through the box.
+    // Nobody waits in an asynchronous job; whether a push is summed on its way its plan decides.
     assert_eq!((&rows[0]["barrier_waits"], &rows[1]["barrier_waits"]), (&16.into(), &0.into()));
     assert!(rows[0]["barrier_wait_mean_ms"].as_f64() > Some(0.0), "{json}");
-    assert!(rows[0]["chunks_aggregated"].as_u64() > Some(0), "{json}");
+    let chunks = |key: &str| rows[0][key].as_u64().expect("a count");
+    assert!(chunks("chunks_aggregated") + chunks("chunks_direct") > 0, "{json}");
     assert_eq!(rows[1]["chunks_aggregated"], 0, "{json}");
     assert!(rows[2]["chunks_aggregated"].as_u64() > Some(0), "{json}");
     let run = out.path().join("run");
