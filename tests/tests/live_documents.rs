@@ -132,8 +132,10 @@ const COMMANDS: &[(&str, How)] = &[
 /// Why commands that build on each other are not run here.
 const IN_TURN: &str = "testbed/tests/certs.rs runs the block of docs/security.md";
 
-/// Why the scripts are not all played here.
+/// Why commands that steer a job are not run here.
 const STEERED: &str = "names a controller of its reader; live_jobs steers one";
+
+/// Why the scripts are not all played here.
 const PLAYED: &str = "tests/tests/conformance.rs plays every script and makes those of the table";
 
 /// Why commands on files of the reader's own are not run here.
