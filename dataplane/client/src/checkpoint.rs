@@ -1,5 +1,5 @@
 //! A training program's checkpoint, in memory and as bytes: the model, its momentum, the optimiser,
-//! and where in the data it is (docs/checkpoint.md). Pure; [`file`] puts it on a disk.
+//! and where in the data it is (docs/checkpoint.md). Pure; [`mod@file`] puts it on a disk.
 //!
 //! Invariants: what is read back is bit for bit what was written, or it is refused with the one
 //! reason; a file that was cut short, or that differs in any bit, is never read as a checkpoint; no

@@ -1,7 +1,7 @@
 //! Gives jobs their bands on the host's link: a thread that runs `tc` (TensorLights; ARCHITECTURE,
 //! "Bands").
 //!
-//! [`tree`] decides which classes and filters there are to be, [`jobs`] what is asked for; here it
+//! `tree` decides which classes and filters there are to be, `jobs` what is asked for; here it
 //! is done. All that has been asked for by the time that the thread looks is one change: read what
 //! is there, run the lines that are missing, read again, and answer. A change that fails is taken
 //! back. One node of a host does this for an interface: it holds a name that the network namespace
