@@ -264,7 +264,7 @@ def parse(data: bytes) -> Datagram:
     if header.kind == Kind.HELLO:
         if len(payload) < HELLO_LEN:
             raise Malformed("header/length")
-    else:
+    elif header.kind != Kind.PULL:  # one may be padded to its sum's length
         carries = header.kind in (Kind.CONTRIB, Kind.ANSWER)
         if len(payload) != (count * header.element_type.size_bytes if carries else 0):
             raise Malformed("header/length")
