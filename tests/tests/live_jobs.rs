@@ -130,7 +130,8 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // Asked, it ends the processes that it has started; killed, it would leave them.
+        let _ = i32::try_from(self.0.id()).map(|pid| kill(Pid::from_raw(pid), Signal::SIGTERM));
         let _ = self.0.wait();
     }
 }
